@@ -7,7 +7,7 @@ PIP_FLAGS := --quiet --disable-pip-version-check
 CODE := src tests examples tools
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test sandbox pgbouncer faults chaos check format bench lock audit clients wheel clean
+.PHONY: help setup run test sandbox pgbouncer shells faults chaos check format bench lock audit clients wheel clean
 
 help: ## show this help
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
@@ -28,7 +28,7 @@ run: $(STAMP) ## start Mainspring on its embedded PostgreSQL (http://127.0.0.1:8
 # The tests start a thousand processes. If PYTHONDONTWRITEBYTECODE is set, as in many Python images, each process
 # compiles the whole source again. That takes 0.2 s of CPU, a third of the start time.
 test faults chaos: export PYTHONDONTWRITEBYTECODE =
-test: $(STAMP) sandbox pgbouncer ## run every test (real PostgreSQL, real processes)
+test: $(STAMP) sandbox pgbouncer shells ## run every test (real PostgreSQL, real processes)
 	$(BIN)/python -m pytest $(ARGS)
 
 # Some tests need programs of the system. If one is not installed and cannot be installed, its tests are skipped.
@@ -40,6 +40,9 @@ sandbox:
 pgbouncer: # its package starts a service, which the tests do not use
 	@PATH="$$PATH:/usr/sbin" command -v pgbouncer >/dev/null || $(call INSTALL,pgbouncer) \
 	  || echo "pgbouncer is not installed: its tests are skipped"
+shells: # for the tests of completion
+	@{ command -v zsh && command -v fish; } >/dev/null || $(call INSTALL,zsh fish) \
+	  || echo "zsh or fish is not installed: the tests of its completion are skipped"
 
 faults: $(STAMP) ## inject faults into a cluster for MINUTES=10 and report (MAINSPRING_FAULT_SEED repeats a run)
 	$(BIN)/python -m tests.cluster --minutes $(or $(MINUTES),10) $(ARGS)

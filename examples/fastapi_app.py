@@ -28,7 +28,7 @@ tasks = Mainspring()
 
 
 @tasks.task("receipts.send", retries=5, timeout="1m")
-async def send_receipt(order: int, address: str, ctx: Context) -> dict[str, Any]:
+async def send_receipt(ctx: Context, order: int, address: str) -> dict[str, Any]:
     """A placeholder for slow work: rendering a document, calling a mail service."""
     ctx.progress(0.5, "rendering")
     await asyncio.sleep(0.05)

@@ -5,7 +5,7 @@
     app = Mainspring()
 
     @app.task
-    async def hello(name: str, ctx: Context) -> str:
+    async def hello(ctx: Context, name: str) -> str:
         return f"hello {name}"
 
 Names are imported when they are first used, so that `import mainspring` and the command line are fast.
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         NotFound,
         NotSupportedYet,
         PayloadTooLarge,
+        QueueFull,
         Unauthorized,
         Unavailable,
         VersionMismatch,
@@ -59,6 +60,7 @@ __all__ = [
     "NotFound",
     "NotSupportedYet",
     "PayloadTooLarge",
+    "QueueFull",
     "Retry",
     "RunFailed",
     "Snooze",

@@ -197,6 +197,24 @@ async def test_a_run_that_was_repeated_names_the_one_to_repeat(api: httpx.AsyncC
     assert (await api.post(f"/v1/runs/{second}:retry")).status_code == 202
 
 
+@pytest.mark.parametrize("now", [{"schedule": "now"}, {"schedule_type": "IMMEDIATE", "cron_expression": None}])
+async def test_a_paused_job_is_not_changed_to_now_and_runs_when_it_is_resumed_or_run_by_hand(
+    api: httpx.AsyncClient, now: dict[str, Any]
+) -> None:
+    walk = Walk(api, "@daily")
+    await walk.want("create")
+    await walk.want("pause")
+    before = (await api.get("/v1/jobs/mine")).json()
+    refused = problem(await api.put("/v1/jobs/mine", json=now))
+    assert (refused["status"], refused["code"]) == (409, "wrong_status")
+    assert (await api.get("/v1/jobs/mine")).json() == before
+    resume, run_now = _WAY.findall(refused["hint"])
+    assert (await walk.follow(*run_now)).status_code == 202
+    assert (await walk.follow(*resume)).status_code == 200
+    changed = (await api.put("/v1/jobs/mine", json=now)).json()
+    assert (changed["schedule_type"], changed["next_fire_at"]) == ("FUTURE", changed["updated_at"])
+
+
 async def test_a_one_time_job_that_is_due_can_be_created_again_when_it_has_ended(
     api: httpx.AsyncClient, assembly: Assembly, connection: asyncpg.Connection
 ) -> None:

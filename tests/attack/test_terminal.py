@@ -174,7 +174,7 @@ async def test_the_output_of_a_failed_command_is_in_no_log_of_a_process(cluster:
     server = await cluster.server()
     worker = await cluster.worker("--log-level", "debug")
     said = "s3cr" + "et"
-    job_id = await cluster.submit(command="printf 's3cr'; printf 'et\\033[2J' >&2; exit 3", retries=0)
+    job_id = await cluster.submit(command="printf 's3cr' >&2; printf 'et\\033[2J' >&2; exit 3", retries=0)
     ended: dict[str, Any] = await cluster.ended(job_id)
     assert ended["status"] == "FAILED" and said in ended["error_message"], "it is where the run's reader looks"
     assert ended["run_id"] in cluster.said(worker) and "exit_code" in cluster.said(worker)

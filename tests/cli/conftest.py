@@ -68,7 +68,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(content)
 
-    do_GET = do_POST = do_PATCH = do_DELETE = _answer  # noqa: N815 - names of the standard library
+    do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = _answer  # noqa: N815 - names of the standard library
 
     def log_message(self, *_: Any) -> None:
         """Log nothing, because tests read stderr."""

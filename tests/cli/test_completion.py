@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import pty
+import select
 import shutil
 import subprocess
 import sys
@@ -79,19 +81,56 @@ def test_the_shells_are_given_a_script(call: Call) -> None:
     assert code == 2 and "bash, zsh, fish" in err
 
 
-def test_bash_completes(stocked: CannedServer, call: Call, tmp_path: Path) -> None:
-    bash = shutil.which("bash")
-    assert bash is not None
+@pytest.fixture
+def with_program(tmp_path: Path) -> dict[str, str]:
+    """An environment in which a shell finds the program, and no settings of a user."""
     program = tmp_path / "mainspring"
     program.write_text(f'#!/bin/sh\nexec {sys.executable} -m mainspring "$@"\n')
     program.chmod(0o755)
+    own = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "HOME": str(tmp_path), "XDG_CONFIG_HOME": str(tmp_path)}
+    return {**os.environ, **own, "TERM": "dumb"}
+
+
+def installed(shell: str) -> str:
+    return shutil.which(shell) or pytest.skip(f"{shell} is not installed")
+
+
+def test_bash_completes(stocked: CannedServer, call: Call, with_program: dict[str, str]) -> None:
     script = call("completion", "bash")[1]
     asks = 'COMP_WORDS=(mainspring pause da); COMP_CWORD=2; _mainspring_completion mainspring; echo "${COMPREPLY[@]}"'
-    done = subprocess.run(
-        [bash, "--norc", "-c", f"{script}\n{asks}"],
-        env={**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"},
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
+    argv = [installed("bash"), "--norc", "-c", f"{script}\n{asks}"]
+    done = subprocess.run(argv, env=with_program, capture_output=True, text=True, timeout=60)
     assert (done.stdout, done.stderr) == ("daily_report\n", "")
+
+
+def test_fish_completes(stocked: CannedServer, call: Call, with_program: dict[str, str]) -> None:
+    script = call("completion", "fish")[1]
+    argv = [installed("fish"), "--no-config", "-c", f"{script}\ncomplete -C 'mainspring pause da'"]
+    done = subprocess.run(argv, env=with_program, capture_output=True, text=True, timeout=60)
+    assert (done.stdout.split("\t")[0].strip(), done.stderr) == ("daily_report", "")
+
+
+def test_zsh_completes(stocked: CannedServer, call: Call, with_program: dict[str, str], tmp_path: Path) -> None:
+    """Its completion needs a terminal and a line that is edited."""
+    (tmp_path / "script").write_text(call("completion", "zsh")[1])
+    master, terminal = pty.openpty()
+    argv = [installed("zsh"), "--no-rcs", "--interactive"]
+    with subprocess.Popen(argv, env=with_program, stdin=terminal, stdout=terminal, stderr=terminal) as zsh:
+        os.close(terminal)
+        try:
+            os.write(
+                master, f"autoload -Uz compinit; compinit -D -u; source {tmp_path}/script; print re''ady\n".encode()
+            )
+            read_until(master, b"ready")
+            os.write(master, b"mainspring pause da\t")
+            read_until(master, b"daily_report")
+        finally:
+            zsh.kill()
+            os.close(master)
+
+
+def read_until(master: int, words: bytes) -> None:
+    said = b""
+    while words not in said:
+        assert select.select([master], [], [], 60)[0], said
+        said += os.read(master, 65536)

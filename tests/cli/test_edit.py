@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
+import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -76,6 +78,9 @@ def test_a_text_that_is_no_json_or_an_editor_that_fails_changes_nothing(
     editing("text = '{'")
     code, out, err = call("edit", "report")
     assert code != 0 and out == "" and "this is not a JSON object" in err
+    [kept_in] = re.findall(r"your text is in (\S+/report.json)", err)
+    assert Path(kept_in).read_text() == "{"
+    shutil.rmtree(Path(kept_in).parent)
     monkeypatch.setenv("VISUAL", "false")
     code, _, err = call("edit", "report")
     assert code == 2 and "the editor ended with exit code 1; nothing was changed" in err
@@ -91,4 +96,8 @@ def test_a_change_that_somebody_else_made_meanwhile_is_not_overwritten(
     editing("text = None\njob['owner'] = 'ops'")
     kept.says("PATCH /v1/jobs/report", problem(412, "version_mismatch", "the job has version 8"), status=412)
     code, _, err = call("edit", "report")
-    assert code != 0 and "the job has version 8" in err
+    assert code == 4 and "the job has version 8" in err and "If-Match" not in err
+    [kept_in] = re.findall(r"your text is in (\S+/report.json);", err)
+    assert json.loads(Path(kept_in).read_text())["owner"] == "ops"
+    assert Path(kept_in).parent.stat().st_mode & 0o077 == 0
+    shutil.rmtree(Path(kept_in).parent)

@@ -128,9 +128,22 @@ def test_a_filter_takes_a_part_of_a_jobs_id(server: CannedServer, call: Call) ->
     server.says("GET /v1/dead-letters", {"dead_letters": [], "next": None})
     server.says("POST /v1/dead-letters:discard", {"discarded": 7, "more": False})
     call("runs", "--job", "daily_re")
-    assert server.asked[-1][:2] == ("GET /v1/runs", "job=daily_report&limit=20")
+    assert ("GET /v1/runs", "job=daily_report&limit=20", None) in server.asked
     call("discard", "--job", "daily_re")
     assert server.asked[-1][2] == {"job": "daily_report"}
+
+
+@pytest.mark.parametrize("name", ["nosuch", "abc", RUN_ID])
+def test_a_list_of_a_job_that_does_not_exist_says_so(server: CannedServer, call: Call, name: str) -> None:
+    server.says("GET /v1/ids", ids())
+    server.says("GET /v1/runs", {"runs": [], "next": None})
+    server.says("GET /v1/dead-letters", {"dead_letters": [], "next": None})
+    server.says(f"GET /v1/jobs/{name}", problem(404, "not_found", f"there is no job {name!r}"), status=404)
+    for verb in ("runs", "dead-letters"):
+        code, out, err = call(verb, "--job", name)
+        assert (code, out, f"there is no job {name!r}" in err) == (3, "", True)
+    server.says(f"GET /v1/jobs/{name}", job(job_id=name))
+    assert call("runs", "--job", name)[::2] == (0, "no runs\n")
 
 
 def test_a_filter_takes_a_job_that_only_dead_letters_remember(server: CannedServer, call: Call) -> None:

@@ -76,6 +76,14 @@ def test_every_operation_has_a_route_in_the_table_and_every_command_exists() -> 
     ("hint", "words"),
     [
         ("see GET /v1/runs", "see `mainspring runs`"),
+        (
+            "a server elsewhere is named by url= or MAINSPRING_URL",
+            "a server elsewhere is named by --url or MAINSPRING_URL",
+        ),
+        (
+            'expected a later time; for a fire now: "schedule": "now", or :runNow',
+            "expected a later time; for a run now: `mainspring run-now`",
+        ),
         ("use POST /v1/jobs/x:resume", "use `mainspring resume x`"),
         ("use `POST /v1/jobs/x:resume`.", "use `mainspring resume x`."),
         ("(GET /v1/jobs/{job_id}), or not", "(`mainspring job JOB_ID`), or not"),

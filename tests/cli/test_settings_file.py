@@ -132,10 +132,44 @@ def test_a_mistake_is_named_with_its_key_whatever_the_command(text: str, field: 
         assert SECRET not in caught.value.detail
 
 
-def test_a_value_that_the_option_refuses_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    write(f'database_url = "{URL.format("a")}"\nport = 99999')
-    code, err = said(capsys, "server")
-    assert code == 2 and "--port" in err
+@pytest.mark.parametrize(
+    ("verb", "text", "key", "words"),
+    [
+        ("server", "port = 99999", "port", "65535"),
+        ("server", "[server]\nport = 99999", "server.port", "65535"),
+        ("up", 'log_level = "loud"', "log_level", "'loud' is not a log level"),
+        ("server", 'database_url = "mysql://x"', "database_url", "postgresql"),
+        ("up", "history_days = 0", "history_days", "'0' is not a number of days"),
+        (
+            "server",
+            f'history_days = 0\ndatabase_url = "{URL.format("a")}"',
+            "history_days",
+            "'0' is not a number of days",
+        ),
+        ("scheduler", f'history_days = 0\ndatabase_url = "{URL.format("a")}"', "history_days", "from 1 to 36500"),
+        ("up", "slots = 0", "slots", "1"),
+        ("worker", 'queues = "a=x"', "queues", "a has the weight 'x'"),
+        ("jobs", 'url = "ftp://x"', "url", "ftp://x"),
+    ],
+)
+def test_a_bad_value_is_named_by_its_file_and_key(
+    capsys: pytest.CaptureFixture[str], verb: str, text: str, key: str, words: str
+) -> None:
+    path = write(text)
+    code, err = said(capsys, verb)
+    [error] = [line for line in err.splitlines() if line.startswith("error: ")]
+    assert code == 2 and error.startswith(f"error: {path.absolute()}: {key}: ") and words in err
+    assert "--" not in error and error.count(key.rpartition(".")[2]) == 1
+
+
+def test_a_bad_value_of_an_option_or_a_variable_is_not_blamed_on_the_file(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write('port = 8700\nlog_level = "info"\nhistory_days = 3')
+    assert f"{path.name}: " not in said(capsys, "up", "--port", "99999")[1]
+    assert f"{path.name}: " not in said(capsys, "up", "--log-level", "loud")[1]
+    monkeypatch.setenv("MAINSPRING_HISTORY_DAYS", "x")
+    assert "error: MAINSPRING_HISTORY_DAYS: 'x' is not a number of days" in said(capsys, "up")[1]
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")

@@ -181,7 +181,61 @@ def test_a_refusal_of_the_server_is_two_lines(server: CannedServer, call: Call) 
     server.says("POST /v1/jobs", refusal, status=422)
     code, out, err = call("submit", "t", "--cron", "61 * * * *")
     assert (code, out) == (2, "")
-    assert err == "error: schedule.cron: '61 * * * *' is not a cron expression\nhint: @daily\n"
+    assert err == "error: --cron: '61 * * * *' is not a cron expression\nhint: @daily\n"
+
+
+@pytest.mark.parametrize(
+    ("options", "error"),
+    [
+        (["--at", "2099-01-01T00:00:00Z", "--in", "5m"], "--at and --in both say when"),
+        (["--in", "5m", "--cron", "@daily"], "--cron and --in both say when"),
+    ],
+)
+def test_two_options_that_say_when_are_named_as_they_were_typed(
+    server: CannedServer, call: Call, options: list[str], error: str
+) -> None:
+    code, _, err = call("submit", "t", *options)
+    assert (code, err, server.asked) == (2, f"error: {error}\nhint: give one of them\n", [])
+
+
+@pytest.mark.parametrize(
+    ("options", "field", "detail", "error"),
+    [
+        (["--in", "5x"], "delay", "'5x' is not a duration", "--in: '5x' is not a duration"),
+        (["--in=5x"], "delay", "'5x' is not a duration", "--in: '5x' is not a duration"),
+        (["--every", "5x"], "schedule.every", "'5x' is not a duration", "--every: '5x' is not a duration"),
+        (["--limit", "memory=5x"], "limits.memory", "'5x' is not a size", "--limit memory: '5x' is not a size"),
+        (["--http", "ftp://x"], "http.url", "'ftp://x' is not an address", "--http: 'ftp://x' is not an address"),
+        (["--http", "x", "--header", "Host: x"], "http.headers.Host", "no", "--header Host: no"),
+        (["--timezone", "UTC"], "timezone", "timezone has no effect on a delay", "--timezone has no effect on a delay"),
+        (["--command", "x", "--http", "x"], "http", "command and http cannot be combined",
+         "--command and --http cannot be combined"),
+        (["--name", "x"], "name", "a name has no tab", "--name: a name has no tab"),
+        (["x=1"], "payload.x", "x is not a text", "payload.x: x is not a text"),
+        ([], "timeout", "the default is too long", "timeout: the default is too long"),
+        (["--at", "x"], "task", "at most one", "task: at most one"),
+    ],
+)  # fmt: skip
+def test_a_refusal_names_the_option_that_was_typed(
+    server: CannedServer, call: Call, options: list[str], field: str, detail: str, error: str
+) -> None:
+    server.says("POST /v1/jobs", problem(422, "invalid_input", detail, field=field), status=422)
+    task = [] if "--command" in options or "--http" in options else ["t"]
+    assert call("submit", *task, *options)[2] == f"error: {error}\n"
+    assert json.loads(call("submit", *task, *options, "--json")[2])["field"] == field
+
+
+def test_a_task_that_no_worker_offers_is_submitted_with_a_warning(accepting: CannedServer, call: Call) -> None:
+    offered = [{"task": name, "queues": ["default"], "workers": 1} for name in ("first", "shell", "fist")]
+    accepting.says("GET /v1/tasks", {"tasks": offered})
+    code, out, err = call("submit", "frist")
+    assert (code, out) == (0, "j1\n")
+    assert err == "warning: no worker offers the task 'frist' now; did you mean fist or first?\n"
+    assert call("submit", "first")[2] == ""
+    assert call("submit", "--command", "frist")[2] == ""
+    assert "; the job waits until a worker does" in call("submit", "other")[2]
+    accepting.says("GET /v1/tasks", {"tasks": offered, "more": True})
+    assert call("submit", "frist")[2] == ""
 
 
 def test_retry_rules_and_delivery(accepting: CannedServer, call: Call) -> None:

@@ -190,6 +190,12 @@ def test_every_command_line_uses_verbs_and_options_that_exist(page: Path) -> Non
 
 
 @each_page
+def test_the_context_is_the_first_parameter_of_a_task(page: Path) -> None:
+    """Checkers see the names of the others only then."""
+    assert not re.findall(r"def \w+\([^)]+, ctx: Context\)", page.read_text())
+
+
+@each_page
 def test_every_make_target_that_is_named_exists(page: Path) -> None:
     targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
     text = page.read_text()

@@ -141,8 +141,10 @@ def test_a_text_line_has_the_time_of_day_the_process_the_event_and_its_fields(wr
         log.detail("descriptors", limit=20)
 
     first, second = written(speak, log_format="text").splitlines()
-    assert re.fullmatch(r"\d\d:\d\d:\d\d  server     worker starts  name='a b' slots=16 share=0.333333", first)
-    assert second[8:] == "  server     warning: leases lost  shards=0-127", "without colours, the level is a word"
+    assert re.fullmatch(r"\d\d:\d\d:\d\d  server              worker starts  name='a b' slots=16 share=0.333333", first)
+    assert second[8:] == "  server     warning: leases lost  shards=0-127", (
+        "without colours, the level is a word, in a column of its own"
+    )
     assert "descriptors" in written(speak, log_format="text", level="debug")
     assert "descriptors" in written(speak, log_format="json")
 

@@ -51,6 +51,8 @@ def test_many_numbers_are_said_as_ranges(numbers: list[int], text: str) -> None:
     [
         ("", ""),
         ("exit code 3", "exit code 3"),
+        ("memory limit of 64 MiB exceeded: reading\nout of memory\n", "memory limit of 64 MiB exceeded: out of memory"),
+        ("limit of 8 processes exceeded: reading\nfork: no", "limit of 8 processes exceeded: fork: no"),
         ("exit code 3: no such file", "exit code 3: no such file"),
         ("exit code 3: reading\n12 rows\n\nno such region: eu-9\n", "exit code 3: no such region: eu-9"),
         ("killed by SIGKILL: reading\n12 rows", "killed by SIGKILL: 12 rows"),

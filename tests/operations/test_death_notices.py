@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import io
 from typing import Any
 from uuid import UUID
 
@@ -10,7 +11,7 @@ import asyncpg
 import httpx
 import pytest
 
-from mainspring.kernel import metrics
+from mainspring.kernel import logs, metrics
 from mainspring.kernel.ids import uuid7
 from mainspring.operations.exchange import worker_registry
 from mainspring.roles.assembly import Assembly
@@ -167,11 +168,15 @@ async def test_a_notice_may_be_repeated_also_at_another_server(
     assert (await scene.status(order))[0] == "SUCCESS"
 
 
-async def test_a_worker_that_has_stopped_in_order_stays_stopped(scene: Scene, connection: asyncpg.Connection) -> None:
+async def test_a_worker_that_has_stopped_in_order_stays_stopped(
+    scene: Scene, connection: asyncpg.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
     await scene.worker.hello()
     await scene.worker.exchange(stopped=True)
     stopped = await worker_row(connection, scene.worker.worker_id)
+    monkeypatch.setattr(logs, "_sink", logs._Sink(heard := io.StringIO(), logs._as_json, 0))
     assert (await scene.notice(exit="exit status 0")).status_code == 200
+    assert "worker has ended" in heard.getvalue() and "is gone" not in heard.getvalue()
     row = await worker_row(connection, scene.worker.worker_id)
     assert (row["state"], row["ended_at"]) == (WorkerState.STOPPED, stopped["ended_at"])
     assert row["notice_at"] is not None

@@ -53,6 +53,13 @@ async def test_it_has_the_given_payload_and_the_job_keeps_its_own(api: httpx.Asy
     assert (await end(api, tasks=("shell",))).command == "echo b"
 
 
+async def test_a_payload_of_null_that_does_not_fit_has_a_hint(api: httpx.AsyncClient) -> None:
+    job_id = await make(api, schedule="manual", task="shell", payload={"command": "echo a"})
+    refused = await api.post(f"/v1/jobs/{job_id}:runNow", json={"payload": None})
+    assert (refused.status_code, "leave the payload out for the job's own" in refused.json()["hint"]) == (422, True)
+    assert (await api.get(f"/v1/jobs/{job_id}/runs")).json() == []
+
+
 @pytest.mark.parametrize(
     ("body", "field"),
     [

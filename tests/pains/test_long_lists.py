@@ -13,7 +13,7 @@ from mainspring.kernel.ids import DEFAULT_TENANT
 from mainspring.store import dead_letters, history, jobs
 from mainspring.store.dead_letters import DeadLetterFilter
 from mainspring.store.history import RunFilter
-from mainspring.store.jobs import JobFilter
+from mainspring.store.jobs import RowFilter
 from mainspring.store.pool import READ_SETTINGS, Connection
 from mainspring.store.rows import PageRow
 from tests.store.rows import BEGINNING
@@ -66,7 +66,7 @@ async def letters(connection: Connection, before: int | None) -> Sequence[PageRo
 
 async def all_jobs(connection: Connection, before: int | None) -> Sequence[PageRow]:
     before_job = None if before is None else (BEGINNING + timedelta(seconds=before), f"job-{before}")
-    chosen = JobFilter([1, 2, 3, 4])
+    chosen = RowFilter([1, 2, 3, 4])
     return await jobs.list_jobs(connection, DEFAULT_TENANT, chosen, before_job, None, PAGE)
 
 

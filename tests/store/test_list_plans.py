@@ -18,7 +18,7 @@ from mainspring.store import dead_letters, fired_jobs, history, ids, jobs
 from mainspring.store.dead_letters import DeadLetterFilter
 from mainspring.store.fired_jobs import FiredFilter
 from mainspring.store.history import RunFilter
-from mainspring.store.jobs import JobFilter
+from mainspring.store.jobs import RowFilter
 from mainspring.store.pool import READ_SETTINGS, Connection
 from tests.store.rows import BEGINNING
 
@@ -99,17 +99,17 @@ def job_place(before: int | None) -> tuple[datetime, str] | None:
 
 
 async def jobs_yet_to_fire(connection: Connection, before: int | None, limit: int) -> int:
-    chosen = JobFilter([1, 2])
+    chosen = RowFilter([1, 2])
     return len(await jobs.list_jobs(connection, DEFAULT_TENANT, chosen, job_place(before), None, limit))
 
 
 async def jobs_at_rest(connection: Connection, before: int | None, limit: int) -> int:
-    chosen = JobFilter([3, 4])
+    chosen = RowFilter([3, 4])
     return len(await jobs.list_jobs(connection, DEFAULT_TENANT, chosen, job_place(before), None, limit))
 
 
 async def end_of_jobs(connection: Connection, before: int | None, limit: int) -> int:
-    found = await jobs.boundary(connection, DEFAULT_TENANT, JobFilter([1]), job_place(before), limit)
+    found = await jobs.boundary(connection, DEFAULT_TENANT, RowFilter([1]), job_place(before), limit)
     return limit if found is not None else 0
 
 

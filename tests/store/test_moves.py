@@ -14,7 +14,7 @@ import pytest
 from mainspring.domain.errors import Conflict
 from mainspring.domain.transitions import ENDED, INITIAL_STATES, LIVE, TRANSITIONS, StoredState, may_follow
 from mainspring.kernel.ids import DEFAULT_TENANT, uuid7
-from mainspring.store import limits, runs, unique, workers
+from mainspring.store import gates, limits, runs, unique, workers
 from mainspring.store.queries import _fragments
 from mainspring.wire.exchange import Progress
 
@@ -112,6 +112,19 @@ async def claim_fairly(connection: asyncpg.Connection, _: UUID, lane: int) -> ob
     return await runs.claim_fairly(connection, heads, [DEFAULT_TENANT], {DEFAULT_TENANT: 0}, 10, WORKER, 9)
 
 
+async def claim_through_gates(connection: asyncpg.Connection, _: UUID, lane: int) -> object:
+    heads, passing = [(lane, 1, BEGINNING)], ([1], [5], [2], [5], ["{1,2}"])
+    return await runs.claim_through_gates(
+        connection, heads, [DEFAULT_TENANT], {DEFAULT_TENANT: 0}, 10, WORKER, 9, passing
+    )
+
+
+async def adopt_running(connection: asyncpg.Connection, _: UUID, __: int) -> object:
+    gate = await gates.lock(connection, DEFAULT_TENANT, "default")
+    await connection.execute("update mainspring.gates set counted = false")
+    return await gates.adopt_running(connection, gate.gate_id)
+
+
 async def report_successes(connection: asyncpg.Connection, run_id: UUID, _: int) -> object:
     return await runs.report_successes(connection, WORKER, [run_id], [1], [0.0], [0.0], [None])
 
@@ -168,9 +181,9 @@ async def leave_line(connection: asyncpg.Connection, _: UUID, __: int) -> object
 
 
 ACTS: list[Act] = [
-    claim_from_lane, claim_from_lanes, claim_fairly, report_successes, requeue, request_cancel, note_progress,
-    note_starts, assume_started, forget_assumed_starts, admit, hold_back, wake, join_line, leave_line,
-    redefine_waiting_runs,
+    claim_from_lane, claim_from_lanes, claim_fairly, claim_through_gates, adopt_running, report_successes, requeue,
+    request_cancel, note_progress, note_starts, assume_started, forget_assumed_starts, admit, hold_back, wake,
+    join_line, leave_line, redefine_waiting_runs,
 ]  # fmt: skip
 
 

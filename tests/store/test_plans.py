@@ -171,11 +171,18 @@ async def statements(connection: asyncpg.Connection, node: UUID) -> list[Stateme
         [],
     ]
     ended = [some, fences, [11] * BATCH, nothing, nothing, nothing, [2] * BATCH, zeros, zeros]
+    gated = [[1] * 10, [BATCH] * 10, [2] * 10, [BATCH] * 10, ["{1,2}"] * 10]
     merged = [LANES, BATCH, US, 2, [BEGINNING] * 10, [1] * 10]
     return [
         Statement("runs", "claim_from_lane", [LANES[0], BATCH, US, 2, BEGINNING], 3 * BATCH),
         Statement("runs", "claim_from_lanes", merged, (len(LANES) + 3) * BATCH),
         Statement("runs", "claim_fairly", [*merged, [1, *[2] * 9], [7, *[9] * 9]], (len(LANES) + 3) * BATCH),
+        Statement(
+            "runs", "claim_through_gates", [*merged, [1, *[2] * 9], [7, *[9] * 9], *gated], (len(LANES) + 3) * BATCH
+        ),
+        Statement("gates", "count_held", [US], 2 * len(ours)),
+        Statement("gates", "unstarted_of", [US, LANES], 2 * len(ours)),
+        Statement("gates", "count_waiting", [LANES, BATCH], 2 * BATCH),
         Statement("runs", "ready_lanes", [LANES, [BEGINNING] * 10], len(LANES)),
         Statement("runs", "report_successes", [some, fences, zeros, zeros, nothing, US], 2 * BATCH),
         Statement("runs", "lock_reported", [some, fences, US], 2 * BATCH),

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from mainspring.worker.execution.attempt import Attempt, Ending, Execute
+from mainspring.worker.execution.attempt import Attempt, Ending, Execute, key_of
 from mainspring.worker.execution.runner import Runner
 from mainspring.worker.executors.python.executor import PythonExecutor
 
@@ -161,6 +161,34 @@ def test_no_more_run_at_once_than_there_are_slots() -> None:
         assert most == 4
 
     on_a_bench(test, slots=4)
+
+
+def test_a_run_whose_token_is_spent_is_handed_back_and_not_started() -> None:
+    async def test(bench: Bench) -> None:
+        late, in_time = an_order("noop"), an_order("noop")
+        attempts = [Attempt(order, key_of(order), bench.clock.monotonic()) for order in (late, in_time)]
+        attempts[0].start_by = bench.clock.monotonic() - 0.001
+        attempts[1].start_by = bench.clock.monotonic() + 60
+        bench.runner.take(attempts)
+        assert (await bench.ending(late)).status == "RETURNED"
+        assert (await bench.ending(in_time)).status == "SUCCESS"
+        assert not attempts[0].started
+
+    on_a_bench(test)
+
+
+def test_runs_of_a_paused_queue_go_back_if_they_have_not_started() -> None:
+    async def test(bench: Bench) -> None:
+        orders = [an_order("waits_for_the_release") for _ in range(4)]
+        attempts = bench.take(*orders)
+        await bench.until(lambda: attempts[0].started)
+        assert bench.runner.return_these({orders[0].run_id, orders[2].run_id}) == 1
+        assert bench.endings[orders[2].run_id].status == "RETURNED"
+        release.set()
+        for order in (orders[0], orders[1], orders[3]):
+            assert (await bench.ending(order)).status == "SUCCESS"
+
+    on_a_bench(test, slots=1)
 
 
 def test_thousands_of_no_ops_are_each_reported_once_and_the_loop_gets_its_turns() -> None:

@@ -17,6 +17,7 @@ import msgspec
 import pytest
 import uvloop
 
+from mainspring.kernel.texts import error_line
 from mainspring.wire.exchange import RunOrder
 from mainspring.wire.execution import Cause, RunSetup
 from mainspring.worker.execution.attempt import Attempt, Ending, OpenLog, Stop, key_of
@@ -121,6 +122,28 @@ def test_the_exit_code_and_the_end_of_the_output_are_the_error() -> None:
     assert ending.error.startswith("exit code 3: ")
     assert ending.error.endswith("the last words")
     assert len(ending.error) <= 8 * 1024
+
+
+@pytest.mark.parametrize(
+    ("command", "line"),
+    [
+        ("echo reading; echo no such region >&2; echo cleaning up; exit 3", "exit code 3: no such region"),
+        ("echo one >&2; echo two >&2; echo three; kill -9 $$", "killed by SIGKILL: two"),
+        ("echo reading; echo no such region; exit 3", "exit code 3: no such region"),
+        ("echo reading; echo >&2; exit 3", "exit code 3: reading"),
+        ("echo a 2>&1 >&2; echo told > /dev/stderr; echo b > /dev/stdout; exit 3", "exit code 3: told"),
+        ("exit 3", "exit code 3"),
+    ],
+)
+def test_the_error_in_one_line_ends_with_the_last_line_of_stderr_or_else_of_the_output(command: str, line: str) -> None:
+    ending, _ = ran(shell(command))
+    assert ending.error is not None
+    assert error_line(ending.error) == line
+
+
+def test_the_result_has_both_streams_and_the_error_has_only_stderr_if_it_was_written_to() -> None:
+    assert result(ran(shell("echo a; echo b >&2; echo c"))[0])["output"] == "a\nb\nc\n"
+    assert ran(shell("echo a; echo b >&2; echo c; exit 1"))[0].error == "exit code 1: b"
 
 
 def test_long_output_is_kept_by_its_end_and_counted() -> None:

@@ -18,6 +18,7 @@ from mainspring.wire.access import TenantRequest, TokenRequest
 from mainspring.wire.applications import DeclarationRequest
 from mainspring.wire.death_notice import DeathNotice
 from mainspring.wire.exchange import ExchangeRequest
+from mainspring.wire.gates import GateRequest, PauseRequest
 from mainspring.wire.jobs import JobPatch, JobRequest, Nothing, RunNowRequest
 from mainspring.wire.logs import LogShipment
 from mainspring.wire.runs import DeadLetterChoice, ReplayRequest
@@ -40,6 +41,8 @@ _decode_tenant = msgspec.json.Decoder(TenantRequest).decode
 _decode_notice = msgspec.json.Decoder(DeathNotice).decode
 _decode_declaration = msgspec.json.Decoder(DeclarationRequest).decode
 _decode_token = msgspec.json.Decoder(TokenRequest).decode
+_decode_gate = msgspec.json.Decoder(GateRequest).decode
+_decode_pause = msgspec.json.Decoder(PauseRequest).decode
 _decode_nothing = msgspec.json.Decoder(Nothing).decode
 _decode_batch = msgspec.json.Decoder(JobBatch).decode
 _decode_raw_batch = msgspec.json.Decoder(RawBatch).decode
@@ -96,6 +99,14 @@ def decode_declaration(body: bytes) -> DeclarationRequest:
 
 def decode_token(body: bytes) -> TokenRequest:
     return _decoded(_decode_token, body, TokenRequest)
+
+
+def decode_gate(body: bytes) -> GateRequest:
+    return _decoded(_decode_gate, body, GateRequest)
+
+
+def decode_pause(body: bytes) -> PauseRequest:
+    return _decoded(_decode_pause, body, PauseRequest)
 
 
 def decode_nothing(body: bytes) -> Nothing:
@@ -174,6 +185,14 @@ class PatchBody(Body[JobPatch]):
 
 class BatchBody(Body[JobBatch]):
     decode = staticmethod(decode_batch)
+
+
+class GateBody(Body[GateRequest]):
+    decode = staticmethod(decode_gate)
+
+
+class PauseBody(Body[PauseRequest]):
+    decode = staticmethod(decode_pause)
 
 
 class NoBody(Body[Nothing]):

@@ -37,6 +37,7 @@ STATUS: dict[type[errors.MainspringError], int] = {
     errors.NotFound: 404,
     errors.VersionMismatch: 412,
     errors.Conflict: 409,
+    errors.QueueFull: 429,
     errors.Unavailable: 503,
     errors.MainspringError: 500,
 }

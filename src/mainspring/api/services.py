@@ -18,6 +18,7 @@ from mainspring.operations.control.replay import Replayer
 from mainspring.operations.control.run_now import ManualRuns
 from mainspring.operations.exchange.death_notices import DeathNotices
 from mainspring.operations.exchange.exchanger import Exchanger
+from mainspring.operations.gates.changes import GateChanger
 from mainspring.operations.logs.log_service import LogService
 from mainspring.operations.read.dead_letters import DeadLetterReader
 from mainspring.operations.read.ids import IdReader
@@ -51,6 +52,7 @@ class Services:
     exchanger: Exchanger
     death_notices: DeathNotices
     drainer: Drainer
+    gate_changer: GateChanger
     logs: LogService
     signatures: SignatureRegistry
     access: AccessAdmin

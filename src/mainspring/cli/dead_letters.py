@@ -63,9 +63,12 @@ def command(
     """List runs that failed after their last attempt and were neither replayed nor discarded, newest first."""
 
     def read(client: Client) -> Listing:
-        filters = filters_of(dead_letters_job(client, job), task, queue, error, since, until)
+        found = dead_letters_job(client, job)
+        filters = filters_of(found, task, queue, error, since, until)
         page = client.dead_letters(limit=limit, cursor=cursor, **filters)
         letters = page.dead_letters
+        if found is not None and not letters:
+            client.job(found)  # it has no such dead letters, or there is no such job
         return Listing(
             page,
             _COLUMNS,

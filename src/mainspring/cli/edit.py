@@ -75,23 +75,32 @@ def _as_fields(options: dict[str, Any]) -> dict[str, Any]:
 
 def _edited(client: Client, job_id: str) -> JobView | None:
     """Let the user edit the job until the server takes it. None if nothing is changed."""
-    from mainspring.cli.editor import changed_fields, edit_text
-    from mainspring.domain.errors import InvalidInput
+    from mainspring.cli.editor import changed_fields, edit_text, keep_text
+    from mainspring.domain.errors import InvalidInput, MainspringError, VersionMismatch
 
     job = call_for_job(client, job_id, client.job)
     text = before = editable_text(job)
+    name = f"{job.job_id.replace('/', '_')}.json"
     while True:
-        text = edit_text(text, f"{job.job_id}.json")
+        text = edit_text(text, name)
         try:
             changes = changed_fields(before, text)
             # With the version: a change that somebody else made meanwhile is not overwritten.
             return client.update_job(job.job_id, if_version=job.version, **changes) if changes else None
-        except InvalidInput as error:
-            if not sys.stdin.isatty():
-                raise
-            say(f"error: {error}")
-            if not typer.confirm("Edit it again?", default=True, err=True):
+        except MainspringError as error:
+            if isinstance(error, InvalidInput) and sys.stdin.isatty():
+                say(f"error: {error}")
+                if typer.confirm("Edit it again?", default=True, err=True):
+                    continue
+                say(f"your text is in {keep_text(text, name)}")
                 return None
+            kept = f"your text is in {keep_text(text, name)}"
+            if isinstance(error, VersionMismatch):
+                error.detail = f"{error.detail}: somebody else has changed it meanwhile; nothing was changed"
+                error.hint = f"{kept}; open the job again with `mainspring edit {job.job_id}`"
+            else:
+                error.hint = kept if error.hint is None else f"{error.hint}; {kept}"
+            raise
 
 
 def editable_text(job: JobView) -> str:

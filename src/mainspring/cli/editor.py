@@ -32,6 +32,13 @@ def edit_text(text: str, name: str) -> str:
         return file.read_text(encoding="utf-8")
 
 
+def keep_text(text: str, name: str) -> Path:
+    """Write a text that was typed and not accepted to a private file, and return where it is."""
+    file = Path(tempfile.mkdtemp(prefix="mainspring-edit-")) / name
+    file.write_text(text, encoding="utf-8")
+    return file
+
+
 def _editor() -> list[str]:
     for variable in ("VISUAL", "EDITOR"):
         if words := shlex.split(os.environ.get(variable, "")):

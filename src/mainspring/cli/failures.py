@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import shutil
 import sys
+from collections.abc import Sequence
 
 import msgspec
 
 from mainspring.cli.exit_codes import BAD_INPUT, CONFLICT, FAILURE, NOT_ALLOWED, NOT_FOUND, UNAVAILABLE
 from mainspring.cli.hints import TOKEN_HINT, in_commands
 from mainspring.cli.table import wrapped
+from mainspring.cli.typed_options import detail_of
 from mainspring.domain.errors import (
     Conflict,
     Forbidden,
@@ -45,15 +47,15 @@ def exit_code_of(error: MainspringError) -> int:
     return next((code for kind, code in _EXIT_CODES if isinstance(error, kind)), FAILURE)
 
 
-def report(error: MainspringError, *, as_json: bool) -> int:
-    """Print the error on stderr and return the exit code."""
-    text = _as_json(error) if as_json else "\n".join(_as_lines(error))
+def report(error: MainspringError, *, as_json: bool, typed: Sequence[str] = ()) -> int:
+    """Print the error on stderr and return the exit code. `typed`: the arguments of the command line."""
+    text = _as_json(error) if as_json else "\n".join(_as_lines(error, typed))
     sys.stderr.write(text + "\n")
     return exit_code_of(error)
 
 
-def _as_lines(error: MainspringError) -> list[str]:
-    lines = [f"error: {error.located_detail()}"]
+def _as_lines(error: MainspringError, typed: Sequence[str]) -> list[str]:
+    lines = [f"error: {detail_of(error, typed)}"]
     advice = error.advice()
     if isinstance(error, Unauthorized) and not error.hint:
         advice.append(TOKEN_HINT)

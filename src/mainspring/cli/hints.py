@@ -66,7 +66,14 @@ ROUTES = (
     Route("ids.find", "GET", "/v1/ids", None),
     Route("insights.overview", "GET", "/v1/insights/overview", "status"),
     Route("queues.list", "GET", "/v1/queues", "queues"),
-    Route("queues.read", "GET", "/v1/queues/{}", "queues"),
+    Route("queues.read", "GET", "/v1/queues/{}", "queue {}"),
+    Route("queues.update", "PUT", "/v1/queues/{}", "queue {}"),
+    Route("queues.pause", "POST", "/v1/queues/{}:pause", "pause --queue {}"),
+    Route("queues.resume", "POST", "/v1/queues/{}:resume", "resume --queue {}"),
+    Route("tenant.limits", "GET", "/v1/tenant/limits", "queue --tenant"),
+    Route("tenant.update_limits", "PUT", "/v1/tenant/limits", "queue --tenant"),
+    Route("tenant.pause", "POST", "/v1/pause", "pause --all"),
+    Route("tenant.resume", "POST", "/v1/resume", "resume --all"),
     Route("tasks.list", "GET", "/v1/tasks", "tasks"),
     Route("workers.list", "GET", "/v1/workers", "workers"),
     Route("workers.read", "GET", "/v1/workers/{}", "workers"),
@@ -89,6 +96,8 @@ TOKEN_HINT = "give --token-file, set MAINSPRING_TOKEN, or run the command in the
 _PHRASES = {
     "take it from `next` or the Link header": "take it from the last line of the list before",
     'set "method": "POST"': "give --method POST",
+    'for a fire now: "schedule": "now", or :runNow': "for a run now: `mainspring run-now`",
+    "a server elsewhere is named by url= or MAINSPRING_URL": "a server elsewhere is named by --url or MAINSPRING_URL",
     "send 'Authorization: Bearer <token>'; the file admin-token in the data folder contains one": TOKEN_HINT,
 }
 _WORDS = (
@@ -108,11 +117,13 @@ _VERBS = {
 
 def in_commands(hint: str) -> str:
     """The hint with commands and options instead of calls and parameters."""
-    text = _PHRASES.get(hint, hint)
+    text = hint
+    for phrase, words in _PHRASES.items():
+        text = text.replace(phrase, words)
     text = _CALL.sub(lambda found: _command(found[1], found[2]) or found[0], text)
     text = _VERB.sub(lambda found: f"`mainspring {_VERBS[found[1]]}`" if found[1] in _VERBS else found[0], text)
-    for pattern, words in _WORDS:
-        text = pattern.sub(words, text)
+    for pattern, replacement in _WORDS:
+        text = pattern.sub(replacement, text)
     return text
 
 

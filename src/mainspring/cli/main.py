@@ -14,7 +14,7 @@ from typing import Annotated
 import typer
 
 from mainspring.cli.exit_codes import BAD_INPUT, FAILURE, INTERRUPTED
-from mainspring.cli.shared_options import with_shared_options
+from mainspring.cli.shared_options import place_in_file, with_shared_options
 from mainspring.kernel.terminal import visible
 
 # Only the module of the called command is imported. Importing all of them costs 35 ms, which every start of a server
@@ -24,7 +24,7 @@ _PANELS: dict[str, tuple[str, ...]] = {
     "Submit and look": ("submit", "jobs", "job", "runs", "run", "logs", "why", "timeline"),
     "Steer": ("edit", "run-now", "pause", "resume", "cancel", "retry"),
     "Dead letters": ("dead-letters", "dead-letter", "replay", "discard"),
-    "Operate": ("status", "top", "workers", "tasks", "queues", "drain", "completion"),
+    "Operate": ("status", "top", "workers", "tasks", "queues", "queue", "drain", "completion"),
     "Access": ("tenants", "tenant-add", "tokens", "token-add", "token-revoke"),
 }
 _BENCH = "bench"
@@ -110,7 +110,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except _UsageError as error:
         return _misused(error)
     except Exception as error:  # noqa: BLE001 - the outermost handler prints the error as one line
-        return _failed(error, as_json="--json" in args)
+        return _failed(error, args)
 
 
 def _prepare_output() -> None:
@@ -129,11 +129,14 @@ def _misused(error: Exception) -> int:
     message = error.format_message() if hasattr(error, "format_message") else str(error)
     if not message:  # a command group without a command: its help was shown
         return 0
+    place = None if context is None else place_in_file(context, getattr(error, "param", None))
+    if place is not None:  # the user typed no option
+        message = f"{place}: {getattr(error, 'message', message)}"
     sys.stderr.write(visible(f"error: {message}\nhint: see {path} --help\n"))
     return BAD_INPUT
 
 
-def _failed(error: Exception, *, as_json: bool) -> int:
+def _failed(error: Exception, args: Sequence[str]) -> int:
     from mainspring.cli.failures import report
     from mainspring.domain.errors import MainspringError
 
@@ -143,4 +146,4 @@ def _failed(error: Exception, *, as_json: bool) -> int:
         error = MainspringError(
             f"{type(error).__name__}: {error}", code="unexpected", hint="set MAINSPRING_DEBUG=1 to see the traceback"
         )
-    return report(error, as_json=as_json)
+    return report(error, as_json="--json" in args, typed=args)

@@ -11,6 +11,7 @@ from mainspring.cli.wording import span
 
 if TYPE_CHECKING:
     from mainspring.sdk.client.client import Client
+    from mainspring.wire.runs import QueueView
 
 EXAMPLES = ("mainspring queues", "mainspring queues --watch --interval 5s")
 _COLUMNS = (
@@ -21,6 +22,7 @@ _COLUMNS = (
     Column("OLDEST", rank=2, right=True),
     Column("ENDED/S", rank=3, right=True),
     Column("WORKERS", rank=2, right=True),
+    Column("LIMITS", rank=5),
 )
 
 
@@ -30,6 +32,19 @@ def command(
 ) -> None:
     """List queues: waiting and running runs, the age of the oldest waiting run, and the rate over the last minute."""
     show_list(connect(url, token_file, data), options, _read)
+
+
+def _limits(queue: QueueView) -> str:
+    """In short: `paused, 3/50 at once, 100/m, depth 1000`."""
+    words = ["paused"] if queue.paused else []
+    if (limits := queue.limits) is not None:
+        if limits.concurrency is not None:
+            words.append(f"{limits.in_use}/{limits.concurrency} at once")
+        if limits.rate is not None:
+            words.append(limits.rate)
+        if limits.max_depth is not None:
+            words.append(f"depth {limits.max_depth}")
+    return ", ".join(words) or "-"
 
 
 def _read(client: Client) -> Listing:
@@ -43,6 +58,7 @@ def _read(client: Client) -> Listing:
             "-" if queue.oldest_seconds is None else span(queue.oldest_seconds),
             f"{queue.rate:.1f}",
             str(queue.workers),
+            _limits(queue),
         )
         for queue in answer.queues
     ]

@@ -93,11 +93,14 @@ def command(
     """List runs, newest first."""
 
     def read(client: Client) -> Listing:
+        found = job_filter(client, job)
         page = client.runs(
-            status=status, job=job_filter(client, job), queue=queue, task=task, error=error, since=since, until=until,
+            status=status, job=found, queue=queue, task=task, error=error, since=since, until=until,
             limit=limit, cursor=cursor,
         )  # fmt: skip
         rows = page.runs
+        if found is not None and not rows:
+            client.job(found)  # it has no such runs, or there is no such job
         return Listing(
             page, _COLUMNS, lambda times: [_row(run, times) for run in rows], "no runs", more_pages(page.next)
         )

@@ -11,7 +11,7 @@ import os
 import stat
 import sys
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -36,12 +36,14 @@ _WORDS = {str: "a text", int: "a number", bool: "true or false", list: "a list o
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What a file says for one command: defaults of its options by parameter name, and variables."""
+    """What a file says for one command: defaults of its options by parameter name, and variables. places: where a
+    parameter or a variable is in the file, such as `up.port`."""
 
     path: Path
     found: bool  # in the working folder, not by name
     options: dict[str, Any] = field(default_factory=dict)
     variables: dict[str, str] = field(default_factory=dict)
+    places: dict[str, str] = field(default_factory=dict)
 
 
 def read_settings(named: Path | None, verb: str) -> Settings | None:
@@ -67,12 +69,32 @@ def read_settings(named: Path | None, verb: str) -> Settings | None:
     for key, value in chosen.items():
         setting = of_command.get(key)
         if key in variables:
-            settings.variables[variables[key]] = str(value)
-        elif setting is not None and key in OF_CLIENTS and verb not in OWN_DATA:
-            settings.variables[setting.variable] = str(value)
-        elif setting is not None:
-            settings.options[setting.parameter] = value
+            name = variables[key]
+            settings.variables[name] = str(value)
+        elif setting is None:
+            continue
+        elif key in OF_CLIENTS and verb not in OWN_DATA:
+            name = setting.variable
+            settings.variables[name] = str(value)
+        else:
+            name = setting.parameter
+            settings.options[name] = value
+        settings.places[name] = f"{verb}.{key}" if key in tables.get(verb, {}) else key
     return settings
+
+
+def name_the_file(error: Exception, settings: Settings, used: Collection[str]) -> None:
+    """Let an error about a value of the file say so. `used`: the parameters and variables that the file has set."""
+    from mainspring.domain.errors import MainspringError
+
+    if not isinstance(error, MainspringError) or error.field is None:
+        return
+    for name in used:
+        place = settings.places[name]
+        if error.field in (name, place.rpartition(".")[2]):
+            detail = error.detail.removeprefix(f"{error.field}: ")
+            error.detail, error.field = f"{settings.path}: {place}: {detail}", place
+            return
 
 
 def environment_of(settings: Settings, environ: Mapping[str, str]) -> dict[str, str]:

@@ -149,10 +149,15 @@ def with_shared_options(command: Callable[..., None]) -> Callable[..., None]:
     @wraps(command)
     def with_options(*, context: typer.Context, **values: Any) -> None:
         given = {name: values.pop(name) for name in added}
-        if has_database:
-            values["database"] = _database(context, given)
-        with _as_environment(given, _from_file(context, values)):
-            command(**values)
+        from_file = _from_file(context, values)
+        try:
+            if has_database:
+                values["database"] = _database(context, given)
+            with _as_environment(given, from_file):
+                command(**values)
+        except Exception as error:
+            _name_the_file(context, error, from_file)
+            raise
 
     keywords = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in parameters.values()]
     shown: Any = with_options
@@ -172,6 +177,24 @@ def _from_file(context: typer.Context, values: dict[str, Any]) -> dict[str, str]
     if "url" in values:
         refuse_to_redirect(settings, os.environ, values["url"])
     return environment_of(settings, os.environ)
+
+
+def _name_the_file(context: typer.Context, error: Exception, variables: dict[str, str]) -> None:
+    settings = context.meta.get(_SETTINGS)
+    if settings is not None:
+        from mainspring.cli.settings_file import name_the_file
+
+        options = [name for name in settings.options if _source(context, name) == _SETTINGS_FILE]
+        name_the_file(error, settings, [*options, *(name for name in settings.variables if name in variables)])
+
+
+def place_in_file(context: Any, parameter: Any) -> str | None:
+    """The settings file and the key that the value of a parameter is from. None if it is from elsewhere."""
+    settings = context.meta.get(_SETTINGS)
+    name: str = getattr(parameter, "name", None) or ""
+    if settings is None or name not in settings.options or _source(context, name) != _SETTINGS_FILE:
+        return None
+    return f"{settings.path}: {settings.places[name]}"
 
 
 @contextmanager
@@ -248,7 +271,8 @@ def _has_password(url: str) -> bool:
 
 
 _COMMAND_LINE = "COMMANDLINE"
-_RANKS = (_COMMAND_LINE, "ENVIRONMENT", "DEFAULT_MAP", "DEFAULT")
+_SETTINGS_FILE = "DEFAULT_MAP"
+_RANKS = (_COMMAND_LINE, "ENVIRONMENT", _SETTINGS_FILE, "DEFAULT")
 
 
 def _source(context: typer.Context, name: str) -> str:

@@ -31,6 +31,7 @@ def command(
                 ("runs", figures.runs(seen)),
                 ("last minute", figures.last_minute(seen)),
                 ("dead letters", figures.dead_letters(seen)),
+                *(("paused", words) for words in seen.paused),
             ]
         )
         for problem in seen.problems:

@@ -107,6 +107,7 @@ def draw(seen: Seen, rates: Sequence[float], width: int) -> list[Text]:
             for problem in overview.problems
             for part in wrapped(problem, max(20, width - _LABEL_WIDTH))
         ),
+        *(_line("paused", words, width, style="bold") for words in overview.paused),
         _line("last minute", figures.last_minute(overview), width),
         _line("throughput", figures.sparkline(rates, width - _LABEL_WIDTH), width),
         _line("runs", figures.runs(overview), width),

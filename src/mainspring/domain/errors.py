@@ -13,6 +13,7 @@ MainspringError
 │   ├── Fenced          stop working on this run (409)
 │   └── VersionMismatch read the job again (412)
 └── Unavailable         try again shortly (503)
+    └── QueueFull       try again when fewer runs wait (429)
 """
 
 from __future__ import annotations
@@ -158,6 +159,12 @@ class Unavailable(MainspringError):
 
     code = "unavailable"
     retry_after: int = 1
+
+
+class QueueFull(Unavailable):
+    """Too many runs wait in the queue or the tenant (429). Nothing was stored."""
+
+    code = "queue_full"
 
 
 def not_ours(error: ForeignFile) -> Forbidden:

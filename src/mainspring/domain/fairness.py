@@ -1,4 +1,5 @@
-"""Fairness between tenants: decides whose runs are claimed next when several tenants wait for the same workers.
+"""Fairness between tenants: decides whose runs are claimed next when several tenants wait for the same workers. The
+queues of one tenant take turns in the same way, where only this tenant waits.
 
 This is start-time fair queuing. Each tenant has a virtual time, which rises by one with every run that is claimed. The
 tenant with the lowest virtual time is next. The waiting runs of one tenant have the virtual times + 1, + 2 and so on.
@@ -20,6 +21,7 @@ from typing import Protocol, TypeVar
 from mainspring.kernel.ids import TenantId
 
 MOST_TENANTS = 10_000
+Party = int  # the number of a tenant or of a queue
 AGING_STEP = timedelta(minutes=5)  # how much longer a run waits that is one level of priority lower
 
 
@@ -32,14 +34,14 @@ L = TypeVar("L", bound=_HasTenant)
 
 
 class FairShares:
-    """The virtual times of the tenants that share one kind of worker."""
+    """The virtual times of the tenants, or of the queues of one tenant, that share one kind of worker."""
 
     def __init__(self) -> None:
-        self._times: dict[TenantId, int] = {}
-        self._waited: set[TenantId] = set()
+        self._times: dict[Party, int] = {}
+        self._waited: set[Party] = set()
         self._latest = 0
 
-    def starts(self, looked_at: Iterable[TenantId], waiting: Collection[TenantId]) -> dict[TenantId, int]:
+    def starts(self, looked_at: Iterable[Party], waiting: Collection[Party]) -> dict[Party, int]:
         """The virtual time of each tenant in `waiting`. `looked_at` are the tenants whose lanes were read. A tenant of
         `looked_at` that is not in `waiting` is idle."""
         if len(self._times) > MOST_TENANTS:
@@ -54,9 +56,7 @@ class FairShares:
         times.update(found)
         return found
 
-    def taken(
-        self, starts: Mapping[TenantId, int], critical: Mapping[TenantId, int], others: Mapping[TenantId, int]
-    ) -> None:
+    def taken(self, starts: Mapping[Party, int], critical: Mapping[Party, int], others: Mapping[Party, int]) -> None:
         """Count the critical and the other runs of each tenant that one claim took."""
         for counts in (critical, others):
             for tenant, count in counts.items():

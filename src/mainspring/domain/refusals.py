@@ -31,6 +31,12 @@ def already_fired(job_id: str, what: str, why: str = "has fired") -> Conflict:
     return Conflict(detail, code="already_fired", hint=f"{_AGAIN} when it has ended")
 
 
+def paused(job_id: str) -> Conflict:
+    """A change to a fire now, which the pause would hold back."""
+    hint = f"resume it first with POST /v1/jobs/{job_id}:resume, or run it once with POST /v1/jobs/{job_id}:runNow"
+    return Conflict(f"job {job_id!r} is PAUSED, so it cannot be changed to run now", code="wrong_status", hint=hint)
+
+
 def job_exists(job_id: str, status: JobStatus) -> Conflict:
     """The id belongs to a job that has not ended."""
     return id_taken(

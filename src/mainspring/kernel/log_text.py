@@ -17,6 +17,8 @@ _ROLE_WIDTH = 9  # "scheduler"
 _HIDDEN = ("module", "node", "level", "timestamp", "event", "role", "exc_info")
 _COLOURS = {"debug": "2", "warning": "33", "error": "31"}
 _LONGEST_VALUE = 200
+_MARKED = ("warning", "error")
+_MARK_WIDTH = len("warning:")
 
 
 def traceback_text(error: BaseException) -> str:
@@ -24,7 +26,7 @@ def traceback_text(error: BaseException) -> str:
 
 
 class TextLine:
-    """Renders one line. Warnings are yellow and errors red; without colours they say what they are."""
+    """Renders one line. Warnings are yellow and errors red; without colours a column says what they are."""
 
     def __init__(self, *, coloured: bool) -> None:
         self._coloured = coloured
@@ -34,8 +36,9 @@ class TextLine:
         event = visible_line(str(line.get("event", "")))
         if self._coloured:
             event = self._paint(_COLOURS.get(level), event)
-        elif level in ("warning", "error"):
-            event = f"{level}: {event}"
+        else:
+            mark = f"{level}:" if level in _MARKED else ""
+            event = f"{mark:{_MARK_WIDTH}} {event}"
         fields = " ".join(f"{name}={_value(value)}" for name, value in line.items() if name not in _HIDDEN)
         parts = [_time(line.get("timestamp")), f"{line.get('role', '')!s:{_ROLE_WIDTH}}", event]
         if fields:

@@ -6,7 +6,9 @@ import re
 from collections.abc import Iterable
 
 # How the error of a command begins. Its output follows, and says why at its end.
-_ENDED_BY = re.compile(r"(exit code \d+|killed by [\w ]+|timed out after [\w.]+|worker stopped|stopped): ")
+_ENDED_BY = re.compile(
+    r"(exit code \d+|killed by [\w ]+|[\w ]*limit of [\w. ]+ exceeded|timed out after [\w.]+|worker stopped|stopped): "
+)
 
 
 def storable_text(text: str) -> str:

@@ -31,6 +31,8 @@ class Signals:
     due      jobs will fire soon
     stop     a worker has runs to stop, or has to drain
     tokens   a tenant's tokens were revoked
+    freed    gates were given back, and how often
+    gates    the settings of a gate have changed
     knock    somebody may be admitted in lines of limits; in this process only
     """
 
@@ -41,8 +43,12 @@ class Signals:
         self._due_listeners: list[Callable[[], None]] = []
         self._stop_listeners: list[Callable[[UUID], None]] = []
         self._token_listeners: list[Callable[[TenantId], None]] = []
+        self._freed_listeners: list[Callable[[Mapping[int, int]], None]] = []
+        self._gates_listeners: list[Callable[[], None]] = []
         self._knock_listeners: list[Callable[[Collection[frozenset[int]]], None]] = []
         self._ready: dict[int, int] = {}
+        self._freed: dict[int, int] = {}
+        self._gates = False
         self._due = False
         self._stop: set[UUID] = set()
         self._tokens: set[TenantId] = set()
@@ -59,6 +65,12 @@ class Signals:
 
     def on_tokens_changed(self, listener: Callable[[TenantId], None]) -> None:
         self._token_listeners.append(listener)
+
+    def on_gates_freed(self, listener: Callable[[Mapping[int, int]], None]) -> None:
+        self._freed_listeners.append(listener)
+
+    def on_gates_changed(self, listener: Callable[[], None]) -> None:
+        self._gates_listeners.append(listener)
 
     def on_knock(self, listener: Callable[[Collection[frozenset[int]]], None]) -> None:
         self._knock_listeners.append(listener)
@@ -104,6 +116,21 @@ class Signals:
         self._tokens.add(tenant)
         self._pending.set()
 
+    def gates_freed(self, freed: Mapping[int, int]) -> None:
+        if not freed:
+            return
+        for listener in self._freed_listeners:
+            listener(freed)
+        for gate_id, count in freed.items():
+            self._freed[gate_id] = self._freed.get(gate_id, 0) + count
+        self._pending.set()
+
+    def gates_changed(self) -> None:
+        for listener in self._gates_listeners:
+            listener()
+        self._gates = True
+        self._pending.set()
+
     async def send_forever(self) -> None:
         """Notify the other processes, outside writing transactions: the commit of a NOTIFY takes a global lock."""
         while True:
@@ -138,12 +165,15 @@ class Signals:
     def _take_messages(self) -> list[str]:
         """Return the collected signals as messages, and start a new collection."""
         messages = []
-        if self._ready:
-            lanes = list(self._ready.items())  # all of them: many lanes of one tenant must not displace others
-            for first in range(0, len(lanes), _MAX_NAMES):
-                part = lanes[first : first + _MAX_NAMES]
-                messages.append("ready " + ",".join(f"{lane}:{count}" for lane, count in part))
-            self._ready.clear()
+        for kind, counts in (("ready", self._ready), ("freed", self._freed)):
+            pairs = list(counts.items())  # all of them: many lanes of one tenant must not displace others
+            for first in range(0, len(pairs), _MAX_NAMES):
+                part = pairs[first : first + _MAX_NAMES]
+                messages.append(f"{kind} " + ",".join(f"{number}:{count}" for number, count in part))
+            counts.clear()
+        if self._gates:
+            messages.append("gates -")
+            self._gates = False
         if self._due:
             messages.append("due -")
             self._due = False
@@ -161,9 +191,16 @@ class Signals:
             return
         match kind:
             case "ready":
-                created = {int(lane): int(count) for lane, count in (item.split(":") for item in names.split(","))}
+                created = _counts(names)
                 for on_ready in self._ready_listeners:
                     on_ready(created)
+            case "freed":
+                freed = _counts(names)
+                for on_freed in self._freed_listeners:
+                    on_freed(freed)
+            case "gates":
+                for on_changed in self._gates_listeners:
+                    on_changed()
             case "due":
                 for on_due in self._due_listeners:
                     on_due()
@@ -176,3 +213,7 @@ class Signals:
                     on_tokens_changed(TenantId(int(names)))
             case _:
                 log.warning("unknown signal", kind=kind)
+
+
+def _counts(names: str) -> dict[int, int]:
+    return {int(number): int(count) for number, count in (item.split(":") for item in names.split(","))}

@@ -28,6 +28,11 @@ from mainspring.operations.exchange.beats import Beats
 from mainspring.operations.exchange.death_notices import DeathNotices
 from mainspring.operations.exchange.exchanger import Exchanger
 from mainspring.operations.exchange.long_poll import LongPolls
+from mainspring.operations.gates.changes import GateChanger
+from mainspring.operations.gates.counting import RunningCount
+from mainspring.operations.gates.depths import Depths
+from mainspring.operations.gates.keeper import GateKeeper
+from mainspring.operations.gates.registry import GateRegistry
 from mainspring.operations.lifecycle.decide import Random
 from mainspring.operations.logs.log_merger import LogMerger
 from mainspring.operations.logs.log_service import LogService
@@ -131,11 +136,18 @@ async def assemble(
     beats = Beats(store, uuid7(), clock, database_clock, timing)
     monitor = LoopMonitor()
     judge = SilenceJudge(clock, timing, (monitor.late_periods, beats.late_periods))
-    exchanger = Exchanger(store, lanes, signals, long_polls, beats, clock, database_clock, timing, chance, signatures)
+    gates = GateRegistry(clock)
+    async with store.reads.acquire() as connection:
+        await gates.load(connection)
+    exchanger = Exchanger(
+        store, lanes, signals, long_polls, beats, clock, database_clock, timing, chance, signatures, gates
+    )
+    gate_changer, depths = GateChanger(store, gates, signals, clock), Depths(store, gates, lanes)
+    gate_keeper = GateKeeper(store, gates, exchanger.waker, RunningCount(store, signals, clock), depths)
     run_reader, queue_reader = RunReader(store, lanes), QueueReader(store, lanes)
     log_watch, log_merger = LogWatch(store), LogMerger(log_files, clock)
     services = Services(
-        submitter=Submitter(store, lanes, signals, database_clock, signatures),
+        submitter=Submitter(store, lanes, signals, database_clock, signatures, depths),
         amender=(amender := Amender(store, lanes, signals, signatures)),
         declarer=Declarer(store, lanes, amender),
         job_reader=JobReader(store, lanes, run_reader),
@@ -152,6 +164,7 @@ async def assemble(
         exchanger=exchanger,
         death_notices=DeathNotices(store, signals, chance, exchanger.forget),
         drainer=Drainer(store, signals),
+        gate_changer=gate_changer,
         logs=LogService(store, log_files, log_watch, log_merger, exchanger.check_worker),
         signatures=signatures,
         access=AccessAdmin(store, signals),
@@ -177,6 +190,7 @@ async def assemble(
             pulse,
             connection_budget,
             ReadyPoll(exchanger, timing.ready_poll),
+            gate_keeper,
             signatures,
             log_watch,
             log_merger,

@@ -11,10 +11,10 @@ _HISTORY_DAYS = 30
 
 
 def history_days() -> int:
-    """Raises InvalidInput if the variable is no number of days."""
+    """Raises InvalidInput if the variable is not a number of days."""
     text = os.environ.get(HISTORY_VARIABLE) or str(_HISTORY_DAYS)
     if not (text.isascii() and text.isdigit() and 1 <= int(text) <= 36_500):
         raise InvalidInput(
-            f"{HISTORY_VARIABLE} is {text!r}", field="history_days", expected="a number of days from 1 to 36500"
+            f"{text!r} is not a number of days", field=HISTORY_VARIABLE, expected="a number from 1 to 36500"
         )
     return int(text)

@@ -14,6 +14,7 @@ from mainspring.kernel.loop_monitor import LoopMonitor
 from mainspring.operations.signals import Signals
 from mainspring.roles.background import ClockSync, upkeep_tasks
 from mainspring.roles.database import prepare_database
+from mainspring.roles.retention import history_days
 from mainspring.scheduler.node import SchedulerNode
 from mainspring.store.connection_budget import ConnectionBudget
 from mainspring.store.database import Database
@@ -34,6 +35,7 @@ class SchedulerOptions:
 
 async def run_scheduler(options: SchedulerOptions) -> int:
     configure_logs(role="scheduler", log_format=options.log_format, level=options.log_level)
+    history_days()  # report a mistake before anything is changed
     await prepare_database(options.database)
     clock, timing = SystemClock(), DEFAULT_TIMING
     database_clock = DatabaseClock(clock)

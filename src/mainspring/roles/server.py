@@ -30,6 +30,7 @@ from mainspring.kernel.logs import bind_log_context, configure_logs, get_logger
 from mainspring.kernel.ownership import ForeignFile, require_own
 from mainspring.roles.assembly import assemble
 from mainspring.roles.database import prepare_database
+from mainspring.roles.retention import history_days
 from mainspring.roles.token import ensure_admin_token
 from mainspring.store.database import Database
 from mainspring.store.database_errors import database_in_words
@@ -56,6 +57,7 @@ class ServerOptions:
 
 async def run_server(options: ServerOptions) -> int:
     configure_logs(role="server", log_format=options.log_format, level=options.log_level)
+    history_days()  # report a mistake before anything is changed
     certificate = None if options.tls is None else ServerCertificate(options.tls)
     _require_own(options.data)
     connections = Connections(edge_limits(options))

@@ -114,6 +114,8 @@ async def run_up(options: UpOptions) -> int:
     if options.app is not None and not options.reload:  # with --reload the worker says what is wrong, and waits
         await check_application(options.app, worker_environment())
     _require_own(options.data)
+    if not options.folder.exists():
+        await _until_port_is_free(options)  # before the folder is made
     postgres = None if options.database else EmbeddedPostgres(options.folder, bin_folder=options.postgres_bin)
     lock = FolderLock(options.folder) if postgres is None else postgres.lock
     lock.acquire()

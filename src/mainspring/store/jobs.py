@@ -234,7 +234,7 @@ class KnownKey(msgspec.Struct, frozen=True):
     body_hash: bytes
     job_id: str
     generation: int
-    merged: str | None
+    merged: str | None = None
 
 
 async def take_keys(
@@ -343,11 +343,8 @@ async def missed_page(
 
 
 class JobFilter(msgspec.Struct, frozen=True):
-    """The filter of `GET /v1/jobs` for jobs that have a row. None means any. `missed`: also one-time jobs that were
-    missed, which are stored as COMPLETED."""
+    """What `GET /v1/jobs` asks for, except the status. None means any."""
 
-    statuses: Sequence[int]
-    missed: bool = False
     lane_ids: Sequence[int] | None = None
     owner: str | None = None
     label: tuple[str, str] | None = None
@@ -358,6 +355,14 @@ class JobFilter(msgspec.Struct, frozen=True):
     next_fire_before: datetime | None = None
     declared_by: str | None = None
 
+
+class RowFilter(msgspec.Struct, frozen=True):
+    """Which jobs that have a row. `missed`: also one-time jobs that were missed, which are stored as COMPLETED."""
+
+    statuses: Sequence[int]
+    missed: bool = False
+    asked: JobFilter = JobFilter()
+
     @property
     def at_rest(self) -> bool:
         """Whether an index has these jobs."""
@@ -365,7 +370,7 @@ class JobFilter(msgspec.Struct, frozen=True):
 
     @property
     def plain(self) -> bool:
-        return self == JobFilter(self.statuses, self.missed)
+        return self.asked == JobFilter()
 
 
 Place = tuple[datetime, str]
@@ -374,36 +379,37 @@ Place = tuple[datetime, str]
 async def list_jobs(
     connection: Connection,
     tenant: TenantId,
-    chosen: JobFilter,
+    chosen: RowFilter,
     before: Place | None,
     floor: Place | None,
     limit: int,
 ) -> list[JobRow]:
     """Newest first, before `before` and down to `floor`."""
+    asked = chosen.asked
     return await pages.read(
         connection,
         _list_jobs_at_rest if chosen.at_rest else _list_jobs,
         tenant,
         *(before or (None, None)),
         chosen.statuses,
-        chosen.lane_ids,
-        chosen.owner,
-        *(chosen.label or (None, None)),
-        contains(chosen.text),
+        asked.lane_ids,
+        asked.owner,
+        *(asked.label or (None, None)),
+        contains(asked.text),
         *(floor or (None, None)),
-        chosen.created_after,
-        chosen.created_before,
-        chosen.next_fire_after,
-        chosen.next_fire_before,
+        asked.created_after,
+        asked.created_before,
+        asked.next_fire_after,
+        asked.next_fire_before,
         chosen.missed,
-        chosen.declared_by,
+        asked.declared_by,
         limit,
         straight=chosen.plain or floor is not None,
     )
 
 
 async def boundary(
-    connection: Connection, tenant: TenantId, chosen: JobFilter, before: Place | None, count: int
+    connection: Connection, tenant: TenantId, chosen: RowFilter, before: Place | None, count: int
 ) -> Place | None:
     """The job down to which `count` jobs come after `before`. None if there are fewer."""
     sql = _SQL["jobs_at_rest_boundary"] if chosen.at_rest else _SQL["jobs_boundary"]

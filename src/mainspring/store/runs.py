@@ -20,6 +20,11 @@ _ready_at = attrgetter("ready_at")
 # run_id, follows, and the slots and gates that the run held; records without conversion, for the hot path
 EndedRow = tuple[UUID, int | None, list[int] | None]
 
+# For each lane: the gate of its queue and what may pass it, the same of its tenant, and the gates that a run owns.
+GateColumns = tuple[
+    Sequence[int | None], Sequence[int | None], Sequence[int | None], Sequence[int | None], Sequence[str | None]
+]
+
 
 class NewRuns:
     """The columns of runs to insert. The statement takes one array per column."""
@@ -76,6 +81,7 @@ class HeldRun(msgspec.Struct, frozen=True):
     exclusive: bool = False
     started_at: datetime | None = None
     snoozes: int = 0
+    gates: list[int] | None = None
     limited: bool = False
 
 
@@ -109,6 +115,7 @@ class RequeuedRun(msgspec.Struct, frozen=True):
 _claim_from_lane = RowQuery(ClaimedRun, _SQL["claim_from_lane"])
 _claim_from_lanes = RowQuery(ClaimedRun, _SQL["claim_from_lanes"])
 _claim_fairly = RowQuery(ClaimedRun, _SQL["claim_fairly"])
+_claim_through_gates = RowQuery(ClaimedRun, _SQL["claim_through_gates"])
 _redeliver = RowQuery(ClaimedRun, _SQL["redeliver"])
 _lock_reported = RowQuery(HeldRun, _SQL["lock_reported"])
 _runs_held_by = RowQuery(HeldRun, _SQL["runs_held_by"])
@@ -245,14 +252,15 @@ async def claim(
 async def claim_fairly(
     connection: Connection,
     lanes: Sequence[tuple[int, int, datetime]],
-    tenants: Sequence[TenantId],
-    starts: Mapping[TenantId, int],
+    parties: Sequence[int],
+    starts: Mapping[int, int],
     limit: int,
     worker_id: UUID,
     seq: int,
 ) -> list[ClaimedRun]:
-    """Claim up to `limit` runs of several tenants, in no particular order. `lanes` are (lane, priority, lower bound).
-    `tenants` are the tenants of the lanes. `starts` are their virtual times (see domain/fairness.py)."""
+    """Claim up to `limit` runs of several parties, in no particular order. `lanes` are (lane, priority, lower bound).
+    `parties` are the tenants of the lanes, or their queues. `starts` are their virtual times (see
+    domain/fairness.py)."""
     return await _claim_fairly.fetch(
         connection,
         [lane[0] for lane in lanes],
@@ -261,9 +269,36 @@ async def claim_fairly(
         seq,
         [lane[2] for lane in lanes],
         [lane[1] for lane in lanes],
-        tenants,
-        [starts[tenant] for tenant in tenants],
+        parties,
+        [starts[party] for party in parties],
     )
+
+
+async def claim_through_gates(
+    connection: Connection,
+    lanes: Sequence[tuple[int, int, datetime]],
+    parties: Sequence[int],
+    starts: Mapping[int, int],
+    limit: int,
+    worker_id: UUID,
+    seq: int,
+    gates: GateColumns,
+) -> list[ClaimedRun]:
+    """As claim_fairly, where gates limit how many runs pass. The caller has locked them. Oldest first."""
+    claimed = await _claim_through_gates.fetch(
+        connection,
+        [lane[0] for lane in lanes],
+        limit,
+        worker_id,
+        seq,
+        [lane[2] for lane in lanes],
+        [lane[1] for lane in lanes],
+        parties,
+        [starts[party] for party in parties],
+        *gates,
+    )
+    claimed.sort(key=_ready_at)
+    return claimed
 
 
 async def ready_lanes(connection: Connection, lanes: Sequence[tuple[int, datetime]]) -> list[int]:

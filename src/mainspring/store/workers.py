@@ -176,12 +176,12 @@ async def take_notice(connection: Connection, worker_id: UUID, secret: str) -> s
 
 async def advance(
     connection: Connection, tenant: TenantId, worker_id: UUID, seq: int, *, again: bool, patience: str = "10s"
-) -> int | None:
-    """Lock the worker's row, take `seq` and return the worker's state. `again`: this exchange has taken it before. None
-    if the number is not newer or the incarnation has ended. From here on the transaction waits for a lock for
-    `patience` at most, and then raises LockNotAvailableError."""
-    state: int | None = await connection.fetchval(_SQL["advance"], worker_id, tenant, seq, again, patience)
-    return state
+) -> tuple[int, int] | None:
+    """Lock the worker's row, take `seq`, and return the worker's state and the revision of the gates. `again`: this
+    exchange has taken it before. None if the number is not newer or the incarnation has ended. From here on the
+    transaction waits for a lock for `patience` at most, and then raises LockNotAvailableError."""
+    row = await connection.fetchrow(_SQL["advance"], worker_id, tenant, seq, again, patience)
+    return None if row is None else (row[0], row[1])
 
 
 async def look(connection: Connection, tenant: TenantId, worker_id: UUID) -> Registration | None:

@@ -11,6 +11,7 @@ from msgspec import Meta
 from mainspring.wire.protocol import LONGEST_SECRET
 
 MAX_STARTED = 10_000
+CLEAN_EXIT = "exit status 0"  # what the watchdog says of a worker that was asked to stop
 
 
 class DeathNotice(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):

@@ -131,6 +131,8 @@ class RunOrder(msgspec.Struct, omit_defaults=True):
     again, so it cannot be snoozed.
     idempotency_key: only if it does not consist of job and fire time alone.
     generation: of the job. It is part of the idempotency key from the second on.
+    start_within: after so many seconds, from the moment at which the exchange was sent, the run must not start, because
+    the token of its rate is spent. The worker then hands it back. None: at any time.
     """
 
     run_id: UUID
@@ -152,6 +154,7 @@ class RunOrder(msgspec.Struct, omit_defaults=True):
     at_most_once: bool = False
     idempotency_key: str | None = None
     generation: int = 1
+    start_within: float | None = None
 
 
 class LeaseGrant(msgspec.Struct, frozen=True):
@@ -169,7 +172,8 @@ class ExchangeReply(msgspec.Struct, omit_defaults=True):
     then sends its outcomes again, unless all of them are acked. recall: how many unstarted runs to give back, because
     other workers are idle. drain: the worker must finish its runs and stop. protocol: the protocol of this server
     (protocol.py). lease: what is granted to a worker that asks for a lease in its hello. It is stored before it is
-    sent. all_tenants: the answer to a hello whose token belongs to no tenant: the worker gets runs of all."""
+    sent. all_tenants: the answer to a hello whose token belongs to no tenant: the worker gets runs of all. give_back:
+    runs to hand back if they have not started, because their queue is paused."""
 
     seq: int
     acked: int = 0
@@ -182,3 +186,4 @@ class ExchangeReply(msgspec.Struct, omit_defaults=True):
     protocol: int = BASE_PROTOCOL
     lease: LeaseGrant | None = None
     all_tenants: bool = False
+    give_back: list[UUID] = []

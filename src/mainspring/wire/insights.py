@@ -17,7 +17,8 @@ class Overview(msgspec.Struct):
     `status` is `degraded` if something is wrong, and `problems` says what, in sentences. `rate` is how many runs ended
     per second over the last minute, and `succeeded` and `failed` are how many of these ended so. `fire_lag` is how many
     seconds the most overdue job is late. `busy` is the number of running runs and `slots` that of the live workers. The
-    queues are the busiest ones. `schedulers` is the number of live ones, which share the `shards`.
+    queues are the busiest ones. `schedulers` is the number of live ones, which share the `shards`. `paused` says in
+    sentences what is paused and by whom.
     """
 
     status: Literal["ok", "degraded"]
@@ -39,3 +40,4 @@ class Overview(msgspec.Struct):
     shards_held: int
     shards: int
     queues: list[QueueView]
+    paused: list[str] = []

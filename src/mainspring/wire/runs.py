@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from mainspring.wire.formats import Moment
+from mainspring.wire.gates import GateView
 from mainspring.wire.states import (
     AttemptOutcomeWord,
     JobEventWord,
@@ -150,7 +151,9 @@ class TimelineEntry(msgspec.Struct):
 
 class QueueView(msgspec.Struct):
     """A queue: waiting and running runs, the age of the oldest waiting run, the runs that ended per second over the
-    last minute, and how many of these succeeded and failed."""
+    last minute, and how many of these succeeded and failed. paused: no run of it starts, and `paused_why` says whether
+    the queue, the tenant or everything is paused, and by whom. limits: what was set for this queue, with its use now;
+    null if nothing was."""
 
     name: str
     depth: int
@@ -161,6 +164,9 @@ class QueueView(msgspec.Struct):
     workers: int
     succeeded: int = 0
     failed: int = 0
+    paused: bool = False
+    paused_why: str | None = None
+    limits: GateView | None = None
 
 
 class QueueList(msgspec.Struct, omit_defaults=True):

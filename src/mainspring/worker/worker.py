@@ -357,13 +357,15 @@ class Worker:
         self._lease.acknowledge(flight.sent)
         if reply.all_tenants and not self._takes_all_tenants and not self.refused_token:
             self._refuse_token()
-        useful = bool(landing.taken or landing.stop or reply.superseded or reply.recall)
+        useful = bool(landing.taken or landing.stop or reply.superseded or reply.recall or reply.give_back)
         self._exchange_timing.landed(flight, now, useful=useful)
         for run_id in landing.fenced:
             log.warning("a report was fenced: the run belongs to another worker", run=str(run_id))
         if flight.request.free and self._runner.solitude.careful and not any(a.order.losses for a in landing.taken):
             self._runner.solitude.over()
-        self._take(landing.taken)
+        self._take([attempt for attempt in landing.taken if attempt.order.run_id not in reply.give_back])
+        if reply.give_back:
+            self._give_back(landing.taken, frozenset(reply.give_back))
         for attempt in landing.stop:
             self._runner.stop(attempt, Stop.CANCEL)
         if reply.recall:
@@ -394,6 +396,13 @@ class Worker:
             self._runner.queue.extend(attempts)
             self._runner.return_unstarted()
         self._lease.guard()
+
+    def _give_back(self, taken: list[Attempt], run_ids: frozenset[UUID]) -> None:
+        """Their queue is paused: return those that have not started, also those that have just come."""
+        self._runner.queue.extend(attempt for attempt in taken if attempt.order.run_id in run_ids)
+        returned = self._runner.return_these(run_ids)
+        if returned:
+            log.info("returned runs of a paused queue", runs=returned)
 
     def _return_recalled(self, wanted: int, now: float) -> None:
         """Other workers are idle: return runs that they can start sooner, and stop prefetching."""

@@ -30,6 +30,12 @@ CHOICES: Examples = {
 DECLARATIONS: Examples = {
     "two schedules": {"job_ids": ["nightly-report", "cleanup"], "fingerprint": "9f86d081", "source": "2c26b46b"}
 }
+GATES: Examples = {
+    "limits": {"concurrency": 50, "rate": "100/m", "max_depth": 100_000},
+    "a rate with a burst": {"rate": {"rate": "100/m", "burst": 20}},
+    "no limit of concurrency": {"concurrency": None},
+}
+PAUSES: Examples = {"of the tenant": {}, "of all tenants": {"all_tenants": True}}
 TENANTS: Examples = {"a tenant": {"name": "billing"}}
 TOKENS: Examples = {"for a worker": {"role": "worker", "name": "worker of host 3", "expires_in": "90d"}}
 EXCHANGES: Examples = {

@@ -46,7 +46,10 @@ Limit = Annotated[int, QueryParameter(ge=1, le=MAX_PAGE)]
 Generation = Annotated[int | None, QueryParameter(ge=1, le=MAX_GENERATION)]
 IfMatch = Annotated[str | None, HeaderParameter(name="If-Match")]
 _UNIQUE = ("limited", "unique_other_task", "unique_started")
-_AMENDS = (*FIELDS_OF_A_JOB, *CHANGES_A_JOB, "already_fired", "already_fired_for", "job_cancelled", "version_mismatch")
+_AMENDS = (
+    *FIELDS_OF_A_JOB, *CHANGES_A_JOB, "already_fired", "already_fired_for", "job_cancelled", "version_mismatch",
+    "wrong_status",
+)  # fmt: skip
 
 
 @post(

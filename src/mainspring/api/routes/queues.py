@@ -1,16 +1,21 @@
-"""/v1/queues."""
+"""/v1/queues, and the limits and pauses of the whole tenant."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from litestar import Request, get
+from litestar import Request, get, post, put
 
 from mainspring.api.answers import LISTS
+from mainspring.api.bodies import GateBody, NoBody, PauseBody
+from mainspring.api.openapi import request_examples as examples
 from mainspring.api.services import caller_of, services_of
+from mainspring.wire.gates import GateRequest, GateView, PauseRequest
+from mainspring.wire.jobs import Nothing
 from mainspring.wire.runs import QueueList, QueueView
 
 Http = Request[Any, Any, Any]
+_CHANGES = ("changed_meanwhile", "migration_needed", "unavailable")
 
 
 @get("/v1/queues", summary="List queues", operation="queues.list", problems=LISTS)
@@ -28,4 +33,72 @@ async def get_queue(request: Http, name: str) -> QueueView:
     return await services_of(request).queue_reader.queue(caller_of(request), name)
 
 
-HANDLERS = [list_queues, get_queue]
+@put(
+    "/v1/queues/{name:str}", dto=GateBody, return_dto=None, summary="Set the limits of a queue, or pause it",
+    operation="queues.update", problems=(*_CHANGES, "invalid_rate"), examples=examples.GATES,
+)  # fmt: skip
+async def put_queue(request: Http, name: str, data: GateRequest) -> GateView:
+    """Fields that are left out stay as they are; null removes a limit. The limits hold when the answer is sent, also
+    for runs that wait already. Runs that run go on, and count."""
+    return await services_of(request).gate_changer.put_queue(caller_of(request), name, data)
+
+
+@post(
+    "/v1/queues/{name:str}/pause", verb="pause", dto=NoBody, return_dto=None, status_code=200, summary="Pause a queue",
+    operation="queues.pause", problems=_CHANGES,
+)  # fmt: skip
+async def pause_queue(request: Http, name: str, data: Nothing | None = None) -> GateView:
+    """No run of it is given to a worker from now on. Runs that have started go on, and unstarted ones come back from
+    their workers within a beat. Jobs can be submitted, and schedules fire."""
+    return await services_of(request).gate_changer.pause_queue(caller_of(request), name, paused=True)
+
+
+@post(
+    "/v1/queues/{name:str}/resume", verb="resume", dto=NoBody, return_dto=None, status_code=200,
+    summary="Resume a paused queue", operation="queues.resume", problems=_CHANGES,
+)  # fmt: skip
+async def resume_queue(request: Http, name: str, data: Nothing | None = None) -> GateView:
+    """Waiting workers get its runs at once. Resuming a queue that is not paused changes nothing."""
+    return await services_of(request).gate_changer.pause_queue(caller_of(request), name, paused=False)
+
+
+@get("/v1/tenant/limits", summary="Get the limits of all runs of the tenant", operation="tenant.limits")
+async def get_tenant_limits(request: Http) -> GateView:
+    """They apply in addition to the limits of each queue."""
+    return await services_of(request).queue_reader.tenant_limits(caller_of(request))
+
+
+@put(
+    "/v1/tenant/limits", dto=GateBody, return_dto=None, summary="Set the limits of all runs of the tenant",
+    operation="tenant.update_limits", problems=(*_CHANGES, "invalid_rate"), examples=examples.GATES,
+)  # fmt: skip
+async def put_tenant_limits(request: Http, data: GateRequest) -> GateView:
+    """Fields that are left out stay as they are; null removes a limit."""
+    return await services_of(request).gate_changer.put_tenant(caller_of(request), data)
+
+
+@post(
+    "/v1/pause", dto=PauseBody, return_dto=None, status_code=200, summary="Pause everything",
+    operation="tenant.pause", problems=(*_CHANGES, "operator_only"), examples=examples.PAUSES,
+)  # fmt: skip
+async def pause_all(request: Http, data: PauseRequest | None = None) -> GateView:
+    """No run of the tenant is given to a worker from now on, or with `all_tenants`, which only the operator may use, no
+    run at all. Jobs can be submitted, and schedules fire."""
+    all_tenants = data is not None and data.all_tenants
+    return await services_of(request).gate_changer.pause_all(caller_of(request), paused=True, all_tenants=all_tenants)
+
+
+@post(
+    "/v1/resume", dto=PauseBody, return_dto=None, status_code=200, summary="Resume what was paused as a whole",
+    operation="tenant.resume", problems=(*_CHANGES, "operator_only"), examples=examples.PAUSES,
+)  # fmt: skip
+async def resume_all(request: Http, data: PauseRequest | None = None) -> GateView:
+    """Queues that were paused one by one stay paused."""
+    all_tenants = data is not None and data.all_tenants
+    return await services_of(request).gate_changer.pause_all(caller_of(request), paused=False, all_tenants=all_tenants)
+
+
+HANDLERS = [
+    list_queues, get_queue, put_queue, pause_queue, resume_queue, get_tenant_limits, put_tenant_limits, pause_all,
+    resume_all,
+]  # fmt: skip

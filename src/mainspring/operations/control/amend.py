@@ -17,7 +17,7 @@ import msgspec
 from mainspring.domain.errors import Conflict, InvalidInput, NotFound, VersionMismatch
 from mainspring.domain.intake.declaration import amended
 from mainspring.domain.job import JobDefinition
-from mainspring.domain.refusals import already_fired, cancelled, ended
+from mainspring.domain.refusals import already_fired, cancelled, ended, paused
 from mainspring.domain.schedules.schedule import ScheduleKind, anchored, next_fire
 from mainspring.domain.transitions import JobStatus, StoredJobStatus, StoredState, job_may_follow
 from mainspring.kernel import metrics
@@ -77,6 +77,8 @@ class Amender:
             changed = msgspec.structs.replace(changed, schedule=anchored(changed.schedule, row.now))
             first = self._first_fire(changed, row)
             if status is StoredJobStatus.PAUSED:
+                if changed.schedule.at == row.now:
+                    raise paused(row.job_id)
                 await miss_due(connection, row, stored, PAUSED)
                 next_at, paused_from = None, first
             else:

@@ -8,12 +8,12 @@ a second request with it waits for the first one, and then gets the same run.
 from __future__ import annotations
 
 import hashlib
-from datetime import timedelta
+from datetime import datetime, timedelta
 from uuid import UUID
 
 import msgspec
 
-from mainspring.domain.errors import Conflict, key_reused
+from mainspring.domain.errors import Conflict, InvalidInput, key_reused
 from mainspring.domain.intake.canonical import canonical_json
 from mainspring.domain.intake.repeat import payload_dropped, with_payload
 from mainspring.domain.job import JobDefinition, Overlap, stored_spec
@@ -37,6 +37,7 @@ from mainspring.store.pool import Connection, Store
 from mainspring.wire.jobs import RunNowRequest
 
 _LONGEST_ID = 200  # a longer one could not be stored with its key
+_OWN_PAYLOAD = "leave the payload out for the job's own"
 _SOON = timedelta(seconds=5)
 
 
@@ -99,8 +100,7 @@ class ManualRuns:
         changed: Changed | None = None
         if memoryview(payload):
             lane = await load_lane(self._lanes, connection, row.lane_id)
-            item = with_payload(jobs.definition_of(row, lane), payload, row.now)
-            changed = self._checked(tenant, item, job_id)
+            changed = self._with_payload(tenant, job_id, jobs.definition_of(row, lane), payload, row.now)
         fired = await run_now(connection, tenant, job_id, run_id, f"manual:{run_id}", changed)
         if fired is None:
             raise Conflict(f"job {job_id!r} changed meanwhile", code="changed_meanwhile", hint="try again")
@@ -132,8 +132,7 @@ class ManualRuns:
         dropped = isinstance(original, EndedRun) and original.payload_dropped
         text, spec = definition.payload, stored_spec(definition, job_id)
         if memoryview(payload):
-            changed = with_payload(definition, payload, self._clock.now(), dropped=dropped)
-            text, spec = self._checked(tenant, changed, job_id)
+            text, spec = self._with_payload(tenant, job_id, definition, payload, self._clock.now(), dropped=dropped)
         elif dropped:
             raise payload_dropped(original.run_id)
         item = Repeat(
@@ -151,8 +150,23 @@ class ManualRuns:
         )
         return await run_again(connection, tenant, item)
 
-    def _checked(self, tenant: TenantId, item: JobDefinition, job_id: str) -> Changed:
-        self._signatures.check(tenant, item.task, item.payload)
+    def _with_payload(
+        self,
+        tenant: TenantId,
+        job_id: str,
+        stored: JobDefinition,
+        payload: msgspec.Raw,
+        now: datetime,
+        *,
+        dropped: bool = False,
+    ) -> Changed:
+        try:
+            item = with_payload(stored, payload, now, dropped=dropped)
+            self._signatures.check(tenant, item.task, item.payload)
+        except InvalidInput as error:
+            if bytes(memoryview(payload)).strip() == b"null":  # some clients send it for what is not given
+                error.hint = _OWN_PAYLOAD if error.hint is None else f"{error.hint}; {_OWN_PAYLOAD}"
+            raise
         return item.payload, stored_spec(item, job_id)
 
 

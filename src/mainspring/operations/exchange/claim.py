@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from math import ceil
+from typing import Protocol
 from uuid import UUID
 
 import msgspec
 
+from mainspring.domain.fairness import Party
 from mainspring.domain.job import DEFAULT_TIMEOUT, Delivery, spec_from_text
 from mainspring.domain.run_key import idempotency_key
 from mainspring.kernel import metrics
 from mainspring.kernel.clock import Clock, DatabaseClock
-from mainspring.kernel.ids import TenantId
-from mainspring.operations.exchange.fair_turns import MAX_LANES_PER_CHECK, FairPools, count_bands, in_fair_order, rank
+from mainspring.operations.exchange.fair_turns import (
+    MAX_LANES_PER_CHECK,
+    FairPool,
+    FairPools,
+    count_bands,
+    in_fair_order,
+    rank,
+)
 from mainspring.store import runs
 from mainspring.store.lanes import Lane, LaneRegistry
 from mainspring.store.pool import Connection
@@ -28,6 +36,7 @@ _BEGINNING = datetime(2000, 1, 1, tzinfo=UTC)
 _MAX_CLAIM_BYTES = 16 * 1024**2  # approximately: payloads may be 256 KiB each, and a worker may ask for thousands
 _ASSUMED_BYTES = 64 * 1024  # the estimated size of a run in a lane from which nothing was claimed yet
 _MIN_TIMEOUT = 0.001  # for a claim that is handed out again after its run_timeout has passed
+_ALONE: Mapping[Party, int] = {0: 0}  # the virtual time where nobody takes turns
 _NO_PAYLOAD = msgspec.Raw(b"null")
 
 
@@ -79,6 +88,39 @@ class LaneSizes:
         return sum(size for size, _ in sums.values())
 
 
+class Rooms:
+    """What the gates let pass from each lane of a claim, as columns: the gates of queue and tenant, how many may pass
+    each, and the gates that a run owns."""
+
+    def __init__(self) -> None:
+        self.queue_gates: list[int | None] = []
+        self.queue_rooms: list[int | None] = []
+        self.tenant_gates: list[int | None] = []
+        self.tenant_rooms: list[int | None] = []
+        self.owned: list[str | None] = []
+
+    def add(self, of_queue: tuple[int, int] | None, of_tenant: tuple[int, int] | None, owned: Sequence[int]) -> None:
+        queue_gate, queue_room = of_queue or (None, None)
+        tenant_gate, tenant_room = of_tenant or (None, None)
+        self.queue_gates.append(queue_gate)
+        self.queue_rooms.append(queue_room)
+        self.tenant_gates.append(tenant_gate)
+        self.tenant_rooms.append(tenant_room)
+        self.owned.append("{" + ",".join(map(str, owned)) + "}" if owned else None)
+
+    @property
+    def columns(self) -> runs.GateColumns:
+        return (self.queue_gates, self.queue_rooms, self.tenant_gates, self.tenant_rooms, self.owned)
+
+
+class Gates(Protocol):
+    """The gates of a claim, locked by its transaction."""
+
+    def rooms(self, lanes: Sequence[Lane]) -> Rooms: ...
+
+    def took(self, rows: Sequence[ClaimedRun]) -> None: ...
+
+
 class Claimer:
     def __init__(self, lanes: LaneRegistry, clock: Clock, database_clock: DatabaseClock) -> None:
         self._lanes = lanes
@@ -86,17 +128,26 @@ class Claimer:
         self._bounds = LaneBounds(clock)
         self._sizes = LaneSizes()
         self._pools = FairPools()
+        self._queue_numbers: dict[str, Party] = {}
 
     async def claim(
-        self, connection: Connection, eligible: Sequence[Lane], limit: int, worker_id: UUID, seq: int
+        self,
+        connection: Connection,
+        eligible: Sequence[Lane],
+        limit: int,
+        worker_id: UUID,
+        seq: int,
+        gates: Gates | None = None,
     ) -> list[RunOrder]:
         """Claim up to `limit` runs, and about 16 MiB, of the eligible lanes. Return them in the order in which they
-        should start. The lanes of each tenant must stand together."""
+        should start. The lanes of each tenant must stand together. `gates`: some of the lanes lie behind these."""
         if not eligible or limit <= 0:
             return []
         if eligible[0].tenant_id != eligible[-1].tenant_id or len(eligible) > MAX_LANES_PER_CLAIM:
-            return await self._claim_in_turns(connection, eligible, limit, worker_id, seq)
-        rows = await self._take(connection, eligible, limit, worker_id, seq)
+            return await self._claim_in_turns(connection, eligible, limit, worker_id, seq, gates)
+        if len({lane.queue for lane in eligible}) > 1:
+            return await self._claim_by_queues(connection, eligible, limit, worker_id, seq, gates)
+        rows = await self._take(connection, eligible, limit, worker_id, seq, gates=gates)
         if not rows:
             return []
         self._note_heads(rows)
@@ -112,23 +163,31 @@ class Claimer:
         limit: int,
         worker_id: UUID,
         seq: int,
-        starts: dict[TenantId, int] | None = None,
+        parties: Mapping[int, Party] | None = None,
+        starts: dict[Party, int] | None = None,
+        gates: Gates | None = None,
     ) -> list[ClaimedRun]:
         """Claim from at most 64 lanes, usually in one step. More steps follow where more runs fit than estimated: a run
-        of a lane that was never claimed from counts as large, even if the lane is empty. With `starts`, the virtual
-        time of each tenant, tenants take turns."""
+        of a lane that was never claimed from counts as large, even if the lane is empty. With `starts`, their
+        virtual times, the `parties` of the lanes take turns."""
         heads = [(lane.lane_id, lane.priority, self._bounds.bound(lane.lane_id)) for lane in lanes]
+        turns = [0 if parties is None or starts is None else parties[lane.lane_id] for lane in lanes]
         rows: list[ClaimedRun] = []
         budget = _MAX_CLAIM_BYTES
         while (step := min(limit - len(rows), self._sizes.estimate_fit(lanes, budget))) > 0:
-            if starts is None:
+            if gates is not None:
+                columns = gates.rooms(lanes).columns
+                some = await runs.claim_through_gates(
+                    connection, heads, turns, starts or _ALONE, step, worker_id, seq, columns
+                )
+                gates.took(some)
+            elif starts is None:
                 some = await runs.claim(connection, heads, step, worker_id, seq)
             else:
-                tenants = [lane.tenant_id for lane in lanes]
-                some = await runs.claim_fairly(connection, heads, tenants, starts, step, worker_id, seq)
-                owner = {lane.lane_id: lane.tenant_id for lane in lanes}
+                some = await runs.claim_fairly(connection, heads, turns, starts, step, worker_id, seq)
+            if starts is not None and parties is not None:
                 for row in some:
-                    starts[owner[row.lane_id]] += 1
+                    starts[parties[row.lane_id]] += 1
             budget -= self._sizes.record(some)
             rows += some
             if len(some) < step:
@@ -136,30 +195,77 @@ class Claimer:
         return rows
 
     async def _claim_in_turns(
-        self, connection: Connection, eligible: Sequence[Lane], limit: int, worker_id: UUID, seq: int
+        self,
+        connection: Connection,
+        eligible: Sequence[Lane],
+        limit: int,
+        worker_id: UUID,
+        seq: int,
+        gates: Gates | None,
     ) -> list[RunOrder]:
         """Claim from the lanes of several tenants, or from more than 64 lanes, in turns. A query finds out first which
         lanes have runs: a tenant without any is idle, and empty lanes are not among the 64."""
         pool = self._pools.pool_for(eligible)
+        parties = self._parties(eligible)
         waiting: list[Lane] = []
         for _ in range(0, len(eligible), MAX_LANES_PER_CHECK):
             checked = pool.lanes_to_check(eligible)
             ready = set(await self.ready_lanes(connection, [lane.lane_id for lane in checked]))
             waiting = [lane for lane in checked if lane.lane_id in ready]
-            starts = pool.shares.starts({lane.tenant_id for lane in checked}, {lane.tenant_id for lane in waiting})
+            starts = pool.shares.starts(
+                {parties[lane.lane_id] for lane in checked}, {parties[lane.lane_id] for lane in waiting}
+            )
             if waiting:
                 break
         if not waiting:
             return []
         chosen = pool.lanes_to_claim(waiting, MAX_LANES_PER_CLAIM)
         contested = len(starts) > 1
-        rows = await self._take(connection, chosen, limit, worker_id, seq, dict(starts) if contested else None)
+        rows = await self._take(
+            connection, chosen, limit, worker_id, seq, parties, dict(starts) if contested else None, gates
+        )
+        return await self._in_turn(rows, chosen, parties, starts, pool)
+
+    async def _claim_by_queues(
+        self,
+        connection: Connection,
+        eligible: Sequence[Lane],
+        limit: int,
+        worker_id: UUID,
+        seq: int,
+        gates: Gates | None,
+    ) -> list[RunOrder]:
+        """Claim from several queues of one tenant in turns: the backlog of one does not hold up the others. No query
+        comes first: the claim itself shows which queues were idle."""
+        pool = self._pools.pool_for(eligible)
+        parties = self._parties(eligible)
+        starts = pool.shares.starts(parties.values(), set(parties.values()))
+        rows = await self._take(connection, eligible, limit, worker_id, seq, parties, dict(starts), gates)
+        return await self._in_turn(rows, eligible, parties, starts, pool)
+
+    def _parties(self, eligible: Sequence[Lane]) -> dict[int, Party]:
+        """Who takes turns, by lane: the tenants, or the queues of one tenant."""
+        if eligible[0].tenant_id != eligible[-1].tenant_id:
+            return {lane.lane_id: lane.tenant_id for lane in eligible}
+        numbers = self._queue_numbers
+        return {lane.lane_id: numbers.setdefault(lane.queue, len(numbers)) for lane in eligible}
+
+    async def _in_turn(
+        self,
+        rows: Sequence[ClaimedRun],
+        chosen: Sequence[Lane],
+        parties: Mapping[int, Party],
+        starts: Mapping[Party, int],
+        pool: FairPool,
+    ) -> list[RunOrder]:
+        """Count what was claimed, and return it in the order of the turns."""
         if not rows:
             return []
         lanes: dict[int, Lane] = {lane.lane_id: lane for lane in chosen}
-        pool.shares.taken({lane.tenant_id: starts[lane.tenant_id] for lane in chosen}, *count_bands(rows, lanes))
+        served = {parties[lane.lane_id]: starts[parties[lane.lane_id]] for lane in chosen}
+        pool.shares.taken(served, *count_bands(rows, lanes, parties))
         self._note_heads(rows)
-        return [await self.order(row) for row in in_fair_order(rows, lanes, starts)]
+        return [await self.order(row) for row in in_fair_order(rows, lanes, parties, starts)]
 
     async def ready_lanes(self, connection: Connection, lane_ids: Collection[int]) -> list[int]:
         """Return which of these lanes have runs to claim now."""

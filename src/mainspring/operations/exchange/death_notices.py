@@ -17,7 +17,7 @@ from mainspring.operations.lifecycle.rescue_worker import WorkerRescue
 from mainspring.operations.signals import Signals
 from mainspring.store import workers
 from mainspring.store.pool import Store
-from mainspring.wire.death_notice import DeathNotice, DeathReceipt
+from mainspring.wire.death_notice import CLEAN_EXIT, DeathNotice, DeathReceipt
 
 log = get_logger("death_notices")
 
@@ -46,7 +46,10 @@ class DeathNotices:
             effects = await rescue.take_batch(connection)
         self._forget(worker_id)
         metrics.death_notices.inc()
-        log.info("worker is gone", worker=str(worker_id), name=name, exit=notice.exit)
+        if notice.exit == CLEAN_EXIT and effects is None:
+            log.detail("worker has ended", worker=str(worker_id), name=name)
+        else:
+            log.info("worker is gone", worker=str(worker_id), name=name, exit=notice.exit)
         if effects is not None:
             rescue.tell(effects)
         rescued = await rescue.take_all(self._store)

@@ -21,6 +21,7 @@ class Exchange(msgspec.Struct, eq=False):
 
     An exchange that waits goes through several rounds; each round starts with an empty reply.
 
+    arrived          when it came
     deadline         when it replies, also with nothing
     patience         how long it waits for what others hold
     committed        whether a transaction has taken its sequence number and its outcomes
@@ -34,6 +35,7 @@ class Exchange(msgspec.Struct, eq=False):
     worker: CachedWorker
     waiter: Waiter
     reply: ExchangeReply
+    arrived: float
     deadline: float
     patience: Patience
     committed: bool = False

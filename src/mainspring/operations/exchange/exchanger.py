@@ -14,7 +14,7 @@ One `Exchange` passes through these steps:
         update the demand   what the exchange would take
         transaction         transaction.py: sequence number, outcomes, redelivery, claim
         check for stops     stops.py
-        recall              recall.py: ask for unstarted runs that idle workers could start
+        recall              recall.py: ask for unstarted runs that idle workers could start, or whose queue is paused
         wait                long_poll.py
 
 The heartbeat is recorded meanwhile (beats.py). The reply acknowledges it, so it is sent after the heartbeat's commit.
@@ -47,6 +47,9 @@ from mainspring.operations.exchange.starts import StartRecorder
 from mainspring.operations.exchange.stops import StopCheck
 from mainspring.operations.exchange.transaction import ExchangeTransaction
 from mainspring.operations.exchange.worker_registry import STALE, HelloDelayed, WorkerRegistry
+from mainspring.operations.gates.paused_runs import PausedRuns
+from mainspring.operations.gates.registry import GateRegistry
+from mainspring.operations.gates.waker import GateWaker
 from mainspring.operations.lifecycle.decide import Random
 from mainspring.operations.signals import Signals
 from mainspring.operations.submit.signature_registry import SignatureRegistry
@@ -74,6 +77,7 @@ class Exchanger:
         timing: Timing,
         random: Random,
         signatures: SignatureRegistry,
+        gates: GateRegistry,
     ) -> None:
         self._store = store
         self._lanes = lanes
@@ -83,9 +87,14 @@ class Exchanger:
         self._timing = timing
         self._claimer = Claimer(lanes, clock, database_clock)
         self._registry = WorkerRegistry(store, signatures, beats, clock, timing)
-        self._transaction = ExchangeTransaction(store, self._registry, self._claimer, signals, random)
+        self._gates = gates
+        self.waker = GateWaker(store, gates, lanes, long_polls, self._claimer, signals)
+        self._transaction = ExchangeTransaction(
+            store, self._registry, self._claimer, lanes, gates, self.waker, signals, clock, random
+        )
         self._starts = StartRecorder(store, clock)
         self._stop_check = StopCheck(store, clock, timing)
+        self._paused_runs = PausedRuns(store, gates)
         self._active: set[Exchange] = set()
         self._lanes_revision = -1
         self._lane_loads: set[asyncio.Task[None]] = set()
@@ -122,7 +131,9 @@ class Exchanger:
         waiter = self._long_polls.register(request.worker_id, tenant)
         metrics.waiting.set(len(self._long_polls))
         deadline = self._clock.monotonic() + min(request.wait_ms / 1000, self._timing.beat)
-        exchange = Exchange(tenant, request, worker, waiter, ExchangeReply(seq=request.seq), deadline, patience)
+        exchange = Exchange(
+            tenant, request, worker, waiter, ExchangeReply(seq=request.seq), arrived_at, deadline, patience
+        )
         self._active.add(exchange)
         try:
             heartbeat = asyncio.ensure_future(self._beats.record(request.worker_id))
@@ -162,7 +173,10 @@ class Exchanger:
             reply = exchange.reply
             reply.drain = worker.state == WorkerState.DRAINING and not request.draining
             now = self._clock.monotonic()
-            if exchange.must_write or reply.runs or reply.stop or reply.drain or now >= exchange.deadline:
+            if request.unstarted and self._gates:
+                await self._paused_runs.recall(exchange, now)
+            said = reply.runs or reply.stop or reply.drain or reply.give_back
+            if exchange.must_write or said or now >= exchange.deadline:
                 return
             until = exchange.deadline
             if request.unstarted:
@@ -185,10 +199,11 @@ class Exchanger:
             return False
         if exchange.woken:
             return True
-        if not demand.lanes:
+        lanes = self._gates.unblocked(demand.lanes, self._lanes)
+        if not lanes:
             return False
         async with exchange.patience.connection(self._store.hot) as connection:
-            return bool(await self._claimer.ready_lanes(connection, demand.lanes))
+            return bool(await self._claimer.ready_lanes(connection, lanes))
 
     async def _wait(self, exchange: Exchange, now: float, until: float) -> None:
         """Wait until somebody wakes the exchange, at most until then."""
@@ -217,7 +232,7 @@ class Exchanger:
         await self._lanes.refresh()
         await self._starts.try_again()
         self._update_demands()
-        lanes = self._long_polls.wanted_lanes()
+        lanes = self._gates.unblocked(self._long_polls.wanted_lanes(), self._lanes)
         if not lanes:
             return 0
         async with self._store.hot.acquire() as connection:
@@ -235,6 +250,12 @@ class Exchanger:
         if self._lanes.revision != self._lanes_revision:
             self._lanes_revision = self._lanes.revision
             self._update_demands()
+        self._offer(ready)
+
+    def _offer(self, ready: Mapping[int, int]) -> None:
+        """Wake workers for these runs, unless a gate keeps them back."""
+        if self._gates:
+            ready = {lane_id: ready[lane_id] for lane_id in self._gates.unblocked(ready, self._lanes)}
         self._long_polls.offer(ready)
 
     async def _load_lanes_and_offer(self, ready: Mapping[int, int]) -> None:
@@ -244,7 +265,7 @@ class Exchanger:
             log.warning("new lanes could not be read; the next poll reads them", error=repr(error))
             return
         self._update_demands()
-        self._long_polls.offer(ready)
+        self._offer(ready)
 
     def _update_demands(self) -> None:
         """Let every exchange see the lanes that were added."""
@@ -252,7 +273,8 @@ class Exchanger:
             exchange.update_demand(self._lanes)
 
     async def close(self) -> None:
-        """Cancel the background reads of lanes."""
+        """Cancel what runs in the background."""
+        await self.waker.close()
         for task in self._lane_loads:
             task.cancel()
         await asyncio.gather(*self._lane_loads, return_exceptions=True)

@@ -1,4 +1,4 @@
-"""Which tenant is next at this server, and which of many lanes are checked and claimed from.
+"""Which tenant, or which queue of a tenant, is next at this server, and which lanes are checked and claimed from.
 
 The queues and tasks that a worker takes, of all tenants or of one, determine its pool. Each pool has its own virtual
 times. So runs that a tenant gets from its own workers, or from a pool where no other tenant waits, do not count against
@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from operator import attrgetter
 
-from mainspring.domain.fairness import AGING_STEP, FairShares, Rounds
+from mainspring.domain.fairness import AGING_STEP, FairShares, Party, Rounds
 from mainspring.domain.job import Priority
 from mainspring.kernel.ids import EVERY_TENANT, TenantId
 from mainspring.store.lanes import Lane
@@ -78,26 +78,27 @@ def rank(priority: int, ready_at: datetime) -> tuple[int, datetime]:
 
 
 def in_fair_order(
-    rows: Sequence[ClaimedRun], lanes: Mapping[int, Lane], starts: Mapping[TenantId, int]
+    rows: Sequence[ClaimedRun], lanes: Mapping[int, Lane], parties: Mapping[int, Party], starts: Mapping[Party, int]
 ) -> list[ClaimedRun]:
     """Sort claimed rows in the order in which they should start, which is the order in which `claim_fairly` chose
-    them."""
+    them. `parties`: who takes turns, by lane."""
     ranked = sorted((*rank(lanes[row.lane_id].priority, row.ready_at), index) for index, row in enumerate(rows))
-    places: dict[tuple[int, TenantId], int] = {}
+    places: dict[tuple[int, Party], int] = {}
     keyed = []
     for band, moment, index in ranked:
-        tenant = lanes[rows[index].lane_id].tenant_id
-        place = places[band, tenant] = places.get((band, tenant), 0) + 1
-        keyed.append((band, starts[tenant] + place, moment, index))
+        party = parties[rows[index].lane_id]
+        place = places[band, party] = places.get((band, party), 0) + 1
+        keyed.append((band, starts[party] + place, moment, index))
     return [rows[index] for *_, index in sorted(keyed)]
 
 
-def count_bands(rows: Sequence[ClaimedRun], lanes: Mapping[int, Lane]) -> tuple[Counter[TenantId], Counter[TenantId]]:
-    """Count the critical rows and the other rows of each tenant."""
-    bands: tuple[Counter[TenantId], Counter[TenantId]] = (Counter(), Counter())
+def count_bands(
+    rows: Sequence[ClaimedRun], lanes: Mapping[int, Lane], parties: Mapping[int, Party]
+) -> tuple[Counter[Party], Counter[Party]]:
+    """Count the critical rows and the other rows of each party."""
+    bands: tuple[Counter[Party], Counter[Party]] = (Counter(), Counter())
     for row in rows:
-        lane = lanes[row.lane_id]
-        bands[lane.priority != Priority.CRITICAL][lane.tenant_id] += 1
+        bands[lanes[row.lane_id].priority != Priority.CRITICAL][parties[row.lane_id]] += 1
     return bands
 
 

@@ -68,6 +68,11 @@ class LongPolls:
         if self._with_unstarted.get(waiter.worker_id) is waiter:
             del self._with_unstarted[waiter.worker_id]
 
+    def wake_holders(self) -> None:
+        """Wake the exchanges whose workers hold unstarted runs: some of these may have to come back."""
+        for holder in self._with_unstarted.values():
+            holder.wake()
+
     def has_idle_for(self, holder: Waiter) -> bool:
         """Whether a waiter here could start runs that `holder` has not started."""
         return any(_could_take_from(waiter, holder) for waiter in self._waiters.values())

@@ -4,11 +4,20 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from typing import Protocol
+from uuid import UUID
 
-from mainspring.operations.exchange.claim import Claimer
 from mainspring.store.lanes import Lane
 from mainspring.store.pool import Connection
 from mainspring.wire.exchange import ExchangeRequest, QueueShare, RunOrder
+
+
+class Claims(Protocol):
+    """Claimer, or the passage through gates."""
+
+    async def claim(
+        self, connection: Connection, lanes: Sequence[Lane], limit: int, worker_id: UUID, seq: int, /
+    ) -> list[RunOrder]: ...
 
 
 def capacity_by_lane(lanes: Sequence[Lane], request: ExchangeRequest) -> dict[int, int]:
@@ -26,7 +35,7 @@ def capacity_by_lane(lanes: Sequence[Lane], request: ExchangeRequest) -> dict[in
 
 
 async def claim_by_shares(
-    claimer: Claimer, connection: Connection, lanes: Sequence[Lane], free: int, limit: int, request: ExchangeRequest
+    claimer: Claims, connection: Connection, lanes: Sequence[Lane], free: int, limit: int, request: ExchangeRequest
 ) -> list[RunOrder]:
     """Claim up to `limit` runs for `free` slots. Shares are filled in the order given, each from the lanes of its
     queue."""
@@ -62,7 +71,7 @@ def _kept_free(share: QueueShare, served: set[str]) -> int:
 class _ClaimWithinRoom:
     """The claims of one exchange. Together they take no more runs of a task than the worker has room for."""
 
-    def __init__(self, claimer: Claimer, connection: Connection, request: ExchangeRequest) -> None:
+    def __init__(self, claimer: Claims, connection: Connection, request: ExchangeRequest) -> None:
         self._claimer = claimer
         self._connection = connection
         self._request = request

@@ -5,6 +5,9 @@ The worker's row is locked first. Everything after that is written for the newes
 Where another transaction holds a row, this one waits for half a second. Then it is repeated without the outcomes whose
 rows are held. It does not acknowledge these, and the worker sends all of them again: what was recorded before is not
 recorded twice.
+
+Where some lanes of the worker lie behind limits of their queue or tenant, the claim is a transaction of its own, after
+the outcomes are committed (operations/gates/passage.py).
 """
 
 from __future__ import annotations
@@ -16,20 +19,25 @@ import asyncpg
 
 from mainspring.domain.errors import Conflict
 from mainspring.kernel import metrics
+from mainspring.kernel.clock import Clock
 from mainspring.kernel.logs import get_logger
 from mainspring.operations.exchange.claim import Claimer
 from mainspring.operations.exchange.exchange import Exchange
 from mainspring.operations.exchange.patience import TOO_LONG
-from mainspring.operations.exchange.queue_shares import claim_by_shares
+from mainspring.operations.exchange.queue_shares import Claims, claim_by_shares
 from mainspring.operations.exchange.worker_registry import STALE, WorkerRegistry
+from mainspring.operations.gates.passage import Passage
+from mainspring.operations.gates.registry import GateRegistry
+from mainspring.operations.gates.waker import GateWaker
 from mainspring.operations.lifecycle.decide import Random
 from mainspring.operations.lifecycle.effects import Effects
 from mainspring.operations.lifecycle.report import settle
 from mainspring.operations.signals import Signals
 from mainspring.store import runs, workers
+from mainspring.store.lanes import Lane, LaneRegistry
 from mainspring.store.pool import Connection, Store
 from mainspring.store.workers import WorkerState
-from mainspring.wire.exchange import ExchangeReply, Outcome
+from mainspring.wire.exchange import ExchangeReply, Outcome, RunOrder
 
 log = get_logger("exchange")
 
@@ -37,13 +45,27 @@ _LIVE = int(WorkerState.LIVE)
 _MAX_REDELIVERED = 10_000
 _FOR_A_ROW = 0.5  # seconds for which a transaction waits for a row that another one holds
 _ONCE_MORE = 0.1  # when it has waited once
+_FOR_A_GATE = 0.3  # seconds for which a claim waits for the gates that other claims hold
 
 
 class ExchangeTransaction:
     def __init__(
-        self, store: Store, registry: WorkerRegistry, claimer: Claimer, signals: Signals, random: Random
+        self,
+        store: Store,
+        registry: WorkerRegistry,
+        claimer: Claimer,
+        lanes: LaneRegistry,
+        gates: GateRegistry,
+        waker: GateWaker,
+        signals: Signals,
+        clock: Clock,
+        random: Random,
     ) -> None:
+        self._clock = clock
         self._store = store
+        self._lanes = lanes
+        self._gates = gates
+        self._waker = waker
         self._registry = registry
         self._claimer = claimer
         self._signals = signals
@@ -68,12 +90,24 @@ class ExchangeTransaction:
         return None
 
     async def _run(self, exchange: Exchange, seconds: float, *, skip_held: bool = False) -> None:
-        """Outcomes and recovery belong to the first transaction of an exchange. One that was woken later only
-        claims."""
+        async with exchange.patience.connection(self._store.hot) as connection:
+            apart, freed = True, Counter[int]()
+            writes = exchange.must_write or not self._gates.limited(exchange.worker.lanes)
+            if writes:
+                apart, freed = await self._write(connection, exchange, seconds, skip_held=skip_held)
+            if apart:
+                freed -= await self._claim_apart(connection, exchange, written=writes)
+        self._signals.gates_freed(freed)
+
+    async def _write(
+        self, connection: Connection, exchange: Exchange, seconds: float, *, skip_held: bool = False
+    ) -> tuple[bool, Counter[int]]:
+        """Outcomes and recovery belong to the first transaction of an exchange. One that was woken later only claims.
+        Return whether the claim is left to a transaction of its own, and the gates that were given back."""
         request = exchange.request
         first = not exchange.committed
         effects: Effects | None = None
-        async with exchange.patience.connection(self._store.hot) as connection, connection.transaction():
+        async with connection.transaction():
             state = await self._advance(connection, exchange, exchange.patience.for_locks(seconds))
             if first and request.outcomes:
                 outcomes = request.outcomes
@@ -83,11 +117,13 @@ class ExchangeTransaction:
             if first and request.recover:
                 await self._redeliver(connection, exchange)
             claims = state == _LIVE and not request.draining
+            limited = claims and self._gates.limited(exchange.worker.lanes)
             # What has locked lines of limits commits first: a claim can wait for somebody else's report.
-            claims_later = claims and effects is not None and bool(effects.freed)
-            if claims and not claims_later:
-                await self._claim(connection, exchange)
-            await self._assume_started(connection, exchange)
+            apart = limited or (claims and effects is not None and bool(effects.freed))
+            if claims and not apart:
+                lanes = self._gates.unpaused(exchange.worker.lanes)
+                await self._claim(connection, exchange, self._claimer, lanes)
+            await self._assume_started(connection, exchange, exchange.reply.runs)
             stopped = request.stopped and not exchange.reply.superseded
             if first and (stopped or request.draining):
                 ending = WorkerState.STOPPED if stopped else WorkerState.DRAINING
@@ -95,42 +131,62 @@ class ExchangeTransaction:
         exchange.committed = True
         if effects is not None:
             effects.tell(self._signals)
+            for gate_id in effects.gates:
+                self._gates.open(gate_id)
         if stopped:
             self._registry.evict(request.worker_id)
-        if claims_later:
-            await self._claim_apart(exchange, seconds)
+        return apart, Counter() if effects is None else Counter(effects.gates)
 
-    async def _claim_apart(self, exchange: Exchange, seconds: float) -> None:
-        """Claim in a transaction of its own, after what was reported is committed. If that is not possible now, the
-        reply acknowledges the outcomes without runs."""
-        given = list(exchange.reply.runs)
+    async def _claim_apart(self, connection: Connection, exchange: Exchange, *, written: bool) -> Counter[int]:
+        """Claim in a transaction of its own, through the gates of the lanes that have some. Without the locks it needs,
+        it claims nothing. `written`: the outcomes are committed, and the reply must acknowledge them. Return how many
+        runs passed each gate."""
+        request, lanes = exchange.request, exchange.worker.lanes
+        redelivered = exchange.reply.runs
+        passage = Passage(self._claimer, self._gates, self._clock, exchange.worker.slots)
         try:
-            async with exchange.patience.connection(self._store.hot) as connection, connection.transaction():
-                if await self._advance(connection, exchange, exchange.patience.for_locks(seconds)) == _LIVE:
-                    await self._claim(connection, exchange)
-                    await self._assume_started(connection, exchange)
+            async with connection.transaction():
+                if await self._advance(connection, exchange, exchange.patience.for_locks(_FOR_A_GATE)) != _LIVE:
+                    return Counter()
+                exchange.reply.runs = []
+                await passage.enter(connection, request.worker_id, lanes)
+                await self._claim(connection, exchange, passage, lanes, len(redelivered))
+                await passage.leave(connection)
+                passage.limit_starts(exchange.reply.runs, exchange.arrived)
+                await self._assume_started(connection, exchange, exchange.reply.runs)
         except (*TOO_LONG, asyncpg.DeadlockDetectedError, Conflict) as error:
-            log.info("nothing claimed after the outcomes", worker=str(exchange.request.worker_id), error=repr(error))
-            exchange.reply.runs = given
+            if isinstance(error, Conflict) and not written:
+                raise
+            log.info("nothing claimed", worker=str(request.worker_id), error=repr(error))
+            exchange.reply.runs = redelivered
+            return Counter()
+        exchange.reply.runs = redelivered + exchange.reply.runs
+        exchange.committed = True
+        passage.note()
+        self._waker.tokens_at(passage.waits)
+        return passage.passed
 
-    async def _assume_started(self, connection: Connection, exchange: Exchange) -> None:
-        if exchange.reply.runs and not exchange.worker.tells_starts:
-            claimed = [order.run_id for order in exchange.reply.runs]
+    async def _assume_started(self, connection: Connection, exchange: Exchange, orders: Sequence[RunOrder]) -> None:
+        """An old worker does not tell which runs have started."""
+        if orders and not exchange.worker.tells_starts:
+            claimed = [order.run_id for order in orders]
             await workers.assume_started(connection, exchange.request.worker_id, claimed)
 
     async def _advance(self, connection: Connection, exchange: Exchange, patience: str) -> int:
         """Lock the worker's row, take the sequence number and return the worker's state. Raise if a newer exchange was
-        here, or if the incarnation has ended."""
+        here, or if the incarnation has ended. From here on the gates are known as they are."""
         tenant, request = exchange.tenant, exchange.request
         if exchange.waiter.superseded:  # while it waited for a connection
             raise Conflict("a newer exchange of this worker is here", code=STALE, field="seq")
-        state = await workers.advance(
+        advanced = await workers.advance(
             connection, tenant, request.worker_id, request.seq, again=exchange.committed, patience=patience
         )
-        if state is None:
+        if advanced is None:
             await self._registry.refuse(connection, tenant, request, waited=exchange.waited)
-        exchange.worker.state = state
-        return state
+        exchange.worker.state, revision = advanced
+        if revision > self._gates.revision:
+            await self._gates.load(connection)
+        return exchange.worker.state
 
     async def _not_held(self, connection: Connection, exchange: Exchange) -> list[Outcome]:
         """The outcomes of runs that no other transaction holds. These are locked."""
@@ -163,20 +219,28 @@ class ExchangeTransaction:
             metrics.redelivered.inc(len(rows))
             log.info("handing out claims again", worker=str(request.worker_id), runs=len(rows))
         exchange.reply.runs = [await self._claimer.order(row) for row in rows]
+        # Those of paused queues, and those whose token is spent, must come back. The lost reply may still arrive, so
+        # only the worker can give them back.
+        known = [(row.run_id, self._lanes.peek(row.lane_id)) for row in rows]
+        exchange.reply.give_back = [
+            run_id for run_id, lane in known if lane is not None and not self._gates.may_start_late(lane)
+        ]
 
-    async def _claim(self, connection: Connection, exchange: Exchange) -> None:
-        """Claim runs for the free slots of the worker."""
-        request, reply, lanes = exchange.request, exchange.reply, exchange.worker.lanes
-        free = request.free - len(reply.runs)
+    async def _claim(
+        self, connection: Connection, exchange: Exchange, claims: Claims, lanes: Sequence[Lane], taken: int = 0
+    ) -> None:
+        """Claim runs for the free slots of the worker. `taken` are handed out again beside the reply's runs."""
+        request, reply = exchange.request, exchange.reply
+        free = request.free - len(reply.runs) - taken
         if free <= 0:
             return
         # An exchange that was woken together with others claims its part. One that has just arrived fills its slots.
         reserved = exchange.waiter.take_reserved()
         limit = min(free, reserved) if exchange.woken and reserved else free
         if request.shares or request.room:
-            reply.runs += await claim_by_shares(self._claimer, connection, lanes, free, limit, request)
+            reply.runs += await claim_by_shares(claims, connection, lanes, free, limit, request)
         else:
-            reply.runs += await self._claimer.claim(connection, lanes, limit, request.worker_id, request.seq)
+            reply.runs += await claims.claim(connection, lanes, limit, request.worker_id, request.seq)
 
 
 def _count_outcomes(outcomes: Sequence[Outcome]) -> None:

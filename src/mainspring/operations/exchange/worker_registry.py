@@ -43,12 +43,13 @@ class CachedWorker:
     """What this server remembers of a worker. It may be lost at any time: everything is read again from the database.
 
     `checked_at` is when runs to stop were last looked for, `stops_sent` when the worker was last told to stop each of
-    these runs, `recalled_at` when it was last asked to return runs.
+    these runs, `recalled_at` when it was last asked to return runs, `pauses_checked_at` when its runs of paused queues
+    were last looked for, and by which revision of the gates.
     """
 
     __slots__ = (
-        "binding", "checked_at", "labels", "lane_ids", "lanes", "lanes_revision", "queues", "recalled_at", "state",
-        "stops_sent", "tasks", "tells_starts", "tenant",
+        "binding", "checked_at", "labels", "lane_ids", "lanes", "lanes_revision", "pauses_checked_at", "queues",
+        "recalled_at", "slots", "state", "stops_sent", "tasks", "tells_starts", "tenant",
     )  # fmt: skip
 
     def __init__(
@@ -60,8 +61,10 @@ class CachedWorker:
         state: int,
         protocol: int,
         binding: Binding,
+        slots: int,
     ) -> None:
         self.tenant = tenant
+        self.slots = slots
         self.binding = binding
         self.queues = queues
         self.tasks = tasks
@@ -73,6 +76,7 @@ class CachedWorker:
         self.lane_ids: frozenset[int] = frozenset()
         self.checked_at = float("-inf")
         self.recalled_at = float("-inf")
+        self.pauses_checked_at = (float("-inf"), -1)
         self.stops_sent: dict[UUID, float] = {}
 
     def refresh_lanes(self, lanes: LaneRegistry) -> None:
@@ -154,7 +158,9 @@ class WorkerRegistry:
             await self._look(caller, request.worker_id, patience, hello=True)
             raise HelloDelayed from error
         binding = Binding(caller.secret_hash, caller.credential)
-        worker = CachedWorker(tenant, hello.queues, hello.tasks, hello.labels, state, hello.protocol, binding)
+        worker = CachedWorker(
+            tenant, hello.queues, hello.tasks, hello.labels, state, hello.protocol, binding, hello.slots
+        )
         self._workers[request.worker_id] = worker
         log.detail("worker registered", worker=str(request.worker_id), name=hello.name)
         return worker
@@ -170,7 +176,9 @@ class WorkerRegistry:
                 self._cache(caller.tenant, worker_id, row)
 
     def _cache(self, tenant: TenantId, worker_id: UUID, row: workers.Registration) -> CachedWorker:
-        worker = CachedWorker(tenant, row.queues, row.tasks, row.labels, row.state, row.protocol, _binding(row))
+        worker = CachedWorker(
+            tenant, row.queues, row.tasks, row.labels, row.state, row.protocol, _binding(row), row.slots
+        )
         self._workers[worker_id] = worker
         return worker
 

@@ -38,6 +38,8 @@ def decide(run: HeldRun, outcome: Outcome, random: Random, changes: Changes, *, 
 
     def again(how: str, delay: float, given_back: int = 0, snoozed: int = 0) -> None:
         started_at = None if given_back else _began(run, outcome, lost=lost)
+        if run.gates is not None:
+            changes.gates += run.gates
         if run.limited and delay and not (lost or given_back or _keeps_place(run)):
             changes.holds.append(HoldBack(run.run_id, run.fence, delay, error, snoozed))
         else:

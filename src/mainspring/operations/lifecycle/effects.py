@@ -16,19 +16,20 @@ from mainspring.kernel.logs import get_logger
 from mainspring.kernel.time_slices import TimeSlices
 from mainspring.operations.limits.admission import hand_over
 from mainspring.operations.signals import Signals
-from mainspring.store import limits, runs
+from mainspring.store import gates, limits, runs
 from mainspring.store.pool import Connection
 
 log = get_logger("lifecycle")
 
 
 class Changes(msgspec.Struct):
-    """The decisions about locked runs: the rows to write."""
+    """The decisions about locked runs: the rows to write, and the gates that requeued and held runs owned."""
 
     endings: list[runs.Ending] = []
     requeues: list[runs.Requeue] = []
     holds: list[limits.HoldBack] = []
     attempts: list[runs.PastAttempt] = []
+    gates: list[int] = []
 
 
 class Effects(msgspec.Struct):
@@ -40,6 +41,7 @@ class Effects(msgspec.Struct):
     fenced      the runs whose outcome came too late
     following   the ended runs whose `follows` bits are set; there are none yet
     freed       the slots and gates that are given back, and how many of each
+    gates       the gates of these, once their marks are written
     admitted    the runs that each lane got because a limit has room
     knocks      the lines to look at after the commit, those of a set together
     asleep      the seconds for which runs back off without a slot
@@ -52,6 +54,7 @@ class Effects(msgspec.Struct):
     fenced: list[UUID] = []
     following: list[runs.EndedRow] = []
     freed: Counter[int] = msgspec.field(default_factory=Counter)
+    gates: dict[int, int] = {}
     admitted: Counter[int] = msgspec.field(default_factory=Counter)
     knocks: set[frozenset[int]] = set()
     asleep: list[float] = []
@@ -100,6 +103,7 @@ async def carry_out(connection: Connection, changes: Changes, effects: Effects) 
             effects.freed.update(slots)
             effects.several |= len(slots) > 1
         effects.asleep += [item.delay for item in changes.holds]
+    effects.freed.update(changes.gates)
     metrics.dead.inc(len(dead))
     metrics.retries.inc(sum(item.outcome in ("FAILED", "LOST") for item in changes.attempts))
 
@@ -131,6 +135,12 @@ def after_end(ended: Iterable[runs.EndedRow], effects: Effects) -> None:
         if run[2] is not None:
             effects.freed.update(run[2])
             effects.several |= len(run[2]) > 1
+
+
+async def give_back(connection: Connection, effects: Effects) -> None:
+    """Give back the gates of runs that were ended or requeued, in their transaction. Others pay only for this check."""
+    if effects.freed:
+        effects.gates = await gates.give_back(connection, effects.freed)
 
 
 def _check(written: int, wanted: int) -> None:

@@ -10,7 +10,7 @@ import msgspec
 from mainspring.domain.errors import InvalidInput
 from mainspring.kernel.time_slices import TimeSlices
 from mainspring.operations.lifecycle.decide import Random, decide
-from mainspring.operations.lifecycle.effects import Changes, Effects, after_end, carry_out, hand_over_freed
+from mainspring.operations.lifecycle.effects import Changes, Effects, after_end, carry_out, give_back, hand_over_freed
 from mainspring.store import runs
 from mainspring.store.pool import Connection
 from mainspring.wire.exchange import Outcome
@@ -40,6 +40,7 @@ async def settle(connection: Connection, worker_id: UUID, outcomes: Sequence[Out
             [item.status for item in unmatched],
         )
         effects.fenced = [item.run_id for item in unmatched if item.run_id not in before]
+    await give_back(connection, effects)
     return effects
 
 

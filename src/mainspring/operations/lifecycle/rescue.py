@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from uuid import UUID
 
 from mainspring.operations.lifecycle.decide import Random, decide
-from mainspring.operations.lifecycle.effects import Changes, Effects, carry_out, hand_over_freed
+from mainspring.operations.lifecycle.effects import Changes, Effects, carry_out, give_back, hand_over_freed
 from mainspring.store.pool import Connection
 from mainspring.store.runs import HeldRun
 from mainspring.wire.exchange import Outcome
@@ -34,5 +34,6 @@ async def rescue(
             lost = Outcome(run.run_id, run.fence, "FAILED", error="worker lost")
             decide(run, lost, random, changes, lost=True)
     await carry_out(connection, changes, effects)
+    await give_back(connection, effects)
     await hand_over_freed(connection, effects)
     return effects

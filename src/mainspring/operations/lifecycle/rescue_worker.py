@@ -51,6 +51,7 @@ class WorkerRescue:
     def tell(self, effects: Effects) -> None:
         """Offer the runs to other workers."""
         effects.tell(self._signals)
+        self._signals.gates_freed(effects.gates)
 
     async def take_all(self, store: Store) -> int:
         """Take the runs that are left. Returns how many were taken in all."""

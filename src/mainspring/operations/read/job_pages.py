@@ -11,7 +11,7 @@ the jobs that were created at that time.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection
 from datetime import datetime, timedelta
 from typing import Generic, Protocol, TypeVar
 from uuid import UUID
@@ -26,7 +26,7 @@ from mainspring.operations.read.views import fired_job_view, job_view
 from mainspring.store import fired_jobs, jobs
 from mainspring.store.fired_jobs import FiredFilter, brief_of
 from mainspring.store.history import Run
-from mainspring.store.jobs import JobFilter, JobRow, Place
+from mainspring.store.jobs import JobFilter, JobRow, Place, RowFilter
 from mainspring.store.lanes import LaneRegistry
 from mainspring.store.pages import PAGE_BYTES, cut
 from mainspring.store.pool import Connection
@@ -46,20 +46,13 @@ class Wanted(msgspec.Struct, frozen=True):
 
     statuses: frozenset[JobStatus] | None = None
     latest: Collection[RunState] | None = None
-    lane_ids: Sequence[int] | None = None
-    owner: str | None = None
-    label: tuple[str, str] | None = None
-    text: str | None = None
-    created_after: datetime | None = None
-    created_before: datetime | None = None
-    next_fire_after: datetime | None = None
-    next_fire_before: datetime | None = None
-    declared_by: str | None = None
+    asked: JobFilter = JobFilter()
 
     @property
     def fires_again(self) -> bool:
         """Whether no one-time job that has fired can match."""
-        return not (self.next_fire_after is None and self.next_fire_before is None and self.declared_by is None)
+        asked = self.asked
+        return not (asked.next_fire_after is None and asked.next_fire_before is None and asked.declared_by is None)
 
     def accepts(self, view: JobView) -> bool:
         """The rest of the filter, which the statements do not decide."""
@@ -67,9 +60,10 @@ class Wanted(msgspec.Struct, frozen=True):
             return False
         if self.latest is not None and (view.latest_run is None or view.latest_run.status not in self.latest):
             return False
-        if self.created_after is not None and view.created_at < self.created_after:
+        after, before = self.asked.created_after, self.asked.created_before
+        if after is not None and view.created_at < after:
             return False
-        return self.created_before is None or view.created_at < self.created_before
+        return before is None or view.created_at < before
 
 
 class Entry(msgspec.Struct, Generic[At], frozen=True):
@@ -96,18 +90,10 @@ class JobsWithRows:
     def __init__(self, connection: Connection, tenant: TenantId, lanes: LaneRegistry, wanted: Wanted) -> None:
         self._connection, self._tenant, self._lanes = connection, tenant, lanes
         shown = YET_TO_FIRE if wanted.statuses is None else wanted.statuses
-        self._filter = JobFilter(
+        self._filter = RowFilter(
             statuses=[int(status) for status in StoredJobStatus if status.name in shown],
             missed=wanted.statuses is not None and shown != {JobStatus.PAUSED},
-            lane_ids=wanted.lane_ids,
-            owner=wanted.owner,
-            label=wanted.label,
-            text=wanted.text,
-            created_after=wanted.created_after,
-            created_before=wanted.created_before,
-            next_fire_after=wanted.next_fire_after,
-            next_fire_before=wanted.next_fire_before,
-            declared_by=wanted.declared_by,
+            asked=wanted.asked,
         )
 
     async def boundary(self, before: Place | None, count: int) -> Place | None:
@@ -139,14 +125,15 @@ class JobsThatFired:
     def __init__(self, connection: Connection, tenant: TenantId, lanes: LaneRegistry, wanted: Wanted) -> None:
         self._connection, self._tenant, self._lanes = connection, tenant, lanes
         ranks, states = states_of(() if wanted.fires_again else sorted(wanted.statuses or ()))
-        after, until = wanted.created_after, wanted.created_before
+        asked = wanted.asked
+        after, until = asked.created_after, asked.created_before
         self._filter = FiredFilter(
             ranks=ranks,
             states=states,
-            lane_ids=wanted.lane_ids,
-            owner=wanted.owner,
-            label=wanted.label,
-            text=wanted.text,
+            lane_ids=asked.lane_ids,
+            owner=asked.owner,
+            label=asked.label,
+            text=asked.text,
             created_from=None if after is None else first_uuid7(after),
             created_until=None if until is None else first_uuid7(until),
         )

@@ -31,7 +31,7 @@ from mainspring.operations.read.views import fired_job_view, job_view
 from mainspring.store import history, jobs
 from mainspring.store.fired_jobs import brief_of
 from mainspring.store.history import Run
-from mainspring.store.jobs import JobRow
+from mainspring.store.jobs import JobFilter, JobRow
 from mainspring.store.lanes import LaneRegistry
 from mainspring.store.pool import Connection, Store
 from mainspring.wire.jobs import JobList, JobView, MissedRange, Upcoming
@@ -74,15 +74,17 @@ class JobReader:
         wanted = Wanted(
             statuses=frozenset(statuses) or None,
             latest=latest or None,
-            lane_ids=await chosen_lanes(self._lanes, tenant, query.queue, None),
-            owner=query.owner,
-            label=query.label,
-            text=query.text,
-            created_after=query.created_after,
-            created_before=query.created_before,
-            next_fire_after=query.next_fire_after,
-            next_fire_before=query.next_fire_before,
-            declared_by=query.declared_by,
+            asked=JobFilter(
+                lane_ids=await chosen_lanes(self._lanes, tenant, query.queue, None),
+                owner=query.owner,
+                label=query.label,
+                text=query.text,
+                created_after=query.created_after,
+                created_before=query.created_before,
+                next_fire_after=query.next_fire_after,
+                next_fire_before=query.next_fire_before,
+                declared_by=query.declared_by,
+            ),
         )
         after = job_cursor(query.cursor)
         limit, first = query.limit, self.first_stretch or 2 * query.limit + 50

@@ -10,8 +10,9 @@ from mainspring.domain.worker_state import WorkerState
 from mainspring.kernel.config import SHARD_COUNT, Timing
 from mainspring.kernel.version import VERSION
 from mainspring.operations.access.caller import Caller
+from mainspring.operations.gates.views import pause_in_words
 from mainspring.operations.read.standing import Standing, StandingReader
-from mainspring.store import fires, leases
+from mainspring.store import fires, gates, leases
 from mainspring.store.leases import LeaseStanding
 from mainspring.store.pool import Store
 from mainspring.wire.insights import Overview
@@ -31,6 +32,7 @@ class OverviewReader:
         standing = await self._standing.standing(caller)
         async with self._store.reads.acquire() as connection:
             scheduling = await leases.standing(connection, 2 * self._timing.lease_ttl)
+            known = await gates.of_tenant(connection, caller.tenant)
             late = await fires.oldest_due(connection, list(range(SHARD_COUNT)))
         queues = standing.queues
         ages = [queue.oldest_seconds for queue in queues if queue.oldest_seconds is not None]
@@ -56,6 +58,7 @@ class OverviewReader:
             shards_held=scheduling.held,
             shards=SHARD_COUNT,
             queues=nlargest(_QUEUES, queues, key=_activity),
+            paused=[words for gate in known if (words := pause_in_words([gate])) is not None][:_QUEUES],
         )
 
 

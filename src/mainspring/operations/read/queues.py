@@ -9,11 +9,13 @@ from heapq import nsmallest
 from mainspring.domain.errors import NotFound
 from mainspring.kernel.ids import TenantId
 from mainspring.operations.access.caller import Caller
+from mainspring.operations.gates.views import gate_view, pause_in_words
 from mainspring.operations.read.search import search_in_words
-from mainspring.store import history, workers
+from mainspring.store import gates, history, workers
 from mainspring.store.history import LaneDepth, LaneEnds
 from mainspring.store.lanes import LaneRegistry
 from mainspring.store.pool import Connection, Store
+from mainspring.wire.gates import GateView
 from mainspring.wire.runs import QueueList, QueueView
 
 MOST_QUEUES = 10_000
@@ -39,8 +41,17 @@ class QueueReader:
         with search_in_words("queues"):
             found = await self._queues(caller.tenant, self._store.search(caller.tenant, seconds=_SECONDS), name)
         if not found.queues:
-            raise NotFound(f"there is no queue {name!r}", hint="a queue exists as soon as it has a job or a worker")
+            raise NotFound(
+                f"there is no queue {name!r}", hint="a queue exists as soon as it has a job, a worker or a limit"
+            )
         return found.queues[0]
+
+    async def tenant_limits(self, caller: Caller) -> GateView:
+        """What limits all runs of the tenant."""
+        async with self._store.reads.acquire() as connection:
+            known = await gates.of_tenant(connection, caller.tenant)
+        own = [gate for gate in known if gate.tenant_id == caller.tenant and gate.queue is None]
+        return gate_view(own[0]) if own else GateView(None)
 
     async def _queues(
         self, tenant: TenantId, opened: AbstractAsyncContextManager[Connection], only: str | None = None
@@ -50,11 +61,24 @@ class QueueReader:
             depths = {depth.lane_id: depth for depth in await history.queue_depths(connection, tenant)}
             ended = {each.lane_id: each for each in await history.ended_last_minute(connection, tenant)}
             offers = await workers.offers_by_queue(connection, tenant)
+            known = [gate for gate in await gates.of_tenant(connection, tenant) if gate.has_settings]
         grouped = self._lanes.queues(tenant)
         for queue in offers:
             grouped.setdefault(queue, [])
+        for gate in known:
+            if gate.queue is not None:
+                grouped.setdefault(gate.queue, [])
         names = nsmallest(MOST_QUEUES, grouped) if only is None else [only] if only in grouped else []
-        views = [_view(name, grouped[name], depths, ended, offers.get(name, 0)) for name in names]
+        of_queue = {gate.queue: gate for gate in known if gate.queue is not None}
+        of_all = [gate for gate in known if gate.queue is None]
+        views = []
+        for name in names:
+            view = _view(name, grouped[name], depths, ended, offers.get(name, 0))
+            own = of_queue.get(name)
+            view.paused_why = pause_in_words(of_all if own is None else [own, *of_all])
+            view.paused = view.paused_why is not None
+            view.limits = None if own is None else gate_view(own)
+            views.append(view)
         return QueueList(views, left_out=len(grouped) - len(views) if only is None else 0)
 
 

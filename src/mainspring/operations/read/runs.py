@@ -18,8 +18,8 @@ from mainspring.operations.read.one_time import fired_job
 from mainspring.operations.read.search import RunQuery, run_states, searching
 from mainspring.operations.read.timeline import timeline_of, workers_in
 from mainspring.operations.read.views import RunFacts, run_view
-from mainspring.operations.read.why import A_MOMENT, lacking, left_waiting, sentence
-from mainspring.store import dead_letters, history, jobs, workers
+from mainspring.operations.read.why import A_MOMENT, kept_back, left_waiting, sentence
+from mainspring.store import dead_letters, gates, history, jobs, workers
 from mainspring.store.history import LiveRun, Run, RunFilter
 from mainspring.store.lanes import LaneRegistry
 from mainspring.store.pages import cut
@@ -126,7 +126,8 @@ class RunReader:
         facts = await _facts(connection, [run])
         if not _is_queued(run):
             return run_view(run, lane, facts=facts)
-        missing = lacking(lane, await workers.offers(connection, caller.tenant))
+        known = await gates.of_tenant(connection, caller.tenant)
+        missing = kept_back(lane, await workers.offers(connection, caller.tenant), known)
         waited = (run.now - run.ready_at).total_seconds()
         # Most runs are fetched at once, so the query starts after a moment.
         if missing is None and waited >= A_MOMENT:
@@ -141,8 +142,9 @@ class RunReader:
         }
         waiting = {run.lane_id for run in page if _is_queued(run)}
         offers = await workers.offers(connection, tenant) if waiting else []
+        known = await gates.of_tenant(connection, tenant) if waiting else []
         # Once per lane: with 10,000 workers that have different labels, the check takes up to 16 ms.
-        missing = {lane_id: lacking(lanes[lane_id], offers) for lane_id in waiting}
+        missing = {lane_id: kept_back(lanes[lane_id], offers, known) for lane_id in waiting}
         facts = await _facts(connection, page)
         views = [run_view(run, lanes[run.lane_id], lacking=missing.get(run.lane_id), facts=facts) for run in page]
         return RunList(views, encode_cursor(str(page[-1].run_id)) if more else None)

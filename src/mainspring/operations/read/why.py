@@ -9,6 +9,8 @@ import msgspec
 
 from mainspring.domain.showing import snoozed_until
 from mainspring.domain.transitions import RunState
+from mainspring.operations.gates.views import closed_in_words, own_gates, pause_in_words
+from mainspring.store.gates import GateState
 from mainspring.store.lanes import Lane
 from mainspring.store.workers import Offer, Taker
 from mainspring.wire.runs import RunView
@@ -24,6 +26,12 @@ def lacking(lane: Lane, offers: Sequence[Offer]) -> str | None:
     if missing is not None and _lacking(lane, offers) is None:
         return "every worker that could take it is draining"
     return missing
+
+
+def kept_back(lane: Lane, offers: Sequence[Offer], gates: Sequence[GateState]) -> str | None:
+    """Why a ready run of this lane is not claimed: a pause, no worker for it, or a limit of its queue or tenant."""
+    own = own_gates(gates, lane.queue)
+    return pause_in_words(own) or lacking(lane, offers) or closed_in_words(own)
 
 
 def _lacking(lane: Lane, offers: Sequence[Offer]) -> str | None:

@@ -24,6 +24,7 @@ from mainspring.kernel.config import MAX_PAYLOAD_BYTES
 from mainspring.kernel.ids import TenantId, parse_uuid, uuid7_texts
 from mainspring.kernel.time_slices import TimeSlices
 from mainspring.operations.access.caller import Caller
+from mainspring.operations.gates.depths import Depths
 from mainspring.operations.limits.admission import hand_over
 from mainspring.operations.limits.lines import LineOpener
 from mainspring.operations.lookup import own_run
@@ -59,9 +60,16 @@ class Submitted(msgspec.Struct, frozen=True):
 
 class Submitter:
     def __init__(
-        self, store: Store, lanes: LaneRegistry, signals: Signals, clock: DatabaseClock, signatures: SignatureRegistry
+        self,
+        store: Store,
+        lanes: LaneRegistry,
+        signals: Signals,
+        clock: DatabaseClock,
+        signatures: SignatureRegistry,
+        depths: Depths,
     ) -> None:
         self._store = store
+        self._depths = depths
         self._lanes = lanes
         self._signals = signals
         self._clock = clock
@@ -75,6 +83,7 @@ class Submitter:
         await compile_paths([request])
         definition = defined(request, self._clock.now(), self._signatures.known(tenant))
         if _plain(definition):
+            self._depths.admit(tenant, [definition])
             return Submitted([await self._batcher.add(tenant, definition)], [False], [1], [None])
         return await self._store_all(tenant, [request], [definition], single=True)
 
@@ -124,12 +133,16 @@ class Submitter:
             if unique_keys:
                 batch.merge_into(self._lanes, unique_keys)
             if batch.one_statement:
+                if requests:
+                    self._depths.admit(tenant, definitions)
                 await batch.insert(connection)  # a statement is its own transaction
             else:
                 if limited:
                     await self._lines.open(connection, tenant, batch.slots())
                 async with connection.transaction():
                     await batch.take_keys_and_ids(connection)
+                    if requests:  # those of the batcher are admitted one by one
+                        self._depths.admit(tenant, batch.new_definitions())
                     await batch.insert(connection)
                     if batch.lines:
                         admitted = await hand_over(connection, {}, batch.lines)
@@ -210,6 +223,10 @@ class _Batch:
         return len(self._definitions) == 1 or (
             len(set(self._lane_ids)) == 1 and all(_is_default(item) and item.name is None for item in self._definitions)
         )
+
+    def new_definitions(self) -> list[JobDefinition]:
+        """What is stored, without repeats."""
+        return [item for item, repeated in zip(self._definitions, self.repeated, strict=True) if not repeated]
 
     def slots(self) -> list[Slot]:
         """What the runs of its jobs need."""

@@ -7,12 +7,16 @@ from datetime import datetime
 from typing import Any, TypedDict, Unpack
 from urllib.parse import quote
 
+from msgspec import UNSET, UnsetType
+
+from mainspring.domain.errors import InvalidInput
 from mainspring.domain.run_key import rfc3339
 from mainspring.kernel.ids import uuid7
 from mainspring.sdk.client.core import Answer, Call, encode, json_of, next_cursor
 from mainspring.sdk.client.job_fields import JobChanges, JobFields, When, job_patch, job_request
 from mainspring.wire.access import TenantList, TenantMade, TokenList, TokenMade, TokenView
 from mainspring.wire.applications import DeclarationRequest, DeclarationView
+from mainspring.wire.gates import GateRequest, GateView, PauseRequest, RateRequest
 from mainspring.wire.ids import IdList
 from mainspring.wire.insights import Overview
 from mainspring.wire.jobs import BatchCreated, JobCreated, JobList, JobView, MissedRange, RunNowAccepted, Upcoming
@@ -103,6 +107,7 @@ _run_list = json_of(RunList)
 _run_array = json_of(list[RunView])
 _why = json_of(Why)
 _id_list = json_of(IdList)
+_gate = json_of(GateView)
 _queue = json_of(QueueView)
 _overview = json_of(Overview)
 _queue_list = json_of(QueueList)
@@ -276,6 +281,55 @@ def queue(name: str) -> Call[QueueView]:
     return Call("GET", f"/v1/queues/{quote(name, safe='')}", _queue)
 
 
+def set_queue_limits(
+    name: str,
+    *,
+    concurrency: int | UnsetType | None = UNSET,
+    rate: str | UnsetType | None = UNSET,
+    burst: int | None = None,
+    max_depth: int | UnsetType | None = UNSET,
+) -> Call[GateView]:
+    """Set limits of a queue: how many runs run at once, how often they start (`"100/m"`, with a `burst`), and how many
+    may wait. What is left out stays as it is, and None removes a limit."""
+    return _set_limits(f"/v1/queues/{quote(name, safe='')}", concurrency, rate, burst, max_depth)
+
+
+def pause_queue(name: str) -> Call[GateView]:
+    """Start no run of the queue until it is resumed. When this returns, no worker is given one any more."""
+    return _verb(f"/v1/queues/{quote(name, safe='')}:pause", _gate)
+
+
+def resume_queue(name: str) -> Call[GateView]:
+    """Resume a paused queue."""
+    return _verb(f"/v1/queues/{quote(name, safe='')}:resume", _gate)
+
+
+def tenant_limits() -> Call[GateView]:
+    """The limits of all runs of the tenant."""
+    return Call("GET", "/v1/tenant/limits", _gate)
+
+
+def set_tenant_limits(
+    *,
+    concurrency: int | UnsetType | None = UNSET,
+    rate: str | UnsetType | None = UNSET,
+    burst: int | None = None,
+    max_depth: int | UnsetType | None = UNSET,
+) -> Call[GateView]:
+    """Set limits of all runs of the tenant, in addition to those of its queues. See `set_queue_limits`."""
+    return _set_limits("/v1/tenant/limits", concurrency, rate, burst, max_depth)
+
+
+def pause_all(*, all_tenants: bool = False) -> Call[GateView]:
+    """Start no run of the tenant, or of all tenants, until `resume_all`."""
+    return Call("POST", "/v1/pause", _gate, body=encode(PauseRequest(all_tenants)))
+
+
+def resume_all(*, all_tenants: bool = False) -> Call[GateView]:
+    """Resume what `pause_all` paused. Queues that were paused one by one stay paused."""
+    return Call("POST", "/v1/resume", _gate, body=encode(PauseRequest(all_tenants)))
+
+
 def workers() -> Call[WorkerList]:
     """All workers and what they can run."""
     return Call("GET", "/v1/workers", _worker_list)
@@ -418,6 +472,19 @@ def _choice(filters: DeadLetterFilters, *, everything: bool, limit: int | None) 
 
 def _with_payload(body: dict[str, Any], payload: Mapping[str, Any] | None) -> bytes:
     return encode(body if payload is None else {**body, "payload": payload})
+
+
+def _set_limits(
+    path: str,
+    concurrency: int | UnsetType | None,
+    rate: str | UnsetType | None,
+    burst: int | None,
+    max_depth: int | UnsetType | None,
+) -> Call[GateView]:
+    if burst is not None and not isinstance(rate, str):
+        raise InvalidInput("a burst belongs to a rate", field="burst", hint='give both: rate="100/m", burst=20')
+    wanted = RateRequest(rate, burst) if isinstance(rate, str) and burst is not None else rate
+    return Call("PUT", path, _gate, body=encode(GateRequest(concurrency, wanted, max_depth)))
 
 
 def _verb(path: str, read: Any, *, repeatable: bool = True) -> Call[Any]:

@@ -27,6 +27,7 @@ from mainspring.domain.errors import (
     NotFound,
     NotSupportedYet,
     PayloadTooLarge,
+    QueueFull,
     Unauthorized,
     Unavailable,
     VersionMismatch,
@@ -53,7 +54,7 @@ _BY_CODE: dict[str, type[MainspringError]] = {
     error.code: error
     for error in (
         InvalidInput, NotSupportedYet, PayloadTooLarge, WrongMediaType, Unauthorized, Forbidden, NotFound, Conflict,
-        Fenced, VersionMismatch, Unavailable,
+        Fenced, VersionMismatch, Unavailable, QueueFull,
     )
 }  # fmt: skip
 _BY_STATUS: dict[int, type[MainspringError]] = {

@@ -12,7 +12,7 @@ from mainspring.domain.intake.canonical import canonical_json
 from mainspring.domain.intake.declaration import Declaration, amended, defined
 from mainspring.domain.intake.repeat import payload_dropped, with_payload
 from mainspring.domain.job import JobDefinition
-from mainspring.domain.refusals import already_fired, cancelled, ended, id_taken, job_exists, run_lives
+from mainspring.domain.refusals import already_fired, cancelled, ended, id_taken, job_exists, paused, run_lives
 from mainspring.domain.schedules.schedule import ScheduleKind, anchored, fires, next_fire
 from mainspring.domain.state_names import named_states, named_statuses
 from mainspring.domain.transitions import JobStatus as JobState
@@ -188,6 +188,8 @@ class LocalJobs:
             after = now if job.last_fired_for is None else max(now, job.last_fired_for)
             first = schedule.at if schedule.kind is ScheduleKind.AT else next_fire(schedule, after)
             if job.status is JobState.PAUSED:
+                if schedule.at == now:
+                    raise paused(job_id)
                 self._engine.miss_pause(job, job.paused_from)
                 job.paused_from = first
             else:

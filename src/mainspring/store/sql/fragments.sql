@@ -147,29 +147,51 @@ cross join lateral (
 ) as head
 
 -- fragment: claim_picked
--- Assigns the runs of `picked` to worker $3 in its exchange $4. The first claim of a run with a run_timeout sets its
--- deadline.
+-- Assigns the runs of `picked` to worker $3 in its exchange $4.
 update mainspring.runs r
-set state = {{RUNNING}}, attempt = attempt + 1, fence = fence + 1, worker_id = $3, claim_seq = $4,
+set {{claim_columns}}
+where ctid = any (array(select tid from picked)) and state + 0 = {{QUEUED}}
+returning {{claimed_run(r.exclusive)}}
+
+-- fragment: claim_columns
+-- The first claim of a run with a run_timeout sets its deadline.
+state = {{RUNNING}}, attempt = attempt + 1, fence = fence + 1, worker_id = $3, claim_seq = $4,
     claimed_at = (select clock_timestamp()),
     deadline = case when spec is null then null
                     else coalesce(deadline, (select clock_timestamp())
                                             + (spec ->> 'run_timeout')::float8 * interval '1 second') end
-where ctid = any (array(select tid from picked)) and state + 0 = {{QUEUED}}
-returning {{claimed_run}}
 
--- fragment: claimed_run
+-- fragment: claimed_run(exclusive)
 -- ClaimedRun in store/runs.py.
-r.run_id, r.fence, r.attempt, r.max_attempts, r.lane_id, r.job_id, r.scheduled_for, r.ready_at, r.exclusive, r.name,
+r.run_id, r.fence, r.attempt, r.max_attempts, r.lane_id, r.job_id, r.scheduled_for, r.ready_at, {{exclusive}}, r.name,
 r.payload::text as payload_text, r.spec::text as spec_text, {{time_left}}, r.losses, r.snoozes, r.generation
+
+-- ------------------------------------------------------------------------------------------------------- gates
+
+-- fragment: gate
+-- Gate in store/gates.py.
+g.gate_id, g.tenant_id, g.queue, g.paused_at, g.paused_by, g.concurrency, g.rate, g.burst, g.max_depth, g.version
+
+-- fragment: gate_state
+-- GateState in store/gates.py.
+g.in_use - coalesce((select sum(m.n) from mainspring.gate_marks m where m.gate_id = g.gate_id), 0)::int as in_use, g.tat,
+(select clock_timestamp()) as now
 
 -- ------------------------------------------------------------------------------------- columns of a live run
 
 -- fragment: held_run
 -- HeldRun in store/runs.py.
 r.run_id, r.fence, r.attempt, r.max_attempts, r.cancel_requested_at, r.claimed_at, r.worker_id,
-r.spec::text as spec_text, {{time_left}}, r.losses, r.exclusive, {{started_at}} as started_at, r.snoozes,
-r.limit_keys is not null as limited
+r.spec::text as spec_text, {{time_left}}, r.losses, {{known_exclusive}} as exclusive, {{started_at}} as started_at, r.snoozes,
+r.gates, r.limit_keys is not null as limited
+
+-- fragment: is_exclusive
+-- Attempts of a run that owns a gate must not overlap: the gate counts it once.
+(r.exclusive or r.gates is not null)
+
+-- fragment: known_exclusive
+-- Whether the worker knows that the run is exclusive, and tells its watchdog before it starts it.
+(r.exclusive or r.gates is not null and r.adopted is null)
 
 -- fragment: locked_run
 -- LockedRun in store/runs.py.

@@ -118,7 +118,7 @@ set state = {{HELD}}, fence = r.fence + 1, worker_id = null, claim_seq = null, c
     ready_at = t.now + o.delay * interval '1 second', wake_at = t.now + o.delay * interval '1 second',
     held_key = r.limit_keys[1],
     held_rank = t.now + o.delay * interval '1 second' - {{boost(r)}},
-    snoozed_until = case when o.snoozed > 0 then t.now + o.delay * interval '1 second' end, gates = null
+    snoozed_until = case when o.snoozed > 0 then t.now + o.delay * interval '1 second' end, gates = null, adopted = null
 from unnest($1::uuid[], $2::int[], $3::float8[], $4::text[], $5::smallint[]) as o (run_id, fence, delay, error, snoozed),
      (select clock_timestamp() as now) as t
 where r.run_id = o.run_id and r.fence = o.fence and r.state + 0 = {{RUNNING}} and r.limit_keys is not null

@@ -76,8 +76,8 @@ with lane as (
 {{claim_picked}}
 
 -- name: claim_fairly
--- Lanes of several tenants: as above, but tenants take turns within the critical runs and within the other runs. $7 and
--- $8 are the tenant of each lane and the virtual time of that tenant. The runs of a tenant are numbered from there, in
+-- Lanes of several tenants, or of several queues of one: as above, but these take turns within the critical runs and
+-- within the other runs. $7 and $8 are the tenant or queue of each lane, and its virtual time. The runs of a tenant are numbered from there, in
 -- their own order. The heads of each tenant are cut to the limit before they are numbered, because numbering all runs
 -- of 64 lanes took four times as long as the plain claim.
 -- moves: QUEUED -> RUNNING
@@ -113,6 +113,50 @@ with lane as materialized (
 )
 {{claim_picked}}
 
+-- name: claim_through_gates
+-- As claim_fairly, for lanes of which some lie behind gates. $9 to $12: the gates of the lane's queue and tenant, and how
+-- many runs may pass each; null where there is none. $13: the gates that a run of the lane owns, as text.
+-- moves: QUEUED -> RUNNING
+-- guard: as above. The caller has locked the gates.
+with lane as materialized (
+    select lane_id, bound, priority, priority = {{CRITICAL}} as critical, tenant_id, start, queue_gate, queue_room,
+           tenant_gate, tenant_room, least($2, queue_room, tenant_room) as most, owned::bigint[] as owned
+    from unnest($1::int[], $5::timestamptz[], $6::smallint[], $7::int[], $8::bigint[], $9::int[], $10::int[], $11::int[],
+                $12::int[], $13::text[])
+        as l (lane_id, bound, priority, tenant_id, start, queue_gate, queue_room, tenant_gate, tenant_room, owned)
+), share as materialized (
+    select m.lane_id, m.bound, count(*) as share
+    from (
+        select t.lane_id, t.bound
+        from (
+            select q.*, row_number() over (partition by q.tenant_gate order by q.critical desc, q.rank) as in_tenant,
+                   row_number() over (partition by q.tenant_id, q.critical order by q.rank) as place
+            from (
+                select l.lane_id, l.bound, l.tenant_id, l.critical, l.start, l.queue_room, l.tenant_gate, l.tenant_room,
+                       head.ready_at - l.priority * {{AGING}} as rank,
+                       row_number() over (partition by l.queue_gate
+                                          order by l.critical desc, head.ready_at - l.priority * {{AGING}}) as in_queue
+                from lane l
+                cross join lateral (
+                    {{head(l.lane_id, l.bound, l.most)}}
+                ) as head
+            ) as q
+            where q.queue_room is null or q.in_queue <= q.queue_room
+        ) as t
+        where t.tenant_room is null or t.in_tenant <= t.tenant_room
+        order by t.critical desc, t.start + t.place, t.rank
+        limit $2
+    ) as m
+    group by m.lane_id, m.bound
+), picked as materialized (
+    {{pick_shares}}
+)
+update mainspring.runs r
+set {{claim_columns}},
+    gates = (select l.owned from lane l where l.lane_id = r.lane_id)
+where ctid = any (array(select tid from picked)) and state + 0 = {{QUEUED}}
+returning {{claimed_run(r.exclusive or r.gates is not null as exclusive)}}
+
 -- name: ready_lanes
 -- Which of these lanes have runs to claim: one index probe per lane, without writes and locks.
 select l.lane_id
@@ -127,7 +171,7 @@ cross join lateral (
 -- The rows are collected first and sorted after that. With an order over the table the planner scanned the primary key
 -- (120,000 rows), when statistics were from a time at which one worker held all runs.
 with lost as materialized (
-    select {{claimed_run}}
+    select {{claimed_run(r.exclusive or r.gates is not null as exclusive)}}
     from mainspring.runs r
     where worker_id = $1 and state = {{RUNNING}} and claim_seq < $2 and not (run_id = any ($3::uuid[]))
 )
@@ -186,7 +230,7 @@ where exists (select from locked l where l.run_id = o.run_id)
 -- guard: fence and RUNNING; the caller has locked the row.
 update mainspring.runs r
 set state = {{QUEUED}}, attempt = r.attempt - o.given_back, fence = r.fence + 1, worker_id = null, claim_seq = null,
-    claimed_at = null, started_at = null, losses = r.losses + o.lost, snoozes = r.snoozes + o.snoozed,
+    claimed_at = null, started_at = null, gates = null, adopted = null, losses = r.losses + o.lost, snoozes = r.snoozes + o.snoozed,
     max_attempts = r.max_attempts + o.lost + o.snoozed, last_error = coalesce(o.error, r.last_error),
     progress = null, progress_text = null, progress_number = null,
     ready_at = t.now + o.delay * interval '1 second',
@@ -291,8 +335,8 @@ returning worker_id
 -- another transaction has locked are left out. The outer lock never waits. It reads the newest version of each row.
 select {{held_run}}
 from mainspring.runs r
-where run_id = any (array(select run_id from mainspring.runs
-                          where worker_id = $1 and state = {{RUNNING}} and not (exclusive and $3) limit $2
+where run_id = any (array(select run_id from mainspring.runs r
+                          where worker_id = $1 and state = {{RUNNING}} and not ({{is_exclusive}} and $3) limit $2
                           for no key update skip locked))
   and worker_id = $1 and state + 0 = {{RUNNING}}
 order by run_id

@@ -47,6 +47,7 @@ returning worker_id
 -- Locks the worker's row and takes the sequence number. Of two copies of one exchange, only one gets the row.
 -- $4: the same exchange continues after a long poll, and its number must still be the newest.
 -- $5: how long this transaction waits for a lock, from this statement on.
+-- The revision of the gates tells whether a claim knows them.
 -- guard: the number must rise and the incarnation must be alive.
 with patience as materialized (
     select set_config('lock_timeout', $5, true)
@@ -55,7 +56,7 @@ update mainspring.workers
 set last_seq = $3
 from patience
 where worker_id = $1 and tenant_id = $2 and (last_seq < $3 or ($4 and last_seq = $3)) and state in ({{WORKERS_ALIVE}})
-returning state
+returning state, (select revision from mainspring.gate_revision where only_row)
 
 -- name: look
 select queues, tasks, labels::text as labels_text, slots, state, last_seq, notice_at, protocol, secret_hash, token_id
@@ -229,9 +230,9 @@ where state in ({{WORKERS_ALIVE}})
 
 -- name: holdings
 -- What these workers hold: when they got the last of it, in seconds since 1970, and of which kinds it is.
-select worker_id, extract(epoch from max(claimed_at))::float8 as claimed_at, bool_or(exclusive) as exclusive,
-       bool_or(not exclusive) as ordinary
-from mainspring.runs
+select worker_id, extract(epoch from max(claimed_at))::float8 as claimed_at, bool_or({{is_exclusive}}) as exclusive,
+       bool_or(not {{is_exclusive}}) as ordinary
+from mainspring.runs r
 where worker_id = any ($1::uuid[]) and state = {{RUNNING}}
 group by worker_id
 

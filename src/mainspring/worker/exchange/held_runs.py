@@ -211,7 +211,7 @@ class HeldRuns:
                 self.rejected_outcomes.passed(flight.carries)
         else:
             self._return(flight, now)
-        taken = self._take(reply, now)
+        taken = self._take(flight, reply, now)
         if not reply.superseded:
             self.known = True
             if flight.request.recover:
@@ -282,7 +282,7 @@ class HeldRuns:
         taken for new when the other one brings it."""
         return self.recovering or any(flight.request.seq <= self._recovery for flight in self.flights)
 
-    def _take(self, reply: ExchangeReply, now: float) -> list[Attempt]:
+    def _take(self, flight: Flight, reply: ExchangeReply, now: float) -> list[Attempt]:
         held = self.held
         taken = []
         for order in reply.runs:
@@ -290,6 +290,8 @@ class HeldRuns:
             if key in held or key in self._settled_meanwhile:
                 continue
             held[key] = attempt = Attempt(order, key, now)
+            if order.start_within is not None:
+                attempt.start_by = flight.sent + order.start_within
             taken.append(attempt)
         return taken
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable, Coroutine
 from enum import StrEnum
 from typing import Any, Protocol
@@ -90,7 +91,7 @@ class Attempt(msgspec.Struct, eq=False):
     on_stop: asks its executor to stop it. kill: ends it at once, where that is possible. stops_by: what else is needed
     to stop it. interruption: only for an attempt that runs in a thread. progress_sent: how many progress reports were
     sent. start_told: the server is told that it has started. fenced: the run belongs to another worker; the attempt is
-    not reported, however it ends.
+    not reported, however it ends. start_by: it is handed back if it starts later.
     """
 
     order: RunOrder
@@ -110,6 +111,7 @@ class Attempt(msgspec.Struct, eq=False):
     progress_sent: int = 0
     interruption: Interruption | None = None
     start_told: bool = False
+    start_by: float = math.inf
 
 
 OpenLog = Callable[[Attempt], LogSink]

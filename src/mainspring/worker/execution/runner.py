@@ -16,9 +16,10 @@ import os
 import types
 import weakref
 from collections import deque
-from collections.abc import Callable, Coroutine, Generator, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Coroutine, Generator, Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any
+from uuid import UUID
 
 from mainspring.kernel.clock import SYSTEM_CLOCK, LoopClock
 from mainspring.kernel.logs import get_logger
@@ -174,6 +175,18 @@ class Runner:
             self._tell()
         return returned
 
+    def return_these(self, run_ids: Collection[UUID]) -> int:
+        """Return those of these runs that have not started. Gives their number."""
+        self._collect_set_aside()
+        chosen = [attempt for attempt in self.queue if attempt.order.run_id in run_ids]
+        for attempt in chosen:
+            self.queue.remove(attempt)
+            self._finish(attempt, RETURNED)
+        if chosen:
+            self._tell()
+        self._carry_on()
+        return len(chosen)
+
     def _return_queue(self, keep: int) -> int:
         surplus = max(0, len(self.queue) - keep)
         for _ in range(surplus):
@@ -275,6 +288,10 @@ class Runner:
                 queue.appendleft(attempt)
                 attempt.started = 0.0
                 break
+            if started > attempt.start_by and not attempt.order.losses:  # one with losses had to wait for solitude
+                attempt.started = 0.0
+                self._finish(attempt, RETURNED)
+                continue
             execute = offers.get(attempt.order.task)
             if execute is None:
                 self._finish(attempt, failed(f"this worker does not offer the task {attempt.order.task}"))

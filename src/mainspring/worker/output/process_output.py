@@ -1,102 +1,85 @@
-"""The output of the processes of an attempt: read from one pipe and sent to the log. The last part is kept."""
+"""The output of the processes of an attempt: stdout and stderr, sent to one log. The last part of it is kept."""
 
 from __future__ import annotations
 
 import asyncio
-import os
 
+from mainspring.kernel.clock import SYSTEM_CLOCK, LoopClock
 from mainspring.worker.execution.attempt import Attempt, LogSink, OpenLog
+from mainspring.worker.output.two_streams import TwoStreams
 
 OUTPUT_KEPT = 8 * 1024
-_CHUNK = 256 * 1024
 # What a pipe may still contain when all writers are gone. More can only come from a process outside the tree.
 _MOST_LEFT = 2 * 1024 * 1024
 
 
 class Output:
-    """Pass `writer` to the processes, then close it with `close_writer`."""
+    """Pass `writers` (stdout, stderr) to the processes."""
 
-    def __init__(self, attempt: Attempt, open_log: OpenLog | None) -> None:
+    def __init__(self, attempt: Attempt, open_log: OpenLog | None, clock: LoopClock = SYSTEM_CLOCK) -> None:
         self.size = 0
         self.kept = _kept_of(attempt)
         self._attempt = attempt
         self._open_log = open_log
         self._sink: LogSink | None = None
-        self._tail = bytearray()
+        self._tail, self._error_tail = bytearray(), bytearray()
         self._waiting: asyncio.Task[None] | None = None
         self._loop = asyncio.get_running_loop()
-        self._reader, self.writer = os.pipe()
-        os.set_blocking(self._reader, False)
-        self._loop.add_reader(self._reader, self._read)
+        self._streams = TwoStreams(self._take, self._pause_if_full, clock)
+        self.writers = self._streams.writers
 
     @property
     def text(self) -> str:
-        """The last `kept` bytes, as text that JSON and PostgreSQL accept."""
-        return (
-            self._tail[len(self._tail) - min(self.kept, len(self._tail)) :]
-            .decode("utf-8", "replace")
-            .replace("\x00", "\ufffd")
-        )
+        """The last `kept` bytes of both streams, as text that JSON and PostgreSQL accept."""
+        return _text(self._tail, self.kept)
 
-    def close_writer(self) -> None:
-        if self.writer >= 0:
-            os.close(self.writer)
-            self.writer = -1
+    @property
+    def error_text(self) -> str:
+        """The last `kept` bytes of stderr, or of both streams if nothing but blanks was written to it."""
+        errors = _text(self._error_tail, self.kept)
+        return errors if errors.strip() else self.text
 
     async def finish(self) -> None:
         """When no process is left: read the rest, and wait until the log is stored."""
-        left = _MOST_LEFT
-        while self._reader >= 0 and left > 0:
-            before = self.size
-            if not self._take():
-                break
-            left -= self.size - before
+        self._streams.read_rest(_MOST_LEFT)
         self.close()
         if self._sink is not None:
             await self._sink.finish()
 
     def close(self) -> None:
-        self.close_writer()
-        self._stop_reading()
+        self._streams.close()
         if self._waiting is not None:
             self._waiting.cancel()
 
-    def _read(self) -> None:
-        self._take()
-        if self._sink is not None and self._sink.full and self._reader >= 0:
-            # The pipe fills up and the writers wait, so memory stays bounded.
-            self._loop.remove_reader(self._reader)
+    def _pause_if_full(self) -> None:
+        if self._sink is not None and self._sink.full:
+            # The pipes fill up and the writers wait, so memory stays bounded.
+            self._streams.pause()
             self._waiting = self._loop.create_task(self._wait_for_room(self._sink))
 
     async def _wait_for_room(self, sink: LogSink) -> None:
         await sink.room()
-        if self._reader >= 0:
-            self._loop.add_reader(self._reader, self._read)
+        self._streams.resume()
 
-    def _take(self) -> bool:
-        """Read one chunk; False if there is none now."""
-        try:
-            chunk = os.read(self._reader, _CHUNK)
-        except BlockingIOError:
-            return False
-        if not chunk:
-            self._stop_reading()
-            return False
+    def _take(self, chunk: bytes, is_error: bool) -> None:
         self.size += len(chunk)
-        self._tail += chunk[-OUTPUT_KEPT:]
-        if len(self._tail) > 8 * OUTPUT_KEPT:
-            del self._tail[:-OUTPUT_KEPT]
+        _append(self._tail, chunk)
+        if is_error:
+            _append(self._error_tail, chunk)
         if self._sink is None and self._open_log is not None:
             self._sink = self._open_log(self._attempt)
         if self._sink is not None:
             self._sink.write(chunk)
-        return True
 
-    def _stop_reading(self) -> None:
-        if self._reader >= 0:
-            self._loop.remove_reader(self._reader)
-            os.close(self._reader)
-            self._reader = -1
+
+def _append(tail: bytearray, chunk: bytes) -> None:
+    tail += chunk[-OUTPUT_KEPT:]
+    if len(tail) > 8 * OUTPUT_KEPT:
+        del tail[:-OUTPUT_KEPT]
+
+
+def _text(tail: bytearray, kept: int) -> str:
+    return tail[len(tail) - min(kept, len(tail)) :].decode("utf-8", "replace").replace("\x00", "\ufffd")
 
 
 def _kept_of(attempt: Attempt) -> int:

@@ -103,14 +103,18 @@ class WatchdogClient:
         ours.setblocking(False)
         self._socket = ours
 
-    async def spawn(self, order: SpawnOrder, *, output: int, channel: int | None = None) -> Command:
+    async def spawn(
+        self, order: SpawnOrder, *, output: int, errors: int | None = None, channel: int | None = None
+    ) -> Command:
         """Start a command as a process tree that dies with the worker; returns when it has a pid.
 
-        `output` becomes its stdout and stderr, and `channel` its descriptor 3. Its stdin is empty, and all other
-        descriptors are closed. The caller keeps its copies of both and closes them. Raises OSError if the command could
-        not be started. A cancelled call leaves nothing behind.
+        `output` becomes its stdout, `errors` its stderr (None: `output` too), and `channel` its descriptor 3. Its
+        stdin is empty, and all other descriptors are closed. The caller keeps its copies and closes them. Raises
+        OSError if the command could not be started. A cancelled call leaves nothing behind.
         """
-        descriptors = [output] if channel is None else [output, channel]
+        descriptors = [output, output if errors is None else errors]
+        if channel is not None:
+            descriptors.append(channel)
         async with self._starting:
             for _ in range(_MOST_TRIES):
                 command = await self._started(order, descriptors)

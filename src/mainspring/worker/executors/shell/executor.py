@@ -117,12 +117,11 @@ class ShellExecutor:
         except ValueError as error:
             return failed(str(error), retry=False)
         try:
-            output = Output(attempt, self._open_log)
+            output = Output(attempt, self._open_log, self._clock)
         except OSError as error:
             return failed(f"the command could not be started: {error}")
         try:
-            command = await self._watchdog.spawn(spawn_order, output=output.writer)
-            output.close_writer()
+            command = await self._watchdog.spawn(spawn_order, output=output.writers[0], errors=output.writers[1])
             await self._until_gone(command, attempt, news)
             stopped = attempt.stopping is not None  # the command has ended; only its log may take longer
             await output.finish()
@@ -205,14 +204,14 @@ def _refuse_nul(argv: list[str], environ: Mapping[str, str]) -> None:
 
 
 def _ending(attempt: Attempt, command: Command, output: Output, account: Account | None, *, stopped: bool) -> Ending:
-    text = output.text
     if stopped:
-        return ending_after_stop(attempt, text)
+        return ending_after_stop(attempt, output.error_text)
     if command.exit_code == 0 and command.breach is None:
-        result: dict[str, object] = {"exit_code": 0, "output": text}
+        result: dict[str, object] = {"exit_code": 0, "output": output.text}
         if output.size > output.kept:
             result["output_bytes"] = output.size
         return Ending(result=msgspec.Raw(msgspec.json.encode(result)))
+    text = output.error_text
     tail = f": {text.rstrip()}" if text.strip() else ""
     if account is not None and command.breach is None and _DENIED in text[-_TAIL_READ:].lower():
         tail += f" ({_AS.format(account.name)})"

@@ -21,15 +21,15 @@ _RESETTABLE = tuple(signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP})
 
 
 def become(
-    order: dict[str, Any], output: int, channel: int | None, group: cgroup.Group | None, supervisor: int
+    order: dict[str, Any], output: int, errors: int, channel: int | None, group: cgroup.Group | None, supervisor: int
 ) -> NoReturn:
-    """Never returns. Errors are written to the output, and the exit codes are those of a shell."""
+    """Never returns. What goes wrong is written to `errors`, and the exit codes are those of a shell."""
     about = program = order["argv"][0]
     try:
         os.setsid()
         # exec closes all descriptors of the supervisor except these.
         os.dup2(output, 1)
-        os.dup2(output, 2)
+        os.dup2(errors, 2)
         if channel is not None:
             os.dup2(channel, _CHANNEL)
             os.set_inheritable(_CHANNEL, True)  # dup2 does not do it if source and target are the same
@@ -75,8 +75,9 @@ def open_inputs(contents: list[bytes]) -> None:
 def _change_account(account: dict[str, Any]) -> None:
     """Root becomes another user, for good. The kernel takes all capabilities with the user's number."""
     user, group = account["uid"], account["gid"]
-    if stat.S_ISFIFO(os.fstat(1).st_mode):
-        os.fchown(1, user, group)  # or the command could not open /dev/stdout and /dev/stderr
+    for stream in (1, 2):
+        if stat.S_ISFIFO(os.fstat(stream).st_mode):
+            os.fchown(stream, user, group)  # or the command could not open /dev/stdout and /dev/stderr
     os.setgroups(account["groups"])
     os.setresgid(group, group, group)
     os.setresuid(user, user, user)

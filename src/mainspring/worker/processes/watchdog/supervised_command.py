@@ -28,6 +28,7 @@ class SupervisedCommand:
         self,
         order: dict[str, Any],
         output: int,
+        errors: int,
         channel: int | None,
         *,
         worker: int,
@@ -50,7 +51,7 @@ class SupervisedCommand:
         self._pause = _FIRST_PAUSE
         self.command = os.fork()
         if self.command == 0:
-            child.become(order, output, channel, self._cgroup, self._us)
+            child.become(order, output, errors, channel, self._cgroup, self._us)
         self._gauge = limits.Gauge(self._us, given, self._cgroup, isolated=isolated)
         self._plan_look()
 

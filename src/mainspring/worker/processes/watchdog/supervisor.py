@@ -2,7 +2,8 @@
 
 Its control socket carries frames: four bytes of length and a marshalled (word, value).
 
-    start ORDER      argv, env, cwd, limits, wrapper, inputs, account; with one or two descriptors: output, channel
+    start ORDER      argv, env, cwd, limits, wrapper, inputs, account; with descriptors: output, errors, and
+                     maybe a channel
     limits LIMITS    enforce these limits from now on, and answer `limited`
     term, kill       send this signal to every process of the tree
     (end of input)   the worker is gone, or gives up the command: kill the tree, and exit
@@ -31,7 +32,7 @@ from .supervised_command import SupervisedCommand
 
 _CHUNK = 1 << 18
 _LENGTH = 4
-_MOST_DESCRIPTORS = 2
+_MOST_DESCRIPTORS = 3
 _NEVER = float("inf")
 
 
@@ -138,7 +139,8 @@ class CommandSupervisor:
             self._command = SupervisedCommand(
                 order,
                 descriptors[0],
-                descriptors[1] if descriptors[1:] else None,
+                descriptors[1],
+                descriptors[2] if descriptors[2:] else None,
                 worker=self._worker,
                 supervisor=self._pid,
                 isolated=self._isolated,

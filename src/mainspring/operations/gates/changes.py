@@ -1,0 +1,132 @@
+"""Changes of gates: limits and pauses of a queue, of a tenant and of all tenants."""
+
+from __future__ import annotations
+
+import msgspec
+from msgspec import UNSET
+
+from mainspring.domain.errors import Conflict, Forbidden, InvalidInput
+from mainspring.domain.rates import MOST_BURST, parse_rate
+from mainspring.domain.texts import check_line, shown
+from mainspring.kernel.clock import Clock
+from mainspring.kernel.ids import DEFAULT_TENANT, EVERY_TENANT, TenantId
+from mainspring.kernel.logs import get_logger
+from mainspring.operations.access.caller import Caller
+from mainspring.operations.gates.barrier import wait_for_older_claims
+from mainspring.operations.gates.counting import RunningCount
+from mainspring.operations.gates.registry import GateRegistry
+from mainspring.operations.gates.views import gate_view
+from mainspring.operations.signals import Signals
+from mainspring.store import gates, limits
+from mainspring.store.pool import Connection, Store
+from mainspring.wire.gates import GateRequest, GateView, RateRequest
+
+log = get_logger("gates")
+
+MOST_GATES = 10_000
+_MOST = 1_000_000_000
+_LONGEST_QUEUE = 200
+
+
+class GateChanger:
+    def __init__(self, store: Store, registry: GateRegistry, signals: Signals, clock: Clock) -> None:
+        self._store = store
+        self._registry = registry
+        self._signals = signals
+        self._clock = clock
+        self._running = RunningCount(store, signals, clock)
+
+    async def put_queue(self, caller: Caller, queue: str, request: GateRequest) -> GateView:
+        check_queue(queue)
+        return await self._change(caller, caller.tenant, queue, request)
+
+    async def put_tenant(self, caller: Caller, request: GateRequest) -> GateView:
+        return await self._change(caller, caller.tenant, None, request)
+
+    async def pause_queue(self, caller: Caller, queue: str, *, paused: bool) -> GateView:
+        return await self.put_queue(caller, queue, GateRequest(paused=paused))
+
+    async def pause_all(self, caller: Caller, *, paused: bool, all_tenants: bool) -> GateView:
+        """Everything of the caller's tenant, or of all tenants."""
+        if all_tenants and caller.tenant != DEFAULT_TENANT:
+            raise Forbidden(
+                "only an admin of the tenant default can pause or resume all tenants",
+                code="operator_only", field="all_tenants", hint="leave all_tenants out to pause your own tenant",
+            )  # fmt: skip
+        tenant = EVERY_TENANT if all_tenants else caller.tenant
+        return await self._change(caller, tenant, None, GateRequest(paused=paused))
+
+    async def _change(self, caller: Caller, tenant: TenantId, queue: str | None, request: GateRequest) -> GateView:
+        """The answer is sent when no claim that does not know the change can hand out a run any more."""
+        wanted = _wanted(request)
+        async with self._store.change() as connection:
+            if not await limits.known(connection):
+                raise Conflict(
+                    "limits and pauses need a migration that waits until no server of an older version is left",
+                    code="migration_needed", hint="stop the older servers and schedulers, and run: mainspring migrate",
+                )  # fmt: skip
+            await self._check_number(connection, tenant, queue)
+            before = await gates.lock(connection, tenant, queue)
+            after = msgspec.structs.replace(before, **wanted)
+            if request.paused is not UNSET:
+                moment = await gates.clock(connection) if request.paused else None
+                after = msgspec.structs.replace(after, paused_at=moment)
+            changed = await gates.change(connection, before, after, caller.name)
+            if changed is None:
+                raise Conflict("the limits changed meanwhile", code="changed_meanwhile", hint="try again")
+        self._signals.gates_changed()
+        log.info("gate changed", tenant=tenant, queue=queue, by=caller.name, paused=changed.paused_at is not None)
+        await wait_for_older_claims(self._store, self._clock)
+        await self._running.count(changed.gate_id)
+        async with self._store.reads.acquire() as connection:
+            await self._registry.load(connection)
+            known = await gates.of_tenant(connection, tenant)
+            state = next(gate for gate in known if gate.queue == queue and gate.tenant_id == tenant)
+        return gate_view(state)
+
+    async def _check_number(self, connection: Connection, tenant: TenantId, queue: str | None) -> None:
+        if queue is not None and await gates.count(connection, tenant) >= MOST_GATES:
+            known = await gates.of_tenant(connection, tenant)
+            if not any(gate.queue == queue for gate in known):
+                raise InvalidInput(
+                    f"the tenant has settings for {MOST_GATES} queues already", field="queue",
+                    hint="set a limit of the tenant: PUT /v1/tenant/limits",
+                )  # fmt: skip
+
+
+def check_queue(queue: str) -> None:
+    check_line(queue, "queue")
+    if not queue or len(queue) > _LONGEST_QUEUE:
+        raise InvalidInput(
+            f"{shown(queue)} cannot be the name of a queue", field="queue", expected=f"1 to {_LONGEST_QUEUE} characters"
+        )
+
+
+def _wanted(request: GateRequest) -> dict[str, object]:
+    """The settings that change. Raises InvalidInput."""
+    wanted: dict[str, object] = {}
+    for field in ("concurrency", "max_depth"):
+        value = getattr(request, field)
+        if value is not UNSET:
+            wanted[field] = None if value is None else _positive(value, field)
+    if request.rate is not UNSET:
+        given = RateRequest(request.rate) if isinstance(request.rate, str) else request.rate
+        if given is None:
+            wanted["rate"] = wanted["burst"] = None
+        else:
+            of_struct = isinstance(request.rate, RateRequest)
+            rate = parse_rate(given.rate, "rate.rate" if of_struct else "rate")
+            wanted["rate"] = str(rate)
+            wanted["burst"] = (
+                rate.usual_burst if given.burst is None else _positive(given.burst, "rate.burst", MOST_BURST)
+            )
+    return wanted
+
+
+def _positive(value: int, field: str, most: int = _MOST) -> int:
+    if not 1 <= value <= most:
+        hint = "null removes the limit"
+        if value == 0:
+            hint = 'to let nothing start, pause instead: {"paused": true}; null removes the limit'
+        raise InvalidInput(f"{value} is out of range", field=field, expected=f"1 to {most}", hint=hint)
+    return value

@@ -1,0 +1,45 @@
+"""Counts, for a gate that gets a limit of concurrency, the runs that were claimed before. It lets nothing pass until
+then, also if the server dies in between: any server finishes the count."""
+
+from __future__ import annotations
+
+import asyncpg
+
+from mainspring.kernel.clock import Clock
+from mainspring.operations.gates.barrier import wait_for_older_claims
+from mainspring.operations.signals import Signals
+from mainspring.store import gates
+from mainspring.store.pool import Store
+
+_TRIES = 5
+
+
+class RunningCount:
+    def __init__(self, store: Store, signals: Signals, clock: Clock) -> None:
+        self._store = store
+        self._signals = signals
+        self._clock = clock
+
+    async def count(self, gate_id: int) -> None:
+        """No claim that does not know the gate may be under way."""
+        for attempt in range(_TRIES):
+            try:
+                async with self._store.change() as connection:
+                    counted = await gates.adopt_running(connection, gate_id)
+            except asyncpg.DeadlockDetectedError:
+                if attempt == _TRIES - 1:
+                    raise
+                continue
+            if counted is not None:
+                self._signals.gates_freed({gate_id: 1})
+            return
+
+    async def finish_left(self) -> int:
+        """Count for gates whose change was interrupted. Return how many there were."""
+        async with self._store.reads.acquire() as connection:
+            left = await gates.uncounted(connection)
+        if left:
+            await wait_for_older_claims(self._store, self._clock)
+        for gate_id in left:
+            await self.count(gate_id)
+        return len(left)

@@ -1,0 +1,183 @@
+"""Claims through gates. The gates of the lanes that have runs are locked first, in key order. So their counts are exact
+until the commit, and of several claims through one gate each sees what the others took.
+
+The transaction that does this has recorded no outcome: a claim can sleep on a row of another transaction, and one that
+holds a gate must not wait for one that waits for a gate. A run is claimed through a gate only for a slot that is free:
+a run that waits in a worker would keep others from starting, or start with others in a burst.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from datetime import datetime
+from math import inf
+from uuid import UUID
+
+from mainspring.domain.rates import Bucket, parse_rate
+from mainspring.kernel.clock import Clock
+from mainspring.operations.exchange.claim import Claimer, Rooms
+from mainspring.operations.gates.registry import GateRegistry
+from mainspring.store import gates
+from mainspring.store.gates import Gate, LockedGate, Passed
+from mainspring.store.lanes import Lane
+from mainspring.store.pool import Connection
+from mainspring.store.runs import ClaimedRun
+from mainspring.wire.exchange import RunOrder
+
+_Gates = tuple[Gate | None, Gate | None]
+
+_NONE: _Gates = (None, None)
+_UNLIMITED = 2**31 - 1
+START_WITHIN = 0.25  # seconds from the token to the start
+_LEAST_WAIT = 0.005  # seconds between looks for a token: at high rates a claim takes several
+
+
+class Passage:
+    """The claims of one exchange. `claim` may be called several times. `leave` writes what has passed."""
+
+    def __init__(self, claimer: Claimer, registry: GateRegistry, clock: Clock, slots: int) -> None:
+        self._claimer = claimer
+        self._registry = registry
+        self._clock = clock
+        self._entered = 0.0
+        self._rated: set[UUID] = set()
+        self._slots = slots
+        self._openings: dict[int, int] = {}
+        self._locked: dict[int, LockedGate] = {}
+        self._marks: dict[int, int] = {}
+        self._room: dict[int, int] = {}
+        self.passed: Counter[int] = Counter()
+        self._gates_of: dict[int, _Gates] = {}
+        self._through: set[int] = set()
+        self._free_now = 0
+        self._now: datetime | None = None
+        self.waits: dict[int, float] = {}
+
+    async def enter(self, connection: Connection, worker_id: UUID, lanes: Sequence[Lane]) -> None:
+        """Lock the gates of the lanes that have runs. The lanes of all claims must be among these. What the registry
+        says is read now: it may change while the claim is under way."""
+        registry = self._registry
+        self._gates_of = {lane.lane_id: registry.of(lane) for lane in registry.unpaused(lanes)}
+        limited = [
+            lane.lane_id
+            for lane in lanes
+            if any(self._gates_of.get(lane.lane_id, _NONE)) and not registry.blocked(lane)
+        ]
+        if not limited:
+            return
+        ready = await self._claimer.ready_lanes(connection, limited)
+        wanted = {gate.gate_id for lane_id in ready for gate in self._gates_of[lane_id] if gate is not None}
+        if not wanted:
+            return
+        held = await gates.count_held(connection, worker_id)
+        self._free_now = max(0, self._slots - held)
+        if not self._free_now:
+            return
+        self._openings = {gate_id: registry.openings(gate_id) for gate_id in wanted}
+        self._locked = {gate.gate_id: gate for gate in await gates.lock_for_claim(connection, sorted(wanted))}
+        self._marks = await gates.take_marks(connection, list(self._locked))
+        self._entered = self._clock.monotonic()
+        self._now = await gates.clock(connection)
+        for gate in self._locked.values():
+            self._room[gate.gate_id] = self._room_of(gate)
+        self._through = set(ready)
+
+    def _room_of(self, gate: LockedGate) -> int:
+        """How many runs may pass a gate now."""
+        if gate.paused or not gate.counted:
+            return 0
+        room = _UNLIMITED
+        if gate.concurrency is not None:
+            room = gate.concurrency - gate.in_use + self._marks.get(gate.gate_id, 0)
+        if (bucket := _bucket(gate)) is not None and self._now is not None:
+            room = min(room, bucket.tokens(self._now))
+        return max(0, room)
+
+    async def claim(
+        self, connection: Connection, lanes: Sequence[Lane], limit: int, worker_id: UUID, seq: int
+    ) -> list[RunOrder]:
+        """As Claimer.claim, and no more through each gate than it lets pass."""
+        claimer, open_lanes = self._claimer, [lane for lane in lanes if lane.lane_id in self._gates_of]
+        free = [lane for lane in open_lanes if not any(self._gates_of[lane.lane_id])]
+        through = {lane.lane_id for lane in open_lanes if lane.lane_id in self._through and self._lets_pass(lane)}
+        now = min(limit, self._free_now)
+        if not through or not now:
+            return await claimer.claim(connection, free, limit, worker_id, seq)
+        unlimited = {lane.lane_id for lane in free}
+        both = [lane for lane in open_lanes if lane.lane_id in through or lane.lane_id in unlimited]
+        orders = await claimer.claim(connection, both, now, worker_id, seq, self)
+        self._free_now -= len(orders)
+        if len(orders) == now and limit > now:  # the rest would wait in the worker
+            orders += await claimer.claim(connection, free, limit - now, worker_id, seq)
+        return orders
+
+    def _lets_pass(self, lane: Lane) -> bool:
+        return all(self._room.get(gate.gate_id, 0) > 0 for gate in self._gates_of[lane.lane_id] if gate is not None)
+
+    def rooms(self, lanes: Sequence[Lane]) -> Rooms:
+        """For the statement of a claim: what may pass from each of these lanes."""
+        rooms = Rooms()
+        for lane in lanes:
+            of_queue, of_tenant = (self._place(gate) for gate in self._gates_of[lane.lane_id])
+            owned = [place[0] for place in (of_queue, of_tenant) if place is not None and self._is_owned(place[0])]
+            rooms.add(of_queue, of_tenant, owned)
+        return rooms
+
+    def _place(self, gate: Gate | None) -> tuple[int, int] | None:
+        return None if gate is None else (gate.gate_id, self._room[gate.gate_id])
+
+    def _is_owned(self, gate_id: int) -> bool:
+        """A run owns the gates that limit how many run at once. A rate only counts its start."""
+        return self._locked[gate_id].concurrency is not None
+
+    def took(self, rows: Sequence[ClaimedRun]) -> None:
+        """These rows were claimed."""
+        for row in rows:
+            for gate in self._gates_of[row.lane_id]:
+                if gate is not None:
+                    if self._locked[gate.gate_id].rate is not None:
+                        self._rated.add(row.run_id)
+                    self.passed[gate.gate_id] += 1
+                    self._room[gate.gate_id] -= 1
+
+    def limit_starts(self, orders: Sequence[RunOrder], arrived: float) -> None:
+        """Let no run start long after its token was taken, together with others: its worker, or the network, may stand
+        still meanwhile. The worker counts from the moment at which it sent the exchange, which was before it came."""
+        for order in orders:
+            if order.run_id in self._rated:
+                order.start_within = round(self._entered - arrived + START_WITHIN, 3)
+
+    async def leave(self, connection: Connection) -> None:
+        """Write what has passed, in the transaction of the claim."""
+        changes = []
+        for gate_id, gate in self._locked.items():
+            passed, marks = self.passed[gate_id], self._marks.get(gate_id, 0)
+            bucket, tat = _bucket(gate), None
+            if bucket is not None and self._now is not None and (passed or bucket.ahead(self._now)):
+                tat = bucket.take(passed, self._now)
+            owned = passed if gate.concurrency is not None else 0
+            if owned != marks or tat is not None:
+                changes.append(Passed(gate_id, owned - marks, tat))
+        if changes:
+            await gates.pass_through(connection, changes)
+
+    def note(self) -> None:
+        """After the commit: remember which gates are closed, and for how long workers wait for a token (`waits`)."""
+        for gate_id, gate in self._locked.items():
+            if self._room[gate_id] > 0:
+                continue
+            wait: float = inf
+            if (bucket := _bucket(gate)) is not None and self._now is not None:
+                passed = self.passed[gate_id]
+                after = Bucket(bucket.every, bucket.burst, bucket.take(passed, self._now) if passed else bucket.tat)
+                if not after.tokens(self._now):
+                    wait = max(_LEAST_WAIT, after.wait(self._now))
+                    self.waits[gate_id] = wait
+            self._registry.close(gate_id, self._openings[gate_id], None if wait == inf else wait)
+
+
+def _bucket(gate: LockedGate) -> Bucket | None:
+    if gate.rate is None or gate.burst is None:
+        return None
+    return Bucket(parse_rate(gate.rate, "rate").every, gate.burst, gate.tat)

@@ -1,0 +1,194 @@
+"""A limit is never exceeded, and counts stay exact, while backends are killed and servers, workers and limits race."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from contextlib import suppress
+from typing import Any
+
+import asyncpg
+import httpx
+import msgspec
+import pytest
+
+from mainspring.kernel.ids import DEFAULT_TENANT
+from mainspring.roles.assembly import Assembly
+from mainspring.store import gates
+from mainspring.upkeep.run_rescuer import RunRescuer
+from mainspring.wire.exchange import ExchangeReply, RunOrder
+from tests.store.rows import all_fall_silent, until_blocked
+
+from .gated import check_counts, put, submit
+from .hand_worker import HandWorker, held, outcome
+from .servers import another_server
+
+pytestmark = pytest.mark.anyio
+
+LIMIT = 5
+RUNS = 30
+
+
+class Workers:
+    """Workers of 10 slots that take and report runs at random, and go on when an exchange fails."""
+
+    def __init__(self, servers: list[httpx.AsyncClient], seed: int) -> None:
+        self.random = random.Random(seed)
+        self.servers = servers
+        self.ended: set[str] = set()
+        self.failures = 0
+
+    async def work(self, until_ended: int) -> None:
+        worker = HandWorker(self.random.choice(self.servers), queues=["limited", "free"])
+        worker.card.slots = 10
+        mine: dict[Any, RunOrder] = {}
+        pending: list[RunOrder] = []
+        ending: dict[Any, str] = {}
+        lost = False
+        async with asyncio.timeout(60):
+            while len(self.ended) < until_ended:
+                worker.api = self.random.choice(self.servers)
+                if not pending:
+                    pending = [order for order in mine.values() if self.random.random() < 0.5]
+                    ending = {order.run_id: self.random.choice(("SUCCESS", "SUCCESS", "RETURNED")) for order in pending}
+                answer = await worker.ask(
+                    hello=worker.card,
+                    free=0 if lost else self.random.randrange(1, 12),
+                    wait_ms=0 if pending or lost else 20,
+                    outcomes=[outcome(order, ending[order.run_id]) for order in pending],
+                    recover=lost,
+                    inventory=held(*mine.values()) if lost else [],
+                )
+                if answer.status_code != 200:
+                    assert answer.status_code in (409, 500, 503), answer.text
+                    self.failures += 1
+                    lost = True
+                    continue
+                reply = msgspec.json.decode(answer.content, type=ExchangeReply)
+                lost = False
+                if reply.acked == len(pending):
+                    assert not reply.fenced
+                    for order in pending:
+                        del mine[order.run_id]
+                        if ending[order.run_id] == "SUCCESS":
+                            assert str(order.run_id) not in self.ended
+                            self.ended.add(str(order.run_id))
+                    pending = []
+                mine |= {order.run_id: order for order in reply.runs}
+
+
+async def watch(connection: asyncpg.Connection, most: list[int]) -> None:
+    while True:
+        running = await connection.fetchval(
+            """select count(*) from mainspring.runs r join mainspring.lanes l using (lane_id)
+               where l.queue = 'limited' and r.state = 2"""
+        )
+        most.append(running)
+        await check_counts(connection)
+        await asyncio.sleep(0)
+
+
+async def kill(connection: asyncpg.Connection, chance: random.Random) -> None:
+    """End a backend of a server now and then, in whatever it does."""
+    while True:
+        await asyncio.sleep(chance.uniform(0.02, 0.1))
+        await connection.execute(
+            """select pg_terminate_backend(pid) from pg_stat_activity
+               where application_name = 'mainspring server hot' and datname = current_database()
+               order by random() limit 1"""
+        )
+
+
+async def test_a_limit_holds_under_many_slots_and_kills(
+    api: httpx.AsyncClient,
+    database_url: str,
+    connection: asyncpg.Connection,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("mainspring.operations.gates.registry._FULL_FOR", 0.01)  # the servers send no hints here
+    observer, killer = [await asyncpg.connect(database_url) for _ in range(2)]
+    most: list[int] = []
+    async with another_server(database_url) as other:
+        limited = await submit(api, RUNS, "limited")
+        await submit(api, 20, "free")
+        await put(api, "limited", concurrency=LIMIT)
+        await put(api, None, concurrency=LIMIT + 3)
+        await other.get("/v1/queues")  # it learns the lanes
+        workers = Workers([api, other], 1)
+        beside = [asyncio.create_task(watch(observer, most)), asyncio.create_task(kill(killer, workers.random))]
+        try:
+            await asyncio.gather(*(workers.work(RUNS + 20) for _ in range(5)))
+        finally:
+            for task in beside:
+                if task.done():
+                    task.result()
+                task.cancel()
+                with suppress(asyncio.CancelledError):
+                    await task
+    assert set(limited) <= workers.ended
+    assert 0 < max(most) <= LIMIT
+    assert workers.failures > 0
+    await check_counts(connection)
+    assert await connection.fetchval("select sum(in_use) - (select coalesce(sum(n), 0) from mainspring.gate_marks) "
+                                     "from mainspring.gates") == 0  # fmt: skip
+    await observer.close()
+    await killer.close()
+
+
+async def test_runs_of_a_lost_worker_give_their_places_back_once(
+    api: httpx.AsyncClient, assembly: Assembly, connection: asyncpg.Connection
+) -> None:
+    await submit(api, 6)
+    await put(api, concurrency=2)
+    worker = HandWorker(api)
+    await worker.hello(free=5)
+    await all_fall_silent(connection)
+    await connection.execute("update mainspring.workers set state = 3, ended_at = clock_timestamp()")  # LOST
+    [rescuer] = [task for task in assembly.periodic_tasks if isinstance(task, RunRescuer)]
+    assert await rescuer.run_once() == 2
+    await check_counts(connection)
+    assert (await api.get("/v1/queues/default")).json()["limits"]["in_use"] == 0
+    assert len((await HandWorker(api).hello(free=5)).runs) == 2
+    await check_counts(connection)
+
+
+async def test_a_pause_is_acknowledged_when_no_claim_from_before_is_under_way(
+    api: httpx.AsyncClient, connection: asyncpg.Connection, database_url: str
+) -> None:
+    """A claim that has not seen the pause is in the middle of its transaction, at another server."""
+    settings = {"application_name": "mainspring server hot"}
+    claim = await asyncpg.connect(database_url, server_settings=settings)
+    transaction = claim.transaction()
+    await transaction.start()
+    await claim.fetchval("select revision from mainspring.gate_revision")
+    pause = asyncio.create_task(api.post("/v1/queues/default:pause"))
+    async with asyncio.timeout(30):
+        while not await connection.fetchval("select count(*) from mainspring.gates where paused_at is not null"):
+            await asyncio.sleep(0)
+    for _ in range(20):
+        await connection.fetchval("select 1")
+        assert not pause.done()
+    await transaction.commit()
+    assert (await pause).status_code == 200
+    await claim.close()
+
+
+async def test_two_claims_through_one_gate_wait_for_each_other(
+    connection: asyncpg.Connection, database_url: str, api: httpx.AsyncClient
+) -> None:
+    await put(api, concurrency=5)
+    other = await asyncpg.connect(database_url)
+    gate = await gates.lock(connection, DEFAULT_TENANT, "default")
+    async with connection.transaction():
+        await gates.lock_for_claim(connection, [gate.gate_id])
+        second = asyncio.create_task(gates.lock_for_claim(other, [gate.gate_id]))
+        observer = await asyncpg.connect(database_url)
+        await until_blocked(observer, other.get_server_pid())
+        await gates.give_back(observer, {gate.gate_id: 3, -5: 1, 2**40: 2})  # a report waits for no claim
+        await gates.pass_through(connection, [gates.Passed(gate.gate_id, 4, None)])
+    [locked] = await second
+    assert locked.in_use == 4
+    assert await gates.take_marks(other, [gate.gate_id]) == {gate.gate_id: 3}
+    assert await gates.take_marks(other, [gate.gate_id]) == {}
+    await other.close()
+    await observer.close()
