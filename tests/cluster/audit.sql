@@ -5,6 +5,7 @@ create schema cluster_audit;
 create table cluster_audit.events (
     seq      bigint generated always as identity primary key,
     at       timestamptz not null default clock_timestamp(),
+    began    timestamptz not null default transaction_timestamp(),
     tx       bigint not null default txid_current(),
     process  text not null default coalesce(current_setting('arena.process', true), 'nobody'),
     tbl      text not null,
@@ -45,3 +46,9 @@ create trigger note after update on mainspring.workers
 create trigger note after update on mainspring.shard_leases
     for each row when (old.owner is distinct from new.owner or old.epoch <> new.epoch)
     execute function cluster_audit.note('shard_leases');
+create trigger note after insert or update on mainspring.limits
+    for each row execute function cluster_audit.note('limits');
+create trigger note_birth after insert on mainspring.limit_keys
+    for each row execute function cluster_audit.note('limit_keys');
+create trigger note after update on mainspring.limit_keys
+    for each row when (old.in_use <> new.in_use) execute function cluster_audit.note('limit_keys');

@@ -87,7 +87,7 @@ async def _drilled(
     chance = random.Random(seed)
     async with Arena(shape) as arena, arena.client() as http:
         clients = Clients(http)
-        load = Load(clients, arena.ledger, seed, rate)
+        load = Load(clients, arena.ledger, seed, rate, arena.set_limit)
         injector = Injector(arena, clients, chance)
         await load.start()
         for group in faults:

@@ -23,13 +23,14 @@ TTL = 3.0
 RESCUE = SHORTEST_LEASE
 KILL = kill_for(RESCUE)
 EXCLUSIVE_RESCUE = DEFAULT_TIMING.exclusive_rescue
-QUEUED, RUNNING, SUCCESS, FAILED, CANCELLED, SKIPPED = 1, 2, 10, 11, 12, 13
+QUEUED, RUNNING, HELD, SUCCESS, FAILED, CANCELLED, SKIPPED = 1, 2, 4, 10, 11, 12, 13
 SCHEDULED_JOB, PAUSED_JOB, CANCELLED_JOB, COMPLETED_JOB = 1, 2, 3, 4
 
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One row of the audit. `seq` is the order of the changes of one row and of the writes under one lease."""
+    """One row of the audit. `seq` is the order of the changes of one row, and of the writes under one lock or lease.
+    `began` is when its transaction began."""
 
     seq: int
     at: float
@@ -40,6 +41,7 @@ class Event:
     op: str
     old: Row
     new: Row
+    began: float = 0.0
 
     @property
     def row(self) -> Row:
@@ -159,6 +161,7 @@ class History:
     stalls: list[tuple[float, float]] = field(default_factory=list)  # periods in which the machine stalled
     live_runs: list[Row] = field(default_factory=list)
     keys: dict[str, str] = field(default_factory=dict)
+    counts: list[Row] = field(default_factory=list)  # the lines of limits, with `owners`: the runs that own a slot
     offset: float = 0.0
     at_rest: bool = True
     machine: Machine = QUIET

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -14,6 +14,7 @@ from typing import Any
 import httpx
 
 from mainspring.worker.processes.watchdog.namespaces import why_not
+from tests.cluster import load_limits
 from tests.cluster.history import Call
 from tests.cluster.tasks import LEDGER_VARIABLE, family_command, shell_command
 
@@ -30,10 +31,14 @@ RECURRING: dict[str, dict[str, Any]] = {
     "every-2s": {"schedule": {"every": "2s"}, "overlap": "allow", "misfire": {"policy": "all", "cap": 3}},
     "in-berlin": {"schedule": "*/3 * * * * *", "timezone": "Europe/Berlin", "misfire": {"grace": "20s"}},
     "one-at-a-time": {"schedule": _EVERY_SECOND, "payload": {"seconds": 1.4}},
+    **load_limits.RECURRING,
 }
 STEERED = ("each-second-once", "in-berlin")
 # Schedules that jobs are changed to.
 _SCHEDULES: tuple[Any, ...] = (_EVERY_SECOND, "*/2 * * * * *", {"every": "1s"}, {"every": "1500ms"}, "*/3 * * * * *")
+
+
+SetLimit = Callable[[str, int], Awaitable[Any]]  # the name of a limit, and how many runs at once
 
 
 class Clients:
@@ -85,11 +90,14 @@ class Clients:
 class Load:
     """A mix of all calls with `rate` submissions per second, until it is stopped."""
 
-    def __init__(self, clients: Clients, ledger: Path, seed: int, rate: float = 12.0) -> None:
+    def __init__(
+        self, clients: Clients, ledger: Path, seed: int, rate: float = 12.0, set_limit: SetLimit | None = None
+    ) -> None:
         self._clients = clients
         self._ledger = ledger
         self._random = random.Random(seed)
         self._rate = rate
+        self._set_limit = set_limit
         self._number = 0
         self._submitted: list[str] = []
         self._busy: set[asyncio.Task[Any]] = set()
@@ -104,6 +112,8 @@ class Load:
         self._go(self._steer())
         self._go(self._redefine())
         self._go(self._reuse())
+        self._go(self._change_overlap())
+        self._go(self._change_limit())
 
     async def stop(self) -> None:
         """Submit no more jobs and pause the recurring ones. Returns when every call is answered."""
@@ -136,7 +146,7 @@ class Load:
             (50, self._now), (12, self._at), (10, self._failing), (8, self._at_most_once), (6, self._shell),
             (5, self._thread), (3, self._bad), (3, self._same_key_other_body), (6, self._cancel_one),
             (4, self._family), (5, self._process), (6, self._print), (1, self._poison), (3, self._snooze),
-            (5, self._again), (4, self._retry_one),
+            (5, self._again), (4, self._retry_one), (30, self._limited), (12, self._unique),
         ]  # fmt: skip
         weights = [weight for weight, _ in choices]
         await self._random.choices([choice for _, choice in choices], weights)[0](self._number)
@@ -295,3 +305,30 @@ class Load:
                 await self._clients.cancel(job_id)
         for job_id in ids:
             await self._clients.cancel(job_id)
+
+    async def _limited(self, number: int) -> None:
+        """A run with limits. Some are cancelled while they are HELD, QUEUED or running."""
+        call = await self._submit(number, **load_limits.limited_job(self._random))
+        if call.result == "ok" and self._random.random() < 0.15:
+            await self._over_after(self._random.choice((0.0, 0.0, 0.3)))
+            await self._clients.cancel(call.answer["job_id"])
+
+    async def _unique(self, number: int) -> None:
+        """Two jobs with the same key at once, or about when the first one ends."""
+        body = load_limits.unique_job(self._random)
+        pause = self._random.choice((0.0, 0.0, 0.1, 0.6))
+        first = asyncio.ensure_future(self._submit(number, **body))
+        await self._over_after(pause)
+        await asyncio.gather(first, self._clients.submit({"idempotency_key": f"second-{number}", **body}))
+
+    async def _change_overlap(self) -> None:
+        """Change what happens when a job fires while a run of it is alive."""
+        while not await self._over_after(self._random.uniform(0.3, 2)):
+            job_id = self._random.choice(sorted(load_limits.CHANGED_RULES))
+            rule = self._random.choice(load_limits.CHANGED_RULES[job_id])
+            await self._clients.change(job_id, {"overlap": rule})
+
+    async def _change_limit(self) -> None:
+        """Raise and lower a limit while runs are held."""
+        while self._set_limit is not None and not await self._over_after(self._random.uniform(1, 5)):
+            await self._set_limit(load_limits.CHANGED_LIMIT, self._random.choice((1, 2, 3, 5)))

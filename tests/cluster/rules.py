@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from itertools import chain
 
-from tests.cluster import rules_client, rules_fire, rules_logs, rules_loss, rules_run
+from tests.cluster import rules_client, rules_fire, rules_limits, rules_logs, rules_loss, rules_run, rules_unique
 from tests.cluster.history import History, Violation
 
 Rule = Callable[[History], Iterator[str]]
@@ -26,8 +26,17 @@ RULES: dict[str, Rule] = {
         rules_client.s7_one_job_per_key,
         rules_client.s7_one_run_per_key_of_run_now,
         rules_client.s7_a_run_is_retried_once,
+        rules_unique.s7_one_live_job_per_unique_key,
+        rules_unique.s7_a_merged_submission_names_a_job_that_lived,
     ),
     "S8": rules_client.s8_acknowledged_is_there_refused_is_not,
+    "S10": _all(
+        rules_limits.s10_no_more_slots_than_allowed,
+        rules_limits.s10_no_more_attempts_than_allowed,
+        rules_limits.s10_strict_lines_go_one_after_another,
+        rules_limits.s10_a_later_run_replaces_the_earlier_ones,
+        rules_limits.s10_counts_are_exact,
+    ),
     "S11": _all(rules_run.s11_after_a_cancel_nothing_begins, rules_run.s11_cancelled_when_the_last_process_is_gone),
     "S12": rules_logs.s12_a_log_is_a_prefix,
     "S14": rules_loss.s14_losses_are_counted_and_allowed,
@@ -35,7 +44,7 @@ RULES: dict[str, Rule] = {
     "L2": rules_fire.l2_runs_and_missed_are_all_fires,
     "L3": rules_run.l3_a_dead_workers_runs_are_requeued,
     "L4": rules_fire.l4_shards_are_owned_again,
-    "L5": rules_run.l5_nothing_is_left_at_rest,
+    "L5": _all(rules_run.l5_nothing_is_left_at_rest, rules_limits.l5_nobody_waits_before_a_line_with_room),
     "L6": rules_client.l6_nothing_exits_by_itself,
     "L7": rules_run.l7_none_is_rescued_alive,
     "L8": rules_client.l8_drains_in_time,

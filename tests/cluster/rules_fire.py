@@ -11,6 +11,7 @@ from tests.cluster.history import (
     COMPLETED_JOB,
     PAUSED_JOB,
     SCHEDULED_JOB,
+    SKIPPED,
     TTL,
     Event,
     History,
@@ -259,7 +260,7 @@ def _fire_is_exact(history: History, job: str, event: Event) -> Iterator[str]:
             continue
         if other.table == "runs" and other.new["trigger"] is None:
             ran.append(parse(other.new["scheduled_for"]))
-        elif other.table == "run_history":
+        elif other.table == "run_history" and other.new["state"] == SKIPPED:
             skipped.append(parse(other.new["scheduled_for"]))
         elif other.table == "missed_fires":
             found = fires_between(old["schedule"], parse(other.new["first_at"]), parse(other.new["last_at"]))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 
-from tests.cluster.history import FAILED, QUEUED, RUNNING, Event, History, Row
+from tests.cluster.history import FAILED, HELD, QUEUED, RUNNING, Event, History, Row
 from tests.cluster.rules_client import poison_of
 
 _MAX_LOSSES = 3
@@ -42,7 +42,7 @@ def _counted(run: str, event: Event) -> Iterator[str]:
     more = new.get("losses", 0) - old.get("losses", 0)
     snoozed = new.get("snoozes", 0) - old.get("snoozes", 0)
     granted = new.get("max_attempts", 0) - old.get("max_attempts", 0)
-    requeued = (old["state"], new["state"]) == (RUNNING, QUEUED)
+    requeued = old["state"] == RUNNING and new["state"] in (QUEUED, HELD)
     if more + snoozed != granted or (more, snoozed) not in (((0, 0), (1, 0), (0, 1)) if requeued else ((0, 0),)):
         yield f"run {run} got {more} losses, {snoozed} snoozes and {granted} attempts by one step"
 

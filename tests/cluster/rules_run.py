@@ -11,6 +11,7 @@ from tests.cluster.history import (
     CANCELLED,
     EXCLUSIVE_RESCUE,
     FAILED,
+    HELD,
     QUEUED,
     RESCUE,
     RUNNING,
@@ -21,7 +22,8 @@ from tests.cluster.history import (
     Row,
 )
 
-_ENDS = {QUEUED: {CANCELLED, FAILED}, RUNNING: {SUCCESS, FAILED, CANCELLED}}
+_ENDS = {QUEUED: {CANCELLED, FAILED}, HELD: {CANCELLED, FAILED}, RUNNING: {SUCCESS, FAILED, CANCELLED}}
+_ALLOW = 1  # the overlap rule under which runs of a job may overlap
 _SLOW = 3.0  # seconds that a rescue may take, a sweep and the age of the last beat included
 _CUT_OFF_GRACE = DEFAULT_TIMING.cut_off_grace
 _GONE_AFTER_CANCEL = 5.0 + 2.0 + 2.0  # kill grace, a heartbeat, and 2 s
@@ -42,10 +44,15 @@ def s4_legal_steps_and_one_end(history: History) -> Iterator[str]:
                 yield from _legal_end(run, history, event)
             elif event.op == "U":
                 yield from _legal_step(run, event)
-            elif event.op == "I" and (event is not life[0] or event.new["state"] != QUEUED):
+            elif event.op == "I" and (event is not life[0] or not _is_new(event.new)):
                 yield f"run {run} was born as {_step(event)}"
             elif event.op == "D" and not _written_down(history, event):
                 yield f"run {run} vanished: it left runs and is not in the history"
+
+
+def _is_new(row: Row) -> bool:
+    """A run that needs slots is HELD first."""
+    return bool(row["state"] == (HELD if row.get("limit_keys") else QUEUED))
 
 
 def _legal_step(run: str, event: Event) -> Iterator[str]:
@@ -56,15 +63,30 @@ def _legal_step(run: str, event: Event) -> Iterator[str]:
         case (2, 1):
             legal = new["fence"] > old["fence"] and new["attempt"] <= old["attempt"] and new["worker_id"] is None
         case (2, 2):  # a cancel was requested, or a start or progress was told; the holder does not change
-            kept = all(old[name] == new[name] for name in ("fence", "attempt", "worker_id"))
+            kept = _kept(old, new)
             asked = old["cancel_requested_at"] is None and new["cancel_requested_at"] is not None
             told = _progress(old) < _progress(new) and _without_progress(old) == _without_progress(new)
             began = old.get("started_at") != new.get("started_at") and _without_start(old) == _without_start(new)
-            legal = kept and (asked or told or began)
+            legal = kept and (asked or told or began or _adopted(old, new))
+        case (2, 4):  # it backs off without its slots
+            legal = new["fence"] > old["fence"] and new["attempt"] == old["attempt"] and new["worker_id"] is None
+        case (4, 1) | (4, 4):  # admitted, or it stands elsewhere
+            legal = _kept(old, new)
+        case (1, 1):  # adopted, or a unique job got the payload of another submission before it started
+            legal = _kept(old, new) and (_adopted(old, new) or (old == new and not new["attempt"]))
         case _:
             legal = False
     if not legal:
         yield f"run {run}: {_step(event)} is not legal"
+
+
+def _kept(old: Row, new: Row) -> bool:
+    return all(old[name] == new[name] for name in ("fence", "attempt", "worker_id"))
+
+
+def _adopted(old: Row, new: Row) -> bool:
+    """A changed overlap rule has given it another slot."""
+    return set(old.get("limit_keys") or ()) < set(new.get("limit_keys") or ())
 
 
 def _progress(row: Row) -> int:
@@ -160,10 +182,12 @@ def _excused(history: History, run: str, first: float, last: float) -> bool:
 
 
 def _exclusive(history: History, run: str) -> bool:
-    """Whether the run is at most once or has overlap skip."""
-    job = history.runs[run][0].row["job_id"] if run in history.runs else None
+    """Whether the run is at most once, has overlap skip, or has limits."""
+    life = history.runs.get(run, [])
+    job = life[0].row["job_id"] if life else None
     one_at_a_time = job in history.jobs and history.jobs[job][-1].row["overlap"] == 0
-    return one_at_a_time or _delivery(history, run) == "at_most_once"
+    limited = any(event.row.get("limit_keys") for event in life)
+    return one_at_a_time or limited or _delivery(history, run) == "at_most_once"
 
 
 def _overlapping_runs(history: History) -> Iterator[str]:
@@ -171,7 +195,7 @@ def _overlapping_runs(history: History) -> Iterator[str]:
     for (run, _), (first, last) in history.extents.items():
         # A one-time job with an id of ours gives it to its run.
         job = (history.runs[run][0].new["job_id"] or run) if run in history.runs else run
-        if job in history.jobs and history.jobs[job][-1].row["overlap"] == 0:
+        if job in history.jobs and all(event.row["overlap"] != _ALLOW for event in history.jobs[job]):
             by_job[job].append((first, last, run))
     for job, extents in by_job.items():
         extents.sort()
@@ -204,7 +228,7 @@ def s11_after_a_cancel_nothing_begins(history: History) -> Iterator[str]:
             if history.runs[run][0].at > call.ended:
                 continue  # of a job that was revived or created again; S2 looks at those
             for event in history.runs[run]:
-                if event.at > call.ended and event.old and event.old.get("state") == QUEUED and event.new:
+                if event.at > call.ended and event.old.get("state") == QUEUED and event.new.get("state") == RUNNING:
                     yield f"run {run} was claimed {event.at - call.ended:.2f} s after its cancel was acknowledged"
             if last_line[run] > gone_by:
                 yield f"run {run} lived on for {last_line[run] - call.ended:.1f} s after its cancel"

@@ -43,7 +43,9 @@ class Story:
         for table, op, old, new in changes:
             seq = len(self.history.events) + 1
             moment = START + timedelta(seconds=at)
-            self.history.events.append(Event(seq, at, moment, self._tx, process, table, op, dict(old), dict(new)))
+            self.history.events.append(
+                Event(seq, at, moment, self._tx, process, table, op, dict(old), dict(new), began=at)
+            )
 
     def node(self, process: str) -> None:
         self.write(0.0, process, ("nodes", "I", {}, {"node_id": f"id of {process}"}))

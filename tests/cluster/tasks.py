@@ -41,8 +41,8 @@ def write(context: Context, what: str) -> None:
 
 
 @app.task("note")
-async def note(ctx: Context, seconds: float = 0.0, failures: int = 0) -> int:
-    """Fails `failures` times, then works for `seconds`."""
+async def note(ctx: Context, seconds: float = 0.0, failures: int = 0, account: str = "") -> int:
+    """Fails `failures` times, then works for `seconds`. `account` is a key of limits."""
     write(ctx, "start")
     until = time.monotonic() + seconds
     while (left := until - time.monotonic()) > 0:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,37 +12,53 @@ from tests.cluster.arena import Arena
 from tests.cluster.history import Call, Event, History, Line, Report, StoredLog
 from tests.processes.cluster import Patient
 
+Ask = Callable[[str], Awaitable[list[Any]]]
+
+# One snapshot of all lines of limits, and of the runs that own their slots.
+_COUNTS = """
+    select l.name, k.key, k.in_use, (select count(*) from mainspring.runs r
+                                     where r.state in (1, 2) and k.key_id = any (r.limit_keys)) as owners
+    from mainspring.limit_keys k
+    join mainspring.limits l using (limit_id)
+"""
+
 
 async def gather(
     arena: Arena, calls: Sequence[Call] = (), reports: Sequence[Report] = (), *, at_rest: bool = True
 ) -> History:
     """The history of this arena so far. PostgreSQL must be up."""
+    history = await read_database(arena.ask)
+    history.lines = read_ledger(arena.ledger)
+    history.calls, history.reports = list(calls), list(reports)
+    history.injections, history.exits = list(arena.injections), list(arena.exits)
+    history.logs = await read_logs(arena) if arena.shape.servers else []
+    history.at_rest = at_rest
+    return history
+
+
+async def read_database(ask: Ask) -> History:
+    """What the database tells."""
     offset = _ahead(time.time)
-    rows = await arena.ask(
-        "select seq, at, tx, process, tbl, op, old::text as old, new::text as new "
+    rows = await ask(
+        "select seq, at, began, tx, process, tbl, op, old::text as old, new::text as new "
         "from cluster_audit.events order by seq"
     )
     events = [
         Event(
             row["seq"], row["at"].timestamp() + offset, row["at"], row["tx"], row["process"], row["tbl"], row["op"],
-            _row(row["old"]), _row(row["new"]),
+            _row(row["old"]), _row(row["new"]), row["began"].timestamp() + offset,
         )
         for row in rows
     ]  # fmt: skip
-    live = await arena.ask("select to_jsonb(r)::text as row, clock_timestamp() as now from mainspring.runs r")
-    keys = await arena.ask("select key, job_id from mainspring.idempotency_keys")
+    live = await ask("select to_jsonb(r)::text as row, clock_timestamp() as now from mainspring.runs r")
+    keys = await ask("select key, job_id from mainspring.idempotency_keys")
     return History(
         events=events,
-        lines=read_ledger(arena.ledger),
-        calls=list(calls),
-        reports=list(reports),
-        injections=list(arena.injections),
-        exits=list(arena.exits),
-        logs=await read_logs(arena) if arena.shape.servers else [],
+        lines=[],
         live_runs=[_row(row["row"]) | {"now": row["now"]} for row in live],
         keys={row["key"]: row["job_id"] for row in keys},
+        counts=[dict(row) for row in await ask(_COUNTS)],
         offset=offset,
-        at_rest=at_rest,
     )
 
 

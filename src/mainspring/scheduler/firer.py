@@ -193,7 +193,7 @@ class Firer:
             moved: list[int] = []
             parts: list[Fired] = []
             if once:
-                parts.append(await fire_one_time(connection, self._node_id, leases, _due_once(once)))
+                parts.append(await fire_one_time(connection, self._node_id, leases, _due_once(once), locked=True))
             if planned:
                 fired = await fire_recurring(
                     connection, self._node_id, leases, _due_again(planned), overlap=True, locked=True

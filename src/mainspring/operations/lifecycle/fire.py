@@ -3,7 +3,8 @@ one is SKIPPED, waits for it (HELD), runs beside it, or replaces it."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from uuid import UUID
 
 import asyncpg
@@ -16,7 +17,8 @@ from mainspring.operations.lifecycle.effects import Effects, after_end
 from mainspring.store import fires, runs
 from mainspring.store.pool import Connection
 
-_PATIENCE = "50ms"  # how long a batch waits for a job that another transaction has locked
+_PATIENCE = "50ms"  # how long a batch waits for a job or a run that another transaction has locked
+_SHORT_OF_PATIENCE = f"set local lock_timeout = '{_PATIENCE}'"
 
 
 class Fired(Effects):
@@ -33,6 +35,18 @@ class Fired(Effects):
         """How many runs were created."""
         return sum(self.created.values()) + self.held
 
+    def add(self, other: Fired) -> None:
+        """Another part of the same batch."""
+        for lane_id, count in other.created.items():
+            self.created[lane_id] = self.created.get(lane_id, 0) + count
+        self.moved += other.moved
+        self.gone += other.gone
+        self.held += other.held
+        self.following += other.following
+        self.stops |= other.stops
+        self.admitted.update(other.admitted)
+        self.knocks |= other.knocks
+
 
 async def fire_recurring(
     connection: Connection,
@@ -48,12 +62,11 @@ async def fire_recurring(
     earlier statement of its transaction. A job that another transaction has locked does not fire, and is not in
     `moved`."""
     if overlap and not locked:
-        async with connection.transaction():
-            free = await fires.lock_due(connection, node_id, leases, due)
-            if not free:
-                return Fired()
-            done = await fires.fire_recurring(connection, node_id, leases, [due[place] for place in free])
-            return await _finished(connection, done, due, [free[index] for index in done.moved])
+
+        async def part(places: Sequence[int]) -> Fired:
+            return await _lock_and_fire(connection, node_id, leases, due, places)
+
+        return await _in_parts([job.replaces for job in due], part)
     try:
         done = await fires.fire_recurring(connection, node_id, leases, due, _PATIENCE)
     except asyncpg.LockNotAvailableError:
@@ -61,6 +74,46 @@ async def fire_recurring(
             raise
         done = await fires.fire_free(connection, node_id, leases, due)
     return await _finished(connection, done, due, done.moved)
+
+
+async def _lock_and_fire(
+    connection: Connection,
+    node_id: UUID,
+    leases: Mapping[int, int],
+    due: Sequence[fires.DueAgain],
+    places: Sequence[int],
+) -> Fired:
+    """Fire the jobs at these places of the batch in one transaction."""
+    async with connection.transaction():
+        locked = await fires.lock_due(connection, node_id, leases, [due[place] for place in places])
+        free = [places[index] for index in locked]
+        if not free:
+            return Fired()
+        done = await fires.fire_recurring(connection, node_id, leases, [due[place] for place in free])
+        moved = [free[index] for index in done.moved]
+        if any(due[place].replaces for place in moved):
+            await connection.execute(_SHORT_OF_PATIENCE)
+        return await _finished(connection, done, due, moved)
+
+
+async def _in_parts(replaces: Sequence[bool], fire: Callable[[Sequence[int]], Awaitable[Fired]]) -> Fired:
+    """Fire a batch in one transaction. If another transaction holds a run that a job of it replaces, or its line, each
+    such job has a transaction of its own, so that it does not hold up the others. One that would have to wait does not
+    fire."""
+    places = range(len(replaces))
+    try:
+        return await fire(places)
+    except asyncpg.LockNotAvailableError:
+        if not any(replaces):
+            raise
+    fired = Fired()
+    if others := [place for place in places if not replaces[place]]:
+        fired.add(await fire(others))
+    for place in places:
+        if replaces[place]:
+            with suppress(asyncpg.LockNotAvailableError):
+                fired.add(await fire([place]))
+    return fired
 
 
 async def _finished(
@@ -83,18 +136,29 @@ def _fired(done: fires.Fired) -> Fired:
 
 
 async def fire_one_time(
-    connection: Connection, node_id: UUID, leases: Mapping[int, int], due: Sequence[fires.DueOnce]
+    connection: Connection,
+    node_id: UUID,
+    leases: Mapping[int, int],
+    due: Sequence[fires.DueOnce],
+    *,
+    locked: bool = False,
 ) -> Fired:
-    """Fire one-time jobs. A job that another transaction has locked does not fire."""
+    """Fire one-time jobs. A job that another transaction has locked does not fire. `locked`: as above."""
     if not any(job.replaces for job in due):
         return _fired(await fires.fire_one_time(connection, node_id, leases, due))
-    async with connection.transaction():
-        done = await fires.fire_one_time(connection, node_id, leases, due)
-        fired = _fired(done)
-        for job in due:
-            if job.replaces and job.run_id in done.held:
+
+    async def part(places: Sequence[int]) -> Fired:
+        async with connection.transaction():
+            done = await fires.fire_one_time(connection, node_id, leases, [due[place] for place in places])
+            fired = _fired(done)
+            replacing = [due[place] for place in places if due[place].replaces and due[place].run_id in done.held]
+            if replacing and not locked:
+                await connection.execute(_SHORT_OF_PATIENCE)
+            for job in replacing:
                 await cancel_earlier(connection, TenantId(job.tenant_id), job.job_id, [job.run_id], fired)
-    return fired
+        return fired
+
+    return await (part(range(len(due))) if locked else _in_parts([job.replaces for job in due], part))
 
 
 async def cancel_earlier(

@@ -1,0 +1,139 @@
+"""Reads from the audit who stood in which line of a limit, and who owned its slots."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from tests.cluster.history import HELD, QUEUED, RUNNING, Event, History, Row
+
+_CHANGE_TAKES = 3.0  # seconds between the write of a changed limit and its commit, at most
+_AHEAD = float("inf")
+
+
+@dataclass
+class Limit:
+    """What the limit allowed from which time on. None: any number."""
+
+    name: str = ""
+    allowed: list[tuple[float, int | None]] = field(default_factory=list)
+    strict: set[bool] = field(default_factory=set)
+
+    def most(self, history: History, since: float, until: float) -> int | None:
+        """The most that it may have allowed between the two times. A transaction may still read an old value when the
+        new one is written but not committed."""
+        found: list[int] = []
+        for index, (begin, slots) in enumerate(self.allowed):
+            over = _AHEAD
+            if index + 1 < len(self.allowed):
+                over = history.deadline(self.allowed[index + 1][0], _CHANGE_TAKES)
+            if begin <= until and over >= since:
+                if slots is None:
+                    return None
+                found.append(slots)
+        return max(found, default=None)
+
+
+@dataclass(frozen=True)
+class Taking:
+    """A run got a slot. `owners` had one before. `adopted`: it was QUEUED or RUNNING already, and its job got another
+    overlap rule."""
+
+    event: Event
+    line: int
+    run: str
+    owners: frozenset[str]
+    adopted: bool
+
+
+@dataclass
+class LineBook:
+    limits: dict[int, Limit] = field(default_factory=lambda: defaultdict(Limit))
+    limit_of: dict[int, int] = field(default_factory=dict)
+    keys: dict[int, str] = field(default_factory=dict)
+    takings: list[Taking] = field(default_factory=list)
+    adopted: set[tuple[str, int]] = field(default_factory=set)
+    owned: dict[int, list[tuple[float, int]]] = field(default_factory=lambda: defaultdict(list))
+
+    def limit(self, line: int) -> Limit:
+        return self.limits[self.limit_of.get(line, 0)]
+
+    def is_strict(self, line: int) -> bool:
+        return self.limit(line).strict == {True}
+
+    def name(self, line: int) -> str:
+        return f"{self.limit(line).name}[{self.keys.get(line, '')}]"
+
+
+def slots(row: Row) -> frozenset[int]:
+    """The lines whose slots the run owns."""
+    if row.get("state") not in (QUEUED, RUNNING):
+        return frozenset()
+    return frozenset(row.get("limit_keys") or ())
+
+
+def read_book(history: History) -> LineBook:
+    book = LineBook()
+    owners: dict[int, set[str]] = defaultdict(set)
+    for event in history.events:
+        if event.table == "limits":
+            limit = book.limits[event.new["limit_id"]]
+            limit.name = event.new["name"]
+            limit.allowed.append((event.at, event.new["slots"]))
+            limit.strict.add(event.new["strict"])
+        elif event.table == "limit_keys" and event.op == "I":
+            book.limit_of[event.new["key_id"]] = event.new["limit_id"]
+            book.keys[event.new["key_id"]] = event.new["key"]
+        elif event.table == "runs":
+            _note(book, owners, event)
+    return book
+
+
+def _note(book: LineBook, owners: dict[int, set[str]], event: Event) -> None:
+    run, before, after = event.row["run_id"], slots(event.old), slots(event.new)
+    for line in before - after:
+        owners[line].discard(run)
+        book.owned[line].append((event.at, len(owners[line])))
+    for line in after - before:
+        adopted = event.old.get("state") in (QUEUED, RUNNING)
+        if adopted:
+            book.adopted.add((run, line))
+        book.takings.append(Taking(event, line, run, frozenset(owners[line]), adopted))
+        owners[line].add(run)
+        book.owned[line].append((event.at, len(owners[line])))
+
+
+@dataclass(frozen=True)
+class Stay:
+    """A HELD run stood in a line, ready to start from `since` on."""
+
+    run: str
+    line: int
+    since: float
+    until: float
+
+
+def stays(history: History) -> Iterator[Stay]:
+    end = max((event.at for event in history.events), default=0.0)
+    end = max([end, *(row["now"].timestamp() + history.offset for row in history.live_runs if "now" in row)])
+    for run, life in history.runs.items():
+        standing: tuple[int, float] | None = None
+        for event in life:
+            if event.table != "runs":
+                continue
+            place = _place(history, event)
+            if standing is not None and (place is None or place[0] != standing[0]):
+                yield Stay(run, *standing, event.at)
+            if place is None or standing is None or place[0] != standing[0]:
+                standing = place
+        if standing is not None:
+            yield Stay(run, *standing, end)
+
+
+def _place(history: History, event: Event) -> tuple[int, float] | None:
+    row = event.new
+    if row.get("state") != HELD or row.get("held_key") is None:
+        return None
+    wakes = event.at if row.get("wake_at") is None else history.moment(row["wake_at"])
+    return row["held_key"], max(event.at, wakes)

@@ -1,0 +1,235 @@
+"""Tests the rules for limits and unique jobs: each guard is removed in turn, and S10 or S7 must find that. The same
+scenes without a mutant must have no violations."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import asyncpg
+import httpx
+import pytest
+
+from mainspring.operations.control import run_now
+from mainspring.operations.lifecycle import rescue
+from mainspring.operations.lifecycle.effects import Changes, Effects
+from mainspring.roles.assembly import Assembly
+from mainspring.store import limits
+from mainspring.store.queries import load
+from mainspring.store.rows import ROW_QUERIES
+from tests.cluster.history import BUSY
+from tests.cluster.limit_stage import PER_ACCOUNT, LimitStage
+from tests.cluster.load_limits import KEPT
+from tests.cluster.rules import judge
+from tests.operations.waiting import until
+
+pytestmark = pytest.mark.anyio
+
+STRICT = {**PER_ACCOUNT, "order": "strict"}
+RARELY = {"job_id": "target", "schedule": {"every": "1h"}, "concurrency": None, "payload": None}
+Mutant = Callable[[pytest.MonkeyPatch], None]
+Scene = Callable[[LimitStage, pytest.MonkeyPatch], Awaitable[None]]
+
+
+# -- guards, and how they are removed
+
+
+def replace(patch: pytest.MonkeyPatch, file: str, query: str, guard: str, instead: str) -> None:
+    """Change a query until the end of the test."""
+    queries = load(file)
+    before = queries[query]
+    changed = before.replace(guard, instead)
+    assert changed != before, f"{file}.sql, {query}: there is no {guard!r} to leave out"
+    patch.setitem(queries, query, changed)
+    for row_query in ROW_QUERIES:
+        if row_query.sql == before:
+            patch.setattr(row_query, "sql", changed)
+
+
+def without_the_lock_of_the_line(patch: pytest.MonkeyPatch) -> None:
+    replace(patch, "limits", "lock_lines", "for no key update of k", "")
+
+
+def without_the_true_head(patch: pytest.MonkeyPatch) -> None:
+    """A strict line admits whoever is the first that nobody has locked."""
+    replace(patch, "limits", "pick_heads", "h.run_id = (select r.run_id", "true or h.run_id = (select r.run_id")
+
+
+def without_room(patch: pytest.MonkeyPatch) -> None:
+    """A hand-over does not look at how many slots are in use."""
+    replace(patch, "limits", "lock_lines", "k.in_use", "0 as in_use")
+
+
+def without_giving_up_the_slot(patch: pytest.MonkeyPatch) -> None:
+    """A run that backs off is still counted."""
+    replace(patch, "limits", "hold_back", "returning r.run_id, r.limit_keys", "returning r.run_id, '{}'::bigint[]")
+
+
+def without_the_state_of_who_ends(patch: pytest.MonkeyPatch) -> None:
+    """A HELD run that is cancelled gives back a slot that it never had."""
+    replace(patch, "runs", "end_runs", "case when state <> 4 then", "case when true then")
+
+
+def without_the_slot_of_the_rescued(patch: pytest.MonkeyPatch) -> None:
+    """A run that is rescued and QUEUED again gives up its slot."""
+    carry_out = rescue.carry_out
+
+    async def giving_up(connection: asyncpg.Connection, changes: Changes, effects: Effects) -> None:
+        await carry_out(connection, changes, effects)
+        query = "select limit_keys from mainspring.runs where run_id = any ($1::uuid[])"
+        for row in await connection.fetch(query, [item.run_id for item in changes.requeues]):
+            effects.freed.update(row["limit_keys"])
+
+    patch.setattr(rescue, "carry_out", giving_up)
+
+
+def without_counting_the_adopted(patch: pytest.MonkeyPatch) -> None:
+    """A job whose runs go one after another from now on forgets the one that runs."""
+    replace(patch, "limits", "join_line", "in_use = k.in_use + (select", "in_use = k.in_use + 0 * (select")
+
+
+def without_replacing(patch: pytest.MonkeyPatch) -> None:
+    """Overlap cancel_previous lets the earlier run go on."""
+
+    async def nothing(*_: Any) -> None: ...
+
+    patch.setattr(run_now, "cancel_earlier", nothing)
+
+
+def without_the_holder_of_a_unique_key(patch: pytest.MonkeyPatch) -> None:
+    """A submission does not look whether the job that has its key is alive."""
+    replace(patch, "unique", "states_of_holders", ") as live", ") as live where false")
+
+
+# -- what happens
+
+
+async def two_submissions_at_once(stage: LimitStage, patch: pytest.MonkeyPatch) -> None:
+    """The first one has admitted its run and is about to commit when the second one looks at the line."""
+    admit, admitted, go_on = limits.admit, asyncio.Event(), asyncio.Event()
+
+    async def stopping(*arguments: Any) -> Any:
+        done = await admit(*arguments)
+        if not admitted.is_set():
+            admitted.set()
+            await go_on.wait()
+        return done
+
+    patch.setattr(limits, "admit", stopping)
+    first = asyncio.create_task(stage.submit())
+    await admitted.wait()
+    second = asyncio.create_task(stage.submit())
+    await until(lambda: somebody_waits(stage))
+    go_on.set()
+    await asyncio.gather(first, second)
+    await stage.finish()
+
+
+async def the_head_of_a_strict_line_is_locked(stage: LimitStage, _: pytest.MonkeyPatch) -> None:
+    """Somebody else holds the row of the next run when the slot is given back."""
+    _first, second, _third = [await stage.submit(concurrency=STRICT) for _ in range(3)]
+    orders = await stage.claim()
+    async with stage.assembly.store.hot.acquire() as other, other.transaction():
+        await other.execute("select from mainspring.runs where run_id::text = $1 for update", second)
+        await stage.end(*orders)
+    await stage.finish()
+
+
+async def more_than_allowed_are_submitted(stage: LimitStage, _: pytest.MonkeyPatch) -> None:
+    for _number in range(3):
+        await stage.submit()
+    await stage.finish()
+
+
+async def a_run_backs_off(stage: LimitStage, _: pytest.MonkeyPatch) -> None:
+    for _number in range(2):
+        await stage.submit()
+    await stage.end(*await stage.claim(), status="FAILED")
+    await stage.finish()
+
+
+async def a_held_run_is_cancelled(stage: LimitStage, _: pytest.MonkeyPatch) -> None:
+    _first, second, _third = [await stage.submit() for _ in range(3)]
+    orders = await stage.claim()
+    call = await stage.clients.cancel(second)
+    assert call.result == "ok", call
+    orders += await stage.claim()
+    await stage.end(*orders)
+    await stage.finish()
+
+
+async def a_worker_is_lost(stage: LimitStage, _: pytest.MonkeyPatch) -> None:
+    for _number in range(2):
+        await stage.submit()
+    await stage.claim()
+    await stage.lose_the_worker()
+    await stage.finish()
+
+
+async def a_running_job_gets_the_rule_queue(stage: LimitStage, _: pytest.MonkeyPatch) -> None:
+    await stage.submit(**RARELY, overlap="allow")
+    await stage.clients.steer("target", "runNow")
+    orders = await stage.claim()
+    await stage.clients.change("target", {"overlap": "queue"})
+    await stage.clients.steer("target", "runNow")
+    orders += await stage.claim()
+    await stage.end(*orders)
+    await stage.finish()
+
+
+async def a_second_run_of_cancel_previous(stage: LimitStage, _: pytest.MonkeyPatch) -> None:
+    await stage.submit(**RARELY, overlap="cancel_previous")
+    await stage.clients.steer("target", "runNow")
+    orders = await stage.claim()
+    await stage.clients.steer("target", "runNow")
+    await stage.end(*orders, status="FAILED")
+    await stage.finish()
+
+
+async def a_unique_job_twice(stage: LimitStage, _: pytest.MonkeyPatch) -> None:
+    unique = {"name": f"{KEPT}1", "unique": {"by": ["name"]}, "concurrency": None}
+    for _number in range(2):
+        await stage.submit(**unique)
+    await stage.finish()
+
+
+SCENES: dict[Mutant, Scene] = {
+    without_the_lock_of_the_line: two_submissions_at_once,
+    without_the_true_head: the_head_of_a_strict_line_is_locked,
+    without_room: more_than_allowed_are_submitted,
+    without_giving_up_the_slot: a_run_backs_off,
+    without_the_state_of_who_ends: a_held_run_is_cancelled,
+    without_the_slot_of_the_rescued: a_worker_is_lost,
+    without_counting_the_adopted: a_running_job_gets_the_rule_queue,
+    without_replacing: a_second_run_of_cancel_previous,
+    without_the_holder_of_a_unique_key: a_unique_job_twice,
+}
+
+
+@pytest.fixture
+async def stage(api: httpx.AsyncClient, assembly: Assembly, connection: asyncpg.Connection) -> LimitStage:
+    made = LimitStage(api, assembly, connection)
+    await made.open()
+    return made
+
+
+@pytest.mark.parametrize("mutant", SCENES, ids=lambda mutant: mutant.__name__)
+async def test_the_checker_finds_a_limit(mutant: Mutant, stage: LimitStage, monkeypatch: pytest.MonkeyPatch) -> None:
+    mutant(monkeypatch)
+    await SCENES[mutant](stage, monkeypatch)
+    found = judge(await stage.history())
+    rule = "S7" if mutant is without_the_holder_of_a_unique_key else "S10"
+    assert rule in {violation.rule for violation in found}, [str(violation) for violation in found]
+
+
+@pytest.mark.parametrize("scene", SCENES.values(), ids=lambda scene: scene.__name__)
+async def test_the_checker_finds_nothing_when(scene: Scene, stage: LimitStage, monkeypatch: pytest.MonkeyPatch) -> None:
+    await scene(stage, monkeypatch)
+    history = await stage.history()
+    history.machine = BUSY
+    assert [str(violation) for violation in judge(history)] == []
+
+
+async def somebody_waits(stage: LimitStage) -> bool:
+    return bool(await stage.connection.fetchval("select exists (select from pg_locks where not granted)"))

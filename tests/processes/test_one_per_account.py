@@ -1,0 +1,127 @@
+"""A limit of 1 per account, 50 slots and 10,000 runs, while workers are killed -9: no two attempts are ever at work on
+one account. What the attempts wrote down themselves proves it.
+
+MAINSPRING_POSTS=100000 makes more of them.
+MAINSPRING_POSTS_SEED repeats the same kills, as far as that is possible with real processes.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections import defaultdict
+from itertools import pairwise
+from pathlib import Path
+
+import asyncpg
+import pytest
+
+from tests.processes.accounts_app import LEDGER_VARIABLE
+from tests.processes.cluster import Cluster, eventually, worker_process
+
+pytestmark = pytest.mark.anyio
+APP = "tests.processes.accounts_app:app"
+POSTS = int(os.environ.get("MAINSPRING_POSTS") or 10_000)
+ACCOUNTS = 300
+WORKERS = 2
+SLOTS = 25
+KILLS = 4
+ONE_PER_ACCOUNT = {"key": "payload.account", "limit": 1}
+
+
+class Ledger:
+    """What the attempts wrote, and when which process was killed."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        self.killed: dict[int, float] = {}
+
+    def lines(self) -> list[tuple[int, str, int, int, str, float]]:
+        if not self._file.exists():
+            return []
+        return [tuple(json.loads(line)) for line in self._file.read_text().splitlines()]
+
+    def overlaps(self) -> list[str]:
+        """Attempts that began before another one on the same account was over. An attempt without an end was at work
+        until its process was killed."""
+        over: dict[tuple[str, int], float] = {}
+        begun: dict[tuple[str, int], tuple[int, float, int]] = {}
+        for account, run, attempt, pid, what, at in self.lines():
+            if what == "start":
+                assert (run, attempt) not in begun, f"attempt {attempt} of {run} began twice"
+                begun[run, attempt] = (account, at, pid)
+            else:
+                over[run, attempt] = at
+        by_account: dict[int, list[tuple[float, float, str]]] = defaultdict(list)
+        for key, (account, at, pid) in begun.items():
+            end = over.get(key, self.killed.get(pid, at))
+            by_account[account].append((at, end, f"attempt {key[1]} of {key[0]}"))
+        return [
+            f"account {account}: {later} began {end - start:.3f} s before {earlier} was over"
+            for account, work in by_account.items()
+            for (_, end, earlier), (start, _, later) in pairwise(sorted(work))
+            if start < end
+        ]
+
+
+async def test_no_two_runs_are_at_work_on_one_account_while_workers_are_killed(
+    cluster: Cluster, connection: asyncpg.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seed = int(os.environ.get("MAINSPRING_POSTS_SEED") or random.SystemRandom().randrange(1_000_000))
+    say(f"MAINSPRING_POSTS_SEED={seed}")
+    chance, began = random.Random(seed), time.monotonic()
+    monkeypatch.setenv(LEDGER_VARIABLE, str(cluster.folder / "ledger"))
+    ledger = Ledger(cluster.folder / "ledger")
+    await cluster.server()
+    workers = [await cluster.worker(app=APP, slots=SLOTS) for _ in range(WORKERS)]
+    posts = [{"task": "post", "payload": {"account": chance.randrange(ACCOUNTS)}} for _ in range(POSTS)]
+    await cluster.submit_all([post | {"concurrency": ONE_PER_ACCOUNT} for post in posts])
+    await kill_at_random(cluster, connection, workers, ledger, chance)
+
+    async def all_ended() -> bool:
+        return await ended(connection) >= POSTS
+
+    await eventually(all_ended, 600, "every run has ended")
+    states = await connection.fetch(
+        "select state, count(*) as runs, sum(losses)::int as losses from mainspring.run_history group by state"
+    )
+    say(f"{KILLS} kills, {time.monotonic() - began:.1f} s, {[tuple(row) for row in states]}")
+    assert [(row["state"], row["runs"]) for row in states] == [(10, POSTS)], "every run is a SUCCESS"
+    assert states[0]["losses"] > 0, "nothing was at work when a worker was killed: this shows nothing"
+    assert ledger.overlaps() == []
+    assert await connection.fetchval("select sum(in_use)::int from mainspring.limit_keys") == 0
+
+
+async def kill_at_random(
+    cluster: Cluster,
+    connection: asyncpg.Connection,
+    workers: list[subprocess.Popen[bytes]],
+    ledger: Ledger,
+    chance: random.Random,
+) -> None:
+    """Kill the process that runs the tasks of a worker, start another worker, and repeat."""
+    for moment in sorted(chance.sample(range(POSTS * 8 // 10), KILLS)):
+
+        async def reached(moment: int = moment) -> bool:
+            return await ended(connection) >= moment
+
+        await eventually(reached, 300, f"{moment} runs have ended")
+        doomed = workers.pop(chance.randrange(len(workers)))
+        pid = worker_process(doomed.pid)
+        ledger.killed[pid] = time.monotonic()
+        os.kill(pid, signal.SIGKILL)
+        workers.append(await cluster.worker(app=APP, slots=SLOTS))
+
+
+async def ended(connection: asyncpg.Connection) -> int:
+    return int(await connection.fetchval("select count(*) from mainspring.run_history"))
+
+
+def say(text: str) -> None:
+    """Print into pytest's captured output, which is shown on a failure."""
+    sys.stdout.write(f"{text}\n")
