@@ -14,7 +14,7 @@ from mainspring.domain.texts import shown
 from mainspring.wire.jobs import JobRequest
 from mainspring.wire.limits import CircuitBreakerIn, RateLimitIn
 
-_MOST_RATES = 2  # migration 0024 has an index for each
+_MOST_RATES = 2  # migration 0023 has an index for each
 _MOST_FAILURES = 1000
 _LONGEST_OPEN = 30 * 86400.0
 
