@@ -60,7 +60,7 @@ class Workers:
                     inventory=held(*mine.values()) if lost else [],
                 )
                 if answer.status_code != 200:
-                    assert answer.status_code in (409, 500, 503), answer.text
+                    assert answer.status_code in (409, 503), answer.text
                     self.failures += 1
                     lost = True
                     continue
