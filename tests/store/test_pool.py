@@ -165,3 +165,15 @@ async def test_changes_that_wait_leave_connections_for_heartbeats(
                 pass
             assert await store.reads.fetchval("select 1") == 1
     await asyncio.gather(*changes)
+
+
+async def test_no_transaction_of_a_pool_lasts_longer_than_a_minute(database_url: str) -> None:
+    """From PostgreSQL 17 on: a client that is gone in the middle of a message leaves a transaction that is not idle."""
+    store = await open_store(database_url)
+    try:
+        for pool in (store.hot, store.reads):
+            async with pool.acquire() as connection:
+                if connection.get_server_version().major >= 17:
+                    assert await connection.fetchval("show transaction_timeout") == "1min"
+    finally:
+        await store.close()

@@ -36,6 +36,10 @@ SESSION_SETTINGS = {
     "tcp_keepalives_count": "3",
     "tcp_user_timeout": "10000",
 }
+# A transaction whose client is gone without a trace can be neither idle nor at work: PostgreSQL waits for the rest of a
+# message. From PostgreSQL 17 on it ends every transaction of a pool after this time.
+_LONGEST_TRANSACTION = "60s"
+_HAS_TRANSACTION_TIMEOUT = 17
 # Those that say nothing about a transaction.
 _OF_SESSIONS = frozenset(name for name in (*SESSION_SETTINGS, "idle_session_timeout") if "transaction" not in name)
 # The same for this end of the connection.
@@ -80,6 +84,7 @@ AWAY = (
     asyncpg.ReadOnlySQLTransactionError,  # a standby after a failover, or a host that saves the rest of the disk
     asyncpg.QueryCanceledError,
     asyncpg.IdleInTransactionSessionTimeoutError,
+    asyncpg.TransactionTimeoutError,
 )
 
 
@@ -107,6 +112,14 @@ async def _open(pooling: Pooling, *args: Any, server_settings: dict[str, str], *
     elif later:
         await connection.execute(" ".join(f"set {name} = '{value}';" for name, value in later.items()))
     _detect_dead_peers(connection)
+    return connection
+
+
+async def _open_in_pool(pooling: Pooling, *args: Any, **options: Any) -> asyncpg.Connection:
+    """A connection of a pool, whose transactions are short."""
+    connection = await _open(pooling, *args, **options)
+    if pooling is not Pooling.TRANSACTION and connection.get_server_version().major >= _HAS_TRANSACTION_TIMEOUT:
+        await connection.execute(f"set transaction_timeout = '{_LONGEST_TRANSACTION}'")
     return connection
 
 
@@ -210,7 +223,7 @@ async def open_store(where: str | Database, *, application: str = "server", hot:
             timeout=5,
             command_timeout=35,
             server_settings={"application_name": f"mainspring {application} {kind}", **SESSION_SETTINGS, **settings},
-            connect=partial(_open, database.pooling),
+            connect=partial(_open_in_pool, database.pooling),
             init=note,
             reset=_skip_reset,
         )
