@@ -127,9 +127,12 @@ async def set_up(api: httpx.AsyncClient) -> Scene:
     token = (await api.post("/v1/tokens", json={"role": "worker", "name": "w"})).json()["token_id"]
     await api.post("/v1/jobs", json={"task": "limited", "schedule": "manual", "job_id": "limited", "concurrency": 2})
     [limit] = (await api.get("/v1/limits")).json()["limits"]
+    await job(task="broken", schedule="manual", job_id="broken", circuit_breaker=True)
+    [breaker] = (await api.get("/v1/breakers")).json()["breakers"]
     return Scene(
         {
             "limit_id": [str(limit["limit_id"])],
+            "breaker_id": [str(breaker["breaker_id"])],
             "job_id": [*jobs, *runs],
             "run_id": [*runs, manual],
             "worker_id": [str(worker.worker_id)],

@@ -57,6 +57,8 @@ def job(**changes: Any) -> dict[str, Any]:
         "keep_payload": 16384,
         "declared_by": None,
         "pause_reason": None,
+        "rate_limit": [],
+        "circuit_breaker": None,
         **changes,
     }
 

@@ -158,7 +158,7 @@ async def assemble(
         job_timeline=JobTimelineReader(store),
         queue_reader=queue_reader,
         limit_reader=LimitReader(store),
-        limit_setter=LimitSetter(store, signals),
+        limit_setter=LimitSetter(store, signals, clock),
         worker_reader=WorkerReader(store),
         dead_letter_reader=DeadLetterReader(store, lanes),
         standing_reader=(standing_reader := StandingReader(store, queue_reader)),

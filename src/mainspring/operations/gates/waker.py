@@ -60,11 +60,13 @@ class GateWaker:
         loop = asyncio.get_running_loop()
         for gate_id, seconds in waits.items():
             before = self._timers.get(gate_id)
-            when = loop.time() + seconds + _TOKEN_MARGIN
-            if before is None or before.cancelled() or before.when() > when:
-                if before is not None:
-                    before.cancel()
-                self._timers[gate_id] = loop.call_at(when, self._token, gate_id)
+            timer = loop.call_later(seconds + _TOKEN_MARGIN, self._token, gate_id)
+            if before is not None and not before.cancelled() and before.when() <= timer.when():
+                timer.cancel()
+                continue
+            if before is not None:
+                before.cancel()
+            self._timers[gate_id] = timer
 
     def _token(self, gate_id: int) -> None:
         self._timers.pop(gate_id, None)

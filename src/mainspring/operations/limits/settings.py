@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import time
 
 from mainspring.domain.errors import Unavailable
 from mainspring.domain.intake.limits import check_setting
+from mainspring.kernel.clock import Clock
 from mainspring.operations.access.caller import Caller
 from mainspring.operations.lookup import no_limit
 from mainspring.operations.signals import Signals
@@ -19,8 +19,9 @@ _KNOCKED = 1000  # lines; the admitter finds the others
 
 
 class LimitSetter:
-    def __init__(self, store: Store, signals: Signals) -> None:
+    def __init__(self, store: Store, signals: Signals, clock: Clock) -> None:
         self._store = store
+        self._clock = clock
         self._signals = signals
 
     async def change(self, caller: Caller, limit_id: int, limit: int | None) -> None:
@@ -39,13 +40,13 @@ class LimitSetter:
 
     async def _wait_for(self, transactions: set[str]) -> None:
         """An admission that began before the change may have read the number before it."""
-        end = time.monotonic() + _PATIENCE
+        end = self._clock.monotonic() + _PATIENCE
         while transactions:
             async with self._store.reads.acquire() as connection:
                 transactions &= await limit_reads.admissions_under_way(connection)
             if not transactions:
                 return
-            if time.monotonic() > end:
+            if self._clock.monotonic() > end:
                 raise Unavailable(
                     "the limit is set, but a transaction that began before is still open and may admit runs by the"
                     " number before", code="admissions_open", hint="try again shortly",
