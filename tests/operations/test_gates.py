@@ -151,15 +151,16 @@ async def test_a_server_that_was_not_told_of_a_limit_keeps_it(
 
 
 async def test_claims_take_only_as_many_as_have_free_slots(api: httpx.AsyncClient) -> None:
-    """A run that waits in a worker would keep others from starting."""
+    """A run that waits in a worker would keep others from starting: those of its limit, or those behind the gate."""
     await submit(api, 10, "limited")
     await submit(api, 10, "free")
     await put(api, "limited", concurrency=10)
     worker = HandWorker(api, queues=["limited", "free"])
     worker.card.slots = 2
     orders = (await worker.hello(free=12)).runs
-    assert sum(order.queue == "limited" for order in orders) <= 2
-    assert sum(order.queue == "free" for order in orders) == 10
+    assert sorted(order.queue for order in orders) == ["free", "limited"]
+    await api.post("/v1/queues/limited:pause")
+    assert [order.queue for order in (await worker.exchange(free=10)).runs] == ["free"] * 9
 
 
 async def test_a_paused_queue_accepts_jobs_and_starts_none(api: httpx.AsyncClient) -> None:

@@ -3,7 +3,8 @@ until the commit, and of several claims through one gate each sees what the othe
 
 The transaction that does this has recorded no outcome: a claim can sleep on a row of another transaction, and one that
 holds a gate must not wait for one that waits for a gate. A run is claimed through a gate only for a slot that is free:
-a run that waits in a worker would keep others from starting, or start with others in a burst.
+a run that waits in a worker would keep others from starting, or start with others in a burst. So while runs wait
+behind an open gate, the worker gets nothing in advance from other queues either: it would never have a free slot.
 """
 
 from __future__ import annotations
@@ -50,6 +51,7 @@ class Passage:
         self.passed: Counter[int] = Counter()
         self._gates_of: dict[int, _Gates] = {}
         self._through: set[int] = set()
+        self._waiting: set[int] = set()
         self._free_now = 0
         self._now: datetime | None = None
         self.waits: dict[int, float] = {}
@@ -70,6 +72,7 @@ class Passage:
         wanted = {gate.gate_id for lane_id in ready for gate in self._gates_of[lane_id] if gate is not None}
         if not wanted:
             return
+        self._waiting = set(ready)
         held = await gates.count_held(connection, worker_id)
         self._free_now = max(0, self._slots - held)
         if not self._free_now:
@@ -103,17 +106,28 @@ class Passage:
         through = {lane.lane_id for lane in open_lanes if lane.lane_id in self._through and self._lets_pass(lane)}
         now = min(limit, self._free_now)
         if not through or not now:
-            return await claimer.claim(connection, free, limit, worker_id, seq)
+            most = now if self._is_awaited() else limit
+            orders = await claimer.claim(connection, free, most, worker_id, seq)
+            self._free_now = max(0, self._free_now - len(orders))
+            return orders
         unlimited = {lane.lane_id for lane in free}
         both = [lane for lane in open_lanes if lane.lane_id in through or lane.lane_id in unlimited]
         orders = await claimer.claim(connection, both, now, worker_id, seq, self)
         self._free_now -= len(orders)
-        if len(orders) == now and limit > now:  # the rest would wait in the worker
+        if len(orders) == now and limit > now and not self._is_awaited():  # the rest would wait in the worker
             orders += await claimer.claim(connection, free, limit - now, worker_id, seq)
         return orders
 
     def _lets_pass(self, lane: Lane) -> bool:
         return all(self._room.get(gate.gate_id, 0) > 0 for gate in self._gates_of[lane.lane_id] if gate is not None)
+
+    def _is_awaited(self) -> bool:
+        """Whether runs behind gates wait for a slot of this worker. Without a free slot the gates were not looked at:
+        those that are not known to be closed count as open."""
+        return any(
+            all(self._room.get(gate.gate_id, 1) > 0 for gate in self._gates_of[lane_id] if gate is not None)
+            for lane_id in self._waiting
+        )
 
     def rooms(self, lanes: Sequence[Lane]) -> Rooms:
         """For the statement of a claim: what may pass from each of these lanes."""

@@ -115,7 +115,8 @@ with lane as materialized (
 
 -- name: claim_through_gates
 -- As claim_fairly, for lanes of which some lie behind gates. $9 to $12: the gates of the lane's queue and tenant, and how
--- many runs may pass each; null where there is none. $13: the gates that a run of the lane owns, as text.
+-- many runs may pass each; null where there is none. $13: the gates that a run of the lane owns, as text. Queues take
+-- turns also for the room of their tenant.
 -- moves: QUEUED -> RUNNING
 -- guard: as above. The caller has locked the gates.
 with lane as materialized (
@@ -129,19 +130,22 @@ with lane as materialized (
     from (
         select t.lane_id, t.bound
         from (
-            select q.*, row_number() over (partition by q.tenant_gate order by q.critical desc, q.rank) as in_tenant,
-                   row_number() over (partition by q.tenant_id, q.critical order by q.rank) as place
+            select p.*, row_number() over (partition by p.tenant_gate
+                                           order by p.critical desc, p.start + p.place, p.rank) as in_tenant
             from (
-                select l.lane_id, l.bound, l.tenant_id, l.critical, l.start, l.queue_room, l.tenant_gate, l.tenant_room,
-                       head.ready_at - l.priority * {{AGING}} as rank,
-                       row_number() over (partition by l.queue_gate
-                                          order by l.critical desc, head.ready_at - l.priority * {{AGING}}) as in_queue
-                from lane l
-                cross join lateral (
-                    {{head(l.lane_id, l.bound, l.most)}}
-                ) as head
-            ) as q
-            where q.queue_room is null or q.in_queue <= q.queue_room
+                select q.*, row_number() over (partition by q.tenant_id, q.critical order by q.rank) as place
+                from (
+                    select l.lane_id, l.bound, l.tenant_id, l.critical, l.start, l.queue_room, l.tenant_gate,
+                           l.tenant_room, head.ready_at - l.priority * {{AGING}} as rank,
+                           row_number() over (partition by l.queue_gate
+                                              order by l.critical desc, head.ready_at - l.priority * {{AGING}}) as in_queue
+                    from lane l
+                    cross join lateral (
+                        {{head(l.lane_id, l.bound, l.most)}}
+                    ) as head
+                ) as q
+                where q.queue_room is null or q.in_queue <= q.queue_room
+            ) as p
         ) as t
         where t.tenant_room is null or t.in_tenant <= t.tenant_room
         order by t.critical desc, t.start + t.place, t.rank
