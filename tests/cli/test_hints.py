@@ -95,6 +95,10 @@ def test_every_operation_has_a_route_in_the_table_and_every_command_exists() -> 
         ("GET /metrics", "GET /metrics"),
         ("give `job`, or `since` with a recent time", "give --job, or --since with a recent time"),
         ("12:30 or retry: later", "12:30 or retry: later"),
+        (
+            'give delay ("delay": "30s") or schedule_time, or use keep or replace',
+            "give --in 30s or --at, or use keep or replace",
+        ),
     ],
 )
 def test_a_hint_in_commands(hint: str, words: str) -> None:

@@ -84,8 +84,9 @@ def test_an_object_or_an_array_is_no_part_of_a_key(payload: Any) -> None:
 
 
 def test_a_path_does_not_lead_through_an_array() -> None:
-    with pytest.raises(InvalidInput, match="meets an array"):
+    with pytest.raises(InvalidInput, match="meets an array") as refused:
         defined(job({"a": [{"b": 1}]}, by=["payload.a.b"]))
+    assert "outside of arrays" in str(refused.value.hint)
 
 
 def test_later_needs_a_time() -> None:

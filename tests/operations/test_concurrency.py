@@ -12,6 +12,7 @@ import pytest
 from mainspring.operations.limits.admitter import Admitter
 from mainspring.roles.assembly import Assembly
 from mainspring.upkeep.deadline_sweeper import DeadlineSweeper
+from mainspring.upkeep.line_auditor import LineAuditor
 from tests.operations.hand_worker import HandWorker, outcome
 
 pytestmark = pytest.mark.anyio
@@ -262,4 +263,21 @@ async def test_the_admitter_finds_a_line_that_a_dead_process_left(
     await connection.execute("update mainspring.limit_keys set in_use = 0")
     assert await admitter.run_once() == 1
     assert await status_of(api, second) == "QUEUED"
+    await check(connection)
+
+
+async def test_a_slot_that_nobody_owns_is_found_and_given_back(
+    api: httpx.AsyncClient, assembly: Assembly, connection: asyncpg.Connection, admitter: Admitter
+) -> None:
+    """A server of an older version has ended the run."""
+    first, second = await charge(api, 1), await charge(api, 1)
+    long_run, waiting = await charge(api, 2), await charge(api, 2)
+    await connection.execute("delete from mainspring.runs where run_id = $1", first)
+    auditor = LineAuditor(assembly.store, assembly.signals)
+    assert await auditor.run_once() == 0, "it may have changed a moment ago"
+    await connection.execute("update mainspring.limit_keys set used_at = used_at - interval '1 hour'")
+    assert await auditor.run_once() == 1
+    await admitter.run_once()
+    assert await status_of(api, second) == "QUEUED"
+    assert [await status_of(api, run) for run in (long_run, waiting)] == ["QUEUED", "HELD"]
     await check(connection)

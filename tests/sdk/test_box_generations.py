@@ -63,3 +63,14 @@ def test_a_replay_stays_in_its_generation() -> None:
         box.client.submit(task="note", job_id="mine", every="1h")
         again = box.client.retry_run(failed.run_id)
         assert (again.generation, box.client.job("mine").generation) == (1, 2)
+
+
+def test_the_id_of_a_cancelled_job_is_used_again_for_the_same_time() -> None:
+    with run(app) as box:
+        for generation in (1, 2, 3):
+            box.client.submit(task="note", job_id="mine", delay="1h")
+            assert box.client.job("mine").generation == generation
+            if generation < 3:
+                box.client.cancel_job("mine")
+        box.advance("2h")
+        assert [one.generation for one in box.client.job_runs("mine").runs] == [3]

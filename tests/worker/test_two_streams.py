@@ -127,3 +127,32 @@ def test_alternating_lines_of_a_command_are_in_order_in_its_log() -> None:
         assert log.data.decode().splitlines() == lines
 
     uvloop.run(run())
+
+
+def test_lines_are_whole_when_the_pipes_are_wide() -> None:
+    program = (
+        'for i in $(seq 60); do printf %5000s; echo; for j in 1 2 3 4 5 6; do printf o; printf "%s\\n" ut; '
+        'printf e >&2; printf "%s\\n" rr >&2; done; done'
+    )
+
+    async def run() -> None:
+        log = KeptLog()
+        async with an_executor(log.open) as executor:
+            await the_ending(executor, shell(program))
+        lines = log.data.decode().splitlines()
+        assert sorted(set(lines)) == [" " * 5000, "err", "out"]
+        assert (lines.count("out"), lines.count("err")) == (360, 360)
+
+    uvloop.run(run())
+
+
+def test_the_beginning_of_a_line_does_not_wait_for_its_end() -> None:
+    async def run() -> None:
+        async with reading() as read:
+            os.set_blocking(read.streams.writers[0], False)
+            await read.write((0, b"a\n"))
+            os.write(read.streams.writers[0], b"50 %")
+            await asyncio.sleep(0.3)
+            assert read.chunks == [(b"a\n", False), (b"50 %", False)]
+
+    uvloop.run(run())

@@ -104,6 +104,9 @@ _PHRASES = {
     "runs that overlap have no order; set the limit to 1 or leave out the order": (
         "runs that overlap have no order; give --concurrency 1, or leave out --strict"
     ),
+    'give delay ("delay": "30s") or schedule_time, or use keep or replace': (
+        "give --in 30s or --at, or use keep or replace"
+    ),
     "null removes the limits of a job": "--clear concurrency removes the limits of a job",
     'for a fire now: "schedule": "now", or :runNow': "for a run now: `mainspring run-now`",
     "a server elsewhere is named by url= or MAINSPRING_URL": "a server elsewhere is named by --url or MAINSPRING_URL",

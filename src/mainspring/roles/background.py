@@ -15,6 +15,7 @@ from mainspring.store.log_files import LogFiles
 from mainspring.store.pool import Store
 from mainspring.upkeep.beat_sweeper import BeatSweeper
 from mainspring.upkeep.deadline_sweeper import DeadlineSweeper
+from mainspring.upkeep.line_auditor import LineAuditor
 from mainspring.upkeep.line_pruner import LinePruner
 from mainspring.upkeep.partition_maintainer import HistoryPruner, PartitionMaintainer
 from mainspring.upkeep.run_rescuer import RunRescuer
@@ -66,6 +67,7 @@ def upkeep_tasks(
         DeadlineSweeper(store, signals),
         Admitter(store, signals),
         LinePruner(store),
+        LineAuditor(store, signals),
         PartitionMaintainer(store),
         HistoryPruner(store, history_days(), log_files),
     ]

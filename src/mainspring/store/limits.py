@@ -244,3 +244,18 @@ async def leave_line(connection: Connection, tenant: TenantId, job_id: str, line
     lines in which the others stand."""
     rows = await connection.fetch(_SQL["leave_line"], tenant, job_id, line)
     return [lane for lane, held in rows if held is None], {held for _, held in rows if held is not None}
+
+
+async def lines_that_stand_still(connection: Connection, seconds: float, limit: int) -> list[int]:
+    """Full lines in which runs wait, and in which nothing has changed for so long."""
+    return [line for (line,) in await connection.fetch(_SQL["lines_that_stand_still"], seconds, limit)]
+
+
+async def owned_slots(connection: Connection, lines: Sequence[int]) -> dict[int, int]:
+    """How many runs own a slot of each of these lines. It scans the live runs."""
+    return dict(await connection.fetch(_SQL["owned_slots"], lines))
+
+
+async def correct(connection: Connection, slots: Mapping[int, int], audited: Sequence[int]) -> None:
+    """Set the counts of lines. The caller has locked all `audited` ones."""
+    await connection.execute(_SQL["correct_lines"], list(slots), list(slots.values()), audited)

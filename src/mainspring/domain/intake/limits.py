@@ -134,10 +134,11 @@ def check_keys(
         try:
             slots_of([limit], task="", job_id="", lasting=True, payload=payload, labels=labels, one_after_another=False)
         except NotAKey as error:
+            where = "inside it" if error.kind == "an object" else "outside of lists"
             raise InvalidInput(
                 f"{error.path} is {error.kind} in this payload, and cannot be the key of a limit",
                 field=f"{field}.key" if len(keys) == 1 else f"{field}[{place}].key",
-                hint="name a text, a number or a boolean inside it",
+                hint=f"name a text, a number or a boolean {where}",
             ) from None
         except (msgspec.DecodeError, RecursionError) as error:
             raise InvalidInput(f"the payload cannot be decoded: {error}", field="payload") from None

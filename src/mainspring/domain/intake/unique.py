@@ -27,6 +27,7 @@ _LONGEST_FOR = 366 * 86400.0
 _MOST_FIELDS = 16
 _LONGEST_FIELD = 200
 _FIELDS = "task, name, queue, labels.<name> or payload.<path>"
+_OUTSIDE = "change unique.by to name one value outside of arrays"
 _members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 
@@ -212,16 +213,16 @@ def _in_payload(payload: str | None, field: str) -> Any:
     try:
         for name in field.split(".")[1:]:
             if text[:1] == b"[":
-                raise _no_value(field, "meets an array")
+                raise _no_value(field, "meets an array", _OUTSIDE)
             if text[:1] != b"{":
                 return None
             found = _members(text).get(name)
             text = b"null" if found is None else bytes(memoryview(found))
         match text[:1]:
             case b"{":
-                raise _no_value(field, "is an object")
+                raise _no_value(field, "is an object", f"change unique.by to name one value inside {field}")
             case b"[":
-                raise _no_value(field, "is an array")
+                raise _no_value(field, "is an array", _OUTSIDE)
             case b'"' | b"t" | b"f" | b"n":
                 return msgspec.json.decode(text)
             case _:
@@ -243,8 +244,8 @@ def _number(text: str) -> list[str]:
     return [f"{'-' if sign else ''}{shortened.lstrip('0')}e{exponent}"]
 
 
-def _no_value(field: str, what: str) -> InvalidInput:
+def _no_value(field: str, what: str, hint: str) -> InvalidInput:
     return InvalidInput(
         f"{field} {what}, and cannot be part of a key", field=field,
-        expected="a text, a number, a boolean or null", hint=f"change unique.by to name one value inside {field}",
+        expected="a text, a number, a boolean or null", hint=hint,
     )  # fmt: skip

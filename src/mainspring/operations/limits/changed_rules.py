@@ -25,8 +25,9 @@ async def change_lines(
 ) -> None:
     """The caller holds the job's lock and has written the change."""
     if has_limits(changed):
-        await check_known(connection)
-        await limits.open_lines(connection, tenant, line_of(changed, job_id))
+        slots = line_of(changed, job_id)
+        await check_known(connection, slots)
+        await limits.open_lines(connection, tenant, slots)
     before, after = stored.overlap in ONE_AFTER_ANOTHER, changed.overlap in ONE_AFTER_ANOTHER
     slot = overlap_slot(job_id)
     if after and not before:

@@ -26,7 +26,7 @@ class LineOpener:
     async def open(self, connection: Connection, tenant: TenantId, slots: Sequence[Slot]) -> None:
         """Store what the slots declare. The caller has no transaction open."""
         if not self._known:
-            await check_known(connection)
+            await check_known(connection, slots)
             self._known = True
         now = self._now()
         fresh = [slot for slot in slots if self._opened.get((tenant, slot), now) <= now]
@@ -38,11 +38,20 @@ class LineOpener:
             self._opened[tenant, slot] = now + _REMEMBERED_FOR
 
 
-async def check_known(connection: Connection) -> None:
+async def check_known(connection: Connection, slots: Sequence[Slot]) -> None:
     """Raise unless all servers know limits: an older one would end a run and keep its slot."""
     if not await limits.known(connection):
         raise NotSupportedYet(
             "limits work when no older server is left",
-            field="concurrency",
+            field=_field(slots[0]) if slots else "concurrency",
             hint="run `mainspring migrate` after the upgrade (docs/upgrading.md)",
         )
+
+
+def _field(slot: Slot) -> str:
+    """The field of a job that declares it."""
+    if slot.failures is not None:
+        return "circuit_breaker"
+    if slot.every is not None:
+        return "rate_limit"
+    return "overlap" if slot.name.startswith("overlap:") else "concurrency"

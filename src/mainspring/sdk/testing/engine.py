@@ -135,6 +135,7 @@ class Engine:
             self.arm(before, None)
             job.number, job.version, job.generation = before.number, before.version + 1, before.generation + 1
             job.runs, job.missed, job.live = before.runs, before.missed, before.live
+            job.arming = before.arming  # the calendar may still have an entry of the same job and time
         self.jobs[job_id] = job
         self.declare(job)
         schedule = definition.schedule

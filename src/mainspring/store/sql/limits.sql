@@ -333,3 +333,31 @@ with left_runs as (
     returning r.lane_id, r.held_key
 )
 select lane_id, held_key from left_runs
+
+-- name: lines_that_stand_still
+-- Full lines in which runs wait, and in which nothing has changed for $1 seconds, the longest first.
+select k.key_id
+from mainspring.limit_keys k
+join mainspring.limits l on l.limit_id = k.limit_id
+where k.in_use > 0 and k.in_use >= l.slots and k.used_at < (select clock_timestamp()) - $1 * interval '1 second'
+  and exists (select from mainspring.runs r
+              where r.held_key = k.key_id and r.state = {{HELD}} and r.wake_at is null offset 0)
+order by k.used_at
+limit $2
+
+-- name: owned_slots
+-- How many runs own a slot of each of these lines.
+select s.key_id, count(*)::int
+from mainspring.runs r
+cross join lateral unnest(r.limit_keys) as s (key_id)
+where r.limit_keys && $1::bigint[] and r.state in ({{QUEUED}}, {{RUNNING}}) and s.key_id = any ($1)
+group by s.key_id
+
+-- name: correct_lines
+-- $3: all lines that were looked at; they are looked at again later.
+-- guard: the caller has locked the lines and counted after that.
+update mainspring.limit_keys k
+set in_use = coalesce(c.slots, k.in_use), used_at = (select clock_timestamp())
+from unnest($3::bigint[]) as a (key_id)
+left join unnest($1::bigint[], $2::int[]) as c (key_id, slots) on c.key_id = a.key_id
+where k.key_id = a.key_id

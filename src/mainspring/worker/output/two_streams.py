@@ -28,6 +28,9 @@ _PART_HELD, _MOST_HELD = 0.1, 0.5
 # other.
 _EVENTS = {False: select.EPOLLIN, True: select.EPOLLIN | select.EPOLLET} if hasattr(select, "epoll") else {}
 
+# With wide pipes, the beginning of a line waits so long for its end, and up to so many bytes.
+_LINE_WAITS, _LONGEST_LINE = 0.05, 64 * 1024
+
 Deliver = Callable[[bytes, bool], None]
 
 
@@ -54,6 +57,8 @@ class TwoStreams:
         except OSError:
             self.close()
             raise
+        self._begun = [b"", b""]
+        self._flush: asyncio.TimerHandle | None = None
         self._blocking = True
         self._last, self._in_a_row = -1, 0
         self._held, self._read_at = 0.0, self._clock.monotonic()
@@ -75,9 +80,12 @@ class TwoStreams:
         """Deliver what is left in the pipes, about `most` bytes."""
         while most > 0 and (taken := self._take_ready()):
             most -= taken
+        self._deliver_begun()
 
     def close(self) -> None:
         self.pause()
+        if self._flush is not None:
+            self._flush.cancel()
         if self._epoll is not None:
             self._epoll.close()
             self._epoll = None
@@ -113,9 +121,29 @@ class TwoStreams:
             chunk = os.read(self._readers[stream], _CHUNK)
         except BlockingIOError:
             return 0
-        self._deliver(chunk, stream == 1)
+        self._deliver_lines(stream, chunk)
         self._choose_width(stream, len(chunk))
         return len(chunk)
+
+    def _deliver_lines(self, stream: int, chunk: bytes) -> None:
+        """What narrow pipes contain is in order. Chunks of wide ones are not: they change places by whole lines."""
+        whole, self._begun[stream] = self._begun[stream] + chunk, b""
+        end = whole.rfind(b"\n") + 1
+        if not self._narrow and len(whole) - end < _LONGEST_LINE:
+            whole, self._begun[stream] = whole[:end], whole[end:]
+        if any(self._begun) and self._flush is None:
+            self._flush = self._loop.call_later(_LINE_WAITS, self._deliver_begun)
+        if whole:
+            self._deliver(whole, stream == 1)
+
+    def _deliver_begun(self) -> None:
+        if self._flush is not None:
+            self._flush.cancel()
+            self._flush = None
+        for stream, begun in enumerate(self._begun):
+            if begun:
+                self._begun[stream] = b""
+                self._deliver(begun, stream == 1)
 
     def _choose_width(self, stream: int, size: int) -> None:
         now = self._clock.monotonic()

@@ -44,6 +44,9 @@ _DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _NO_SETUP = RunSetup()
 _DENIED, _TAIL_READ = "permission denied", 2048
 _AS = "commands of this worker run as {}; give it access, or start the worker with another --run-as"
+# sh says "Permission denied" of a command that is nowhere if it may not look into a folder of PATH.
+_NO_SUCH_COMMAND = 127
+_NOT_FOUND = "there is no such command in the folders of PATH that {} may read; commands of this worker run as it"
 _ALLOW = "start it with --run-as-allow, or remove the field from the job"
 
 log = get_logger("shell")
@@ -214,7 +217,8 @@ def _ending(attempt: Attempt, command: Command, output: Output, account: Account
     text = output.error_text
     tail = f": {text.rstrip()}" if text.strip() else ""
     if account is not None and command.breach is None and _DENIED in text[-_TAIL_READ:].lower():
-        tail += f" ({_AS.format(account.name)})"
+        words = _NOT_FOUND if command.exit_code == _NO_SUCH_COMMAND else _AS
+        tail += f" ({words.format(account.name)})"
     return failed(f"{command.breach or _in_words(command.exit_code)}{tail}", cause=Cause(exit_code=command.exit_code))
 
 
