@@ -192,6 +192,28 @@ async def test_a_limit_of_a_recurring_job_counts_its_fires_and_manual_runs(
     await check(connection)
 
 
+async def test_a_job_that_is_refused_or_repeated_does_not_change_the_limit(api: httpx.AsyncClient) -> None:
+    job = {"task": "noop", "job_id": "daily", "cron": "0 3 * * *", "idempotency_key": "first"}
+    assert (await api.post("/v1/jobs", json={**job, "concurrency": 1})).status_code == 201
+    taken = await api.post("/v1/jobs", json={**job, "idempotency_key": "other", "concurrency": 5, "overlap": "queue"})
+    assert (taken.status_code, taken.json()["code"]) == (409, "job_exists")
+    assert await numbers(api) == {"job:daily": 1}
+    assert (await api.patch("/v1/jobs/daily", json={"concurrency": 3})).status_code == 200
+    assert (await api.post("/v1/jobs", json={**job, "concurrency": 1})).status_code == 200
+    assert await numbers(api) == {"job:daily": 3}
+
+
+async def test_an_id_that_is_used_again_has_the_limit_of_its_newest_job(api: httpx.AsyncClient) -> None:
+    for number in (1, 3, 1):
+        await submit(api, job_id="daily", cron="0 3 * * *", concurrency=number)
+        assert await numbers(api) == {"job:daily": number}
+        assert (await api.delete("/v1/jobs/daily")).status_code == 200
+
+
+async def numbers(api: httpx.AsyncClient) -> dict[str, int]:
+    return {limit["name"]: limit["limit"] for limit in (await api.get("/v1/limits")).json()["limits"]}
+
+
 async def test_overlap_queue_lets_the_runs_of_a_job_go_one_after_another(
     api: httpx.AsyncClient, connection: asyncpg.Connection
 ) -> None:

@@ -64,6 +64,11 @@ class Slot(msgspec.Struct, frozen=True, omit_defaults=True):
         """Whether an attempt uses it up: the next attempt of the run has to get it again."""
         return self.every is not None or self.failures is not None
 
+    @property
+    def of_job(self) -> bool:
+        """Whether it belongs to one job, not to all jobs of a task."""
+        return not self.name.startswith(("task:", "rate:task:", "breaker:task:"))
+
 
 def key_id(tenant: TenantId | int, slot: Slot) -> int:
     """The id of a line. The fragment line_ids in store/sql/fragments.sql computes the same. Ids of lines are never

@@ -1,4 +1,5 @@
-"""Lines are opened before they are needed, in a transaction of their own."""
+"""Lines are opened before they are needed: those of tasks in a transaction of their own, because many open the same.
+Those of a job are opened in the transaction that creates the job, so that a job that is refused declares nothing."""
 
 from __future__ import annotations
 
@@ -36,6 +37,12 @@ class LineOpener:
             self._opened.clear()
         for slot in fresh:
             self._opened[tenant, slot] = now + _REMEMBERED_FOR
+
+    async def open_own(self, connection: Connection, tenant: TenantId, slots: Sequence[Slot]) -> None:
+        """Store what slots of jobs declare, in the transaction of the caller, which has taken the ids of the jobs. It
+        is not remembered: an id can be used again with another number."""
+        for start in range(0, len(slots), _CHUNK):
+            await limits.open_lines(connection, tenant, slots[start : start + _CHUNK])
 
 
 async def check_known(connection: Connection, slots: Sequence[Slot]) -> None:

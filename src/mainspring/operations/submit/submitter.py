@@ -138,11 +138,13 @@ class Submitter:
                 await batch.insert(connection)  # a statement is its own transaction
             else:
                 if limited:
-                    await self._lines.open(connection, tenant, batch.slots())
+                    await self._lines.open(connection, tenant, batch.shared_slots())
                 async with connection.transaction():
                     await batch.take_keys_and_ids(connection)
                     if requests:  # those of the batcher are admitted one by one
                         self._depths.admit(tenant, batch.new_definitions())
+                    if limited:
+                        await self._lines.open_own(connection, tenant, batch.own_slots())
                     await batch.insert(connection)
                     if batch.lines:
                         admitted = await hand_over(connection, {}, batch.lines)
@@ -228,12 +230,17 @@ class _Batch:
         """What is stored, without repeats."""
         return [item for item, repeated in zip(self._definitions, self.repeated, strict=True) if not repeated]
 
-    def slots(self) -> list[Slot]:
-        """What the runs of its jobs need."""
+    def shared_slots(self) -> list[Slot]:
+        """What the runs of its jobs need and share with other jobs."""
         for index, item in enumerate(self._definitions):
             if has_limits(item):
                 self._slots[index] = line_of(item, self.job_ids[index])
-        return list({slot for line in self._slots.values() for slot in line})
+        return list({slot for line in self._slots.values() for slot in line if not slot.of_job})
+
+    def own_slots(self) -> list[Slot]:
+        """What belongs to the jobs that are stored, without repeats."""
+        lines = [line for index, line in self._slots.items() if not self.repeated[index]]
+        return list({slot for line in lines for slot in line if slot.of_job})
 
     async def take_keys_and_ids(self, connection: Connection) -> None:
         if self._plain:
