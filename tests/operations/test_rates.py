@@ -218,7 +218,7 @@ BAD = [
     ({"rate_limit": [{"rate": "5/s"}, {"rate": "6/s"}]}, "rate_limit", "leave one"),
     ({"rate_limit": {"rate": "5/s"}, "rate": "5/s"}, "rate", "one of them"),
     ({"rate": "5/s", "concurrency": {"limit": 1, "order": "strict"}}, "rate_limit", "leave out"),
-    ({"rate_limit": {"rate": "5/s", "key": "payload.a"}, "payload": {"a": [1]}}, "rate_limit.key", "inside"),
+    ({"rate_limit": {"rate": "5/s", "key": "payload.a"}, "payload": {"a": [1]}}, "rate_limit.key", "outside of lists"),
     ({"circuit_breaker": {"failures": 0}}, "circuit_breaker.failures", "failures in a row"),
     ({"circuit_breaker": {"open_for": "1 week or so"}}, "circuit_breaker.open_for", "15m"),
     ({"circuit_breaker": {"open_for": "500w"}}, "circuit_breaker.open_for", None),

@@ -12,7 +12,7 @@ from mainspring.store import limits
 from mainspring.store.pool import Connection
 
 _MOST_REMEMBERED = 100_000
-_REMEMBERED_FOR = 10.0  # seconds; then a declaration is repeated, in case another process has declared otherwise
+_REMEMBERED_FOR = 1.0  # second; then a declaration is repeated, in case another process has declared otherwise
 _CHUNK = 1000
 
 
