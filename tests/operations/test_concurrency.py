@@ -303,3 +303,17 @@ async def test_a_slot_that_nobody_owns_is_found_and_given_back(
     assert await status_of(api, second) == "QUEUED"
     assert [await status_of(api, run) for run in (long_run, waiting)] == ["QUEUED", "HELD"]
     await check(connection)
+
+
+async def test_the_other_line_of_a_run_is_opened_again_too(
+    api: httpx.AsyncClient, connection: asyncpg.Connection, admitter: Admitter
+) -> None:
+    both = [{"limit": 1, "per": "task"}, PER_ACCOUNT]
+    first, second = [await charge(api, 1, concurrency=both) for _ in range(2)]
+    held = await connection.fetchval("select held_key from mainspring.runs where run_id = $1", second)
+    await connection.execute("delete from mainspring.runs where run_id = $1", first)
+    await connection.execute("delete from mainspring.limit_keys where key_id <> $1", held)
+    await connection.execute("update mainspring.limit_keys set in_use = 0")
+    await admitter.run_once()
+    assert await status_of(api, second) == "QUEUED"
+    await check(connection)

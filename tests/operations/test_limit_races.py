@@ -45,7 +45,7 @@ LIMITS: list[Any] = [
     {"key": "payload.region", "limit": 3},
     [{"key": "payload.account", "limit": 1}, {"key": "payload.region", "limit": 3}],
 ]
-STEPS = int(os.environ.get("MAINSPRING_RACE_STEPS", "15"))  # more for a longer search
+STEPS = int(os.environ.get("MAINSPRING_RACE_STEPS", "8"))  # more for a longer search
 
 
 class Race:

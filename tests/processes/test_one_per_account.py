@@ -1,7 +1,7 @@
-"""A limit of 1 per account, 50 slots and 10,000 runs, while workers are killed -9: no two attempts are ever at work on
+"""A limit of 1 per account, 50 slots and 4,000 runs, while workers are killed -9: no two attempts are ever at work on
 one account. What the attempts wrote down themselves proves it.
 
-MAINSPRING_POSTS=100000 makes more of them.
+MAINSPRING_POSTS=10000 makes more of them. The time of the whole suite is limited.
 MAINSPRING_POSTS_SEED repeats the same kills, as far as that is possible with real processes.
 """
 
@@ -26,7 +26,7 @@ from tests.processes.cluster import Cluster, eventually, worker_process
 
 pytestmark = pytest.mark.anyio
 APP = "tests.processes.accounts_app:app"
-POSTS = int(os.environ.get("MAINSPRING_POSTS") or 10_000)
+POSTS = int(os.environ.get("MAINSPRING_POSTS") or 4_000)
 ACCOUNTS = 300
 WORKERS = 2
 SLOTS = 25

@@ -101,9 +101,12 @@ async def open_lines(connection: Connection, tenant: TenantId, slots: Sequence[S
         )
 
 
-async def specs_in_lines(connection: Connection, lines: Sequence[int]) -> list[tuple[int, TenantId, str]]:
-    """For each of these lines in which a run stands: the line, the tenant, and the spec of such a run."""
-    rows: list[tuple[int, TenantId, str]] = await connection.fetch(_SQL["specs_in_lines"], lines)
+async def specs_in_lines(
+    connection: Connection, missing: Sequence[int], lines: Sequence[int]
+) -> list[tuple[int, TenantId, str]]:
+    """For each of the missing lines that a run in one of `lines` needs: the line, the tenant, and the spec of such a
+    run."""
+    rows: list[tuple[int, TenantId, str]] = await connection.fetch(_SQL["specs_in_lines"], missing, lines)
     return rows
 
 

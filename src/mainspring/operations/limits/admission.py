@@ -196,12 +196,12 @@ def _decide(heads: list[Head], room: dict[int, int], strict: set[int]) -> _Plan:
 
 
 async def _locked(connection: Connection, lines: list[int]) -> list[Line]:
-    """Lock the lines. One that does not exist is opened, if a run stands in it."""
+    """Lock the lines. One that does not exist is opened, if a run that stands in one of the lines needs it."""
     found = await limits.lock_lines(connection, lines)
     if len(found) == len(lines):
         return found
     missing = sorted(set(lines) - {line.key_id for line in found})
-    for _, tenant, text in await limits.specs_in_lines(connection, missing):
+    for _, tenant, text in await limits.specs_in_lines(connection, missing, lines):
         slots = [slot for slot in spec_from_text(text).line or () if key_id(tenant, slot) in missing]
         await limits.open_lines(connection, tenant, slots)
     return await limits.lock_lines(connection, lines)

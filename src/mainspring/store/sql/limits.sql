@@ -39,12 +39,12 @@ order by k.key_id
 on conflict (key_id) do nothing
 
 -- name: specs_in_lines
--- For lines that have no row: the tenant and the slots of a run that stands in each.
+-- For lines that have no row: the tenant and the slots of a run that needs each, and stands in one of the lines $2.
 select k.key_id, r.tenant_id, r.spec::text as spec_text
 from unnest($1::bigint[]) as k (key_id)
 cross join lateral (
     select tenant_id, spec from mainspring.runs
-    where held_key = k.key_id and state = {{HELD}}
+    where held_key = any ($2::bigint[]) and state = {{HELD}} and k.key_id = any (limit_keys)
     limit 1
 ) as r
 

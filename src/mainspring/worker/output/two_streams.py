@@ -15,7 +15,7 @@ import select
 from collections.abc import Callable
 from contextlib import suppress
 
-from mainspring.kernel.clock import SYSTEM_CLOCK, LoopClock
+from mainspring.kernel.clock import SYSTEM_CLOCK, LoopClock, Timer
 
 _CHUNK = 256 * 1024
 _NARROW, _WIDE = 4096, 65536
@@ -58,7 +58,7 @@ class TwoStreams:
             self.close()
             raise
         self._begun = [b"", b""]
-        self._flush: asyncio.TimerHandle | None = None
+        self._flush: Timer | None = None
         self._blocking = True
         self._last, self._in_a_row = -1, 0
         self._held, self._read_at = 0.0, self._clock.monotonic()
@@ -132,7 +132,7 @@ class TwoStreams:
         if not self._narrow and len(whole) - end < _LONGEST_LINE:
             whole, self._begun[stream] = whole[:end], whole[end:]
         if any(self._begun) and self._flush is None:
-            self._flush = self._loop.call_later(_LINE_WAITS, self._deliver_begun)
+            self._flush = self._clock.call_later(_LINE_WAITS, self._deliver_begun)
         if whole:
             self._deliver(whole, stream == 1)
 
