@@ -75,7 +75,8 @@ class Race:
         for _ in range(STEPS):
             limit = {"key": "payload.account", "limit": 1, "order": "strict", "per": "task"}
             payload = {"account": self.chance.randint(1, 2)}
-            await self.api.post("/v1/jobs", json={"task": "in-order", "payload": payload, "concurrency": limit})
+            job = {"task": "in-order", "payload": payload, "concurrency": limit, "retry": {"base": 0.001}}
+            await self.api.post("/v1/jobs", json=job)
 
     async def cancel(self) -> None:
         for _ in range(STEPS):
