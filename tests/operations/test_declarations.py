@@ -144,7 +144,8 @@ async def test_the_fires_of_the_time_between_are_missed_as_with_every_resume(
         "where job_id = 'b'"
     )
     await deployments.run(app_of("a", f"b={every}"))
-    [missed] = (await deployments.api.get("/v1/jobs/b/missed")).json()
+    ranges = (await deployments.api.get("/v1/jobs/b/missed")).json()
+    missed = max(ranges, key=lambda one: one["count"])  # what was due when the job was pruned is a range of its own
     assert missed["reason"] == "paused"
     assert 3600 <= missed["count"] <= 3700
     await make_due(deployments.connection, "b")
