@@ -11,9 +11,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from mainspring.domain.schedules.counting import count_fires, newest_fires
+from mainspring.domain.schedules.fires import count_fires, fires, newest_fires
 from mainspring.domain.schedules.misfire import CHUNK, MisfirePolicy, missed_fires, plan_fires
-from mainspring.domain.schedules.schedule import MANUAL, NOW, Schedule, ScheduleKind, fires
+from mainspring.domain.schedules.schedule import MANUAL, NOW, Schedule, ScheduleKind
 from mainspring.wire.states import MISFIRE_POLICIES
 from tests.domain.cron_oracle import CHANGES, STEADY_ZONES, day_fields, five_fields, six_fields
 

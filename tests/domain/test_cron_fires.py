@@ -11,7 +11,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from mainspring.domain.errors import InvalidInput
-from mainspring.domain.schedules.schedule import Schedule, ScheduleKind, check_cron, fires, next_fire
+from mainspring.domain.schedules.fires import fires, next_fire
+from mainspring.domain.schedules.schedule import Schedule, ScheduleKind, check_cron
 from tests.domain.cron_oracle import (
     CHANGES,
     STEADY_ZONES,

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mainspring.domain.schedules.fires import fires, next_fire
 from mainspring.domain.schedules.misfire import CHUNK, ON_TIME, FirePlan, MisfirePolicy, plan_fires
-from mainspring.domain.schedules.schedule import Schedule, ScheduleKind, fires, next_fire
+from mainspring.domain.schedules.schedule import Schedule, ScheduleKind
 from mainspring.wire.states import MISFIRE_POLICIES
 
 T0 = datetime(2026, 11, 15, 12, 0, tzinfo=UTC)

@@ -10,17 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mainspring.domain.errors import InvalidInput, NotSupportedYet
-from mainspring.domain.schedules.schedule import (
-    ALIASES,
-    MANUAL,
-    NOW,
-    Schedule,
-    ScheduleKind,
-    check_cron,
-    check_timezone,
-    fires,
-    next_fire,
-)
+from mainspring.domain.schedules.fires import fires, next_fire
+from mainspring.domain.schedules.schedule import ALIASES, MANUAL, NOW, Schedule, ScheduleKind, check_cron
+from mainspring.domain.schedules.zones import check_timezone
 
 T0 = datetime(2026, 11, 15, 12, 0, tzinfo=UTC)
 moments = st.datetimes(datetime(1990, 1, 1), datetime(2090, 1, 1), timezones=st.just(UTC))

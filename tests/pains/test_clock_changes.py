@@ -9,7 +9,8 @@ from zoneinfo import ZoneInfo, available_timezones
 
 import pytest
 
-from mainspring.domain.schedules.schedule import Schedule, ScheduleKind, fires
+from mainspring.domain.schedules.fires import fires
+from mainspring.domain.schedules.schedule import Schedule, ScheduleKind
 
 DAY = timedelta(days=1)
 NEW_YEAR = datetime(2026, 1, 1, 12, tzinfo=UTC)

@@ -35,8 +35,11 @@ from mainspring.wire.runs import RunBrief
 from mainspring.wire.states import (
     BackoffWord,
     DeliveryWord,
+    FoldWord,
+    GapWord,
     JobStatusWord,
     MisfireWord,
+    OutsideWord,
     OverlapWord,
     PriorityIn,
     PriorityWord,
@@ -46,6 +49,14 @@ from mainspring.wire.states import (
     ScheduleType,
 )
 from mainspring.wire.unique import Unique, UniqueAnswerWord, UniqueIn
+
+
+class DstIn(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """What a cron line does when clocks are moved. gap: a skipped time fires right after it, or not at all. overlap:
+    which of two equal times fires. By default as Debian's cron does."""
+
+    gap: GapWord | None = None
+    overlap: FoldWord | None = None
 
 
 class ScheduleIn(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
@@ -58,8 +69,14 @@ class ScheduleIn(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True)
     after: list[str] | None = None
     timezone: TimeZone | None = None
     anchor: Moment | None = None
-    calendar: str | None = None
+    calendar: Name | None = None
+    outside: OutsideWord | None = None
     jitter: DurationIn | None = None
+    start: Moment | None = None
+    end: Moment | None = None
+    max_runs: int | None = None
+    exdates: list[Moment] | None = None
+    dst: DstIn | None = None
 
 
 class RetryRuleIn(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):

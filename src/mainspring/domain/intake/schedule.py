@@ -6,11 +6,12 @@ from datetime import UTC, datetime, timedelta
 
 from mainspring.domain.durations import parse_duration
 from mainspring.domain.errors import InvalidInput, NotSupportedYet
-from mainspring.domain.schedules.schedule import MANUAL, NOW, Schedule, ScheduleKind, check_cron, check_timezone, zone
+from mainspring.domain.schedules.schedule import MANUAL, NOW, Schedule, ScheduleKind, check_cron
+from mainspring.domain.schedules.zones import check_timezone, zone
 from mainspring.domain.texts import shown
 from mainspring.wire.jobs import JobRequest, ScheduleIn
 
-LATER_MEMBERS = ("rrule", "after", "calendar", "jitter")
+LATER_MEMBERS = ("rrule", "after", "calendar", "outside", "jitter", "start", "end", "max_runs", "exdates", "dst")
 _SOURCES = ("schedule", "schedule_time", "cron_expression", "cron", "delay")
 _KINDS = {kind.value for kind in ScheduleKind}
 _FIRST_YEAR, _LAST_YEAR = 1900, 9998  # the driver maps the first and last year of the calendar to infinity

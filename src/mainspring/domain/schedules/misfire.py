@@ -12,8 +12,8 @@ from datetime import datetime, timedelta
 
 import msgspec
 
-from mainspring.domain.schedules.counting import count_fires, newest_fires
-from mainspring.domain.schedules.schedule import Schedule, next_fire
+from mainspring.domain.schedules.fires import count_fires, newest_fires, next_fire
+from mainspring.domain.schedules.schedule import Schedule
 
 ON_TIME = timedelta(seconds=5)  # lease TTL + 2 s: a take-over by another node causes no misfire
 CHUNK = 5000  # fires planned in one step; of a longer backlog the oldest are recorded in a step of their own

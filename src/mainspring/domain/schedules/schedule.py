@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
+import zlib
+from datetime import UTC, datetime
 from enum import StrEnum
 from functools import lru_cache
-from zoneinfo import ZoneInfo, available_timezones
 
 import msgspec
 from cronsim import CronSimError
 
 from mainspring.domain.durations import format_duration
 from mainspring.domain.errors import InvalidInput, NotSupportedYet
-from mainspring.domain.schedules.cron import next_cron_fire, wall_clock
+from mainspring.domain.schedules.cron import wall_clock
+from mainspring.domain.schedules.cron_fires import next_in_zone
 from mainspring.domain.texts import shown
 
 ALIASES = {
@@ -35,11 +35,18 @@ class ScheduleKind(StrEnum):
     AT = "FUTURE"
     EVERY = "INTERVAL"
     CRON = "CRON"
+    RRULE = "RRULE"
     MANUAL = "MANUAL"
 
 
 class Schedule(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One of now, at, every, cron, manual. `anchor` is for every-schedules. Its default is the job's creation time."""
+    """One of now, at, every, cron, rrule, manual, and what changes its fires (see fires.py).
+
+    anchor: of an every-schedule, by default the job's creation time. seed: a hash of the job's id and tenant, from
+    which `H` and jitter take their values. gap, fold: what a cron line does when clocks are moved forward or back.
+    start, end: no fire is before or after them. max_runs: how many runs the schedule makes. outside: what happens to a
+    fire at a time that the calendar excludes.
+    """
 
     kind: ScheduleKind
     at: datetime | None = None
@@ -47,10 +54,22 @@ class Schedule(msgspec.Struct, frozen=True, omit_defaults=True):
     anchor: datetime | None = None
     cron: str | None = None
     timezone: str = "UTC"
+    seed: int | None = None
+    gap: str | None = None
+    fold: str | None = None
+    rrule: str | None = None
+    exdates: tuple[datetime, ...] | None = None
+    start: datetime | None = None
+    end: datetime | None = None
+    max_runs: int | None = None
+    jitter: float | None = None
+    calendar: str | None = None
+    calendar_version: int | None = None
+    outside: str | None = None
 
     @property
     def recurring(self) -> bool:
-        return self.kind in (ScheduleKind.EVERY, ScheduleKind.CRON)
+        return self.kind in (ScheduleKind.EVERY, ScheduleKind.CRON, ScheduleKind.RRULE)
 
     @property
     def one_time(self) -> bool:
@@ -67,39 +86,14 @@ class Schedule(msgspec.Struct, frozen=True, omit_defaults=True):
                 return f"every {format_duration(self.every or 0.0)}"
             case ScheduleKind.CRON:
                 return f"{self.cron} ({self.timezone})"
+            case ScheduleKind.RRULE:
+                return f"{self.rrule} ({self.timezone})"
             case ScheduleKind.MANUAL:
                 return "manual"
 
 
 NOW = Schedule(kind=ScheduleKind.NOW)
 MANUAL = Schedule(kind=ScheduleKind.MANUAL)
-
-
-@lru_cache(maxsize=1024)
-def zone(name: str) -> ZoneInfo:
-    return ZoneInfo(name)
-
-
-@lru_cache(maxsize=1)
-def _zone_names() -> frozenset[str]:
-    # Two names are not the time of a place: "localtime" is the setting of this machine, "Factory" means "not set".
-    return frozenset(available_timezones()) - {"localtime", "Factory"}
-
-
-def check_timezone(name: str, field: str) -> str:
-    if name not in _zone_names():
-        folded = {known.lower(): known for known in _zone_names()}
-        hint = (
-            f"did you mean {folded[name.lower()]!r}?" if name.lower() in folded else 'such as "Europe/Berlin" or "UTC"'
-        )
-        raise InvalidInput(
-            f"{shown(name)} is not a known time zone",
-            code="unknown_timezone",
-            field=field,
-            expected="the name of an IANA time zone",
-            hint=hint,
-        )
-    return name
 
 
 def check_cron(expression: str, timezone: str, field: str, now: datetime) -> str:
@@ -156,52 +150,18 @@ def _has_no_such_day(fields: list[str]) -> bool:
 @lru_cache(maxsize=4096)
 def _ever_fires(cron: str, timezone: str, year: int) -> bool:
     # Cached, because a negative answer takes up to 30 ms (it tries 50 years) and a batch can contain 10,000 of them.
-    return _next_cron(cron, timezone, datetime(year, 1, 1, tzinfo=UTC)) is not None
+    return next_in_zone(cron, timezone, datetime(year, 1, 1, tzinfo=UTC)) is not None
 
 
-def next_fire(schedule: Schedule, after: datetime) -> datetime | None:
-    """The first fire strictly after `after` (aware), in UTC. None if there is none."""
-    match schedule.kind:
-        case ScheduleKind.NOW | ScheduleKind.MANUAL:
-            return None
-        case ScheduleKind.AT:
-            return schedule.at if schedule.at is not None and schedule.at > after else None
-        case ScheduleKind.EVERY:
-            return _next_every(schedule, after)
-        case ScheduleKind.CRON:
-            assert schedule.cron is not None
-            return _next_cron(schedule.cron, schedule.timezone, after)
-
-
-def anchored(schedule: Schedule, now: datetime) -> Schedule:
-    """Anchor an every-schedule without an anchor at `now`: its first fire is one interval later."""
+def for_job(schedule: Schedule, tenant: int, job_id: str, now: datetime) -> Schedule:
+    """The schedule as the job stores it. An every-schedule without an anchor is anchored at `now`: its first fire is
+    one interval later."""
     if schedule.kind is ScheduleKind.EVERY and schedule.anchor is None:
-        return msgspec.structs.replace(schedule, anchor=now.astimezone(UTC).replace(microsecond=0))
+        schedule = msgspec.structs.replace(schedule, anchor=now.astimezone(UTC).replace(microsecond=0))
+    if schedule.jitter is not None or _has_hash(schedule.cron):
+        schedule = msgspec.structs.replace(schedule, seed=zlib.crc32(f"{tenant}/{job_id}".encode()))
     return schedule
 
 
-def fires(schedule: Schedule, after: datetime) -> Iterator[datetime]:
-    """All fires strictly after `after`, in order."""
-    moment = next_fire(schedule, after)
-    while moment is not None:
-        yield moment
-        moment = next_fire(schedule, moment)
-
-
-def _next_every(schedule: Schedule, after: datetime) -> datetime | None:
-    assert schedule.every is not None and schedule.anchor is not None
-    anchor, step = schedule.anchor, timedelta(seconds=schedule.every)
-    if after < anchor:
-        return anchor
-    try:
-        # Integer microseconds: with floats the hundred-thousandth step would drift from the anchor's grid.
-        return anchor + ((after - anchor) // step + 1) * step
-    except OverflowError:
-        return None  # after the year 9999
-
-
-def _next_cron(cron: str, timezone: str, after: datetime) -> datetime | None:
-    try:
-        return next_cron_fire(cron, None if timezone == "UTC" else zone(timezone), after)
-    except (OverflowError, ValueError):
-        return None  # past the year 9999
+def _has_hash(cron: str | None) -> bool:
+    return cron is not None and _HASHED.search(cron) is not None

@@ -18,7 +18,8 @@ from mainspring.domain.errors import Conflict, InvalidInput, NotFound, VersionMi
 from mainspring.domain.intake.declaration import amended
 from mainspring.domain.job import JobDefinition
 from mainspring.domain.refusals import already_fired, cancelled, ended, paused
-from mainspring.domain.schedules.schedule import ScheduleKind, anchored, next_fire
+from mainspring.domain.schedules.fires import next_fire
+from mainspring.domain.schedules.schedule import ScheduleKind, for_job
 from mainspring.domain.transitions import JobStatus, StoredJobStatus, StoredState, job_may_follow
 from mainspring.kernel import metrics
 from mainspring.kernel.ids import TenantId
@@ -73,8 +74,9 @@ class Amender:
     ) -> None:
         """Write the changed definition. Nothing is due by the stored one, except what a pause holds back."""
         status, next_at, paused_from = StoredJobStatus(row.status), row.next_fire_at, row.paused_from
-        if changed.schedule != stored.schedule:
-            changed = msgspec.structs.replace(changed, schedule=anchored(changed.schedule, row.now))
+        schedule = for_job(changed.schedule, row.tenant_id, row.job_id, row.now)
+        if schedule != stored.schedule:
+            changed = msgspec.structs.replace(changed, schedule=schedule)
             first = self._first_fire(changed, row)
             if status is StoredJobStatus.PAUSED:
                 if changed.schedule.at == row.now:

@@ -15,8 +15,8 @@ import msgspec
 
 from mainspring.domain.errors import Conflict
 from mainspring.domain.job import JobDefinition, Overlap
+from mainspring.domain.schedules.fires import next_fire
 from mainspring.domain.schedules.misfire import FirePlan, Missed, missed_through, plan_fires
-from mainspring.domain.schedules.schedule import next_fire
 from mainspring.domain.transitions import StoredJobStatus
 from mainspring.kernel.logs import get_logger
 from mainspring.operations.lifecycle.effects import after_end

@@ -5,7 +5,8 @@ from __future__ import annotations
 from datetime import datetime
 from uuid import UUID
 
-from mainspring.domain.schedules.schedule import Schedule, fires, next_fire
+from mainspring.domain.schedules.fires import fires, next_fire
+from mainspring.domain.schedules.schedule import Schedule
 from mainspring.domain.state_names import named_states, named_statuses
 from mainspring.kernel.ids import TenantId
 from mainspring.kernel.time_slices import TimeSlices

@@ -17,7 +17,8 @@ from mainspring.domain.intake.declaration import defined
 from mainspring.domain.intake.unique import unique_key
 from mainspring.domain.job import DEFAULT_SPEC, JobDefinition, Overlap, boost_in, has_limits, line_of, stored_spec
 from mainspring.domain.limits import Slot, key_id
-from mainspring.domain.schedules.schedule import ScheduleKind, anchored, next_fire
+from mainspring.domain.schedules.fires import next_fire
+from mainspring.domain.schedules.schedule import ScheduleKind, for_job
 from mainspring.kernel import metrics
 from mainspring.kernel.clock import DatabaseClock
 from mainspring.kernel.config import MAX_PAYLOAD_BYTES
@@ -372,7 +373,7 @@ class _Batch:
         new.generations.append(self.generations[index])
 
     def _new_job(self, index: int, item: JobDefinition) -> jobs.NewJob:
-        schedule = anchored(item.schedule, self._now)
+        schedule = for_job(item.schedule, self._tenant, self.job_ids[index], self._now)
         first = schedule.at if schedule.kind is ScheduleKind.AT else next_fire(schedule, self._now)
         if first is not None and (self.soonest is None or first < self.soonest):
             self.soonest = first

@@ -28,11 +28,13 @@ from mainspring.domain.job import (
 from mainspring.domain.limits import overlap_slot
 from mainspring.domain.losses import after_loss
 from mainspring.domain.retry import Verdict, after_failure
+from mainspring.domain.schedules.fires import next_fire
 from mainspring.domain.schedules.misfire import missed_through, plan_fires
-from mainspring.domain.schedules.schedule import ScheduleKind, anchored, next_fire
+from mainspring.domain.schedules.schedule import ScheduleKind, for_job
 from mainspring.domain.showing import backing_off, snoozed_until
 from mainspring.domain.snoozes import after_snooze
 from mainspring.domain.transitions import JobStatus, RunState
+from mainspring.kernel.ids import DEFAULT_TENANT
 from mainspring.sdk.app.task import Task
 from mainspring.sdk.errors import GiveUp, Retry
 from mainspring.sdk.testing.attempt import Failure, Steps, WorkerLost, run_attempt
@@ -128,7 +130,9 @@ class Engine:
         """Create a job. An immediate job gets its run at once. With the id of an ended job it is the next generation of
         that, with its runs and missed fires."""
         job_id = definition.job_id or self.new_id()
-        definition = msgspec.structs.replace(definition, schedule=anchored(definition.schedule, self.now))
+        definition = msgspec.structs.replace(
+            definition, schedule=for_job(definition.schedule, DEFAULT_TENANT, job_id, self.now)
+        )
         before = self.jobs.get(job_id)
         job = BoxJob(job_id, len(self.jobs), definition, self.now, self.now)
         if before is not None:

@@ -13,9 +13,11 @@ from mainspring.domain.intake.declaration import Declaration, amended, defined
 from mainspring.domain.intake.repeat import payload_dropped, with_payload
 from mainspring.domain.job import JobDefinition
 from mainspring.domain.refusals import already_fired, cancelled, ended, id_taken, job_exists, paused, run_lives
-from mainspring.domain.schedules.schedule import ScheduleKind, anchored, fires, next_fire
+from mainspring.domain.schedules.fires import fires, next_fire
+from mainspring.domain.schedules.schedule import ScheduleKind, for_job
 from mainspring.domain.state_names import named_states, named_statuses
 from mainspring.domain.transitions import JobStatus as JobState
+from mainspring.kernel.ids import DEFAULT_TENANT
 from mainspring.sdk.client.core import Call
 from mainspring.sdk.testing.call_parsing import Route, matches, read_body, read_page, within
 from mainspring.sdk.testing.engine import Engine
@@ -183,7 +185,7 @@ class LocalJobs:
         if version and int(version) != job.version:
             raise VersionMismatch(f"the job has version {job.version}, not {version}", field="If-Match")
         changed = amended(job.definition, read_body(call, JobPatch), now, self._known)
-        schedule = anchored(changed.schedule, now)
+        schedule = for_job(changed.schedule, DEFAULT_TENANT, job_id, now)
         if schedule != job.definition.schedule:
             after = now if job.last_fired_for is None else max(now, job.last_fired_for)
             first = schedule.at if schedule.kind is ScheduleKind.AT else next_fire(schedule, after)

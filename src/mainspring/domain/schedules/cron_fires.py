@@ -1,105 +1,100 @@
-"""Counts fires without a step for each of them: a year of a one-second cron has 31 million.
+"""The fires of a cron expression in a time zone.
 
-Every-schedules are counted by arithmetic. For cron, all days that match have the same number of fires, so the work is
-one step a day. Stretches of time between two changes of the zone's offset are counted apart.
+They are counted without a step for each of them: a year of a one-second cron has 31 million. All days that match have
+the same number of fires, so the work is one step a day. Stretches of time between two changes of the zone's offset are
+counted apart.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
-from datetime import UTC, date, datetime, timedelta
-from itertools import takewhile
+from datetime import UTC, date, datetime
+from functools import cached_property
 from zoneinfo import ZoneInfo
 
 import msgspec
 
-from mainspring.domain.schedules.cron import DAY, WallClock, change_of_offset, offset_at, wall_clock
-from mainspring.domain.schedules.schedule import Schedule, ScheduleKind, fires, zone
+from mainspring.domain.schedules.cron import (
+    DAY,
+    WallClock,
+    change_of_offset,
+    next_cron_fire,
+    offset_at,
+    wall_clock,
+)
+from mainspring.domain.schedules.occurrences import listed
+from mainspring.domain.schedules.zones import zone
 
 _EPOCH_DAY = date(1970, 1, 1).toordinal()
 
 
-def count_fires(schedule: Schedule, after: datetime, until: datetime) -> int:
-    """The number of fires in (after, until]."""
-    if until <= after:
-        return 0
-    match schedule.kind:
-        case ScheduleKind.NOW | ScheduleKind.MANUAL:
-            return 0
-        case ScheduleKind.AT:
-            return int(schedule.at is not None and after < schedule.at <= until)
-        case ScheduleKind.EVERY:
-            return _fires_through(schedule, until) - _fires_through(schedule, after)
-        case ScheduleKind.CRON:
-            return _count_cron(schedule, _second(after), _second(until))
+class CronFires:
+    """The occurrences of a cron expression (see occurrences.py)."""
 
+    def __init__(self, cron: str, timezone: str) -> None:
+        self._cron = cron
+        self._timezone = timezone
 
-def newest_fires(schedule: Schedule, after: datetime, until: datetime, count: int) -> list[datetime]:
-    """The last `count` fires in (after, until], in order; all of them if there are fewer."""
-    if count <= 0:
-        return []
-    if schedule.kind is ScheduleKind.EVERY:
-        start = _before_newest_of_every(schedule, after, until, count)
-    elif schedule.kind is ScheduleKind.CRON:
-        start = _before_newest_of_cron(schedule, after, until, count)
-    else:
-        start = after
-    return list(takewhile(lambda moment: moment <= until, fires(schedule, start)))[-count:]
+    def next(self, after: datetime) -> datetime | None:
+        return next_in_zone(self._cron, self._timezone, after)
 
+    def count(self, after: datetime, until: datetime) -> int:
+        return _count(self._clock, self._place, _second(after), _second(until))
 
-def _fires_through(schedule: Schedule, moment: datetime) -> int:
-    assert schedule.every is not None and schedule.anchor is not None
-    if moment < schedule.anchor:
-        return 0
-    return (moment - schedule.anchor) // timedelta(seconds=schedule.every) + 1
+    def newest(self, after: datetime, until: datetime, count: int) -> list[datetime]:
+        return listed(self, self._before_newest(after, until, count), until)[-count:]
 
+    @cached_property
+    def _clock(self) -> WallClock:
+        return wall_clock(self._cron)
 
-def _before_newest_of_every(schedule: Schedule, after: datetime, until: datetime, count: int) -> datetime:
-    assert schedule.every is not None and schedule.anchor is not None
-    older = _fires_through(schedule, until) - count
-    if older <= _fires_through(schedule, after):
-        return after
-    return schedule.anchor + (older - 1) * timedelta(seconds=schedule.every)
+    @cached_property
+    def _place(self) -> ZoneInfo | None:
+        return None if self._timezone == "UTC" else zone(self._timezone)
 
-
-def _before_newest_of_cron(schedule: Schedule, after: datetime, until: datetime, count: int) -> datetime:
-    """The second after which exactly `count` fires follow: first in windows that double, then by bisection. Each look
-    counts a part that no other look has counted, so the work is that of counting the last window twice."""
-    first, high = _second(after), _second(until)
-    window, low, wanted = 1, high, count
-    while True:
-        low = max(first, high - window)
-        found = _count_cron(schedule, low, high)
-        if found >= wanted:
-            break
-        if low == first:
-            return after
-        wanted -= found
-        high = low
-        window *= 2
-    while high - low > 1:
-        middle = (low + high) // 2
-        found = _count_cron(schedule, middle, high)
-        if found >= wanted:
-            low = middle
-        else:
+    def _before_newest(self, after: datetime, until: datetime, count: int) -> datetime:
+        """The second after which exactly `count` fires follow: first in windows that double, then by bisection. Each
+        look counts a part that no other look has counted, so the work is that of counting the last window twice."""
+        first, high = _second(after), _second(until)
+        window, low, wanted = 1, high, count
+        while True:
+            low = max(first, high - window)
+            found = _count(self._clock, self._place, low, high)
+            if found >= wanted:
+                break
+            if low == first:
+                return after
             wanted -= found
-            high = middle
-    return max(after, datetime.fromtimestamp(low, UTC))
+            high = low
+            window *= 2
+        while high - low > 1:
+            middle = (low + high) // 2
+            found = _count(self._clock, self._place, middle, high)
+            if found >= wanted:
+                low = middle
+            else:
+                wanted -= found
+                high = middle
+        return max(after, datetime.fromtimestamp(low, UTC))
+
+
+def next_in_zone(cron: str, timezone: str, after: datetime) -> datetime | None:
+    """The first fire strictly after `after`, in UTC. None if there is none before the year 9999."""
+    try:
+        return next_cron_fire(cron, None if timezone == "UTC" else zone(timezone), after)
+    except (OverflowError, ValueError):
+        return None
 
 
 def _second(moment: datetime) -> int:
     return int(moment.replace(microsecond=0).timestamp())
 
 
-def _count_cron(schedule: Schedule, start: int, end: int) -> int:
+def _count(clock: WallClock, place: ZoneInfo | None, start: int, end: int) -> int:
     """The number of fires in the seconds (start, end]."""
-    assert schedule.cron is not None
-    clock = wall_clock(schedule.cron)
-    if schedule.timezone == "UTC":
+    if place is None:
         return _count_walls(clock, start, end)
-    place = zone(schedule.timezone)
     if clock.fixed_time:
         return _count_at_fixed_time(clock, place, start, end)
     return sum(

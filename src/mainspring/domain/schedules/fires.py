@@ -1,0 +1,58 @@
+"""The fires of a schedule. Pure functions: the same schedule and the same `after` always give the same next fire.
+
+Rules that change fires wrap each other in a fixed order, from the inside: the rule of the schedule (every, cron,
+rrule), its calendar, its jitter, its start and end. So a fire that a calendar moves has jitter too, and none is after
+the end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime
+from functools import lru_cache
+
+from mainspring.domain.schedules.cron_fires import CronFires
+from mainspring.domain.schedules.occurrences import Every, Nothing, Occurrences, Once, each
+from mainspring.domain.schedules.schedule import Schedule, ScheduleKind
+
+
+def next_fire(schedule: Schedule, after: datetime) -> datetime | None:
+    """The first fire strictly after `after` (aware), in UTC. None if there is none."""
+    return occurrences(schedule).next(after)
+
+
+def fires(schedule: Schedule, after: datetime) -> Iterator[datetime]:
+    """All fires strictly after `after`, in order."""
+    return each(occurrences(schedule), after)
+
+
+def count_fires(schedule: Schedule, after: datetime, until: datetime) -> int:
+    """The number of fires in (after, until]."""
+    return 0 if until <= after else occurrences(schedule).count(after, until)
+
+
+def newest_fires(schedule: Schedule, after: datetime, until: datetime, count: int) -> list[datetime]:
+    """The last `count` fires in (after, until], in order; all of them if there are fewer."""
+    return [] if count <= 0 else occurrences(schedule).newest(after, until, count)
+
+
+@lru_cache(maxsize=4096)
+def occurrences(schedule: Schedule) -> Occurrences:
+    """The fires of a schedule."""
+    return _of_rule(schedule)
+
+
+def _of_rule(schedule: Schedule) -> Occurrences:
+    match schedule.kind:
+        case ScheduleKind.NOW | ScheduleKind.MANUAL:
+            return Nothing()
+        case ScheduleKind.AT:
+            return Nothing() if schedule.at is None else Once(schedule.at)
+        case ScheduleKind.EVERY:
+            assert schedule.every is not None and schedule.anchor is not None
+            return Every(schedule.every, schedule.anchor)
+        case ScheduleKind.CRON:
+            assert schedule.cron is not None
+            return CronFires(schedule.cron, schedule.timezone)
+        case ScheduleKind.RRULE:
+            raise NotImplementedError("rrule")
