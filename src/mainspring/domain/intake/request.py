@@ -32,7 +32,7 @@ from mainspring.domain.texts import check_line, check_prose, shown
 from mainspring.kernel.config import DEFAULT_QUEUE, MAX_PAYLOAD_BYTES, MAX_SHELL_PAYLOAD_BYTES
 from mainspring.wire.execution import HttpCall, RunSetup
 from mainspring.wire.fields import FIELDS, Place, fields_in
-from mainspring.wire.jobs import JobPatch, JobRequest, MisfireIn, ResourceLimitsIn, RetryIn
+from mainspring.wire.jobs import JobPatch, JobRequest, MisfireIn, ResourceLimitsIn, RetryIn, ScheduleIn
 from mainspring.wire.tasks import DeclaredOptions
 
 __all__ = ["LATER_FIELDS", "amend", "define", "parse_priority", "parse_time"]
@@ -197,9 +197,14 @@ def amend(
     if options is not None:
         request = fill(request, only(options, [name for name, value in given.items() if value is None]))
     changed = define(request, now)
-    if keeps_schedule or _same_interval(stored.schedule, changed.schedule):
+    if keeps_schedule:
         changed = msgspec.structs.replace(changed, schedule=stored.schedule)
     else:
+        if not isinstance(given.get("schedule"), ScheduleIn):
+            changed = msgspec.structs.replace(changed, schedule=_in_same_calendar(stored.schedule, changed.schedule))
+        if _same_interval(stored.schedule, changed.schedule):
+            kept = msgspec.structs.replace(changed.schedule, anchor=stored.schedule.anchor)
+            changed = msgspec.structs.replace(changed, schedule=kept)
         changed = msgspec.structs.replace(changed, schedule=_changed_schedule(changed.schedule, given, now))
     if declared_by is UNSET:
         declared_by = stored.declared_by if changed.schedule.recurring else None
@@ -415,6 +420,13 @@ def _schedule_left_open(stored: Schedule, given: dict[str, Any]) -> dict[str, An
     return (
         {"timezone": stored.timezone} if isinstance(text, str) and text.strip().lower() not in ("now", "manual") else {}
     )
+
+
+def _in_same_calendar(stored: Schedule, changed: Schedule) -> Schedule:
+    """The short forms cannot name a calendar, so they keep it."""
+    if stored.calendar is None or not changed.recurring:
+        return changed
+    return msgspec.structs.replace(changed, calendar=stored.calendar, outside=stored.outside)
 
 
 def _changed_schedule(changed: Schedule, given: dict[str, Any], now: datetime) -> Schedule:
