@@ -19,6 +19,7 @@ from mainspring.api.operation_names import operation_of, routed_handlers
 from mainspring.api.routing import VERB, public_path
 from mainspring.kernel.version import VERSION
 from mainspring.operations.access.permissions import is_public
+from mainspring.wire.calendars import CalendarView
 from mainspring.wire.jobs import JobView, Nothing
 from mainspring.wire.problems import PROBLEM_MEDIA_TYPE, Problem
 from mainspring.wire.protocol import SECRET_HEADER
@@ -161,7 +162,7 @@ class _Operation:
         found: dict[str, Any] = {}
         for status, answer in sorted(self._answers.items()):
             headers = list(answer.headers)
-            if self._returned is JobView:
+            if self._returned in (JobView, CalendarView):
                 headers.append("ETag")
             if "cursor" in [parameter.name for parameter in self._parameters]:
                 headers.append("Link")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 
 from mainspring.domain.errors import Conflict, InvalidInput, VersionMismatch
 from mainspring.domain.intake.calendar import read_calendar
@@ -12,10 +11,11 @@ from mainspring.domain.schedules.calendar_rules import digest_of, rules_to_text
 from mainspring.kernel.clock import DatabaseClock
 from mainspring.kernel.logs import get_logger
 from mainspring.operations.access.caller import Caller
+from mainspring.operations.calendars.views import calendar_view
 from mainspring.store import calendars
 from mainspring.store.calendars import CalendarRow
 from mainspring.store.pool import Connection, Store
-from mainspring.wire.calendars import CalendarRequest
+from mainspring.wire.calendars import CalendarRequest, CalendarView
 
 log = get_logger("calendars")
 
@@ -24,10 +24,9 @@ _SHOWN_USERS = 10
 
 
 class CalendarChanger:
-    def __init__(self, store: Store, clock: DatabaseClock, changed: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, store: Store, clock: DatabaseClock) -> None:
         self._store = store
         self._clock = clock
-        self._changed = changed
 
     async def put(self, caller: Caller, name: str, request: CalendarRequest, if_version: int | None) -> bool:
         """Create or change a calendar. Returns whether it was created. The same rules again change nothing."""
@@ -52,12 +51,10 @@ class CalendarChanger:
             if not done:
                 raise _changed_meanwhile(name)
         log.info("calendar changed", tenant=tenant, calendar=name, by=caller.name, created=row is None)
-        if row is not None:
-            self._changed()
         return row is None
 
-    async def delete(self, caller: Caller, name: str, if_version: int | None) -> None:
-        """Delete a calendar that no job uses."""
+    async def delete(self, caller: Caller, name: str, if_version: int | None) -> CalendarView:
+        """Delete a calendar that no job uses. Returns it as it was."""
         check_calendar_name(name)
         tenant = caller.tenant
         async with self._store.change() as connection:
@@ -78,6 +75,7 @@ class CalendarChanger:
             if not await calendars.delete(connection, row):
                 raise _changed_meanwhile(name)
         log.info("calendar deleted", tenant=tenant, calendar=name, by=caller.name)
+        return calendar_view(row)
 
 
 async def check_migrated(connection: Connection) -> None:

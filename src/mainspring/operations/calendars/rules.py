@@ -23,6 +23,7 @@ from mainspring.store.calendars import CalendarRow
 from mainspring.store.pool import Connection, Store
 
 _ANY_ID = "-"  # whether a schedule has a fire does not depend on the id of its job
+_ANY_YEAR = 2026  # the first one of a country takes long, since its rules are imported
 _MOST_ERRORS = 100
 
 
@@ -129,7 +130,7 @@ async def _know(text: str) -> None:
     if rules.holidays:
         countries = rules.holidays if isinstance(rules.holidays, list) else [rules.holidays]
         await asyncio.to_thread(
-            lambda: [holiday_ordinals(one.country, one.subdivision, datetime.now().year) for one in countries]
+            lambda: [holiday_ordinals(one.country, one.subdivision, _ANY_YEAR) for one in countries]
         )
 
 
