@@ -59,6 +59,7 @@ TEXT = Kind("str")
 CRON = Kind("Cron", keyword="str")
 ZONE = Kind("TimeZone", keyword="str")
 SCHEDULE_TYPE = Kind("ScheduleType", keyword="str")
+OUTSIDE = Kind("OutsideWord", keyword="str")
 OVERLAP = Kind("OverlapWord", keyword="str")
 DELIVERY = Kind("DeliveryWord", keyword="str")
 SANDBOX = Kind("SandboxWord", keyword="str")
@@ -155,6 +156,10 @@ FIELDS = (
     Field("delay", DURATION, _SETTING & _HTTP_ONLY, means="schedule", shown=("schedule_time",), option="--in"),
     Field("at", TIME, Place.KEYWORD, means="schedule", shown=("schedule_time",), option="--at"),
     Field("every", DURATION, Place.KEYWORD, means="schedule", shown=("every",), option="--every"),
+    Field(
+        "calendar", NAME, Place.KEYWORD, means="schedule", shown=("calendar", "calendar_version"), option="--calendar"
+    ),
+    Field("outside", OUTSIDE, Place.KEYWORD, means="schedule", shown=("outside",), option="--outside"),
     Field("queue", NAME, _DEFAULT, "queue", ("queue",), "--queue"),
     Field("priority", PRIORITY, _DEFAULT, "priority", ("priority",), "--priority"),
     Field("timeout", DURATION, _DEFAULT, "spec.timeout", ("timeout",), "--timeout"),
