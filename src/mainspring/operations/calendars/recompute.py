@@ -63,7 +63,7 @@ class Recomputer:
     async def _write(self, row: CalendarRow, slice_of_jobs: Sequence[JobToRecompute]) -> int:
         """Write a slice. Returns how many jobs follow the current rules now."""
         coming = [job for job in slice_of_jobs if not _is_due(job)]
-        done = await asyncio.to_thread(lambda: [_recomputed(job, _moved_to(job, row)) for job in coming])
+        done = await asyncio.to_thread(_in_calendar, coming, row)
         async with self._store.change() as connection:
             locked = await calendars.lock_pending(connection, row.tenant_id, row.name)
             if locked is None or locked.rules_version != row.rules_version:
@@ -149,13 +149,19 @@ class Recomputer:
         return written == len(moved)
 
 
+def _in_calendar(coming: Sequence[JobToRecompute], row: CalendarRow) -> list[Recomputed]:
+    """The jobs with their next fires by the current rules."""
+    known = _NextFires()
+    return [_recomputed(job, _moved_to(job, row), known) for job in coming]
+
+
 def _moved_by_libraries(passed: Sequence[JobToRecompute]) -> list[Recomputed]:
     """The jobs that fire at another time by the libraries of this process."""
-    moved = []
+    moved, known = [], _NextFires()
     for job in passed:
         if _depends_on_libraries(job) and not _is_due(job):
             try:
-                done = _recomputed(job, schedule_from_text(job.schedule_text))
+                done = _recomputed(job, schedule_from_text(job.schedule_text), known)
             except RulesNotLoaded:
                 continue  # its calendar has changed since, and a change brings it to the current rules
             if (done.next_fire_at, done.paused_from) != (job.next_fire_at, job.paused_from):
@@ -182,8 +188,16 @@ def _moved_to(job: JobToRecompute, row: CalendarRow) -> Schedule:
     )
 
 
-def _recomputed(job: JobToRecompute, schedule: Schedule) -> Recomputed:
-    following = next_fire(schedule, _later(job.now, job.last_fired_for))
+class _NextFires(dict[tuple[Schedule, datetime], datetime | None]):
+    """The next fires of a slice: many of its jobs have equal schedules."""
+
+    def __missing__(self, key: tuple[Schedule, datetime]) -> datetime | None:
+        found = self[key] = next_fire(*key)
+        return found
+
+
+def _recomputed(job: JobToRecompute, schedule: Schedule, known: _NextFires) -> Recomputed:
+    following = known[schedule, _later(job.now, job.last_fired_for)]
     paused = job.status == StoredJobStatus.PAUSED
     return Recomputed(job, None if paused else following, following if paused else None, _encode(schedule).decode())
 

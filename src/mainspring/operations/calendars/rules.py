@@ -50,7 +50,7 @@ async def with_current_rules(
     if row is None:
         raise unknown_calendar(name, await calendars.names(connection, tenant))
     await _know(row.rules_text)
-    return _resolved(definition, row, tenant, now)
+    return _resolved(definition, row, tenant, now, set())
 
 
 class CalendarBook:
@@ -76,12 +76,13 @@ class CalendarBook:
         found: list[JobDefinition] = []
         errors: list[tuple[int, InvalidInput]] = []
         now, slices = self._clock.now(), TimeSlices()
+        firing: set[Schedule] = set()
         for index, item in enumerate(definitions):
             name = item.schedule.calendar
             try:
                 if name is not None and name not in rows:
                     raise unknown_calendar(name, known)
-                found.append(item if name is None else _resolved(item, rows[name], tenant, now))
+                found.append(item if name is None else _resolved(item, rows[name], tenant, now, firing))
             except InvalidInput as error:
                 if single:
                     raise
@@ -115,12 +116,17 @@ async def hold_rules(connection: Connection, tenant: TenantId, definitions: Iter
             )  # fmt: skip
 
 
-def _resolved(definition: JobDefinition, row: CalendarRow, tenant: TenantId, now: datetime) -> JobDefinition:
+def _resolved(
+    definition: JobDefinition, row: CalendarRow, tenant: TenantId, now: datetime, firing: set[Schedule]
+) -> JobDefinition:
+    """`firing`: schedules that have a fire. Those of a batch are often equal."""
     schedule = msgspec.structs.replace(
         definition.schedule, calendar_version=row.rules_version, calendar_rules=row.digest
     )
-    if next_fire(for_job(schedule, tenant, definition.job_id or _ANY_ID, now), now) is None:
-        raise leaves_no_fire(row.name)
+    if schedule not in firing:
+        if next_fire(for_job(schedule, tenant, definition.job_id or _ANY_ID, now), now) is None:
+            raise leaves_no_fire(row.name)
+        firing.add(schedule)
     return msgspec.structs.replace(definition, schedule=schedule)
 
 
