@@ -9,10 +9,10 @@ from uuid import UUID
 import asyncpg
 import pytest
 
-from mainspring.bench import failover, output, overhead, overload, process_tasks, schedules, submit
+from mainspring.bench import failover, output, overhead, overload, process_tasks, schedules, storm, submit
 from mainspring.bench.cron_stream import check_seconds
+from mainspring.bench.fired import check_fires
 from mainspring.bench.recorded import check_one_run_each, ended_once
-from mainspring.bench.schedules import check_fires
 from mainspring.domain.transitions import StoredState
 from mainspring.kernel.ids import uuid7_batch
 
@@ -33,6 +33,13 @@ async def test_schedules_measures_how_late_the_last_of_many_fires_is() -> None:
     figures = await schedules.run(100, head_start=15.0)
     assert (figures["jobs"], figures["fired"]) == (100, 20)
     assert 0 <= number(figures["last_fire_lag_s"]) <= number(figures["last_end_lag_s"])
+    assert number(figures["register_per_s"]) > 0 and number(figures["rss_mb"]) > 10
+
+
+async def test_storm_measures_how_late_critical_jobs_start_among_many() -> None:
+    figures = await storm.run(storm.Sizes(jobs=60, due=30, critical=5), head_start=4.0)
+    assert (figures["jobs"], figures["due"], figures["critical"]) == (60, 30, 5)
+    assert number(figures["critical_max_lag_s"]) >= 0 and number(figures["all_fired_s"]) >= 0
     assert number(figures["register_per_s"]) > 0 and number(figures["rss_mb"]) > 10
 
 
