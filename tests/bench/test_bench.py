@@ -9,7 +9,7 @@ from uuid import UUID
 import asyncpg
 import pytest
 
-from mainspring.bench import failover, output, overhead, overload, process_tasks, schedules, storm, submit
+from mainspring.bench import failover, jitter, output, overhead, overload, process_tasks, schedules, storm, submit
 from mainspring.bench.cron_stream import check_seconds
 from mainspring.bench.fired import check_fires
 from mainspring.bench.recorded import check_one_run_each, ended_once
@@ -41,6 +41,13 @@ async def test_storm_measures_how_late_critical_jobs_start_among_many() -> None:
     assert (figures["jobs"], figures["due"], figures["critical"]) == (60, 30, 5)
     assert number(figures["critical_max_lag_s"]) >= 0 and number(figures["all_fired_s"]) >= 0
     assert number(figures["register_per_s"]) > 0 and number(figures["rss_mb"]) > 10
+
+
+async def test_jitter_measures_how_late_tasks_start_that_are_due_at_random_moments() -> None:
+    figures = await jitter.run(jitter.Sizes(schedules=40, seconds=1.0), head_start=3.0)
+    assert figures["schedules"] == 40
+    assert 0 <= number(figures["lag_p50_ms"]) <= number(figures["lag_p99_ms"]) <= number(figures["lag_max_ms"])
+    assert number(figures["fired_p99_ms"]) >= 0 and number(figures["register_per_s"]) > 0
 
 
 async def test_output_measures_runs_whose_logs_are_what_they_printed() -> None:

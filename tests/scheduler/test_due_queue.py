@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from datetime import UTC, datetime, timedelta
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mainspring.domain.job import Priority
@@ -88,6 +88,7 @@ def test_a_backlog_is_counted_by_priority() -> None:
         )
     )
 )
+@settings(max_examples=50)
 def test_everything_is_taken_once_and_nothing_before_something_more_urgent(
     rounds: list[tuple[list[tuple[Priority, int, int]], int]],
 ) -> None:

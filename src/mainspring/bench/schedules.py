@@ -10,7 +10,7 @@ from mainspring.bench import fired
 from mainspring.bench.arena import fresh_postgres, product
 from mainspring.bench.figures import progress, show
 from mainspring.bench.recorded import until_recorded
-from mainspring.bench.registration import check_in_time, daily_at, in_the_year, register, second_ahead
+from mainspring.bench.registration import check_in_time, daily_at, later_in_the_week, register, second_ahead
 
 JOBS = 100_000
 DUE_SHARE = 5  # one in five jobs is due in the chosen second
@@ -29,7 +29,9 @@ async def run(jobs: int, *, head_start: float = _HEAD_START) -> dict[str, object
             registering = bar.add_task("registered", total=jobs)
             recording = bar.add_task("run", total=due)
             today = datetime.now(UTC)
-            far = await register(arena, jobs - due, lambda n: _request(in_the_year(today, n), n), bar, registering)
+            far = await register(
+                arena, jobs - due, lambda n: _request(later_in_the_week(today, n), n), bar, registering
+            )
             moment = second_ahead(head_start + due * far.seconds_each * 2)
             near = await register(arena, due, lambda n: _request(daily_at(moment), n), bar, registering)
             check_in_time(moment)

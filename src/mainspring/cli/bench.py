@@ -116,6 +116,19 @@ def storm(
     raise typer.Exit(main(Sizes(jobs, due, critical), as_json))
 
 
+@app.command(epilog="Example: mainspring bench jitter --schedules 50000 --seconds 60")
+def jitter(
+    schedules: Annotated[int, typer.Option("--schedules", min=1, help="How many schedules to register.")] = 1_000_000,
+    seconds: Annotated[float, typer.Option("--seconds", min=1, help="The time within which each is due once.")] = 120.0,
+    as_json: JsonFlag = False,
+) -> None:
+    """Measure how late tasks start whose schedules are due at random moments of two minutes. Takes minutes more: it
+    registers a million schedules first."""
+    from mainspring.bench.jitter import Sizes, main
+
+    raise typer.Exit(main(Sizes(schedules, seconds), as_json))
+
+
 @app.command(epilog="Example: mainspring bench failover --rounds 3 --only worker")
 def failover(rounds: RoundsOption = 5, only: OnlyOption = None, as_json: JsonFlag = False) -> None:
     """Measure how long work stops when a scheduler, worker, server or PostgreSQL is killed, or when the machine of a
