@@ -19,6 +19,7 @@ from mainspring.scheduler.node import SchedulerNode
 from mainspring.store.connection_budget import ConnectionBudget
 from mainspring.store.database import Database
 from mainspring.store.database_errors import database_in_words
+from mainspring.store.lanes import LaneRegistry
 from mainspring.store.pool import open_store
 from mainspring.store.pulse import Pulse
 from mainspring.upkeep.silence_judge import SilenceJudge
@@ -47,7 +48,7 @@ async def run_scheduler(options: SchedulerOptions) -> int:
     with database_in_words(options.database):
         await connection_budget.run_once(starting=True)
         await clock_sync.run_once()
-    node = SchedulerNode(store, signals, clock, database_clock, timing)
+    node = SchedulerNode(store, LaneRegistry(store), signals, clock, database_clock, timing)
     stopping = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stopping.set)

@@ -251,7 +251,8 @@ for key share of l
 -- fragment: due_columns
 -- The fields of store/fires.py DueJob; j is the job.
 j.tenant_id, j.job_id, j.version, j.shard, j.next_fire_at, j.one_time, j.id_generated, j.overlap,
-       j.schedule::text as schedule_text, j.spec::text as spec_text, j.xmin as written_by, j.generation
+       j.schedule::text as schedule_text, j.spec::text as spec_text, j.xmin as written_by, j.generation,
+       j.lane_id
 
 -- fragment: due_keys
 unnest($4::int[], $5::text[]) with ordinality as d (tenant_id, job_id, position)
