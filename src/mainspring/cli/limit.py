@@ -30,6 +30,10 @@ def command(
         int | None, typer.Option("--set", metavar="N", help="At most N runs at once, whatever jobs and tasks declare.")
     ] = None,
     reset: Annotated[bool, typer.Option("--reset", help="Return to what jobs and tasks declare.")] = False,
+    order: Annotated[
+        str | None,
+        typer.Option("--order", metavar="priority", help="End strict order, until a job declares it again."),
+    ] = None,
     as_json: JsonFlag = False,
     url: UrlOption = None,
     token_file: TokenFileOption = None,
@@ -42,8 +46,11 @@ def command(
         raise InvalidInput("--set and --reset cannot be combined", field="limit", hint="give one of them")
     with connect(url, token_file, data) as client:
         limit_id = _find(client, id_or_name)
-        if reset or number is not None:
-            found = client.set_limit(limit_id, number)
+        if order is not None and number is None and not reset:
+            before = client.limit(limit_id).limit
+            number = before.limit if before.pinned else None
+        if reset or order is not None or number is not None:
+            found = client.set_limit(limit_id, number, order=order)
         else:
             found = client.limit(limit_id)
     if as_json:

@@ -46,6 +46,10 @@ class CircuitBreaker(msgspec.Struct, frozen=True, omit_defaults=True):
     per: str | None = None
 
 
+# What a slot says about its limit: slots, strict, every, burst, failures, open_for.
+Declared = tuple[int | None, bool, float | None, int | None, int | None, float | None]
+
+
 class Slot(msgspec.Struct, frozen=True, omit_defaults=True):
     """A place that a run needs: the limit, the line, and what the job declares about the limit. every and burst: of a
     rate. failures and open_for: of a circuit breaker."""
@@ -63,6 +67,10 @@ class Slot(msgspec.Struct, frozen=True, omit_defaults=True):
     def once(self) -> bool:
         """Whether an attempt uses it up: the next attempt of the run has to get it again."""
         return self.every is not None or self.failures is not None
+
+    @property
+    def declared(self) -> Declared:
+        return self.slots, self.strict, self.every, self.burst, self.failures, self.open_for
 
     @property
     def of_job(self) -> bool:

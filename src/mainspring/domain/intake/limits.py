@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import lru_cache
 from typing import TypeVar
 
@@ -94,8 +94,14 @@ def check_count(limit: int, field: str) -> None:
         raise InvalidInput(f"{shown(limit)} is not a limit", field=field, expected=f"1 to {MOST_AT_ONCE:,}", hint=hint)
 
 
-def check_setting(name: str, limit: int | None, *, strict: bool) -> None:
-    """Raise unless a person may set the limit with this name to `limit`. None: back to what is declared."""
+def check_setting(name: str, limit: int | None, order: str | None, *, strict: bool) -> None:
+    """Raise unless a person may set the limit with this name to `limit`. None: back to what is declared. `order`:
+    priority ends strict order."""
+    if order is not None and order.lower() != "priority":
+        raise InvalidInput(
+            f"{shown(order)} cannot be set", field="order", expected="priority, which ends strict order",
+            hint="jobs and tasks declare strict order",
+        )  # fmt: skip
     if limit is not None:
         check_count(limit, "limit")
     of = read_name(name)
@@ -110,11 +116,21 @@ def check_setting(name: str, limit: int | None, *, strict: bool) -> None:
             f"the limit belongs to the overlap rule of job {of.of!r}", code="overlap_rule",
             hint=f"change the rule: PATCH /v1/jobs/{of.of}",
         )  # fmt: skip
-    if strict and limit not in (None, 1):
+    if strict and order is None and limit not in (None, 1):
         raise InvalidInput(
             f"strict order does not go with a limit of {limit}", field="limit", expected="1 or null",
-            hint="declare the limit without the order first",
+            hint='"order": "priority" ends the order',
         )  # fmt: skip
+
+
+def strict_order(names: Collection[str]) -> Conflict:
+    """The error for a job that declares limits in strict order without it."""
+    name = min(names)
+    return Conflict(
+        f"the limit {name} is in strict order, and this job declares it without it", code="strict_order",
+        field="concurrency.order",
+        hint=f'give "order": "strict"; to end the order: mainspring limit {name} --order priority',
+    )  # fmt: skip
 
 
 def check_path(path: str, field: str) -> None:

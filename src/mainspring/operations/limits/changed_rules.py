@@ -6,12 +6,13 @@ created under another rule get it here. Under `allow` nobody waits for it any mo
 
 from __future__ import annotations
 
+from mainspring.domain.intake.limits import strict_order
 from mainspring.domain.job import ONE_AFTER_ANOTHER, JobDefinition, Overlap, has_limits, line_of
 from mainspring.domain.limits import Slot, key_id, overlap_slot
 from mainspring.kernel.ids import TenantId
 from mainspring.operations.lifecycle.effects import Effects
 from mainspring.operations.limits.lines import check_known
-from mainspring.store import limits, runs
+from mainspring.store import limit_declarations, limits, runs
 from mainspring.store.pool import Connection
 
 
@@ -27,7 +28,8 @@ async def change_lines(
     if has_limits(changed):
         slots = line_of(changed, job_id)
         await check_known(connection, slots)
-        await limits.open_lines(connection, tenant, slots)
+        if loose := await limit_declarations.declare(connection, tenant, slots):
+            raise strict_order(loose)
     before, after = stored.overlap in ONE_AFTER_ANOTHER, changed.overlap in ONE_AFTER_ANOTHER
     slot = overlap_slot(job_id)
     if after and not before:

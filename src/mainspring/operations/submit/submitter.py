@@ -14,6 +14,7 @@ import msgspec
 from mainspring.domain.errors import Conflict, InvalidBatch, MainspringError, key_reused
 from mainspring.domain.intake.canonical import canonical_json
 from mainspring.domain.intake.declaration import defined
+from mainspring.domain.intake.limits import strict_order
 from mainspring.domain.intake.unique import unique_key
 from mainspring.domain.job import DEFAULT_SPEC, JobDefinition, Overlap, boost_in, has_limits, line_of, stored_spec
 from mainspring.domain.limits import Slot, key_id
@@ -138,18 +139,18 @@ class Submitter:
                     self._depths.admit(tenant, definitions)
                 await batch.insert(connection)  # a statement is its own transaction
             else:
-                if limited:
-                    await self._lines.open(connection, tenant, batch.shared_slots())
                 async with connection.transaction():
                     await batch.take_keys_and_ids(connection)
                     if requests:  # those of the batcher are admitted one by one
                         self._depths.admit(tenant, batch.new_definitions())
-                    if limited:
-                        await self._lines.open_own(connection, tenant, batch.own_slots())
+                    if limited and (loose := await self._lines.declare(connection, tenant, batch.slots())):
+                        raise batch.contradiction(loose)
                     await batch.insert(connection)
                     if batch.lines:
                         admitted = await hand_over(connection, {}, batch.lines)
                         batch.created.update(Counter(batch.created) + admitted.lanes)
+        if limited:
+            self._lines.committed(tenant, batch.slots())
         metrics.submitted.inc(len(definitions) - sum(batch.repeated))
         self._signals.ready(batch.created)
         self._signals.knock(admitted.again)
@@ -231,17 +232,21 @@ class _Batch:
         """What is stored, without repeats."""
         return [item for item, repeated in zip(self._definitions, self.repeated, strict=True) if not repeated]
 
-    def shared_slots(self) -> list[Slot]:
-        """What the runs of its jobs need and share with other jobs."""
-        for index, item in enumerate(self._definitions):
-            if has_limits(item):
-                self._slots[index] = line_of(item, self.job_ids[index])
-        return list({slot for line in self._slots.values() for slot in line if not slot.of_job})
+    def slots(self) -> list[Slot]:
+        """What the runs of the jobs that are stored need, without repeats. The last of the batch is the last here."""
+        if not self._slots:
+            for index, item in enumerate(self._definitions):
+                if not self.repeated[index] and has_limits(item):
+                    self._slots[index] = line_of(item, self.job_ids[index])
+        return list(dict.fromkeys(slot for index in reversed(self._slots) for slot in self._slots[index]))[::-1]
 
-    def own_slots(self) -> list[Slot]:
-        """What belongs to the jobs that are stored, without repeats."""
-        lines = [line for index, line in self._slots.items() if not self.repeated[index]]
-        return list({slot for line in lines for slot in line if slot.of_job})
+    def contradiction(self, names: set[str]) -> MainspringError:
+        """Jobs declare these limits in strict order without it."""
+        found = {
+            index: {slot.name for slot in line if slot.name in names and not slot.strict}
+            for index, line in self._slots.items()
+        }
+        return self._refusal([(index, strict_order(loose)) for index, loose in found.items() if loose])
 
     async def take_keys_and_ids(self, connection: Connection) -> None:
         if self._plain:

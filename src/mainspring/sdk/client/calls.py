@@ -20,7 +20,7 @@ from mainspring.wire.gates import GateRequest, GateView, PauseRequest, RateReque
 from mainspring.wire.ids import IdList
 from mainspring.wire.insights import Overview
 from mainspring.wire.jobs import BatchCreated, JobCreated, JobList, JobView, MissedRange, RunNowAccepted, Upcoming
-from mainspring.wire.limits import BreakerList, BreakerView, LimitDetails, LimitList
+from mainspring.wire.limits import BreakerList, BreakerView, LimitDetails, LimitList, LimitRequest
 from mainspring.wire.protocol import GENERATED_KEY
 from mainspring.wire.runs import (
     DeadLetterList,
@@ -291,9 +291,10 @@ def limit(limit_id: int) -> Call[LimitDetails]:
     return Call("GET", f"/v1/limits/{limit_id}", _limit)
 
 
-def set_limit(limit_id: int, limit: int | None) -> Call[LimitDetails]:
-    """Set how many runs there may be at once. None returns to what jobs and tasks declare."""
-    return Call("PUT", f"/v1/limits/{limit_id}", _limit, body=encode({"limit": limit}))
+def set_limit(limit_id: int, limit: int | None, *, order: str | None = None) -> Call[LimitDetails]:
+    """Set how many runs there may be at once. None returns to what jobs and tasks declare. `order`: "priority" ends
+    strict order."""
+    return Call("PUT", f"/v1/limits/{limit_id}", _limit, body=encode(LimitRequest(limit, order)))
 
 
 def queue(name: str) -> Call[QueueView]:

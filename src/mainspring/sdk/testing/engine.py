@@ -133,6 +133,7 @@ class Engine:
         definition = msgspec.structs.replace(
             definition, schedule=for_job(definition.schedule, DEFAULT_TENANT, job_id, self.now)
         )
+        self.check_order(definition, job_id)
         before = self.jobs.get(job_id)
         job = BoxJob(job_id, len(self.jobs), definition, self.now, self.now)
         if before is not None:
@@ -149,6 +150,11 @@ class Engine:
         else:
             self.arm(job, schedule.at if schedule.kind is ScheduleKind.AT else next_fire(schedule, self.now))
         return job
+
+    def check_order(self, definition: JobDefinition, job_id: str) -> None:
+        """Raise Conflict if it contradicts the strict order of a limit."""
+        if has_limits(definition):
+            self.lines.check(line_of(definition, job_id))
 
     def declare(self, job: BoxJob) -> None:
         """Store the limits that the job declares."""
@@ -287,7 +293,7 @@ class Engine:
             self.waiting[run.run_id] = run
         if has_limits(definition):
             run.line = line_of(definition, job.job_id)
-            self.lines.declare(run.line, self.now)
+            self.lines.restore(run.line, self.now)
             self.lines.stand(run, self.now)
         else:
             self._admitted(run)

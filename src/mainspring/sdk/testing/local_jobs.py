@@ -185,6 +185,7 @@ class LocalJobs:
         if version and int(version) != job.version:
             raise VersionMismatch(f"the job has version {job.version}, not {version}", field="If-Match")
         changed = amended(job.definition, read_body(call, JobPatch), now, self._known)
+        self._engine.check_order(changed, job_id)
         schedule = for_job(changed.schedule, DEFAULT_TENANT, job_id, now)
         if schedule != job.definition.schedule:
             after = now if job.last_fired_for is None else max(now, job.last_fired_for)
