@@ -207,6 +207,7 @@ def test_two_options_that_say_when_are_named_as_they_were_typed(
         (["--limit", "memory=5x"], "limits.memory", "'5x' is not a size", "--limit memory: '5x' is not a size"),
         (["--http", "ftp://x"], "http.url", "'ftp://x' is not an address", "--http: 'ftp://x' is not an address"),
         (["--http", "x", "--header", "Host: x"], "http.headers.Host", "no", "--header Host: no"),
+        (["--rate", "9/x"], "rate_limit", "'9/x' is not a rate", "--rate: '9/x' is not a rate"),
         (["--timezone", "UTC"], "timezone", "timezone has no effect on a delay", "--timezone has no effect on a delay"),
         (["--command", "x", "--http", "x"], "http", "command and http cannot be combined",
          "--command and --http cannot be combined"),

@@ -23,14 +23,18 @@ _PATH = re.compile(r"(payload|labels)(\.[^.]+)+\Z")
 _PATH_HINT = 'write the path of one value, such as "payload.account" or "labels.region"'
 
 
-def read_concurrency(given: int | ConcurrencyIn | Sequence[ConcurrencyIn]) -> list[ConcurrencyLimit]:
-    """The limits of a request. A number is a limit of the job."""
+def read_concurrency(given: bool | int | ConcurrencyIn | Sequence[ConcurrencyIn]) -> list[ConcurrencyLimit] | None:
+    """The limits of a request. A number is a limit of the job. False: none, whatever its task declares."""
+    if given is False:
+        return None
+    if given is True:
+        raise InvalidInput("true is not a limit", field="concurrency", expected="a number, an object, a list or false")
     listed = isinstance(given, Sequence)
     items = list(given) if isinstance(given, Sequence) else [given]
     if not items or len(items) > _MOST_LIMITS:
         raise InvalidInput(
             f"{len(items)} limits are given", field="concurrency", expected=f"1 to {_MOST_LIMITS}",
-            hint="null removes the limits of a job" if not items else None,
+            hint="false removes the limits of a job" if not items else None,
         )  # fmt: skip
     limits = [
         _limit(

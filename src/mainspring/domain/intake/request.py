@@ -92,7 +92,7 @@ def define(request: JobRequest, now: datetime) -> JobDefinition:
         required_labels=None if request.required_labels is None else read_required_labels(request.required_labels),
         declared_by=None if request.declared_by is None else _check_declared_by(request.declared_by, schedule),
     )
-    if request.unique is not None:
+    if spec.unique is not None:
         check_unique(definition)
     return definition
 

@@ -50,11 +50,11 @@ def read_spec(request: JobRequest, command: str | list[str] | None, http: HttpCa
         and request.labels is None
         and request.idempotency_key is None
         and request.keep_payload is None
-        and request.concurrency is None
-        and request.rate_limit is None
+        and (request.concurrency is None or request.concurrency is False)
+        and (request.rate_limit is None or request.rate_limit is False)
         and request.rate is None
         and not request.circuit_breaker
-        and request.unique is None
+        and not request.unique
         and plain_given(request) == NONE_GIVEN
     ):
         return DEFAULT_SPEC
