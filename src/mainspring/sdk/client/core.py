@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from random import random
 from typing import Any, Generic, Protocol, TypeVar
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs, quote, urlsplit
 
 import msgspec
 
@@ -112,6 +112,11 @@ class Call(Generic[T]):
     def reads(self, status: int) -> bool:
         """Whether a response with this status is a result rather than an error."""
         return 200 <= status < 300 or status in self.also_read
+
+
+def segment(name: str) -> str:
+    """A name as one segment of a path. Proxies would remove . and .. as they are."""
+    return quote(name, safe="") if name.strip(".") else name.replace(".", "%2E")
 
 
 class Page(Protocol):
