@@ -301,6 +301,20 @@ def test_waiting_shows_the_output_of_all_attempts_and_ends_with_the_verdict_over
     assert "SUCCESS on attempt 2 of 4 after 8s; before that FAILED: exit code 3: no region (run" in err
 
 
+@pytest.mark.parametrize("together", [True, False])
+def test_the_verdict_begins_a_line_where_it_follows_the_output(
+    accepting: CannedServer, call: Call, monkeypatch: pytest.MonkeyPatch, together: bool
+) -> None:
+    monkeypatch.setattr("mainspring.cli.waiting.shares_a_screen", lambda: together)
+    ended = status("SUCCESS", task="shell", result={"exit_code": 0, "output": "no newline"})
+    accepting.says("GET /v1/jobs/j1/status", status("QUEUED"), ended)
+    log = stream(("output", {"attempt": 1, "text": "no newline"}), ("end", {"status": "SUCCESS"}))
+    accepting.says(f"GET /v1/runs/{run()['run_id']}/logs", log)
+    _, out, err = call("submit", "--command", "x", "--wait")
+    assert out == "no newline"
+    assert ("\n\nSUCCESS" in f"\n{err}") == together
+
+
 def test_overlap_and_misfire(accepting: CannedServer, call: Call) -> None:
     call("submit", "t", "--cron", "@daily", "--overlap", "allow", "--misfire", "all,grace=1h,cap=5", "--owner", "bi")
     body = sent(accepting)

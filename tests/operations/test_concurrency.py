@@ -9,6 +9,7 @@ import asyncpg
 import httpx
 import pytest
 
+from mainspring.domain.job import REPLACED
 from mainspring.operations.limits.admitter import Admitter
 from mainspring.roles.assembly import Assembly
 from mainspring.upkeep.deadline_sweeper import DeadlineSweeper
@@ -309,8 +310,13 @@ async def test_overlap_cancel_previous_replaces_what_lives(
     reply = await worker.exchange(free=5)
     assert (reply.runs, [str(run) for run in reply.stop]) == ([], [first["run_id"]])
     await worker.report(outcome(order, "CANCELLED"))
+    for run in (first, second):
+        assert (await api.get(f"/v1/runs/{run['run_id']}")).json()["reason"] == REPLACED
     [order] = await worker.claim(1)
     assert str(order.run_id) == third["run_id"]
+    await api.post(f"/v1/runs/{third['run_id']}:cancel")
+    await worker.report(outcome(order, "CANCELLED"))
+    assert (await api.get(f"/v1/runs/{third['run_id']}")).json()["reason"] == "cancelled on request"
     await check(connection)
 
 

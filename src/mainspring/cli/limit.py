@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from mainspring.cli import completing
 from mainspring.cli.connect import DataOption, JsonFlag, TokenFileOption, UrlOption, connect
 from mainspring.cli.limits import set_by
 from mainspring.cli.screen import show_fields, show_json
@@ -24,7 +25,12 @@ _SHOWN_LINES = 20
 
 def command(
     id_or_name: Annotated[
-        str, typer.Argument(metavar="LIMIT", help="The id or the name of the limit, or a part of the name.")
+        str,
+        typer.Argument(
+            metavar="LIMIT",
+            help="The id or the name of the limit, or a part of the name.",
+            autocompletion=completing.limits,
+        ),
     ],
     number: Annotated[
         int | None, typer.Option("--set", metavar="N", help="At most N runs at once, whatever jobs and tasks declare.")
@@ -32,7 +38,12 @@ def command(
     reset: Annotated[bool, typer.Option("--reset", help="Return to what jobs and tasks declare.")] = False,
     order: Annotated[
         str | None,
-        typer.Option("--order", metavar="priority", help="End strict order, until a job declares it again."),
+        typer.Option(
+            "--order",
+            metavar="priority",
+            autocompletion=completing.words("priority"),
+            help="End strict order, until a job declares it again.",
+        ),
     ] = None,
     as_json: JsonFlag = False,
     url: UrlOption = None,

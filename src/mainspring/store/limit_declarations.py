@@ -43,7 +43,7 @@ async def declare(connection: Connection, tenant: TenantId, slots: Sequence[Slot
     changed = sorted(name for name, slot in wanted.items() if name not in found or not found[name].says(slot))
     if changed:
         # Rows are locked by name, in all transactions alike. What is as declared is not locked.
-        await _write(connection, "declare_limits", tenant, [wanted[name] for name in changed])
+        await _write(connection, _SQL["declare_limits"], tenant, [wanted[name] for name in changed])
         found |= await _read(connection, tenant, changed)
     await _open(connection, tenant, slots, found)
     return {slot.name for slot in slots if found[slot.name].strict and not slot.strict}
@@ -52,7 +52,7 @@ async def declare(connection: Connection, tenant: TenantId, slots: Sequence[Slot
 async def restore(connection: Connection, tenant: TenantId, slots: Sequence[Slot]) -> None:
     """Open lines that a stored run needs. A limit that exists stays as it is."""
     wanted = {slot.name: slot for slot in slots}
-    await _write(connection, "restore_limits", tenant, [wanted[name] for name in sorted(wanted)])
+    await _write(connection, _SQL["restore_limits"], tenant, [wanted[name] for name in sorted(wanted)])
     await _open(connection, tenant, slots, await _read(connection, tenant, wanted))
 
 
@@ -64,7 +64,7 @@ async def _write(connection: Connection, query: str, tenant: TenantId, slots: Se
     for start in range(0, len(slots), _CHUNK):
         some = slots[start : start + _CHUNK]
         await connection.execute(
-            _SQL[query],
+            query,
             tenant,
             [slot.name for slot in some],
             [slot.slots for slot in some],

@@ -162,3 +162,16 @@ def test_a_held_run_is_cancelled_and_an_overlap_limit_is_not_set(app: Mainspring
         with pytest.raises(Conflict):
             box.client.set_limit(limit.limit_id, 2)
         box.settle()
+
+
+def test_runs_behind_a_breaker_go_on_when_the_job_gives_it_up(app: Mainspring) -> None:
+    with mainspring.testing.run(app, start=START, raise_errors=False) as box:
+        breaker = {"failures": 1, "open_for": "1h"}
+        job = {"job_id": "sync", "schedule": "manual", "overlap": "allow", "circuit_breaker": breaker}
+        box.client.submit(task="charge", payload={"fail": True}, **job)
+        box.client.run_now("sync")
+        box.run_pending()
+        box.client.run_now("sync", payload={})
+        assert states(box)[-1] == "HELD"
+        box.client.update_job("sync", circuit_breaker=False)
+        assert states(box)[-1] == "QUEUED"

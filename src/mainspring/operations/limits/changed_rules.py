@@ -30,14 +30,29 @@ async def change_lines(
         await check_known(connection, slots)
         if loose := await limit_declarations.declare(connection, tenant, slots):
             raise strict_order(loose)
+    if changed.spec.circuit_breaker is None and stored.spec.circuit_breaker is not None:
+        await _leave_breaker(connection, tenant, job_id, stored, effects)
     before, after = stored.overlap in ONE_AFTER_ANOTHER, changed.overlap in ONE_AFTER_ANOTHER
     slot = overlap_slot(job_id)
     if after and not before:
         await _adopt(connection, tenant, job_id, slot)
     elif before and changed.overlap is Overlap.ALLOW:
-        lanes, lines = await limits.leave_line(connection, tenant, job_id, key_id(tenant, slot))
-        effects.admitted.update(lanes)
-        effects.knocks.update(frozenset({line}) for line in lines)
+        await _leave(connection, tenant, job_id, slot, effects)
+
+
+async def _leave_breaker(
+    connection: Connection, tenant: TenantId, job_id: str, stored: JobDefinition, effects: Effects
+) -> None:
+    """Runs that wait behind a circuit breaker which the job has no more go on without it."""
+    for slot in line_of(stored, job_id):
+        if slot.failures is not None:
+            await _leave(connection, tenant, job_id, slot, effects)
+
+
+async def _leave(connection: Connection, tenant: TenantId, job_id: str, slot: Slot, effects: Effects) -> None:
+    lanes, lines = await limits.leave_line(connection, tenant, job_id, key_id(tenant, slot))
+    effects.admitted.update(lanes)
+    effects.knocks.update(frozenset({line}) for line in lines)
 
 
 async def _adopt(connection: Connection, tenant: TenantId, job_id: str, slot: Slot) -> None:

@@ -42,7 +42,8 @@ T = TypeVar("T")
 
 DEFAULT_PATIENCE = 15.0
 REFUSED_PATIENCE = 2.0
-_NOT_THERE = "is it running? start it with: mainspring up; a server elsewhere is named by url= or MAINSPRING_URL"
+ELSEWHERE = "a server elsewhere is named by url= or MAINSPRING_URL"
+_NOT_THERE = f"is it running? start it with: mainspring up; {ELSEWHERE}"
 _MOST_DIGITS = 4300  # Python parses no longer integers
 _FIRST_PAUSE = 0.1
 _LONGEST_PAUSE = 2.0

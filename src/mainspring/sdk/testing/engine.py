@@ -161,11 +161,15 @@ class Engine:
         if has_limits(job.definition):
             self.lines.declare(line_of(job.definition, job.job_id), self.now)
 
-    def change_rule(self, job: BoxJob, before: Overlap) -> None:
-        """The live runs of the job follow its new overlap rule."""
+    def change_rule(self, job: BoxJob, stored: JobDefinition) -> None:
+        """The live runs of the job follow its new overlap rule, and the end of its circuit breaker."""
         self.declare(job)
-        rule, slot = job.definition.overlap, overlap_slot(job.job_id)
+        before, rule, slot = stored.overlap, job.definition.overlap, overlap_slot(job.job_id)
         live = [run for run in job.runs if run.live]
+        if stored.spec.circuit_breaker is not None and job.definition.spec.circuit_breaker is None:
+            for breaker in [one for one in line_of(stored, job.job_id) if one.failures is not None]:
+                for run in live:
+                    self.lines.leave(run, breaker)
         if rule in ONE_AFTER_ANOTHER and before not in ONE_AFTER_ANOTHER:
             for run in live:
                 self.lines.join(run, slot)
@@ -253,7 +257,7 @@ class Engine:
 
     def cancel(self, run: BoxRun, reason: str | None = None) -> None:
         if run.status is RunState.RUNNING:
-            run.cancel_requested = True
+            run.cancel_requested, run.cancel_reason = True, reason
             if run.context is not None:
                 run.context.cancel()
         else:
@@ -328,7 +332,7 @@ class Engine:
             run.errors.append(failure.error)
             run.exception = failure.exception
         if run.cancel_requested:
-            self._end(run, RunState.CANCELLED, "cancelled on request")
+            self._end(run, RunState.CANCELLED, run.cancel_reason or "cancelled on request")
         elif failure is None:
             self.lines.attempt_ended(run, succeeded=True)
             self._end(run, RunState.SUCCESS, None)

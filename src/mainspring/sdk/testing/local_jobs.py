@@ -198,7 +198,7 @@ class LocalJobs:
             else:
                 job.status = JobState.SCHEDULED
                 self._engine.arm(job, first)
-        before = job.definition.overlap
+        before = job.definition
         job.definition = msgspec.structs.replace(changed, schedule=schedule)
         self._engine.change_rule(job, before)
         return self._touched(job)
