@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Sequence
 from functools import lru_cache
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
 from mainspring.domain.errors import Conflict, InvalidInput
-from mainspring.domain.limits import ConcurrencyLimit, NotAKey, read_name, slots_of
+from mainspring.domain.limits import ConcurrencyLimit, NotAKey, read_name, value_at, values_of
 from mainspring.domain.texts import check_line, shown
 from mainspring.wire.limits import CircuitBreakerIn, ConcurrencyIn, RateLimitIn
 
@@ -147,12 +147,14 @@ def check_keys(
     keys: Sequence[str | None], payload: str | None, labels: dict[str, str] | None, field: str = "concurrency"
 ) -> None:
     """Raise InvalidInput if a key meets an object or a list in this payload."""
+    values: dict[str, Any] | None = None
     for place, key in enumerate(keys):
         if key is None:
             continue
-        limit = ConcurrencyLimit(1, key)
         try:
-            slots_of([limit], task="", job_id="", lasting=True, payload=payload, labels=labels, one_after_another=False)
+            if values is None:
+                values = values_of(payload, labels)
+            value_at(values, key)
         except NotAKey as error:
             where = "inside it" if error.kind == "an object" else "outside of lists"
             raise InvalidInput(

@@ -15,6 +15,9 @@ _DECLARED_FOR = 1.0  # second; then a declaration is repeated, in case another p
 _OPEN_FOR = 60.0  # seconds; an unused line lives longer
 
 
+_NOTHING: tuple[Declared | None, float] = (None, 0.0)
+
+
 class LineOpener:
     """Declares limits and opens lines, and remembers for a short time what is done. `now`: seconds that rise."""
 
@@ -24,17 +27,21 @@ class LineOpener:
         self._open: dict[tuple[TenantId, str, str], float] = {}
         self._known = False
 
-    async def declare(self, connection: Connection, tenant: TenantId, slots: Sequence[Slot]) -> set[str]:
+    async def declare(
+        self, connection: Connection, tenant: TenantId, slots: Sequence[Slot]
+    ) -> tuple[list[Slot], set[str]]:
         """Store what slots of new jobs declare, in the transaction of the caller, which has taken the keys and ids of
-        these jobs. Returns the names of limits in strict order that a slot declares without it."""
+        these jobs. Returns the slots that are not known to be declared, for `committed`, and the names of limits in
+        strict order that a slot declares without it."""
         if not self._known:
             await check_known(connection, slots)
             self._known = True
         ordered = {slot.name for slot in slots if slot.strict}
         if ordered and (loose := {slot.name for slot in slots if not slot.strict and slot.name in ordered}):
-            return loose
-        fresh = [slot for slot in slots if not self._is_done(tenant, slot)]
-        return await limit_declarations.declare(connection, tenant, fresh) if fresh else set()
+            return [], loose
+        now = self._now()
+        fresh = [slot for slot in slots if not self._is_done(tenant, slot, now)]
+        return fresh, await limit_declarations.declare(connection, tenant, fresh) if fresh else set()
 
     def committed(self, tenant: TenantId, slots: Iterable[Slot]) -> None:
         """These are declared. What belongs to one job is not remembered: its id can be used again."""
@@ -43,14 +50,13 @@ class LineOpener:
             self._open.clear()
             self._declared.clear()
         for slot in slots:
-            if not slot.of_job and not self._is_done(tenant, slot):
+            if not slot.of_job:
                 self._declared[tenant, slot.name] = slot.declared, now + _DECLARED_FOR
                 self._open[tenant, slot.name, slot.key] = now + _OPEN_FOR
 
-    def _is_done(self, tenant: TenantId, slot: Slot) -> bool:
-        now = self._now()
-        declared, until = self._declared.get((tenant, slot.name), (None, 0.0))
-        return declared == slot.declared and until > now and self._open.get((tenant, slot.name, slot.key), 0.0) > now
+    def _is_done(self, tenant: TenantId, slot: Slot, now: float) -> bool:
+        declared, until = self._declared.get((tenant, slot.name), _NOTHING)
+        return until > now and declared == slot.declared and self._open.get((tenant, slot.name, slot.key), 0.0) > now
 
 
 async def check_known(connection: Connection, slots: Sequence[Slot]) -> None:

@@ -125,6 +125,7 @@ class Submitter:
             return Submitted([], [], [], [])
         plain = all(map(_plain, definitions))
         admitted = Admitted()
+        fresh: list[Slot] = []
         # Before the transaction: it must not stand still for long.
         digests = {} if plain else await _digests(requests, definitions)
         limited = not plain and any(map(has_limits, definitions))
@@ -143,14 +144,16 @@ class Submitter:
                     await batch.take_keys_and_ids(connection)
                     if requests:  # those of the batcher are admitted one by one
                         self._depths.admit(tenant, batch.new_definitions())
-                    if limited and (loose := await self._lines.declare(connection, tenant, batch.slots())):
-                        raise batch.contradiction(loose)
+                    if limited:
+                        fresh, loose = await self._lines.declare(connection, tenant, batch.slots())
+                        if loose:
+                            raise batch.contradiction(loose)
                     await batch.insert(connection)
                     if batch.lines:
                         admitted = await hand_over(connection, {}, batch.lines)
                         batch.created.update(Counter(batch.created) + admitted.lanes)
-        if limited:
-            self._lines.committed(tenant, batch.slots())
+        if fresh:
+            self._lines.committed(tenant, fresh)
         metrics.submitted.inc(len(definitions) - sum(batch.repeated))
         self._signals.ready(batch.created)
         self._signals.knock(admitted.again)
@@ -234,11 +237,11 @@ class _Batch:
 
     def slots(self) -> list[Slot]:
         """What the runs of the jobs that are stored need, without repeats. The last of the batch is the last here."""
-        if not self._slots:
-            for index, item in enumerate(self._definitions):
-                if not self.repeated[index] and has_limits(item):
-                    self._slots[index] = line_of(item, self.job_ids[index])
-        return list(dict.fromkeys(slot for index in reversed(self._slots) for slot in self._slots[index]))[::-1]
+        for index, item in enumerate(self._definitions):
+            if not self.repeated[index] and has_limits(item):
+                self._slots[index] = line_of(item, self.job_ids[index])
+        found = dict.fromkeys([slot for line in reversed(self._slots.values()) for slot in line])
+        return list(reversed(found))
 
     def contradiction(self, names: set[str]) -> MainspringError:
         """Jobs declare these limits in strict order without it."""
