@@ -210,7 +210,7 @@ g.in_use - coalesce((select sum(m.n) from mainspring.gate_marks m where m.gate_i
 -- HeldRun in store/runs.py.
 r.run_id, r.fence, r.attempt, r.max_attempts, r.cancel_requested_at, r.claimed_at, r.worker_id,
 r.spec::text as spec_text, {{time_left}}, r.losses, {{known_exclusive}} as exclusive, {{started_at}} as started_at, r.snoozes,
-r.gates, r.limit_keys is not null as limited
+r.gates, r.limit_keys is not null as limited, r.cancel_reason
 
 -- fragment: is_exclusive
 -- Attempts of a run that owns a gate must not overlap: the gate counts it once.
