@@ -39,7 +39,7 @@ async def change_lines(
 
 
 async def _adopt(connection: Connection, tenant: TenantId, job_id: str, slot: Slot) -> None:
-    live = await runs.lock_runs_of_job(connection, tenant, job_id)
+    live = await runs.lock_overlapping(connection, tenant, job_id)
     if live:
         line = key_id(tenant, slot)
         await limits.lock_lines(connection, [line])
