@@ -465,3 +465,34 @@ async def test_backfills_are_listed_page_by_page(api: httpx.AsyncClient) -> None
     assert (await api.get("/v1/backfills?state=Completed")).json()["backfills"] == []
     refused = problem(await api.get("/v1/backfills?state=over"))
     assert (refused["status"], refused["field"]) == (422, "state")
+
+
+async def test_missed_fires_name_the_backfills_that_make_up_for_them(
+    api: httpx.AsyncClient, connection: asyncpg.Connection
+) -> None:
+    job_id = await make(api, schedule="@hourly")
+    await connection.execute(
+        "insert into mainspring.missed_fires (tenant_id, job_id, first_at, last_at, count, reason)"
+        " select 1, $1, d, d + interval '2 hours', 3, 'paused'"
+        " from unnest(array['2025-03-01T08:00Z', '2025-03-01T10:00Z']::timestamptz[]) as d",
+        job_id,
+    )
+    view = await begin(api, job_id)
+    missed = (await api.get(f"/v1/jobs/{job_id}/missed")).json()
+    assert [one["backfills"] for one in missed] == [[], [view["id"]]]
+    await verb(api, view, "cancel")
+    assert [one["backfills"] for one in (await api.get(f"/v1/jobs/{job_id}/missed")).json()] == [[], []]
+
+
+async def test_a_backfill_is_forgotten_with_the_history(api: httpx.AsyncClient, connection: asyncpg.Connection) -> None:
+    job_id = await make(api, schedule="@hourly")
+    old, young, live = await begin(api, job_id), await begin(api, job_id), await begin(api, job_id)
+    for view in (old, young):
+        await verb(api, view, "cancel")
+    await connection.execute(
+        "update mainspring.backfills set ended_at = clock_timestamp() - interval '8 days' where backfill_id = $1",
+        old["id"],
+    )
+    assert await backfills.prune(connection, 7) == 1
+    left = [view["id"] for view in (await api.get("/v1/backfills")).json()["backfills"]]
+    assert left == [live["id"], young["id"]]

@@ -116,7 +116,10 @@ class RunEnd(msgspec.Struct, frozen=True):
 
 
 class Covered(msgspec.Struct, frozen=True):
+    """The range of a backfill."""
+
     backfill_id: UUID
+    generation: int
     from_at: datetime
     to_at: datetime
 

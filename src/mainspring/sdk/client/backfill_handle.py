@@ -8,23 +8,24 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from mainspring.domain.durations import format_duration
-from mainspring.kernel.clock import SystemClock
+from mainspring.kernel.clock import Clock, SystemClock
 from mainspring.sdk.client import calls
 from mainspring.wire.backfills import BackfillView
 
 if TYPE_CHECKING:
     from mainspring.sdk.client.client import AsyncClient, Client
 
+_CLOCK = SystemClock()
 _FIRST_PAUSE = 0.05
 _LONGEST_PAUSE = 1.0  # the server counts once a second
 Seen = Callable[[BackfillView], None]
 
 
-class _Wait:
+class Wait:
     """When to look again, and when to stop."""
 
-    def __init__(self, timeout: float | None, seen: Seen | None) -> None:
-        self._clock = SystemClock()
+    def __init__(self, timeout: float | None, seen: Seen | None, clock: Clock = _CLOCK) -> None:
+        self._clock = clock
         self._timeout = timeout
         self._deadline = float("inf") if timeout is None else self._clock.monotonic() + timeout
         self._seen = seen
@@ -70,7 +71,7 @@ class Backfill:
     def wait(self, timeout: float | None = None, *, seen: Seen | None = None) -> BackfillView:
         """Wait until it is completed, or cancelled and its last run has ended. A paused one is waited for. `seen` is
         called with each answer. Raises TimeoutError after `timeout` seconds."""
-        watch = _Wait(timeout, seen)
+        watch = Wait(timeout, seen)
         while True:
             call = calls.read_backfill(self.id)
             view = self._client.send(call, patience=watch.left, persist=watch.answered)
@@ -112,7 +113,7 @@ class AsyncBackfill:
     async def wait(self, timeout: float | None = None, *, seen: Seen | None = None) -> BackfillView:
         """Wait until it is completed, or cancelled and its last run has ended. A paused one is waited for. `seen` is
         called with each answer. Raises TimeoutError after `timeout` seconds."""
-        watch = _Wait(timeout, seen)
+        watch = Wait(timeout, seen)
         while True:
             call = calls.read_backfill(self.id)
             view = await self._client.send(call, patience=watch.left, persist=watch.answered)

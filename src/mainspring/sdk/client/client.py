@@ -224,7 +224,7 @@ class Client:
         Fires that have a run are left out. At most `concurrency` of its runs are alive at once. `order`: oldest or
         newest first."""
         made = self.send(calls.create_backfill(job_id, start, end, concurrency=concurrency, order=order))
-        return Backfill(self, made.id)
+        return self.backfill_handle(made.id)
 
     def backfill_handle(self, backfill_id: str) -> Backfill:
         """A handle of a backfill. Nothing is sent."""
@@ -433,7 +433,7 @@ class AsyncClient:
         Fires that have a run are left out. At most `concurrency` of its runs are alive at once. `order`: oldest or
         newest first."""
         made = await self.send(calls.create_backfill(job_id, start, end, concurrency=concurrency, order=order))
-        return AsyncBackfill(self, made.id)
+        return self.backfill_handle(made.id)
 
     def backfill_handle(self, backfill_id: str) -> AsyncBackfill:
         """A handle of a backfill. Nothing is sent."""

@@ -175,7 +175,7 @@ for no key update
 
 -- name: ranges_of_job
 -- What the backfills of a job cover that were not cancelled, newest first.
-select b.backfill_id, b.from_at, b.to_at
+select b.backfill_id, b.generation, b.from_at, b.to_at
 from mainspring.backfills b
 where b.tenant_id = $1 and b.job_id = $2 and b.state <> {{BACKFILL_CANCELLED}}
 order by b.backfill_id desc
