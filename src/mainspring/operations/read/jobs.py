@@ -168,7 +168,7 @@ class JobReader:
                     for one in made_up
                     if one.generation == row.generation and one.from_at <= row.last_at and one.to_at > row.first_at
                 ],
-            )  # fmt: skip
+            )
             for row in rows
         ]
 
