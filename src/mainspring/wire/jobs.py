@@ -343,7 +343,7 @@ class Upcoming(msgspec.Struct):
 
 
 class MissedRange(msgspec.Struct):
-    """A range of fires that were not run."""
+    """A range of fires that were not run. backfills: those that make up for some of them, newest first."""
 
     first: datetime
     last: datetime
@@ -351,6 +351,7 @@ class MissedRange(msgspec.Struct):
     reason: str
     recorded_at: datetime
     generation: int = 1
+    backfills: list[str] = []
 
 
 class RunNowRequest(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
