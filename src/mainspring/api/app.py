@@ -19,6 +19,7 @@ from mainspring.api.operation_names import check_routes
 from mainspring.api.routes import (
     access,
     applications,
+    backfills,
     breakers,
     calendars,
     dead_letters,
@@ -81,6 +82,7 @@ def app_without_a_server() -> Litestar:
             *limits.HANDLERS,
             *calendars.HANDLERS,
             *workers.HANDLERS,
+            *backfills.HANDLERS,
             *breakers.HANDLERS,
             tasks.list_tasks,
             insights.get_overview,

@@ -129,7 +129,8 @@ def _schedule(job: JobView) -> Any:
 
     calendar = {} if job.calendar is None else {"calendar": job.calendar, "outside": job.outside}
     if job.cron_expression is not None:
-        return {"cron": job.cron_expression, "timezone": job.timezone, **calendar}
+        dst = {} if job.dst is None else {"dst": job.dst}
+        return {"cron": job.cron_expression, "timezone": job.timezone, **dst, **calendar}
     if job.every is not None:
         zone = {} if job.timezone is None else {"timezone": job.timezone}
         return {"every": format_duration(job.every), **zone, **calendar}

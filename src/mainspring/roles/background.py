@@ -7,6 +7,7 @@ import random
 from mainspring.kernel.clock import Clock, DatabaseClock
 from mainspring.kernel.config import Timing
 from mainspring.kernel.lifecycle import PeriodicTask
+from mainspring.operations.backfills.filler import Filler
 from mainspring.operations.calendars.recompute import Recomputer
 from mainspring.operations.exchange.exchanger import Exchanger
 from mainspring.operations.limits.admitter import Admitter
@@ -59,6 +60,7 @@ class ReadyPoll:
 
 def upkeep_tasks(
     store: Store,
+    lanes: LaneRegistry,
     signals: Signals,
     clock: Clock,
     timing: Timing,
@@ -70,9 +72,10 @@ def upkeep_tasks(
         BeatSweeper(store),
         DeadlineSweeper(store, signals),
         Admitter(store, signals),
+        Filler(store, lanes, signals),
         LinePruner(store),
         LineAuditor(store, signals),
-        CalendarRecomputer(store, signals, Recomputer(store, LaneRegistry(store)), library_versions()),
+        CalendarRecomputer(store, signals, Recomputer(store, lanes), library_versions()),
         PartitionMaintainer(store),
         HistoryPruner(store, history_days(), log_files),
     ]

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, date, datetime
 from functools import lru_cache
 
-from mainspring.domain.schedules.cron import DAY, change_of_offset, offset_at
+from mainspring.domain.schedules.clock_changes import DAY, changes, offset_at
 from mainspring.domain.schedules.holiday_sets import holiday_ordinals
 from mainspring.domain.schedules.zones import zone
 from mainspring.wire.calendars import CalendarRequest, DateSpanIn, HolidaysIn, HoursIn, TimeSpanIn
@@ -234,7 +234,7 @@ class OpenTimes:
         before, after = offset_at(self._zone, low), offset_at(self._zone, high)
         parts = [(low, high, before)]
         if before != after:
-            change = change_of_offset(self._zone, low, high)
+            change = self._change_within(low, high)
             parts = [(low, change, before), (change, high, after)]
         found: list[Span] = []
         for start, end, offset in parts:
@@ -245,6 +245,11 @@ class OpenTimes:
                 for opens, closes in self._windows[(day + _EPOCH - 1) % 7]:
                     found.append((max(start, midnight + opens), min(end, midnight + closes)))
         return tuple(without(merged(found), self._blackouts))
+
+    def _change_within(self, low: int, high: int) -> int:
+        """When clocks are moved. They are at most once in a day."""
+        year = datetime.fromtimestamp(low, UTC).year
+        return next(change.at for change in changes(self._zone, year) if low < change.at <= high)
 
     def _day_start(self, day: int) -> int:
         return int(datetime.combine(date.fromordinal(day), datetime.min.time(), tzinfo=self._zone).timestamp())
