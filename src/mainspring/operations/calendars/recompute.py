@@ -108,7 +108,7 @@ class Recomputer:
             locked = await calendars.lock_pending(connection, row.tenant_id, row.name)
             if locked is None or locked.rules_version != row.rules_version:
                 return
-            if (await calendars.use(connection, locked)).pending:
+            if await calendars.is_pending(connection, locked):
                 return
             await calendars.note_recomputed(connection, locked, 0, done=True)
         log.info(
