@@ -30,7 +30,6 @@ from mainspring.domain.backfills import (
     next_slice,
     trigger_of,
 )
-from mainspring.domain.errors import Conflict
 from mainspring.domain.job import ONE_AFTER_ANOTHER, Overlap, stored_spec
 from mainspring.domain.transitions import StoredJobStatus, StoredState
 from mainspring.kernel import metrics
@@ -120,7 +119,7 @@ class Filler:
         for item in found:
             try:
                 created += await self._work(item)
-            except (asyncpg.PostgresError, Conflict, ValueError, OverflowError) as error:
+            except Exception as error:
                 if isinstance(error, AWAY) and not isinstance(error, asyncpg.QueryCanceledError):
                     raise
                 # One that cannot be continued, or whose history takes too long to read, does not hold up the others.
