@@ -114,7 +114,8 @@ _PHRASES = {
     'give delay ("delay": "30s") or schedule_time, or use keep or replace': (
         "give --in 30s or --at, or use keep or replace"
     ),
-    "null removes the limits of a job": "--clear concurrency removes the limits of a job",
+    "false removes the limits of a job": "--concurrency none removes the limits of a job",
+    "false removes the rates of a job": "--rate none removes the rates of a job",
     'for a fire now: "schedule": "now", or :runNow': "for a run now: `mainspring run-now`",
     "a server elsewhere is named by url= or MAINSPRING_URL": "a server elsewhere is named by --url or MAINSPRING_URL",
     "send 'Authorization: Bearer <token>'; the file admin-token in the data folder contains one": TOKEN_HINT,

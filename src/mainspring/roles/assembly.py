@@ -134,7 +134,7 @@ async def assemble(
     await lanes.refresh()
     signatures = SignatureRegistry(store)
     await signatures.run_once()
-    node = SchedulerNode(store, signals, clock, database_clock, timing) if scheduler else None
+    node = SchedulerNode(store, lanes, signals, clock, database_clock, timing) if scheduler else None
     pulse = Pulse(database, store.outage)
     pulse.on_away(store.cut)
     beats = Beats(store, uuid7(), clock, database_clock, timing)

@@ -48,7 +48,7 @@ async def run_scheduler(options: SchedulerOptions) -> int:
     with database_in_words(options.database):
         await connection_budget.run_once(starting=True)
         await clock_sync.run_once()
-    node = SchedulerNode(store, signals, clock, database_clock, timing)
+    node = SchedulerNode(store, LaneRegistry(store), signals, clock, database_clock, timing)
     stopping = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stopping.set)

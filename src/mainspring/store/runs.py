@@ -83,6 +83,7 @@ class HeldRun(msgspec.Struct, frozen=True):
     snoozes: int = 0
     gates: list[int] | None = None
     limited: bool = False
+    cancel_reason: str | None = None
 
 
 class LockedRun(msgspec.Struct, frozen=True):
@@ -420,9 +421,10 @@ async def lock_overlapping(connection: Connection, tenant: TenantId, job_id: str
     return await _lock_overlapping.fetch(connection, tenant, job_id)
 
 
-async def request_cancel(connection: Connection, run_id: UUID, fence: int) -> UUID | None:
-    """The worker that must stop the run. None if another worker holds it now or a cancel was requested before."""
-    worker_id: UUID | None = await connection.fetchval(_SQL["request_cancel"], run_id, fence)
+async def request_cancel(connection: Connection, run_id: UUID, fence: int, reason: str | None = None) -> UUID | None:
+    """The worker that must stop the run. None if another worker holds it now or a cancel was requested before.
+    `reason`: why it is CANCELLED then; None: on request."""
+    worker_id: UUID | None = await connection.fetchval(_SQL["request_cancel"], run_id, fence, reason)
     return worker_id
 
 

@@ -44,6 +44,7 @@ CODES: dict[str, tuple[int, str]] = {
     "overlap": (409, "another run of the job is alive, and its overlap rule is skip"),
     "replayed": (409, "the run was repeated before"),
     "payload_dropped": (409, "the payload of the run was not kept; give one"),
+    "strict_order": (409, "the limit is in strict order, and the job declares it without it"),
     "overlap_rule": (409, "the limit belongs to the overlap rule of a job"),
     "not_a_number_of_runs": (409, "the limit is a rate or a circuit breaker"),
     "migration_needed": (409, "servers of an older version must be stopped first, and the schema migrated"),

@@ -45,7 +45,11 @@ BACKFILLS: Examples = {
 BACKFILL_CHANGES: Examples = {"eight at once": {"concurrency": 8}}
 BACKFILL_CANCELS: Examples = {"what has not started": {}, "all of it": {"running": True}}
 TENANTS: Examples = {"a tenant": {"name": "billing"}}
-LIMITS: Examples = {"at most five at once": {"limit": 5}, "as declared": {"limit": None}}
+LIMITS: Examples = {
+    "at most five at once": {"limit": 5},
+    "as declared": {"limit": None},
+    "end of strict order": {"limit": 5, "order": "priority"},
+}
 TOKENS: Examples = {"for a worker": {"role": "worker", "name": "worker of host 3", "expires_in": "90d"}}
 EXCHANGES: Examples = {
     "hello": {

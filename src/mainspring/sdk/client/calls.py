@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any, TypedDict, Unpack
-from urllib.parse import quote
 
 from msgspec import UNSET, UnsetType
 
 from mainspring.domain.errors import InvalidInput
 from mainspring.domain.run_key import rfc3339
 from mainspring.kernel.ids import uuid7
-from mainspring.sdk.client.core import Answer, Call, encode, json_of, next_cursor
+from mainspring.sdk.client.core import Answer, Call, encode, json_of, next_cursor, segment
 from mainspring.sdk.client.job_fields import JobChanges, JobFields, When, job_patch, job_request
 from mainspring.wire.access import TenantList, TenantMade, TokenList, TokenMade, TokenView
 from mainspring.wire.applications import DeclarationRequest, DeclarationView
@@ -21,7 +20,7 @@ from mainspring.wire.gates import GateRequest, GateView, PauseRequest, RateReque
 from mainspring.wire.ids import IdList
 from mainspring.wire.insights import Overview
 from mainspring.wire.jobs import BatchCreated, JobCreated, JobList, JobView, MissedRange, RunNowAccepted, Upcoming
-from mainspring.wire.limits import BreakerList, BreakerView, LimitDetails, LimitList
+from mainspring.wire.limits import BreakerList, BreakerView, LimitDetails, LimitList, LimitRequest
 from mainspring.wire.protocol import GENERATED_KEY
 from mainspring.wire.runs import (
     DeadLetterList,
@@ -294,14 +293,15 @@ def limit(limit_id: int) -> Call[LimitDetails]:
     return Call("GET", f"/v1/limits/{limit_id}", _limit)
 
 
-def set_limit(limit_id: int, limit: int | None) -> Call[LimitDetails]:
-    """Set how many runs there may be at once. None returns to what jobs and tasks declare."""
-    return Call("PUT", f"/v1/limits/{limit_id}", _limit, body=encode({"limit": limit}))
+def set_limit(limit_id: int, limit: int | None, *, order: str | None = None) -> Call[LimitDetails]:
+    """Set how many runs there may be at once. None returns to what jobs and tasks declare. `order`: "priority" ends
+    strict order."""
+    return Call("PUT", f"/v1/limits/{limit_id}", _limit, body=encode(LimitRequest(limit, order)))
 
 
 def queue(name: str) -> Call[QueueView]:
     """The queue `name`."""
-    return Call("GET", f"/v1/queues/{quote(name, safe='')}", _queue)
+    return Call("GET", f"/v1/queues/{segment(name)}", _queue)
 
 
 def set_queue_limits(
@@ -314,17 +314,17 @@ def set_queue_limits(
 ) -> Call[GateView]:
     """Set limits of a queue: how many runs run at once, how often they start (`"100/m"`, with a `burst`), and how many
     may wait. What is left out stays as it is, and None removes a limit."""
-    return _set_limits(f"/v1/queues/{quote(name, safe='')}", concurrency, rate, burst, max_depth)
+    return _set_limits(f"/v1/queues/{segment(name)}", concurrency, rate, burst, max_depth)
 
 
 def pause_queue(name: str) -> Call[GateView]:
     """Start no run of the queue until it is resumed. When this returns, no worker is given one any more."""
-    return _verb(f"/v1/queues/{quote(name, safe='')}:pause", _gate)
+    return _verb(f"/v1/queues/{segment(name)}:pause", _gate)
 
 
 def resume_queue(name: str) -> Call[GateView]:
     """Resume a paused queue."""
-    return _verb(f"/v1/queues/{quote(name, safe='')}:resume", _gate)
+    return _verb(f"/v1/queues/{segment(name)}:resume", _gate)
 
 
 def tenant_limits() -> Call[GateView]:
@@ -365,12 +365,12 @@ def tasks() -> Call[TaskList]:
 
 def worker(worker_id: str) -> Call[WorkerView]:
     """The worker `worker_id`."""
-    return Call("GET", f"/v1/workers/{quote(worker_id, safe='')}", _worker)
+    return Call("GET", f"/v1/workers/{segment(worker_id)}", _worker)
 
 
 def drain_worker(worker_id: str) -> Call[WorkerView]:
     """Ask a worker to finish its runs and to shut down."""
-    return _verb(f"/v1/workers/{quote(worker_id, safe='')}:drain", _worker)
+    return _verb(f"/v1/workers/{segment(worker_id)}:drain", _worker)
 
 
 def create_backfill(
@@ -423,7 +423,7 @@ def breakers() -> Call[BreakerList]:
 
 def reset_breaker(breaker_id: str | int) -> Call[BreakerView]:
     """Close a circuit breaker and forget its failures."""
-    return _verb(f"/v1/breakers/{quote(str(breaker_id), safe='')}:reset", _breaker)
+    return _verb(f"/v1/breakers/{segment(str(breaker_id))}:reset", _breaker)
 
 
 def dead_letters(
@@ -506,7 +506,7 @@ def add_token(
 
 def revoke_token(token_id: str) -> Call[TokenView]:
     """Revoke a token. It is rejected from now on."""
-    return _verb(f"/v1/tokens/{quote(token_id, safe='')}:revoke", _token)
+    return _verb(f"/v1/tokens/{segment(token_id)}:revoke", _token)
 
 
 def health() -> Call[Health]:
@@ -521,24 +521,24 @@ def readiness() -> Call[Readiness]:
 
 def declare(application: str, declaration: DeclarationRequest) -> Call[DeclarationView]:
     """Declare which schedules the code of an application has. Workers call it when they start."""
-    path = f"/v1/applications/{quote(application, safe='')}"
+    path = f"/v1/applications/{segment(application)}"
     return Call("PUT", path, _declaration, body=encode(declaration))
 
 
 def _job_path(job_id: str, rest: str = "") -> str:
-    return f"/v1/jobs/{quote(job_id, safe='')}{rest}"
+    return f"/v1/jobs/{segment(job_id)}{rest}"
 
 
 def _run_path(run_id: str, rest: str = "") -> str:
-    return f"/v1/runs/{quote(run_id, safe='')}{rest}"
+    return f"/v1/runs/{segment(run_id)}{rest}"
 
 
 def _backfill_path(backfill_id: str, rest: str = "") -> str:
-    return f"/v1/backfills/{quote(backfill_id, safe='')}{rest}"
+    return f"/v1/backfills/{segment(backfill_id)}{rest}"
 
 
 def _letter_path(run_id: str, rest: str = "") -> str:
-    return f"/v1/dead-letters/{quote(run_id, safe='')}{rest}"
+    return f"/v1/dead-letters/{segment(run_id)}{rest}"
 
 
 def _choice(filters: DeadLetterFilters, *, everything: bool, limit: int | None) -> dict[str, Any]:

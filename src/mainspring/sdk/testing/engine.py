@@ -134,6 +134,7 @@ class Engine:
         definition = msgspec.structs.replace(
             definition, schedule=for_job(definition.schedule, DEFAULT_TENANT, job_id, self.now)
         )
+        self.check_order(definition, job_id)
         before = self.jobs.get(job_id)
         job = BoxJob(job_id, len(self.jobs), definition, self.now, self.now)
         if before is not None:
@@ -151,16 +152,26 @@ class Engine:
             self.arm(job, schedule.at if schedule.kind is ScheduleKind.AT else next_fire(schedule, self.now))
         return job
 
+    def check_order(self, definition: JobDefinition, job_id: str) -> None:
+        """Raise Conflict if it contradicts the strict order of a limit."""
+        if has_limits(definition):
+            self.lines.check(line_of(definition, job_id))
+
     def declare(self, job: BoxJob) -> None:
         """Store the limits that the job declares."""
         if has_limits(job.definition):
             self.lines.declare(line_of(job.definition, job.job_id), self.now)
 
-    def change_rule(self, job: BoxJob, before: Overlap) -> None:
-        """The live runs of the job follow its new overlap rule."""
+    def change_rule(self, job: BoxJob, stored: JobDefinition) -> None:
+        """The live runs of the job follow its new overlap rule, and the end of its circuit breaker."""
         self.declare(job)
-        rule, slot = job.definition.overlap, overlap_slot(job.job_id)
-        live = [run for run in job.runs if run.live and run.backfill_id is None]
+        before, rule, slot = stored.overlap, job.definition.overlap, overlap_slot(job.job_id)
+        live = [run for run in job.runs if run.live]
+        if stored.spec.circuit_breaker is not None and job.definition.spec.circuit_breaker is None:
+            for breaker in [one for one in line_of(stored, job.job_id) if one.failures is not None]:
+                for run in live:
+                    self.lines.leave(run, breaker)
+        live = [run for run in live if run.backfill_id is None]
         if rule in ONE_AFTER_ANOTHER and before not in ONE_AFTER_ANOTHER:
             for run in live:
                 self.lines.join(run, slot)
@@ -252,7 +263,7 @@ class Engine:
 
     def cancel(self, run: BoxRun, reason: str | None = None) -> None:
         if run.status is RunState.RUNNING:
-            run.cancel_requested = True
+            run.cancel_requested, run.cancel_reason = True, reason
             if run.context is not None:
                 run.context.cancel()
         else:
@@ -292,7 +303,7 @@ class Engine:
             self.waiting[run.run_id] = run
         if has_limits(definition):
             run.line = line_of(definition, job.job_id)
-            self.lines.declare(run.line, self.now)
+            self.lines.restore(run.line, self.now)
             self.lines.stand(run, self.now)
         else:
             self._admitted(run)
@@ -327,7 +338,7 @@ class Engine:
             run.errors.append(failure.error)
             run.exception = failure.exception
         if run.cancel_requested:
-            self._end(run, RunState.CANCELLED, "cancelled on request")
+            self._end(run, RunState.CANCELLED, run.cancel_reason or "cancelled on request")
         elif failure is None:
             self.lines.attempt_ended(run, succeeded=True)
             self._end(run, RunState.SUCCESS, None)

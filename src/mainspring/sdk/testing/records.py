@@ -60,6 +60,7 @@ class BoxRun:
     losses: int = 0
     snoozes: int = 0
     cancel_requested: bool = field(default=False, repr=False)
+    cancel_reason: str | None = field(default=None, repr=False)
     line: list[Slot] = field(default_factory=list, repr=False)  # the slots that it needs
     owns: bool = field(default=False, repr=False)
     context: Context | None = field(default=None, repr=False)

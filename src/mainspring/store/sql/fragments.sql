@@ -214,7 +214,7 @@ g.in_use - coalesce((select sum(m.n) from mainspring.gate_marks m where m.gate_i
 -- HeldRun in store/runs.py.
 r.run_id, r.fence, r.attempt, r.max_attempts, r.cancel_requested_at, r.claimed_at, r.worker_id,
 r.spec::text as spec_text, {{time_left}}, r.losses, {{known_exclusive}} as exclusive, {{started_at}} as started_at, r.snoozes,
-r.gates, r.limit_keys is not null as limited
+r.gates, r.limit_keys is not null as limited, r.cancel_reason
 
 -- fragment: is_exclusive
 -- Attempts of a run that owns a gate must not overlap: the gate counts it once.
@@ -255,7 +255,8 @@ for key share of l
 -- fragment: due_columns
 -- The fields of store/fires.py DueJob; j is the job.
 j.tenant_id, j.job_id, j.version, j.shard, j.next_fire_at, j.one_time, j.id_generated, j.overlap,
-       j.schedule::text as schedule_text, j.spec::text as spec_text, j.xmin as written_by, j.generation
+       j.schedule::text as schedule_text, j.spec::text as spec_text, j.xmin as written_by, j.generation,
+       j.lane_id
 
 -- fragment: due_keys
 unnest($4::int[], $5::text[]) with ordinality as d (tenant_id, job_id, position)

@@ -337,7 +337,7 @@ for no key update
 -- keeps: RUNNING
 -- guard: fence and RUNNING; a cancel is requested once.
 update mainspring.runs
-set cancel_requested_at = (select clock_timestamp())
+set cancel_requested_at = (select clock_timestamp()), cancel_reason = $3
 where run_id = $1 and fence = $2 and state + 0 = {{RUNNING}} and cancel_requested_at is null
 returning worker_id
 
