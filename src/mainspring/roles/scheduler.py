@@ -43,7 +43,7 @@ async def run_scheduler(options: SchedulerOptions) -> int:
     store = await open_store(options.database, application="scheduler", hot=4, reads=3)
     connection_budget = ConnectionBudget(store)
     loops = Loops(store.outage)
-    signals = Signals(store)
+    signals, lanes = Signals(store), LaneRegistry(store)
     clock_sync = ClockSync(store, clock, database_clock)
     with database_in_words(options.database):
         await connection_budget.run_once(starting=True)
@@ -57,7 +57,7 @@ async def run_scheduler(options: SchedulerOptions) -> int:
     monitor = LoopMonitor()
     monitor.start()
     judge = SilenceJudge(clock, timing, (monitor.late_periods,))
-    loops.start(clock_sync, pulse, connection_budget, *upkeep_tasks(store, signals, clock, timing, judge))
+    loops.start(clock_sync, pulse, connection_budget, *upkeep_tasks(store, lanes, signals, clock, timing, judge))
     loops.start_task("signals_out", signals.send_forever)
     loops.start_task("signals_in", signals.listen_forever)
     bind_log_context(node=str(node.node_id))
