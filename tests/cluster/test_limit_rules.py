@@ -361,12 +361,12 @@ def test_a_run_of_a_queue_beside_more_than_its_limit_is_found(beside: int, claim
     story.write(0.0, "server", ("lanes", "I", {}, {"lane_id": 7, "queue": "narrow"}))
     gate = {"queue": "narrow", "concurrency": beside, "paused_at": None}
     story.write(0.5, "server", ("gates", "I", {}, gate))
-    story.call(SET, 0.6)
+    story.call(SET, 0.505)  # acknowledged
     for number in range(3):
         story.submit(0.7, f"r{number}", lane_id=7)
         story.admit(0.8, f"r{number}")
         story.claim(claimed_at + number / 100, f"r{number}")
-    assert [words for words in s10_no_more_runs_of_a_queue_than_allowed(story.history)] == [
+    assert list(s10_no_more_runs_of_a_queue_than_allowed(story.history)) == [
         f"queue narrow allows {beside}: r{number} was claimed beside {[f'r{n}' for n in range(number)]}"
         for number in range(beside, 3)
     ]
