@@ -122,6 +122,7 @@ _lock_reported = RowQuery(HeldRun, _SQL["lock_reported"])
 _runs_held_by = RowQuery(HeldRun, _SQL["runs_held_by"])
 _lock_run = RowQuery(LockedRun, _SQL["lock_run"])
 _lock_runs_of_job = RowQuery(LockedRun, _SQL["lock_runs_of_job"])
+_lock_overlapping = RowQuery(LockedRun, _SQL["lock_overlapping"])
 _overdue = RowQuery(OverdueRun, _SQL["overdue"])
 _requeue = RowQuery(RequeuedRun, _SQL["requeue"])
 
@@ -413,6 +414,11 @@ async def lock_run(connection: Connection, tenant: TenantId, run_id: UUID) -> Lo
 
 async def lock_runs_of_job(connection: Connection, tenant: TenantId, job_id: str) -> list[LockedRun]:
     return await _lock_runs_of_job.fetch(connection, tenant, job_id)
+
+
+async def lock_overlapping(connection: Connection, tenant: TenantId, job_id: str) -> list[LockedRun]:
+    """The live runs of a job that its overlap rule is about: all but those of backfills."""
+    return await _lock_overlapping.fetch(connection, tenant, job_id)
 
 
 async def request_cancel(connection: Connection, run_id: UUID, fence: int, reason: str | None = None) -> UUID | None:

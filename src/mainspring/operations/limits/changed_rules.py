@@ -56,7 +56,7 @@ async def _leave(connection: Connection, tenant: TenantId, job_id: str, slot: Sl
 
 
 async def _adopt(connection: Connection, tenant: TenantId, job_id: str, slot: Slot) -> None:
-    live = await runs.lock_runs_of_job(connection, tenant, job_id)
+    live = await runs.lock_overlapping(connection, tenant, job_id)
     if live:
         line = key_id(tenant, slot)
         await limits.lock_lines(connection, [line])

@@ -19,7 +19,7 @@ from mainspring.domain.intake.unique import unique_key
 from mainspring.domain.job import DEFAULT_SPEC, JobDefinition, Overlap, boost_in, has_limits, line_of, stored_spec
 from mainspring.domain.limits import Slot, key_id
 from mainspring.domain.schedules.fires import next_fire
-from mainspring.domain.schedules.schedule import ScheduleKind, for_job
+from mainspring.domain.schedules.schedule import Schedule, ScheduleKind, for_job
 from mainspring.kernel import metrics
 from mainspring.kernel.clock import DatabaseClock
 from mainspring.kernel.config import MAX_PAYLOAD_BYTES
@@ -220,6 +220,7 @@ class _Batch:
         self.lines: set[int] = set()
         self._slots: dict[int, list[Slot]] = {}
         self.soonest: datetime | None = None
+        self._first_fires: dict[Schedule, datetime | None] = {}
         self._plain = plain
 
     @property
@@ -382,17 +383,25 @@ class _Batch:
 
     def _new_job(self, index: int, item: JobDefinition) -> jobs.NewJob:
         schedule = for_job(item.schedule, self._tenant, self.job_ids[index], self._now)
-        first = schedule.at if schedule.kind is ScheduleKind.AT else next_fire(schedule, self._now)
+        first = self._first_fire(schedule)
         if first is not None and (self.soonest is None or first < self.soonest):
             self.soonest = first
         return jobs.NewJob(
             job_id=self.job_ids[index],
             id_generated=item.job_id is None,
             lane_id=self._lane_ids[index],
-            definition=msgspec.structs.replace(item, schedule=schedule),
+            definition=item if schedule is item.schedule else msgspec.structs.replace(item, schedule=schedule),
             next_fire_at=first,
             generation=self.generations[index],
         )
+
+    def _first_fire(self, schedule: Schedule) -> datetime | None:
+        """Worked out once for all jobs of the submission that have the same schedule."""
+        if schedule.kind is ScheduleKind.AT:
+            return schedule.at
+        if schedule not in self._first_fires:
+            self._first_fires[schedule] = next_fire(schedule, self._now)
+        return self._first_fires[schedule]
 
     async def _take_keys(self, connection: Connection) -> None:
         keyed: dict[str, tuple[int, bytes]] = {}

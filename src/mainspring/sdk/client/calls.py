@@ -15,6 +15,7 @@ from mainspring.sdk.client.core import Answer, Call, encode, json_of, next_curso
 from mainspring.sdk.client.job_fields import JobChanges, JobFields, When, job_patch, job_request
 from mainspring.wire.access import TenantList, TenantMade, TokenList, TokenMade, TokenView
 from mainspring.wire.applications import DeclarationRequest, DeclarationView
+from mainspring.wire.backfills import BackfillList, BackfillView
 from mainspring.wire.gates import GateRequest, GateView, PauseRequest, RateRequest
 from mainspring.wire.ids import IdList
 from mainspring.wire.insights import Overview
@@ -112,6 +113,8 @@ _queue = json_of(QueueView)
 _overview = json_of(Overview)
 _queue_list = json_of(QueueList)
 _breaker = json_of(BreakerView)
+_backfill = json_of(BackfillView)
+_backfill_list = json_of(BackfillList)
 _breaker_list = json_of(BreakerList)
 _limit = json_of(LimitDetails)
 _limit_list = json_of(LimitList)
@@ -370,6 +373,49 @@ def drain_worker(worker_id: str) -> Call[WorkerView]:
     return _verb(f"/v1/workers/{segment(worker_id)}:drain", _worker)
 
 
+def create_backfill(
+    job_id: str, start: When, end: When, *, concurrency: int = 1, order: str = "oldest"
+) -> Call[BackfillView]:
+    """Make up for the fires of the job from `start` on and before `end`: each becomes a run, unless it has one already.
+    At most `concurrency` of these runs are alive at once. `order`: oldest or newest first. Not repeated after a lost
+    response."""
+    body = encode({"from": _text(start), "to": _text(end), "concurrency": concurrency, "order": order})
+    return Call("POST", _job_path(job_id, ":backfill"), _backfill, body=body, repeatable=False)
+
+
+def read_backfill(backfill_id: str) -> Call[BackfillView]:
+    """A backfill and its progress."""
+    return Call("GET", _backfill_path(backfill_id), _backfill)
+
+
+def backfills(
+    *, job: str | None = None, state: str | None = None, limit: int | None = None, cursor: str | None = None
+) -> Call[BackfillList]:
+    """One page of backfills, newest first: all, those of a job, or those in a state."""
+    params = _params({"job": job, "state": state, "limit": limit, "cursor": cursor})
+    return Call("GET", "/v1/backfills", _backfill_list, params=params)
+
+
+def change_backfill(backfill_id: str, concurrency: int) -> Call[BackfillView]:
+    """Change how many runs of the backfill are alive at once."""
+    return Call("PATCH", _backfill_path(backfill_id), _backfill, body=encode({"concurrency": concurrency}))
+
+
+def pause_backfill(backfill_id: str) -> Call[BackfillView]:
+    """Let the backfill create no more runs. Those that exist continue."""
+    return _verb(_backfill_path(backfill_id, ":pause"), _backfill)
+
+
+def resume_backfill(backfill_id: str) -> Call[BackfillView]:
+    """Let the backfill continue."""
+    return _verb(_backfill_path(backfill_id, ":resume"), _backfill)
+
+
+def cancel_backfill(backfill_id: str, *, running: bool = False) -> Call[BackfillView]:
+    """End the backfill, and those of its runs that no worker has taken. With `running` also the others."""
+    return Call("POST", _backfill_path(backfill_id, ":cancel"), _backfill, body=encode({"running": running}))
+
+
 def breakers() -> Call[BreakerList]:
     """The circuit breakers of jobs and tasks, open ones first."""
     return Call("GET", "/v1/breakers", _breaker_list)
@@ -485,6 +531,10 @@ def _job_path(job_id: str, rest: str = "") -> str:
 
 def _run_path(run_id: str, rest: str = "") -> str:
     return f"/v1/runs/{segment(run_id)}{rest}"
+
+
+def _backfill_path(backfill_id: str, rest: str = "") -> str:
+    return f"/v1/backfills/{segment(backfill_id)}{rest}"
 
 
 def _letter_path(run_id: str, rest: str = "") -> str:

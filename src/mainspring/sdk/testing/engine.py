@@ -7,7 +7,7 @@ of ready runs, and the clock.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from random import Random
 from typing import Any
@@ -68,6 +68,7 @@ class Engine:
         self._count = 0
         self._busy_at = start
         self._busy = 0
+        self.after_end: Callable[[], None] | None = None
 
     # -- the clock
 
@@ -170,6 +171,7 @@ class Engine:
             for breaker in [one for one in line_of(stored, job.job_id) if one.failures is not None]:
                 for run in live:
                     self.lines.leave(run, breaker)
+        live = [run for run in live if run.backfill_id is None]
         if rule in ONE_AFTER_ANOTHER and before not in ONE_AFTER_ANOTHER:
             for run in live:
                 self.lines.join(run, slot)
@@ -233,9 +235,13 @@ class Engine:
             job, scheduled_for, trigger=trigger, skipped=because if skipped else None, definition=definition
         )
         if job.definition.overlap is Overlap.CANCEL_PREVIOUS:
-            for earlier in [one for one in job.runs if one.live and one is not run]:
+            for earlier in [one for one in job.runs if one.live and one is not run and one.backfill_id is None]:
                 self.cancel(earlier, REPLACED)
         return run
+
+    def create_beside(self, job: BoxJob, scheduled_for: datetime, trigger: str, definition: JobDefinition) -> BoxRun:
+        """Create a run that the overlap rule is not about."""
+        return self._create_run(job, scheduled_for, trigger=trigger, definition=definition)
 
     # -- runs
 
@@ -289,7 +295,7 @@ class Engine:
         )
         self.runs[run.run_id] = run
         job.runs.append(run)
-        job.live += 1
+        job.live += run.backfill_id is None  # the overlap rule is not about those of a backfill
         if skipped:
             self._end(run, RunState.SKIPPED, skipped)
             return run
@@ -414,12 +420,13 @@ class Engine:
         if run.line:
             self.lines.give_up(run)
         job = self.jobs[run.job_id]
-        job.live -= 1
+        job.live -= run.backfill_id is None
         job.updated_at = self.now
-        if run.generation != job.generation:
-            return
-        if job.definition.schedule.one_time and job.status is JobStatus.SCHEDULED and job.next_fire is None:
+        one_time = job.definition.schedule.one_time and run.generation == job.generation
+        if one_time and job.status is JobStatus.SCHEDULED and job.next_fire is None:
             job.status = JobStatus.CANCELLED if status is RunState.CANCELLED else JobStatus.COMPLETED
+        if self.after_end is not None:
+            self.after_end()
 
     def new_id(self) -> str:
         """A UUID with the time of the box. It is the same each time the test runs."""
