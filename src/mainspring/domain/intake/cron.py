@@ -76,7 +76,8 @@ def check_cron(
     try:
         never = _never_fires(text, timezone, gap, fold, now.year)
     except CronError as error:
-        raise _bad_cron(f"{shown(expression)} is not a cron expression: {error}", field) from None
+        detail = f"{shown(expression)} is not a cron expression: {error}"
+        raise _bad_cron(detail, field, about_hash=has_hash(text)) from None
     if never is not None:
         raise InvalidInput(
             f"{shown(expression)} never fires" + ("" if never == text else f" if H picks {shown(never)}"),
@@ -87,13 +88,13 @@ def check_cron(
     return text
 
 
-def _bad_cron(detail: str, field: str, expected: str | None = None) -> InvalidInput:
+def _bad_cron(detail: str, field: str, expected: str | None = None, *, about_hash: bool = False) -> InvalidInput:
     return InvalidInput(
         detail,
         code="invalid_cron",
         field=field,
         expected=expected or "5 fields (minute hour day month weekday), or 6 with seconds first",
-        hint='such as "0 9 * * MON-FRI" or "@daily"',
+        hint='such as "0 9 * * MON-FRI" or "@daily"' + (', with H as in "H(0-29)/10 * * * *"' if about_hash else ""),
     )
 
 
