@@ -17,6 +17,7 @@ from mainspring.kernel.config import MAX_BATCH
 from mainspring.wire.access import TenantRequest, TokenRequest
 from mainspring.wire.applications import DeclarationRequest
 from mainspring.wire.backfills import BackfillCancel, BackfillPatch, BackfillRequest
+from mainspring.wire.calendars import CalendarRequest
 from mainspring.wire.death_notice import DeathNotice
 from mainspring.wire.exchange import ExchangeRequest
 from mainspring.wire.gates import GateRequest, PauseRequest
@@ -43,6 +44,7 @@ _decode_tenant = msgspec.json.Decoder(TenantRequest).decode
 _decode_notice = msgspec.json.Decoder(DeathNotice).decode
 _decode_declaration = msgspec.json.Decoder(DeclarationRequest).decode
 _decode_token = msgspec.json.Decoder(TokenRequest).decode
+_decode_calendar = msgspec.json.Decoder(CalendarRequest).decode
 _decode_limit = msgspec.json.Decoder(LimitRequest).decode
 _decode_gate = msgspec.json.Decoder(GateRequest).decode
 _decode_pause = msgspec.json.Decoder(PauseRequest).decode
@@ -56,6 +58,10 @@ _decode_raw_batch = msgspec.json.Decoder(RawBatch).decode
 
 def decode_job(body: bytes) -> JobRequest:
     return _decoded(_decode_job, body, JobRequest)
+
+
+def decode_calendar(body: bytes) -> CalendarRequest:
+    return _decoded(_decode_calendar, body, CalendarRequest)
 
 
 def decode_patch(body: bytes) -> JobPatch:
@@ -263,6 +269,10 @@ class TokenBody(Body[TokenRequest]):
 
 class LimitBody(Body[LimitRequest]):
     decode = staticmethod(decode_limit)
+
+
+class CalendarBody(Body[CalendarRequest]):
+    decode = staticmethod(decode_calendar)
 
 
 class DeclarationBody(Body[DeclarationRequest]):

@@ -12,6 +12,7 @@ from mainspring.kernel.clock import Clock
 from mainspring.operations.access.access_admin import AccessAdmin
 from mainspring.operations.access.caller import Caller
 from mainspring.operations.backfills.control import BackfillControl
+from mainspring.operations.calendars.changes import CalendarChanger
 from mainspring.operations.control.amend import Amender
 from mainspring.operations.control.declare import Declarer
 from mainspring.operations.control.drain import Drainer
@@ -23,6 +24,7 @@ from mainspring.operations.gates.changes import GateChanger
 from mainspring.operations.limits.breaker_control import BreakerControl
 from mainspring.operations.limits.settings import LimitSetter
 from mainspring.operations.logs.log_service import LogService
+from mainspring.operations.read.calendars import CalendarReader
 from mainspring.operations.read.dead_letters import DeadLetterReader
 from mainspring.operations.read.ids import IdReader
 from mainspring.operations.read.job_timeline import JobTimelineReader
@@ -47,6 +49,8 @@ class Services:
     job_timeline: JobTimelineReader
     queue_reader: QueueReader
     limit_reader: LimitReader
+    calendar_reader: CalendarReader
+    calendar_changer: CalendarChanger
     limit_setter: LimitSetter
     worker_reader: WorkerReader
     dead_letter_reader: DeadLetterReader

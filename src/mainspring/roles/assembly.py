@@ -20,6 +20,7 @@ from mainspring.kernel.lifecycle import Loops, PeriodicTask
 from mainspring.kernel.loop_monitor import LoopMonitor
 from mainspring.operations.access.access_admin import AccessAdmin
 from mainspring.operations.backfills.control import BackfillControl
+from mainspring.operations.calendars.changes import CalendarChanger
 from mainspring.operations.control.amend import Amender
 from mainspring.operations.control.declare import Declarer
 from mainspring.operations.control.drain import Drainer
@@ -40,6 +41,7 @@ from mainspring.operations.limits.settings import LimitSetter
 from mainspring.operations.logs.log_merger import LogMerger
 from mainspring.operations.logs.log_service import LogService
 from mainspring.operations.logs.log_watch import LogWatch
+from mainspring.operations.read.calendars import CalendarReader
 from mainspring.operations.read.dead_letters import DeadLetterReader
 from mainspring.operations.read.ids import IdReader
 from mainspring.operations.read.job_timeline import JobTimelineReader
@@ -159,6 +161,8 @@ async def assemble(
         job_timeline=JobTimelineReader(store),
         queue_reader=queue_reader,
         limit_reader=LimitReader(store),
+        calendar_reader=CalendarReader(store),
+        calendar_changer=CalendarChanger(store, database_clock),
         limit_setter=LimitSetter(store, signals, clock),
         worker_reader=WorkerReader(store),
         dead_letter_reader=DeadLetterReader(store, lanes),

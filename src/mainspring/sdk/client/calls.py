@@ -16,6 +16,7 @@ from mainspring.sdk.client.job_fields import JobChanges, JobFields, When, job_pa
 from mainspring.wire.access import TenantList, TenantMade, TokenList, TokenMade, TokenView
 from mainspring.wire.applications import DeclarationRequest, DeclarationView
 from mainspring.wire.backfills import BackfillList, BackfillView
+from mainspring.wire.calendars import CalendarList, CalendarView
 from mainspring.wire.gates import GateRequest, GateView, PauseRequest, RateRequest
 from mainspring.wire.ids import IdList
 from mainspring.wire.insights import Overview
@@ -118,6 +119,8 @@ _backfill_list = json_of(BackfillList)
 _breaker_list = json_of(BreakerList)
 _limit = json_of(LimitDetails)
 _limit_list = json_of(LimitList)
+_calendar_list = json_of(CalendarList)
+_calendar = json_of(CalendarView)
 _worker = json_of(WorkerView)
 _worker_list = json_of(WorkerList)
 _task_list = json_of(TaskList)
@@ -297,6 +300,32 @@ def set_limit(limit_id: int, limit: int | None, *, order: str | None = None) -> 
     """Set how many runs there may be at once. None returns to what jobs and tasks declare. `order`: "priority" ends
     strict order."""
     return Call("PUT", f"/v1/limits/{limit_id}", _limit, body=encode(LimitRequest(limit, order)))
+
+
+def calendars(*, limit: int | None = None, cursor: str | None = None) -> Call[CalendarList]:
+    """One page of calendars, by name."""
+    return Call("GET", "/v1/calendars", _calendar_list, params=_params({"limit": limit, "cursor": cursor}))
+
+
+def calendar(name: str) -> Call[CalendarView]:
+    """The calendar `name`: its rules, how many jobs use it, and how many of them do not follow its last change yet."""
+    return Call("GET", _calendar_path(name), _calendar)
+
+
+def set_calendar(
+    name: str, rules: Mapping[str, Any] | None = None, *, if_version: int | None = None, **members: Any
+) -> Call[CalendarView]:
+    """Create or change a calendar. The rules are those of `PUT /v1/calendars/{name}`, as a mapping or as keywords:
+    timezone, holidays, dates, weekdays, hours, blackouts, description. Rules that are left out are removed. With
+    `if_version` only that version is changed."""
+    headers = () if if_version is None else (("If-Match", f'"{if_version}"'),)
+    return Call("PUT", _calendar_path(name), _calendar, body=encode({**(rules or {}), **members}), headers=headers)
+
+
+def delete_calendar(name: str, *, if_version: int | None = None) -> Call[CalendarView]:
+    """Delete a calendar that no job uses. Returns it as it was. Not repeated after a lost response."""
+    headers = () if if_version is None else (("If-Match", f'"{if_version}"'),)
+    return Call("DELETE", _calendar_path(name), _calendar, headers=headers, repeatable=False)
 
 
 def queue(name: str) -> Call[QueueView]:
@@ -523,6 +552,10 @@ def declare(application: str, declaration: DeclarationRequest) -> Call[Declarati
     """Declare which schedules the code of an application has. Workers call it when they start."""
     path = f"/v1/applications/{segment(application)}"
     return Call("PUT", path, _declaration, body=encode(declaration))
+
+
+def _calendar_path(name: str) -> str:
+    return f"/v1/calendars/{segment(name)}"
 
 
 def _job_path(job_id: str, rest: str = "") -> str:
