@@ -30,7 +30,6 @@ from mainspring.domain.backfills import (
     next_slice,
     trigger_of,
 )
-from mainspring.domain.errors import Conflict
 from mainspring.domain.job import ONE_AFTER_ANOTHER, Overlap, stored_spec
 from mainspring.domain.transitions import StoredJobStatus, StoredState
 from mainspring.kernel import metrics
@@ -121,10 +120,10 @@ class Filler:
         for item in found:
             try:
                 created += await self._work(item)
-            except AWAY:
-                raise
-            except (asyncpg.PostgresError, Conflict, ValueError, OverflowError) as error:
-                # One that cannot be continued does not hold up the others.
+            except Exception as error:
+                if isinstance(error, AWAY) and not isinstance(error, asyncpg.QueryCanceledError):
+                    raise
+                # One that cannot be continued, or whose history takes too long to read, does not hold up the others.
                 log.error("backfill cannot be continued now", backfill=str(item.backfill_id), error=repr(error))
         return created
 
