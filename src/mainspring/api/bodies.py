@@ -22,6 +22,7 @@ from mainspring.wire.gates import GateRequest, PauseRequest
 from mainspring.wire.jobs import JobPatch, JobRequest, Nothing, RunNowRequest
 from mainspring.wire.limits import LimitRequest
 from mainspring.wire.logs import LogShipment
+from mainspring.wire.preview import PreviewRequest
 from mainspring.wire.runs import DeadLetterChoice, ReplayRequest
 
 T = TypeVar("T")
@@ -45,6 +46,7 @@ _decode_token = msgspec.json.Decoder(TokenRequest).decode
 _decode_limit = msgspec.json.Decoder(LimitRequest).decode
 _decode_gate = msgspec.json.Decoder(GateRequest).decode
 _decode_pause = msgspec.json.Decoder(PauseRequest).decode
+_decode_preview = msgspec.json.Decoder(PreviewRequest).decode
 _decode_nothing = msgspec.json.Decoder(Nothing).decode
 _decode_batch = msgspec.json.Decoder(JobBatch).decode
 _decode_raw_batch = msgspec.json.Decoder(RawBatch).decode
@@ -113,6 +115,10 @@ def decode_gate(body: bytes) -> GateRequest:
 
 def decode_pause(body: bytes) -> PauseRequest:
     return _decoded(_decode_pause, body, PauseRequest)
+
+
+def decode_preview(body: bytes) -> PreviewRequest:
+    return _decoded(_decode_preview, body, PreviewRequest)
 
 
 def decode_nothing(body: bytes) -> Nothing:
@@ -199,6 +205,10 @@ class GateBody(Body[GateRequest]):
 
 class PauseBody(Body[PauseRequest]):
     decode = staticmethod(decode_pause)
+
+
+class PreviewBody(Body[PreviewRequest]):
+    decode = staticmethod(decode_preview)
 
 
 class NoBody(Body[Nothing]):

@@ -28,6 +28,7 @@ from mainspring.operations.read.job_timeline import JobTimelineReader
 from mainspring.operations.read.jobs import JobReader
 from mainspring.operations.read.limits import LimitReader
 from mainspring.operations.read.overview import OverviewReader
+from mainspring.operations.read.preview import Previewer
 from mainspring.operations.read.queues import QueueReader
 from mainspring.operations.read.runs import RunReader
 from mainspring.operations.read.standing import StandingReader
@@ -52,6 +53,7 @@ class Services:
     id_reader: IdReader
     standing_reader: StandingReader
     overview_reader: OverviewReader
+    previewer: Previewer
     replayer: Replayer
     manual_runs: ManualRuns
     exchanger: Exchanger

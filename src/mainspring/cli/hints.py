@@ -65,6 +65,7 @@ ROUTES = (
     Route("dead_letters.discard", "POST", "/v1/dead-letters:discard", "discard"),
     Route("ids.find", "GET", "/v1/ids", None),
     Route("insights.overview", "GET", "/v1/insights/overview", "status"),
+    Route("schedules.preview", "POST", "/v1/schedules:preview", "preview"),
     Route("queues.list", "GET", "/v1/queues", "queues"),
     Route("queues.read", "GET", "/v1/queues/{}", "queue {}"),
     Route("queues.update", "PUT", "/v1/queues/{}", "queue {}"),

@@ -21,7 +21,7 @@ from mainspring.kernel.terminal import visible
 # or a worker would pay.
 _PANELS: dict[str, tuple[str, ...]] = {
     "Start": ("up", "server", "scheduler", "worker", "migrate"),
-    "Submit and look": ("submit", "jobs", "job", "runs", "run", "logs", "why", "timeline"),
+    "Submit and look": ("submit", "jobs", "job", "runs", "run", "logs", "why", "timeline", "preview"),
     "Steer": ("edit", "run-now", "pause", "resume", "cancel", "retry"),
     "Dead letters": ("dead-letters", "dead-letter", "replay", "discard"),
     "Operate": (

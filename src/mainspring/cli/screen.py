@@ -167,5 +167,10 @@ def _encodable(text: str) -> str:
     return text.encode(encoding, "backslashreplace").decode(encoding)
 
 
+def can_show(text: str) -> bool:
+    """Whether the terminal has these characters."""
+    return _encodable(text) == text
+
+
 def _ellipsis() -> str:
-    return ELLIPSIS if _encodable(ELLIPSIS) == ELLIPSIS else "~"
+    return ELLIPSIS if can_show(ELLIPSIS) else "~"

@@ -45,6 +45,7 @@ from mainspring.operations.read.job_timeline import JobTimelineReader
 from mainspring.operations.read.jobs import JobReader
 from mainspring.operations.read.limits import LimitReader
 from mainspring.operations.read.overview import OverviewReader
+from mainspring.operations.read.preview import Previewer
 from mainspring.operations.read.queues import QueueReader
 from mainspring.operations.read.runs import RunReader
 from mainspring.operations.read.standing import StandingReader
@@ -163,6 +164,7 @@ async def assemble(
         dead_letter_reader=DeadLetterReader(store, lanes),
         standing_reader=(standing_reader := StandingReader(store, queue_reader)),
         overview_reader=OverviewReader(store, standing_reader, timing),
+        previewer=Previewer(database_clock),
         id_reader=IdReader(store, lanes),
         replayer=Replayer(store, lanes, signals, database_clock, signatures),
         manual_runs=ManualRuns(store, lanes, signals, database_clock, signatures),

@@ -35,6 +35,10 @@ GATES: Examples = {
     "a rate with a burst": {"rate": {"rate": "100/m", "burst": 20}},
     "no limit of concurrency": {"concurrency": None},
 }
+PREVIEWS: Examples = {
+    "a cron line": {"schedule": "0 9 * * MON-FRI", "timezone": "Europe/Berlin", "n": 5},
+    "an interval": {"schedule": {"every": "90m"}, "from": "2030-01-01T00:00:00Z"},
+}
 PAUSES: Examples = {"of the tenant": {}, "of all tenants": {"all_tenants": True}}
 TENANTS: Examples = {"a tenant": {"name": "billing"}}
 LIMITS: Examples = {"at most five at once": {"limit": 5}, "as declared": {"limit": None}}

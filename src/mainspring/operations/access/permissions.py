@@ -23,6 +23,7 @@ PERMISSIONS: dict[str, frozenset[str]] = {
     "metrics.read": _ADMINS,
     "schema.read": _ADMINS,
     "insights.overview": _ADMINS,
+    "schedules.preview": _ADMINS,
     "jobs.create": _ADMINS,
     "jobs.create_batch": _ADMINS,
     "jobs.list": _ADMINS,

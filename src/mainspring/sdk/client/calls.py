@@ -13,7 +13,7 @@ from mainspring.domain.errors import InvalidInput
 from mainspring.domain.run_key import rfc3339
 from mainspring.kernel.ids import uuid7
 from mainspring.sdk.client.core import Answer, Call, encode, json_of, next_cursor
-from mainspring.sdk.client.job_fields import JobChanges, JobFields, When, job_patch, job_request
+from mainspring.sdk.client.job_fields import JobChanges, JobFields, PreviewFields, When, job_patch, job_request
 from mainspring.wire.access import TenantList, TenantMade, TokenList, TokenMade, TokenView
 from mainspring.wire.applications import DeclarationRequest, DeclarationView
 from mainspring.wire.gates import GateRequest, GateView, PauseRequest, RateRequest
@@ -21,6 +21,7 @@ from mainspring.wire.ids import IdList
 from mainspring.wire.insights import Overview
 from mainspring.wire.jobs import BatchCreated, JobCreated, JobList, JobView, MissedRange, RunNowAccepted, Upcoming
 from mainspring.wire.limits import BreakerList, BreakerView, LimitDetails, LimitList
+from mainspring.wire.preview import SchedulePreview
 from mainspring.wire.protocol import GENERATED_KEY
 from mainspring.wire.runs import (
     DeadLetterList,
@@ -107,6 +108,7 @@ _run = json_of(RunView)
 _run_list = json_of(RunList)
 _run_array = json_of(list[RunView])
 _why = json_of(Why)
+_preview = json_of(SchedulePreview)
 _id_list = json_of(IdList)
 _gate = json_of(GateView)
 _queue = json_of(QueueView)
@@ -268,6 +270,15 @@ def logs(run_id: str, attempt: int | None = None) -> Call[str]:
 def overview() -> Call[Overview]:
     """How the system is doing: throughput, lag, queues, workers, and what is wrong."""
     return Call("GET", "/v1/insights/overview", _overview)
+
+
+def preview(
+    *, n: int = 10, from_: When | None = None, job_id: str | None = None, **when: Unpack[PreviewFields]
+) -> Call[SchedulePreview]:
+    """What a schedule does: in words, its next `n` fires from `from_` on (by default from now on), and notes. It is
+    given as in `submit`, and nothing is stored. `job_id` chooses the job for which `H` and jitter are worked out."""
+    body = job_request({**when, "job_id": job_id, "n": n, "from": from_})
+    return Call("POST", "/v1/schedules:preview", _preview, body=encode(body))
 
 
 def find_ids(part: str, *kinds: str) -> Call[IdList]:
