@@ -56,7 +56,7 @@ async def test_failover_measures_how_long_a_killed_server_holds_up_a_stream_of_j
 
 
 async def test_overload_measures_that_workers_keep_their_runs_while_more_is_offered_than_a_server_takes() -> None:
-    figures = await overload.run(overload.Sizes(workers=20, runs=100, seconds=2.0, capacity_seconds=0.5))
+    figures = await overload.run(overload.Sizes(workers=20, runs=100, seconds=2.0, capacity_seconds=0.5, patience=2.0))
     assert number(figures["capacity_per_s"]) > 0 and number(figures["offered_per_s"]) > 0
     assert (figures["lost_workers"], figures["held"]) == (0, 100)
     assert number(figures["refused"]) >= 0 and "recovered_s" in figures

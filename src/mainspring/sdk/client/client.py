@@ -20,10 +20,9 @@ from math import inf
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, Self, TypedDict, TypeVar, Unpack
 
-import httpx
-
 from mainspring.kernel.addresses import ServerRotation
 from mainspring.kernel.clock import SystemClock
+from mainspring.kernel.light_httpx import httpx
 from mainspring.kernel.trust import tls_failure, trusted_context
 from mainspring.sdk.client import calls
 from mainspring.sdk.client.connection import Connection, find_connection
