@@ -83,7 +83,7 @@ def app_without_a_server() -> Litestar:
             *breakers.HANDLERS,
             tasks.list_tasks,
             schedules.preview_schedule,
-            insights.get_overview,
+            *insights.HANDLERS,
             ids.find_ids,
             *exchange.HANDLERS,
             *logs.HANDLERS,

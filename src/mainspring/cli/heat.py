@@ -71,7 +71,7 @@ def days(counts: Mapping[datetime, int], start: datetime, end: datetime, width: 
     return [Text(_ruler(per_hour), style="dim"), *picture(rows)]
 
 
-def hours(counts: Mapping[datetime, int], start: datetime, width: int) -> list[Text]:
+def hours(counts: Mapping[datetime, int], width: int) -> list[Text]:
     """A row for each hour of a day, with a block for every five minutes and the number of fires."""
     from rich.text import Text
 

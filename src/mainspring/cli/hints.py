@@ -65,6 +65,8 @@ ROUTES = (
     Route("dead_letters.discard", "POST", "/v1/dead-letters:discard", "discard"),
     Route("ids.find", "GET", "/v1/ids", None),
     Route("insights.overview", "GET", "/v1/insights/overview", "status"),
+    Route("insights.upcoming", "GET", "/v1/insights/upcoming", None),
+    Route("insights.heatmap", "GET", "/v1/insights/heatmap", "heatmap"),
     Route("schedules.preview", "POST", "/v1/schedules:preview", "preview"),
     Route("queues.list", "GET", "/v1/queues", "queues"),
     Route("queues.read", "GET", "/v1/queues/{}", "queue {}"),

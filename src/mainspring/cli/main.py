@@ -27,6 +27,7 @@ _PANELS: dict[str, tuple[str, ...]] = {
     "Operate": (
         "status",
         "top",
+        "heatmap",
         "workers",
         "tasks",
         "queues",

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from mainspring.cli.connect import DataOption, JsonFlag, TokenFileOption, UrlOption, connect
-from mainspring.cli.screen import has_width, say, show_fields, show_json, stdout
+from mainspring.cli.screen import has_width, show_fields, show_json, stdout, tell
 from mainspring.cli.wording import relative
 
 if TYPE_CHECKING:
@@ -141,9 +141,9 @@ def _show(shown: SchedulePreview, picture: list[Text]) -> None:
         console.print(drawn, soft_wrap=True)
     sys.stdout.flush()
     for note in shown.notes:
-        say(f"note: {note}")
+        tell(f"note: {note}")
     if shown.spread is not None:
-        say(f"hint: {shown.spread.reason}; {proposal(shown.spread.cron, shown.spread.jitter)}")
+        tell(f"hint: {shown.spread.reason}; {proposal(shown.spread.cron, shown.spread.jitter)}")
 
 
 def proposal(cron: str | None, jitter: str | None) -> str:

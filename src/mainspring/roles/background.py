@@ -15,6 +15,7 @@ from mainspring.store.log_files import LogFiles
 from mainspring.store.pool import Store
 from mainspring.upkeep.beat_sweeper import BeatSweeper
 from mainspring.upkeep.deadline_sweeper import DeadlineSweeper
+from mainspring.upkeep.forecaster import ForecastMaker
 from mainspring.upkeep.line_auditor import LineAuditor
 from mainspring.upkeep.line_pruner import LinePruner
 from mainspring.upkeep.partition_maintainer import HistoryPruner, PartitionMaintainer
@@ -68,6 +69,7 @@ def upkeep_tasks(
         Admitter(store, signals),
         LinePruner(store),
         LineAuditor(store, signals),
+        ForecastMaker(store),
         PartitionMaintainer(store),
         HistoryPruner(store, history_days(), log_files),
     ]

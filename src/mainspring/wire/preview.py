@@ -78,13 +78,14 @@ class UpcomingFire(msgspec.Struct):
 
 class UpcomingFires(msgspec.Struct, rename=_NAMES):
     """The response to `GET /v1/insights/upcoming`: fires in order of time, if nobody pauses or changes the jobs. A job
-    may occur several times. until: up to here all fires are in the list. more: whether others follow before `to`; they
-    are listed by `from` = the last `at`."""
+    may occur several times. until: before this moment no fire is missing. more: whether others follow before `to`.
+    next: the cursor of the page with these; null with `more` if too many jobs fire before them to list them."""
 
     from_: datetime
     until: datetime
     fires: list[UpcomingFire]
     more: bool
+    next: str | None = None
 
 
 class HeatCell(msgspec.Struct):
@@ -96,9 +97,11 @@ class HeatCell(msgspec.Struct):
 
 
 class PileUpPart(msgspec.Struct):
-    """Jobs with the same schedule. job_ids: some of them. spread: what would spread them."""
+    """Jobs with the same schedule. timezone: of a cron line or an rrule. job_ids: some of them. spread: what would
+    spread them."""
 
     schedule: str
+    timezone: TimeZone | None
     jobs: int
     fires: int
     job_ids: list[str]

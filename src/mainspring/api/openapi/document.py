@@ -16,6 +16,7 @@ from mainspring.api.openapi.parameters import HEADERS, PARAMETERS, PATH_TYPES, S
 from mainspring.api.openapi.problem_codes import CODES, problems_of
 from mainspring.api.openapi.schemas import REF, Schemas
 from mainspring.api.operation_names import operation_of, routed_handlers
+from mainspring.api.parameters import query_name
 from mainspring.api.routing import VERB, public_path
 from mainspring.kernel.version import VERSION
 from mainspring.operations.access.permissions import is_public
@@ -198,7 +199,7 @@ class _Operation:
 class _Parameter:
     def __init__(self, name: str, kind: Any, field: Any, in_path: bool) -> None:
         definition = field.kwarg_definition
-        self.name = name
+        self.name = query_name(name, field)
         self.place = "path" if in_path else "query"
         if isinstance(definition, HeaderParameter):
             self.name, self.place = definition.name or name, "header"

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import msgspec
 
 from mainspring.domain.intake.schedule import parse_time, read_schedule
-from mainspring.domain.schedules.clock_changes import clock_change_notes
+from mainspring.domain.schedules.dst_notes import dst_notes
 from mainspring.domain.schedules.fires import count_fires, newest_fires, next_fire
 from mainspring.domain.schedules.schedule import Schedule, ScheduleKind, for_job
 from mainspring.domain.schedules.spreading import on_the_hour, spread
@@ -110,5 +110,5 @@ def _notes(asked: Asked, fires: list[datetime]) -> list[str]:
         case _ if schedule.recurring and len(fires) < asked.count:
             notes.append("there are no more fires" if fires else "there are no fires from this time on")
     if fires:
-        notes += clock_change_notes(schedule, asked.after, fires[-1])
+        notes += dst_notes(schedule, asked.after, fires[-1])
     return notes

@@ -23,6 +23,8 @@ PERMISSIONS: dict[str, frozenset[str]] = {
     "metrics.read": _ADMINS,
     "schema.read": _ADMINS,
     "insights.overview": _ADMINS,
+    "insights.upcoming": _ADMINS,
+    "insights.heatmap": _ADMINS,
     "schedules.preview": _ADMINS,
     "jobs.create": _ADMINS,
     "jobs.create_batch": _ADMINS,

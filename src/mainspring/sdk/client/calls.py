@@ -21,7 +21,7 @@ from mainspring.wire.ids import IdList
 from mainspring.wire.insights import Overview
 from mainspring.wire.jobs import BatchCreated, JobCreated, JobList, JobView, MissedRange, RunNowAccepted, Upcoming
 from mainspring.wire.limits import BreakerList, BreakerView, LimitDetails, LimitList
-from mainspring.wire.preview import SchedulePreview
+from mainspring.wire.preview import HeatMap, RangeWord, SchedulePreview, UpcomingFires
 from mainspring.wire.protocol import GENERATED_KEY
 from mainspring.wire.runs import (
     DeadLetterList,
@@ -108,6 +108,8 @@ _run = json_of(RunView)
 _run_list = json_of(RunList)
 _run_array = json_of(list[RunView])
 _why = json_of(Why)
+_heat_map = json_of(HeatMap)
+_upcoming_fires = json_of(UpcomingFires)
 _preview = json_of(SchedulePreview)
 _id_list = json_of(IdList)
 _gate = json_of(GateView)
@@ -279,6 +281,26 @@ def preview(
     given as in `submit`, and nothing is stored. `job_id` chooses the job for which `H` and jitter are worked out."""
     body = job_request({**when, "job_id": job_id, "n": n, "from": from_})
     return Call("POST", "/v1/schedules:preview", _preview, body=encode(body))
+
+
+def upcoming_fires(
+    *, from_: When | None = None, to: When | None = None, limit: int | None = None, cursor: str | None = None
+) -> Call[UpcomingFires]:
+    """One page of the next fires of all jobs, in order of time. A job occurs as often as it fires."""
+    params = _params({"from": from_, "to": to, "limit": limit, "cursor": cursor})
+    return Call("GET", "/v1/insights/upcoming", _upcoming_fires, params=params)
+
+
+def heatmap(
+    range: RangeWord = "day",
+    *,
+    from_: When | None = None,
+    timezone: str | None = None,
+) -> Call[HeatMap]:
+    """The fires of all jobs in the next day, in cells of five minutes, or in the next week, in cells of an hour; and
+    the minutes in which they pile up."""
+    params = _params({"range": range, "from": from_, "timezone": timezone})
+    return Call("GET", "/v1/insights/heatmap", _heat_map, params=params)
 
 
 def find_ids(part: str, *kinds: str) -> Call[IdList]:

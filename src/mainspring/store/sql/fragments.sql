@@ -699,3 +699,13 @@ left join (
 -- BreakerRow in store/breakers.py.
 l.limit_id, k.key_id, l.name, l.failures, l.open_for, k.failed, k.opened_at, k.next_at, k.probe,
 (select count(*) from mainspring.runs r where r.held_key = k.key_id and r.state = {{HELD}})::int as held
+
+-- fragment: schedule_groups
+-- Jobs `j` with the same schedule, or one-time jobs of the same minute, and some of their ids.
+case when j.one_time then '' else j.schedule::text end as schedule_text,
+       case when j.one_time then date_trunc('minute', j.next_fire_at, 'UTC') end as minute,
+       count(*) as jobs, (array_agg(j.job_id))[1:5] as job_ids
+
+-- fragment: next_fire_columns
+-- The fields of store/forecasts.py NextFire.
+j.tenant_id, j.shard, j.job_id, j.name, j.lane_id, j.next_fire_at, j.schedule::text as schedule_text

@@ -18,7 +18,7 @@ _FURTHEST = 3660 * DAY  # seconds: the clocks of more than ten years are nobody'
 _SECOND = timedelta(seconds=1)
 
 
-def clock_change_notes(schedule: Schedule, after: datetime, until: datetime) -> list[str]:
+def dst_notes(schedule: Schedule, after: datetime, until: datetime) -> list[str]:
     """A sentence for each change of the clocks in (after, until] that moves, drops or doubles a fire."""
     if schedule.kind not in (ScheduleKind.CRON, ScheduleKind.RRULE) or schedule.timezone == "UTC":
         return []
