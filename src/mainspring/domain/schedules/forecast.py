@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from itertools import accumulate
+from itertools import accumulate, pairwise
 
 import msgspec
 
@@ -70,10 +70,10 @@ class _Group(msgspec.Struct):
 
 
 class Census:
-    """The jobs of a tenant in groups. `begin`: the first moment that counts."""
+    """The jobs of a tenant in groups. What counts begins with the minute of `now`."""
 
-    def __init__(self, begin: datetime) -> None:
-        self.begin = begin
+    def __init__(self, now: datetime) -> None:
+        self.begin = floor_minute(now)
         self.jobs = 0
         self.uncounted = 0  # jobs beyond the last group that is kept
         self.inexact = False
@@ -109,8 +109,10 @@ class Census:
     def _alike(self, schedule: Schedule) -> Schedule:
         """What all jobs of a group have. A seed stays out: without jitter it decides only about `H`."""
         if has_hash(schedule.cron) and schedule.cron is not None:
-            schedule = msgspec.structs.replace(schedule, cron=without_hash(schedule.cron, schedule.seed or 0))
-        if schedule.seed is not None:
+            # Not through its cache, which belongs to the jobs that fire now.
+            line = without_hash.__wrapped__(schedule.cron, schedule.seed or 0)
+            schedule = msgspec.structs.replace(schedule, cron=line, seed=None)
+        elif schedule.seed is not None:
             schedule = msgspec.structs.replace(schedule, seed=None)
         if schedule.kind is not ScheduleKind.EVERY or not is_plain(schedule):
             return schedule
@@ -131,14 +133,14 @@ def _grow(part: Part, jobs: int, job_ids: list[str]) -> None:
 
 
 class Forecaster:
-    """Makes a forecast of `minutes` minutes from the minute of `census.begin` on. `work` does it, piece by piece, and
+    """Makes a forecast of `minutes` minutes from `census.begin` on. `work` does it, piece by piece, and
     then `forecast` is there. effort: about how many fires it may look at."""
 
     def __init__(self, census: Census, minutes: int, effort: int) -> None:
         self._census = census
         self._minutes = minutes
         self._effort = effort
-        self._start = floor_minute(census.begin)
+        self._start = census.begin
         self._counts = [0] * minutes
         self._spread = [0.0] * (minutes + 1)  # changes of what is spread, from minute to minute
         self._parts: list[Part] = []
@@ -165,8 +167,10 @@ class Forecaster:
 
     def forecast(self) -> Forecast:
         if self._estimated:
-            spread = accumulate(self._spread)
-            counts = [count + round(more) for count, more in zip(self._counts, spread, strict=False)]
+            # Sums are rounded, not terms: a third of a fire in each minute is one in three minutes.
+            sums = [0, *map(round, accumulate(accumulate(self._spread)))]
+            more = [after - before for before, after in pairwise(sums)]
+            counts = [count + more[minute] for minute, count in enumerate(self._counts)]
         else:
             counts = self._counts
         peaks = [peak for hour in range(0, self._minutes, _HOUR) if (peak := self._peak(hour, counts)) is not None]

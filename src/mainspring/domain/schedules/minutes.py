@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from zoneinfo import ZoneInfo
 
 from mainspring.domain.schedules.cron_hash import without_hash
@@ -84,9 +85,12 @@ def _of_interval(schedule: Schedule, start: datetime, minutes: int) -> Iterator[
 
 def _offset(schedule: Schedule, start: datetime, minutes: int) -> int | None:
     """The offset of the zone in seconds. None if it changes then, or is not a whole minute."""
-    if schedule.timezone == "UTC":
-        return 0
-    place = zone(schedule.timezone)
+    return 0 if schedule.timezone == "UTC" else _steady_offset(schedule.timezone, start, minutes)
+
+
+@lru_cache(maxsize=256)
+def _steady_offset(timezone: str, start: datetime, minutes: int) -> int | None:
+    place = zone(timezone)
     begin = int(start.timestamp())
     offset = _offset_at(place, begin)
     if offset % 60:
