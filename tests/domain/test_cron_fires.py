@@ -11,8 +11,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from mainspring.domain.errors import InvalidInput
+from mainspring.domain.intake.cron import check_cron
 from mainspring.domain.schedules.fires import fires, next_fire
-from mainspring.domain.schedules.schedule import Schedule, ScheduleKind, check_cron
+from mainspring.domain.schedules.schedule import Schedule, ScheduleKind
 from tests.domain.cron_oracle import (
     CHANGES,
     STEADY_ZONES,

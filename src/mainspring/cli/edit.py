@@ -128,7 +128,8 @@ def _schedule(job: JobView) -> Any:
     from mainspring.domain.run_key import rfc3339
 
     if job.cron_expression is not None:
-        return {"cron": job.cron_expression, "timezone": job.timezone}
+        dst = {} if job.dst is None else {"dst": job.dst}
+        return {"cron": job.cron_expression, "timezone": job.timezone, **dst}
     if job.every is not None:
         return {"every": format_duration(job.every)}
     if job.schedule_time is not None:

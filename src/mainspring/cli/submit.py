@@ -112,6 +112,21 @@ def command(
         str | None,
         typer.Option("--timezone", metavar="Z", help="Time zone of --cron: Europe/Berlin.", rich_help_panel=_WHEN),
     ] = None,
+    dst_gap: Annotated[
+        str | None,
+        typer.Option(
+            "--dst-gap", metavar="P", help="A time that a clock change skips: shift or skip.", rich_help_panel=_WHEN
+        ),
+    ] = None,
+    dst_overlap: Annotated[
+        str | None,
+        typer.Option(
+            "--dst-overlap",
+            metavar="P",
+            help="A time that a clock change repeats: first, last or both.",
+            rich_help_panel=_WHEN,
+        ),
+    ] = None,
     manual: Annotated[
         bool, typer.Option("--manual", help="Run only with `mainspring run-now`.", rich_help_panel=_WHEN)
     ] = False,
@@ -312,7 +327,8 @@ def command(
         command=command_line, header=header, job_id=job_id, idempotency_key=idempotency_key, task=task, params=params,
         keep_payload=keep_payload, unique=unique,
         payload=payload, http=http, method=method, body=body, manual=manual, at=at, delay=delay, every=every, cron=cron,
-        timezone=timezone, name=name, queue=queue, priority=priority, timeout=timeout, retries=retries, retry=retry,
+        timezone=timezone, dst_gap=dst_gap, dst_overlap=dst_overlap,
+        name=name, queue=queue, priority=priority, timeout=timeout, retries=retries, retry=retry,
         delivery=delivery, overlap=overlap, misfire=misfire, owner=owner, description=description, label=label, env=env,
         limit=limit, sandbox=sandbox, run_as=run_as, kill_grace=kill_grace, require=require, concurrency=concurrency,
         concurrency_key=concurrency_key, strict=strict, rate=rate, circuit_breaker=circuit_breaker, **plain,
@@ -378,6 +394,8 @@ def job_fields(
     strict: bool,
     rate: str | None,
     circuit_breaker: str | None,
+    dst_gap: str | None,
+    dst_overlap: str | None,
     unique: str | None = None,
     **plain: Any,
 ) -> dict[str, Any]:
@@ -386,6 +404,7 @@ def job_fields(
         "http": call_of(http, method, header or [], body),
         "payload": payload_of(payload, params or []),
         "schedule": "manual" if manual else None,
+        "dst": {name: word for name, word in (("gap", dst_gap), ("overlap", dst_overlap)) if word is not None} or None,
         "retry": None if retry is None else _object(retry, "retry", '{"max_attempts": 3}'),
         "misfire": None if misfire is None else misfire_of(misfire),
         "keep_payload": None if keep_payload is None else _value(keep_payload),

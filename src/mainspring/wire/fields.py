@@ -58,6 +58,7 @@ COUNT = Kind("int")
 TEXT = Kind("str")
 CRON = Kind("Cron", keyword="str")
 ZONE = Kind("TimeZone", keyword="str")
+DST = Kind("DstIn", keyword="Mapping[str, str]")
 SCHEDULE_TYPE = Kind("ScheduleType", keyword="str")
 OVERLAP = Kind("OverlapWord", keyword="str")
 DELIVERY = Kind("DeliveryWord", keyword="str")
@@ -146,7 +147,7 @@ FIELDS = (
     Field("http", HTTP_CALL, _JOB & _HTTP_ONLY, "spec.setup.http", ("http",), "--http"),
     Field("payload", PAYLOAD, _JOB, "payload", ("payload",), "--payload"),
     Field("keep_payload", KEPT_SIZE, _DEFAULT, "spec.keep_payload", ("keep_payload",), "--keep-payload"),
-    Field("schedule", SCHEDULE, _JOB, "schedule", ("schedule",), "--manual"),
+    Field("schedule", SCHEDULE, _JOB, "schedule", ("schedule", "schedule_in_words"), "--manual"),
     Field("schedule_type", SCHEDULE_TYPE, _SETTING, means="schedule", shown=("schedule_type",)),
     Field("schedule_time", TIME, _SETTING, means="schedule", shown=("schedule_time",)),
     Field("cron_expression", CRON, _SETTING & _HTTP_ONLY, means="schedule", shown=("cron_expression",)),
@@ -155,6 +156,7 @@ FIELDS = (
     Field("delay", DURATION, _SETTING & _HTTP_ONLY, means="schedule", shown=("schedule_time",), option="--in"),
     Field("at", TIME, Place.KEYWORD, means="schedule", shown=("schedule_time",), option="--at"),
     Field("every", DURATION, Place.KEYWORD, means="schedule", shown=("every",), option="--every"),
+    Field("dst", DST, Place.KEYWORD, means="schedule", shown=("dst",), option="--dst-gap"),
     Field("queue", NAME, _DEFAULT, "queue", ("queue",), "--queue"),
     Field("priority", PRIORITY, _DEFAULT, "priority", ("priority",), "--priority"),
     Field("timeout", DURATION, _DEFAULT, "spec.timeout", ("timeout",), "--timeout"),

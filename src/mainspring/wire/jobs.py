@@ -59,6 +59,13 @@ class DstIn(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     overlap: FoldWord | None = None
 
 
+class DstView(msgspec.Struct, omit_defaults=True):
+    """What the job's cron line does when clocks are moved, where that is not the default."""
+
+    gap: GapWord | None = None
+    overlap: FoldWord | None = None
+
+
 class ScheduleIn(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     """`schedule` as an object: exactly one of at, every, cron, rrule, after."""
 
@@ -270,7 +277,7 @@ class JobView(PlainValues, msgspec.Struct):
     the job is PAUSED, unless a person paused it. latest_run: its newest run; of a one-time job that has fired, the run
     that its status tells of. error_message: the error of the last attempt of that run, in a list its first 2,000
     characters. generation: how many jobs with this job_id there have been. A job that is created with the job_id of an
-    ended one is the next generation of it."""
+    ended one is the next generation of it. schedule_in_words: when the job runs, with the values that `H` has."""
 
     job_id: str
     name: str
@@ -319,6 +326,8 @@ class JobView(PlainValues, msgspec.Struct):
     rate_limit: list[RateLimitView] = []
     circuit_breaker: CircuitBreakerView | None = None
     unique: Unique | None = None
+    schedule_in_words: str = ""
+    dst: DstView | None = None
 
 
 class JobList(msgspec.Struct):

@@ -97,8 +97,10 @@ Trigger = Annotated[
 PriorityWord = Annotated[str, words("Priority", "low", "normal", "high", "critical")]
 PriorityIn = PriorityWord | Annotated[int, Meta(extra_json_schema={"minimum": 0, "maximum": 3})]
 ScheduleType = Annotated[str, words("ScheduleType", "IMMEDIATE", "FUTURE", "CRON", "INTERVAL", "RRULE", "MANUAL")]
-GapWord = Annotated[str, words("Gap", "shift", "skip")]
-FoldWord = Annotated[str, words("Fold", "first", "last", "both")]
+GAPS = ("shift", "skip")
+GapWord = Annotated[str, words("Gap", *GAPS)]
+FOLDS = ("first", "last", "both")
+FoldWord = Annotated[str, words("Fold", *FOLDS)]
 OutsideWord = Annotated[str, words("Outside", "skip", "next")]
 OverlapWord = Annotated[str, words("Overlap", "skip", "allow", "queue", "cancel_previous")]
 DeliveryWord = Annotated[str, words("Delivery", "at_least_once", "at_most_once")]

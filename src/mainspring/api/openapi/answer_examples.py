@@ -18,6 +18,7 @@ _BY_NAME: dict[str, Any] = {
     "name": "nightly-report", "task": "report", "queue": "default", "priority": "normal", "trigger": "schedule",
     "worker_id": _WORKER_ID, "executor_id": _WORKER_ID, "worker_name": "host-3", "executor": "host-3",
     "schedule": "0 9 * * MON-FRI", "schedule_type": "CRON", "cron_expression": "0 9 * * MON-FRI",
+    "schedule_in_words": "At 09:00, Monday to Friday, Europe/Berlin",
     "timezone": "Europe/Berlin", "next_fire_at": "2026-07-02T07:00:00Z", "payload": {"month": 6},
     "result": {"rows": 42}, "max_retries": 3, "max_attempts": 4, "attempt": 1, "attempt_number": 1, "attempts": 4,
     "timeout": 3600.0, "duration": 1.25, "version": 1, "fence": 1, "shard_id": 17, "owner": "bi",

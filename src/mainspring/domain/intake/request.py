@@ -10,6 +10,7 @@ import msgspec
 from msgspec import UNSET
 
 from mainspring.domain.errors import InvalidInput, NotSupportedYet, PayloadTooLarge
+from mainspring.domain.intake.cron import with_dst_of
 from mainspring.domain.intake.execution import http_in, limits_as_given, read_http, read_required_labels
 from mainspring.domain.intake.limits import check_keys
 from mainspring.domain.intake.rates import breaker_as_given, rates_as_given
@@ -188,11 +189,12 @@ def amend(
     for field in ("retry", "misfire", "limits"):
         if isinstance(given.get(field), RetryIn | MisfireIn | ResourceLimitsIn) and base[field] is not None:
             given[field] = merged(base[field], given[field])
-    keeps_schedule = _keeps_schedule(stored.schedule, given)
+    keeps_schedule, left_open = _keeps_schedule(stored.schedule, given), dict[str, Any]()
     if keeps_schedule:
         given.pop("schedule_type", None)
     else:
-        base |= _schedule_left_open(stored.schedule, given)
+        left_open = _schedule_left_open(stored.schedule, given)
+        base |= left_open
     request = JobRequest(**(base | given))
     if options is not None:
         request = fill(request, only(options, [name for name, value in given.items() if value is None]))
@@ -200,7 +202,10 @@ def amend(
     if keeps_schedule or _same_interval(stored.schedule, changed.schedule):
         changed = msgspec.structs.replace(changed, schedule=stored.schedule)
     else:
-        changed = msgspec.structs.replace(changed, schedule=_changed_schedule(changed.schedule, given, now))
+        schedule = _changed_schedule(changed.schedule, given, now)
+        if left_open:
+            schedule = with_dst_of(stored.schedule, schedule, _cron_field(given), now)
+        changed = msgspec.structs.replace(changed, schedule=schedule)
     if declared_by is UNSET:
         declared_by = stored.declared_by if changed.schedule.recurring else None
     elif declared_by is not None:
@@ -415,6 +420,10 @@ def _schedule_left_open(stored: Schedule, given: dict[str, Any]) -> dict[str, An
     return (
         {"timezone": stored.timezone} if isinstance(text, str) and text.strip().lower() not in ("now", "manual") else {}
     )
+
+
+def _cron_field(given: dict[str, Any]) -> str:
+    return next((field for field in ("schedule", "cron_expression", "cron") if field in given), "timezone")
 
 
 def _changed_schedule(changed: Schedule, given: dict[str, Any], now: datetime) -> Schedule:

@@ -6,12 +6,13 @@ from datetime import UTC, datetime, timedelta
 
 from mainspring.domain.durations import parse_duration
 from mainspring.domain.errors import InvalidInput, NotSupportedYet
-from mainspring.domain.schedules.schedule import MANUAL, NOW, Schedule, ScheduleKind, check_cron
+from mainspring.domain.intake.cron import read_cron, refuse_dst
+from mainspring.domain.schedules.schedule import MANUAL, NOW, Schedule, ScheduleKind
 from mainspring.domain.schedules.zones import check_timezone, zone
 from mainspring.domain.texts import shown
 from mainspring.wire.jobs import JobRequest, ScheduleIn
 
-LATER_MEMBERS = ("rrule", "after", "calendar", "outside", "jitter", "start", "end", "max_runs", "exdates", "dst")
+LATER_MEMBERS = ("rrule", "after", "calendar", "outside", "jitter", "start", "end", "max_runs", "exdates")
 _SOURCES = ("schedule", "schedule_time", "cron_expression", "cron", "delay")
 _KINDS = {kind.value for kind in ScheduleKind}
 _FIRST_YEAR, _LAST_YEAR = 1900, 9998  # the driver maps the first and last year of the calendar to infinity
@@ -91,11 +92,11 @@ def _one_source(request: JobRequest, timezone: str | None, timezone_field: str, 
             return NOW
         if word == "manual":
             return MANUAL
-        return _cron(schedule, timezone, timezone_field, "schedule", now)
+        return read_cron(schedule, None, timezone, timezone_field, "schedule", now)
     if request.cron_expression is not None:
-        return _cron(request.cron_expression, timezone, timezone_field, "cron_expression", now)
+        return read_cron(request.cron_expression, None, timezone, timezone_field, "cron_expression", now)
     if request.cron is not None:
-        return _cron(request.cron, timezone, timezone_field, "cron", now)
+        return read_cron(request.cron, None, timezone, timezone_field, "cron", now)
     if request.delay is not None:
         if timezone is not None:
             raise InvalidInput("timezone has no effect on a delay", field=timezone_field, hint="leave it out")
@@ -148,12 +149,14 @@ def _schedule_object(given: ScheduleIn, timezone: str | None, timezone_field: st
         )
     if given.anchor is not None and given.every is None:
         raise InvalidInput("anchor needs every", field="schedule.anchor", hint="leave it out")
+    if given.cron is None:
+        refuse_dst(given.dst)
     if given.at is not None:
         return Schedule(kind=ScheduleKind.AT, at=parse_time(given.at, "schedule.at", timezone, timezone_field))
     if given.every is not None:
         return _every(given.every, given.anchor, timezone, timezone_field)
     assert given.cron is not None
-    return _cron(given.cron, timezone, timezone_field, "schedule.cron", now)
+    return read_cron(given.cron, given.dst, timezone, timezone_field, "schedule.cron", now)
 
 
 def _every(given: str | float, anchor: str | None, timezone: str | None, timezone_field: str) -> Schedule:
@@ -161,8 +164,3 @@ def _every(given: str | float, anchor: str | None, timezone: str | None, timezon
     every = timedelta(seconds=parse_duration(given, "schedule.every", least=1.0)).total_seconds()
     start = None if anchor is None else parse_time(anchor, "schedule.anchor", timezone, timezone_field)
     return Schedule(kind=ScheduleKind.EVERY, every=every, anchor=start)
-
-
-def _cron(expression: str, timezone: str | None, timezone_field: str, field: str, now: datetime) -> Schedule:
-    tz = "UTC" if timezone is None else check_timezone(timezone, timezone_field)
-    return Schedule(kind=ScheduleKind.CRON, cron=check_cron(expression, tz, field, now), timezone=tz)

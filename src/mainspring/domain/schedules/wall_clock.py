@@ -34,6 +34,7 @@ class DayRule:
     def __init__(self, of_month: Values, of_week: Values, both: bool) -> None:
         self.of_month, self.of_week, self.both = of_month, of_week, both
         self._bits: dict[tuple[int, int], int] = {}
+        self._occurs: dict[int, bool] = {}
 
     def bits(self, weekday: int, length: int) -> int:
         """The matching days of a month with `length` days that begins with `weekday` (Monday is 0)."""
@@ -44,8 +45,15 @@ class DayRule:
             self._bits[shape] = found
         return found
 
-    def occurs_in(self, month: int) -> bool:
-        """Whether a day matches in any year. The first of a month can be any weekday, also in a leap year."""
+    def occurs_in(self, months: Values) -> bool:
+        """Whether a day of these months matches in any year."""
+        found = self._occurs.get(months.bits)
+        if found is None:
+            found = self._occurs[months.bits] = any(self._occurs_in(month) for month in months.numbers)
+        return found
+
+    def _occurs_in(self, month: int) -> bool:
+        # The first of a month can be any weekday, also in a leap year.
         lengths = (28, 29) if month == 2 else (_LENGTHS[month],)
         return any(self.bits(weekday, length) for length in lengths for weekday in range(7))
 
@@ -101,7 +109,7 @@ class WallClock:
         self.hours = field_values(HOUR, fields[HOUR])
         self.months = field_values(MONTH, fields[MONTH])
         self.days = _day_rule(fields[DAY_OF_MONTH], fields[DAY_OF_WEEK])
-        self.occurs = any(self.days.occurs_in(month) for month in self.months.numbers)
+        self.occurs = self.days.occurs_in(self.months)
         self._an_hour = self.minutes.bits.bit_count() * self.seconds.bits.bit_count()
         self._a_day = self.hours.bits.bit_count() * self._an_hour
         self._first = _lowest(self.hours.bits) * 3600 + _lowest(self.minutes.bits) * 60 + _lowest(self.seconds.bits)
@@ -131,7 +139,7 @@ class WallClock:
         return count
 
     def _month(self, year: int, month: int) -> int:
-        return self.days.bits(*monthrange(year, month)) if month in self.months else 0
+        return self.days.bits(*_shape(year, month)) if self.months.bits >> month & 1 else 0
 
     def _day_after(self, here: date) -> int | None:
         if not self.occurs:
@@ -177,7 +185,12 @@ class WallClock:
         return count
 
 
-wall_clock = lru_cache(maxsize=8192)(WallClock)
+@lru_cache(maxsize=4096)
+def _shape(year: int, month: int) -> tuple[int, int]:
+    return monthrange(year, month)
+
+
+wall_clock = lru_cache(maxsize=16384)(WallClock)
 
 
 def _lowest(bits: int) -> int:

@@ -74,8 +74,8 @@ class AppSchedule:
 def as_written(decorator: str, when: object, options: Mapping[str, Any]) -> str:
     """What a decorator says about the time: `@app.cron('0 9 * * *', timezone='Europe/Berlin')`. Other options may be
     secret (`env`)."""
-    zone = f", timezone={options['timezone']!r}" if "timezone" in options else ""
-    return f"@app.{decorator}({when!r}{zone})"
+    said = "".join(f", {name}={options[name]!r}" for name in ("timezone", "dst") if name in options)
+    return f"@app.{decorator}({when!r}{said})"
 
 
 def full_name(function: Callable[..., Any]) -> str:

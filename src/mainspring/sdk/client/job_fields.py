@@ -25,6 +25,7 @@ class _Settings(PlainKeywords, total=False):
     cron: str | None
     delay: Duration | None
     timezone: str | None
+    dst: Mapping[str, str] | None
     schedule: str | Mapping[str, Any] | None
     name: str | None
     queue: str | None
@@ -76,7 +77,7 @@ class JobOptions(_Settings, total=False):
 
 class JobFields(JobOptions, _TaskFields, total=False):
     """All fields of `POST /v1/jobs`. `at`, `every` and `cron` are short forms of `schedule`. `at` is a time, or a
-    delay such as timedelta(minutes=5) or "5m"."""
+    delay such as timedelta(minutes=5) or "5m". `dst` belongs to `cron`: {"gap": "skip", "overlap": "both"}."""
 
 
 class PreviewFields(TypedDict, total=False):
@@ -107,7 +108,9 @@ def job_request(fields: Mapping[str, Any]) -> dict[str, Any]:
 
 def job_patch(changes: Mapping[str, Any]) -> dict[str, Any]:
     """The body for a change. None becomes null, except for the schedule fields, which are left out."""
-    kept = {name: value for name, value in changes.items() if value is not None or name not in _SCHEDULE_FIELDS}
+    kept = {
+        name: value for name, value in changes.items() if value is not None or name not in (*_SCHEDULE_FIELDS, "dst")
+    }
     return _with_schedule({name: _plain(value, name) for name, value in kept.items()})
 
 
@@ -122,7 +125,18 @@ def _with_schedule(body: dict[str, Any]) -> dict[str, Any]:
             body["schedule"] = {name: body.pop(name)}
             if body.get("timezone") is not None:
                 body["schedule"]["timezone"] = body.pop("timezone")
+    if "dst" in body:
+        _add_dst(body, body.pop("dst"))
     return body
+
+
+def _add_dst(body: dict[str, Any], dst: Any) -> None:
+    schedule = body.get("schedule", body.pop("cron_expression", None))
+    if isinstance(schedule, str) and schedule.strip().lower() not in ("now", "manual"):
+        schedule = {"cron": schedule}
+    if not isinstance(schedule, dict):
+        raise InvalidInput("dst needs cron", field="dst", hint="leave it out: only wall times are skipped")
+    body["schedule"] = {**schedule, "dst": dst}
 
 
 def _plain(value: Any, field: str) -> Any:
