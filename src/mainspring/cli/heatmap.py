@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 EXAMPLES = ("mainspring heatmap", "mainspring heatmap --week --tz Europe/Berlin")
 _WITHOUT_WIDTH = 80
+_MOST_PILE_UPS = 3
+_MOST_PARTS = 3
 
 
 def command(
@@ -50,8 +52,9 @@ def command(
     for line in drawn(seen, console.width if has_width() else _WITHOUT_WIDTH):
         console.print(line, soft_wrap=True)
     sys.stdout.flush()
-    for pile_up in seen.pile_ups:
-        for words in in_words(pile_up):
+    named: set[str] = set()
+    for pile_up in seen.pile_ups[:_MOST_PILE_UPS]:
+        for words in in_words(pile_up, named):
             tell(words)
 
 
@@ -68,16 +71,17 @@ def drawn(seen: HeatMap, width: int) -> list[Text]:
     return heat.days(counts, min(counts), max(counts), width)
 
 
-def in_words(pile_up: PileUp) -> list[str]:
-    """The pile-up, its schedules, and how to spread each."""
+def in_words(pile_up: PileUp, named: set[str]) -> list[str]:
+    """The pile-up, its largest schedules, and how to spread each that was not `named` before."""
     lines = [f"pile-up: {pile_up.fires:,} fires in the minute {pile_up.local.replace('T', ' ')[:16]}"]
-    for part in pile_up.by:
+    for part in pile_up.by[:_MOST_PARTS]:
         some = ", ".join(part.job_ids)
         lines.append(
             f"  {part.fires:,} of {part.jobs:,} job{'' if part.jobs == 1 else 's'}: {part.schedule} ({some}"
             + (", ...)" if part.jobs > len(part.job_ids) else ")")
         )
-        if (advice := _command(part)) is not None:
+        if part.schedule not in named and (advice := _command(part)) is not None:
+            named.add(part.schedule)
             lines.append(f"    spread them: {advice}")
     return lines
 

@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo
 
 import msgspec
 
-from mainspring.domain.schedules.cron import DAY, change_of_offset, offset_at
+from mainspring.domain.schedules.clock_changes import DAY, Change, changes
 from mainspring.domain.schedules.fires import count_fires, next_fire
 from mainspring.domain.schedules.schedule import Schedule, ScheduleKind
 from mainspring.domain.schedules.zones import zone
@@ -24,10 +24,10 @@ def dst_notes(schedule: Schedule, after: datetime, until: datetime) -> list[str]
         return []
     place, rule = zone(schedule.timezone), _bare(schedule)
     notes = []
-    for moment in _changes(place, int(after.timestamp()), int(until.timestamp())):
-        if not count_fires(schedule, *_around(moment, DAY)):
+    for change in _changes(place, int(after.timestamp()), int(until.timestamp())):
+        if not count_fires(schedule, *_around(change.at, DAY)):
             continue  # the calendar or the bounds exclude it
-        note = _note(rule, place, moment)
+        note = _note(rule, change)
         if note is not None:
             notes.append(note)
         if len(notes) >= _MOST_NOTES:
@@ -42,20 +42,16 @@ def _bare(schedule: Schedule) -> Schedule:
     )
 
 
-def _changes(place: ZoneInfo, after: int, until: int) -> Iterator[int]:
-    """The first seconds with another offset, in (after, until]."""
-    known, until = after, min(until, after + _FURTHEST)
-    while known < until:
-        look = min(known + DAY, until)
-        if offset_at(place, look) != offset_at(place, known):
-            known = change_of_offset(place, known, look)
-            yield known
-        else:
-            known = look
+def _changes(place: ZoneInfo, after: int, until: int) -> Iterator[Change]:
+    """The changes in (after, until]."""
+    until = min(until, after + _FURTHEST)
+    for year in range(_at(after).year, _at(until).year + 1):
+        yield from (change for change in changes(place, year) if after < change.at <= until)
+        after = max([after, *(change.at for change in changes(place, year))])  # years overlap
 
 
-def _note(rule: Schedule, place: ZoneInfo, moment: int) -> str | None:
-    before, after = offset_at(place, moment - 1), offset_at(place, moment)
+def _note(rule: Schedule, change: Change) -> str | None:
+    moment, before, after = change
     on_walls = msgspec.structs.replace(rule, timezone="UTC", gap=None, fold=None)
     low, high = sorted((moment + before, moment + after))
     count = count_fires(on_walls, _at(low) - _SECOND, _at(high) - _SECOND)

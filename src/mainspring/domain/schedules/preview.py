@@ -11,6 +11,7 @@ from mainspring.domain.schedules.dst_notes import dst_notes
 from mainspring.domain.schedules.fires import count_fires, newest_fires, next_fire
 from mainspring.domain.schedules.schedule import Schedule, ScheduleKind, for_job
 from mainspring.domain.schedules.spreading import on_the_hour, spread
+from mainspring.domain.schedules.words import explain
 from mainspring.domain.schedules.zones import zone
 from mainspring.wire.jobs import JobRequest
 from mainspring.wire.preview import FireTime, PreviewRequest, SchedulePreview, SpreadView
@@ -55,10 +56,12 @@ def previewed(asked: Asked, fires: list[datetime]) -> SchedulePreview:
     schedule = asked.schedule
     if schedule.kind is ScheduleKind.NOW:
         fires = [asked.now.astimezone(UTC)]
+    # Without a job there is no value of H to explain.
+    explained = schedule if asked.job_id is not None else msgspec.structs.replace(schedule, seed=None)
     return SchedulePreview(
         schedule=schedule.words(),
         schedule_type=schedule.kind.value,
-        explanation=schedule.words(),
+        explanation=explain(explained),
         timezone=schedule.timezone,
         from_=asked.start.astimezone(UTC),
         fires=[fire_time(moment, schedule.timezone) for moment in fires],
@@ -99,7 +102,7 @@ def _per_day(asked: Asked) -> float:
 def _notes(asked: Asked, fires: list[datetime]) -> list[str]:
     schedule, notes = asked.schedule, []
     if schedule.seed is not None and asked.job_id is None:
-        notes.append("H and jitter depend on the job's id: these are the times of one job; give job_id for another")
+        notes.append("H and jitter depend on the job's id: these are those of some job; give a job id for another")
     match schedule.kind:
         case ScheduleKind.NOW:
             notes.append("a job with it runs at once")

@@ -8,10 +8,10 @@ from itertools import islice, pairwise
 
 import msgspec
 
+from mainspring.domain.schedules.cron_hash import has_hash
 from mainspring.domain.schedules.fires import fires as following
 from mainspring.domain.schedules.schedule import Schedule
 
-_HASH = re.compile(r"(?:^|[ ,/-])H", re.IGNORECASE)
 _LOOK = 60  # fires
 _STEP = re.compile(r"\*/([0-9]{1,2})")
 # The jitter for intervals of at least so many seconds. Less than the interval, so that the order of fires stays.
@@ -28,7 +28,7 @@ def spread(schedule: Schedule, fires: list[datetime]) -> Spread | None:
     `fires`: some that follow each other."""
     if not schedule.recurring or schedule.jitter is not None:
         return None
-    if schedule.cron is not None and _HASH.search(schedule.cron):
+    if has_hash(schedule.cron):
         return None
     line = None if schedule.cron is None else _with_hash(schedule.cron)
     gaps = [(later - earlier).total_seconds() for earlier, later in pairwise(fires)]
