@@ -8,6 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
+from mainspring.roles.assembly import Assembly
 from mainspring.store.pool import Store
 from mainspring.upkeep.forecaster import ForecastMaker
 
@@ -86,7 +87,7 @@ async def test_from_and_timezone_are_checked(api: httpx.AsyncClient) -> None:
 
 
 async def test_very_many_jobs_are_counted_ahead_of_the_request(
-    api: httpx.AsyncClient, store: Store, monkeypatch: pytest.MonkeyPatch
+    assembly: Assembly, api: httpx.AsyncClient, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The same figures, and `as_of` says when they were counted."""
     soon = (datetime.now(UTC) + timedelta(hours=2)).isoformat()
@@ -96,8 +97,7 @@ async def test_very_many_jobs_are_counted_ahead_of_the_request(
         {"schedule": "30 2 * * *", "timezone": "America/New_York"},
     )  # fmt: skip
     live = await heat_map(api, "?range=week")
-    reader = api._transport.app.state.services.heat_map_reader  # type: ignore[attr-defined]
-    monkeypatch.setattr(reader, "_many", 5)
+    monkeypatch.setattr(assembly.services.heat_map_reader, "_many", 5)
     answer = await api.get("/v1/insights/heatmap")
     assert (answer.status_code, answer.json()["code"]) == (503, "forecast_not_ready")
     assert await ForecastMaker(store, many=5).run_once() == 1

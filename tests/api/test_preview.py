@@ -119,3 +119,12 @@ async def test_a_thousand_fires_at_most_and_those_that_exist(api: httpx.AsyncCli
     shown = await preview(api, cron="0 0 29 2 *", n=3, **{"from": "9990-01-01T00:00:00Z"})
     assert [fire["at"][:4] for fire in shown["fires"]] == ["9992", "9996"]
     assert shown["notes"] == ["there are no more fires"]
+
+
+async def test_the_first_and_the_last_times_are_answered(api: httpx.AsyncClient) -> None:
+    for start in ("1900-01-01T00:00:00Z", "9998-12-31T23:59:59Z"):
+        for zone in ("UTC", "Europe/Berlin", "Pacific/Apia", "America/New_York"):
+            for line in ("* * * * *", "30 2 * * *", "0 0 29 2 *", "H H * * *"):
+                shown = await preview(api, cron=line, timezone=zone, n=100, **{"from": start})
+                assert all(fire["at"] >= start[:19] for fire in shown["fires"])
+        await preview(api, schedule={"every": "36000d"}, n=5, **{"from": start})

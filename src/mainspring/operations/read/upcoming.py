@@ -32,6 +32,7 @@ from mainspring.wire.preview import UpcomingFire, UpcomingFires
 
 _OF_A_SHARD = 100
 _AHEAD = timedelta(days=366)
+_LAST = datetime(9999, 1, 1, tzinfo=UTC)
 _INSTANT = timedelta(microseconds=1)
 
 
@@ -142,7 +143,7 @@ async def _in_order(
 
 def _end(query: UpcomingQuery, start: datetime) -> datetime:
     if query.end is None:
-        return start + _AHEAD
+        return start + min(_AHEAD, _LAST - start)
     if query.end <= start:
         raise InvalidInput(
             "to is not after from", code="invalid_parameter", field="to", hint="give a later time, or leave it out"

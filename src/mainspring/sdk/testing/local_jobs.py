@@ -14,7 +14,6 @@ from mainspring.domain.intake.repeat import payload_dropped, with_payload
 from mainspring.domain.job import JobDefinition
 from mainspring.domain.refusals import already_fired, cancelled, ended, id_taken, job_exists, paused, run_lives
 from mainspring.domain.schedules.fires import fires, next_fire
-from mainspring.domain.schedules.preview import asked, previewed
 from mainspring.domain.schedules.schedule import ScheduleKind, for_job
 from mainspring.domain.state_names import named_states, named_statuses
 from mainspring.domain.transitions import JobStatus as JobState
@@ -37,7 +36,6 @@ from mainspring.wire.jobs import (
     RunNowRequest,
     Upcoming,
 )
-from mainspring.wire.preview import PreviewRequest, SchedulePreview
 from mainspring.wire.runs import JobStatus, RunView
 
 _YET_TO_FIRE = [JobState.SCHEDULED, JobState.PAUSED]
@@ -59,7 +57,6 @@ class LocalJobs:
         return {
             "POST jobs": self._submit,
             "POST jobs:batch": self._submit_batch,
-            "POST schedules:preview": self._preview,
             "GET jobs": self._jobs,
             "GET jobs/{}": lambda job_id, _: job_view(self._job(job_id)),
             "PATCH jobs/{}": self._update,
@@ -172,10 +169,6 @@ class LocalJobs:
         if moment is None:
             return Upcoming(job_id, [])
         return Upcoming(job_id, [moment, *islice(fires(schedule, moment), int(dict(call.params).get("n", 20)) - 1)])
-
-    def _preview(self, _: str, call: Call[Any]) -> SchedulePreview:
-        plan = asked(read_body(call, PreviewRequest), DEFAULT_TENANT, self._engine.now)
-        return previewed(plan, list(islice(fires(plan.schedule, plan.after), plan.count)))
 
     def _missed(self, job_id: str, _: Call[Any]) -> list[MissedRange]:
         gaps = reversed(self._job(job_id).missed)

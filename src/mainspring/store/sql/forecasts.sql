@@ -51,7 +51,7 @@ cross join lateral (
 -- Returns the time if no other server has begun. A claim ends after $1 seconds.
 -- guard: due_at.
 insert into mainspring.forecast_pass as p (claimed_at, due_at)
-select now, now + $1 * interval '1 second' from clock_timestamp() as now
+select now, now + $1 * interval '1 second' from (select (select clock_timestamp()) as now) as clock
 on conflict (only_row) do update
 set claimed_at = excluded.claimed_at, due_at = excluded.due_at
 where p.due_at <= excluded.claimed_at
@@ -61,7 +61,7 @@ returning claimed_at
 -- The next pass may begin after $2 seconds.
 -- guard: the claim is still ours.
 update mainspring.forecast_pass
-set due_at = clock_timestamp() + $2 * interval '1 second'
+set due_at = (select clock_timestamp()) + $2 * interval '1 second'
 where claimed_at = $1
 
 -- name: put_forecast
@@ -78,4 +78,4 @@ where f.as_of < excluded.as_of
 delete from mainspring.forecasts where as_of < $1 and tenant_id <> all ($2::int[])
 
 -- name: get_forecast
-select as_of, forecast::text as forecast_text, clock_timestamp() as now from mainspring.forecasts where tenant_id = $1
+select as_of, forecast::text as forecast_text, (select clock_timestamp()) as now from mainspring.forecasts where tenant_id = $1
