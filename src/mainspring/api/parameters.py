@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from urllib.parse import parse_qsl
 
 from litestar.constants import RESERVED_KWARGS
-from litestar.params import HeaderParameter, QueryParameter
+from litestar.params import HeaderParameter
 
 from mainspring.domain.errors import InvalidInput
 
@@ -47,17 +47,11 @@ def _kind(field: Any) -> _Kind:
     return _Kind(several, several or any(part.is_subclass_of(str) for part in parts))
 
 
-def query_name(name: str, field: Any) -> str:
-    """The name of a parameter as clients write it, for those that Python does not allow."""
-    definition = field.kwarg_definition
-    return (isinstance(definition, QueryParameter) and definition.name) or name
-
-
 @lru_cache(maxsize=1000)
 def _taken(handler: Any) -> dict[str, _Kind]:
     """The parameters of the handler, including those of its path, but without headers."""
     return {
-        query_name(name, field): _kind(field)
+        getattr(field.kwarg_definition, "name", None) or name: _kind(field)
         for name, field in handler.parsed_fn_signature.parameters.items()
         if name not in RESERVED_KWARGS and not isinstance(field.kwarg_definition, HeaderParameter)
     }

@@ -96,6 +96,14 @@ def tell(text: str) -> None:
     say("\n".join([first, *(" " * inside + other for other in others)]))
 
 
+def shares_a_screen() -> bool:
+    """Whether stdout and stderr go to the same place, so that one continues the line of the other."""
+    try:
+        return os.path.sameopenfile(sys.stdout.fileno(), sys.stderr.fileno())
+    except (OSError, ValueError):
+        return False
+
+
 def say(text: str) -> None:
     """Print a message on stderr."""
     sys.stderr.write(visible(text) + "\n")

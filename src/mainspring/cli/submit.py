@@ -175,7 +175,7 @@ def command(
         typer.Option(
             "--concurrency",
             metavar="N",
-            help='At most N runs at once. Or JSON: {"limit": 3, "per": "task"}, or a list of these.',
+            help='At most N runs at once, or none. Or JSON: {"limit": 3, "per": "task"}, or a list of these.',
             rich_help_panel=_HOW,
         ),
     ] = None,
@@ -414,7 +414,7 @@ def job_fields(
         "limits": limits_of(limit or []),
         "required_labels": pairs_of(require or [], "required_labels"),
         "concurrency": concurrency_of(concurrency, concurrency_key, strict=strict),
-        "rate_limit": None if rate is None else _value(rate),
+        "rate_limit": None if rate is None else rate_of(rate),
         "circuit_breaker": None if circuit_breaker is None else breaker_of(circuit_breaker),
         **plain,
     }
@@ -432,11 +432,13 @@ def concurrency_of(text: str | None, key: str | None, *, strict: bool) -> Any:
     """The field from --concurrency, --concurrency-key and --strict. The server checks the values."""
     from mainspring.domain.errors import InvalidInput
 
-    value = None if text is None else _value(text)
+    value = None if text is None else False if text == "none" else _value(text)
     if isinstance(value, str):
         raise InvalidInput(f"{value!r} is not a limit", field="concurrency", hint="such as --concurrency 3")
     if key is None and not strict:
         return value
+    if value is False:
+        raise InvalidInput("--concurrency none stands alone", field="concurrency", hint="leave out the other options")
     if isinstance(value, dict | list):
         raise InvalidInput(
             "--concurrency is JSON already", field="concurrency",
@@ -446,6 +448,11 @@ def concurrency_of(text: str | None, key: str | None, *, strict: bool) -> Any:
         raise InvalidInput("--concurrency-key needs a limit", field="concurrency", hint="add --concurrency 1")
     fields = {"limit": 1 if value is None else value, "key": key, "order": "strict" if strict else None}
     return {name: part for name, part in fields.items() if part is not None}
+
+
+def rate_of(text: str) -> Any:
+    """The field from --rate: 100/m, none or JSON. The server checks the values."""
+    return False if text == "none" else _value(text)
 
 
 def breaker_of(text: str) -> Any:
@@ -458,8 +465,11 @@ def breaker_of(text: str) -> Any:
     return _value(text)
 
 
-def unique_of(text: str) -> dict[str, Any]:
-    """The field from `task,payload.account,for=10m,while=queued+running,else=keep`. The server checks the values."""
+def unique_of(text: str) -> dict[str, Any] | bool:
+    """The field from `task,payload.account,for=10m,while=queued+running,else=keep`, or from `none`. The server checks
+    the values."""
+    if text == "none":
+        return False
     parts = [part.strip() for part in text.split(",")]
     rule: dict[str, Any] = {"by": [part for part in parts if "=" not in part]}
     for name, value in (_pair(part, "unique") for part in parts if "=" in part):

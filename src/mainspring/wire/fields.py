@@ -75,14 +75,16 @@ RETRY = Kind("RetryIn", keyword="Mapping[str, Any]", merged=True)
 RESOURCE_LIMITS = Kind("ResourceLimitsIn", keyword="Mapping[str, Any]", merged=True)
 MISFIRE = Kind("MisfireIn", keyword="Mapping[str, Any]", merged=True)
 KEPT_SIZE = Kind("KeptSizeIn", keyword="bool | int | str", stored="int")
-UNIQUE = Kind("UniqueIn", keyword="Mapping[str, Any]", stored="Unique")
+UNIQUE = Kind("bool | UniqueIn", keyword="bool | Mapping[str, Any]", stored="Unique")
 PAYLOAD = Kind("msgspec.Raw", keyword="Any")
 CONCURRENCY = Kind(
-    "int | ConcurrencyIn | list[ConcurrencyIn]", keyword="int | Mapping[str, Any] | Sequence[Mapping[str, Any]]"
+    "bool | int | ConcurrencyIn | list[ConcurrencyIn]",
+    keyword="bool | int | Mapping[str, Any] | Sequence[Mapping[str, Any]]",
 )
 RATE = Kind("RateText", keyword="str")
 RATE_LIMIT = Kind(
-    "RateText | RateLimitIn | list[RateLimitIn]", keyword="str | Mapping[str, Any] | Sequence[Mapping[str, Any]]"
+    "bool | RateText | RateLimitIn | list[RateLimitIn]",
+    keyword="bool | str | Mapping[str, Any] | Sequence[Mapping[str, Any]]",
 )
 CIRCUIT_BREAKER = Kind("bool | CircuitBreakerIn", keyword="bool | Mapping[str, Any]")
 NAMES = Kind("list[str]")
@@ -182,7 +184,7 @@ FIELDS = (
     Field("misfire", MISFIRE, _SETTING, "spec.misfire", ("misfire",), "--misfire"),
     Field("overlap", OVERLAP, _SETTING, "overlap", ("overlap",), "--overlap"),
     Field("concurrency", CONCURRENCY, _DEFAULT & _HTTP_ONLY, "spec.concurrency", ("concurrency",), "--concurrency"),
-    Field("rate_limit", RATE_LIMIT, _DEFAULT & _HTTP_ONLY, "spec.rate_limit", ("rate_limit",)),
+    Field("rate_limit", RATE_LIMIT, _DEFAULT & _HTTP_ONLY, "spec.rate_limit", ("rate_limit",), "--rate"),
     Field(
         "rate",
         RATE,

@@ -161,13 +161,13 @@ class JobRequest(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True)
     max_retries: int | None = None
     misfire: MisfireIn | None = None
     overlap: OverlapWord | None = None
-    concurrency: int | ConcurrencyIn | list[ConcurrencyIn] | None = None
-    rate_limit: RateText | RateLimitIn | list[RateLimitIn] | None = None
+    concurrency: bool | int | ConcurrencyIn | list[ConcurrencyIn] | None = None
+    rate_limit: bool | RateText | RateLimitIn | list[RateLimitIn] | None = None
     rate: RateText | None = None
     circuit_breaker: bool | CircuitBreakerIn | None = None
     delivery: DeliveryWord | None = None
     idempotency_key: Name | None = None
-    unique: UniqueIn | None = None
+    unique: bool | UniqueIn | None = None
     owner: str | None = None
     description: str | None = None
     labels: dict[str, str] | None = None
@@ -211,8 +211,8 @@ class JobPatch(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     max_retries: int | UnsetType = UNSET
     misfire: MisfireIn | UnsetType | None = UNSET
     overlap: OverlapWord | UnsetType | None = UNSET
-    concurrency: int | ConcurrencyIn | list[ConcurrencyIn] | UnsetType | None = UNSET
-    rate_limit: RateText | RateLimitIn | list[RateLimitIn] | UnsetType | None = UNSET
+    concurrency: bool | int | ConcurrencyIn | list[ConcurrencyIn] | UnsetType | None = UNSET
+    rate_limit: bool | RateText | RateLimitIn | list[RateLimitIn] | UnsetType | None = UNSET
     rate: RateText | UnsetType = UNSET
     circuit_breaker: bool | CircuitBreakerIn | UnsetType | None = UNSET
     delivery: DeliveryWord | UnsetType | None = UNSET
@@ -343,7 +343,7 @@ class Upcoming(msgspec.Struct):
 
 
 class MissedRange(msgspec.Struct):
-    """A range of fires that were not run."""
+    """A range of fires that were not run. backfills: those that make up for some of them, newest first."""
 
     first: datetime
     last: datetime
@@ -351,6 +351,7 @@ class MissedRange(msgspec.Struct):
     reason: str
     recorded_at: datetime
     generation: int = 1
+    backfills: list[str] = []
 
 
 class RunNowRequest(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):

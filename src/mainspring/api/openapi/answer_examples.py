@@ -28,6 +28,7 @@ _BY_NAME: dict[str, Any] = {
     "token_id": "0197a6c0-8d41-7f66-8083-b2cc34de56f0", "tenant": "default", "role": "worker",
     "token": "ms_the-secret-of-the-token", "checks": {"database": "ok"}, "protocol": 2, "count": 3, "accepted": 1,
     "breaker_id": 8, "failed": 5, "failures": 5, "open_for": 600.0, "probe_at": _TIME, "opened_at": _TIME,
+    "id": _RUN_ID, "from": "2026-06-01T00:00:00Z", "to": _TIME,
     "limit_id": 7, "limit": 1, "declared": 1, "in_use": 1, "held": 2, "keys": 1, "key": "payload.account",
     "cap": 10, "base": 1.0, "jitter": 0.1, "rules": [], "last_beat_at": _TIME,
     "payload_schema": {"type": "object", "properties": {"month": {"type": "integer"}}},

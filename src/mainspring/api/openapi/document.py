@@ -16,7 +16,6 @@ from mainspring.api.openapi.parameters import HEADERS, PARAMETERS, PATH_TYPES, S
 from mainspring.api.openapi.problem_codes import CODES, problems_of
 from mainspring.api.openapi.schemas import REF, Schemas
 from mainspring.api.operation_names import operation_of, routed_handlers
-from mainspring.api.parameters import query_name
 from mainspring.api.routing import VERB, public_path
 from mainspring.kernel.version import VERSION
 from mainspring.operations.access.permissions import is_public
@@ -44,6 +43,7 @@ _TAGS = {
     "queues": ("queues", "Named lines of work, and their limits."),
     "tenant": ("queues", "Named lines of work, and their limits."),
     "limits": ("limits", "How many runs at once."),
+    "backfills": ("backfills", "Fires of the past, made up for."),
     "breakers": ("circuit breakers", "What stops the runs of a job or task after failures in a row."),
     "tasks": ("tasks", "What workers can do."),
     "workers": ("workers", "Processes that run attempts."),
@@ -199,10 +199,12 @@ class _Operation:
 class _Parameter:
     def __init__(self, name: str, kind: Any, field: Any, in_path: bool) -> None:
         definition = field.kwarg_definition
-        self.name = query_name(name, field)
+        self.name = name
         self.place = "path" if in_path else "query"
         if isinstance(definition, HeaderParameter):
             self.name, self.place = definition.name or name, "header"
+        elif isinstance(definition, ParameterKwarg) and definition.name:
+            self.name = definition.name
         self._bounds = definition if isinstance(definition, ParameterKwarg) else None
         self._default = field.default
         self.required = in_path or not field.has_default

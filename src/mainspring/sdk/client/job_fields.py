@@ -46,9 +46,9 @@ class _Settings(PlainKeywords, total=False):
     description: str | None
     labels: Mapping[str, str] | None
     keep_payload: bool | int | str | None
-    concurrency: int | Mapping[str, Any] | Sequence[Mapping[str, Any]] | None
+    concurrency: bool | int | Mapping[str, Any] | Sequence[Mapping[str, Any]] | None
     rate: str | None
-    rate_limit: str | Mapping[str, Any] | Sequence[Mapping[str, Any]] | None
+    rate_limit: bool | str | Mapping[str, Any] | Sequence[Mapping[str, Any]] | None
     circuit_breaker: bool | Mapping[str, Any] | None
 
 
@@ -72,7 +72,7 @@ class JobOptions(_Settings, total=False):
 
     job_id: str | None
     idempotency_key: str | None
-    unique: Mapping[str, Any] | None
+    unique: bool | Mapping[str, Any] | None
 
 
 class JobFields(JobOptions, _TaskFields, total=False):
