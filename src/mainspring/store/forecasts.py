@@ -18,13 +18,6 @@ _SQL = load("forecasts")
 class ScheduleGroup(msgspec.Struct, frozen=True):
     """Jobs with one schedule, or (minute) one-time jobs."""
 
-    schedule_text: str
-    minute: datetime | None
-    jobs: int
-    job_ids: list[str]
-
-
-class TenantGroup(msgspec.Struct, frozen=True):
     tenant_id: int
     schedule_text: str
     minute: datetime | None
@@ -49,7 +42,7 @@ class StoredForecast(msgspec.Struct, frozen=True):
 
 
 _of_tenant = RowQuery(ScheduleGroup, _SQL["schedules_of_tenant"])
-_in_blocks = RowQuery(TenantGroup, _SQL["schedules_in_blocks"])
+_in_blocks = RowQuery(ScheduleGroup, _SQL["schedules_in_blocks"])
 _next = RowQuery(NextFire, _SQL["next_of_tenant"])
 _next_of_shards = RowQuery(NextFire, _SQL["next_of_shards"])
 _get = RowQuery(StoredForecast, _SQL["get_forecast"])
@@ -76,7 +69,7 @@ async def blocks(connection: Connection) -> int:
 
 async def schedules_in_blocks(
     connection: Connection, first: int, end: int, tenants: Sequence[int], until: datetime
-) -> list[TenantGroup]:
+) -> list[ScheduleGroup]:
     return await _in_blocks.fetch(connection, first, end, tenants, until)
 
 

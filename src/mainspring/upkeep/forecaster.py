@@ -7,6 +7,8 @@ twentieth of the time at most.
 from __future__ import annotations
 
 from datetime import datetime, timedelta
+from itertools import groupby
+from operator import attrgetter
 from time import perf_counter
 
 import msgspec
@@ -14,14 +16,13 @@ import msgspec
 from mainspring.domain.schedules.forecast import Census, Forecaster
 from mainspring.kernel.logs import get_logger
 from mainspring.kernel.time_slices import TimeSlices
-from mainspring.operations.read.heat_map import MANY_JOBS, MINUTES_AHEAD
+from mainspring.operations.read.heat_map import MANY_JOBS, MINUTES_AHEAD, take_groups
 from mainspring.store import forecasts
-from mainspring.store.forecasts import TenantGroup
-from mainspring.store.jobs import schedule_from_text
 from mainspring.store.pool import Store
 
 log = get_logger("forecasts")
 
+_tenant = attrgetter("tenant_id")
 _CLAIM = 300.0  # seconds
 _SOONEST = 60.0
 _REST = 20  # times as long as the work
@@ -69,7 +70,9 @@ class ForecastMaker:
             blocks = await forecasts.blocks(connection)
             for first in range(0, blocks, _BLOCKS):
                 end = first + _BLOCKS
-                await _take(await forecasts.schedules_in_blocks(connection, first, end, tenants, until), censuses)
+                groups = await forecasts.schedules_in_blocks(connection, first, end, tenants, until)
+                for tenant, of_tenant in groupby(sorted(groups, key=_tenant), key=_tenant):
+                    await take_groups(censuses[tenant], list(of_tenant))
         return censuses
 
     async def _make(self, tenant: int, census: Census, now: datetime) -> None:
@@ -80,15 +83,3 @@ class ForecastMaker:
         text = msgspec.json.encode(forecaster.forecast()).decode()
         async with self._store.reads.acquire() as connection:
             await forecasts.put(connection, tenant, now, text)
-
-
-async def _take(groups: list[TenantGroup], censuses: dict[int, Census]) -> None:
-    slices = TimeSlices()
-    for group in groups:
-        census = censuses[group.tenant_id]
-        if group.minute is not None:
-            census.add_once(group.minute, group.jobs, group.job_ids)
-        else:
-            census.add(schedule_from_text(group.schedule_text), group.jobs, group.job_ids)
-        if slices.over:
-            await slices.pause()

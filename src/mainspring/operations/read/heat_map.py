@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 import msgspec
@@ -15,10 +16,10 @@ from mainspring.kernel.clock import DatabaseClock
 from mainspring.kernel.ids import TenantId
 from mainspring.kernel.time_slices import TimeSlices
 from mainspring.operations.access.caller import Caller
+from mainspring.operations.read.schedule_texts import schedules_of
 from mainspring.operations.read.search import searching
 from mainspring.store import forecasts
 from mainspring.store.forecasts import ScheduleGroup
-from mainspring.store.jobs import schedule_from_text
 from mainspring.store.pool import Store
 from mainspring.wire.preview import HeatMap, RangeWord
 
@@ -47,7 +48,10 @@ class HeatMapReader:
         async with searching(self._store, tenant, "fires") as connection:
             if not await forecasts.has_many(connection, tenant, self._many):
                 until = now + timedelta(minutes=MINUTES_AHEAD)
-                return now, await _counted(await forecasts.schedules_of_tenant(connection, tenant, until), now)
+                groups = await forecasts.schedules_of_tenant(connection, tenant, until)
+                census = Census(now)
+                await take_groups(census, groups)
+                return now, await _counted(census)
             stored = await forecasts.get(connection, tenant)
         if stored is None or stored.now - stored.as_of > _OLDEST:
             raise Unavailable(
@@ -57,16 +61,21 @@ class HeatMapReader:
         return stored.as_of, _decode(stored.forecast_text)
 
 
-async def _counted(groups: list[ScheduleGroup], now: datetime) -> Forecast:
-    census, slices = Census(now), TimeSlices()
+async def take_groups(census: Census, groups: Sequence[ScheduleGroup]) -> None:
+    """Add these jobs of one tenant."""
+    schedules = await schedules_of(group.schedule_text for group in groups if group.minute is None)
+    slices = TimeSlices()
     for group in groups:
         if group.minute is not None:
             census.add_once(group.minute, group.jobs, group.job_ids)
         else:
-            census.add(schedule_from_text(group.schedule_text), group.jobs, group.job_ids)
+            census.add(schedules[group.schedule_text], group.jobs, group.job_ids)
         if slices.over:
             await slices.pause()
-    forecaster = Forecaster(census, MINUTES_AHEAD, _EFFORT)
+
+
+async def _counted(census: Census) -> Forecast:
+    slices, forecaster = TimeSlices(), Forecaster(census, MINUTES_AHEAD, _EFFORT)
     for _ in forecaster.work():
         if slices.over:
             await slices.pause()

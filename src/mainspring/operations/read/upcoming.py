@@ -8,12 +8,14 @@ shard are read, and the list ends where a shard may have more.
 from __future__ import annotations
 
 import heapq
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 
 import msgspec
 
 from mainspring.domain.errors import InvalidInput
 from mainspring.domain.schedules.fires import next_fire
+from mainspring.domain.schedules.schedule import Schedule
 from mainspring.kernel.clock import DatabaseClock
 from mainspring.kernel.config import SHARD_COUNT
 from mainspring.kernel.ids import TenantId
@@ -22,10 +24,10 @@ from mainspring.operations.access.caller import Caller
 from mainspring.operations.lookup import load_lane
 from mainspring.operations.read.cursors import bad_cursor, encode_place, job_cursor
 from mainspring.operations.read.heat_map import MANY_JOBS
+from mainspring.operations.read.schedule_texts import schedules_of
 from mainspring.operations.read.search import searching
 from mainspring.store import forecasts
 from mainspring.store.forecasts import NextFire
-from mainspring.store.jobs import schedule_from_text
 from mainspring.store.lanes import LaneRegistry
 from mainspring.store.pool import Connection, Store
 from mainspring.wire.preview import UpcomingFire, UpcomingFires
@@ -73,8 +75,9 @@ class UpcomingReader:
             first = after[0] if after is not None else query.start
             if first is not None and first > known.until:
                 raise _too_far(known.until)
-            fires, rest = await _in_order(known, first, after, end, query.limit)
-            shown = [await self._shown(connection, moment, row) for moment, row in fires]
+            schedules = await schedules_of(row.schedule_text for row in known.rows)
+            fires, rest = await _in_order(known, schedules, first, after, end, query.limit)
+            shown = [await self._shown(connection, moment, row, schedules[row.schedule_text]) for moment, row in fires]
         full = len(shown) >= query.limit and rest
         return UpcomingFires(
             from_=(first or start).astimezone(UTC),
@@ -95,14 +98,18 @@ class UpcomingReader:
         own = [row for row in found if row.tenant_id == tenant]
         return _Known(own, end if until is None else until, whole=until is None)
 
-    async def _shown(self, connection: Connection, moment: datetime, row: NextFire) -> UpcomingFire:
+    async def _shown(self, connection: Connection, moment: datetime, row: NextFire, schedule: Schedule) -> UpcomingFire:
         lane = await load_lane(self._lanes, connection, row.lane_id)
-        words = schedule_from_text(row.schedule_text).words()
-        return UpcomingFire(moment, row.job_id, row.name or lane.task, words, lane.queue)
+        return UpcomingFire(moment, row.job_id, row.name or lane.task, schedule.words(), lane.queue)
 
 
 async def _in_order(
-    known: _Known, start: datetime | None, after: tuple[datetime, str] | None, end: datetime, limit: int
+    known: _Known,
+    schedules: Mapping[str, Schedule],
+    start: datetime | None,
+    after: tuple[datetime, str] | None,
+    end: datetime,
+    limit: int,
 ) -> tuple[list[tuple[datetime, NextFire]], bool]:
     """The first fires, and whether others follow before the end."""
     slices = TimeSlices()
@@ -111,7 +118,7 @@ async def _in_order(
     def next_of(row: NextFire, moment: datetime) -> datetime | None:
         key = (row.schedule_text, moment)
         if key not in following:
-            schedule = schedule_from_text(row.schedule_text)
+            schedule = schedules[row.schedule_text]
             following[key] = next_fire(schedule, moment) if schedule.recurring else None
         return following[key]
 

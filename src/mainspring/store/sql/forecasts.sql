@@ -9,7 +9,7 @@ select count(*) from (select from mainspring.jobs where tenant_id = $1 limit $2)
 select {{schedule_groups}}
 from mainspring.jobs j
 where j.tenant_id = $1 and j.next_fire_at is not null and (not j.one_time or j.next_fire_at < $2)
-group by 1, 2
+group by 1, 2, 3
 
 -- name: large_tenants
 -- Tenants with at least $1 jobs.
@@ -23,7 +23,7 @@ select pg_relation_size('mainspring.jobs') / current_setting('block_size')::int
 -- name: schedules_in_blocks
 -- The same of the tenants $3, a range of blocks of the table at a time. By blocks, because the jobs of a shard lie in all
 -- of them.
-select j.tenant_id, {{schedule_groups}}
+select {{schedule_groups}}
 from mainspring.jobs j
 where j.ctid >= format('(%s,0)', $1::bigint)::tid and j.ctid < format('(%s,0)', $2::bigint)::tid
   and j.tenant_id = any ($3::int[]) and j.next_fire_at is not null and (not j.one_time or j.next_fire_at < $4)

@@ -731,7 +731,7 @@ case when b.state = {{BACKFILL_RUNNING}} and j.status = {{JOB_PAUSED}} then {{BA
 
 -- fragment: schedule_groups
 -- Jobs `j` with the same schedule, or one-time jobs of the same minute, and some of their ids.
-case when j.one_time then '' else j.schedule::text end as schedule_text,
+j.tenant_id, case when j.one_time then '' else j.schedule::text end as schedule_text,
        case when j.one_time then date_trunc('minute', j.next_fire_at, 'UTC') end as minute,
        count(*) as jobs, (array_agg(j.job_id))[1:5] as job_ids
 
