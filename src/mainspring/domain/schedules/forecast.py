@@ -16,7 +16,7 @@ import msgspec
 from mainspring.domain.schedules.cron_hash import has_hash, without_hash
 from mainspring.domain.schedules.minutes import (
     MINUTE,
-    cost_of,
+    cost_of_a_minute,
     fires_in,
     floor_minute,
     is_plain,
@@ -31,7 +31,8 @@ _HOUR = 60  # minutes
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MOST_SEEDS = 200  # jobs of a schedule with jitter that are counted one by one
 _MOST_GROUPS = 50_000
-_PIECE = 200  # pairs between two looks at the clock
+_GROUP_COST = 30  # of a group as such, in fires
+_PIECE = 200  # minutes between two looks at the clock
 _SAMPLE = 50  # groups by which the rest is estimated
 
 
@@ -181,36 +182,38 @@ class Forecaster:
         assert schedule is not None
         place = self._named(group.part)
         if schedule.jitter is None:
-            self._effort -= cost_of(schedule, self._start, self._minutes)
             yield from self._lay(schedule, group.part.jobs, place)
         elif len(group.seeds) <= _MOST_SEEDS and len(group.seeds) == group.part.jobs:
-            self._effort -= len(group.seeds) * cost_of(schedule, self._start, self._minutes)
             for seed in group.seeds:
                 yield from self._lay(msgspec.structs.replace(schedule, seed=seed), 1, place)
         else:
             nominal = msgspec.structs.replace(schedule, jitter=None)
-            self._effort -= cost_of(nominal, self._start, self._minutes)
             yield from self._smear(nominal, schedule.jitter, group.part.jobs)
 
     def _lay(self, schedule: Schedule, jobs: int, place: int) -> Iterator[None]:
-        for number, (minute, fires) in enumerate(minutes_of(schedule, self._start, self._minutes)):
+        cost = cost_of_a_minute(schedule, self._start, self._minutes)
+        self._effort -= _GROUP_COST
+        for minute, fires in minutes_of(schedule, self._start, self._minutes):
+            self._effort -= cost
             self._add(minute, fires * jobs, place)
-            if not number % _PIECE:
+            if not minute % _PIECE:
                 yield
+        yield
 
     def _smear(self, nominal: Schedule, jitter: float, jobs: int) -> Iterator[None]:
         """Spread each fire over the minutes into which jitter can move it. Also those of just before the start."""
         self._estimated = True
         length = max(1, round(jitter / 60))
         before = min(length, 24 * _HOUR)
-        for number, (minute, fires) in enumerate(
-            minutes_of(nominal, self._start - before * MINUTE, self._minutes + before)
-        ):
+        cost = cost_of_a_minute(nominal, self._start, self._minutes)
+        self._effort -= _GROUP_COST
+        for minute, fires in minutes_of(nominal, self._start - before * MINUTE, self._minutes + before):
+            self._effort -= cost
             low, high = max(0, minute - before), min(self._minutes, minute - before + length)
             if low < high:
                 self._spread[low] += fires * jobs / length
                 self._spread[high] -= fires * jobs / length
-            if not number % _PIECE:
+            if not minute % _PIECE:
                 yield
 
     def _rest(self, groups: list[_Group], *, counted: bool = False) -> Iterator[None]:

@@ -6,7 +6,7 @@ Cron lines and intervals are laid over the minutes without a step for each fire.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from functools import lru_cache
 from zoneinfo import ZoneInfo
 
@@ -20,6 +20,7 @@ from mainspring.domain.schedules.zones import zone
 MINUTE = timedelta(minutes=1)
 _INSTANT = timedelta(microseconds=1)
 _DAY = 86400
+_EPOCH_DAY = date(1970, 1, 1).toordinal()
 _LOOK = 6 * 3600  # seconds: no zone leaves an offset and returns to it within this time
 _MARGIN = 3 * _DAY
 _STEP_COST = 15  # a fire that is stepped to costs as much as so many that are laid out
@@ -48,13 +49,13 @@ def is_plain(schedule: Schedule) -> bool:
     )
 
 
-def cost_of(schedule: Schedule, start: datetime, minutes: int) -> int:
-    """About how much work `minutes_of` is."""
-    if is_plain(schedule) and schedule.kind is ScheduleKind.EVERY:
-        return minutes if (schedule.every or 0) < 60 else int(minutes * 60 // (schedule.every or 60)) + 1
-    fires = fires_in(schedule, start, minutes)
-    laid = is_plain(schedule) and schedule.kind is ScheduleKind.CRON and _offset(schedule, start, minutes) is not None
-    return min(fires, minutes) * (1 if laid else _STEP_COST) + _STEP_COST
+def cost_of_a_minute(schedule: Schedule, start: datetime, minutes: int) -> int:
+    """About how much work each minute of `minutes_of` is."""
+    laid = is_plain(schedule) and (
+        schedule.kind is ScheduleKind.EVERY
+        or (schedule.kind is ScheduleKind.CRON and _offset(schedule, start, minutes) is not None)
+    )
+    return 1 if laid else _STEP_COST
 
 
 def fires_in(schedule: Schedule, start: datetime, minutes: int) -> int:
@@ -112,7 +113,7 @@ def _of_cron(schedule: Schedule, offset: int, start: datetime, minutes: int) -> 
     per_minute = clock.seconds.bits.bit_count()
     begin = int(start.timestamp()) + offset
     for day in range(begin // _DAY, (begin + minutes * 60) // _DAY + 1):
-        if not clock.count(day * _DAY - 1, (day + 1) * _DAY - 1):
+        if not clock.matches(date.fromordinal(_EPOCH_DAY + day)):
             continue
         first = (day * _DAY - begin) // 60
         for time in times:
