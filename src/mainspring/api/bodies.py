@@ -24,6 +24,7 @@ from mainspring.wire.gates import GateRequest, PauseRequest
 from mainspring.wire.jobs import JobPatch, JobRequest, Nothing, RunNowRequest
 from mainspring.wire.limits import LimitRequest
 from mainspring.wire.logs import LogShipment
+from mainspring.wire.preview import PreviewRequest
 from mainspring.wire.runs import DeadLetterChoice, ReplayRequest
 
 T = TypeVar("T")
@@ -48,6 +49,7 @@ _decode_calendar = msgspec.json.Decoder(CalendarRequest).decode
 _decode_limit = msgspec.json.Decoder(LimitRequest).decode
 _decode_gate = msgspec.json.Decoder(GateRequest).decode
 _decode_pause = msgspec.json.Decoder(PauseRequest).decode
+_decode_preview = msgspec.json.Decoder(PreviewRequest).decode
 _decode_backfill = msgspec.json.Decoder(BackfillRequest).decode
 _decode_backfill_patch = msgspec.json.Decoder(BackfillPatch).decode
 _decode_backfill_cancel = msgspec.json.Decoder(BackfillCancel).decode
@@ -123,6 +125,10 @@ def decode_gate(body: bytes) -> GateRequest:
 
 def decode_pause(body: bytes) -> PauseRequest:
     return _decoded(_decode_pause, body, PauseRequest)
+
+
+def decode_preview(body: bytes) -> PreviewRequest:
+    return _decoded(_decode_preview, body, PreviewRequest)
 
 
 def decode_backfill(body: bytes) -> BackfillRequest:
@@ -221,6 +227,10 @@ class GateBody(Body[GateRequest]):
 
 class PauseBody(Body[PauseRequest]):
     decode = staticmethod(decode_pause)
+
+
+class PreviewBody(Body[PreviewRequest]):
+    decode = staticmethod(decode_preview)
 
 
 class NoBody(Body[Nothing]):

@@ -26,14 +26,17 @@ from mainspring.operations.limits.settings import LimitSetter
 from mainspring.operations.logs.log_service import LogService
 from mainspring.operations.read.calendars import CalendarReader
 from mainspring.operations.read.dead_letters import DeadLetterReader
+from mainspring.operations.read.heat_map import HeatMapReader
 from mainspring.operations.read.ids import IdReader
 from mainspring.operations.read.job_timeline import JobTimelineReader
 from mainspring.operations.read.jobs import JobReader
 from mainspring.operations.read.limits import LimitReader
 from mainspring.operations.read.overview import OverviewReader
+from mainspring.operations.read.preview import Previewer
 from mainspring.operations.read.queues import QueueReader
 from mainspring.operations.read.runs import RunReader
 from mainspring.operations.read.standing import StandingReader
+from mainspring.operations.read.upcoming import UpcomingReader
 from mainspring.operations.read.workers import WorkerReader
 from mainspring.operations.submit.signature_registry import SignatureRegistry
 from mainspring.operations.submit.submitter import Submitter
@@ -57,6 +60,9 @@ class Services:
     id_reader: IdReader
     standing_reader: StandingReader
     overview_reader: OverviewReader
+    previewer: Previewer
+    upcoming_reader: UpcomingReader
+    heat_map_reader: HeatMapReader
     replayer: Replayer
     manual_runs: ManualRuns
     exchanger: Exchanger

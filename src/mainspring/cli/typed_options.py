@@ -52,4 +52,6 @@ def _option(field: str, given: set[str]) -> str | None:
             return None
         rest = f"{last}.{rest}" if rest else last
     option = _OPTIONS[path]
+    if option == "--timezone" and "--tz" in given:
+        option = "--tz"
     return f"{option} {rest}".rstrip() if option in given else None

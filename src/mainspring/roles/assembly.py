@@ -43,14 +43,17 @@ from mainspring.operations.logs.log_service import LogService
 from mainspring.operations.logs.log_watch import LogWatch
 from mainspring.operations.read.calendars import CalendarReader
 from mainspring.operations.read.dead_letters import DeadLetterReader
+from mainspring.operations.read.heat_map import HeatMapReader
 from mainspring.operations.read.ids import IdReader
 from mainspring.operations.read.job_timeline import JobTimelineReader
 from mainspring.operations.read.jobs import JobReader
 from mainspring.operations.read.limits import LimitReader
 from mainspring.operations.read.overview import OverviewReader
+from mainspring.operations.read.preview import Previewer
 from mainspring.operations.read.queues import QueueReader
 from mainspring.operations.read.runs import RunReader
 from mainspring.operations.read.standing import StandingReader
+from mainspring.operations.read.upcoming import UpcomingReader
 from mainspring.operations.read.workers import WorkerReader
 from mainspring.operations.signals import Signals
 from mainspring.operations.submit.signature_registry import SignatureRegistry
@@ -168,6 +171,9 @@ async def assemble(
         dead_letter_reader=DeadLetterReader(store, lanes),
         standing_reader=(standing_reader := StandingReader(store, queue_reader)),
         overview_reader=OverviewReader(store, standing_reader, timing),
+        previewer=Previewer(database_clock),
+        upcoming_reader=UpcomingReader(store, lanes, database_clock),
+        heat_map_reader=HeatMapReader(store, database_clock),
         id_reader=IdReader(store, lanes),
         replayer=Replayer(store, lanes, signals, database_clock, signatures),
         manual_runs=ManualRuns(store, lanes, signals, database_clock, signatures),

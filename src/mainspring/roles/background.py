@@ -19,6 +19,7 @@ from mainspring.store.pool import Store
 from mainspring.upkeep.beat_sweeper import BeatSweeper
 from mainspring.upkeep.calendar_recomputer import CalendarRecomputer
 from mainspring.upkeep.deadline_sweeper import DeadlineSweeper
+from mainspring.upkeep.forecaster import ForecastMaker
 from mainspring.upkeep.library_versions import library_versions
 from mainspring.upkeep.line_auditor import LineAuditor
 from mainspring.upkeep.line_pruner import LinePruner
@@ -76,6 +77,7 @@ def upkeep_tasks(
         LinePruner(store),
         LineAuditor(store, signals),
         CalendarRecomputer(store, signals, Recomputer(store, lanes), library_versions()),
+        ForecastMaker(store),
         PartitionMaintainer(store),
         HistoryPruner(store, history_days(), log_files),
     ]

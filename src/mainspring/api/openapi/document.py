@@ -38,6 +38,7 @@ _DESCRIPTION = """A distributed job scheduler: every fire time runs once, and no
 """
 _TAGS = {
     "jobs": ("jobs", "What to run and when."),
+    "schedules": ("jobs", "What to run and when."),
     "runs": ("runs", "One firing of a job each, with its attempts and its output."),
     "dead_letters": ("dead letters", "Runs that failed for good, kept with their payloads."),
     "queues": ("queues", "Named lines of work, and their limits."),

@@ -96,6 +96,7 @@ CODES: dict[str, tuple[int, str]] = {
         "the limit is set; a transaction that began before may still use the old one",
     ),
     "list_too_slow": (503, "the list took too long"),
+    "forecast_not_ready": (503, "the fires of a tenant with very many jobs are not counted yet"),
     "log_store_down": (503, "the log store fails"),
 }
 

@@ -50,6 +50,10 @@ CALENDARS: Examples = {
         ]
     },
 }
+PREVIEWS: Examples = {
+    "a cron line": {"schedule": "0 9 * * MON-FRI", "timezone": "Europe/Berlin", "n": 5},
+    "an interval": {"schedule": {"every": "90m"}, "from": "2030-01-01T00:00:00Z"},
+}
 PAUSES: Examples = {"of the tenant": {}, "of all tenants": {"all_tenants": True}}
 BACKFILLS: Examples = {
     "a month": {"from": "2025-01-01T00:00:00Z", "to": "2025-02-01T00:00:00Z"},

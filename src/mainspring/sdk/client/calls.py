@@ -12,7 +12,7 @@ from mainspring.domain.errors import InvalidInput
 from mainspring.domain.run_key import rfc3339
 from mainspring.kernel.ids import uuid7
 from mainspring.sdk.client.core import Answer, Call, encode, json_of, next_cursor, segment
-from mainspring.sdk.client.job_fields import JobChanges, JobFields, When, job_patch, job_request
+from mainspring.sdk.client.job_fields import JobChanges, JobFields, PreviewFields, When, job_patch, job_request
 from mainspring.wire.access import TenantList, TenantMade, TokenList, TokenMade, TokenView
 from mainspring.wire.applications import DeclarationRequest, DeclarationView
 from mainspring.wire.backfills import BackfillList, BackfillView
@@ -22,6 +22,7 @@ from mainspring.wire.ids import IdList
 from mainspring.wire.insights import Overview
 from mainspring.wire.jobs import BatchCreated, JobCreated, JobList, JobView, MissedRange, RunNowAccepted, Upcoming
 from mainspring.wire.limits import BreakerList, BreakerView, LimitDetails, LimitList, LimitRequest
+from mainspring.wire.preview import HeatMap, RangeWord, SchedulePreview, UpcomingFires
 from mainspring.wire.protocol import GENERATED_KEY
 from mainspring.wire.runs import (
     DeadLetterList,
@@ -108,6 +109,9 @@ _run = json_of(RunView)
 _run_list = json_of(RunList)
 _run_array = json_of(list[RunView])
 _why = json_of(Why)
+_heat_map = json_of(HeatMap)
+_upcoming_fires = json_of(UpcomingFires)
+_preview = json_of(SchedulePreview)
 _id_list = json_of(IdList)
 _gate = json_of(GateView)
 _queue = json_of(QueueView)
@@ -273,6 +277,35 @@ def logs(run_id: str, attempt: int | None = None) -> Call[str]:
 def overview() -> Call[Overview]:
     """How the system is doing: throughput, lag, queues, workers, and what is wrong."""
     return Call("GET", "/v1/insights/overview", _overview)
+
+
+def preview(
+    *, n: int = 10, from_: When | None = None, job_id: str | None = None, **when: Unpack[PreviewFields]
+) -> Call[SchedulePreview]:
+    """What a schedule does: in words, its next `n` fires from `from_` on (by default from now on), and notes. It is
+    given as in `submit`, and nothing is stored. `job_id` chooses the job for which `H` and jitter are worked out."""
+    body = job_request({**when, "job_id": job_id, "n": n, "from": from_})
+    return Call("POST", "/v1/schedules:preview", _preview, body=encode(body))
+
+
+def upcoming_fires(
+    *, from_: When | None = None, to: When | None = None, limit: int | None = None, cursor: str | None = None
+) -> Call[UpcomingFires]:
+    """One page of the next fires of all jobs, in order of time. A job occurs as often as it fires."""
+    params = _params({"from": from_, "to": to, "limit": limit, "cursor": cursor})
+    return Call("GET", "/v1/insights/upcoming", _upcoming_fires, params=params)
+
+
+def heatmap(
+    range: RangeWord = "day",
+    *,
+    from_: When | None = None,
+    timezone: str | None = None,
+) -> Call[HeatMap]:
+    """The fires of all jobs in the next day, in cells of five minutes, or in the next week, in cells of an hour; and
+    the minutes in which they pile up."""
+    params = _params({"range": range, "from": from_, "timezone": timezone})
+    return Call("GET", "/v1/insights/heatmap", _heat_map, params=params)
 
 
 def find_ids(part: str, *kinds: str) -> Call[IdList]:

@@ -83,6 +83,20 @@ class JobFields(JobOptions, _TaskFields, total=False):
     delay such as timedelta(minutes=5) or "5m". `dst` belongs to `cron`: {"gap": "skip", "overlap": "both"}."""
 
 
+class PreviewFields(TypedDict, total=False):
+    """The fields that say when, as in `JobFields`."""
+
+    schedule: str | Mapping[str, Any] | None
+    schedule_type: str | None
+    at: When | None
+    every: Duration | None
+    cron: str | None
+    delay: Duration | None
+    schedule_time: When | None
+    cron_expression: str | None
+    timezone: str | None
+
+
 class JobChanges(_Settings, _TaskFields, total=False):
     """Any subset of the fields of `PATCH /v1/jobs/{id}`. None resets a field to its default."""
 

@@ -741,3 +741,15 @@ case when b.state = {{BACKFILL_RUNNING}} and j.status = {{JOB_PAUSED}} then {{BA
 ({{backfill}}.slice is not null
  or case when {{backfill}}.newest_first then {{backfill}}.fire_cursor > {{backfill}}.from_at
          else {{backfill}}.fire_cursor < {{backfill}}.to_at end)
+
+-- ---------------------------------------------------------------------------------------------------- forecasts
+
+-- fragment: schedule_groups
+-- Jobs `j` with the same schedule, or one-time jobs of the same minute, and some of their ids.
+j.tenant_id, case when j.one_time then '' else j.schedule::text end as schedule_text,
+       case when j.one_time then date_trunc('minute', j.next_fire_at, 'UTC') end as minute,
+       count(*) as jobs, (array_agg(j.job_id))[1:5] as job_ids
+
+-- fragment: next_fire_columns
+-- The fields of store/forecasts.py NextFire.
+j.tenant_id, j.shard, j.job_id, j.name, j.lane_id, j.next_fire_at, j.schedule::text as schedule_text
