@@ -391,6 +391,21 @@ async def test_a_backfill_makes_up_for_the_fires_of_the_calendar(api: httpx.Asyn
     assert answer.json()["total"] == 4
 
 
+async def test_previews_and_forecasts_know_calendars(api: httpx.AsyncClient) -> None:
+    await put(api, "c", 201, weekdays=["SUN"], timezone="UTC")
+    await make(api, "c", schedule={"cron": "0 9 * * *"})
+    forget_rules()
+    seen = await api.post("/v1/schedules:preview", json={"schedule": {"cron": "0 9 * * *", "calendar": "c"}, "n": 3})
+    assert seen.status_code == 200, seen.text
+    assert {one["weekday"] for one in seen.json()["fires"]} == {"Sunday"}
+    unknown = await api.post("/v1/schedules:preview", json={"schedule": {"cron": "0 9 * * *", "calendar": "d"}})
+    assert (unknown.status_code, unknown.json()["code"]) == (422, "unknown_calendar")
+    for path in ("heatmap?range=week", "upcoming"):
+        forget_rules()
+        answer = await api.get(f"/v1/insights/{path}")
+        assert answer.status_code == 200, answer.text
+
+
 def test_versions_are_compared_by_their_numbers() -> None:
     assert newer("2026b", "2026.2") == "2026b"
     assert newer("2026b", "2026c") == newer("2026.2", "2026c") == "2026c"

@@ -72,7 +72,7 @@ class ForecastMaker:
                 end = first + _BLOCKS
                 groups = await forecasts.schedules_in_blocks(connection, first, end, tenants, until)
                 for tenant, of_tenant in groupby(sorted(groups, key=_tenant), key=_tenant):
-                    await take_groups(censuses[tenant], list(of_tenant))
+                    await take_groups(connection, tenant, censuses[tenant], list(of_tenant))
         return censuses
 
     async def _make(self, tenant: int, census: Census, now: datetime) -> None:
