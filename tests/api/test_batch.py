@@ -163,3 +163,19 @@ async def test_batches_that_share_keys_and_ids_in_any_order_neither_deadlock_nor
     assert {answer.status_code for answer in answers} == {201}
     stored = await rows(connection)
     assert (stored["runs"], stored["taken_ids"], stored["idempotency_keys"]) == (40, 40, 40)
+
+
+async def test_jobs_with_equal_schedules_fire_together_and_others_at_their_own_times(
+    api: httpx.AsyncClient, connection: asyncpg.Connection
+) -> None:
+    schedules: list[Any] = [
+        {"cron": "30 4 * * *"}, {"cron": "30 4 * * *"}, {"cron": "30 4 * * *", "timezone": "Asia/Kolkata"},
+        {"cron": "31 4 * * *"}, {"every": "7d", "anchor": "2099-01-01T00:00:00Z"}, {"at": "2099-01-01T00:00:00Z"},
+    ]  # fmt: skip
+    made = await api.post(BATCH, json=[{"task": "noop", "schedule": schedule} for schedule in schedules])
+    assert made.status_code == 201
+    found = await connection.fetch("select job_id, next_fire_at from mainspring.jobs")
+    times = {row["job_id"]: row["next_fire_at"] for row in found}
+    due = [times[job_id] for job_id in made.json()["job_ids"]]
+    assert [(moment.hour, moment.minute) for moment in due] == [(4, 30), (4, 30), (23, 0), (4, 31), (0, 0), (0, 0)]
+    assert due[0] == due[1] and due[5].year == 2099

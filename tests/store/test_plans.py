@@ -199,6 +199,7 @@ async def statements(connection: asyncpg.Connection, node: UUID) -> list[Stateme
         Statement("runs", "overdue", [BATCH], 3 * BATCH),
         Statement("logs", "standings", [[1] * BATCH, some], 2 * BATCH),
         Statement("fire", "due_scan", [list(range(128)), 2.5, 2000], 2 * len(due)),
+        Statement("fire", "due_scan_of_lanes", [list(range(128)), 2.5, 200, LANES[1:]], 2 * len(due)),
         Statement("fire", "fire_one_time", [*lease, *seen(once), uuid7_batch(BATCH), written], 4 * BATCH),
         Statement("fire", "lock_due", [*lease, *key(again)], 2 * BATCH),
         Statement("fire", "await_due", [*lease, *key(again), LATE, "500ms"], 2 * BATCH),

@@ -23,7 +23,7 @@ from mainspring.store.pool import Connection, Store
 _FIRST = 50  # jobs of a shard in the first statement of a scan
 _URGENT = 200  # urgent jobs of a shard in a scan
 _PER_SHARD = 2000  # jobs of a shard in a scan
-_SHARDS = 8  # at a time, if they have many due jobs: the rows of one statement are decoded in one go
+_SHARDS = 4  # at a time, if they have many due jobs: the rows of one statement are decoded in one go
 _ENOUGH = 20_000  # waiting jobs: they are fired in a second or two, and the next scan comes before
 
 
