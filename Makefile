@@ -54,6 +54,11 @@ chaos: $(STAMP) ## run tests with delayed tasks and stalled processes (SEED=1, A
 oracle: $(STAMP) ## compare cron with an independent scan at every clock change of every zone (minutes; ARGS="--lines 5")
 	$(BIN)/python -m tests.domain.every_change $(ARGS)
 
+witness: $(STAMP) ## run our table of cron lines with Debian's cron, on a clock of libfaketime (needs root)
+	@PATH="$$PATH:/usr/sbin" command -v cron >/dev/null && command -v faketime >/dev/null && command -v bwrap >/dev/null \
+	  || $(call INSTALL,cron faketime bubblewrap) || true
+	$(BIN)/python -m tests.domain.debian_cron
+
 check: $(STAMP) ## check format, lint, types and layers
 	$(BIN)/ruff format --check $(CODE)
 	$(BIN)/ruff check $(CODE)

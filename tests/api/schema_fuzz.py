@@ -129,8 +129,11 @@ async def set_up(api: httpx.AsyncClient) -> Scene:
     [limit] = (await api.get("/v1/limits")).json()["limits"]
     await job(task="broken", schedule="manual", job_id="broken", circuit_breaker=True)
     [breaker] = (await api.get("/v1/breakers")).json()["breakers"]
+    past = {"from": "2025-03-01T00:00:00Z", "to": "2025-04-01T00:00:00Z"}
+    backfills = [(await api.post("/v1/jobs/daily:backfill", json=past)).json()["id"] for _ in range(2)]
     return Scene(
         {
+            "backfill_id": backfills,
             "limit_id": [str(limit["limit_id"])],
             "breaker_id": [str(breaker["breaker_id"])],
             "job_id": [*jobs, *runs],

@@ -33,7 +33,7 @@ from mainspring.wire.problems import Problem
 PUBLIC = {"/healthz", "/readyz", "/v1/exchange/gone"}
 VERBS = (
     "cancel", "check", "create", "declare", "discard", "drain", "exchange", "explain", "find", "get", "list", "patch",
-    "pause", "put", "replay", "report", "reset", "resume", "retry", "revoke", "run", "ship",
+    "pause", "preview", "put", "replay", "report", "reset", "resume", "retry", "revoke", "run", "ship",
 )  # fmt: skip
 # Text, not JSON.
 TEXTS = {"/metrics": {"text/plain"}, "/v1/runs/{run_id}/logs": {"text/plain", "text/event-stream"}}

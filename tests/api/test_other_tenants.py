@@ -32,6 +32,9 @@ async def everything(connection: asyncpg.Connection) -> dict[str, Any]:
     return {table: await connection.fetchval(_EVERYTHING.format(table=table)) for table in TABLES}
 
 
+PAST = {"from": "2025-03-01T00:00:00Z", "to": "2025-03-05T00:00:00Z"}
+
+
 class Belongings:
     """The data of tenant a: jobs, runs in every state, a dead letter, a worker, a log, a token."""
 
@@ -59,6 +62,8 @@ class Belongings:
         assert (await self.api.get(f"/v1/dead-letters/{self.runs['dying']}")).status_code == 200
         [token] = (await self.api.get("/v1/tokens")).json()["tokens"]
         self.token_id = token["token_id"]
+        self.backfill_id = (await self.api.post("/v1/jobs/daily:backfill", json=PAST)).json()["id"]
+        await self.api.post(f"/v1/backfills/{self.backfill_id}:pause")  # it creates no more runs meanwhile
 
     def addresses(self) -> list[tuple[str, str, Any]]:
         """Every route with an id, for each id."""
@@ -80,6 +85,9 @@ class Belongings:
         asked += [("GET", f"/v1/workers/{self.worker.worker_id}", None)]
         asked += [("POST", f"/v1/workers/{self.worker.worker_id}:drain", {})]
         asked += [("POST", f"/v1/tokens/{self.token_id}:revoke", {})]
+        asked += [("POST", "/v1/jobs/daily:backfill", PAST), ("GET", f"/v1/backfills/{self.backfill_id}", None)]
+        asked += [("PATCH", f"/v1/backfills/{self.backfill_id}", {"concurrency": 2})]
+        asked += [("POST", f"/v1/backfills/{self.backfill_id}:{verb}", {}) for verb in ("pause", "resume", "cancel")]
         return asked
 
 
@@ -114,6 +122,7 @@ async def test_lists_hold_nothing_of_another_tenant(tenants: Tenants, connection
         ("/v1/workers", "workers"),
         ("/v1/queues", "queues"),
         ("/v1/tasks", "tasks"),
+        ("/v1/backfills", "backfills"),
     ):
         answer = await b.get(address)
         assert (answer.status_code, answer.json()[name]) == (200, []), address

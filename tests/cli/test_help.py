@@ -12,7 +12,7 @@ import pytest
 VERBS = (
     "up", "server", "scheduler", "worker", "submit", "jobs", "job", "runs", "run", "why", "cancel", "pause", "resume",
     "run-now", "workers", "queues", "migrate", "timeline", "retry", "dead-letters", "dead-letter", "replay", "discard",
-    "logs", "tasks", "drain", "tenants", "tenant-add", "tokens", "token-add", "token-revoke",
+    "logs", "tasks", "drain", "preview", "tenants", "tenant-add", "tokens", "token-add", "token-revoke",
     "completion",
 )  # fmt: skip
 BENCHES = (

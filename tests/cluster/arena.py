@@ -22,6 +22,7 @@ from mainspring.store.migrate import migrate
 from mainspring.store.pool import AWAY
 from tests.cluster.children import RESTART_AFTER, SCHEDULER, SERVER, WORKER, Child, Seat
 from tests.cluster.history import RESCUE, Exit, Injection
+from tests.cluster.load_limits import NARROW
 from tests.cluster.proxy import Links, ProxyLink
 from tests.cluster.tasks import LEDGER_VARIABLE
 from tests.processes.cluster import RUN_AS, eventually, free_port
@@ -160,6 +161,7 @@ class Arena:
             arguments = [
                 "worker", "--server", f"http://127.0.0.1:{self.balancer(seat.name).port}",
                 "--token-file", str(self.folder / "token"), "--app", APP,
+                "--queues", f"default,{NARROW}",
                 "--slots", str(self.shape.slots), "--name", label, "--lease", f"{RESCUE:g}s", *RUN_AS,
             ]  # fmt: skip
         else:

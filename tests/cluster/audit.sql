@@ -46,6 +46,13 @@ create trigger note after update on mainspring.workers
 create trigger note after update on mainspring.shard_leases
     for each row when (old.owner is distinct from new.owner or old.epoch <> new.epoch)
     execute function cluster_audit.note('shard_leases');
+create trigger note_birth after insert on mainspring.gates
+    for each row execute function cluster_audit.note('gates');
+create trigger note after update on mainspring.gates
+    for each row when (old.version <> new.version) execute function cluster_audit.note('gates');
+create trigger note after insert on mainspring.lanes
+    for each row execute function cluster_audit.note('lanes');
+insert into cluster_audit.events (tbl, op, new) select 'lanes', 'I', to_jsonb(l) from mainspring.lanes l;
 create trigger note after insert or update on mainspring.limits
     for each row execute function cluster_audit.note('limits');
 create trigger note_birth after insert on mainspring.limit_keys

@@ -16,6 +16,7 @@ from mainspring.operations.limits.admitter import Admitter
 from mainspring.roles.assembly import Assembly
 from mainspring.wire.exchange import RunOrder
 from tests.cluster.history import History, Line
+from tests.cluster.line_book import SET
 from tests.cluster.load import Clients
 from tests.cluster.witness import read_database
 from tests.operations.hand_worker import HandWorker, outcome
@@ -44,6 +45,11 @@ class LimitStage:
         call = await self.clients.submit(job | fields)
         assert call.result == "ok", call
         return str(call.answer["job_id"])
+
+    async def set(self, path: str, **fields: Any) -> None:
+        """Change a limit, or pause a queue."""
+        call = await self.clients.call(SET, "PUT", path, fields)
+        assert call.result == "ok", call
 
     async def claim(self, free: int = 5) -> list[RunOrder]:
         """What the worker gets now. It begins all of it."""

@@ -10,6 +10,14 @@ from tests.cluster.history import HELD, QUEUED, RUNNING, Event, History, Row
 
 _CHANGE_TAKES = 3.0  # seconds between the write of a changed limit and its commit, at most
 _AHEAD = float("inf")
+SET = "set"  # the verb of a call that changes a limit
+
+
+def settled(history: History, at: float) -> float:
+    """When nobody acts by what was before a change that was written at this time: when it was acknowledged."""
+    answers = [call.ended for call in history.calls if call.verb == SET and call.result == "ok" and call.began <= at]
+    latest = history.deadline(at, _CHANGE_TAKES)
+    return min([latest, *(ended for ended in answers if ended >= at)])
 
 
 @dataclass
@@ -19,6 +27,11 @@ class Limit:
     name: str = ""
     allowed: list[tuple[float, int | None]] = field(default_factory=list)
     strict: set[bool] = field(default_factory=set)
+    paces: list[tuple[float, float | None, int]] = field(default_factory=list)  # from when on: every, burst
+
+    @property
+    def paced(self) -> bool:
+        return any(every is not None for _, every, _ in self.paces)
 
     def most(self, history: History, since: float, until: float) -> int | None:
         """The most that it may have allowed between the two times. A transaction may still read an old value when the
@@ -27,7 +40,7 @@ class Limit:
         for index, (begin, slots) in enumerate(self.allowed):
             over = _AHEAD
             if index + 1 < len(self.allowed):
-                over = history.deadline(self.allowed[index + 1][0], _CHANGE_TAKES)
+                over = settled(history, self.allowed[index + 1][0])
             if begin <= until and over >= since:
                 if slots is None:
                     return None
@@ -82,6 +95,7 @@ def read_book(history: History) -> LineBook:
             limit.name = event.new["name"]
             limit.allowed.append((event.at, event.new["slots"]))
             limit.strict.add(event.new["strict"])
+            limit.paces.append((event.at, event.new.get("every"), event.new.get("burst") or 0))
         elif event.table == "limit_keys" and event.op == "I":
             book.limit_of[event.new["key_id"]] = event.new["limit_id"]
             book.keys[event.new["key_id"]] = event.new["key"]

@@ -16,6 +16,7 @@ import httpx
 from mainspring.worker.processes.watchdog.namespaces import why_not
 from tests.cluster import load_limits
 from tests.cluster.history import Call
+from tests.cluster.line_book import SET
 from tests.cluster.tasks import LEDGER_VARIABLE, family_command, shell_command
 
 NAMESPACES = why_not() is None  # workers here put each command into a pid namespace of its own
@@ -114,12 +115,15 @@ class Load:
         self._go(self._reuse())
         self._go(self._change_overlap())
         self._go(self._change_limit())
+        await self._clients.insist(SET, "PUT", f"/v1/queues/{load_limits.NARROW}", {"concurrency": 2})
+        self._go(self._change_gate())
 
     async def stop(self) -> None:
         """Submit no more jobs and pause the recurring ones. Returns when every call is answered."""
         self._over.set()
         while self._busy:
             await asyncio.gather(*self._busy)
+        await self._clients.insist(SET, "POST", f"/v1/queues/{load_limits.NARROW}:resume")
         for job_id in RECURRING:
             call = await self._clients.steer(job_id, "pause")
             assert call.result == "ok", call
@@ -331,4 +335,21 @@ class Load:
     async def _change_limit(self) -> None:
         """Raise and lower a limit while runs are held."""
         while self._set_limit is not None and not await self._over_after(self._random.uniform(1, 5)):
-            await self._set_limit(load_limits.CHANGED_LIMIT, self._random.choice((1, 2, 3, 5)))
+            number = self._random.choice((1, 2, 3, 5))
+            found = await self._clients.call("limits", "GET", f"/v1/limits?q={load_limits.CHANGED_LIMIT}")
+            listed = found.answer.get("limits") if self._random.random() < 0.5 else None
+            if listed:
+                await self._clients.call(SET, "PUT", f"/v1/limits/{listed[0]['limit_id']}", {"limit": number})
+            else:
+                await self._set_limit(load_limits.CHANGED_LIMIT, number)
+
+    async def _change_gate(self) -> None:
+        """Change the limit of a queue while its runs wait and run, and pause it for a moment."""
+        path = f"/v1/queues/{load_limits.NARROW}"
+        while not await self._over_after(self._random.uniform(1, 4)):
+            if self._random.random() < 0.6:
+                await self._clients.insist(SET, "PUT", path, {"concurrency": self._random.choice((1, 2, 4))})
+                continue
+            await self._clients.insist(SET, "POST", f"{path}:pause")
+            await self._over_after(self._random.uniform(0.2, 2))
+            await self._clients.insist(SET, "POST", f"{path}:resume")

@@ -28,6 +28,9 @@ _RETRY = {"max_attempts": 3, "backoff": "constant", "base": "200ms"}
 _ACCOUNTS = ("a", "b", "c")
 # Unique jobs: what their names begin with. The second are not unique any more when they have been claimed.
 KEPT, REPLACED = "unique-kept-", "unique-replaced-"
+# Unique jobs whose time is pushed, at most so many seconds after the first submission.
+LATER, LATER_FOR = "unique-later-", 4.0
+NARROW = "narrow"  # a queue whose limit changes, and that is paused now and then
 
 
 def limited_job(chance: random.Random) -> dict[str, Any]:
@@ -39,7 +42,8 @@ def limited_job(chance: random.Random) -> dict[str, Any]:
         work["failures"] = chance.choice((1, 1, 9))
         body["retry"] = _RETRY
     kind = chance.choices(
-        ("one", "strict", "three", "two", "snooze", "changing", "at most once"), (6, 6, 4, 5, 2, 4, 1)
+        ("one", "strict", "three", "two", "snooze", "changing", "rate", "narrow", "at most once"),
+        (6, 6, 4, 5, 2, 4, 3, 4, 1),
     )
     match kind[0]:
         case "one":
@@ -61,6 +65,11 @@ def limited_job(chance: random.Random) -> dict[str, Any]:
         case "changing":
             body["concurrency"] = {"key": "labels.changing", "limit": 2}
             body["labels"] = {"changing": chance.choice(_ACCOUNTS[:2])}
+        case "rate":
+            body["rate_limit"] = {"rate": "4/s", "burst": 2, "key": "labels.paced"}
+            body["labels"] = {"paced": chance.choice(_ACCOUNTS[:2])}
+        case "narrow":
+            body["queue"] = NARROW
         case _:
             body |= {"concurrency": {"key": "payload.account", "limit": 1}, "delivery": "at_most_once"}
             body.pop("retry", None)
@@ -71,8 +80,11 @@ def limited_job(chance: random.Random) -> dict[str, Any]:
 def unique_job(chance: random.Random) -> dict[str, Any]:
     """A job that starts at once, with a key that other jobs have too. Some of them have limits as well."""
     body: dict[str, Any] = {"task": "note", "payload": {"seconds": chance.choice((0, 0.1, 0.6)), "account": "u"}}
-    other = chance.choice(("keep", "replace"))
-    body["name"] = (KEPT if other == "keep" else REPLACED) + chance.choice(_ACCOUNTS)
+    other = chance.choice(("keep", "replace", "later"))
+    body["name"] = {"keep": KEPT, "replace": REPLACED, "later": LATER}[other] + chance.choice(_ACCOUNTS)
+    if other == "later":
+        more = {"by": ["task", "name"], "else": other, "for": LATER_FOR}
+        return body | {"delay": chance.choice((0.3, 1.0, 2.5)), "unique": more}
     body["unique"] = {"by": ["task", "name"], "else": other}
     if body["name"].endswith("a"):  # all of a key: a job is not replaced by one that needs other slots
         body["concurrency"] = {"key": "payload.account", "limit": 1}

@@ -5,7 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from itertools import chain
 
-from tests.cluster import rules_client, rules_fire, rules_limits, rules_logs, rules_loss, rules_run, rules_unique
+from tests.cluster import (
+    rules_client,
+    rules_fire,
+    rules_gates,
+    rules_limits,
+    rules_logs,
+    rules_loss,
+    rules_run,
+    rules_unique,
+)
 from tests.cluster.history import History, Violation
 
 Rule = Callable[[History], Iterator[str]]
@@ -28,6 +37,7 @@ RULES: dict[str, Rule] = {
         rules_client.s7_a_run_is_retried_once,
         rules_unique.s7_one_live_job_per_unique_key,
         rules_unique.s7_a_merged_submission_names_a_job_that_lived,
+        rules_unique.s7_one_waiting_job_per_later_key,
     ),
     "S8": rules_client.s8_acknowledged_is_there_refused_is_not,
     "S10": _all(
@@ -36,6 +46,8 @@ RULES: dict[str, Rule] = {
         rules_limits.s10_strict_lines_go_one_after_another,
         rules_limits.s10_a_later_run_replaces_the_earlier_ones,
         rules_limits.s10_counts_are_exact,
+        rules_gates.s10_no_more_starts_than_a_rate_allows,
+        rules_gates.s10_no_more_runs_of_a_queue_than_allowed,
     ),
     "S11": _all(rules_run.s11_after_a_cancel_nothing_begins, rules_run.s11_cancelled_when_the_last_process_is_gone),
     "S12": rules_logs.s12_a_log_is_a_prefix,

@@ -6,7 +6,9 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from tests.cluster.history import RUNNING, Event, History
-from tests.cluster.load_limits import KEPT, REPLACED
+from tests.cluster.load_limits import KEPT, LATER, LATER_FOR, REPLACED
+
+_SAME_MOMENT = 1.0  # second between the time of a submission at its server and that of its row
 
 
 def s7_one_live_job_per_unique_key(history: History) -> Iterator[str]:
@@ -36,10 +38,43 @@ def s7_a_merged_submission_names_a_job_that_lived(history: History) -> Iterator[
         sent[key] = min(sent[key], call.began)
         if call.verb != "submit" or call.result != "ok" or call.answer.get("unique") is None:
             continue
-        life = history.runs.get(call.answer["job_id"], [])
+        job = call.answer["job_id"]
+        life = sorted([*history.jobs.get(job, []), *history.runs.get(job, [])], key=lambda event: event.seq)
         if not life or life[0].at > call.ended or _over(life) < sent[key]:
             yield f"{key} was {call.answer['unique']} with {call.answer['job_id']}, which did not live then"
 
 
+def s7_one_waiting_job_per_later_key(history: History) -> Iterator[str]:
+    """A submission pushes the job that waits for its time, and creates none beside it. The time never becomes earlier,
+    and ends `for` after the first submission."""
+    waiting: dict[str, set[str]] = defaultdict(set)
+    latest: dict[str, float] = {}
+    for event in history.of("jobs"):
+        job, name = event.row["job_id"], str(event.row["name"])
+        if not name.startswith(LATER):
+            continue
+        if event.op == "D":
+            waiting[name].discard(job)
+            continue
+        if event.op == "I":
+            if waiting[name]:
+                yield f"{name}: {job} was created while {sorted(waiting[name])} waited for its time"
+            waiting[name].add(job)
+            latest[job] = history.moment(event.new["created_at"]) + LATER_FOR
+        before, after = event.old.get("next_fire_at"), event.new.get("next_fire_at")
+        if after is None:
+            waiting[name].discard(job)
+        elif before is not None and history.moment(after) < history.moment(before):
+            yield f"{name}: the time of {job} became earlier, from {before} to {after}"
+        elif history.moment(after) > latest.get(job, float("inf")) + _SAME_MOMENT:
+            yield f"{name}: the time of {job} is {after}, later than `for` after its submission"
+
+
 def _over(life: list[Event]) -> float:
-    return max((event.at for event in life if event.op == "D"), default=float("inf"))
+    """When the job or its run was gone. A job that fires becomes a run in the same transaction."""
+    gone = {event.table: event.at for event in life if event.op == "D"}
+    return (
+        gone.get("runs", float("inf"))
+        if any(event.table == "runs" for event in life)
+        else gone.get("jobs", float("inf"))
+    )

@@ -11,7 +11,9 @@ import asyncpg
 import httpx
 import pytest
 
+from mainspring.domain.pacing import Pace
 from mainspring.operations.control import run_now
+from mainspring.operations.gates.registry import GateRegistry
 from mainspring.operations.lifecycle import rescue
 from mainspring.operations.lifecycle.effects import Changes, Effects
 from mainspring.roles.assembly import Assembly
@@ -20,7 +22,7 @@ from mainspring.store.queries import load
 from mainspring.store.rows import ROW_QUERIES
 from tests.cluster.history import BUSY
 from tests.cluster.limit_stage import PER_ACCOUNT, LimitStage
-from tests.cluster.load_limits import KEPT
+from tests.cluster.load_limits import KEPT, LATER
 from tests.cluster.rules import judge
 from tests.operations.waiting import until
 
@@ -102,11 +104,39 @@ def without_the_holder_of_a_unique_key(patch: pytest.MonkeyPatch) -> None:
     replace(patch, "unique", "states_of_holders", ") as live", ") as live where false")
 
 
+def without_tokens(patch: pytest.MonkeyPatch) -> None:
+    """A rate gives a token to whoever asks, for now."""
+    patch.setattr(Pace, "tokens", property(lambda _: 500))
+    patch.setattr(Pace, "moment", lambda pace, _: pace.now)
+
+
+def without_the_use_of_the_gate(patch: pytest.MonkeyPatch) -> None:
+    """A claim does not count one of the runs that run."""
+    replace(patch, "gates", "lock_gates", "g.in_use", "g.in_use - 1 as in_use")
+
+
+def without_the_pause(patch: pytest.MonkeyPatch) -> None:
+    """A claim does not look whether the queue is paused."""
+    replace(patch, "gates", "lock_gates", "g.paused_at is not null as paused", "false as paused")
+    patch.setattr(GateRegistry, "is_paused", lambda *_: False)
+
+
+def without_the_number_that_was_set(patch: pytest.MonkeyPatch) -> None:
+    """An admission reads what is declared."""
+    replace(patch, "limits", "lock_lines", "l.slots", "l.declared as slots")
+
+
+def without_the_holder_of_a_later_key(patch: pytest.MonkeyPatch) -> None:
+    without_the_holder_of_a_unique_key(patch)
+
+
 # -- what happens
 
 
 async def two_submissions_at_once(stage: LimitStage, patch: pytest.MonkeyPatch) -> None:
-    """The first one has admitted its run and is about to commit when the second one looks at the line."""
+    """The first one has admitted its run and is about to commit when the second one looks at the open line."""
+    await stage.submit()
+    await stage.finish()
     admit, admitted, go_on = limits.admit, asyncio.Event(), asyncio.Event()
 
     async def stopping(*arguments: Any) -> Any:
@@ -194,6 +224,41 @@ async def a_unique_job_twice(stage: LimitStage, _: pytest.MonkeyPatch) -> None:
     await stage.finish()
 
 
+async def more_than_a_rate_allows(stage: LimitStage, _: pytest.MonkeyPatch) -> None:
+    for _number in range(4):
+        await stage.submit(concurrency=None, rate_limit={"rate": "1/h", "burst": 1})
+    await stage.finish()
+
+
+async def more_than_a_queue_allows(stage: LimitStage, _: pytest.MonkeyPatch) -> None:
+    await stage.set("/v1/queues/default", concurrency=1)
+    for _number in range(3):
+        await stage.submit(concurrency=None)
+    await stage.end(*await stage.claim(), *await stage.claim())
+    await stage.finish()
+
+
+async def a_queue_is_paused(stage: LimitStage, _: pytest.MonkeyPatch) -> None:
+    await stage.submit(concurrency=None)
+    await stage.set("/v1/queues/default", paused=True)
+    await stage.end(*await stage.claim())
+
+
+async def a_limit_is_lowered_while_runs_are_held(stage: LimitStage, _: pytest.MonkeyPatch) -> None:
+    for _number in range(5):
+        await stage.submit(concurrency={"key": "payload.account", "limit": 2})
+    [limit] = (await stage.api.get("/v1/limits")).json()["limits"]
+    await stage.set(f"/v1/limits/{limit['limit_id']}", limit=1)
+    await stage.end(*await stage.claim())
+    await stage.finish()
+
+
+async def a_later_job_twice(stage: LimitStage, _: pytest.MonkeyPatch) -> None:
+    later = {"name": f"{LATER}1", "unique": {"by": ["name"], "else": "later", "for": "4s"}, "concurrency": None}
+    for delay in ("1s", "2s", "1s", "1h"):
+        await stage.submit(**later, delay=delay)
+
+
 SCENES: dict[Mutant, Scene] = {
     without_the_lock_of_the_line: two_submissions_at_once,
     without_the_true_head: the_head_of_a_strict_line_is_locked,
@@ -204,6 +269,11 @@ SCENES: dict[Mutant, Scene] = {
     without_counting_the_adopted: a_running_job_gets_the_rule_queue,
     without_replacing: a_second_run_of_cancel_previous,
     without_the_holder_of_a_unique_key: a_unique_job_twice,
+    without_tokens: more_than_a_rate_allows,
+    without_the_use_of_the_gate: more_than_a_queue_allows,
+    without_the_pause: a_queue_is_paused,
+    without_the_number_that_was_set: a_limit_is_lowered_while_runs_are_held,
+    without_the_holder_of_a_later_key: a_later_job_twice,
 }
 
 
@@ -219,7 +289,7 @@ async def test_the_checker_finds_a_limit(mutant: Mutant, stage: LimitStage, monk
     mutant(monkeypatch)
     await SCENES[mutant](stage, monkeypatch)
     found = judge(await stage.history())
-    rule = "S7" if mutant is without_the_holder_of_a_unique_key else "S10"
+    rule = "S7" if "holder" in mutant.__name__ else "S10"
     assert rule in {violation.rule for violation in found}, [str(violation) for violation in found]
 
 

@@ -8,8 +8,11 @@ from typing import Any
 import pytest
 
 from tests.cluster.history import CANCELLED, HELD, QUEUED, RUNNING, SUCCESS, Call
-from tests.cluster.load_limits import KEPT, REPLACED
+from tests.cluster.line_book import SET
+from tests.cluster.load_limits import KEPT, LATER, REPLACED
 from tests.cluster.rules import judge
+from tests.cluster.rules_gates import s10_no_more_runs_of_a_queue_than_allowed, too_many
+from tests.cluster.rules_unique import s7_one_waiting_job_per_later_key
 from tests.cluster.story import Story, plain_story, time_of
 
 LINE, OTHER = -11, -12
@@ -343,3 +346,42 @@ def test_a_submission_that_is_merged_into_a_job_that_has_ended_is_found(at: floa
     one_after_another(story)
     story.call("submit", at, body={"idempotency_key": "k"}, job_id="a", unique="kept")
     assert ("S7" not in found(story)) is fine
+
+
+def test_more_starts_than_a_rate_allows_are_found() -> None:
+    fine = [0.0, 0.0, 0.0, 0.0, 0.0, 0.25, 0.5, 0.75, 1.0]  # 4/s with a burst of 2, and 250 ms of tokens before it
+    assert too_many(fine, 4.0, 2, 0.0) is None
+    assert too_many([0.0] * 6, 4.0, 2, 0.0) == (6, 0.0)
+    assert too_many([*fine, 1.0], 4.0, 2, 0.0) == (10, 1.0)
+
+
+@pytest.mark.parametrize(("beside", "claimed_at"), [(1, 5.0), (2, 1.05)])
+def test_a_run_of_a_queue_beside_more_than_its_limit_is_found(beside: int, claimed_at: float) -> None:
+    story = limit_story(slots=None)
+    story.write(0.0, "server", ("lanes", "I", {}, {"lane_id": 7, "queue": "narrow"}))
+    gate = {"queue": "narrow", "concurrency": beside, "paused_at": None}
+    story.write(0.5, "server", ("gates", "I", {}, gate))
+    story.call(SET, 0.505)  # acknowledged
+    for number in range(3):
+        story.submit(0.7, f"r{number}", lane_id=7)
+        story.admit(0.8, f"r{number}")
+        story.claim(claimed_at + number / 100, f"r{number}")
+    assert list(s10_no_more_runs_of_a_queue_than_allowed(story.history)) == [
+        f"queue narrow allows {beside}: r{number} was claimed beside {[f'r{n}' for n in range(number)]}"
+        for number in range(beside, 3)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("second", "next_fire", "bad"), [(False, 3, False), (True, 3, True), (False, 0, True), (False, 30, True)]
+)
+def test_the_key_of_a_job_that_is_pushed_belongs_to_one_and_its_time_only_rises(
+    second: bool, next_fire: int, bad: bool
+) -> None:
+    story = limit_story()
+    job = {"job_id": "a", "name": f"{LATER}1", "created_at": time_of(0), "next_fire_at": time_of(2)}
+    story.write(0.0, "server", ("jobs", "I", {}, job))
+    story.write(1.0, "server", ("jobs", "U", job, job | {"next_fire_at": time_of(next_fire)}))
+    if second:
+        story.write(1.5, "server", ("jobs", "I", {}, job | {"job_id": "b"}))
+    assert bool(list(s7_one_waiting_job_per_later_key(story.history))) is bad

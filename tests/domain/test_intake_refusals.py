@@ -142,7 +142,14 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
     # not yet
     ({"task": "a", "schedule": {"rrule": "FREQ=DAILY"}}, "not_supported_yet", "schedule.rrule"),
     ({"task": "a", "schedule": {"after": ["b"]}}, "not_supported_yet", "schedule.after"),
-    ({"task": "a", "schedule": {"every": "1h", "calendar": "de"}}, "not_supported_yet", "schedule.calendar"),
+    ({"task": "a", "schedule": {"at": "2030-01-01T00:00:00Z", "calendar": "de"}}, "invalid_input", "schedule.calendar"),
+    ({"task": "a", "schedule": {"every": "1h", "calendar": "d e"}}, "invalid_input", "schedule.calendar"),
+    ({"task": "a", "schedule": {"every": "1h", "outside": "next"}}, "invalid_input", "schedule.outside"),
+    (
+        {"task": "a", "schedule": {"every": "1h", "calendar": "de", "outside": "later"}},
+        "invalid_input",
+        "schedule.outside",
+    ),
     ({"task": "a", "schedule": {"every": "1h", "jitter": "1m"}}, "not_supported_yet", "schedule.jitter"),
     # H, and what happens when clocks are moved
     ({"task": "a", "schedule": "H(5-2) * * * *"}, "invalid_cron", "schedule"),

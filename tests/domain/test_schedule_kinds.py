@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import time
 from datetime import UTC, datetime, timedelta
 from itertools import islice
 
@@ -10,7 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mainspring.domain.errors import InvalidInput
+from mainspring.domain.intake import cron as cron_intake
 from mainspring.domain.intake.cron import ALIASES, check_cron
+from mainspring.domain.schedules import clock_changes, cron_fires, wall_clock
 from mainspring.domain.schedules.fires import fires, next_fire
 from mainspring.domain.schedules.schedule import MANUAL, NOW, Schedule, ScheduleKind
 from mainspring.domain.schedules.zones import check_timezone
@@ -146,6 +150,49 @@ def test_an_expression_that_cannot_be_read_is_refused(expression: str) -> None:
         check_cron(expression, "UTC", "cron_expression", T0)
     assert (refused.value.code, refused.value.field) == ("invalid_cron", "cron_expression")
     assert refused.value.expected and refused.value.hint and len(refused.value.detail) < 200
+
+
+@pytest.mark.parametrize(
+    ("expression", "zone"),
+    [
+        ("0 0 30 2 *", "Europe/Berlin"),
+        ("0 0 */31 2 1#5", "UTC"),
+        ("0 0 LW * */6", "America/New_York"),
+        ("*/30 2 * 3 7L", "Europe/Berlin"),  # only at times that are skipped: 50 years are looked at
+        ("0 0 29 2 */7", "Europe/Berlin"),  # fires every 28 years
+        (",".join(["0-59/1"] * 130) + " * * * *", "Asia/Tokyo"),
+        ("* * * * " + ",".join(["1#1", "2#2", "3L"] * 70), "UTC"),
+        ("* * " + ",".join(["L", "LW", "31"] * 70) + " 2 *", "UTC"),
+        (",".join(["H(0-59)/1"] * 90) + " H * H H", "Europe/Berlin"),
+        ("H H H H H H", "Europe/Berlin"),
+        ("*/" + "9" * 900 + " * * * *", "UTC"),
+    ],
+)
+def test_any_line_is_judged_within_milliseconds(expression: str, zone: str) -> None:
+    best = 1.0
+    for _ in range(3):
+        _forget()
+        began = time.thread_time()
+        with contextlib.suppress(InvalidInput):
+            check_cron(expression, zone, "cron", T0)
+        best = min(best, time.thread_time() - began)
+    assert best < 0.05  # 16 ms at most, on a busy machine
+
+
+def _forget() -> None:
+    for cached in (cron_intake._never_fires, cron_fires._next, cron_fires._parsed, clock_changes.year_of):
+        cached.cache_clear()
+    clock_changes.changes.cache_clear()
+    wall_clock.wall_clock.cache_clear()
+    wall_clock._day_rule.cache_clear()
+
+
+def test_the_next_fire_of_a_line_is_worked_out_once_for_all_jobs() -> None:
+    _forget()
+    for number in range(100):
+        for after in (T0, T0 + timedelta(milliseconds=number)):  # the same second
+            next_fire(Schedule(kind=ScheduleKind.CRON, cron="0 9 * * *", timezone="Asia/Tokyo", seed=number), after)
+    assert cron_fires._next.cache_info().misses == 1
 
 
 def test_thursday_is_no_hashed_value() -> None:

@@ -496,3 +496,27 @@ async def test_a_backfill_is_forgotten_with_the_history(api: httpx.AsyncClient, 
     assert await backfills.prune(connection, 7) == 1
     left = [view["id"] for view in (await api.get("/v1/backfills")).json()["backfills"]]
     assert left == [live["id"], young["id"]]
+
+
+async def test_one_that_cannot_be_continued_does_not_hold_up_the_others(
+    api: httpx.AsyncClient, filler: Filler, connection: asyncpg.Connection
+) -> None:
+    broken, sound = [await begin(api, await make(api, schedule="@hourly")) for _ in range(2)]
+    await connection.execute(
+        'update mainspring.backfills set schedule = \'{"kind": "CRON", "cron": "x"}\' where backfill_id = $1',
+        broken["id"],
+    )
+    await filler.run_once()
+    assert [(await read(api, view))["created"] for view in (broken, sound)] == [0, 1]
+
+
+async def test_it_ends_if_its_job_is_another_one_now(
+    api: httpx.AsyncClient, filler: Filler, connection: asyncpg.Connection
+) -> None:
+    view = await begin(api, await make(api, schedule="@hourly"))
+    await filler.run_once()
+    await connection.execute("update mainspring.jobs set generation = 2")
+    await filler.run_once()
+    found = await read(api, view)
+    assert (found["state"], found["running"], found["ended_at"]) == ("cancelled", 1, None)
+    assert "another one" in found["reason"]

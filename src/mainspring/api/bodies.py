@@ -17,12 +17,14 @@ from mainspring.kernel.config import MAX_BATCH
 from mainspring.wire.access import TenantRequest, TokenRequest
 from mainspring.wire.applications import DeclarationRequest
 from mainspring.wire.backfills import BackfillCancel, BackfillPatch, BackfillRequest
+from mainspring.wire.calendars import CalendarRequest
 from mainspring.wire.death_notice import DeathNotice
 from mainspring.wire.exchange import ExchangeRequest
 from mainspring.wire.gates import GateRequest, PauseRequest
 from mainspring.wire.jobs import JobPatch, JobRequest, Nothing, RunNowRequest
 from mainspring.wire.limits import LimitRequest
 from mainspring.wire.logs import LogShipment
+from mainspring.wire.preview import PreviewRequest
 from mainspring.wire.runs import DeadLetterChoice, ReplayRequest
 
 T = TypeVar("T")
@@ -43,9 +45,11 @@ _decode_tenant = msgspec.json.Decoder(TenantRequest).decode
 _decode_notice = msgspec.json.Decoder(DeathNotice).decode
 _decode_declaration = msgspec.json.Decoder(DeclarationRequest).decode
 _decode_token = msgspec.json.Decoder(TokenRequest).decode
+_decode_calendar = msgspec.json.Decoder(CalendarRequest).decode
 _decode_limit = msgspec.json.Decoder(LimitRequest).decode
 _decode_gate = msgspec.json.Decoder(GateRequest).decode
 _decode_pause = msgspec.json.Decoder(PauseRequest).decode
+_decode_preview = msgspec.json.Decoder(PreviewRequest).decode
 _decode_backfill = msgspec.json.Decoder(BackfillRequest).decode
 _decode_backfill_patch = msgspec.json.Decoder(BackfillPatch).decode
 _decode_backfill_cancel = msgspec.json.Decoder(BackfillCancel).decode
@@ -56,6 +60,10 @@ _decode_raw_batch = msgspec.json.Decoder(RawBatch).decode
 
 def decode_job(body: bytes) -> JobRequest:
     return _decoded(_decode_job, body, JobRequest)
+
+
+def decode_calendar(body: bytes) -> CalendarRequest:
+    return _decoded(_decode_calendar, body, CalendarRequest)
 
 
 def decode_patch(body: bytes) -> JobPatch:
@@ -117,6 +125,10 @@ def decode_gate(body: bytes) -> GateRequest:
 
 def decode_pause(body: bytes) -> PauseRequest:
     return _decoded(_decode_pause, body, PauseRequest)
+
+
+def decode_preview(body: bytes) -> PreviewRequest:
+    return _decoded(_decode_preview, body, PreviewRequest)
 
 
 def decode_backfill(body: bytes) -> BackfillRequest:
@@ -217,6 +229,10 @@ class PauseBody(Body[PauseRequest]):
     decode = staticmethod(decode_pause)
 
 
+class PreviewBody(Body[PreviewRequest]):
+    decode = staticmethod(decode_preview)
+
+
 class NoBody(Body[Nothing]):
     decode = staticmethod(decode_nothing)
 
@@ -263,6 +279,10 @@ class TokenBody(Body[TokenRequest]):
 
 class LimitBody(Body[LimitRequest]):
     decode = staticmethod(decode_limit)
+
+
+class CalendarBody(Body[CalendarRequest]):
+    decode = staticmethod(decode_calendar)
 
 
 class DeclarationBody(Body[DeclarationRequest]):

@@ -12,6 +12,7 @@ from mainspring.kernel.clock import Clock
 from mainspring.operations.access.access_admin import AccessAdmin
 from mainspring.operations.access.caller import Caller
 from mainspring.operations.backfills.control import BackfillControl
+from mainspring.operations.calendars.changes import CalendarChanger
 from mainspring.operations.control.amend import Amender
 from mainspring.operations.control.declare import Declarer
 from mainspring.operations.control.drain import Drainer
@@ -23,15 +24,19 @@ from mainspring.operations.gates.changes import GateChanger
 from mainspring.operations.limits.breaker_control import BreakerControl
 from mainspring.operations.limits.settings import LimitSetter
 from mainspring.operations.logs.log_service import LogService
+from mainspring.operations.read.calendars import CalendarReader
 from mainspring.operations.read.dead_letters import DeadLetterReader
+from mainspring.operations.read.heat_map import HeatMapReader
 from mainspring.operations.read.ids import IdReader
 from mainspring.operations.read.job_timeline import JobTimelineReader
 from mainspring.operations.read.jobs import JobReader
 from mainspring.operations.read.limits import LimitReader
 from mainspring.operations.read.overview import OverviewReader
+from mainspring.operations.read.preview import Previewer
 from mainspring.operations.read.queues import QueueReader
 from mainspring.operations.read.runs import RunReader
 from mainspring.operations.read.standing import StandingReader
+from mainspring.operations.read.upcoming import UpcomingReader
 from mainspring.operations.read.workers import WorkerReader
 from mainspring.operations.submit.signature_registry import SignatureRegistry
 from mainspring.operations.submit.submitter import Submitter
@@ -47,12 +52,17 @@ class Services:
     job_timeline: JobTimelineReader
     queue_reader: QueueReader
     limit_reader: LimitReader
+    calendar_reader: CalendarReader
+    calendar_changer: CalendarChanger
     limit_setter: LimitSetter
     worker_reader: WorkerReader
     dead_letter_reader: DeadLetterReader
     id_reader: IdReader
     standing_reader: StandingReader
     overview_reader: OverviewReader
+    previewer: Previewer
+    upcoming_reader: UpcomingReader
+    heat_map_reader: HeatMapReader
     replayer: Replayer
     manual_runs: ManualRuns
     exchanger: Exchanger

@@ -8,6 +8,7 @@ import re
 import msgspec
 
 from mainspring.domain.errors import InvalidInput
+from mainspring.wire.calendars import BlackoutIn, DateSpanIn, HolidaysIn, HoursIn
 from mainspring.wire.exchange import Outcome, WorkerHello
 from mainspring.wire.execution import HttpCall, SuccessRule
 from mainspring.wire.jobs import MisfireIn, ResourceLimitsIn, RetryIn, RetryRuleIn, ScheduleIn
@@ -30,6 +31,10 @@ _NESTED: dict[str, type[msgspec.Struct]] = {
     "circuit_breaker": CircuitBreakerIn,
     "rules": RetryRuleIn,
     "unique": UniqueIn,
+    "holidays": HolidaysIn,
+    "dates": DateSpanIn,
+    "hours": HoursIn,
+    "blackouts": BlackoutIn,
     "http": HttpCall,
     "success": SuccessRule,
     "hello": WorkerHello,

@@ -127,11 +127,13 @@ def _schedule(job: JobView) -> Any:
     from mainspring.domain.durations import format_duration
     from mainspring.domain.run_key import rfc3339
 
+    calendar = {} if job.calendar is None else {"calendar": job.calendar, "outside": job.outside}
     if job.cron_expression is not None:
         dst = {} if job.dst is None else {"dst": job.dst}
-        return {"cron": job.cron_expression, "timezone": job.timezone, **dst}
+        return {"cron": job.cron_expression, "timezone": job.timezone, **dst, **calendar}
     if job.every is not None:
-        return {"every": format_duration(job.every)}
+        zone = {} if job.timezone is None else {"timezone": job.timezone}
+        return {"every": format_duration(job.every), **zone, **calendar}
     if job.schedule_time is not None:
         return {"at": rfc3339(job.schedule_time)}
     return "manual"

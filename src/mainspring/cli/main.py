@@ -21,7 +21,7 @@ from mainspring.kernel.terminal import visible
 # or a worker would pay.
 _PANELS: dict[str, tuple[str, ...]] = {
     "Start": ("up", "server", "scheduler", "worker", "migrate"),
-    "Submit and look": ("submit", "jobs", "job", "runs", "run", "logs", "why", "timeline"),
+    "Submit and look": ("submit", "jobs", "job", "runs", "run", "logs", "why", "timeline", "preview"),
     "Steer": ("edit", "run-now", "pause", "resume", "cancel", "retry"),
     "Backfill": (
         "backfill",
@@ -36,12 +36,17 @@ _PANELS: dict[str, tuple[str, ...]] = {
     "Operate": (
         "status",
         "top",
+        "heatmap",
         "workers",
         "tasks",
         "queues",
         "queue",
         "limits",
         "limit",
+        "calendars",
+        "calendar",
+        "calendar-set",
+        "calendar-delete",
         "breakers",
         "breaker-reset",
         "drain",

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 TOO_LARGE = "(too large for a list)"
 _NOT_A_TERMINAL = 10_000
+_NARROWEST = 20
 _STYLES = {
     "SUCCESS": "green",
     "LIVE": "green",
@@ -76,6 +77,23 @@ def show_output(text: str, *, raw: bool = False) -> None:
     """Print what a run printed or returned. `raw` lets its control characters reach the terminal."""
     sys.stdout.write(visible(text) if sys.stdout.isatty() and not raw else text)
     sys.stdout.flush()
+
+
+def show_text(text: str) -> None:
+    """Print a sentence on stdout, folded where the width is known."""
+    width = stdout().width if has_width() else _NOT_A_TERMINAL
+    for part in wrapped(visible_line(text), width):
+        sys.stdout.write(part + "\n")
+
+
+def tell(text: str) -> None:
+    """Print a sentence on stderr. On a terminal it is folded, and its other lines are indented further."""
+    if not (sys.stderr.isatty() or "COLUMNS" in os.environ):
+        say(text)
+        return
+    inside = len(text) - len(text.lstrip()) + GAP
+    first, *others = wrapped(visible_line(text), max(_NARROWEST, stderr().width - inside))
+    say("\n".join([first, *(" " * inside + other for other in others)]))
 
 
 def shares_a_screen() -> bool:
@@ -175,5 +193,10 @@ def _encodable(text: str) -> str:
     return text.encode(encoding, "backslashreplace").decode(encoding)
 
 
+def can_show(text: str) -> bool:
+    """Whether the terminal has these characters."""
+    return _encodable(text) == text
+
+
 def _ellipsis() -> str:
-    return ELLIPSIS if _encodable(ELLIPSIS) == ELLIPSIS else "~"
+    return ELLIPSIS if can_show(ELLIPSIS) else "~"

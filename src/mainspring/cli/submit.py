@@ -112,6 +112,16 @@ def command(
         str | None,
         typer.Option("--timezone", metavar="Z", help="Time zone of --cron: Europe/Berlin.", rich_help_panel=_WHEN),
     ] = None,
+    calendar: Annotated[
+        str | None,
+        typer.Option("--calendar", metavar="C", help="Fire only within this calendar.", rich_help_panel=_WHEN),
+    ] = None,
+    outside: Annotated[
+        str | None,
+        typer.Option(
+            "--outside", metavar="O", help="A time outside the calendar: skip it, or next.", rich_help_panel=_WHEN
+        ),
+    ] = None,
     dst_gap: Annotated[
         str | None,
         typer.Option(
@@ -327,7 +337,7 @@ def command(
         command=command_line, header=header, job_id=job_id, idempotency_key=idempotency_key, task=task, params=params,
         keep_payload=keep_payload, unique=unique,
         payload=payload, http=http, method=method, body=body, manual=manual, at=at, delay=delay, every=every, cron=cron,
-        timezone=timezone, dst_gap=dst_gap, dst_overlap=dst_overlap,
+        timezone=timezone, dst_gap=dst_gap, dst_overlap=dst_overlap, calendar=calendar, outside=outside,
         name=name, queue=queue, priority=priority, timeout=timeout, retries=retries, retry=retry,
         delivery=delivery, overlap=overlap, misfire=misfire, owner=owner, description=description, label=label, env=env,
         limit=limit, sandbox=sandbox, run_as=run_as, kill_grace=kill_grace, require=require, concurrency=concurrency,

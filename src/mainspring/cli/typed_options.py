@@ -15,6 +15,7 @@ from mainspring.wire.fields import FIELDS
 _OPTIONS = {field.name: field.option for field in FIELDS if field.option is not None and field.option[0] == "-"} | {
     "schedule.at": "--at", "schedule_time": "--at", "schedule.every": "--every", "schedule.cron": "--cron",
     "cron_expression": "--cron", "schedule.timezone": "--timezone",
+    "schedule.calendar": "--calendar", "schedule.outside": "--outside",
     "schedule.dst": "--dst-gap", "schedule.dst.gap": "--dst-gap", "schedule.dst.overlap": "--dst-overlap",
     "max_retries": "--retries", "http.url": "--http",
     "http.method": "--method", "http.headers": "--header", "http.body": "--body",
@@ -51,4 +52,6 @@ def _option(field: str, given: set[str]) -> str | None:
             return None
         rest = f"{last}.{rest}" if rest else last
     option = _OPTIONS[path]
+    if option == "--timezone" and "--tz" in given:
+        option = "--tz"
     return f"{option} {rest}".rstrip() if option in given else None

@@ -20,6 +20,7 @@ from mainspring.kernel.lifecycle import Loops, PeriodicTask
 from mainspring.kernel.loop_monitor import LoopMonitor
 from mainspring.operations.access.access_admin import AccessAdmin
 from mainspring.operations.backfills.control import BackfillControl
+from mainspring.operations.calendars.changes import CalendarChanger
 from mainspring.operations.control.amend import Amender
 from mainspring.operations.control.declare import Declarer
 from mainspring.operations.control.drain import Drainer
@@ -40,15 +41,19 @@ from mainspring.operations.limits.settings import LimitSetter
 from mainspring.operations.logs.log_merger import LogMerger
 from mainspring.operations.logs.log_service import LogService
 from mainspring.operations.logs.log_watch import LogWatch
+from mainspring.operations.read.calendars import CalendarReader
 from mainspring.operations.read.dead_letters import DeadLetterReader
+from mainspring.operations.read.heat_map import HeatMapReader
 from mainspring.operations.read.ids import IdReader
 from mainspring.operations.read.job_timeline import JobTimelineReader
 from mainspring.operations.read.jobs import JobReader
 from mainspring.operations.read.limits import LimitReader
 from mainspring.operations.read.overview import OverviewReader
+from mainspring.operations.read.preview import Previewer
 from mainspring.operations.read.queues import QueueReader
 from mainspring.operations.read.runs import RunReader
 from mainspring.operations.read.standing import StandingReader
+from mainspring.operations.read.upcoming import UpcomingReader
 from mainspring.operations.read.workers import WorkerReader
 from mainspring.operations.signals import Signals
 from mainspring.operations.submit.signature_registry import SignatureRegistry
@@ -159,11 +164,16 @@ async def assemble(
         job_timeline=JobTimelineReader(store),
         queue_reader=queue_reader,
         limit_reader=LimitReader(store),
+        calendar_reader=CalendarReader(store),
+        calendar_changer=CalendarChanger(store, database_clock),
         limit_setter=LimitSetter(store, signals, clock),
         worker_reader=WorkerReader(store),
         dead_letter_reader=DeadLetterReader(store, lanes),
         standing_reader=(standing_reader := StandingReader(store, queue_reader)),
         overview_reader=OverviewReader(store, standing_reader, timing),
+        previewer=Previewer(database_clock),
+        upcoming_reader=UpcomingReader(store, lanes, database_clock),
+        heat_map_reader=HeatMapReader(store, database_clock),
         id_reader=IdReader(store, lanes),
         replayer=Replayer(store, lanes, signals, database_clock, signatures),
         manual_runs=ManualRuns(store, lanes, signals, database_clock, signatures),

@@ -8,6 +8,7 @@ from mainspring.kernel.clock import Clock, DatabaseClock
 from mainspring.kernel.config import Timing
 from mainspring.kernel.lifecycle import PeriodicTask
 from mainspring.operations.backfills.filler import Filler
+from mainspring.operations.calendars.recompute import Recomputer
 from mainspring.operations.exchange.exchanger import Exchanger
 from mainspring.operations.limits.admitter import Admitter
 from mainspring.operations.signals import Signals
@@ -16,7 +17,10 @@ from mainspring.store.lanes import LaneRegistry
 from mainspring.store.log_files import LogFiles
 from mainspring.store.pool import Store
 from mainspring.upkeep.beat_sweeper import BeatSweeper
+from mainspring.upkeep.calendar_recomputer import CalendarRecomputer
 from mainspring.upkeep.deadline_sweeper import DeadlineSweeper
+from mainspring.upkeep.forecaster import ForecastMaker
+from mainspring.upkeep.library_versions import library_versions
 from mainspring.upkeep.line_auditor import LineAuditor
 from mainspring.upkeep.line_pruner import LinePruner
 from mainspring.upkeep.partition_maintainer import HistoryPruner, PartitionMaintainer
@@ -72,6 +76,8 @@ def upkeep_tasks(
         Filler(store, lanes, signals),
         LinePruner(store),
         LineAuditor(store, signals),
+        CalendarRecomputer(store, signals, Recomputer(store, lanes), library_versions()),
+        ForecastMaker(store),
         PartitionMaintainer(store),
         HistoryPruner(store, history_days(), log_files),
     ]

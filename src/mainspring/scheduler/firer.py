@@ -16,11 +16,13 @@ import asyncpg
 import msgspec
 
 from mainspring.domain.job import Overlap, spec_from_text
+from mainspring.domain.schedules.calendar_rules import RulesNotLoaded
 from mainspring.domain.schedules.misfire import ON_TIME, FirePlan, plan_fires
 from mainspring.kernel import metrics
 from mainspring.kernel.clock import Clock, DatabaseClock
 from mainspring.kernel.ids import parse_uuid, uuid7
 from mainspring.kernel.logs import get_logger
+from mainspring.operations.calendars.rules import load_rules
 from mainspring.operations.lifecycle.fire import Fired, fire_one_time, fire_recurring
 from mainspring.operations.signals import Signals
 from mainspring.scheduler.due_loader import Wheel
@@ -29,7 +31,7 @@ from mainspring.scheduler.held_jobs import HeldJobs
 from mainspring.store import fires
 from mainspring.store.fires import DueJob, JobKey
 from mainspring.store.jobs import schedule_from_text
-from mainspring.store.pool import AWAY, Store
+from mainspring.store.pool import AWAY, Connection, Store
 
 log = get_logger("firer")
 
@@ -182,7 +184,7 @@ class Firer:
     async def _fire_again(self, batch: Sequence[DueJob], left: list[DueJob]) -> int:
         leases = self._leases_for(batch)
         now = self._database_clock.now()
-        planned = self._plan_each([job for job in batch if job.shard in leases], now)
+        planned = await self._plan_all([job for job in batch if job.shard in leases], now)
         if not planned:
             return 0
         overlap = any(job.overlap != Overlap.ALLOW for job, _ in planned)
@@ -205,7 +207,7 @@ class Firer:
             now = self._database_clock.now()
             due = await fires.await_due(connection, self._node_id, leases, batch, now, LOCK_TIMEOUT)
             once, again = _split(due, now)
-            planned = self._plan_each(again, now)
+            planned = await self._plan_all(again, now, connection)
             moved: list[int] = []
             parts: list[Fired] = []
             if once:
@@ -227,7 +229,21 @@ class Firer:
         self._signals.ready(fired.created)
         fired.tell(self._signals)
 
-    def _plan_each(self, batch: Sequence[DueJob], now: datetime) -> Planned:
+    async def _plan_all(self, batch: Sequence[DueJob], now: datetime, connection: Connection | None = None) -> Planned:
+        """Plan each job. The rules of calendars that are not known here are loaded first."""
+        unread: list[DueJob] = []
+        planned = self._plan_each(batch, now, unread)
+        if unread:
+            if connection is None:
+                async with self._store.hot.acquire() as own:
+                    await _load_rules(own, unread)
+            else:
+                await _load_rules(connection, unread)
+            planned += self._plan_each(unread, now)
+        return planned
+
+    def _plan_each(self, batch: Sequence[DueJob], now: datetime, unread: list[DueJob] | None = None) -> Planned:
+        """Plan each job. Those whose calendar is not known are added to `unread`."""
         planned = []
         # A plan takes 60 µs. Jobs that are due together mostly have a few schedules, so each is planned once.
         plans: dict[tuple[str, str | None, datetime], FirePlan] = {}
@@ -237,6 +253,11 @@ class Firer:
                 if kind not in plans:
                     plans[kind] = _plan(job, now)
                 planned.append((job, plans[kind]))
+            except RulesNotLoaded as error:
+                if unread is None:
+                    self._set_aside(job, error)
+                else:
+                    unread.append(job)
             except Exception as error:  # noqa: BLE001 - whatever is wrong with it, the others must fire
                 self._set_aside(job, error)
         return planned
@@ -256,6 +277,12 @@ class Firer:
         if following is not None and (following - now).total_seconds() <= self._look_ahead:
             again = msgspec.structs.replace(job, next_fire_at=following)
             self._wheel.add(again.key, again, following.timestamp())
+
+
+async def _load_rules(connection: Connection, jobs: Sequence[DueJob]) -> None:
+    for tenant in sorted({job.tenant_id for job in jobs}):
+        texts = {job.schedule_text for job in jobs if job.tenant_id == tenant}
+        await load_rules(connection, tenant, map(schedule_from_text, texts))
 
 
 def _run_id(job: DueJob) -> UUID:

@@ -60,6 +60,7 @@ CRON = Kind("Cron", keyword="str")
 ZONE = Kind("TimeZone", keyword="str")
 DST = Kind("DstIn", keyword="Mapping[str, str]")
 SCHEDULE_TYPE = Kind("ScheduleType", keyword="str")
+OUTSIDE = Kind("OutsideWord", keyword="str")
 OVERLAP = Kind("OverlapWord", keyword="str")
 DELIVERY = Kind("DeliveryWord", keyword="str")
 SANDBOX = Kind("SandboxWord", keyword="str")
@@ -159,6 +160,10 @@ FIELDS = (
     Field("at", TIME, Place.KEYWORD, means="schedule", shown=("schedule_time",), option="--at"),
     Field("every", DURATION, Place.KEYWORD, means="schedule", shown=("every",), option="--every"),
     Field("dst", DST, Place.KEYWORD, means="schedule", shown=("dst",), option="--dst-gap"),
+    Field(
+        "calendar", NAME, Place.KEYWORD, means="schedule", shown=("calendar", "calendar_version"), option="--calendar"
+    ),
+    Field("outside", OUTSIDE, Place.KEYWORD, means="schedule", shown=("outside",), option="--outside"),
     Field("queue", NAME, _DEFAULT, "queue", ("queue",), "--queue"),
     Field("priority", PRIORITY, _DEFAULT, "priority", ("priority",), "--priority"),
     Field("timeout", DURATION, _DEFAULT, "spec.timeout", ("timeout",), "--timeout"),

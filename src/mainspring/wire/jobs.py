@@ -277,7 +277,9 @@ class JobView(PlainValues, msgspec.Struct):
     the job is PAUSED, unless a person paused it. latest_run: its newest run; of a one-time job that has fired, the run
     that its status tells of. error_message: the error of the last attempt of that run, in a list its first 2,000
     characters. generation: how many jobs with this job_id there have been. A job that is created with the job_id of an
-    ended one is the next generation of it. schedule_in_words: when the job runs, with the values that `H` has."""
+    ended one is the next generation of it. schedule_in_words: when the job runs, with the values that `H` has.
+    calendar_version: the version of the calendar that decided next_fire_at. outside: what happens to a fire at a time
+    that the calendar excludes."""
 
     job_id: str
     name: str
@@ -328,6 +330,9 @@ class JobView(PlainValues, msgspec.Struct):
     unique: Unique | None = None
     schedule_in_words: str = ""
     dst: DstView | None = None
+    calendar: str | None = None
+    calendar_version: int | None = None
+    outside: OutsideWord | None = None
 
 
 class JobList(msgspec.Struct):

@@ -77,6 +77,19 @@ async def test_next_fires_are_the_same(server: AsyncClient) -> None:
     assert answers[0].fires == answers[1].fires
 
 
+async def test_previews_and_heat_maps_are_the_same(server: AsyncClient) -> None:
+    fields: Any = {"task": "elsewhere", "cron": "30 2 * * *", "timezone": "Europe/Berlin"}
+    when: Any = {"cron": "30 2 * * *", "timezone": "Europe/Berlin", "from_": "2027-03-01T00:00:00Z", "n": 40}
+    with mainspring.testing.run(Mainspring()) as box:
+        faces = (server, box.async_client)
+        theirs, ours = [await face.preview(**when) for face in faces]
+        assert theirs == ours and len(ours.fires) == 40 and len(ours.notes) == 1
+        for face in faces:
+            await face.submit(**fields)
+        maps = [await face.heatmap("week", timezone="Europe/Berlin") for face in faces]
+    assert [(len(each.cells), each.fires, each.jobs) for each in maps] == [(168, 7, 1)] * 2
+
+
 REFUSED: list[dict[str, Any]] = [
     {"task": "elsewhere", "priority": "urgent"},
     {"task": "elsewhere", "cron": "99 * * * *"},

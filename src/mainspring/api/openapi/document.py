@@ -19,6 +19,7 @@ from mainspring.api.operation_names import operation_of, routed_handlers
 from mainspring.api.routing import VERB, public_path
 from mainspring.kernel.version import VERSION
 from mainspring.operations.access.permissions import is_public
+from mainspring.wire.calendars import CalendarView
 from mainspring.wire.jobs import JobView, Nothing
 from mainspring.wire.problems import PROBLEM_MEDIA_TYPE, Problem
 from mainspring.wire.protocol import SECRET_HEADER
@@ -37,12 +38,14 @@ _DESCRIPTION = """A distributed job scheduler: every fire time runs once, and no
 """
 _TAGS = {
     "jobs": ("jobs", "What to run and when."),
+    "schedules": ("jobs", "What to run and when."),
     "runs": ("runs", "One firing of a job each, with its attempts and its output."),
     "dead_letters": ("dead letters", "Runs that failed for good, kept with their payloads."),
     "queues": ("queues", "Named lines of work, and their limits."),
     "tenant": ("queues", "Named lines of work, and their limits."),
     "limits": ("limits", "How many runs at once."),
     "backfills": ("backfills", "Fires of the past, made up for."),
+    "calendars": ("calendars", "Which days and times schedules may use."),
     "breakers": ("circuit breakers", "What stops the runs of a job or task after failures in a row."),
     "tasks": ("tasks", "What workers can do."),
     "workers": ("workers", "Processes that run attempts."),
@@ -162,7 +165,7 @@ class _Operation:
         found: dict[str, Any] = {}
         for status, answer in sorted(self._answers.items()):
             headers = list(answer.headers)
-            if self._returned is JobView:
+            if self._returned in (JobView, CalendarView):
                 headers.append("ETag")
             if "cursor" in [parameter.name for parameter in self._parameters]:
                 headers.append("Link")

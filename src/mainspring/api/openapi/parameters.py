@@ -45,9 +45,13 @@ PARAMETERS: dict[str, tuple[str, Any]] = {
     "part": ("The beginning or the end of an id.", "0a8b11"),
     "kind": ("Only ids of these kinds.", ["run"]),
     "n": ("How many.", 20),
+    "from": ("From this time on. Without it, from now on.", "2030-07-01T00:00:00Z"),
+    "to": ("Before this time.", "2030-07-02T00:00:00Z"),
+    "range": ("The next 24 hours, or the next seven days.", "day"),
+    "timezone": ("The time zone of the cells.", "Europe/Berlin"),
     "attempt": ("The number of the attempt, from 1. Without it, the last one.", 1),
     "follow": ("Stay connected, and get the output as it comes, as server-sent events.", False),
-    "If-Match": ("The version that the job must have, as its ETag has it. Otherwise nothing is changed: 412.", '"3"'),
+    "If-Match": ("The version that it must have, as its ETag has it. Otherwise nothing is changed: 412.", '"3"'),
     "Last-Event-ID": ("With follow=true: the id of the last received event. The stream continues after it.", "1:2048"),
     SECRET_HEADER: ("The secret with which the incarnation was registered, if it has one.", "k3tPq0"),
 }  # fmt: skip
@@ -60,7 +64,7 @@ SCHEMAS: dict[str, dict[str, Any]] = {
     SECRET_HEADER: {"type": "string", "maxLength": LONGEST_SECRET},
 }
 HEADERS: dict[str, tuple[str, dict[str, Any], Any]] = {
-    "ETag": ("The version of the job, for If-Match.", {"type": "string"}, '"3"'),
+    "ETag": ("The version, for If-Match.", {"type": "string"}, '"3"'),
     "Link": ("The address of the next page, if there is one (rel=next).", {"type": "string"},
              '</v1/runs?limit=50&cursor=eyJ>; rel="next"'),
     "Location": ("The address of what was created.", {"type": "string"}, "/v1/jobs/nightly-report"),

@@ -35,6 +35,25 @@ GATES: Examples = {
     "a rate with a burst": {"rate": {"rate": "100/m", "burst": 20}},
     "no limit of concurrency": {"concurrency": None},
 }
+CALENDARS: Examples = {
+    "business days": {
+        "timezone": "Europe/Berlin",
+        "holidays": {"country": "DE", "subdivision": "BE"},
+        "weekdays": ["MON", "TUE", "WED", "THU", "FRI"],
+        "dates": ["2026-12-24", {"from": "2026-12-28", "to": "2026-12-31"}],
+    },
+    "business hours": {"hours": {"from": "09:00", "to": "17:00"}, "description": "in the zone of each job"},
+    "no maintenance": {
+        "blackouts": [
+            {"days": ["SUN"], "from": "02:00", "to": "04:00"},
+            {"from": "2026-12-20T00:00", "to": "2026-12-20T06:00"},
+        ]
+    },
+}
+PREVIEWS: Examples = {
+    "a cron line": {"schedule": "0 9 * * MON-FRI", "timezone": "Europe/Berlin", "n": 5},
+    "an interval": {"schedule": {"every": "90m"}, "from": "2030-01-01T00:00:00Z"},
+}
 PAUSES: Examples = {"of the tenant": {}, "of all tenants": {"all_tenants": True}}
 BACKFILLS: Examples = {
     "a month": {"from": "2025-01-01T00:00:00Z", "to": "2025-02-01T00:00:00Z"},

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
-from litestar import Request, get
+from litestar import Request, Response, get
+from litestar.params import QueryParameter
 
 from mainspring.api.answers import LISTS
+from mainspring.api.routes.paging import DEFAULT_PAGE, MAX_PAGE, link_header, time_filter
 from mainspring.api.services import caller_of, services_of
+from mainspring.operations.read.upcoming import UpcomingQuery
+from mainspring.wire.formats import Moment, TimeZone
 from mainspring.wire.insights import Overview
+from mainspring.wire.preview import HeatMap, RangeWord, UpcomingFires
+
+From = Annotated[Moment | None, QueryParameter(name="from")]
 
 
 @get(
@@ -20,3 +27,39 @@ from mainspring.wire.insights import Overview
 async def get_overview(request: Request[Any, Any, Any]) -> Overview:
     """One screen of figures, and in sentences what is wrong, if anything is."""
     return await services_of(request).overview_reader.overview(caller_of(request))
+
+
+@get(
+    "/v1/insights/upcoming", summary="List the next fires of all jobs, in order of time", operation="insights.upcoming",
+    problems=(*LISTS, "invalid_time", "missing_timezone"),
+)  # fmt: skip
+async def list_next_fires(
+    request: Request[Any, Any, Any],
+    from_: From = None,
+    to: Moment | None = None,
+    cursor: str | None = None,
+    limit: Annotated[int, QueryParameter(ge=1, le=MAX_PAGE)] = DEFAULT_PAGE,
+) -> Response[UpcomingFires]:
+    """Of the jobs of the tenant that are not paused. A job occurs as often as it fires. Without `to`, up to a year
+    ahead. Of a tenant with very many jobs the list ends where it cannot be complete any more; `until` says where."""
+    query = UpcomingQuery(time_filter(from_, "from"), time_filter(to, "to"), cursor, limit)
+    page = await services_of(request).upcoming_reader.upcoming(caller_of(request), query)
+    return Response(page, headers=link_header(request, page.next))
+
+
+@get(
+    "/v1/insights/heatmap", summary="See when jobs fire, and where they pile up", operation="insights.heatmap",
+    problems=(*LISTS, "invalid_time", "missing_timezone", "unknown_timezone", "forecast_not_ready"),
+)  # fmt: skip
+async def get_heat_map(
+    request: Request[Any, Any, Any],
+    range: RangeWord = "day",
+    from_: From = None,
+    timezone: TimeZone = "UTC",
+) -> HeatMap:
+    """The fires of the next day in cells of five minutes, or of the next week in cells of an hour, from this minute on;
+    and the minutes with the most, with the jobs and what would spread them."""
+    return await services_of(request).heat_map_reader.heat_map(caller_of(request), range, from_, timezone)
+
+
+HANDLERS = [get_overview, list_next_fires, get_heat_map]

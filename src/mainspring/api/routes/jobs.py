@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 from litestar import Request, Response, Router, delete, get, patch, post, put
-from litestar.params import HeaderParameter, QueryParameter
+from litestar.params import QueryParameter
 
 from mainspring.api.answers import CHANGES_A_JOB, FIELDS_OF_A_JOB, LISTS, RUNS_NOW, SEARCHES, Answer
 from mainspring.api.bodies import BatchBody, JobBody, NoBody, PatchBody, RunNowBody
@@ -21,8 +21,8 @@ from mainspring.api.routes.paging import (
     several,
     time_filter,
 )
+from mainspring.api.routes.versions import IfMatch, etag, version_of
 from mainspring.api.services import caller_of, services_of
-from mainspring.domain.errors import InvalidInput
 from mainspring.kernel.config import MAX_BODY_BYTES
 from mainspring.operations.read.search import JobQuery
 from mainspring.wire.formats import Moment
@@ -45,7 +45,6 @@ from mainspring.wire.states import JobStatusFilter, RunStateFilter
 Http = Request[Any, Any, Any]
 Limit = Annotated[int, QueryParameter(ge=1, le=MAX_PAGE)]
 Generation = Annotated[int | None, QueryParameter(ge=1, le=MAX_GENERATION)]
-IfMatch = Annotated[str | None, HeaderParameter(name="If-Match")]
 _UNIQUE = ("limited", "unique_other_task", "unique_started")
 _AMENDS = (
     *FIELDS_OF_A_JOB, *CHANGES_A_JOB, "already_fired", "already_fired_for", "job_cancelled", "version_mismatch",
@@ -269,21 +268,12 @@ async def list_missed_fires(request: Http, job_id: str, limit: Limit = 100) -> l
 
 async def _change(request: Http, job_id: str, data: JobPatch, if_match: str | None) -> Response[JobView]:
     services = services_of(request)
-    await services.amender.update(caller_of(request), job_id, data, _version(if_match))
+    await services.amender.update(caller_of(request), job_id, data, version_of(if_match))
     return _with_version(await services.job_reader.job(caller_of(request), job_id))
 
 
 def _with_version(view: JobView) -> Response[JobView]:
-    return Response(view, status_code=200, headers={"ETag": f'"{view.version}"'})
-
-
-def _version(if_match: str | None) -> int | None:
-    if if_match is None or if_match.strip() == "*":
-        return None
-    text = if_match.strip().removeprefix("W/").strip('"')
-    if not text.isascii() or not text.isdigit() or len(text) > 18:
-        raise InvalidInput("If-Match is not a version", field="If-Match", expected='a number such as "3"')
-    return int(text)
+    return Response(view, status_code=200, headers=etag(view.version))
 
 
 HANDLERS = [

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from functools import lru_cache
-from itertools import product
+from itertools import islice, product
 
 from mainspring.domain.errors import InvalidInput
-from mainspring.domain.schedules.cron_fields import DAY_OF_MONTH, CronError
+from mainspring.domain.schedules.clock_changes import DAY, changes
+from mainspring.domain.schedules.cron_fields import DAY_OF_WEEK, HOUR, MONTH, CronError
 from mainspring.domain.schedules.cron_fires import CronFires
 from mainspring.domain.schedules.cron_hash import all_values, has_hash
+from mainspring.domain.schedules.occurrences import each
 from mainspring.domain.schedules.schedule import Schedule, ScheduleKind
 from mainspring.domain.schedules.wall_clock import wall_clock
-from mainspring.domain.schedules.zones import check_timezone
+from mainspring.domain.schedules.zones import check_timezone, zone
 from mainspring.domain.texts import shown
 from mainspring.wire.jobs import DstIn
 from mainspring.wire.states import FOLDS, GAPS
@@ -73,7 +76,8 @@ def check_cron(
     try:
         never = _never_fires(text, timezone, gap, fold, now.year)
     except CronError as error:
-        raise _bad_cron(f"{shown(expression)} is not a cron expression: {error}", field) from None
+        detail = f"{shown(expression)} is not a cron expression: {error}"
+        raise _bad_cron(detail, field, about_hash=has_hash(text)) from None
     if never is not None:
         raise InvalidInput(
             f"{shown(expression)} never fires" + ("" if never == text else f" if H picks {shown(never)}"),
@@ -84,13 +88,13 @@ def check_cron(
     return text
 
 
-def _bad_cron(detail: str, field: str, expected: str | None = None) -> InvalidInput:
+def _bad_cron(detail: str, field: str, expected: str | None = None, *, about_hash: bool = False) -> InvalidInput:
     return InvalidInput(
         detail,
         code="invalid_cron",
         field=field,
         expected=expected or "5 fields (minute hour day month weekday), or 6 with seconds first",
-        hint='such as "0 9 * * MON-FRI" or "@daily"',
+        hint='such as "0 9 * * MON-FRI" or "@daily"' + (', with H as in "H(0-29)/10 * * * *"' if about_hash else ""),
     )
 
 
@@ -98,24 +102,37 @@ def _bad_cron(detail: str, field: str, expected: str | None = None) -> InvalidIn
 def _never_fires(cron: str, timezone: str, gap: str | None, fold: str | None, year: int) -> str | None:
     """The line, or what it can become by `H`, if that never fires. Raises CronError."""
     begin = datetime(year, 1, 1, tzinfo=UTC)
-    for line in _all_lines(cron):
+    for line in _lines(cron, (MONTH, DAY_OF_WEEK)):  # not each month has a day 31
         if not wall_clock(line).occurs or CronFires(line, timezone, gap, fold).next(begin) is None:
             return line
-    return None
+    if not has_hash(cron) or timezone == "UTC" or not _only_when_clocks_are_moved(cron, timezone, begin):
+        return None
+    every = _lines(cron, (HOUR, MONTH, DAY_OF_WEEK))
+    return next((line for line in every if CronFires(line, timezone, gap, fold).next(begin) is None), None)
 
 
-def _all_lines(cron: str) -> list[str]:
-    """The line, with any values that `H` can have in the month and the weekday: not each month has a day 31. For the
-    other fields one value shows whether it fires: each hour occurs, and H picks days that each month has."""
-    if not has_hash(cron):
-        return [cron]
+def _only_when_clocks_are_moved(cron: str, timezone: str, begin: datetime) -> bool:
+    """Whether a line with `H` may fire only on days on which clocks are moved. Then a skipped hour matters."""
+    for line in _lines(cron, (MONTH, DAY_OF_WEEK)):
+        days = CronFires("0 12 " + " ".join(line.split()[-3:]), timezone)
+        for fire in islice(each(days, begin), 3):
+            seconds = fire.timestamp()
+            if not any(abs(change.at - seconds) < 2 * DAY for change in changes(zone(timezone), fire.year)):
+                break
+        else:
+            return True
+    return False
+
+
+def _lines(cron: str, indexes: tuple[int, ...]) -> Iterator[str]:
+    """The line, with all values that `H` can have in these fields. In the others it has the first one."""
     fields = cron.upper().split()
     first = 6 - len(fields)
-    values = [
-        all_values(index, field) if has_hash(field) else [field] for index, field in enumerate(fields, start=first)
-    ]
-    some = [each if index > DAY_OF_MONTH else each[:1] for index, each in enumerate(values, start=first)]
-    return [" ".join(chosen) for chosen in product(*some)]
+    if not has_hash(cron):
+        return iter([cron])
+    values = [all_values(index, field) if has_hash(field) else [field] for index, field in enumerate(fields, first)]
+    some = [choice if index in indexes else choice[:1] for index, choice in enumerate(values, first)]
+    return (" ".join(chosen) for chosen in product(*some))
 
 
 def _read_dst(dst: DstIn | None, timezone: str) -> tuple[str | None, str | None]:

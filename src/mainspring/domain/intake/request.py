@@ -33,7 +33,7 @@ from mainspring.domain.texts import check_line, check_prose, shown
 from mainspring.kernel.config import DEFAULT_QUEUE, MAX_PAYLOAD_BYTES, MAX_SHELL_PAYLOAD_BYTES
 from mainspring.wire.execution import HttpCall, RunSetup
 from mainspring.wire.fields import FIELDS, Place, fields_in
-from mainspring.wire.jobs import JobPatch, JobRequest, MisfireIn, ResourceLimitsIn, RetryIn
+from mainspring.wire.jobs import JobPatch, JobRequest, MisfireIn, ResourceLimitsIn, RetryIn, ScheduleIn
 from mainspring.wire.tasks import DeclaredOptions
 
 __all__ = ["LATER_FIELDS", "amend", "define", "parse_priority", "parse_time"]
@@ -201,10 +201,15 @@ def amend(
     if options is not None:
         request = fill(request, only(options, [name for name, value in given.items() if value is None]))
     changed = define(request, now)
-    if keeps_schedule or _same_interval(stored.schedule, changed.schedule):
+    if keeps_schedule:
         changed = msgspec.structs.replace(changed, schedule=stored.schedule)
     else:
-        schedule = _changed_schedule(changed.schedule, given, now)
+        schedule = changed.schedule
+        if not isinstance(given.get("schedule"), ScheduleIn):
+            schedule = _in_same_calendar(stored.schedule, schedule)
+        if _same_interval(stored.schedule, schedule):
+            schedule = msgspec.structs.replace(schedule, anchor=stored.schedule.anchor)
+        schedule = _changed_schedule(schedule, given, now)
         if left_open:
             schedule = with_dst_of(stored.schedule, schedule, _cron_field(given), now)
         changed = msgspec.structs.replace(changed, schedule=schedule)
@@ -422,6 +427,13 @@ def _schedule_left_open(stored: Schedule, given: dict[str, Any]) -> dict[str, An
     return (
         {"timezone": stored.timezone} if isinstance(text, str) and text.strip().lower() not in ("now", "manual") else {}
     )
+
+
+def _in_same_calendar(stored: Schedule, changed: Schedule) -> Schedule:
+    """The short forms cannot name a calendar, so they keep it."""
+    if stored.calendar is None or not changed.recurring:
+        return changed
+    return msgspec.structs.replace(changed, calendar=stored.calendar, outside=stored.outside)
 
 
 def _cron_field(given: dict[str, Any]) -> str:

@@ -7,12 +7,13 @@ from datetime import UTC, datetime, timedelta
 from mainspring.domain.durations import parse_duration
 from mainspring.domain.errors import InvalidInput, NotSupportedYet
 from mainspring.domain.intake.cron import read_cron, refuse_dst
+from mainspring.domain.intake.schedule_calendar import in_calendar
 from mainspring.domain.schedules.schedule import MANUAL, NOW, Schedule, ScheduleKind
 from mainspring.domain.schedules.zones import check_timezone, zone
 from mainspring.domain.texts import shown
 from mainspring.wire.jobs import JobRequest, ScheduleIn
 
-LATER_MEMBERS = ("rrule", "after", "calendar", "outside", "jitter", "start", "end", "max_runs", "exdates")
+LATER_MEMBERS = ("rrule", "after", "jitter", "start", "end", "max_runs", "exdates")
 _SOURCES = ("schedule", "schedule_time", "cron_expression", "cron", "delay")
 _KINDS = {kind.value for kind in ScheduleKind}
 _FIRST_YEAR, _LAST_YEAR = 1900, 9998  # the driver maps the first and last year of the calendar to infinity
@@ -33,7 +34,9 @@ def read_schedule(request: JobRequest, now: datetime) -> Schedule:
     schedule = _one_source(request, timezone, field, now)
     if request.schedule_type is not None:
         _check_type(request.schedule_type, schedule)
-    uses_zone = schedule.kind in (ScheduleKind.CRON, ScheduleKind.AT) or schedule.anchor is not None
+    uses_zone = (
+        schedule.kind in (ScheduleKind.CRON, ScheduleKind.AT) or schedule.anchor is not None or schedule.calendar
+    )
     if timezone is not None and not uses_zone:
         raise InvalidInput("timezone has no effect on this schedule", field=field, hint="leave it out")
     return schedule
@@ -85,7 +88,9 @@ def _bad_time(detail: str, field: str) -> InvalidInput:
 def _one_source(request: JobRequest, timezone: str | None, timezone_field: str, now: datetime) -> Schedule:
     schedule = request.schedule
     if isinstance(schedule, ScheduleIn):
-        return _schedule_object(schedule, timezone, timezone_field, now)
+        return in_calendar(
+            _schedule_object(schedule, timezone, timezone_field, now), schedule, timezone, timezone_field
+        )
     if isinstance(schedule, str):
         word = schedule.strip().lower()
         if word == "now":

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from datetime import datetime
 from functools import lru_cache
 
+from mainspring.domain.schedules.calendar_fires import within_calendar
 from mainspring.domain.schedules.cron_fires import CronFires
 from mainspring.domain.schedules.cron_hash import without_hash
 from mainspring.domain.schedules.occurrences import Every, Nothing, Occurrences, Once, each
@@ -39,8 +40,11 @@ def newest_fires(schedule: Schedule, after: datetime, until: datetime, count: in
 
 @lru_cache(maxsize=4096)
 def occurrences(schedule: Schedule) -> Occurrences:
-    """The fires of a schedule."""
-    return _of_rule(schedule)
+    """The fires of a schedule. Raises RulesNotLoaded if it has a calendar whose rules are not known here."""
+    found = _of_rule(schedule)
+    if schedule.calendar is not None:
+        found = within_calendar(found, schedule)
+    return found
 
 
 def _of_rule(schedule: Schedule) -> Occurrences:

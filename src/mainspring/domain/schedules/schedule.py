@@ -27,7 +27,8 @@ class Schedule(msgspec.Struct, frozen=True, omit_defaults=True):
     anchor: of an every-schedule, by default the job's creation time. seed: a hash of the job's id and tenant, from
     which `H` and jitter take their values. gap, fold: what a cron line does when clocks are moved forward or back.
     start, end: no fire is before or after them. max_runs: how many runs the schedule makes. outside: what happens to a
-    fire at a time that the calendar excludes.
+    fire at a time that the calendar excludes. calendar_version, calendar_rules: which version of the calendar
+    decides the fires, and the digest of its rules (see calendar_rules.py).
     """
 
     kind: ScheduleKind
@@ -47,6 +48,7 @@ class Schedule(msgspec.Struct, frozen=True, omit_defaults=True):
     jitter: float | None = None
     calendar: str | None = None
     calendar_version: int | None = None
+    calendar_rules: str | None = None
     outside: str | None = None
 
     @property
@@ -59,6 +61,10 @@ class Schedule(msgspec.Struct, frozen=True, omit_defaults=True):
 
     def words(self) -> str:
         """The schedule in the short form in which users write it."""
+        words = self._rule_in_words()
+        return words if self.calendar is None else f"{words}, calendar {self.calendar}"
+
+    def _rule_in_words(self) -> str:
         match self.kind:
             case ScheduleKind.NOW:
                 return "now"

@@ -138,6 +138,10 @@ class WallClock:
             count -= self._through(morning)
         return count
 
+    def matches(self, here: date) -> bool:
+        """Whether it fires on this day."""
+        return bool(self._month(here.year, here.month) >> here.day & 1)
+
     def _month(self, year: int, month: int) -> int:
         return self.days.bits(*_shape(year, month)) if self.months.bits >> month & 1 else 0
 

@@ -29,6 +29,7 @@ from mainspring.domain.transitions import StoredJobStatus, StoredState
 from mainspring.kernel.clock import DatabaseClock
 from mainspring.kernel.ids import parse_uuid, uuid7
 from mainspring.operations.access.caller import Caller
+from mainspring.operations.calendars.rules import load_rules
 from mainspring.operations.lifecycle.cancel import cancel
 from mainspring.operations.lifecycle.effects import Effects
 from mainspring.operations.lookup import no_job
@@ -64,7 +65,8 @@ class BackfillControl:
                 if await fired_job(connection, tenant, job_id) is None:
                     raise no_job(job_id)
                 raise not_recurring(job_id)
-        schedule = schedule_from_text(row.schedule_text)
+            schedule = schedule_from_text(row.schedule_text)
+            await load_rules(connection, tenant, [schedule])
         check_recurring(job_id, schedule)
         _check_status(row)
         chosen = read_range(request.from_, request.to, self._clock.now())

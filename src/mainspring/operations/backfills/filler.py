@@ -30,12 +30,12 @@ from mainspring.domain.backfills import (
     next_slice,
     trigger_of,
 )
-from mainspring.domain.errors import Conflict
 from mainspring.domain.job import ONE_AFTER_ANOTHER, Overlap, stored_spec
 from mainspring.domain.transitions import StoredJobStatus, StoredState
 from mainspring.kernel import metrics
 from mainspring.kernel.ids import uuid7_batch
 from mainspring.kernel.logs import get_logger
+from mainspring.operations.calendars.rules import load_rules
 from mainspring.operations.lifecycle.fire import Fired, from_store
 from mainspring.operations.lookup import load_lane
 from mainspring.operations.signals import Signals
@@ -120,10 +120,10 @@ class Filler:
         for item in found:
             try:
                 created += await self._work(item)
-            except AWAY:
-                raise
-            except (asyncpg.PostgresError, Conflict, ValueError, OverflowError) as error:
-                # One that cannot be continued does not hold up the others.
+            except Exception as error:
+                if isinstance(error, AWAY) and not isinstance(error, asyncpg.QueryCanceledError):
+                    raise
+                # One that cannot be continued, or whose history takes too long to read, does not hold up the others.
                 log.error("backfill cannot be continued now", backfill=str(item.backfill_id), error=repr(error))
         return created
 
@@ -211,8 +211,9 @@ class Filler:
         the scheduler has yet to deal with fires of the range."""
         async with self._store.reads.acquire() as connection:
             wanted = await backfills.wants_slice(connection, item.tenant_id, item.backfill_id)
-        if wanted is None:
-            return False
+            if wanted is None:
+                return False
+            await load_rules(connection, item.tenant_id, [schedule_from_text(wanted.schedule_text)])
         taken = await asyncio.to_thread(_slice, wanted, self._slice_length)  # rare fires take a while to find
         async with self._store.change() as connection:
             await backfills.lock_of_job(connection, item.tenant_id, item.job_id)

@@ -25,6 +25,7 @@ from mainspring.domain.transitions import JobStatus, StoredJobStatus, StoredStat
 from mainspring.kernel import metrics
 from mainspring.kernel.ids import TenantId
 from mainspring.operations.access.caller import Caller
+from mainspring.operations.calendars.rules import load_rules, with_current_rules
 from mainspring.operations.lifecycle.cancel import cancel
 from mainspring.operations.lifecycle.fire_locked import FiredLocked, fire_locked, miss_due
 from mainspring.operations.limits.changed_rules import change_lines
@@ -62,6 +63,8 @@ class Amender:
             if status is StoredJobStatus.CANCELLED:
                 raise cancelled(job_id, one_time=stored.schedule.one_time)
             changed = amended(stored, patch, row.now, self._signatures.known(tenant))
+            if changed.schedule.calendar is not None and changed.schedule.calendar_version is None:
+                changed = await with_current_rules(connection, tenant, changed, row.now)
             fired = await fire_locked(connection, row, stored)
             if fired.gone:  # a refused change changes nothing: the transaction ends, and the scheduler fires the job
                 raise already_fired(job_id, "changed", "is due now")
@@ -164,6 +167,8 @@ class Amender:
         definition = await self._definition(connection, row)
         reason = PAUSED
         if row.status == StoredJobStatus.CANCELLED:
+            # The calendar may have changed: the next fires of cancelled jobs do not follow it.
+            definition = await with_current_rules(connection, row.tenant_id, definition, row.now)
             # The cancel has recorded what was due by then.
             first = next_fire(definition.schedule, _later(row.updated_at, row.last_fired_for))
             row, reason = msgspec.structs.replace(row, paused_from=first), CANCELLED
@@ -223,7 +228,9 @@ class Amender:
         return bool(await history.runs_of_job(connection, tenant, job_id, None, 1))
 
     async def _definition(self, connection: Connection, row: JobRow) -> JobDefinition:
-        return jobs.definition_of(row, await load_lane(self._lanes, connection, row.lane_id))
+        definition = jobs.definition_of(row, await load_lane(self._lanes, connection, row.lane_id))
+        await load_rules(connection, row.tenant_id, [definition.schedule])
+        return definition
 
     def _first_fire(self, definition: JobDefinition, row: LockedJob) -> datetime | None:
         """The first fire of a changed schedule: after now, and after the last time for which the job fired."""

@@ -11,6 +11,7 @@ from mainspring.domain.state_names import named_states, named_statuses
 from mainspring.kernel.ids import TenantId
 from mainspring.kernel.time_slices import TimeSlices
 from mainspring.operations.access.caller import Caller
+from mainspring.operations.calendars.rules import load_rules
 from mainspring.operations.lookup import chosen_lanes, load_lane, no_job
 from mainspring.operations.read.cursors import encode_place, job_cursor
 from mainspring.operations.read.job_pages import (
@@ -137,10 +138,12 @@ class JobReader:
         async with self._store.reads.acquire() as connection:
             row = await jobs.get(connection, caller.tenant, job_id)
             now: datetime = await connection.fetchval("select clock_timestamp()")
-        if row is None:
+            schedule = None if row is None else jobs.schedule_from_text(row.schedule_text)
+            if schedule is not None:
+                await load_rules(connection, caller.tenant, [schedule])
+        if row is None or schedule is None:
             await self.job(caller, job_id)  # a one-time job that has fired has no upcoming fires; other ids are 404
             return Upcoming(job_id, [])
-        schedule = jobs.schedule_from_text(row.schedule_text)
         first = row.next_fire_at
         if first is None and row.paused_from is not None:
             # A paused job: the fires that would follow if it were resumed now, without those that were missed.

@@ -26,6 +26,7 @@ from mainspring.kernel.config import MAX_PAYLOAD_BYTES
 from mainspring.kernel.ids import TenantId, parse_uuid, uuid7_texts
 from mainspring.kernel.time_slices import TimeSlices
 from mainspring.operations.access.caller import Caller
+from mainspring.operations.calendars.rules import CalendarBook, hold_rules
 from mainspring.operations.gates.depths import Depths
 from mainspring.operations.limits.admission import Admitted, hand_over
 from mainspring.operations.limits.lines import LineOpener
@@ -79,11 +80,14 @@ class Submitter:
         self._batcher = SubmitBatcher(self._store_plain)
         self._taking = asyncio.Semaphore(_TAKING_AT_ONCE)
         self._lines = LineOpener(lambda: clock.timestamp())
+        self._calendars = CalendarBook(store, clock)
 
     async def submit(self, caller: Caller, request: JobRequest) -> Submitted:
         tenant = caller.tenant
         await compile_paths([request])
         definition = defined(request, self._clock.now(), self._signatures.known(tenant))
+        if definition.schedule.calendar is not None:
+            definition = (await self._calendars.resolved(tenant, [definition], single=True))[0]
         if _plain(definition):
             self._depths.admit(tenant, [definition])
             return Submitted([await self._batcher.add(tenant, definition)], [False], [1], [None])
@@ -108,7 +112,8 @@ class Submitter:
                 await slices.pause()
         if errors:
             raise InvalidBatch(errors, more=len(errors) >= _MAX_ERRORS)
-        return await self._store_all(tenant, requests, definitions, single=False)
+        resolved = await self._calendars.resolved(tenant, definitions, single=False)
+        return await self._store_all(tenant, requests, resolved, single=False)
 
     async def _store_plain(self, tenant: TenantId, definitions: Sequence[JobDefinition]) -> list[str]:
         return (await self._store_all(tenant, (), definitions, single=True)).job_ids
@@ -142,6 +147,7 @@ class Submitter:
             else:
                 async with connection.transaction():
                     await batch.take_keys_and_ids(connection)
+                    await hold_rules(connection, tenant, batch.new_definitions())
                     if requests:  # those of the batcher are admitted one by one
                         self._depths.admit(tenant, batch.new_definitions())
                     if limited:

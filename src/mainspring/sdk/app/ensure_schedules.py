@@ -42,7 +42,7 @@ _TRIES = 5
 _AT_ONCE = 8
 _FOR_ALL = (Unavailable, Forbidden, Unauthorized)  # errors that the other schedules would meet too
 _SHOWN_AS = {
-    "schedule": ("schedule_type", "cron_expression", "timezone", "every", "dst"),
+    "schedule": ("schedule_type", "cron_expression", "timezone", "every", "dst", "calendar", "outside"),
     "retries": ("max_retries",),
     "rate": ("rate_limit",),
 }

@@ -12,15 +12,17 @@ from mainspring.domain.errors import InvalidInput
 from mainspring.domain.run_key import rfc3339
 from mainspring.kernel.ids import uuid7
 from mainspring.sdk.client.core import Answer, Call, encode, json_of, next_cursor, segment
-from mainspring.sdk.client.job_fields import JobChanges, JobFields, When, job_patch, job_request
+from mainspring.sdk.client.job_fields import JobChanges, JobFields, PreviewFields, When, job_patch, job_request
 from mainspring.wire.access import TenantList, TenantMade, TokenList, TokenMade, TokenView
 from mainspring.wire.applications import DeclarationRequest, DeclarationView
 from mainspring.wire.backfills import BackfillList, BackfillView
+from mainspring.wire.calendars import CalendarList, CalendarView
 from mainspring.wire.gates import GateRequest, GateView, PauseRequest, RateRequest
 from mainspring.wire.ids import IdList
 from mainspring.wire.insights import Overview
 from mainspring.wire.jobs import BatchCreated, JobCreated, JobList, JobView, MissedRange, RunNowAccepted, Upcoming
 from mainspring.wire.limits import BreakerList, BreakerView, LimitDetails, LimitList, LimitRequest
+from mainspring.wire.preview import HeatMap, RangeWord, SchedulePreview, UpcomingFires
 from mainspring.wire.protocol import GENERATED_KEY
 from mainspring.wire.runs import (
     DeadLetterList,
@@ -107,6 +109,9 @@ _run = json_of(RunView)
 _run_list = json_of(RunList)
 _run_array = json_of(list[RunView])
 _why = json_of(Why)
+_heat_map = json_of(HeatMap)
+_upcoming_fires = json_of(UpcomingFires)
+_preview = json_of(SchedulePreview)
 _id_list = json_of(IdList)
 _gate = json_of(GateView)
 _queue = json_of(QueueView)
@@ -118,6 +123,8 @@ _backfill_list = json_of(BackfillList)
 _breaker_list = json_of(BreakerList)
 _limit = json_of(LimitDetails)
 _limit_list = json_of(LimitList)
+_calendar_list = json_of(CalendarList)
+_calendar = json_of(CalendarView)
 _worker = json_of(WorkerView)
 _worker_list = json_of(WorkerList)
 _task_list = json_of(TaskList)
@@ -272,6 +279,35 @@ def overview() -> Call[Overview]:
     return Call("GET", "/v1/insights/overview", _overview)
 
 
+def preview(
+    *, n: int = 10, from_: When | None = None, job_id: str | None = None, **when: Unpack[PreviewFields]
+) -> Call[SchedulePreview]:
+    """What a schedule does: in words, its next `n` fires from `from_` on (by default from now on), and notes. It is
+    given as in `submit`, and nothing is stored. `job_id` chooses the job for which `H` and jitter are worked out."""
+    body = job_request({**when, "job_id": job_id, "n": n, "from": from_})
+    return Call("POST", "/v1/schedules:preview", _preview, body=encode(body))
+
+
+def upcoming_fires(
+    *, from_: When | None = None, to: When | None = None, limit: int | None = None, cursor: str | None = None
+) -> Call[UpcomingFires]:
+    """One page of the next fires of all jobs, in order of time. A job occurs as often as it fires."""
+    params = _params({"from": from_, "to": to, "limit": limit, "cursor": cursor})
+    return Call("GET", "/v1/insights/upcoming", _upcoming_fires, params=params)
+
+
+def heatmap(
+    range: RangeWord = "day",
+    *,
+    from_: When | None = None,
+    timezone: str | None = None,
+) -> Call[HeatMap]:
+    """The fires of all jobs in the next day, in cells of five minutes, or in the next week, in cells of an hour; and
+    the minutes in which they pile up."""
+    params = _params({"range": range, "from": from_, "timezone": timezone})
+    return Call("GET", "/v1/insights/heatmap", _heat_map, params=params)
+
+
 def find_ids(part: str, *kinds: str) -> Call[IdList]:
     """The ids that begin or end with `part`. Kinds: run, job, dead_letter, worker; all if none is given. The newest
     100,000 of each are searched."""
@@ -297,6 +333,32 @@ def set_limit(limit_id: int, limit: int | None, *, order: str | None = None) -> 
     """Set how many runs there may be at once. None returns to what jobs and tasks declare. `order`: "priority" ends
     strict order."""
     return Call("PUT", f"/v1/limits/{limit_id}", _limit, body=encode(LimitRequest(limit, order)))
+
+
+def calendars(*, limit: int | None = None, cursor: str | None = None) -> Call[CalendarList]:
+    """One page of calendars, by name."""
+    return Call("GET", "/v1/calendars", _calendar_list, params=_params({"limit": limit, "cursor": cursor}))
+
+
+def calendar(name: str) -> Call[CalendarView]:
+    """The calendar `name`: its rules, how many jobs use it, and how many of them do not follow its last change yet."""
+    return Call("GET", _calendar_path(name), _calendar)
+
+
+def set_calendar(
+    name: str, rules: Mapping[str, Any] | None = None, *, if_version: int | None = None, **members: Any
+) -> Call[CalendarView]:
+    """Create or change a calendar. The rules are those of `PUT /v1/calendars/{name}`, as a mapping or as keywords:
+    timezone, holidays, dates, weekdays, hours, blackouts, description. Rules that are left out are removed. With
+    `if_version` only that version is changed."""
+    headers = () if if_version is None else (("If-Match", f'"{if_version}"'),)
+    return Call("PUT", _calendar_path(name), _calendar, body=encode({**(rules or {}), **members}), headers=headers)
+
+
+def delete_calendar(name: str, *, if_version: int | None = None) -> Call[CalendarView]:
+    """Delete a calendar that no job uses. Returns it as it was. Not repeated after a lost response."""
+    headers = () if if_version is None else (("If-Match", f'"{if_version}"'),)
+    return Call("DELETE", _calendar_path(name), _calendar, headers=headers, repeatable=False)
 
 
 def queue(name: str) -> Call[QueueView]:
@@ -523,6 +585,10 @@ def declare(application: str, declaration: DeclarationRequest) -> Call[Declarati
     """Declare which schedules the code of an application has. Workers call it when they start."""
     path = f"/v1/applications/{segment(application)}"
     return Call("PUT", path, _declaration, body=encode(declaration))
+
+
+def _calendar_path(name: str) -> str:
+    return f"/v1/calendars/{segment(name)}"
 
 
 def _job_path(job_id: str, rest: str = "") -> str:

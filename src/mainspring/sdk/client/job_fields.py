@@ -14,6 +14,7 @@ from mainspring.wire.fields import PlainKeywords
 
 Moment = str | datetime
 When = Moment | timedelta
+_ONLY_IN_SCHEDULE = ("calendar", "outside")  # the request has them as members of the schedule
 _SCHEDULE_FIELDS = ("schedule", "at", "every", "cron", "delay", "schedule_time", "cron_expression")
 
 
@@ -26,6 +27,8 @@ class _Settings(PlainKeywords, total=False):
     delay: Duration | None
     timezone: str | None
     dst: Mapping[str, str] | None
+    calendar: str | None
+    outside: str | None
     schedule: str | Mapping[str, Any] | None
     name: str | None
     queue: str | None
@@ -80,6 +83,20 @@ class JobFields(JobOptions, _TaskFields, total=False):
     delay such as timedelta(minutes=5) or "5m". `dst` belongs to `cron`: {"gap": "skip", "overlap": "both"}."""
 
 
+class PreviewFields(TypedDict, total=False):
+    """The fields that say when, as in `JobFields`."""
+
+    schedule: str | Mapping[str, Any] | None
+    schedule_type: str | None
+    at: When | None
+    every: Duration | None
+    cron: str | None
+    delay: Duration | None
+    schedule_time: When | None
+    cron_expression: str | None
+    timezone: str | None
+
+
 class JobChanges(_Settings, _TaskFields, total=False):
     """Any subset of the fields of `PATCH /v1/jobs/{id}`. None resets a field to its default."""
 
@@ -109,8 +126,17 @@ def _with_schedule(body: dict[str, Any]) -> dict[str, Any]:
     for name in ("at", "every", "cron"):
         if name in body:
             body["schedule"] = {name: body.pop(name)}
-            if body.get("timezone") is not None:
-                body["schedule"]["timezone"] = body.pop("timezone")
+            for member in ("timezone", *_ONLY_IN_SCHEDULE):
+                if body.get(member) is not None:
+                    body["schedule"][member] = body.pop(member)
+    for member in _ONLY_IN_SCHEDULE:
+        if member in body:
+            if isinstance(body.get("schedule"), dict):
+                body["schedule"].setdefault(member, body.pop(member))
+            elif body.pop(member) is not None:
+                raise InvalidInput(
+                    f"{member} needs a schedule that recurs", field=member, hint="give every= or cron= with it"
+                )
     if "dst" in body:
         _add_dst(body, body.pop("dst"))
     return body

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime, timedelta
 from types import TracebackType
@@ -25,6 +25,7 @@ from mainspring.sdk.testing.driver import Driver
 from mainspring.sdk.testing.engine import Engine
 from mainspring.sdk.testing.local_server import LocalServer
 from mainspring.sdk.testing.records import BoxRun
+from mainspring.wire.calendars import CalendarView
 
 _SETTLED_WITHIN = "30d"
 
@@ -50,10 +51,17 @@ class Box:
     """
 
     def __init__(
-        self, app: Mainspring, *, start: Moment | None = None, seed: int = 0, raise_errors: bool = False
+        self,
+        app: Mainspring,
+        *,
+        start: Moment | None = None,
+        seed: int = 0,
+        raise_errors: bool = False,
+        calendars: Mapping[str, Mapping[str, Any]] | None = None,
     ) -> None:
         """`start` is the initial time of the box (default: the real time). `seed` is for the jitter of retries. With
-        `raise_errors`, `advance` and the other methods raise the errors of tasks, except Retry and GiveUp."""
+        `raise_errors`, `advance` and the other methods raise the errors of tasks, except Retry and GiveUp. `calendars`
+        are those that the application's schedules name, by name."""
         self.app = app
         begin = datetime.now(UTC).replace(microsecond=0) if start is None else _moment(start, "start")
         self._engine = Engine(app.tasks, begin, seed, raise_errors=raise_errors)
@@ -67,6 +75,8 @@ class Box:
         self._client = BoxClient(local_server, self._driver)
         self._async_client = BoxAsyncClient(local_server, self._driver)
         self._open = ExitStack()
+        for name, rules in (calendars or {}).items():
+            self.calendar(name, rules)
         for schedule in app.schedules:
             self._client.submit(**schedule.declared_by(app.name))
 
@@ -144,6 +154,10 @@ class Box:
         """The runs that failed after their last attempt and were neither replayed nor discarded."""
         return list(self._engine.dead.values())
 
+    def calendar(self, name: str, rules: Mapping[str, Any] | None = None, **members: Any) -> CalendarView:
+        """Create or change a calendar of the box, as `Client.set_calendar` does. Jobs follow the change at once."""
+        return self._client.set_calendar(name, rules, **members)
+
     # -- time
 
     def advance(self, duration: Duration) -> list[BoxRun]:
@@ -190,11 +204,19 @@ class Box:
         return target
 
 
-def run(app: Mainspring, *, start: Moment | None = None, seed: int = 0, raise_errors: bool = False) -> Box:
+def run(
+    app: Mainspring,
+    *,
+    start: Moment | None = None,
+    seed: int = 0,
+    raise_errors: bool = False,
+    calendars: Mapping[str, Mapping[str, Any]] | None = None,
+) -> Box:
     """Run the application in a box: `with mainspring.testing.run(app) as box:`. `start` is the initial time of the box,
     by default the real time. `seed` is for the jitter of retries. With `raise_errors`, the methods that run tasks raise
-    their errors, except Retry and GiveUp."""
-    return Box(app, start=start, seed=seed, raise_errors=raise_errors)
+    their errors, except Retry and GiveUp. `calendars` are those that the application's schedules name: `{"de-business":
+    {"holidays": {"country": "DE"}}}`."""
+    return Box(app, start=start, seed=seed, raise_errors=raise_errors, calendars=calendars)
 
 
 def _length(duration: Duration) -> timedelta:

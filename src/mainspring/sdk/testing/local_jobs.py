@@ -21,6 +21,7 @@ from mainspring.kernel.ids import DEFAULT_TENANT
 from mainspring.sdk.client.core import Call
 from mainspring.sdk.testing.call_parsing import Route, matches, read_body, read_page, within
 from mainspring.sdk.testing.engine import Engine
+from mainspring.sdk.testing.local_calendars import LocalCalendars
 from mainspring.sdk.testing.records import BoxJob, BoxRun
 from mainspring.sdk.testing.unique_jobs import UniqueJobs
 from mainspring.sdk.testing.views import job_error, job_view, run_view
@@ -46,8 +47,9 @@ class _Batch(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class LocalJobs:
-    def __init__(self, engine: Engine, known: dict[str, Declaration]) -> None:
+    def __init__(self, engine: Engine, known: dict[str, Declaration], calendars: LocalCalendars) -> None:
         self._engine = engine
+        self._calendars = calendars
         self._known = known
         self._unique = UniqueJobs(engine)
         self._keys: dict[str, tuple[Any, JobCreated]] = {}
@@ -91,7 +93,7 @@ class LocalJobs:
         return BatchCreated(len(made), [one.job_id for one in made], merged if any(merged) else [])
 
     def _defined(self, request: JobRequest) -> JobDefinition:
-        return defined(request, self._engine.now, self._known)
+        return self._calendars.resolved(defined(request, self._engine.now, self._known))
 
     def _add(self, request: JobRequest, definition: JobDefinition) -> JobCreated:
         key = definition.idempotency_key
@@ -186,6 +188,8 @@ class LocalJobs:
             raise VersionMismatch(f"the job has version {job.version}, not {version}", field="If-Match")
         changed = amended(job.definition, read_body(call, JobPatch), now, self._known)
         self._engine.check_order(changed, job_id)
+        if changed.schedule.calendar_version is None:
+            changed = self._calendars.resolved(changed)
         schedule = for_job(changed.schedule, DEFAULT_TENANT, job_id, now)
         if schedule != job.definition.schedule:
             after = now if job.last_fired_for is None else max(now, job.last_fired_for)
@@ -230,6 +234,7 @@ class LocalJobs:
         if job.status is JobState.PAUSED:
             self._engine.resume(job)
         elif job.status is JobState.CANCELLED and not one_time:
+            job.definition = self._calendars.resolved(job.definition)
             self._engine.revive(job)
         elif job.status is not JobState.SCHEDULED:
             raise ended(job_id, job.status, "resumed", one_time=one_time, code="not_paused")

@@ -17,6 +17,8 @@ from mainspring.kernel.version import VERSION
 from mainspring.sdk.client.core import Answer, Call
 from mainspring.sdk.testing.backfills import Backfills
 from mainspring.sdk.testing.engine import Engine
+from mainspring.sdk.testing.local_calendars import LocalCalendars
+from mainspring.sdk.testing.local_insights import LocalInsights
 from mainspring.sdk.testing.local_jobs import LocalJobs
 from mainspring.sdk.testing.local_limits import LocalLimits
 from mainspring.sdk.testing.local_runs import LocalRuns
@@ -29,8 +31,10 @@ class LocalServer:
     """Answers calls. `known` contains what a worker of the application would declare about its tasks."""
 
     def __init__(self, engine: Engine, known: dict[str, Declaration]) -> None:
-        self._routes = LocalJobs(engine, known).routes() | LocalRuns(engine, known).routes()
-        self._routes |= LocalLimits(engine).routes() | Backfills(engine).routes()
+        calendars = LocalCalendars(engine)
+        self._routes = LocalJobs(engine, known, calendars).routes() | LocalRuns(engine, known).routes()
+        self._routes |= LocalLimits(engine).routes() | Backfills(engine).routes() | calendars.routes()
+        self._routes |= LocalInsights(engine).routes()
         self._routes["GET healthz"] = lambda *_: Health("ok", VERSION)
 
     def answer(self, call: Call[T]) -> T:

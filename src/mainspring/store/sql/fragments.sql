@@ -706,6 +706,21 @@ left join (
 l.limit_id, k.key_id, l.name, l.failures, l.open_for, k.failed, k.opened_at, k.next_at, k.probe,
 (select count(*) from mainspring.runs r where r.held_key = k.key_id and r.state = {{HELD}})::int as held
 
+-- fragment: calendar_columns
+-- CalendarRow in store/calendars.py.
+c.tenant_id, c.name, c.version, c.rules_version, c.digest, c.rules::text as rules_text, c.description, c.recomputed,
+       c.created_at, c.updated_at
+
+-- fragment: job_in_calendar(tenant, name)
+-- A job that can fire and uses the calendar, as the index has it.
+j.tenant_id = {{tenant}} and j.schedule ->> 'calendar' = {{name}} and j.schedule ->> 'calendar' is not null
+  and j.status in ({{JOB_SCHEDULED}}, {{JOB_PAUSED}})
+
+-- fragment: recomputed_columns
+-- JobToRecompute in store/calendars.py.
+j.tenant_id, j.job_id, j.version, j.status, j.one_time, j.next_fire_at, j.paused_from, j.last_fired_for,
+       j.schedule::text as schedule_text, (select clock_timestamp()) as now
+
 -- ---------------------------------------------------------------------------------------------------- backfills
 
 -- fragment: backfill_columns
@@ -726,3 +741,15 @@ case when b.state = {{BACKFILL_RUNNING}} and j.status = {{JOB_PAUSED}} then {{BA
 ({{backfill}}.slice is not null
  or case when {{backfill}}.newest_first then {{backfill}}.fire_cursor > {{backfill}}.from_at
          else {{backfill}}.fire_cursor < {{backfill}}.to_at end)
+
+-- ---------------------------------------------------------------------------------------------------- forecasts
+
+-- fragment: schedule_groups
+-- Jobs `j` with the same schedule, or one-time jobs of the same minute, and some of their ids.
+j.tenant_id, case when j.one_time then '' else j.schedule::text end as schedule_text,
+       case when j.one_time then date_trunc('minute', j.next_fire_at, 'UTC') end as minute,
+       count(*) as jobs, (array_agg(j.job_id))[1:5] as job_ids
+
+-- fragment: next_fire_columns
+-- The fields of store/forecasts.py NextFire.
+j.tenant_id, j.shard, j.job_id, j.name, j.lane_id, j.next_fire_at, j.schedule::text as schedule_text

@@ -1,0 +1,70 @@
+"""/v1/calendars."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from litestar import Request, Response, delete, get, put
+from litestar.params import QueryParameter
+
+from mainspring.api.answers import LISTS, Answer
+from mainspring.api.bodies import CalendarBody
+from mainspring.api.openapi import request_examples as examples
+from mainspring.api.routes.paging import DEFAULT_PAGE, MAX_PAGE, link_header
+from mainspring.api.routes.versions import IfMatch, etag, version_of
+from mainspring.api.services import caller_of, services_of
+from mainspring.wire.calendars import CalendarList, CalendarRequest, CalendarView
+
+Http = Request[Any, Any, Any]
+Limit = Annotated[int, QueryParameter(ge=1, le=MAX_PAGE)]
+_CHANGES = ("changed_meanwhile", "migration_needed")
+
+
+@get("/v1/calendars", summary="List calendars, by name", operation="calendars.list",
+     problems=(*LISTS, "migration_needed"))  # fmt: skip
+async def list_calendars(
+    request: Http, cursor: str | None = None, limit: Limit = DEFAULT_PAGE
+) -> Response[CalendarList]:
+    """With their rules, and without the numbers of jobs that use them."""
+    page = await services_of(request).calendar_reader.calendars(caller_of(request), cursor, limit)
+    return Response(page, headers=link_header(request, page.next))
+
+
+@get("/v1/calendars/{name:str}", summary="Get a calendar, and how far its jobs follow it", operation="calendars.read",
+     problems=(*LISTS, "migration_needed"))  # fmt: skip
+async def get_calendar(request: Http, name: str) -> Response[CalendarView]:
+    """The ETag is its version, for If-Match."""
+    return await _shown(request, name, 200)
+
+
+@put(
+    "/v1/calendars/{name:str}", dto=CalendarBody, return_dto=None, summary="Create or change a calendar",
+    operation="calendars.put", examples=examples.CALENDARS,
+    problems=(*_CHANGES, "calendar_allows_nothing", "unknown_country", "unknown_timezone", "version_mismatch"),
+    answers={200: Answer("The calendar as it is now"), 201: Answer("The new calendar")},
+)  # fmt: skip
+async def put_calendar(
+    request: Http, name: str, data: CalendarRequest, if_match: IfMatch = None
+) -> Response[CalendarView]:
+    """The body has all rules: those that it leaves out are removed. The next fires of the jobs that use the calendar
+    are worked out anew soon after the answer; `pending` counts those that are not yet. What is due fires by the old
+    rules. The same rules again change nothing."""
+    created = await services_of(request).calendar_changer.put(caller_of(request), name, data, version_of(if_match))
+    return await _shown(request, name, 201 if created else 200)
+
+
+@delete(
+    "/v1/calendars/{name:str}", status_code=200, summary="Delete a calendar", operation="calendars.delete",
+    problems=(*_CHANGES, "calendar_in_use", "version_mismatch"),
+)  # fmt: skip
+async def delete_calendar(request: Http, name: str, if_match: IfMatch = None) -> CalendarView:
+    """Only one that no job uses which is scheduled or paused. The answer is the calendar as it was."""
+    return await services_of(request).calendar_changer.delete(caller_of(request), name, version_of(if_match))
+
+
+async def _shown(request: Http, name: str, status: int) -> Response[CalendarView]:
+    view = await services_of(request).calendar_reader.calendar(caller_of(request), name)
+    return Response(view, status_code=status, headers=etag(view.version))
+
+
+HANDLERS = [list_calendars, get_calendar, put_calendar, delete_calendar]

@@ -1,0 +1,228 @@
+"""`mainspring preview`"""
+
+from __future__ import annotations
+
+import sys
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from mainspring.cli.connect import DataOption, JsonFlag, TokenFileOption, UrlOption, connect
+from mainspring.cli.screen import has_width, show_fields, show_json, stdout, tell
+from mainspring.cli.wording import relative
+
+if TYPE_CHECKING:
+    from rich.text import Text
+
+    from mainspring.domain.schedules.schedule import Schedule
+    from mainspring.wire.preview import SchedulePreview
+
+EXAMPLES = (
+    "mainspring preview '0 9 * * MON-FRI' --tz Europe/Berlin",
+    "mainspring preview --every 90m -n 20",
+    "mainspring preview '0 9 * * *' --tz Europe/Berlin --calendar de-business",
+)
+_WEEK = timedelta(days=7)
+_QUARTER = timedelta(minutes=15)
+_WITHOUT_WIDTH = 80
+_NARROW = 60
+_MOST = 1000
+_RULES = "Schedule"
+
+
+def command(
+    line: Annotated[
+        str | None,
+        typer.Argument(metavar="CRON", help="A cron line: '0 9 * * MON-FRI', @daily.", show_default=False),
+    ] = None,
+    timezone: Annotated[
+        str | None,
+        typer.Option("--tz", "--timezone", metavar="Z", help="Its time zone: Europe/Berlin.", rich_help_panel=_RULES),
+    ] = None,
+    every: Annotated[
+        str | None, typer.Option("--every", metavar="D", help="An interval: 90s, 15m.", rich_help_panel=_RULES)
+    ] = None,
+    rrule: Annotated[
+        str | None,
+        typer.Option("--rrule", metavar="R", help="FREQ=WEEKLY;BYDAY=MO;BYHOUR=9", rich_help_panel=_RULES),
+    ] = None,
+    at: Annotated[
+        str | None, typer.Option("--at", metavar="T", help="One time: 2030-12-31T23:59:59Z.", rich_help_panel=_RULES)
+    ] = None,
+    calendar: Annotated[
+        str | None,
+        typer.Option("--calendar", metavar="C", help="A calendar of the server.", rich_help_panel=_RULES),
+    ] = None,
+    outside: Annotated[
+        str | None,
+        typer.Option(
+            "--outside", metavar="O", help="Fires outside of the calendar: skip or next.", rich_help_panel=_RULES
+        ),
+    ] = None,
+    jitter: Annotated[
+        str | None, typer.Option("--jitter", metavar="D", help="A random delay: 10m.", rich_help_panel=_RULES)
+    ] = None,
+    begin: Annotated[
+        str | None, typer.Option("--start", metavar="T", help="No fire before this time.", rich_help_panel=_RULES)
+    ] = None,
+    end: Annotated[
+        str | None, typer.Option("--end", metavar="T", help="No fire after this time.", rich_help_panel=_RULES)
+    ] = None,
+    job_id: Annotated[
+        str | None,
+        typer.Option("--job-id", metavar="ID", help="The job for which H and jitter are worked out."),
+    ] = None,
+    count: Annotated[int, typer.Option("-n", metavar="N", min=1, max=_MOST, help="How many fires to list.")] = 10,
+    start: Annotated[
+        str | None, typer.Option("--from", metavar="T", help="List fires from this time on. Default: now.")
+    ] = None,
+    as_json: JsonFlag = False,
+    url: UrlOption = None,
+    token_file: TokenFileOption = None,
+    data: DataOption = None,
+) -> None:
+    """Show when a schedule fires: in words, the next times, and a picture of its week. Only --calendar asks a
+    server."""
+    schedule = {
+        "cron": line, "every": every, "rrule": rrule, "at": at, "timezone": timezone, "calendar": calendar,
+        "outside": outside, "jitter": jitter, "start": begin, "end": end,
+    }  # fmt: skip
+    given = {name: value for name, value in schedule.items() if value is not None}
+    body = {"schedule": given, "n": count, "from": start, "job_id": job_id}
+    body = {name: value for name, value in body.items() if value is not None}
+    if calendar is None:
+        shown, rule = _here(body)
+        picture = [] if as_json else _picture_of_rule(shown, rule)
+    else:
+        with connect(url, token_file, data) as client:
+            shown = client.preview(schedule=given, n=count, from_=start, job_id=job_id)
+            whole = shown if as_json else client.preview(schedule=given, n=_MOST, from_=start, job_id=job_id)
+        picture = [] if as_json else _picture_of_list(whole)
+    if as_json:
+        show_json(shown)
+    else:
+        _show(shown, picture)
+
+
+def _here(body: dict[str, Any]) -> tuple[SchedulePreview, Schedule]:
+    """The preview without a server."""
+    from itertools import islice
+
+    import msgspec
+
+    from mainspring.domain.schedules.fires import fires
+    from mainspring.domain.schedules.preview import asked, previewed
+    from mainspring.kernel.ids import DEFAULT_TENANT
+    from mainspring.wire.preview import PreviewRequest
+
+    try:
+        request = msgspec.convert(body, PreviewRequest)
+    except msgspec.ValidationError as error:
+        from mainspring.api.wording import in_words
+
+        raise in_words(error, PreviewRequest) from None
+    plan = asked(request, DEFAULT_TENANT, datetime.now(UTC))
+    return previewed(plan, list(islice(fires(plan.schedule, plan.after), plan.count))), plan.schedule
+
+
+def _show(shown: SchedulePreview, picture: list[Text]) -> None:
+    now = datetime.now(UTC)
+    show_fields(
+        [
+            ("schedule", shown.schedule),
+            ("in words", shown.explanation),
+            ("fires", _rate(shown.fires_per_day)),
+            *(("next" if not index else "", _fire(fire, now)) for index, fire in enumerate(shown.fires)),
+        ]
+    )
+    console = stdout()
+    for drawn in picture:
+        console.print(drawn, soft_wrap=True)
+    sys.stdout.flush()
+    for note in shown.notes:
+        tell(f"note: {note}")
+    if shown.spread is not None:
+        tell(f"hint: {shown.spread.reason}; {proposal(shown.spread.cron, shown.spread.jitter)}")
+
+
+def proposal(cron: str | None, jitter: str | None) -> str:
+    """What would spread the fires."""
+    line = None if cron is None else f"'{cron}' gives each job a time of its own"
+    delay = None if jitter is None else f"--jitter {jitter} delays each fire at random"
+    return ", or ".join(part for part in (line, delay) if part is not None)
+
+
+def _rate(per_day: float) -> str | None:
+    if not per_day:
+        return None
+    if per_day >= 1:
+        return f"{per_day:,.1f} a day".replace(".0 ", " ")
+    return f"every {1 / per_day:,.1f} days on average".replace(".0 ", " ")
+
+
+def _fire(fire: Any, now: datetime) -> str:
+    day, _, clock = fire.local.partition("T")
+    if clock[5:8] == ":00":
+        clock = clock[:5] + clock[8:]
+    words = f"{fire.weekday[:3]} {day} {clock}"
+    return words if _width() < _NARROW else f"{words} ({relative(fire.at, now)})"
+
+
+def _width() -> int:
+    return stdout().width if has_width() else _WITHOUT_WIDTH
+
+
+def _picture_of_rule(shown: SchedulePreview, rule: Schedule) -> list[Text]:
+    """The next week of the schedule, or the next year if that is empty."""
+    from mainspring.cli import heat
+    from mainspring.domain.schedules.fires import count_fires
+    from mainspring.domain.schedules.zones import zone
+
+    if not shown.fires or not rule.recurring:
+        return []
+    place, instant = zone(shown.timezone), timedelta(microseconds=1)
+    start = shown.from_ - instant
+    if shown.fires[0].at < start + _WEEK:
+        counts: dict[datetime, int] = {}
+        moment = start
+        while moment < start + _WEEK:
+            # Clocks of all zones are moved by whole quarters, so a quarter of an hour is never cut in two.
+            following = datetime.fromtimestamp((moment + instant).timestamp() // 900 * 900, UTC) + _QUARTER - instant
+            found = count_fires(rule, moment, following)
+            wall = (moment + instant).astimezone(place).replace(tzinfo=None)
+            wall = wall.replace(minute=wall.minute // 15 * 15, second=0, microsecond=0)
+            counts[wall] = counts.get(wall, 0) + found
+            moment = following
+        return heat.days(counts, *_walls(shown, place), _width())
+    first = shown.from_.astimezone(place).date()
+    weeks = min(52, _width())
+    return heat.weeks(
+        [
+            (first + number * _WEEK, count_fires(rule, start + number * _WEEK, start + (number + 1) * _WEEK))
+            for number in range(weeks)
+        ]
+    )
+
+
+def _picture_of_list(shown: SchedulePreview) -> list[Text]:
+    """The next week as far as the listed fires tell of it."""
+    from mainspring.cli import heat
+    from mainspring.domain.schedules.zones import zone
+
+    if not shown.fires:
+        return []
+    begin, end = _walls(shown, zone(shown.timezone))
+    walls = [datetime.fromisoformat(fire.local).replace(tzinfo=None) for fire in shown.fires]
+    if len(walls) == _MOST:
+        end = min(end, walls[-1])
+    counts: dict[datetime, int] = {}
+    for wall in walls:
+        place = wall.replace(minute=wall.minute // 15 * 15, second=0, microsecond=0)
+        counts[place] = counts.get(place, 0) + 1
+    return heat.days({wall: count for wall, count in counts.items() if wall < end}, begin, end, _width())
+
+
+def _walls(shown: SchedulePreview, place: Any) -> tuple[datetime, datetime]:
+    begin = shown.from_.astimezone(place).replace(tzinfo=None)
+    return begin, begin + _WEEK

@@ -1,0 +1,1 @@
+"""Calendars: how they change, how jobs get their rules, and how next fires follow a change."""

@@ -1,0 +1,206 @@
+"""Next fires follow changes: of a calendar, and of the libraries of time zones and holidays.
+
+What remains to be done is in the rows: a job stores the version of the rules that decided its next fire, and a walk
+through all jobs stores its place. So a process can end at any time, and another goes on. Each slice is evaluated
+outside a transaction, and then written if its jobs have not changed. What is due fires by the old rules.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from datetime import datetime
+
+import msgspec
+
+from mainspring.domain.schedules.calendar_rules import RulesNotLoaded
+from mainspring.domain.schedules.fires import next_fire
+from mainspring.domain.schedules.schedule import Schedule, ScheduleKind
+from mainspring.domain.transitions import StoredJobStatus
+from mainspring.kernel.ids import TenantId
+from mainspring.kernel.logs import get_logger
+from mainspring.operations.calendars.rules import load_rules
+from mainspring.operations.lifecycle.fire_locked import miss_due
+from mainspring.operations.lookup import load_lane
+from mainspring.store import calendars, jobs
+from mainspring.store.calendars import CalendarRow, JobToRecompute, Libraries, Recomputed
+from mainspring.store.jobs import schedule_from_text
+from mainspring.store.lanes import LaneRegistry
+from mainspring.store.pool import Store
+
+log = get_logger("recompute")
+
+SLICE = 1000
+_PAUSED = "paused"
+_BEFORE_ALL = (0, "")
+_encode = msgspec.json.Encoder().encode
+
+
+class Recomputer:
+    def __init__(self, store: Store, lanes: LaneRegistry, slice_size: int = SLICE) -> None:
+        self._store = store
+        self._lanes = lanes
+        self._slice = slice_size
+
+    async def calendar(self, tenant: TenantId, name: str) -> int:
+        """Bring the jobs of a calendar to its current rules, slice by slice. Returns how many were."""
+        total, after = 0, _BEFORE_ALL
+        while True:
+            async with self._store.reads.acquire() as connection:
+                row = await calendars.get(connection, tenant, name)
+                if row is None:
+                    return total
+                slice_of_jobs = await calendars.to_recompute(connection, row, after, self._slice)
+                current = Schedule(kind=ScheduleKind.CRON, calendar=name, calendar_rules=row.digest)
+                await load_rules(connection, tenant, [current])
+            if not slice_of_jobs:
+                await self._finish(row)
+                return total
+            last = slice_of_jobs[-1]
+            after = (schedule_from_text(last.schedule_text).calendar_version or 0, last.job_id)
+            total += await self._write(row, slice_of_jobs)
+
+    async def _write(self, row: CalendarRow, slice_of_jobs: Sequence[JobToRecompute]) -> int:
+        """Write a slice. Returns how many jobs follow the current rules now."""
+        coming = [job for job in slice_of_jobs if not _is_due(job)]
+        done = await asyncio.to_thread(_in_calendar, coming, row)
+        async with self._store.change() as connection:
+            locked = await calendars.lock_pending(connection, row.tenant_id, row.name)
+            if locked is None or locked.rules_version != row.rules_version:
+                return 0  # it has changed again, or somebody else works on it
+            written = len(await calendars.write_recomputed(connection, done))
+            await calendars.note_recomputed(connection, row, written, done=False)
+        for job in slice_of_jobs:
+            if job.status == StoredJobStatus.PAUSED and _is_due(job):
+                written += await self._hold_back_anew(row, job)
+        return written
+
+    async def _hold_back_anew(self, calendar: CalendarRow, job: JobToRecompute) -> int:
+        """A paused job has held back fires: they are recorded as missed by the old rules, as a change of it does."""
+        async with self._store.change() as connection:
+            row = await jobs.lock(connection, job.tenant_id, job.job_id)
+            if row is None or row.version != job.version or row.status != StoredJobStatus.PAUSED:
+                return 0
+            definition = jobs.definition_of(row, await load_lane(self._lanes, connection, row.lane_id))
+            await load_rules(connection, row.tenant_id, [definition.schedule])
+            await miss_due(connection, row, definition, _PAUSED)
+            schedule = _moved_to(job, calendar)
+            changed = await jobs.change(
+                connection,
+                row.tenant_id,
+                row.job_id,
+                row.version,
+                status=row.status,
+                next_fire_at=None,
+                paused_from=next_fire(schedule, _later(row.now, row.last_fired_for)),
+                lane_id=row.lane_id,
+                definition=msgspec.structs.replace(definition, schedule=schedule),
+                now=row.now,
+                pruned=row.pruned,
+            )
+            if changed:
+                await calendars.note_recomputed(connection, calendar, 1, done=False)
+        return int(changed)
+
+    async def _finish(self, row: CalendarRow) -> None:
+        """Note that no job is left, unless some were due or locked."""
+        async with self._store.change() as connection:
+            locked = await calendars.lock_pending(connection, row.tenant_id, row.name)
+            if locked is None or locked.rules_version != row.rules_version:
+                return
+            if (await calendars.use(connection, locked)).pending:
+                return
+            await calendars.note_recomputed(connection, locked, 0, done=True)
+        log.info(
+            "next fires recomputed: a calendar changed", tenant=row.tenant_id, calendar=row.name,
+            version=locked.rules_version, jobs=locked.recomputed,
+        )  # fmt: skip
+
+    async def walk(self) -> int:
+        """One slice of the walk after a change of the libraries, if one is under way. Returns how many jobs it passed;
+        none if one of them was locked and has to be looked at again."""
+        async with self._store.reads.acquire() as connection:
+            walk = await calendars.libraries(connection)
+            if walk is None or not walk.walking:
+                return 0
+            passed = await calendars.on_walk(connection, walk, self._slice)
+            schedules = {(job.tenant_id, job.schedule_text) for job in passed if _depends_on_libraries(job)}
+            for tenant in sorted({tenant for tenant, _ in schedules}):
+                texts = [text for owner, text in schedules if owner == tenant]
+                await load_rules(connection, tenant, map(schedule_from_text, texts))
+        moved = await asyncio.to_thread(_moved_by_libraries, passed)
+        return len(passed) if await self._go_on(walk, passed, moved) else 0
+
+    async def _go_on(self, walk: Libraries, passed: Sequence[JobToRecompute], moved: Sequence[Recomputed]) -> bool:
+        async with self._store.change() as connection:
+            locked = await calendars.lock_walk(connection)
+            if locked != walk:
+                return False  # somebody else was faster
+            written = len(await calendars.write_recomputed(connection, moved)) if moved else 0
+            place = (walk.after_tenant, walk.after_job)
+            if passed and written == len(moved):
+                place = (passed[-1].tenant_id, passed[-1].job_id)
+            await calendars.go_on(connection, place, written, done=not passed)
+        if not passed:
+            log.info(
+                "next fires recomputed: other time zones or holidays", tzdata=walk.tzdata, holidays=walk.holidays,
+                jobs=walk.recomputed,
+            )  # fmt: skip
+        return written == len(moved)
+
+
+def _in_calendar(coming: Sequence[JobToRecompute], row: CalendarRow) -> list[Recomputed]:
+    """The jobs with their next fires by the current rules."""
+    known = _NextFires()
+    return [_recomputed(job, _moved_to(job, row), known) for job in coming]
+
+
+def _moved_by_libraries(passed: Sequence[JobToRecompute]) -> list[Recomputed]:
+    """The jobs that fire at another time by the libraries of this process."""
+    moved, known = [], _NextFires()
+    for job in passed:
+        if _depends_on_libraries(job) and not _is_due(job):
+            try:
+                done = _recomputed(job, schedule_from_text(job.schedule_text), known)
+            except RulesNotLoaded:
+                continue  # its calendar has changed since, and a change brings it to the current rules
+            if (done.next_fire_at, done.paused_from) != (job.next_fire_at, job.paused_from):
+                moved.append(done)
+    return moved
+
+
+def _depends_on_libraries(job: JobToRecompute) -> bool:
+    if job.one_time or job.status not in (StoredJobStatus.SCHEDULED, StoredJobStatus.PAUSED):
+        return False
+    schedule = schedule_from_text(job.schedule_text)
+    return schedule.calendar is not None or (schedule.recurring and schedule.timezone != "UTC")
+
+
+def _is_due(job: JobToRecompute) -> bool:
+    first = job.next_fire_at or job.paused_from
+    return first is not None and first <= job.now
+
+
+def _moved_to(job: JobToRecompute, row: CalendarRow) -> Schedule:
+    """The schedule with the current rules of the calendar."""
+    return msgspec.structs.replace(
+        schedule_from_text(job.schedule_text), calendar_version=row.rules_version, calendar_rules=row.digest
+    )
+
+
+class _NextFires(dict[tuple[Schedule, datetime], datetime | None]):
+    """The next fires of a slice: many of its jobs have equal schedules."""
+
+    def __missing__(self, key: tuple[Schedule, datetime]) -> datetime | None:
+        found = self[key] = next_fire(*key)
+        return found
+
+
+def _recomputed(job: JobToRecompute, schedule: Schedule, known: _NextFires) -> Recomputed:
+    following = known[schedule, _later(job.now, job.last_fired_for)]
+    paused = job.status == StoredJobStatus.PAUSED
+    return Recomputed(job, None if paused else following, following if paused else None, _encode(schedule).decode())
+
+
+def _later(now: datetime, last_fired_for: datetime | None) -> datetime:
+    return now if last_fired_for is None else max(now, last_fired_for)

@@ -1,0 +1,59 @@
+"""The routes of a box's local server for what is ahead: previews and the heat map."""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import Any, cast
+
+from mainspring.domain.errors import NotSupportedYet
+from mainspring.domain.intake.schedule import parse_time
+from mainspring.domain.schedules.fires import fires
+from mainspring.domain.schedules.forecast import DAYS_AHEAD, Census, Forecast, Forecaster
+from mainspring.domain.schedules.heat_map import first_cell, heat_map
+from mainspring.domain.schedules.minutes import floor_minute
+from mainspring.domain.schedules.preview import asked, previewed
+from mainspring.domain.schedules.zones import check_timezone
+from mainspring.kernel.ids import DEFAULT_TENANT
+from mainspring.sdk.client.core import Call
+from mainspring.sdk.testing.call_parsing import Route, read_body
+from mainspring.sdk.testing.engine import Engine
+from mainspring.wire.preview import HeatMap, PreviewRequest, RangeWord, SchedulePreview
+
+_MINUTES = (DAYS_AHEAD * 24 + 1) * 60
+_EFFORT = 10**9
+
+
+class LocalInsights:
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    def routes(self) -> dict[str, Route]:
+        return {"POST schedules:preview": self._preview, "GET insights/{}": self._insight}
+
+    def _preview(self, _: str, call: Call[Any]) -> SchedulePreview:
+        plan = asked(read_body(call, PreviewRequest), DEFAULT_TENANT, self._engine.now)
+        return previewed(plan, list(islice(fires(plan.schedule, plan.after), plan.count)))
+
+    def _insight(self, name: str, call: Call[Any]) -> HeatMap:
+        if name != "heatmap":
+            raise NotSupportedYet(f"a box does not support {call.method} {call.path}", hint="use a server in this test")
+        given, now = dict(call.params), self._engine.now
+        span, timezone = cast(RangeWord, given.get("range", "day")), given.get("timezone", "UTC")
+        check_timezone(timezone, "timezone")
+        moment = parse_time(given["from"], "from") if "from" in given else None
+        return heat_map(self._forecast(), span, first_cell(moment, span, timezone, now), timezone, now)
+
+    def _forecast(self) -> Forecast:
+        census = Census(self._engine.now)
+        for job in self._engine.jobs.values():
+            schedule = job.definition.schedule
+            if job.next_fire is None:
+                continue
+            if schedule.recurring:
+                census.add(schedule, 1, [job.job_id])
+            else:
+                census.add_once(floor_minute(job.next_fire), 1, [job.job_id])
+        forecaster = Forecaster(census, _MINUTES, _EFFORT)
+        for _ in forecaster.work():
+            pass
+        return forecaster.forecast()
