@@ -32,8 +32,8 @@ from mainspring.wire.problems import Problem
 
 PUBLIC = {"/healthz", "/readyz", "/v1/exchange/gone"}
 VERBS = (
-    "cancel", "check", "create", "declare", "discard", "drain", "exchange", "explain", "find", "get", "list", "patch",
-    "pause", "preview", "put", "replay", "report", "reset", "resume", "retry", "revoke", "run", "ship",
+    "cancel", "check", "create", "declare", "delete", "discard", "drain", "exchange", "explain", "find", "get", "list",
+    "patch", "pause", "preview", "put", "replay", "report", "reset", "resume", "retry", "revoke", "run", "ship",
 )  # fmt: skip
 # Text, not JSON.
 TEXTS = {"/metrics": {"text/plain"}, "/v1/runs/{run_id}/logs": {"text/plain", "text/event-stream"}}

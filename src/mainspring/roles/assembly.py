@@ -171,7 +171,7 @@ async def assemble(
         dead_letter_reader=DeadLetterReader(store, lanes),
         standing_reader=(standing_reader := StandingReader(store, queue_reader)),
         overview_reader=OverviewReader(store, standing_reader, timing),
-        previewer=Previewer(database_clock),
+        previewer=Previewer(store, database_clock),
         upcoming_reader=UpcomingReader(store, lanes, database_clock),
         heat_map_reader=HeatMapReader(store, database_clock),
         id_reader=IdReader(store, lanes),

@@ -146,6 +146,11 @@ async def use(connection: Connection, row: CalendarRow) -> CalendarUse:
     return found
 
 
+async def is_pending(connection: Connection, row: CalendarRow) -> bool:
+    """Whether a job uses the calendar by earlier rules."""
+    return bool(await connection.fetchval(_SQL["is_pending"], row.tenant_id, row.name, row.rules_version))
+
+
 async def users(connection: Connection, tenant: TenantId, name: str, limit: int) -> list[str]:
     return [job_id for (job_id,) in await connection.fetch(_SQL["users_of_calendar"], tenant, name, limit)]
 

@@ -81,6 +81,9 @@ class Recomputer:
             row = await jobs.lock(connection, job.tenant_id, job.job_id)
             if row is None or row.version != job.version or row.status != StoredJobStatus.PAUSED:
                 return 0
+            locked = await calendars.lock_pending(connection, calendar.tenant_id, calendar.name)
+            if locked is None or locked.rules_version != calendar.rules_version:
+                return 0
             definition = jobs.definition_of(row, await load_lane(self._lanes, connection, row.lane_id))
             await load_rules(connection, row.tenant_id, [definition.schedule])
             await miss_due(connection, row, definition, _PAUSED)
@@ -108,7 +111,7 @@ class Recomputer:
             locked = await calendars.lock_pending(connection, row.tenant_id, row.name)
             if locked is None or locked.rules_version != row.rules_version:
                 return
-            if (await calendars.use(connection, locked)).pending:
+            if await calendars.is_pending(connection, locked):
                 return
             await calendars.note_recomputed(connection, locked, 0, done=True)
         log.info(

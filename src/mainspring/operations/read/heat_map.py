@@ -20,7 +20,7 @@ from mainspring.operations.read.schedule_texts import schedules_of
 from mainspring.operations.read.search import searching
 from mainspring.store import forecasts
 from mainspring.store.forecasts import ScheduleGroup
-from mainspring.store.pool import Store
+from mainspring.store.pool import Connection, Store
 from mainspring.wire.preview import HeatMap, RangeWord
 
 MANY_JOBS = 5000  # of a tenant: too many to look at their schedules for a request
@@ -50,7 +50,7 @@ class HeatMapReader:
                 until = now + timedelta(minutes=MINUTES_AHEAD)
                 groups = await forecasts.schedules_of_tenant(connection, tenant, until)
                 census = Census(now)
-                await take_groups(census, groups)
+                await take_groups(connection, tenant, census, groups)
                 return now, await _counted(census)
             stored = await forecasts.get(connection, tenant)
         if stored is None or stored.now - stored.as_of > _OLDEST:
@@ -61,9 +61,13 @@ class HeatMapReader:
         return stored.as_of, _decode(stored.forecast_text)
 
 
-async def take_groups(census: Census, groups: Sequence[ScheduleGroup]) -> None:
+async def take_groups(
+    connection: Connection, tenant: TenantId, census: Census, groups: Sequence[ScheduleGroup]
+) -> None:
     """Add these jobs of one tenant."""
-    schedules = await schedules_of(group.schedule_text for group in groups if group.minute is None)
+    schedules = await schedules_of(
+        connection, tenant, (group.schedule_text for group in groups if group.minute is None)
+    )
     slices = TimeSlices()
     for group in groups:
         if group.minute is not None:

@@ -75,7 +75,7 @@ class UpcomingReader:
             first = after[0] if after is not None else query.start
             if first is not None and first > known.until:
                 raise _too_far(known.until)
-            schedules = await schedules_of(row.schedule_text for row in known.rows)
+            schedules = await schedules_of(connection, caller.tenant, (row.schedule_text for row in known.rows))
             fires, rest = await _in_order(known, schedules, first, after, end, query.limit)
             shown = [await self._shown(connection, moment, row, schedules[row.schedule_text]) for moment, row in fires]
         full = len(shown) >= query.limit and rest

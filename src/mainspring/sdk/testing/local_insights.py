@@ -6,17 +6,19 @@ from itertools import islice
 from typing import Any, cast
 
 from mainspring.domain.errors import NotSupportedYet
-from mainspring.domain.intake.schedule import parse_time
+from mainspring.domain.intake.schedule import parse_time, read_schedule
+from mainspring.domain.job import JobDefinition
 from mainspring.domain.schedules.fires import fires
 from mainspring.domain.schedules.forecast import DAYS_AHEAD, Census, Forecast, Forecaster
 from mainspring.domain.schedules.heat_map import first_cell, heat_map
 from mainspring.domain.schedules.minutes import floor_minute
-from mainspring.domain.schedules.preview import asked, previewed
+from mainspring.domain.schedules.preview import asked, previewed, when_of
 from mainspring.domain.schedules.zones import check_timezone
 from mainspring.kernel.ids import DEFAULT_TENANT
 from mainspring.sdk.client.core import Call
 from mainspring.sdk.testing.call_parsing import Route, read_body
 from mainspring.sdk.testing.engine import Engine
+from mainspring.sdk.testing.local_calendars import LocalCalendars
 from mainspring.wire.preview import HeatMap, PreviewRequest, RangeWord, SchedulePreview
 
 _MINUTES = (DAYS_AHEAD * 24 + 1) * 60
@@ -24,14 +26,18 @@ _EFFORT = 10**9
 
 
 class LocalInsights:
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, calendars: LocalCalendars) -> None:
         self._engine = engine
+        self._calendars = calendars
 
     def routes(self) -> dict[str, Route]:
         return {"POST schedules:preview": self._preview, "GET insights/{}": self._insight}
 
     def _preview(self, _: str, call: Call[Any]) -> SchedulePreview:
-        plan = asked(read_body(call, PreviewRequest), DEFAULT_TENANT, self._engine.now)
+        request = read_body(call, PreviewRequest)
+        schedule = read_schedule(when_of(request), self._engine.now)
+        job = self._calendars.resolved(JobDefinition(task="preview", schedule=schedule, job_id=request.job_id))
+        plan = asked(request, DEFAULT_TENANT, self._engine.now, job.schedule)
         return previewed(plan, list(islice(fires(plan.schedule, plan.after), plan.count)))
 
     def _insight(self, name: str, call: Call[Any]) -> HeatMap:

@@ -34,7 +34,7 @@ class LocalServer:
         calendars = LocalCalendars(engine)
         self._routes = LocalJobs(engine, known, calendars).routes() | LocalRuns(engine, known).routes()
         self._routes |= LocalLimits(engine).routes() | Backfills(engine).routes() | calendars.routes()
-        self._routes |= LocalInsights(engine).routes()
+        self._routes |= LocalInsights(engine, calendars).routes()
         self._routes["GET healthz"] = lambda *_: Health("ok", VERSION)
 
     def answer(self, call: Call[T]) -> T:

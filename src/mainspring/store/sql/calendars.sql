@@ -69,23 +69,28 @@ delete from mainspring.calendars where tenant_id = $1 and name = $2 and version 
 returning version
 
 -- name: use_of_calendar
--- How many jobs use it, and how many of them by rules before version $3.
-select count(*)::int as jobs,
-       (count(*) filter (where (j.schedule ->> 'calendar_version')::int < $3))::int as pending
-from mainspring.jobs j
-where {{job_in_calendar($1, $2)}}
+-- How many jobs use it, and how many of them by rules before version $3. Each is a range of the index.
+select (select count(*) from mainspring.jobs j where {{job_in_calendar($1, $2)}})::int as jobs,
+       (select count(*) from mainspring.jobs j
+        where {{job_in_calendar($1, $2)}} and (j.schedule ->> 'calendar_version')::int < $3)::int as pending
 
 -- name: users_of_calendar
+-- In the order of the index.
 select j.job_id
 from mainspring.jobs j
 where {{job_in_calendar($1, $2)}}
-order by j.job_id
+order by (j.schedule ->> 'calendar_version')::int, j.job_id
 limit $3
 
 -- name: rules_by_digest
 select distinct on (v.digest) v.rules::text as rules_text
 from mainspring.calendar_versions v
 where v.tenant_id = $1 and v.digest = any ($2::text[])
+
+-- name: is_pending
+-- Whether a job uses it by rules before version $3.
+select exists (select from mainspring.jobs j
+               where {{job_in_calendar($1, $2)}} and (j.schedule ->> 'calendar_version')::int < $3)
 
 -- name: pending_calendars
 select c.tenant_id, c.name from mainspring.calendars c where c.pending order by c.tenant_id, c.name limit 100
