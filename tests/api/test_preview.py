@@ -128,3 +128,21 @@ async def test_the_first_and_the_last_times_are_answered(api: httpx.AsyncClient)
                 shown = await preview(api, cron=line, timezone=zone, n=100, **{"from": start})
                 assert all(fire["at"] >= start[:19] for fire in shown["fires"])
         await preview(api, schedule={"every": "36000d"}, n=5, **{"from": start})
+
+
+async def test_a_calendar_counts_and_one_that_does_not_exist_is_refused(api: httpx.AsyncClient) -> None:
+    rules = {"timezone": "UTC", "weekdays": ["MON", "TUE"]}
+    assert (await api.put("/v1/calendars/first-days", json=rules)).status_code in (200, 201)
+    schedule = {"cron": "0 9 * * *", "calendar": "first-days"}
+    shown = await preview(api, schedule=schedule, n=3, **{"from": "2027-01-01T00:00:00Z"})
+    assert [fire["at"][:10] for fire in shown["fires"]] == ["2027-01-04", "2027-01-05", "2027-01-11"]
+    await api.post("/v1/jobs", json={"task": "noop", "schedule": schedule})
+    week = (await api.get("/v1/insights/heatmap?range=week")).json()
+    assert (week["fires"], week["estimated"]) == (2, False)
+    fires = (await api.get("/v1/insights/upcoming?limit=2")).json()["fires"]
+    assert len(fires) == 2
+    for when in ({"schedule": schedule | {"calendar": "other"}}, {"schedule": {"every": "1h", "outside": "next"}}):
+        job = await api.post("/v1/jobs", json={"task": "noop", **when})
+        answer = await api.post("/v1/schedules:preview", json=when)
+        assert job.status_code == answer.status_code == 422
+        assert answer.json()["detail"] == job.json()["detail"]

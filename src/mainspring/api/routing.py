@@ -69,11 +69,11 @@ def complete_routing(app: Litestar) -> None:
         noun, _, last = path.rpartition("/")
         known = verbs.get(noun, {})
         subject, _, verb = last.rpartition(":")
-        if not subject and method == "POST":
+        if ":" not in last and method == "POST":
             subject, _, verb = last.rpartition("%3A")  # some clients encode every colon; a POST to a name is a verb
         if subject and verb in known:
             path, known = f"{noun}/{subject}/{verb}", {}
-        elif known and subject and method == "POST":
+        elif known and verb != last and method == "POST":
             raise _no_such_verb(verb, known)
         try:
             return route_plainly(path=path, method="GET" if method == "HEAD" else method)

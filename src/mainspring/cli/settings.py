@@ -18,7 +18,7 @@ OF_CLIENTS = {"url": "MAINSPRING_URL", "token_file": "MAINSPRING_TOKEN_FILE", "d
 OWN_DATA = ("up", "server")  # their option --data has a variable of its own
 _A_CLIENT = "jobs"
 _CONNECTION = (*OF_CLIENTS, "ca", "insecure_http")
-_NOT_SETTINGS = ("help", "config", "json", "stage")
+_NOT_SETTINGS = ("help", "config", "json", "stage", "force")
 
 
 @dataclass(frozen=True, slots=True)

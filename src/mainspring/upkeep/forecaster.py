@@ -14,6 +14,7 @@ from time import perf_counter
 import msgspec
 
 from mainspring.domain.schedules.forecast import Census, Forecaster
+from mainspring.kernel.ids import TenantId
 from mainspring.kernel.logs import get_logger
 from mainspring.kernel.time_slices import TimeSlices
 from mainspring.operations.read.heat_map import MANY_JOBS, MINUTES_AHEAD, take_groups
@@ -72,7 +73,7 @@ class ForecastMaker:
                 end = first + _BLOCKS
                 groups = await forecasts.schedules_in_blocks(connection, first, end, tenants, until)
                 for tenant, of_tenant in groupby(sorted(groups, key=_tenant), key=_tenant):
-                    await take_groups(connection, tenant, censuses[tenant], list(of_tenant))
+                    await take_groups(connection, TenantId(tenant), censuses[tenant], list(of_tenant))
         return censuses
 
     async def _make(self, tenant: int, census: Census, now: datetime) -> None:

@@ -68,8 +68,9 @@ class CronFires:
 def _next(cron: str, timezone: str, gap: str | None, fold: str | None, second: int) -> datetime | None:
     """The first fire after a second. Jobs that share a line and a moment share the answer: those that are registered
     together, and those that fire together."""
+    parsed = _parsed(cron, timezone, gap, fold)  # a line that cannot be read is an error, not the end of its fires
     try:
-        moment = _next_second(*_parsed(cron, timezone, gap, fold), second)
+        moment = _next_second(*parsed, second)
         return None if moment is None else datetime.fromtimestamp(moment, UTC)
     except (OverflowError, ValueError):  # after the year 9999
         return None

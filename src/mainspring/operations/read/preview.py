@@ -15,8 +15,6 @@ from mainspring.operations.calendars.rules import CalendarBook
 from mainspring.store.pool import Store
 from mainspring.wire.preview import PreviewRequest, SchedulePreview
 
-_NO_TASK = "preview"
-
 
 class Previewer:
     def __init__(self, store: Store, clock: DatabaseClock) -> None:
@@ -26,9 +24,12 @@ class Previewer:
     async def preview(self, caller: Caller, request: PreviewRequest) -> SchedulePreview:
         """The next fires of a schedule. Raises what the creation of a job with it would raise."""
         now = self._clock.now()
-        wanted = JobDefinition(task=_NO_TASK, job_id=request.job_id, schedule=read_schedule(when_of(request), now))
-        (wanted,) = await self._calendars.resolved(caller.tenant, [wanted], single=True)
-        plan = asked(request, caller.tenant, now, wanted.schedule)
+        schedule = read_schedule(when_of(request), now)
+        if schedule.calendar is not None:
+            job = JobDefinition(task="preview", schedule=schedule, job_id=request.job_id)
+            (job,) = await self._calendars.resolved(caller.tenant, [job], single=True)
+            schedule = job.schedule
+        plan = asked(request, caller.tenant, now, schedule)
         return previewed(plan, await _listed(plan))
 
 

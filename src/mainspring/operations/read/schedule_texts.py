@@ -13,7 +13,7 @@ from mainspring.store.pool import Connection
 
 
 async def schedules_of(connection: Connection, tenant: TenantId, texts: Iterable[str]) -> dict[str, Schedule]:
-    """The schedules by their texts. The rules of their calendars are loaded."""
+    """The schedules of a tenant by their texts. The rules of their calendars are loaded."""
     found: dict[str, Schedule] = {}
     slices = TimeSlices()
     for text in texts:

@@ -34,9 +34,10 @@ class LocalInsights:
         return {"POST schedules:preview": self._preview, "GET insights/{}": self._insight}
 
     def _preview(self, _: str, call: Call[Any]) -> SchedulePreview:
-        request, now = read_body(call, PreviewRequest), self._engine.now
-        wanted = JobDefinition(task="preview", schedule=read_schedule(when_of(request), now))
-        plan = asked(request, DEFAULT_TENANT, now, self._calendars.resolved(wanted).schedule)
+        request = read_body(call, PreviewRequest)
+        schedule = read_schedule(when_of(request), self._engine.now)
+        job = self._calendars.resolved(JobDefinition(task="preview", schedule=schedule, job_id=request.job_id))
+        plan = asked(request, DEFAULT_TENANT, self._engine.now, job.schedule)
         return previewed(plan, list(islice(fires(plan.schedule, plan.after), plan.count)))
 
     def _insight(self, name: str, call: Call[Any]) -> HeatMap:
