@@ -11,8 +11,11 @@ from collections.abc import Iterator
 from datetime import datetime
 from functools import lru_cache
 
+from mainspring.domain.schedules.bounds import Bounded
 from mainspring.domain.schedules.cron_fires import CronFires
+from mainspring.domain.schedules.jitter import Jittered
 from mainspring.domain.schedules.occurrences import Every, Nothing, Occurrences, Once, each
+from mainspring.domain.schedules.rrule import rule_fires
 from mainspring.domain.schedules.schedule import Schedule, ScheduleKind
 
 
@@ -39,6 +42,16 @@ def newest_fires(schedule: Schedule, after: datetime, until: datetime, count: in
 @lru_cache(maxsize=4096)
 def occurrences(schedule: Schedule) -> Occurrences:
     """The fires of a schedule."""
+    fires = nominal(schedule)
+    if schedule.jitter is not None:
+        fires = Jittered(fires, schedule.jitter, schedule.seed or 0)
+    if schedule.start is not None or schedule.end is not None:
+        fires = Bounded(fires, schedule.start, schedule.end)
+    return fires
+
+
+def nominal(schedule: Schedule) -> Occurrences:
+    """The fires before jitter, start and end."""
     return _of_rule(schedule)
 
 
@@ -55,4 +68,13 @@ def _of_rule(schedule: Schedule) -> Occurrences:
             assert schedule.cron is not None
             return CronFires(schedule.cron, schedule.timezone)
         case ScheduleKind.RRULE:
-            raise NotImplementedError("rrule")
+            assert schedule.rrule is not None and schedule.anchor is not None
+            return rule_fires(
+                schedule.rrule,
+                schedule.timezone,
+                schedule.anchor,
+                started=schedule.start is not None,
+                exdates=schedule.exdates,
+                gap=schedule.gap,
+                fold=schedule.fold,
+            )
