@@ -127,10 +127,20 @@ def _schedule(job: JobView) -> Any:
     from mainspring.domain.durations import format_duration
     from mainspring.domain.run_key import rfc3339
 
+    members = {
+        "jitter": None if job.jitter is None else format_duration(job.jitter),
+        "start": None if job.start is None else rfc3339(job.start),
+        "end": None if job.end is None else rfc3339(job.end),
+        "max_runs": job.max_runs,
+        "exdates": [rfc3339(one) for one in job.exdates] or None,
+    }
+    given = {name: value for name, value in members.items() if value is not None}
     if job.cron_expression is not None:
-        return {"cron": job.cron_expression, "timezone": job.timezone}
+        return {"cron": job.cron_expression, "timezone": job.timezone, **given}
+    if job.rrule is not None:
+        return {"rrule": job.rrule, "timezone": job.timezone, **given}
     if job.every is not None:
-        return {"every": format_duration(job.every)}
+        return {"every": format_duration(job.every), **given}
     if job.schedule_time is not None:
         return {"at": rfc3339(job.schedule_time)}
     return "manual"

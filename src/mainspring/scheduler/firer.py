@@ -16,7 +16,7 @@ import asyncpg
 import msgspec
 
 from mainspring.domain.job import Overlap, spec_from_text
-from mainspring.domain.schedules.misfire import ON_TIME, FirePlan, plan_fires
+from mainspring.domain.schedules.misfire import ON_TIME, FirePlan, limited, plan_fires
 from mainspring.kernel import metrics
 from mainspring.kernel.clock import Clock, DatabaseClock
 from mainspring.kernel.ids import parse_uuid, uuid7
@@ -214,9 +214,9 @@ class Firer:
     def _plan_each(self, batch: Sequence[DueJob], now: datetime) -> Planned:
         planned = []
         # A plan takes 60 µs. Jobs that are due together mostly have a few schedules, so each is planned once.
-        plans: dict[tuple[str, str | None, datetime], FirePlan] = {}
+        plans: dict[tuple[str, str | None, datetime, int | None], FirePlan] = {}
         for job in batch:
-            kind = (job.schedule_text, job.spec_text, job.next_fire_at)
+            kind = (job.schedule_text, job.spec_text, job.next_fire_at, job.runs_left)
             try:
                 if kind not in plans:
                     plans[kind] = _plan(job, now)
@@ -240,7 +240,8 @@ class Firer:
         if following is not None and (following - now).total_seconds() <= self._look_ahead:
             again = DueJob(
                 job.tenant_id, job.job_id, job.version, job.shard, following, False, job.id_generated, job.overlap,
-                job.schedule_text, job.spec_text, job.written_by,
+                job.schedule_text, job.spec_text, job.written_by, job.generation,
+                None if job.runs_left is None else job.runs_left - len(plan.runs),
             )  # fmt: skip
             self._wheel.add(again.key, again, following.timestamp())
 
@@ -297,4 +298,5 @@ def _too_late(job: DueJob, now: datetime) -> bool:
 
 def _plan(job: DueJob, now: datetime) -> FirePlan:
     misfire = spec_from_text(job.spec_text).misfire
-    return plan_fires(schedule_from_text(job.schedule_text), job.next_fire_at, max(now, job.next_fire_at), misfire)
+    due = job.next_fire_at
+    return limited(plan_fires(schedule_from_text(job.schedule_text), due, max(now, due), misfire), job.runs_left)

@@ -270,7 +270,7 @@ class JobView(PlainValues, msgspec.Struct):
     the job is PAUSED, unless a person paused it. latest_run: its newest run; of a one-time job that has fired, the run
     that its status tells of. error_message: the error of the last attempt of that run, in a list its first 2,000
     characters. generation: how many jobs with this job_id there have been. A job that is created with the job_id of an
-    ended one is the next generation of it."""
+    ended one is the next generation of it. runs_left: how many runs of max_runs are left."""
 
     job_id: str
     name: str
@@ -319,6 +319,13 @@ class JobView(PlainValues, msgspec.Struct):
     rate_limit: list[RateLimitView] = []
     circuit_breaker: CircuitBreakerView | None = None
     unique: Unique | None = None
+    rrule: str | None = None
+    exdates: list[datetime] = []
+    jitter: float | None = None
+    start: datetime | None = None
+    end: datetime | None = None
+    max_runs: int | None = None
+    runs_left: int | None = None
 
 
 class JobList(msgspec.Struct):

@@ -15,6 +15,7 @@ from mainspring.domain.durations import format_duration
 from mainspring.domain.errors import InvalidInput, NotSupportedYet
 from mainspring.domain.schedules.cron import wall_clock
 from mainspring.domain.schedules.cron_fires import next_in_zone
+from mainspring.domain.schedules.rrule_text import body_of
 from mainspring.domain.texts import shown
 
 ALIASES = {
@@ -42,10 +43,10 @@ class ScheduleKind(StrEnum):
 class Schedule(msgspec.Struct, frozen=True, omit_defaults=True):
     """One of now, at, every, cron, rrule, manual, and what changes its fires (see fires.py).
 
-    anchor: of an every-schedule, by default the job's creation time. seed: a hash of the job's id and tenant, from
-    which `H` and jitter take their values. gap, fold: what a cron line does when clocks are moved forward or back.
-    start, end: no fire is before or after them. max_runs: how many runs the schedule makes. outside: what happens to a
-    fire at a time that the calendar excludes.
+    anchor: where an every-schedule or a rule begins, by default its start or the job's creation time. seed: a hash of
+    the job's id and tenant, from which `H` and jitter take their values. gap, fold: what a cron line or a rule does
+    when clocks are moved forward or back. start, end: no fire is before or after them. max_runs: how many runs the
+    schedule makes. outside: what happens to a fire at a time that the calendar excludes.
     """
 
     kind: ScheduleKind
@@ -87,7 +88,7 @@ class Schedule(msgspec.Struct, frozen=True, omit_defaults=True):
             case ScheduleKind.CRON:
                 return f"{self.cron} ({self.timezone})"
             case ScheduleKind.RRULE:
-                return f"{self.rrule} ({self.timezone})"
+                return f"{body_of(self.rrule or '')} ({self.timezone})"
             case ScheduleKind.MANUAL:
                 return "manual"
 
@@ -155,8 +156,8 @@ def _ever_fires(cron: str, timezone: str, year: int) -> bool:
 
 def for_job(schedule: Schedule, tenant: int, job_id: str, now: datetime) -> Schedule:
     """The schedule as the job stores it. An every-schedule without an anchor is anchored at `now`: its first fire is
-    one interval later."""
-    if schedule.kind is ScheduleKind.EVERY and schedule.anchor is None:
+    one interval later. A rule without a start begins after `now`."""
+    if schedule.kind in (ScheduleKind.EVERY, ScheduleKind.RRULE) and schedule.anchor is None:
         schedule = msgspec.structs.replace(schedule, anchor=now.astimezone(UTC).replace(microsecond=0))
     if schedule.jitter is not None or _has_hash(schedule.cron):
         schedule = msgspec.structs.replace(schedule, seed=zlib.crc32(f"{tenant}/{job_id}".encode()))

@@ -11,14 +11,15 @@ from datetime import datetime, timedelta
 
 import msgspec
 
-from mainspring.domain.errors import Conflict, InvalidBatch, MainspringError, key_reused
+from mainspring.domain.errors import Conflict, InvalidBatch, InvalidInput, MainspringError, key_reused
 from mainspring.domain.intake.canonical import canonical_json
 from mainspring.domain.intake.declaration import defined
+from mainspring.domain.intake.recurrence import never_fires
 from mainspring.domain.intake.unique import unique_key
 from mainspring.domain.job import DEFAULT_SPEC, JobDefinition, Overlap, boost_in, has_limits, line_of, stored_spec
 from mainspring.domain.limits import Slot, key_id
 from mainspring.domain.schedules.fires import next_fire
-from mainspring.domain.schedules.schedule import ScheduleKind, for_job
+from mainspring.domain.schedules.schedule import Schedule, ScheduleKind, for_job
 from mainspring.kernel import metrics
 from mainspring.kernel.clock import DatabaseClock
 from mainspring.kernel.config import MAX_PAYLOAD_BYTES
@@ -375,6 +376,8 @@ class _Batch:
     def _new_job(self, index: int, item: JobDefinition) -> jobs.NewJob:
         schedule = for_job(item.schedule, self._tenant, self.job_ids[index], self._now)
         first = schedule.at if schedule.kind is ScheduleKind.AT else next_fire(schedule, self._now)
+        if first is None and schedule.recurring:
+            raise self._never_fires(index, schedule)
         if first is not None and (self.soonest is None or first < self.soonest):
             self.soonest = first
         return jobs.NewJob(
@@ -385,6 +388,12 @@ class _Batch:
             next_fire_at=first,
             generation=self.generations[index],
         )
+
+    def _never_fires(self, index: int, schedule: Schedule) -> InvalidInput:
+        error = never_fires(schedule)
+        if not self._single:
+            error.field = f"jobs[{index}].{error.field}"
+        return error
 
     async def _take_keys(self, connection: Connection) -> None:
         keyed: dict[str, tuple[int, bytes]] = {}

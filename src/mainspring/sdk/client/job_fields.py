@@ -14,7 +14,9 @@ from mainspring.wire.fields import PlainKeywords
 
 Moment = str | datetime
 When = Moment | timedelta
-_SCHEDULE_FIELDS = ("schedule", "at", "every", "cron", "delay", "schedule_time", "cron_expression")
+_WAYS = ("at", "every", "cron", "rrule")
+_SCHEDULE_FIELDS = ("schedule", *_WAYS, "delay", "schedule_time", "cron_expression")
+_MEMBERS = ("exdates", "jitter", "start", "end", "max_runs")
 
 
 class _Settings(PlainKeywords, total=False):
@@ -23,6 +25,12 @@ class _Settings(PlainKeywords, total=False):
     at: When | None
     every: Duration | None
     cron: str | None
+    rrule: str | None
+    exdates: Sequence[Moment] | None
+    jitter: Duration | None
+    start: Moment | None
+    end: Moment | None
+    max_runs: int | None
     delay: Duration | None
     timezone: str | None
     schedule: str | Mapping[str, Any] | None
@@ -75,8 +83,8 @@ class JobOptions(_Settings, total=False):
 
 
 class JobFields(JobOptions, _TaskFields, total=False):
-    """All fields of `POST /v1/jobs`. `at`, `every` and `cron` are short forms of `schedule`. `at` is a time, or a
-    delay such as timedelta(minutes=5) or "5m"."""
+    """All fields of `POST /v1/jobs`. `at`, `every`, `cron` and `rrule`, and `exdates`, `jitter`, `start`, `end` and
+    `max_runs`, are members of `schedule`. `at` is a time, or a delay such as timedelta(minutes=5) or "5m"."""
 
 
 class JobChanges(_Settings, _TaskFields, total=False):
@@ -87,13 +95,14 @@ OPTION_NAMES = frozenset(JobOptions.__annotations__)
 
 
 def job_request(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """The body for a new job. Fields that are None are left out, and `at`, `every` and `cron` become `schedule`."""
+    """The body for a new job. Fields that are None are left out, and members of the schedule become `schedule`."""
     return _with_schedule({name: _plain(value, name) for name, value in fields.items() if value is not None})
 
 
 def job_patch(changes: Mapping[str, Any]) -> dict[str, Any]:
     """The body for a change. None becomes null, except for the schedule fields, which are left out."""
-    kept = {name: value for name, value in changes.items() if value is not None or name not in _SCHEDULE_FIELDS}
+    when = (*_SCHEDULE_FIELDS, *_MEMBERS)
+    kept = {name: value for name, value in changes.items() if value is not None or name not in when}
     return _with_schedule({name: _plain(value, name) for name, value in kept.items()})
 
 
@@ -103,11 +112,15 @@ def _with_schedule(body: dict[str, Any]) -> dict[str, Any]:
         raise InvalidInput(f"{given[0]} and {given[1]} both say when", field=given[1], hint="give one of them")
     if isinstance(at := body.get("at"), float) or (isinstance(at, str) and is_duration(at)):
         body["delay"] = body.pop("at")
-    for name in ("at", "every", "cron"):
-        if name in body:
-            body["schedule"] = {name: body.pop(name)}
-            if body.get("timezone") is not None:
-                body["schedule"]["timezone"] = body.pop("timezone")
+    members = {name: body.pop(name) for name in (*_WAYS, *_MEMBERS) if name in body}
+    if not members:
+        return body
+    schedule = body.get("schedule", {})
+    body["schedule"] = members = {**(schedule if isinstance(schedule, Mapping) else {"cron": schedule}), **members}
+    if "cron_expression" in body:
+        members["cron"] = body.pop("cron_expression")
+    if body.get("timezone") is not None:
+        members["timezone"] = body.pop("timezone")
     return body
 
 
@@ -128,4 +141,6 @@ def _plain(value: Any, field: str) -> Any:
         return value.total_seconds()
     if isinstance(value, Mapping):
         return {name: _plain(inner, f"{field}.{name}") for name, inner in value.items()}
+    if field in ("exdates", "schedule.exdates") and not isinstance(value, str):
+        return [_plain(inner, field) for inner in value]
     return value
