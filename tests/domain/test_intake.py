@@ -102,7 +102,6 @@ def test_the_full_request_is_refused_for_each_later_field_and_accepted_without_t
         ("depends_on", '"depends_on": ["data-ingestion"], '),
         ("notify", ',\n "notify": [{"on": ["failure"], "url": "mailto://..."}]'),
         ("schedule.calendar", ', "calendar": "de-business"'),
-        ("schedule.jitter", ', "jitter": "30s"'),
     ):
         with pytest.raises(NotSupportedYet) as refused:
             defined(text)
@@ -115,7 +114,7 @@ def test_the_full_request_is_refused_for_each_later_field_and_accepted_without_t
         payload='{"region": "eu"}',
         queue="default",
         priority=Priority.HIGH,
-        schedule=Schedule(kind=ScheduleKind.CRON, cron="0 9 * * MON-FRI", timezone="Europe/Berlin"),
+        schedule=Schedule(kind=ScheduleKind.CRON, cron="0 9 * * MON-FRI", timezone="Europe/Berlin", jitter=30.0),
         spec=Spec(
             timeout=900.0,
             misfire=MisfirePolicy("once", 3600.0),

@@ -140,10 +140,10 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
     ({"task": "a", "delivery": "at_most_once", "retries": 1}, "invalid_input", "retries"),
     ({"task": "a", "delivery": "at_most_once", "retry": {"max_attempts": 2}}, "invalid_input", "retry.max_attempts"),
     # not yet
-    ({"task": "a", "schedule": {"rrule": "FREQ=DAILY"}}, "not_supported_yet", "schedule.rrule"),
+    ({"task": "a", "schedule": {"rrule": "FREQ=SECONDLY"}}, "invalid_rrule", "schedule.rrule"),
     ({"task": "a", "schedule": {"after": ["b"]}}, "not_supported_yet", "schedule.after"),
     ({"task": "a", "schedule": {"every": "1h", "calendar": "de"}}, "not_supported_yet", "schedule.calendar"),
-    ({"task": "a", "schedule": {"every": "1h", "jitter": "1m"}}, "not_supported_yet", "schedule.jitter"),
+    ({"task": "a", "schedule": {"every": "1h", "jitter": "61m"}}, "invalid_input", "schedule.jitter"),
     ({"task": "a", "schedule": "H * * * *"}, "not_supported_yet", "schedule"),
     ({"task": "a", "overlap": "wait"}, "invalid_input", "overlap"),
 ]  # fmt: skip

@@ -37,7 +37,7 @@ def schedule_as_given(stored: Schedule, timezone: str | None, field: str) -> Sch
 
 def changes_members(schedule: ScheduleIn) -> bool:
     """Whether the schedule of a patch names members and no way to say when."""
-    return all(getattr(schedule, way) is None for way in (*WAYS, "after"))
+    return schedule != ScheduleIn() and all(getattr(schedule, way) is None for way in (*WAYS, "after"))
 
 
 def with_same_start(stored: Schedule, changed: Schedule) -> Schedule:

@@ -8,7 +8,7 @@ the end.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import lru_cache
 
 from mainspring.domain.schedules.bounds import Bounded
@@ -22,6 +22,17 @@ from mainspring.domain.schedules.schedule import Schedule, ScheduleKind
 def next_fire(schedule: Schedule, after: datetime) -> datetime | None:
     """The first fire strictly after `after` (aware), in UTC. None if there is none."""
     return occurrences(schedule).next(after)
+
+
+def first_fire(schedule: Schedule, after: datetime, since: datetime) -> datetime | None:
+    """The first fire after `after` of a schedule that holds since `since`: the nominal time of a fire with jitter is
+    after that too, so that a change of the jitter does not repeat a fire."""
+    if schedule.jitter is not None:
+        begin = nominal(schedule).next(since)
+        if begin is None:
+            return None
+        after = max(after, begin - timedelta(microseconds=1))
+    return next_fire(schedule, after)
 
 
 def fires(schedule: Schedule, after: datetime) -> Iterator[datetime]:

@@ -19,7 +19,7 @@ from mainspring.domain.intake.declaration import amended
 from mainspring.domain.intake.recurrence import never_fires, runs_left_after
 from mainspring.domain.job import JobDefinition
 from mainspring.domain.refusals import already_fired, cancelled, ended, paused
-from mainspring.domain.schedules.fires import next_fire
+from mainspring.domain.schedules.fires import first_fire, next_fire
 from mainspring.domain.schedules.schedule import ScheduleKind, for_job
 from mainspring.domain.transitions import JobStatus, StoredJobStatus, StoredState, job_may_follow
 from mainspring.kernel import metrics
@@ -232,7 +232,7 @@ class Amender:
         """The first fire of a changed schedule: after now, and after the last time for which the job fired."""
         schedule, fired = definition.schedule, row.last_fired_for
         if schedule.kind is not ScheduleKind.AT:
-            return next_fire(schedule, _later(row.now, fired))
+            return first_fire(schedule, _later(row.now, fired), row.created_at if fired is None else fired)
         if fired is not None and schedule.at is not None and schedule.at <= fired:
             raise InvalidInput(
                 f"the job has fired for {fired.isoformat()} already",

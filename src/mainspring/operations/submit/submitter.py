@@ -18,7 +18,7 @@ from mainspring.domain.intake.recurrence import never_fires
 from mainspring.domain.intake.unique import unique_key
 from mainspring.domain.job import DEFAULT_SPEC, JobDefinition, Overlap, boost_in, has_limits, line_of, stored_spec
 from mainspring.domain.limits import Slot, key_id
-from mainspring.domain.schedules.fires import next_fire
+from mainspring.domain.schedules.fires import first_fire
 from mainspring.domain.schedules.schedule import Schedule, ScheduleKind, for_job
 from mainspring.kernel import metrics
 from mainspring.kernel.clock import DatabaseClock
@@ -375,7 +375,7 @@ class _Batch:
 
     def _new_job(self, index: int, item: JobDefinition) -> jobs.NewJob:
         schedule = for_job(item.schedule, self._tenant, self.job_ids[index], self._now)
-        first = schedule.at if schedule.kind is ScheduleKind.AT else next_fire(schedule, self._now)
+        first = schedule.at if schedule.kind is ScheduleKind.AT else first_fire(schedule, self._now, self._now)
         if first is None and schedule.recurring:
             raise self._never_fires(index, schedule)
         if first is not None and (self.soonest is None or first < self.soonest):

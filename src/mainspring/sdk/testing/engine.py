@@ -29,7 +29,7 @@ from mainspring.domain.job import (
 from mainspring.domain.limits import overlap_slot
 from mainspring.domain.losses import after_loss
 from mainspring.domain.retry import Verdict, after_failure
-from mainspring.domain.schedules.fires import next_fire
+from mainspring.domain.schedules.fires import first_fire, next_fire
 from mainspring.domain.schedules.misfire import limited, missed_through, plan_fires
 from mainspring.domain.schedules.schedule import ScheduleKind, for_job
 from mainspring.domain.showing import backing_off, snoozed_until
@@ -135,7 +135,7 @@ class Engine:
             definition, schedule=for_job(definition.schedule, DEFAULT_TENANT, job_id, self.now)
         )
         schedule = definition.schedule
-        first = schedule.at if schedule.kind is ScheduleKind.AT else next_fire(schedule, self.now)
+        first = schedule.at if schedule.kind is ScheduleKind.AT else first_fire(schedule, self.now, self.now)
         if first is None and schedule.recurring:
             raise never_fires(schedule)
         before = self.jobs.get(job_id)
