@@ -7,7 +7,7 @@ PIP_FLAGS := --quiet --disable-pip-version-check
 CODE := src tests examples tools
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test sandbox pgbouncer shells faults chaos check format bench lock audit clients wheel clean
+.PHONY: help setup run test sandbox pgbouncer shells faults chaos oracle witness check format bench lock audit clients wheel clean
 
 help: ## show this help
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
@@ -50,6 +50,9 @@ faults: $(STAMP) ## inject faults into a cluster for MINUTES=10 and report (MAIN
 chaos: $(STAMP) ## run tests with delayed tasks and stalled processes (SEED=1, ARGS="tests/logs")
 	MAINSPRING_CHAOS=$(or $(SEED),1) $(BIN)/python -m tests.chaos.stalls $(or $(SEED),1) \
 	  $(BIN)/python -m pytest -p tests.chaos.delays $(ARGS)
+
+oracle: $(STAMP) ## compare cron with an independent scan at every clock change of every zone (minutes; ARGS="--lines 5")
+	$(BIN)/python -m tests.domain.every_change $(ARGS)
 
 check: $(STAMP) ## check format, lint, types and layers
 	$(BIN)/ruff format --check $(CODE)

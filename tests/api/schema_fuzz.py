@@ -31,7 +31,7 @@ from schemathesis.schemas import APIOperation
 
 from mainspring.api.app import app_without_a_server
 from mainspring.api.openapi.document import CODES_OF, document
-from mainspring.domain.schedules.schedule import ALIASES
+from mainspring.domain.intake.cron import ALIASES
 from mainspring.wire.exchange import Outcome
 from tests.operations.hand_worker import HandWorker, outcome
 

@@ -65,17 +65,18 @@ async def test_resume_records_the_fires_of_the_pause_as_missed(
 async def test_the_missed_of_each_pause_are_a_range_and_the_newest_come_first(
     api: httpx.AsyncClient, connection: asyncpg.Connection
 ) -> None:
-    job_id = await make(api, schedule={"every": 1, "anchor": "2026-01-01T00:00:00Z"})
-    now = datetime.now(UTC).replace(microsecond=0)
-    for seconds in (100_000, 50):
+    newest = datetime.now(UTC).replace(microsecond=0) - timedelta(minutes=30)
+    anchor = newest - timedelta(hours=20_000)
+    job_id = await make(api, schedule={"every": "1h", "anchor": anchor.isoformat()})
+    for hours in (10_000, 50):
         await api.post(f"/v1/jobs/{job_id}:pause")
-        await pause_since(connection, job_id, now - timedelta(seconds=seconds))
+        await pause_since(connection, job_id, newest - timedelta(hours=hours))
         assert (await api.post(f"/v1/jobs/{job_id}:resume")).status_code == 200
     newer, older = (await api.get(f"/v1/jobs/{job_id}/missed")).json()
-    for missed, seconds in ((older, 100_000), (newer, 50)):
+    for missed, hours in ((older, 10_000), (newer, 50)):
         first, last = datetime.fromisoformat(missed["first"]), datetime.fromisoformat(missed["last"])
-        assert first == now - timedelta(seconds=seconds) and last >= now
-        assert missed["count"] == (last - first) // timedelta(seconds=1) + 1
+        assert (first, last) == (newest - timedelta(hours=hours), newest)
+        assert missed["count"] == hours + 1
     assert len((await api.get(f"/v1/jobs/{job_id}/missed?limit=1")).json()) == 1
 
 

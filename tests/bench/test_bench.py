@@ -9,10 +9,10 @@ from uuid import UUID
 import asyncpg
 import pytest
 
-from mainspring.bench import failover, output, overhead, overload, process_tasks, schedules, submit
+from mainspring.bench import failover, jitter, output, overhead, overload, process_tasks, schedules, storm, submit
 from mainspring.bench.cron_stream import check_seconds
+from mainspring.bench.fired import check_fires
 from mainspring.bench.recorded import check_one_run_each, ended_once
-from mainspring.bench.schedules import check_fires
 from mainspring.domain.transitions import StoredState
 from mainspring.kernel.ids import uuid7_batch
 
@@ -36,6 +36,20 @@ async def test_schedules_measures_how_late_the_last_of_many_fires_is() -> None:
     assert number(figures["register_per_s"]) > 0 and number(figures["rss_mb"]) > 10
 
 
+async def test_storm_measures_how_late_critical_jobs_start_among_many() -> None:
+    figures = await storm.run(storm.Sizes(jobs=60, due=30, critical=5), head_start=4.0)
+    assert (figures["jobs"], figures["due"], figures["critical"]) == (60, 30, 5)
+    assert number(figures["critical_max_lag_s"]) >= 0 and number(figures["all_fired_s"]) >= 0
+    assert number(figures["register_per_s"]) > 0 and number(figures["rss_mb"]) > 10
+
+
+async def test_jitter_measures_how_late_tasks_start_that_are_due_at_random_moments() -> None:
+    figures = await jitter.run(jitter.Sizes(schedules=40, seconds=1.0), head_start=3.0)
+    assert figures["schedules"] == 40
+    assert 0 <= number(figures["lag_p50_ms"]) <= number(figures["lag_p99_ms"]) <= number(figures["lag_max_ms"])
+    assert number(figures["fired_p99_ms"]) >= 0 and number(figures["register_per_s"]) > 0
+
+
 async def test_output_measures_runs_whose_logs_are_what_they_printed() -> None:
     figures = await output.run(12, rounds=1)
     assert figures["mb"] == 12
@@ -56,7 +70,7 @@ async def test_failover_measures_how_long_a_killed_server_holds_up_a_stream_of_j
 
 
 async def test_overload_measures_that_workers_keep_their_runs_while_more_is_offered_than_a_server_takes() -> None:
-    figures = await overload.run(overload.Sizes(workers=20, runs=100, seconds=2.0, capacity_seconds=0.5))
+    figures = await overload.run(overload.Sizes(workers=20, runs=100, seconds=2.0, capacity_seconds=0.5, patience=2.0))
     assert number(figures["capacity_per_s"]) > 0 and number(figures["offered_per_s"]) > 0
     assert (figures["lost_workers"], figures["held"]) == (0, 100)
     assert number(figures["refused"]) >= 0 and "recovered_s" in figures

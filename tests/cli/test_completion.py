@@ -39,6 +39,13 @@ def stocked(server: CannedServer) -> CannedServer:
     server.says("GET /v1/workers", {"workers": [worker(RUN_ID, "web-1"), worker(OTHER, "web-2", "LOST")]})
     server.says("GET /v1/tasks", {"tasks": [{"task": "invoice.send", "queues": ["heavy"]}]})
     server.says("GET /v1/queues", {"queues": [{"name": "heavy", "depth": 3}, {"name": "light", "depth": 0}]})
+    limits = [{"limit_id": 7, "name": "task:charge"}, {"limit_id": 8, "name": "task:charge:payload.account"}]
+    server.says("GET /v1/limits", {"limits": limits, "next": None})
+    breakers = [
+        {"job_id": None, "task": "charge", "state": "open"},
+        {"job_id": "nightly", "task": None, "state": "closed"},
+    ]
+    server.says("GET /v1/breakers", {"breakers": breakers})
     return server
 
 
@@ -53,6 +60,8 @@ def test_ids_tasks_and_queues_are_offered(stocked: CannedServer) -> None:
     assert offered(completing.workers) == ["web-1", "6f0a8b11"]
     assert offered(completing.tasks, "inv") == ["invoice.send"]
     assert offered(completing.queues, "l") == ["light"]
+    assert offered(completing.limits) == ["charge", "7", "8"]
+    assert offered(completing.breakers) == ["charge", "nightly"]
 
 
 def test_nothing_is_offered_without_a_server(monkeypatch: pytest.MonkeyPatch, server: CannedServer) -> None:

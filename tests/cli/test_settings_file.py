@@ -10,9 +10,10 @@ import pytest
 
 from mainspring.cli.main import main
 from mainspring.cli.settings import all_settings
-from mainspring.cli.settings_file import FILE_NAME, read_settings
-from mainspring.domain.errors import MainspringError
+from mainspring.cli.settings_file import FILE_NAME, name_the_file, read_settings
+from mainspring.domain.errors import MainspringError, Unavailable
 from mainspring.roles.scheduler import SchedulerOptions
+from mainspring.sdk.client.core import ELSEWHERE
 
 from .conftest import CannedServer
 
@@ -160,6 +161,16 @@ def test_a_bad_value_is_named_by_its_file_and_key(
     [error] = [line for line in err.splitlines() if line.startswith("error: ")]
     assert code == 2 and error.startswith(f"error: {path.absolute()}: {key}: ") and words in err
     assert "--" not in error and error.count(key.rpartition(".")[2]) == 1
+
+
+def test_an_address_of_the_file_that_nobody_answers_is_named_by_its_file() -> None:
+    path = write('url = "http://127.0.0.1:1"')
+    settings = read_settings(None, "jobs")
+    assert settings is not None
+    for address, named in (("http://127.0.0.1:1", True), ("http://127.0.0.2:7", False)):
+        error = Unavailable(f"no answer from {address}: refused", hint=f"is it running? {ELSEWHERE}")
+        name_the_file(error, settings, ["MAINSPRING_URL"])
+        assert (f"its address is `url` in {path.absolute()}" in str(error.hint)) == named
 
 
 def test_a_bad_value_of_an_option_or_a_variable_is_not_blamed_on_the_file(

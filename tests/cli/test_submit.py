@@ -207,6 +207,7 @@ def test_two_options_that_say_when_are_named_as_they_were_typed(
         (["--limit", "memory=5x"], "limits.memory", "'5x' is not a size", "--limit memory: '5x' is not a size"),
         (["--http", "ftp://x"], "http.url", "'ftp://x' is not an address", "--http: 'ftp://x' is not an address"),
         (["--http", "x", "--header", "Host: x"], "http.headers.Host", "no", "--header Host: no"),
+        (["--rate", "9/x"], "rate_limit", "'9/x' is not a rate", "--rate: '9/x' is not a rate"),
         (["--timezone", "UTC"], "timezone", "timezone has no effect on a delay", "--timezone has no effect on a delay"),
         (["--command", "x", "--http", "x"], "http", "command and http cannot be combined",
          "--command and --http cannot be combined"),
@@ -298,6 +299,20 @@ def test_waiting_shows_the_output_of_all_attempts_and_ends_with_the_verdict_over
     assert (code, out) == (0, "first\nsecond\n"), "the output is not repeated at the end"
     assert "--- attempt 2 ---" in err
     assert "SUCCESS on attempt 2 of 4 after 8s; before that FAILED: exit code 3: no region (run" in err
+
+
+@pytest.mark.parametrize("together", [True, False])
+def test_the_verdict_begins_a_line_where_it_follows_the_output(
+    accepting: CannedServer, call: Call, monkeypatch: pytest.MonkeyPatch, together: bool
+) -> None:
+    monkeypatch.setattr("mainspring.cli.waiting.shares_a_screen", lambda: together)
+    ended = status("SUCCESS", task="shell", result={"exit_code": 0, "output": "no newline"})
+    accepting.says("GET /v1/jobs/j1/status", status("QUEUED"), ended)
+    log = stream(("output", {"attempt": 1, "text": "no newline"}), ("end", {"status": "SUCCESS"}))
+    accepting.says(f"GET /v1/runs/{run()['run_id']}/logs", log)
+    _, out, err = call("submit", "--command", "x", "--wait")
+    assert out == "no newline"
+    assert ("\n\nSUCCESS" in f"\n{err}") == together
 
 
 def test_overlap_and_misfire(accepting: CannedServer, call: Call) -> None:

@@ -11,16 +11,19 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from mainspring.domain.errors import InvalidInput
-from mainspring.domain.schedules.fires import fires, next_fire
-from mainspring.domain.schedules.schedule import Schedule, ScheduleKind, check_cron
+from mainspring.domain.intake.cron import check_cron
+from mainspring.domain.schedules.fires import count_fires, fires, newest_fires, next_fire
+from mainspring.domain.schedules.schedule import Schedule, ScheduleKind
 from tests.domain.cron_oracle import (
     CHANGES,
     STEADY_ZONES,
+    Policy,
     day_fields,
     days,
     five_fields,
     hours,
     minutes,
+    policies,
     scan,
     six_fields,
 )
@@ -34,12 +37,17 @@ around_changes = st.builds(
 )
 
 
-def cron(expression: str, zone: str = "UTC") -> Schedule:
-    return Schedule(kind=ScheduleKind.CRON, cron=expression, timezone=zone)
+DEBIAN: Policy = (None, None)
 
 
-def fires_between(expression: str, zone: str, after: datetime, until: datetime) -> list[datetime]:
-    return list(takewhile(lambda moment: moment <= until, fires(cron(expression, zone), after)))
+def cron(expression: str, zone: str = "UTC", policy: Policy = DEBIAN) -> Schedule:
+    return Schedule(kind=ScheduleKind.CRON, cron=expression, timezone=zone, gap=policy[0], fold=policy[1])
+
+
+def fires_between(
+    expression: str, zone: str, after: datetime, until: datetime, policy: Policy = DEBIAN
+) -> list[datetime]:
+    return list(takewhile(lambda moment: moment <= until, fires(cron(expression, zone, policy), after)))
 
 
 def local(expression: str, zone: str, start: str, count: int) -> list[str]:
@@ -52,14 +60,14 @@ def local(expression: str, zone: str, start: str, count: int) -> list[str]:
     ]
 
 
-@settings(max_examples=100)
+@settings(max_examples=50)
 @given(five_fields, zones, moments)
 def test_five_fields_fire_as_a_scan_of_every_minute_says(expression: str, zone: str, after: datetime) -> None:
     until = after + timedelta(hours=20)
     assert fires_between(expression, zone, after, until) == scan(expression, zone, after, until)
 
 
-@settings(max_examples=150)
+@settings(max_examples=60)
 @given(five_fields, around_changes)
 @example("30 * * * *", ("Australia/Lord_Howe", datetime(2026, 10, 3, 12, tzinfo=UTC)))
 @example("0 */3 * * *", ("Australia/Lord_Howe", datetime(2026, 4, 4, 12, tzinfo=UTC)))
@@ -71,6 +79,36 @@ def test_five_fields_fire_as_debian_cron_does_when_clocks_are_moved(
     zone, after = place
     until = after + timedelta(hours=36)
     assert fires_between(expression, zone, after, until) == scan(expression, zone, after, until)
+
+
+@settings(max_examples=100)
+@given(five_fields, around_changes, policies)
+@example("30 2 * * *", ("Europe/Berlin", datetime(2026, 10, 24, 12, tzinfo=UTC)), ("skip", "last"))
+@example("*/20 * * * *", ("Europe/Dublin", datetime(2026, 10, 24, 12, tzinfo=UTC)), ("shift", "last"))
+@example("15 * * * *", ("Australia/Lord_Howe", datetime(2026, 10, 3, 12, tzinfo=UTC)), ("shift", "both"))
+@example("30 12 * * *", ("Pacific/Apia", datetime(2011, 12, 29, 12, tzinfo=UTC)), ("skip", "both"))
+def test_five_fields_fire_as_their_policy_says_when_clocks_are_moved(
+    expression: str, place: tuple[str, datetime], policy: Policy
+) -> None:
+    zone, after = place
+    until = after + timedelta(hours=36)
+    expected = scan(expression, zone, after, until, *policy)
+    assert fires_between(expression, zone, after, until, policy) == expected
+    schedule = cron(expression, zone, policy)
+    assert count_fires(schedule, after, until) == len(expected)
+    assert newest_fires(schedule, after, until, 3) == expected[-3:]
+
+
+@settings(max_examples=40)
+@given(six_fields, around_changes, policies)
+def test_six_fields_fire_as_their_policy_says_when_clocks_are_moved(
+    expression: str, place: tuple[str, datetime], policy: Policy
+) -> None:
+    zone, after = place
+    until = after + timedelta(minutes=40)
+    expected = scan(expression, zone, after, until, *policy)
+    assert fires_between(expression, zone, after, until, policy) == expected
+    assert count_fires(cron(expression, zone, policy), after, until) == len(expected)
 
 
 @settings(max_examples=60)

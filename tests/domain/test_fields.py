@@ -40,6 +40,7 @@ FATE = {
 }  # fmt: skip
 # Options of `mainspring submit` that are not fields: parts of the HTTP call, and what the command does afterwards.
 PARTS_OF_HTTP = {"--method", "--header", "--body"}
+PARTS_OF_DST = {"--dst-overlap"}
 PARTS_OF_CONCURRENCY = {"--concurrency-key", "--strict"}
 OF_THE_COMMAND = {
     "KEY=VALUE", "--wait", "--timeout-wait", "--json", "--url", "--token-file", "--data", "--ca", "--insecure-http",
@@ -141,10 +142,8 @@ def test_the_options_of_the_command_line_are_those_of_the_table() -> None:
         for parameter in submit.params
         if parameter.name != "help"
     }
-    assert (
-        found
-        == {field.option for field in FIELDS if field.option} | PARTS_OF_HTTP | PARTS_OF_CONCURRENCY | OF_THE_COMMAND
-    )
+    parts = PARTS_OF_HTTP | PARTS_OF_DST | PARTS_OF_CONCURRENCY
+    assert found == {field.option for field in FIELDS if field.option} | parts | OF_THE_COMMAND
 
 
 def test_type_checkers_see_the_plain_fields() -> None:

@@ -144,7 +144,21 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
     ({"task": "a", "schedule": {"after": ["b"]}}, "not_supported_yet", "schedule.after"),
     ({"task": "a", "schedule": {"every": "1h", "calendar": "de"}}, "not_supported_yet", "schedule.calendar"),
     ({"task": "a", "schedule": {"every": "1h", "jitter": "61m"}}, "invalid_input", "schedule.jitter"),
-    ({"task": "a", "schedule": "H * * * *"}, "not_supported_yet", "schedule"),
+    # H, and what happens when clocks are moved
+    ({"task": "a", "schedule": "H(5-2) * * * *"}, "invalid_cron", "schedule"),
+    ({"task": "a", "cron": "H(0-99) * * * *"}, "invalid_cron", "cron"),
+    ({"task": "a", "schedule": {"cron": "H/0 * * * *"}}, "invalid_cron", "schedule.cron"),
+    ({"task": "a", "schedule": {"cron": "0 0 31 H *"}}, "cron_never_fires", "schedule.cron"),
+    ({"task": "a", "schedule": {"cron": "@daily", "dst": {"gap": "skip"}}}, "invalid_input", "schedule.dst"),
+    ({"task": "a", "schedule": {"cron": "@daily", "timezone": "Etc/UTC", "dst": {}}}, "invalid_input", "schedule.dst"),
+    ({"task": "a", "timezone": "Europe/Berlin", "schedule": {"cron": "@daily", "dst": {"gap": "first"}}},
+     "invalid_input", "schedule.dst.gap"),
+    ({"task": "a", "timezone": "Europe/Berlin", "schedule": {"cron": "@daily", "dst": {"overlap": "skip"}}},
+     "invalid_input", "schedule.dst.overlap"),
+    ({"task": "a", "schedule": {"every": "1h", "dst": {"gap": "skip"}}}, "invalid_input", "schedule.dst"),
+    ({"task": "a", "schedule": {"at": "2026-12-31T00:00Z", "dst": {"gap": "skip"}}}, "invalid_input", "schedule.dst"),
+    ({"task": "a", "timezone": "Europe/Berlin",
+      "schedule": {"cron": "30 2 25-31 3 */7", "dst": {"gap": "skip"}}}, "cron_never_fires", "schedule.cron"),
     ({"task": "a", "overlap": "wait"}, "invalid_input", "overlap"),
 ]  # fmt: skip
 

@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mainspring.domain.errors import InvalidInput, NotSupportedYet
+from mainspring.domain.errors import InvalidInput
+from mainspring.domain.intake.cron import ALIASES, check_cron
 from mainspring.domain.schedules.fires import fires, next_fire
-from mainspring.domain.schedules.schedule import ALIASES, MANUAL, NOW, Schedule, ScheduleKind, check_cron
+from mainspring.domain.schedules.schedule import MANUAL, NOW, Schedule, ScheduleKind
 from mainspring.domain.schedules.zones import check_timezone
 
 T0 = datetime(2026, 11, 15, 12, 0, tzinfo=UTC)
@@ -145,13 +146,6 @@ def test_an_expression_that_cannot_be_read_is_refused(expression: str) -> None:
         check_cron(expression, "UTC", "cron_expression", T0)
     assert (refused.value.code, refused.value.field) == ("invalid_cron", "cron_expression")
     assert refused.value.expected and refused.value.hint and len(refused.value.detail) < 200
-
-
-@pytest.mark.parametrize("expression", ["H * * * *", "H/15 * * * *", "h(0-29) 3 * * *", "0,H * * * *", "0 0 * * H"])
-def test_a_hashed_value_is_not_supported_yet(expression: str) -> None:
-    with pytest.raises(NotSupportedYet) as refused:
-        check_cron(expression, "UTC", "schedule", T0)
-    assert refused.value.field == "schedule"
 
 
 def test_thursday_is_no_hashed_value() -> None:

@@ -237,3 +237,55 @@ async def test_no_number_of_runs_is_set_for_it(api: httpx.AsyncClient) -> None:
     for limit in (await api.get("/v1/limits")).json()["limits"]:
         answer = await api.put(f"/v1/limits/{limit['limit_id']}", json={"limit": 3})
         assert (answer.status_code, answer.json()["code"]) == (409, "not_a_number_of_runs")
+
+
+async def behind_its_own(api: httpx.AsyncClient, worker: HandWorker, **fields: object) -> list[str]:
+    """A job whose breaker is open, and two of its runs that wait behind it."""
+    body = {"task": "noop", "job_id": "sync", "schedule": "manual", "overlap": "allow", "retries": 0}
+    body["circuit_breaker"] = {"failures": 1, "open_for": "1h"}
+    assert (await api.post("/v1/jobs", json=body | fields)).status_code == 201
+    await api.post("/v1/jobs/sync:runNow")
+    await end(worker, "FAILED")
+    return [(await api.post("/v1/jobs/sync:runNow")).json()["run_id"] for _ in range(2)]
+
+
+@pytest.mark.parametrize("per", ["job", "task"])
+async def test_runs_behind_a_breaker_go_on_when_the_job_gives_it_up(
+    api: httpx.AsyncClient, connection: asyncpg.Connection, per: str
+) -> None:
+    worker = HandWorker(api)
+    breaker = {"failures": 1, "open_for": "1h", "per": per}
+    runs = await behind_its_own(api, worker, circuit_breaker=breaker)
+    assert await statuses(api, *runs) == ["HELD", "HELD"]
+    assert (await api.patch("/v1/jobs/sync", json={"circuit_breaker": False})).status_code == 200
+    assert await statuses(api, *runs) == ["QUEUED", "QUEUED"]
+    assert [await end(worker, "FAILED"), await end(worker, "SUCCESS")] == runs
+    await check_counts(connection)
+
+
+async def test_a_run_behind_a_breaker_that_is_gone_still_needs_its_other_slots(api: httpx.AsyncClient) -> None:
+    worker = HandWorker(api)
+    runs = await behind_its_own(api, worker, concurrency=1)
+    await api.patch("/v1/jobs/sync", json={"circuit_breaker": False})
+    await asyncio.sleep(0)
+    [order] = await worker.claim(1)
+    assert str(order.run_id) == runs[0]
+    assert await nothing_to_claim(worker)
+    await worker.report(outcome(order))
+    assert await end(worker, "SUCCESS") == runs[1]
+
+
+async def test_the_breaker_of_a_job_is_listed_as_long_as_the_job_can_run(api: httpx.AsyncClient) -> None:
+    worker = HandWorker(api)
+
+    async def listed() -> list[str]:
+        return [one["job_id"] for one in (await api.get("/v1/breakers")).json()["breakers"]]
+
+    own = {"failures": 1, "per": "job"}
+    once = await submit(api, circuit_breaker=own)
+    await submit(api, job_id="daily", cron="0 3 * * *", circuit_breaker=own)
+    assert sorted(await listed()) == sorted([once, "daily"])
+    await end(worker, "SUCCESS")
+    assert await listed() == ["daily"]
+    assert (await api.delete("/v1/jobs/daily")).status_code == 200
+    assert await listed() == []

@@ -9,6 +9,7 @@ import asyncpg
 import httpx
 import pytest
 
+from mainspring.domain.job import REPLACED
 from mainspring.operations.limits.admitter import Admitter
 from mainspring.roles.assembly import Assembly
 from mainspring.upkeep.deadline_sweeper import DeadlineSweeper
@@ -203,6 +204,73 @@ async def test_a_job_that_is_refused_or_repeated_does_not_change_the_limit(api: 
     assert await numbers(api) == {"job:daily": 3}
 
 
+async def test_a_job_that_is_not_stored_does_not_change_the_limit_of_its_task(api: httpx.AsyncClient) -> None:
+    unique = {"by": ["task"]}
+    job = {
+        "task": "noop",
+        "job_id": "one",
+        "unique": unique,
+        "delay": "1h",
+        "concurrency": {"limit": 2, "per": "task"},
+    }
+    assert (await api.post("/v1/jobs", json=job)).status_code == 201
+    other = {**job, "concurrency": {"limit": 7, "per": "task"}}
+    kept = await api.post("/v1/jobs", json={**other, "job_id": "two"})
+    assert (kept.status_code, kept.json()["unique"]) == (200, "kept")
+    del other["unique"]
+    assert (await api.post("/v1/jobs", json=other)).json()["code"] == "job_exists"
+    more = {"task": "noop", "concurrency": {"limit": 3, "key": "payload.a"}}
+    batch = await api.post("/v1/jobs:batch", json={"jobs": [more, other]})
+    assert (batch.status_code, batch.json()["code"]) == (409, "job_exists")
+    assert await numbers(api) == {"task:noop": 2}
+
+
+async def test_the_last_declaration_counts(api: httpx.AsyncClient) -> None:
+    for number in (3, 5, 3):
+        await submit(api, concurrency=number)
+        assert await numbers(api) == {"task:noop": number}
+    answer = await api.post("/v1/jobs:batch", json={"jobs": [{"task": "noop", "concurrency": n} for n in (4, 2, 4, 6)]})
+    assert answer.status_code == 201
+    assert await numbers(api) == {"task:noop": 6}
+
+
+@pytest.mark.parametrize("way", ["submit", "batch", "patch", "one batch"])
+async def test_strict_order_is_not_lost_by_a_job_that_declares_the_limit_without_it(
+    api: httpx.AsyncClient, way: str
+) -> None:
+    strict = {**PER_ACCOUNT, "order": "strict"}
+    if way != "one batch":
+        await charge(api, 1, concurrency=strict)
+    job = {"task": "noop", "payload": {"account": 2}, "concurrency": {"limit": 5, "key": "payload.account"}}
+    if way == "submit":
+        answer = await api.post("/v1/jobs", json=job)
+    elif way == "patch":
+        await submit(api, job_id="j", schedule="manual", payload={"account": 2})
+        answer = await api.patch("/v1/jobs/j", json={"concurrency": job["concurrency"]})
+    else:
+        first = {**job, "concurrency": strict}
+        answer = await api.post("/v1/jobs:batch", json={"jobs": [first, job]})
+        assert answer.json()["errors"][0]["field"] == "jobs[1].concurrency.order"
+    assert (answer.status_code, answer.json()["code"]) == (409, "strict_order"), answer.text
+    listed = (await api.get("/v1/limits")).json()["limits"]
+    assert [(one["limit"], one["order"]) for one in listed] == ([] if way == "one batch" else [(1, "strict")])
+
+
+async def test_a_person_ends_strict_order(api: httpx.AsyncClient) -> None:
+    strict = {**PER_ACCOUNT, "order": "strict"}
+    await charge(api, 1, concurrency=strict)
+    [limit] = (await api.get("/v1/limits")).json()["limits"]
+    path = f"/v1/limits/{limit['limit_id']}"
+    assert (await api.put(path, json={"limit": None, "order": "strict"})).json()["field"] == "order"
+    answer = await api.put(path, json={"limit": 4, "order": "priority"})
+    assert (answer.json()["limit"]["limit"], answer.json()["limit"]["order"]) == (4, "priority")
+    await charge(api, 1, concurrency={**PER_ACCOUNT, "limit": 2})
+    await api.put(path, json={"limit": None})
+    assert await numbers(api) == {limit["name"]: 2}
+    await charge(api, 1, concurrency=strict)
+    assert await numbers(api) == {limit["name"]: 1}
+
+
 async def test_an_id_that_is_used_again_has_the_limit_of_its_newest_job(api: httpx.AsyncClient) -> None:
     for number in (1, 3, 1):
         await submit(api, job_id="daily", cron="0 3 * * *", concurrency=number)
@@ -242,8 +310,13 @@ async def test_overlap_cancel_previous_replaces_what_lives(
     reply = await worker.exchange(free=5)
     assert (reply.runs, [str(run) for run in reply.stop]) == ([], [first["run_id"]])
     await worker.report(outcome(order, "CANCELLED"))
+    for run in (first, second):
+        assert (await api.get(f"/v1/runs/{run['run_id']}")).json()["reason"] == REPLACED
     [order] = await worker.claim(1)
     assert str(order.run_id) == third["run_id"]
+    await api.post(f"/v1/runs/{third['run_id']}:cancel")
+    await worker.report(outcome(order, "CANCELLED"))
+    assert (await api.get(f"/v1/runs/{third['run_id']}")).json()["reason"] == "cancelled on request"
     await check(connection)
 
 

@@ -85,3 +85,37 @@ async def test_a_limit_of_a_task_counts_all_its_jobs_until_a_job_gives_its_own(a
     await worker.hello()
     jobs: list[dict[str, Any]] = [{"job_id": "a"}, {"job_id": "b"}, {}, {"job_id": "c", "concurrency": {"limit": 1}}]
     assert await statuses(api, *({"task": "charge", **job} for job in jobs)) == ["QUEUED", "HELD", "HELD", "QUEUED"]
+
+
+@pytest.mark.parametrize(
+    ("field", "declared"),
+    [
+        ("concurrency", 1),
+        ("rate_limit", "1/h"),
+        ("circuit_breaker", {"failures": 1}),
+        ("unique", {"by": ["task"]}),
+    ],
+)
+async def test_null_is_what_the_task_declares_and_false_is_none(
+    api: httpx.AsyncClient, field: str, declared: Any
+) -> None:
+    worker = HandWorker(api, tasks=("charge",))
+    worker.card.signatures = {"charge": {"x-mainspring-options": {field: declared}}}  # type: ignore[assignment]
+    await worker.hello()
+    shown = []
+    for given in (None, False):
+        answer = await api.post("/v1/jobs", json={"task": "charge", "delay": "1h", field: given})
+        assert answer.status_code == 201
+        view = (await api.get(f"/v1/jobs/{answer.json()['job_id']}")).json()
+        shown.append(bool(view.get(field)))
+    assert shown == [True, False]
+    refused = await api.post(
+        "/v1/jobs", json={"task": "charge", "delay": "1h", field: [] if field != "unique" else True}
+    )
+    assert (refused.status_code, refused.json()["field"]) == (422, field)
+    if field == "unique":
+        return
+    job = answer.json()["job_id"]
+    for given, expected in ((None, True), (False, False)):
+        changed = await api.patch(f"/v1/jobs/{job}", json={field: given})
+        assert (changed.status_code, bool(changed.json().get(field))) == (200, expected), changed.text

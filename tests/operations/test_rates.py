@@ -214,7 +214,7 @@ BAD = [
     ({"rate_limit": {"rate": "5/s", "burst": 0}}, "rate_limit.burst", "at once"),
     ({"rate_limit": {"rate": "5/s", "key": "account"}}, "rate_limit.key", "payload.account"),
     ({"rate_limit": {"rate": "5/s", "per": "queue"}}, "rate_limit.per", None),
-    ({"rate_limit": []}, "rate_limit", "null"),
+    ({"rate_limit": []}, "rate_limit", "false"),
     ({"rate_limit": [{"rate": "5/s"}, {"rate": "6/s"}]}, "rate_limit", "leave one"),
     ({"rate_limit": {"rate": "5/s"}, "rate": "5/s"}, "rate", "one of them"),
     ({"rate": "5/s", "concurrency": {"limit": 1, "order": "strict"}}, "rate_limit", "leave out"),

@@ -50,11 +50,15 @@ DEAD = ("Z", "X")  # the states of a process that has ended but is not reaped ye
 
 def process_is_alive(pid: int) -> bool:
     """Whether the process runs. A process that is only waiting to be reaped does not."""
+    return process_state(pid) not in DEAD
+
+
+def process_state(pid: int) -> str:
+    """The letter of its state: R, S, T (stopped), ... X if it is gone."""
     try:
-        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except (FileNotFoundError, ProcessLookupError):  # the process ended before the file was read
-        return False
-    return state not in DEAD
+        return "X"
 
 
 def worker_process(launcher: int) -> int:

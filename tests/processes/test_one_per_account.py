@@ -7,6 +7,7 @@ MAINSPRING_POSTS_SEED repeats the same kills, as far as that is possible with re
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import random
@@ -15,6 +16,7 @@ import subprocess
 import sys
 import time
 from collections import defaultdict
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 
@@ -22,7 +24,7 @@ import asyncpg
 import pytest
 
 from tests.processes.accounts_app import LEDGER_VARIABLE
-from tests.processes.cluster import Cluster, eventually, worker_process
+from tests.processes.cluster import Cluster, eventually, process_state, worker_process
 
 pytestmark = pytest.mark.anyio
 APP = "tests.processes.accounts_app:app"
@@ -45,6 +47,12 @@ class Ledger:
         if not self._file.exists():
             return []
         return [tuple(json.loads(line)) for line in self._file.read_text().splitlines()]
+
+    def at_work(self, pid: int) -> bool:
+        """Whether an attempt of this process has begun and is not over."""
+        mine = [(run, attempt, what) for _, run, attempt, where, what, _ in self.lines() if where == pid]
+        over = {(run, attempt) for run, attempt, what in mine if what == "end"}
+        return any((run, attempt) not in over for run, attempt, _ in mine)
 
     def overlaps(self) -> list[str]:
         """Attempts that began before another one on the same account was over. An attempt without an end was at work
@@ -113,9 +121,21 @@ async def kill_at_random(
         await eventually(reached, 300, f"{moment} runs have ended")
         doomed = workers.pop(chance.randrange(len(workers)))
         pid = worker_process(doomed.pid)
+        await eventually(partial(stopped_at_work, pid, ledger), 60, "a run is at work in the worker")
         ledger.killed[pid] = time.monotonic()
         os.kill(pid, signal.SIGKILL)
         workers.append(await cluster.worker(app=APP, slots=SLOTS))
+
+
+async def stopped_at_work(pid: int, ledger: Ledger) -> bool:
+    """Stop the process if an attempt is at work in it. On a fast machine most moments are between two attempts."""
+    os.kill(pid, signal.SIGSTOP)
+    while process_state(pid) != "T":
+        await asyncio.sleep(0)
+    if ledger.at_work(pid):
+        return True
+    os.kill(pid, signal.SIGCONT)
+    return False
 
 
 async def ended(connection: asyncpg.Connection) -> int:

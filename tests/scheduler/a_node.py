@@ -12,9 +12,11 @@ from mainspring.kernel.config import Timing
 from mainspring.kernel.ids import uuid7
 from mainspring.operations.signals import Signals
 from mainspring.scheduler.due_loader import DueLoader, Wheel
+from mainspring.scheduler.due_queue import DueQueue
 from mainspring.scheduler.firer import Firer
 from mainspring.scheduler.timing_wheel import TimingWheel
 from mainspring.store import leases
+from mainspring.store.lanes import LaneRegistry
 from mainspring.store.pool import Store
 from tests.store.rows import now_of
 
@@ -37,9 +39,12 @@ class Node:
         signals = Signals(store)
         signals.on_ready(lambda created: self.ready.append(dict(created)))
         self.wheel: Wheel = TimingWheel(self.database_clock.timestamp())
+        lanes = LaneRegistry(store)
+        self.queue = DueQueue(lanes.priority_of)
         self.firer = Firer(
             store,
             self.wheel,
+            self.queue,
             lambda: self.held,
             self.node_id,
             signals,
@@ -47,7 +52,7 @@ class Node:
             self.database_clock,
             TIMING.look_ahead,
         )
-        self.loader = DueLoader(store, self.wheel, lambda: self.held, self.firer.in_flight, TIMING)
+        self.loader = DueLoader(store, lanes, self.wheel, self.queue, lambda: self.held, self.firer.in_flight, TIMING)
 
     async def turn(self) -> int:
         """One scan, one turn of the wheel, one fire. Returns the number of created runs."""

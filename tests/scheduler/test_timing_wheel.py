@@ -11,7 +11,7 @@ from mainspring.scheduler import timing_wheel
 from mainspring.scheduler.timing_wheel import TimingWheel
 
 TICK = 0.004
-TURN = 256 * TICK  # of the lowest level: 1.024 s; the next level takes 262 s
+TURN = 256 * TICK  # of the lowest level, if it has 256 slots: 1.024 s; the next level takes 262 s
 ROUNDING = 1e-6  # the precision of a float of seconds since 1970
 EPOCH = 1_800_000_000.0
 KEYS = st.integers(0, 9)
@@ -89,15 +89,20 @@ def wheel_against_list(
     return WheelAgainstList
 
 
-def test_the_wheel_does_what_a_list_would() -> None:
+def with_slots(monkeypatch: pytest.MonkeyPatch, bits: int) -> None:
+    """The same wheel with fewer slots per level, so that a test reaches higher levels quickly."""
+    for name, value in {"_BITS": bits, "_SLOTS": 1 << bits, "_MASK": (1 << bits) - 1}.items():
+        monkeypatch.setattr(timing_wheel, name, value)
+
+
+def test_the_wheel_does_what_a_list_would(monkeypatch: pytest.MonkeyPatch) -> None:
+    with_slots(monkeypatch, 8)
     machine = wheel_against_list(delays=spans(8, levels=3), steps=spans(8, levels=1))
     run_state_machine_as_test(machine, settings=settings(max_examples=60, stateful_step_count=30))
 
 
 def test_every_level_does_what_a_list_would(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The same wheel with 4 slots per level instead of 256, so that the test reaches all levels quickly."""
-    for name, value in {"_BITS": 2, "_SLOTS": 4, "_MASK": 3}.items():
-        monkeypatch.setattr(timing_wheel, name, value)
+    with_slots(monkeypatch, 2)
     machine = wheel_against_list(delays=spans(2, levels=6), steps=spans(2, levels=5))
     run_state_machine_as_test(machine, settings=settings(max_examples=150, stateful_step_count=40))
 
@@ -121,8 +126,11 @@ def test_what_is_handed_out_at_once_is_in_the_order_of_its_moments(delays: list[
 @pytest.mark.parametrize("level", [1, 2])
 @pytest.mark.parametrize("offset", [-1, 0, 1])
 @pytest.mark.parametrize("start", [0, 1, 255, 256, 65_535, 65_536, 65_537])
-def test_the_edges_of_each_level_are_met_to_the_tick(level: int, offset: int, start: int) -> None:
+def test_the_edges_of_each_level_are_met_to_the_tick(
+    monkeypatch: pytest.MonkeyPatch, level: int, offset: int, start: int
+) -> None:
     """A tick of one second avoids rounding errors."""
+    with_slots(monkeypatch, 8)
     wheel: TimingWheel[str, str] = TimingWheel(float(start), tick=1.0)
     due = start + 256**level + offset
     wheel.add("job", "job", float(due))

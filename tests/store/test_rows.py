@@ -46,6 +46,9 @@ PYTHON_TYPES: dict[str, object] = {
     "text[]": list[str],
     "int4[]": list[int],
     "int8[]": list[int],
+    "bool[]": list[bool],
+    "uuid[]": list[UUID],
+    "timestamptz[]": list[datetime],
 }
 
 

@@ -19,6 +19,7 @@ from mainspring.store.migrate import (
     migrate_at_start,
     read_migration,
 )
+from mainspring.store.pulse import Pulse
 from tests.operations.waiting import until
 from tests.store.schema_snapshot import dump
 from tests.store.test_schema import all_names
@@ -99,6 +100,28 @@ async def test_stages_can_be_applied_one_by_one_and_post_comes_last(database_url
     assert refused.value.code == "migration_needed"
     assert await migrate(database_url, [Stage.PRE], known=later) == [label(NEXT + 1)]
     assert await migrate(database_url, [Stage.POST], known=later) == [label(NEXT)]
+
+
+async def test_what_must_wait_for_older_processes_waits_for_them(
+    database_url: str, connection: asyncpg.Connection
+) -> None:
+    pulse = Pulse(database_url)
+    assert await pulse.run_once()
+    later = coming(POST, PRE)
+    with pytest.raises(Conflict, match=r"1 server\(s\)") as refused:
+        await migrate(database_url, known=later)
+    assert refused.value.code == "older_processes"
+    assert await recorded(connection) == []
+    assert await migrate(database_url, [Stage.PRE], known=later) == [label(NEXT + 1)]
+    assert await migrate(database_url, known=later, force=True) == [label(NEXT)]
+    await pulse.close()
+    newest = known_migrations()[-1]
+    pulse = Pulse(database_url)
+    assert await pulse.run_once()
+    await connection.execute("delete from mainspring.schema_migrations where version = $1", newest.version)
+    again = [*known_migrations()[:-1], read_migration(newest.version, newest.name, POST + "select 1;")]
+    assert await migrate(database_url, known=again) == [newest.label]  # the process knows it
+    await pulse.close()
 
 
 async def test_all_of_pre_and_then_all_of_post_builds_the_same_schema(

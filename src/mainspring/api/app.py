@@ -19,6 +19,7 @@ from mainspring.api.operation_names import check_routes
 from mainspring.api.routes import (
     access,
     applications,
+    backfills,
     breakers,
     dead_letters,
     exchange,
@@ -79,6 +80,7 @@ def app_without_a_server() -> Litestar:
             *queues.HANDLERS,
             *limits.HANDLERS,
             *workers.HANDLERS,
+            *backfills.HANDLERS,
             *breakers.HANDLERS,
             tasks.list_tasks,
             insights.get_overview,

@@ -16,6 +16,7 @@ from mainspring.domain.errors import PayloadTooLarge
 from mainspring.kernel.config import MAX_BATCH
 from mainspring.wire.access import TenantRequest, TokenRequest
 from mainspring.wire.applications import DeclarationRequest
+from mainspring.wire.backfills import BackfillCancel, BackfillPatch, BackfillRequest
 from mainspring.wire.death_notice import DeathNotice
 from mainspring.wire.exchange import ExchangeRequest
 from mainspring.wire.gates import GateRequest, PauseRequest
@@ -45,6 +46,9 @@ _decode_token = msgspec.json.Decoder(TokenRequest).decode
 _decode_limit = msgspec.json.Decoder(LimitRequest).decode
 _decode_gate = msgspec.json.Decoder(GateRequest).decode
 _decode_pause = msgspec.json.Decoder(PauseRequest).decode
+_decode_backfill = msgspec.json.Decoder(BackfillRequest).decode
+_decode_backfill_patch = msgspec.json.Decoder(BackfillPatch).decode
+_decode_backfill_cancel = msgspec.json.Decoder(BackfillCancel).decode
 _decode_nothing = msgspec.json.Decoder(Nothing).decode
 _decode_batch = msgspec.json.Decoder(JobBatch).decode
 _decode_raw_batch = msgspec.json.Decoder(RawBatch).decode
@@ -113,6 +117,18 @@ def decode_gate(body: bytes) -> GateRequest:
 
 def decode_pause(body: bytes) -> PauseRequest:
     return _decoded(_decode_pause, body, PauseRequest)
+
+
+def decode_backfill(body: bytes) -> BackfillRequest:
+    return _decoded(_decode_backfill, body, BackfillRequest)
+
+
+def decode_backfill_patch(body: bytes) -> BackfillPatch:
+    return _decoded(_decode_backfill_patch, body, BackfillPatch)
+
+
+def decode_backfill_cancel(body: bytes) -> BackfillCancel:
+    return _decoded(_decode_backfill_cancel, body, BackfillCancel)
 
 
 def decode_nothing(body: bytes) -> Nothing:
@@ -223,6 +239,18 @@ class RunNowBody(Body[RunNowRequest]):
 
 class ChoiceBody(Body[DeadLetterChoice]):
     decode = staticmethod(decode_choice)
+
+
+class BackfillBody(Body[BackfillRequest]):
+    decode = staticmethod(decode_backfill)
+
+
+class BackfillPatchBody(Body[BackfillPatch]):
+    decode = staticmethod(decode_backfill_patch)
+
+
+class BackfillCancelBody(Body[BackfillCancel]):
+    decode = staticmethod(decode_backfill_cancel)
 
 
 class TenantBody(Body[TenantRequest]):

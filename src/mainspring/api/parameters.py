@@ -51,7 +51,7 @@ def _kind(field: Any) -> _Kind:
 def _taken(handler: Any) -> dict[str, _Kind]:
     """The parameters of the handler, including those of its path, but without headers."""
     return {
-        name: _kind(field)
+        getattr(field.kwarg_definition, "name", None) or name: _kind(field)
         for name, field in handler.parsed_fn_signature.parameters.items()
         if name not in RESERVED_KWARGS and not isinstance(field.kwarg_definition, HeaderParameter)
     }

@@ -3,6 +3,9 @@
 A verb is the last segment of its handler's path, and the handler says so: `verb="pause"` at `/{job_id:str}/pause`.
 Clients write `/v1/jobs/j:pause`, which is also how the OpenAPI document shows it. `/v1/jobs/j/pause` means the same.
 HEAD is answered wherever GET is.
+
+A name in a path may contain any character. An encoded slash, colon or percent sign is part of the name: the path is
+routed with these still encoded, and names are decoded afterwards.
 """
 
 from __future__ import annotations
@@ -11,6 +14,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
+from urllib.parse import unquote
 
 from litestar import Litestar
 from litestar.exceptions import MethodNotAllowedException, NotFoundException
@@ -31,6 +35,16 @@ def public_path(route: HTTPRoute, handler: Any) -> str:
     return f"{path.rpartition('/')[0]}:{path.rpartition('/')[2]}" if verb else path
 
 
+def routable(raw: bytes) -> str:
+    """The path with everything decoded that has no meaning in it."""
+    path = raw.decode("ascii", "replace")
+    return "/".join(":".join(map(_decoded, segment.split(":"))) for segment in path.split("/"))
+
+
+def _decoded(part: str) -> str:
+    return unquote(part).replace("%", "%25").replace("/", "%2F").replace(":", "%3A")
+
+
 def complete_routing(app: Litestar) -> None:
     """Let the app's router find verbs and answer HEAD."""
     verbs: dict[str, dict[str, str]] = defaultdict(dict)  # "/v1/jobs" -> {"pause": "pause", "run-now": "runNow", ...}
@@ -46,12 +60,20 @@ def complete_routing(app: Litestar) -> None:
     route_plainly = app.asgi_router.handle_routing
 
     def handle_routing(*, path: str, method: Any) -> Any:
+        app, handler, path, params, template = find(path, method)
+        if "%" in path:
+            params = {name: unquote(value) if isinstance(value, str) else value for name, value in params.items()}
+        return app, handler, path, params, template
+
+    def find(path: str, method: Any) -> Any:
         noun, _, last = path.rpartition("/")
         known = verbs.get(noun, {})
         subject, _, verb = last.rpartition(":")
+        if not subject and method == "POST":
+            subject, _, verb = last.rpartition("%3A")  # some clients encode every colon; a POST to a name is a verb
         if subject and verb in known:
             path, known = f"{noun}/{subject}/{verb}", {}
-        elif known and ":" in last and method == "POST":
+        elif known and subject and method == "POST":
             raise _no_such_verb(verb, known)
         try:
             return route_plainly(path=path, method="GET" if method == "HEAD" else method)
@@ -70,6 +92,14 @@ def complete_routing(app: Litestar) -> None:
             ) from None
 
     app.asgi_router.handle_routing = lru_cache(1024)(handle_routing)
+    answer = app.asgi_handler
+
+    async def with_encoded_names(scope: Any, receive: Receive, send: Send) -> None:
+        if b"%" in scope.get("raw_path", b""):
+            scope["path"] = routable(scope["raw_path"])
+        await answer(scope, receive, send)
+
+    app.asgi_handler = with_encoded_names
 
 
 def _no_such_verb(verb: str, known: Mapping[str, str]) -> NotFound:

@@ -11,6 +11,7 @@ from mainspring.api.readiness import ReadinessCheck
 from mainspring.kernel.clock import Clock
 from mainspring.operations.access.access_admin import AccessAdmin
 from mainspring.operations.access.caller import Caller
+from mainspring.operations.backfills.control import BackfillControl
 from mainspring.operations.control.amend import Amender
 from mainspring.operations.control.declare import Declarer
 from mainspring.operations.control.drain import Drainer
@@ -58,6 +59,7 @@ class Services:
     death_notices: DeathNotices
     drainer: Drainer
     breakers: BreakerControl
+    backfills: BackfillControl
     gate_changer: GateChanger
     logs: LogService
     signatures: SignatureRegistry

@@ -45,6 +45,7 @@ class Sizes(msgspec.Struct, frozen=True):
     seconds: float = SECONDS
     capacity_seconds: float = _CAPACITY_SECONDS
     servers: int = 1
+    patience: float = _PATIENCE
 
 
 def main(workers: int, runs: int, seconds: float, servers: int, as_json: bool) -> int:
@@ -83,7 +84,7 @@ async def _drive(arena: Arena, look: asyncpg.Connection, sizes: Sizes, step: Cal
     offered = await load.offer(FACTOR * capacity, sizes.seconds)
     ended = time.perf_counter()
     step()
-    recovered = await _recovery(load, capacity, ended)
+    recovered = await _recovery(load, capacity, ended, sizes.patience)
     await load.settle()
     answers = load.statuses - before
     step()
@@ -101,9 +102,9 @@ async def _drive(arena: Arena, look: asyncpg.Connection, sizes: Sizes, step: Cal
     }
 
 
-async def _recovery(load: Load, capacity: float, ended: float) -> float | None:
-    """Seconds from the end of the load to the first window at full speed; None if there is none for a minute."""
-    while time.perf_counter() - ended < _PATIENCE:
+async def _recovery(load: Load, capacity: float, ended: float, patience: float) -> float | None:
+    """Seconds from the end of the load to the first window at full speed. None if there is none in time."""
+    while time.perf_counter() - ended < patience:
         began = time.perf_counter() - ended
         if await load.saturate(_WINDOW) >= _FULL_SPEED * capacity:
             return began

@@ -98,6 +98,37 @@ def schedules(jobs: JobsOption = None, as_json: JsonFlag = False) -> None:
     raise typer.Exit(main(jobs, as_json))
 
 
+@app.command(epilog="Example: mainspring bench storm --jobs 100000 --due 10000 --critical 100")
+def storm(
+    jobs: Annotated[int, typer.Option("--jobs", min=1, help="How many cron jobs to register.")] = 1_000_000,
+    due: Annotated[int, typer.Option("--due", min=1, help="How many of them are due in the same second.")] = 100_000,
+    critical: Annotated[int, typer.Option("--critical", min=0, help="How many of those are critical.")] = 1000,
+    as_json: JsonFlag = False,
+) -> None:
+    """Measure how late critical jobs start and how soon all have fired when many are due in the same second. Takes
+    minutes: it registers a million jobs first."""
+    from mainspring.bench.storm import Sizes, main
+
+    if due > jobs:
+        raise typer.BadParameter(f"{due} jobs cannot be due if only {jobs} are registered", param_hint="--due")
+    if critical > due:
+        raise typer.BadParameter(f"{critical} jobs cannot be critical if only {due} are due", param_hint="--critical")
+    raise typer.Exit(main(Sizes(jobs, due, critical), as_json))
+
+
+@app.command(epilog="Example: mainspring bench jitter --schedules 50000 --seconds 60")
+def jitter(
+    schedules: Annotated[int, typer.Option("--schedules", min=1, help="How many schedules to register.")] = 1_000_000,
+    seconds: Annotated[float, typer.Option("--seconds", min=1, help="The time within which each is due once.")] = 120.0,
+    as_json: JsonFlag = False,
+) -> None:
+    """Measure how late tasks start whose schedules are due at random moments of two minutes. Takes minutes more: it
+    registers a million schedules first."""
+    from mainspring.bench.jitter import Sizes, main
+
+    raise typer.Exit(main(Sizes(schedules, seconds), as_json))
+
+
 @app.command(epilog="Example: mainspring bench failover --rounds 3 --only worker")
 def failover(rounds: RoundsOption = 5, only: OnlyOption = None, as_json: JsonFlag = False) -> None:
     """Measure how long work stops when a scheduler, worker, server or PostgreSQL is killed, or when the machine of a

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from mainspring.cli import completing
 from mainspring.cli.breakers import owner_of
 from mainspring.cli.connect import DataOption, JsonFlag, TokenFileOption, UrlOption, connect
 from mainspring.cli.screen import show_json, show_line
@@ -18,7 +19,12 @@ EXAMPLES = ("mainspring breaker-reset 7", "mainspring breaker-reset billing.char
 
 def command(
     breaker: Annotated[
-        str, typer.Argument(metavar="BREAKER", help="The id of a circuit breaker, or the job or task that it is of.")
+        str,
+        typer.Argument(
+            metavar="BREAKER",
+            help="The id of a circuit breaker, or the job or task that it is of.",
+            autocompletion=completing.breakers,
+        ),
     ],
     as_json: JsonFlag = False,
     url: UrlOption = None,

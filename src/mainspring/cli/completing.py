@@ -118,6 +118,17 @@ def _queues(get: Get, _: str) -> Iterator[tuple[str, str]]:
     return ((queue["name"], f"{queue['depth']} waiting") for queue in get("/v1/queues")["queues"])
 
 
+def _limits(get: Get, _: str) -> Iterator[tuple[str, str]]:
+    """Ids, and names without what they begin with: shells take a colon for the end of a word."""
+    for limit in get(f"/v1/limits?limit={_MOST}")["limits"]:
+        yield limit["name"].partition(":")[2], limit["name"]
+        yield str(limit["limit_id"]), limit["name"]
+
+
+def _breakers(get: Get, _: str) -> Iterator[tuple[str, str]]:
+    return ((one["job_id"] or one["task"], one["state"]) for one in get("/v1/breakers")["breakers"])
+
+
 def _tokens(get: Get, incomplete: str) -> Iterator[tuple[str, str]]:
     found = get("/v1/tokens")["tokens"]
     yield from _ids(((token["token_id"], f"{token['name']} {token['role']}") for token in found), incomplete)
@@ -129,6 +140,8 @@ dead_letters = _completer(_dead_letters)
 workers = _completer(_workers)
 tasks = _completer(_tasks)
 queues = _completer(_queues)
+limits = _completer(_limits)
+breakers = _completer(_breakers)
 tokens = _completer(_tokens)
 
 

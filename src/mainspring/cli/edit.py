@@ -136,9 +136,11 @@ def _schedule(job: JobView) -> Any:
     }
     given = {name: value for name, value in members.items() if value is not None}
     if job.cron_expression is not None:
-        return {"cron": job.cron_expression, "timezone": job.timezone, **given}
+        dst = {} if job.dst is None else {"dst": job.dst}
+        return {"cron": job.cron_expression, "timezone": job.timezone, **dst, **given}
     if job.rrule is not None:
-        return {"rrule": job.rrule, "timezone": job.timezone, **given}
+        dst = {} if job.dst is None else {"dst": job.dst}
+        return {"rrule": job.rrule, "timezone": job.timezone, **dst, **given}
     if job.every is not None:
         return {"every": format_duration(job.every), **given}
     if job.schedule_time is not None:

@@ -64,6 +64,7 @@ def _definition(job: JobView, times: Times) -> list[tuple[str, str | None]]:
         ("command", command_line),
         ("payload", msgspec.json.encode(job.payload).decode() if job.payload else None),
         ("schedule", job.schedule),
+        ("in words", job.schedule_in_words or None),
         ("next fire", times.full(job.next_fire_at) if job.next_fire_at is not None else None),
         ("queue", f"{job.queue}, priority {job.priority}"),
         ("timeout", span(job.timeout)),

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from mainspring.cli import completing
 from mainspring.cli.connect import DataOption, JsonFlag, TokenFileOption, UrlOption, connect
 from mainspring.cli.limits import set_by
 from mainspring.cli.screen import show_fields, show_json
@@ -24,12 +25,26 @@ _SHOWN_LINES = 20
 
 def command(
     id_or_name: Annotated[
-        str, typer.Argument(metavar="LIMIT", help="The id or the name of the limit, or a part of the name.")
+        str,
+        typer.Argument(
+            metavar="LIMIT",
+            help="The id or the name of the limit, or a part of the name.",
+            autocompletion=completing.limits,
+        ),
     ],
     number: Annotated[
         int | None, typer.Option("--set", metavar="N", help="At most N runs at once, whatever jobs and tasks declare.")
     ] = None,
     reset: Annotated[bool, typer.Option("--reset", help="Return to what jobs and tasks declare.")] = False,
+    order: Annotated[
+        str | None,
+        typer.Option(
+            "--order",
+            metavar="priority",
+            autocompletion=completing.words("priority"),
+            help="End strict order, until a job declares it again.",
+        ),
+    ] = None,
     as_json: JsonFlag = False,
     url: UrlOption = None,
     token_file: TokenFileOption = None,
@@ -42,8 +57,11 @@ def command(
         raise InvalidInput("--set and --reset cannot be combined", field="limit", hint="give one of them")
     with connect(url, token_file, data) as client:
         limit_id = _find(client, id_or_name)
-        if reset or number is not None:
-            found = client.set_limit(limit_id, number)
+        if order is not None and number is None and not reset:
+            before = client.limit(limit_id).limit
+            number = before.limit if before.pinned else None
+        if reset or order is not None or number is not None:
+            found = client.set_limit(limit_id, number, order=order)
         else:
             found = client.limit(limit_id)
     if as_json:

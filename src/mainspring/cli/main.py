@@ -23,6 +23,15 @@ _PANELS: dict[str, tuple[str, ...]] = {
     "Start": ("up", "server", "scheduler", "worker", "migrate"),
     "Submit and look": ("submit", "jobs", "job", "runs", "run", "logs", "why", "timeline"),
     "Steer": ("edit", "run-now", "pause", "resume", "cancel", "retry"),
+    "Backfill": (
+        "backfill",
+        "backfills",
+        "backfill-status",
+        "backfill-set",
+        "backfill-pause",
+        "backfill-resume",
+        "backfill-cancel",
+    ),
     "Dead letters": ("dead-letters", "dead-letter", "replay", "discard"),
     "Operate": (
         "status",

@@ -36,18 +36,29 @@ StageOption = Annotated[
 ]
 
 
-def command(database: Database | None = None, stage: StageOption = StageChoice.ALL, as_json: JsonFlag = False) -> None:
+ForceOption = Annotated[
+    bool, typer.Option("--force", help="Apply all migrations, also while older servers or schedulers run.")
+]
+
+
+def command(
+    database: Database | None = None,
+    stage: StageOption = StageChoice.ALL,
+    force: ForceOption = False,
+    as_json: JsonFlag = False,
+) -> None:
     """Migrate a database to this version's schema. The command is safe to repeat.
 
     Use --stage pre while servers or schedulers of an older version run. Servers do the same when they start. When the
-    last old process has ended, run the command without --stage.
+    last old process has ended, run the command without --stage. It refuses what older processes that run do not
+    tolerate, unless --force is given.
     """
     import uvloop
 
     from mainspring.store.migrate import Stage
 
     stages = tuple(Stage) if stage is StageChoice.ALL else (Stage(stage.value),)
-    applied = uvloop.run(_migrated(needed_database(database), stages))
+    applied = uvloop.run(_migrated(needed_database(database), stages, force=force))
     if as_json:
         show_json({"applied": applied})
         return
@@ -57,7 +68,7 @@ def command(database: Database | None = None, stage: StageOption = StageChoice.A
         say("the database is up to date")
 
 
-async def _migrated(database: Database, stages: tuple[Stage, ...]) -> list[str]:
+async def _migrated(database: Database, stages: tuple[Stage, ...], *, force: bool) -> list[str]:
     from mainspring.store.database_errors import database_in_words
     from mainspring.store.grants import require_owner
     from mainspring.store.migrate import migrate
@@ -71,4 +82,4 @@ async def _migrated(database: Database, stages: tuple[Stage, ...]) -> list[str]:
             await require_owner(connection, database.direct)
         finally:
             await connection.close()
-        return await migrate(database, stages)
+        return await migrate(database, stages, force=force)

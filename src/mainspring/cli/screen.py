@@ -78,6 +78,14 @@ def show_output(text: str, *, raw: bool = False) -> None:
     sys.stdout.flush()
 
 
+def shares_a_screen() -> bool:
+    """Whether stdout and stderr go to the same place, so that one continues the line of the other."""
+    try:
+        return os.path.sameopenfile(sys.stdout.fileno(), sys.stderr.fileno())
+    except (OSError, ValueError):
+        return False
+
+
 def say(text: str) -> None:
     """Print a message on stderr."""
     sys.stderr.write(visible(text) + "\n")

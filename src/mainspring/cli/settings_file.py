@@ -85,8 +85,15 @@ def read_settings(named: Path | None, verb: str) -> Settings | None:
 
 def name_the_file(error: Exception, settings: Settings, used: Collection[str]) -> None:
     """Let an error about a value of the file say so. `used`: the parameters and variables that the file has set."""
-    from mainspring.domain.errors import MainspringError
+    from mainspring.domain.errors import MainspringError, Unavailable
+    from mainspring.sdk.client.core import ELSEWHERE
 
+    url = settings.variables.get("MAINSPRING_URL", "")
+    if isinstance(error, Unavailable) and "MAINSPRING_URL" in used and error.hint:
+        if any(address and address.rstrip("/") in error.detail for address in url.split(",")):
+            place = f"its address is `{settings.places['MAINSPRING_URL']}` in {settings.path}"
+            error.hint = error.hint.replace(ELSEWHERE, place)
+        return
     if not isinstance(error, MainspringError) or error.field is None:
         return
     for name in used:

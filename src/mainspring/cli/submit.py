@@ -148,6 +148,21 @@ def command(
         int | None,
         typer.Option("--max-runs", metavar="N", help="The schedule ends after so many runs.", rich_help_panel=_WHEN),
     ] = None,
+    dst_gap: Annotated[
+        str | None,
+        typer.Option(
+            "--dst-gap", metavar="P", help="A time that a clock change skips: shift or skip.", rich_help_panel=_WHEN
+        ),
+    ] = None,
+    dst_overlap: Annotated[
+        str | None,
+        typer.Option(
+            "--dst-overlap",
+            metavar="P",
+            help="A time that a clock change repeats: first, last or both.",
+            rich_help_panel=_WHEN,
+        ),
+    ] = None,
     manual: Annotated[
         bool, typer.Option("--manual", help="Run only with `mainspring run-now`.", rich_help_panel=_WHEN)
     ] = False,
@@ -196,7 +211,7 @@ def command(
         typer.Option(
             "--concurrency",
             metavar="N",
-            help='At most N runs at once. Or JSON: {"limit": 3, "per": "task"}, or a list of these.',
+            help='At most N runs at once, or none. Or JSON: {"limit": 3, "per": "task"}, or a list of these.',
             rich_help_panel=_HOW,
         ),
     ] = None,
@@ -349,6 +364,7 @@ def command(
         keep_payload=keep_payload, unique=unique,
         payload=payload, http=http, method=method, body=body, manual=manual, at=at, delay=delay, every=every, cron=cron,
         timezone=timezone, rrule=rrule, exdate=exdate, jitter=jitter, start=start, end=end, max_runs=max_runs,
+        dst_gap=dst_gap, dst_overlap=dst_overlap,
         name=name, queue=queue, priority=priority, timeout=timeout, retries=retries, retry=retry,
         delivery=delivery, overlap=overlap, misfire=misfire, owner=owner, description=description, label=label, env=env,
         limit=limit, sandbox=sandbox, run_as=run_as, kill_grace=kill_grace, require=require, concurrency=concurrency,
@@ -416,6 +432,8 @@ def job_fields(
     strict: bool,
     rate: str | None,
     circuit_breaker: str | None,
+    dst_gap: str | None,
+    dst_overlap: str | None,
     unique: str | None = None,
     **plain: Any,
 ) -> dict[str, Any]:
@@ -425,6 +443,7 @@ def job_fields(
         "payload": payload_of(payload, params or []),
         "schedule": "manual" if manual else None,
         "exdates": exdate or None,
+        "dst": {name: word for name, word in (("gap", dst_gap), ("overlap", dst_overlap)) if word is not None} or None,
         "retry": None if retry is None else _object(retry, "retry", '{"max_attempts": 3}'),
         "misfire": None if misfire is None else misfire_of(misfire),
         "keep_payload": None if keep_payload is None else _value(keep_payload),
@@ -434,7 +453,7 @@ def job_fields(
         "limits": limits_of(limit or []),
         "required_labels": pairs_of(require or [], "required_labels"),
         "concurrency": concurrency_of(concurrency, concurrency_key, strict=strict),
-        "rate_limit": None if rate is None else _value(rate),
+        "rate_limit": None if rate is None else rate_of(rate),
         "circuit_breaker": None if circuit_breaker is None else breaker_of(circuit_breaker),
         **plain,
     }
@@ -452,11 +471,13 @@ def concurrency_of(text: str | None, key: str | None, *, strict: bool) -> Any:
     """The field from --concurrency, --concurrency-key and --strict. The server checks the values."""
     from mainspring.domain.errors import InvalidInput
 
-    value = None if text is None else _value(text)
+    value = None if text is None else False if text == "none" else _value(text)
     if isinstance(value, str):
         raise InvalidInput(f"{value!r} is not a limit", field="concurrency", hint="such as --concurrency 3")
     if key is None and not strict:
         return value
+    if value is False:
+        raise InvalidInput("--concurrency none stands alone", field="concurrency", hint="leave out the other options")
     if isinstance(value, dict | list):
         raise InvalidInput(
             "--concurrency is JSON already", field="concurrency",
@@ -466,6 +487,11 @@ def concurrency_of(text: str | None, key: str | None, *, strict: bool) -> Any:
         raise InvalidInput("--concurrency-key needs a limit", field="concurrency", hint="add --concurrency 1")
     fields = {"limit": 1 if value is None else value, "key": key, "order": "strict" if strict else None}
     return {name: part for name, part in fields.items() if part is not None}
+
+
+def rate_of(text: str) -> Any:
+    """The field from --rate: 100/m, none or JSON. The server checks the values."""
+    return False if text == "none" else _value(text)
 
 
 def breaker_of(text: str) -> Any:
@@ -478,8 +504,11 @@ def breaker_of(text: str) -> Any:
     return _value(text)
 
 
-def unique_of(text: str) -> dict[str, Any]:
-    """The field from `task,payload.account,for=10m,while=queued+running,else=keep`. The server checks the values."""
+def unique_of(text: str) -> dict[str, Any] | bool:
+    """The field from `task,payload.account,for=10m,while=queued+running,else=keep`, or from `none`. The server checks
+    the values."""
+    if text == "none":
+        return False
     parts = [part.strip() for part in text.split(",")]
     rule: dict[str, Any] = {"by": [part for part in parts if "=" not in part]}
     for name, value in (_pair(part, "unique") for part in parts if "=" in part):

@@ -16,7 +16,9 @@ _OPTIONS = {field.name: field.option for field in FIELDS if field.option is not 
     "schedule.at": "--at", "schedule_time": "--at", "schedule.every": "--every", "schedule.cron": "--cron",
     "schedule.rrule": "--rrule", "schedule.exdates": "--exdate", "schedule.jitter": "--jitter",
     "schedule.start": "--start", "schedule.end": "--end", "schedule.max_runs": "--max-runs",
-    "cron_expression": "--cron", "schedule.timezone": "--timezone", "max_retries": "--retries", "http.url": "--http",
+    "cron_expression": "--cron", "schedule.timezone": "--timezone",
+    "schedule.dst": "--dst-gap", "schedule.dst.gap": "--dst-gap", "schedule.dst.overlap": "--dst-overlap",
+    "max_retries": "--retries", "http.url": "--http",
     "http.method": "--method", "http.headers": "--header", "http.body": "--body",
 }  # fmt: skip
 _TWO = re.compile(r"([\w.]+) and ([\w.]+)(?= )")

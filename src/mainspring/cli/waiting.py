@@ -8,7 +8,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from mainspring.cli.exit_codes import FAILURE, INTERRUPTED
-from mainspring.cli.screen import cell, say, show_json, show_output, stderr
+from mainspring.cli.screen import cell, say, shares_a_screen, show_json, show_output, stderr
 from mainspring.cli.wording import span
 from mainspring.kernel.texts import error_line
 
@@ -72,6 +72,7 @@ class OutputFollower:
         self._thread: threading.Thread | None = None
         self._stopped = False
         self._events = 0
+        self._line_is_open = False
         self.shown = False
 
     def see(self, status: JobStatus) -> None:
@@ -87,11 +88,18 @@ class OutputFollower:
         while self._thread is not None and self._thread.is_alive() and heard != self._events:
             heard = self._events
             self._thread.join(_LONGEST_SILENCE)
-        self._stopped = True
+        self.stop()
 
     def stop(self) -> None:
         """Print nothing any more. The thread ends when the client is closed."""
         self._stopped = True
+        self._end_line()
+
+    def _end_line(self) -> None:
+        """A message must not continue the last line of the output."""
+        if self._line_is_open and shares_a_screen():
+            say("")
+        self._line_is_open = False
 
     def _follow(self, run_id: str) -> None:
         try:
@@ -102,7 +110,9 @@ class OutputFollower:
                 if event.kind in ("output", "truncated"):
                     self.shown = True
                     show_output(event.text)
+                    self._line_is_open = not event.text.endswith("\n") if event.text else self._line_is_open
                 elif event.kind == "attempt":
+                    self._end_line()
                     say(f"--- attempt {event.attempt} ---")
         except Exception as error:  # noqa: BLE001 - also what a closed client raises; the verdict does not need the log
             if not self._stopped:

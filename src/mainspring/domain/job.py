@@ -13,7 +13,7 @@ from mainspring.domain.retry import DEFAULT_RETRY, RetryPolicy
 from mainspring.domain.schedules.misfire import DEFAULT_MISFIRE, MisfirePolicy
 from mainspring.domain.schedules.schedule import NOW, Schedule
 from mainspring.kernel.config import DEFAULT_KEPT_PAYLOAD, DEFAULT_QUEUE
-from mainspring.kernel.ids import parse_uuid
+from mainspring.kernel.ids import is_uuid7
 from mainspring.wire.execution import RunSetup
 from mainspring.wire.field_structs import with_plain_fields
 from mainspring.wire.fields import PLAIN_NAMES, PlainValues
@@ -135,6 +135,7 @@ class JobDefinition(msgspec.Struct, frozen=True):
 
 
 ONE_AFTER_ANOTHER = (Overlap.QUEUE, Overlap.CANCEL_PREVIOUS)
+_SKIP = Overlap.SKIP  # access to an enum member takes 0.1 µs
 _SECONDS_PER_LEVEL = AGING_STEP.total_seconds()
 _CRITICAL_BOOST = 100 * 366 * 86400.0
 
@@ -154,7 +155,9 @@ def stored_spec(definition: JobDefinition, job_id: str | None = None, line: list
     """The spec of a job as it is stored. `job_id`: the id of the job if it was generated. `line`: the slots that its
     runs need, if they are known."""
     spec = definition.spec
-    rule = definition.overlap if definition.schedule.one_time else Overlap.SKIP
+    rule = definition.overlap
+    if rule is not _SKIP and not definition.schedule.one_time:
+        rule = _SKIP
     if has_limits(definition):
         line = line or line_of(definition, job_id)
         spec = msgspec.structs.replace(spec, overlap=rule, line=line, boost=boost_in(line, definition.priority))
@@ -174,19 +177,18 @@ def line_of(definition: JobDefinition, job_id: str | None = None) -> list[Slot]:
         definition.spec.circuit_breaker,
         task=definition.task,
         job_id=own_id,
-        lasting=definition.schedule.recurring or not _is_generated(own_id),
+        lasting=definition.schedule.recurring or not is_uuid7(own_id),
         payload=definition.payload,
         labels=definition.spec.labels,
         one_after_another=definition.overlap in ONE_AFTER_ANOTHER,
     )
 
 
-def _is_generated(job_id: str) -> bool:
-    return (parsed := parse_uuid(job_id)) is not None and parsed.version == 7
-
-
 def boost_in(line: list[Slot], priority: int) -> float | None:
     """How many seconds a priority moves a run forward in its line. None if it does not."""
-    if not priority or any(slot.strict for slot in line):
+    if not priority:
         return None
+    for slot in line:
+        if slot.strict:
+            return None
     return _CRITICAL_BOOST if priority == Priority.CRITICAL else priority * _SECONDS_PER_LEVEL

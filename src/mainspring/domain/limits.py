@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -14,6 +15,8 @@ import msgspec
 from mainspring.kernel.ids import TenantId
 
 SHOWN_KEY = 200  # characters of a key that are stored; of a longer one, its hash
+
+_LONGEST_INT = 10**18
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder().decode
@@ -46,6 +49,10 @@ class CircuitBreaker(msgspec.Struct, frozen=True, omit_defaults=True):
     per: str | None = None
 
 
+# What a slot says about its limit: slots, strict, every, burst, failures, open_for.
+Declared = tuple[int | None, bool, float | None, int | None, int | None, float | None]
+
+
 class Slot(msgspec.Struct, frozen=True, omit_defaults=True):
     """A place that a run needs: the limit, the line, and what the job declares about the limit. every and burst: of a
     rate. failures and open_for: of a circuit breaker."""
@@ -65,6 +72,10 @@ class Slot(msgspec.Struct, frozen=True, omit_defaults=True):
         return self.every is not None or self.failures is not None
 
     @property
+    def declared(self) -> Declared:
+        return self.slots, self.strict, self.every, self.burst, self.failures, self.open_for
+
+    @property
     def of_job(self) -> bool:
         """Whether it belongs to one job, not to all jobs of a task."""
         return not self.name.startswith(("task:", "rate:task:", "breaker:task:"))
@@ -73,7 +84,12 @@ class Slot(msgspec.Struct, frozen=True, omit_defaults=True):
 def key_id(tenant: TenantId | int, slot: Slot) -> int:
     """The id of a line. The fragment line_ids in store/sql/fragments.sql computes the same. Ids of lines are never
     small positive numbers: these are gates."""
-    digest = hashlib.md5(f"{tenant}\n{slot.name}\n{slot.key}".encode(), usedforsecurity=False).digest()
+    return _line_id(tenant, slot.name, slot.key)
+
+
+@lru_cache(maxsize=10_000)
+def _line_id(tenant: int, name: str, key: str) -> int:
+    digest = hashlib.md5(f"{tenant}\n{name}\n{key}".encode(), usedforsecurity=False).digest()
     number = int.from_bytes(digest[:8], "big", signed=True)
     return number if not 0 <= number < 1 << 32 else number - (1 << 32)
 
@@ -99,22 +115,23 @@ def slots_of(
     the overlap rule lets one run of the job live at a time."""
     found: list[Slot] = []
     values: dict[str, Any] | None = None
-    of_task = f"task:{_escaped(task)}"
-    both: list[ConcurrencyLimit | RateLimit] = [*limits, *rates]
+    both: Sequence[ConcurrencyLimit | RateLimit] = [*limits, *rates]
     for limit in both:
         path = limit.key
-        name = f"job:{job_id}" if (limit.per or ("job" if lasting and path is None else "task")) == "job" else of_task
+        of_job = (limit.per or ("job" if lasting and path is None else "task")) == "job"
+        name = f"job:{job_id}" if of_job else f"task:{_escaped(task)}"
         key = ""
         if path is not None:
             if values is None:
-                values = {"payload": None if payload is None else _decode(payload), "labels": labels}
+                values = values_of(payload, labels)
             name, key = f"{name}:{path}", key_text(value_at(values, path))
-        if isinstance(limit, RateLimit):
+        if type(limit) is RateLimit:
             found.append(Slot(f"rate:{name}", key, every=limit.every, burst=limit.burst))
-        else:
+        elif type(limit) is ConcurrencyLimit:
             found.append(Slot(name, key, limit.limit, limit.strict))
     if breaker is not None:
-        name = f"job:{job_id}" if (breaker.per or ("job" if lasting else "task")) == "job" else of_task
+        of_job = (breaker.per or ("job" if lasting else "task")) == "job"
+        name = f"job:{job_id}" if of_job else f"task:{_escaped(task)}"
         found.append(Slot(f"breaker:{name}", failures=breaker.failures, open_for=breaker.open_for))
     if one_after_another:
         found.append(overlap_slot(job_id, strict=not found))
@@ -126,6 +143,12 @@ def overlap_slot(job_id: str, *, strict: bool = True) -> Slot:
     return Slot(f"overlap:{job_id}", "", 1, strict)
 
 
+def values_of(payload: str | None, labels: dict[str, str] | None) -> dict[str, Any]:
+    """What keys are read from."""
+    return {"payload": None if payload is None else _decode(payload), "labels": labels}
+
+
+@lru_cache(maxsize=1000)
 def _escaped(task: str) -> str:
     """A colon in the name of a task must not look like the one before the key."""
     return task.replace("%", "%25").replace(":", "%3A")
@@ -166,10 +189,10 @@ class NotAKey(ValueError):
 def value_at(values: Any, path: str) -> Any:
     """The value at a path such as payload.account.id; None if there is none. What follows `labels.` is the name of a
     label. Raises NotAKey if there is an object or a list."""
-    if path.startswith("labels."):
+    parts = _parts(path)
+    if parts[0] == "labels":
         return (values["labels"] or {}).get(path.removeprefix("labels."))
     here = values
-    parts = path.split(".")
     for place, part in enumerate(parts):
         if type(here) is dict:
             here = here.get(part)
@@ -182,8 +205,15 @@ def value_at(values: Any, path: str) -> Any:
     return here
 
 
+@lru_cache(maxsize=1000)
+def _parts(path: str) -> tuple[str, ...]:
+    return tuple(path.split("."))
+
+
 def key_text(value: Any) -> str:
     """The line of a value. 7, "7" and null are three lines; 7 and 7.0 are one."""
+    if type(value) is int and -_LONGEST_INT < value < _LONGEST_INT:
+        return str(value)
     if type(value) is int:
         text = str(value)
     elif type(value) is float and value.is_integer() and abs(value) < 1 << 53:

@@ -11,10 +11,11 @@ from mainspring.domain.job import NO_LONGER_DECLARED, JobDefinition, Priority, p
 from mainspring.domain.limits import read_name
 from mainspring.domain.retry import RetryPolicy
 from mainspring.domain.schedules.schedule import ScheduleKind
+from mainspring.domain.schedules.words import explain
 from mainspring.domain.transitions import JobStatus
 from mainspring.kernel.config import MAX_PAYLOAD_BYTES
 from mainspring.wire.execution import RunSetup
-from mainspring.wire.jobs import JobView, MisfireView, RetryRuleView, RetryView
+from mainspring.wire.jobs import DstView, JobView, MisfireView, RetryRuleView, RetryView
 from mainspring.wire.limits import BreakerView, CircuitBreakerView, ConcurrencyView, RateLimitView
 from mainspring.wire.runs import RunBrief
 
@@ -61,6 +62,8 @@ def show_job(
         end=schedule.end,
         max_runs=schedule.max_runs,
         runs_left=runs_left,
+        schedule_in_words=explain(schedule),
+        dst=None if schedule.gap is None and schedule.fold is None else DstView(schedule.gap, schedule.fold),
         payload=None if definition.payload is None else msgspec.Raw(definition.payload),
         max_retries=spec.retry.max_attempts - 1,
         retry=_retry_view(spec.retry),

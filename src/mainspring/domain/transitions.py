@@ -51,6 +51,7 @@ class Follows(IntFlag):
     EDGES = 1
     LIMIT = 2
     NOTICE = 4
+    BACKFILL = 8
 
 
 ENDED = frozenset({StoredState.SUCCESS, StoredState.FAILED, StoredState.CANCELLED, StoredState.SKIPPED})

@@ -34,6 +34,7 @@ class Signals:
     freed    gates were given back, and how often
     gates    the settings of a gate have changed
     knock    somebody may be admitted in lines of limits; in this process only
+    fill     runs of backfills have ended, or a backfill may continue; in this process only
     """
 
     def __init__(self, store: Store) -> None:
@@ -46,6 +47,7 @@ class Signals:
         self._freed_listeners: list[Callable[[Mapping[int, int]], None]] = []
         self._gates_listeners: list[Callable[[], None]] = []
         self._knock_listeners: list[Callable[[Collection[frozenset[int]]], None]] = []
+        self._fill_listeners: list[Callable[[Collection[UUID]], None]] = []
         self._ready: dict[int, int] = {}
         self._freed: dict[int, int] = {}
         self._gates = False
@@ -74,6 +76,14 @@ class Signals:
 
     def on_knock(self, listener: Callable[[Collection[frozenset[int]]], None]) -> None:
         self._knock_listeners.append(listener)
+
+    def on_fill(self, listener: Callable[[Collection[UUID]], None]) -> None:
+        self._fill_listeners.append(listener)
+
+    def fill(self, ended: Collection[UUID] = ()) -> None:
+        """These runs of backfills have ended. Without runs: some backfill may continue."""
+        for listener in self._fill_listeners:
+            listener(ended)
 
     def knock(self, lines: Collection[frozenset[int]]) -> None:
         """Runs may be admitted in these lines, those of a set together. An empty set: where a backoff is over."""

@@ -19,6 +19,7 @@ from mainspring.kernel.ids import uuid7
 from mainspring.kernel.lifecycle import Loops, PeriodicTask
 from mainspring.kernel.loop_monitor import LoopMonitor
 from mainspring.operations.access.access_admin import AccessAdmin
+from mainspring.operations.backfills.control import BackfillControl
 from mainspring.operations.control.amend import Amender
 from mainspring.operations.control.declare import Declarer
 from mainspring.operations.control.drain import Drainer
@@ -133,7 +134,7 @@ async def assemble(
     await lanes.refresh()
     signatures = SignatureRegistry(store)
     await signatures.run_once()
-    node = SchedulerNode(store, signals, clock, database_clock, timing) if scheduler else None
+    node = SchedulerNode(store, lanes, signals, clock, database_clock, timing) if scheduler else None
     pulse = Pulse(database, store.outage)
     pulse.on_away(store.cut)
     beats = Beats(store, uuid7(), clock, database_clock, timing)
@@ -170,6 +171,7 @@ async def assemble(
         death_notices=DeathNotices(store, signals, chance, exchanger.forget),
         drainer=Drainer(store, signals),
         breakers=BreakerControl(store, signals),
+        backfills=BackfillControl(store, signals, database_clock),
         gate_changer=gate_changer,
         logs=LogService(store, log_files, log_watch, log_merger, exchanger.check_worker),
         signatures=signatures,
@@ -200,6 +202,6 @@ async def assemble(
             signatures,
             log_watch,
             log_merger,
-            *upkeep_tasks(store, signals, clock, timing, judge, log_files),
+            *upkeep_tasks(store, lanes, signals, clock, timing, judge, log_files),
         ],
     )

@@ -7,10 +7,12 @@ import random
 from mainspring.kernel.clock import Clock, DatabaseClock
 from mainspring.kernel.config import Timing
 from mainspring.kernel.lifecycle import PeriodicTask
+from mainspring.operations.backfills.filler import Filler
 from mainspring.operations.exchange.exchanger import Exchanger
 from mainspring.operations.limits.admitter import Admitter
 from mainspring.operations.signals import Signals
 from mainspring.roles.retention import history_days
+from mainspring.store.lanes import LaneRegistry
 from mainspring.store.log_files import LogFiles
 from mainspring.store.pool import Store
 from mainspring.upkeep.beat_sweeper import BeatSweeper
@@ -55,6 +57,7 @@ class ReadyPoll:
 
 def upkeep_tasks(
     store: Store,
+    lanes: LaneRegistry,
     signals: Signals,
     clock: Clock,
     timing: Timing,
@@ -66,6 +69,7 @@ def upkeep_tasks(
         BeatSweeper(store),
         DeadlineSweeper(store, signals),
         Admitter(store, signals),
+        Filler(store, lanes, signals),
         LinePruner(store),
         LineAuditor(store, signals),
         PartitionMaintainer(store),

@@ -19,6 +19,7 @@ from mainspring.scheduler.node import SchedulerNode
 from mainspring.store.connection_budget import ConnectionBudget
 from mainspring.store.database import Database
 from mainspring.store.database_errors import database_in_words
+from mainspring.store.lanes import LaneRegistry
 from mainspring.store.pool import open_store
 from mainspring.store.pulse import Pulse
 from mainspring.upkeep.silence_judge import SilenceJudge
@@ -42,12 +43,12 @@ async def run_scheduler(options: SchedulerOptions) -> int:
     store = await open_store(options.database, application="scheduler", hot=4, reads=3)
     connection_budget = ConnectionBudget(store)
     loops = Loops(store.outage)
-    signals = Signals(store)
+    signals, lanes = Signals(store), LaneRegistry(store)
     clock_sync = ClockSync(store, clock, database_clock)
     with database_in_words(options.database):
         await connection_budget.run_once(starting=True)
         await clock_sync.run_once()
-    node = SchedulerNode(store, signals, clock, database_clock, timing)
+    node = SchedulerNode(store, LaneRegistry(store), signals, clock, database_clock, timing)
     stopping = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stopping.set)
@@ -56,7 +57,7 @@ async def run_scheduler(options: SchedulerOptions) -> int:
     monitor = LoopMonitor()
     monitor.start()
     judge = SilenceJudge(clock, timing, (monitor.late_periods,))
-    loops.start(clock_sync, pulse, connection_budget, *upkeep_tasks(store, signals, clock, timing, judge))
+    loops.start(clock_sync, pulse, connection_budget, *upkeep_tasks(store, lanes, signals, clock, timing, judge))
     loops.start_task("signals_out", signals.send_forever)
     loops.start_task("signals_in", signals.listen_forever)
     bind_log_context(node=str(node.node_id))

@@ -1,17 +1,30 @@
-"""The due-scan: puts jobs that fire within the look-ahead into the wheel, once a second and on a hint."""
+"""The due-scan: puts jobs that fire within the look-ahead into the wheel, once a second and on a hint.
+
+A scan reads the first due jobs of every shard in one statement. Only if a shard has more of them, it reads on: first
+the urgent jobs of these shards, so that critical ones do not wait until a storm is read, then all of them, a few shards
+at a time. While many jobs wait for their fire, it reads the urgent ones alone. The others would wait behind them.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 
+from mainspring.domain.job import Priority
 from mainspring.kernel.config import Timing
+from mainspring.scheduler.due_queue import DueQueue
 from mainspring.scheduler.timing_wheel import TimingWheel
 from mainspring.store import fires
 from mainspring.store.fires import DueJob, JobKey
-from mainspring.store.pool import Store
+from mainspring.store.lanes import LaneRegistry
+from mainspring.store.pool import Connection, Store
 
-_PER_SHARD = 2000
+_FIRST = 50  # jobs of a shard in the first statement of a scan
+_URGENT = 200  # urgent jobs of a shard in a scan
+_PER_SHARD = 2000  # jobs of a shard in a scan
+_SHARDS = 8  # at a time, if they have many due jobs: the rows of one statement are decoded in one go
+_ENOUGH = 20_000  # waiting jobs: they are fired in a second or two, and the next scan comes before
 
 
 Wheel = TimingWheel[JobKey, DueJob]
@@ -23,14 +36,18 @@ class DueLoader:
     def __init__(
         self,
         store: Store,
+        lanes: LaneRegistry,
         wheel: Wheel,
+        queue: DueQueue,
         held: Callable[[], Mapping[int, int]],
         in_flight: Callable[[JobKey], bool],
         timing: Timing,
     ) -> None:
         self.interval = timing.due_scan
         self._store = store
+        self._lanes = lanes
         self._wheel = wheel
+        self._queue = queue
         self._held = held
         self._in_flight = in_flight
         self._ahead = timing.look_ahead
@@ -47,10 +64,12 @@ class DueLoader:
         if not shards:
             return 0
         async with self._store.hot.acquire() as connection:
-            due = await fires.due_scan(connection, shards, self._ahead, _PER_SHARD)
-        loaded = sum(map(self._load, due))
-        if loaded:
-            self.loaded()
+            first = await fires.due_scan(connection, shards, self._ahead, _FIRST)
+            loaded = await self._load_all(connection, first)
+            counts = Counter(job.shard for job in first)
+            if more := [shard for shard in shards if counts[shard] >= _FIRST]:
+                loaded += await self._load_urgent(connection, more)
+                loaded += await self._load_rest(connection, more)
         return loaded
 
     async def run_forever(self) -> None:
@@ -63,6 +82,34 @@ class DueLoader:
             except TimeoutError:
                 pass
             self._hint.clear()
+
+    async def _load_urgent(self, connection: Connection, shards: Sequence[int]) -> int:
+        await self._lanes.refresh(connection)
+        loaded = 0
+        for priority in (Priority.CRITICAL, Priority.HIGH):
+            if self._queue.at_least(priority) >= _ENOUGH:
+                break
+            if lane_ids := self._lanes.of_priority(priority):
+                urgent = await fires.due_scan_of_lanes(connection, shards, self._ahead, _URGENT, lane_ids)
+                loaded += await self._load_all(connection, urgent)
+        return loaded
+
+    async def _load_rest(self, connection: Connection, shards: Sequence[int]) -> int:
+        loaded = 0
+        for start in range(0, len(shards), _SHARDS):
+            if len(self._queue) >= _ENOUGH:
+                break
+            due = await fires.due_scan(connection, shards[start : start + _SHARDS], self._ahead, _PER_SHARD)
+            loaded += await self._load_all(connection, due)
+        return loaded
+
+    async def _load_all(self, connection: Connection, due: Sequence[DueJob]) -> int:
+        if any(self._lanes.peek(lane_id) is None for lane_id in {job.lane_id for job in due}):
+            await self._lanes.refresh(connection)
+        loaded = sum(map(self._load, due))
+        if loaded:
+            self.loaded()
+        return loaded
 
     def _load(self, job: DueJob) -> bool:
         known = self._wheel.get(job.key)

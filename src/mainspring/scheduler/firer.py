@@ -8,7 +8,7 @@ batch. If it is still due, a separate task fires it as it is now, and waits for 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import datetime
 from uuid import UUID
 
@@ -24,6 +24,7 @@ from mainspring.kernel.logs import get_logger
 from mainspring.operations.lifecycle.fire import Fired, fire_one_time, fire_recurring
 from mainspring.operations.signals import Signals
 from mainspring.scheduler.due_loader import Wheel
+from mainspring.scheduler.due_queue import DueQueue
 from mainspring.scheduler.held_jobs import HeldJobs
 from mainspring.store import fires
 from mainspring.store.fires import DueJob, JobKey
@@ -45,6 +46,7 @@ class Firer:
         self,
         store: Store,
         wheel: Wheel,
+        queue: DueQueue,
         held: Callable[[], Mapping[int, int]],
         node_id: UUID,
         signals: Signals,
@@ -54,6 +56,7 @@ class Firer:
     ) -> None:
         self._store = store
         self._wheel = wheel
+        self._queue = queue
         self._held = held
         self._node_id = node_id
         self._signals = signals
@@ -76,26 +79,39 @@ class Firer:
         del self._aside[key]
         return False
 
-    async def fire(self, due: Sequence[DueJob]) -> int:
-        """Fire all jobs in `due` that no other transaction has locked. Return how many runs were created."""
+    async def fire(self, due: Sequence[DueJob], more: Callable[[], Sequence[DueJob]] = tuple) -> int:
+        """Fire all jobs in `due` that no other transaction has locked. `more` returns what is due by now. It is asked
+        after each batch, so that a critical job does not wait for all batches that were due before. Return how many
+        runs were created."""
         # All jobs are marked first, so that a concurrent due-scan does not load jobs that wait here for their batch.
-        self._firing.update(job.key for job in due)
-        try:
-            batches = iter([due[start : start + BATCH] for start in range(0, len(due), BATCH)])
-            tasks = min(_MAX_BATCHES, -(-len(due) // BATCH))
-            ended = await asyncio.gather(*(self._fire_each(batches) for _ in range(tasks)), return_exceptions=True)
-        finally:
-            self._firing.difference_update(job.key for job in due)
-        for created in ended:
-            if isinstance(created, BaseException):
-                raise created
-        return sum(created for created in ended if isinstance(created, int))
-
-    async def _fire_each(self, batches: Iterator[Sequence[DueJob]]) -> int:
+        self._add(due)
         created = 0
-        for batch in batches:
-            created += await self._fire_batch(batch)
+        failures: list[BaseException] = []
+        batches: set[asyncio.Task[int]] = set()
+        try:
+            while True:
+                while len(batches) + len(failures) < _MAX_BATCHES and len(self._queue):
+                    batches.add(asyncio.create_task(self._fire_batch(self._queue.take(BATCH))))
+                if not batches:
+                    break
+                ended, batches = await asyncio.wait(batches, return_when=asyncio.FIRST_COMPLETED)
+                failures += [failure for batch in ended if (failure := batch.exception()) is not None]
+                created += sum(batch.result() for batch in ended if batch.exception() is None)
+                if not failures:
+                    self._add(more())
+        finally:
+            for batch in batches:
+                batch.cancel()
+            await asyncio.gather(*batches, return_exceptions=True)
+            self._firing.difference_update(job.key for job in self._queue)
+            self._queue.clear()  # after an error: the due-scan brings them back
+        if failures:
+            raise failures[0]
         return created
+
+    def _add(self, due: Sequence[DueJob]) -> None:
+        self._firing.update(job.key for job in due)
+        self._queue.add(due)
 
     async def _fire_batch(self, batch: Sequence[DueJob]) -> int:
         try:
@@ -238,11 +254,8 @@ class Firer:
         done for jobs that fired. A paused or deleted job would otherwise return for ever."""
         following = plan.next_fire
         if following is not None and (following - now).total_seconds() <= self._look_ahead:
-            again = DueJob(
-                job.tenant_id, job.job_id, job.version, job.shard, following, False, job.id_generated, job.overlap,
-                job.schedule_text, job.spec_text, job.written_by, job.generation,
-                None if job.runs_left is None else job.runs_left - len(plan.runs),
-            )  # fmt: skip
+            left = None if job.runs_left is None else job.runs_left - len(plan.runs)
+            again = msgspec.structs.replace(job, next_fire_at=following, runs_left=left)
             self._wheel.add(again.key, again, following.timestamp())
 
 

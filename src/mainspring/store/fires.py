@@ -41,6 +41,7 @@ class DueJob(msgspec.Struct, frozen=True):
     written_by: int = 0
     generation: int = 1
     runs_left: int | None = None
+    lane_id: int = 0
 
     @property
     def key(self) -> JobKey:
@@ -58,6 +59,7 @@ class ManualRun(msgspec.Struct, frozen=True):
 
 
 _due_scan = RowQuery(DueJob, _SQL["due_scan"])
+_due_scan_of_lanes = RowQuery(DueJob, _SQL["due_scan_of_lanes"])
 _still_due = RowQuery(DueJob, _SQL["still_due"])
 _await_due = RowQuery(DueJob, _SQL["await_due"])
 _run_now = RowQuery(ManualRun, _SQL["run_now"])
@@ -104,6 +106,12 @@ class Fired(msgspec.Struct, frozen=True):
 
 async def due_scan(connection: Connection, shards: Sequence[int], ahead: float, per_shard: int) -> list[DueJob]:
     return await _due_scan.fetch(connection, shards, ahead, per_shard)
+
+
+async def due_scan_of_lanes(
+    connection: Connection, shards: Sequence[int], ahead: float, per_shard: int, lane_ids: Sequence[int]
+) -> list[DueJob]:
+    return await _due_scan_of_lanes.fetch(connection, shards, ahead, per_shard, lane_ids)
 
 
 async def oldest_due(connection: Connection, shards: Sequence[int]) -> float | None:

@@ -10,7 +10,7 @@ from operator import attrgetter
 
 import msgspec
 
-from mainspring.domain.job import JobDefinition
+from mainspring.domain.job import JobDefinition, Priority
 from mainspring.kernel.ids import EVERY_TENANT, TenantId
 from mainspring.store.pool import Connection, Store, connect
 from mainspring.store.queries import load
@@ -96,6 +96,11 @@ class LaneRegistry:
             lane = self._by_id[lane_id]
         return lane
 
+    def priority_of(self, lane_id: int) -> Priority:
+        """Normal if the lane is not known yet."""
+        lane = self._by_id.get(lane_id)
+        return Priority.NORMAL if lane is None else Priority(lane.priority)
+
     def peek(self, lane_id: int) -> Lane | None:
         return self._by_id.get(lane_id)
 
@@ -122,6 +127,9 @@ class LaneRegistry:
 
     def of_task(self, tenant: TenantId, task: str) -> list[int]:
         return [lane.lane_id for lane in self._by_id.values() if lane.tenant_id == tenant and lane.task == task]
+
+    def of_priority(self, priority: int) -> list[int]:
+        return [lane.lane_id for lane in self._by_id.values() if lane.priority == priority]
 
     def queues(self, tenant: TenantId) -> dict[str, list[int]]:
         grouped: dict[str, list[int]] = {}

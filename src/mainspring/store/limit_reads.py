@@ -119,9 +119,9 @@ async def lock(connection: Connection, tenant: TenantId, limit_id: int) -> Locke
     return await _lock_limit.first(connection, tenant, limit_id)
 
 
-async def set_slots(connection: Connection, limit_id: int, slots: int | None) -> None:
-    """Pin the limit. None: back to what is declared. The caller has locked it."""
-    await connection.execute(_SQL["set_limit"], limit_id, slots)
+async def set_slots(connection: Connection, limit_id: int, slots: int | None, *, loose: bool) -> None:
+    """Pin the limit. None: back to what is declared. `loose`: end strict order. The caller has locked it."""
+    await connection.execute(_SQL["set_limit"], limit_id, slots, loose)
 
 
 async def lines_that_wait(connection: Connection, limit_id: int, limit: int) -> list[int]:

@@ -9,7 +9,6 @@ from uuid import UUID
 import msgspec
 
 from mainspring.domain.breakers import Breaker
-from mainspring.domain.limits import Slot, key_id
 from mainspring.kernel.ids import TenantId
 from mainspring.store.pool import Connection
 from mainspring.store.queries import load
@@ -73,32 +72,6 @@ _pick_heads = RowQuery(Head, _SQL["pick_heads"])
 async def known(connection: Connection) -> bool:
     """Whether no server is left that does not know limits."""
     return bool(await connection.fetchval(_SQL["limits_known"]))
-
-
-async def open_lines(connection: Connection, tenant: TenantId, slots: Sequence[Slot]) -> None:
-    """Store what jobs declare, and the lines that do not exist yet. If possible in a transaction of its own: a line
-    that is being opened holds up everybody who opens it too."""
-    declared = {slot.name: slot for slot in sorted(slots, key=lambda slot: slot.name)}
-    lines = {key_id(tenant, slot): slot for slot in slots}
-    async with connection.transaction():
-        await connection.execute(
-            _SQL["declare_limits"],
-            tenant,
-            list(declared),
-            [slot.slots for slot in declared.values()],
-            [slot.strict for slot in declared.values()],
-            [slot.every for slot in declared.values()],
-            [slot.burst for slot in declared.values()],
-            [slot.failures for slot in declared.values()],
-            [slot.open_for for slot in declared.values()],
-        )
-        limit_ids = dict(await connection.fetch(_SQL["declared_limits"], tenant, list(declared)))
-        await connection.execute(
-            _SQL["open_lines"],
-            list(lines),
-            [limit_ids[slot.name] for slot in lines.values()],
-            [slot.key for slot in lines.values()],
-        )
 
 
 async def specs_in_lines(

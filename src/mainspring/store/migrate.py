@@ -24,6 +24,7 @@ from mainspring.store.database import Database, database_at
 from mainspring.store.ddl_transaction import DEFAULT_PATIENCE, MIGRATION_LOCK, LockPatience, in_ddl_transaction
 from mainspring.store.pool import connect
 from mainspring.store.routine_loader import load_routines
+from mainspring.store.running_versions import older_than
 
 _FILE = re.compile(r"(\d{4})_(\w+)\.sql\Z")
 _HEADER = re.compile(r"-- stage: (pre|post)\n(-- breaking\n)?")
@@ -80,9 +81,11 @@ async def migrate(
     *,
     known: Sequence[Migration] | None = None,
     patience: LockPatience = DEFAULT_PATIENCE,
+    force: bool = False,
 ) -> list[str]:
     """Apply the migrations of these stages and the routines. Return what was applied; nothing if it was up to date.
-    `known` are the migrations of this version."""
+    `known` are the migrations of this version. Raises Conflict if older processes run that a migration must wait for,
+    unless `force`."""
 
     def choose(pending: list[Migration], _new: bool) -> list[Migration]:
         missing = [migration.label for migration in pending if migration.stage is Stage.PRE]
@@ -94,7 +97,7 @@ async def migrate(
             )
         return [migration for migration in pending if migration.stage in stages]
 
-    return await _migrate(database, known or known_migrations(), choose, patience)
+    return await _migrate(database, known or known_migrations(), choose, patience, checked=not force)
 
 
 async def migrate_at_start(
@@ -128,6 +131,8 @@ async def _migrate(
     known: Sequence[Migration],
     choose: Callable[[list[Migration], bool], list[Migration]],
     patience: LockPatience,
+    *,
+    checked: bool = False,
 ) -> list[str]:
     direct = database_at(database).direct
     connection = await connect(direct, application="migrate", settings=_SETTINGS)
@@ -137,7 +142,10 @@ async def _migrate(
         applied = await _applied(connection)
         _refuse_a_breaking_schema(known, applied)
         done: list[str] = []
-        for migration in choose([each for each in known if each.version not in applied], not applied):
+        chosen = choose([each for each in known if each.version not in applied], not applied)
+        if checked and applied:
+            await _refuse_while_older_run(connection, chosen)
+        for migration in chosen:
             apply = partial(_apply, connection, migration)
             with _denied_in_words(f"migration {migration.label}"):
                 if await in_ddl_transaction(connection, f"migration {migration.label}", apply, patience):
@@ -149,6 +157,19 @@ async def _migrate(
         return done
     finally:
         await connection.close()  # this also releases the lock
+
+
+async def _refuse_while_older_run(connection: asyncpg.Connection, chosen: Sequence[Migration]) -> None:
+    waiting = [migration for migration in chosen if migration.stage is Stage.POST or migration.breaking]
+    if not waiting:
+        return
+    if older := await older_than(connection, waiting[-1].version):
+        raise Conflict(
+            f"{len(older)} server(s) or scheduler(s) of an older version run on this database"
+            f" ({', '.join(dict.fromkeys(older))}), and migration {waiting[0].label} must wait for their end",
+            code="older_processes",
+            hint="stop them first; --stage pre applies what they tolerate; --force does not wait",
+        )  # fmt: skip
 
 
 @contextmanager

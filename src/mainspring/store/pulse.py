@@ -16,6 +16,7 @@ from mainspring.kernel.lifecycle import Outage
 from mainspring.kernel.logs import get_logger
 from mainspring.store.database import Database, database_at
 from mainspring.store.pool import AWAY, connect
+from mainspring.store.running_versions import PULSE, question
 
 log = get_logger("pulse")
 
@@ -72,8 +73,8 @@ class Pulse:
 
     async def _ask(self) -> None:
         if self._connection is None or self._connection.is_closed():
-            self._connection = await connect(self._database, application="pulse", timeout=60.0)
-        await self._connection.fetchval("select 1")
+            self._connection = await connect(self._database, application=PULSE, timeout=60.0)
+        await self._connection.fetchval(question())
 
     async def close(self) -> None:
         if self._connection is not None:

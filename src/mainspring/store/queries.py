@@ -15,10 +15,11 @@ from collections.abc import Mapping
 from functools import lru_cache
 from importlib.resources import files
 
+from mainspring.domain.backfills import BACKFILL_TRIGGER, BackfillState
 from mainspring.domain.fairness import AGING_STEP
 from mainspring.domain.job import DUE_TOGETHER, STILL_ALIVE, Delivery, Overlap, Priority
 from mainspring.domain.pacing import LONGEST_LOOK
-from mainspring.domain.transitions import ENDED, SHOWN_SCHEDULED, TRANSITIONS, StoredJobStatus, StoredState
+from mainspring.domain.transitions import ENDED, SHOWN_SCHEDULED, TRANSITIONS, Follows, StoredJobStatus, StoredState
 from mainspring.domain.worker_state import WorkerState
 from mainspring.kernel.config import DEFAULT_KEPT_PAYLOAD
 from mainspring.kernel.ids import DEFAULT_TENANT, EVERY_TENANT
@@ -32,6 +33,9 @@ CONSTANTS: dict[str, str] = {
     **{state.name: str(int(state)) for state in StoredState},
     "SHOWN_SCHEDULED": str(SHOWN_SCHEDULED),
     **{f"JOB_{status.name}": str(int(status)) for status in StoredJobStatus},
+    **{f"BACKFILL_{state.name}": str(int(state)) for state in BackfillState},
+    "BACKFILL_TRIGGER": f"'{BACKFILL_TRIGGER}'",
+    "FOLLOWS_BACKFILL": str(int(Follows.BACKFILL)),
     "JOBS_ENDED": f"{StoredJobStatus.CANCELLED:d}, {StoredJobStatus.COMPLETED:d}",
     **{f"WORKER_{state.name}": str(int(state)) for state in WorkerState},
     "WORKERS_ALIVE": f"{WorkerState.LIVE:d}, {WorkerState.DRAINING:d}",

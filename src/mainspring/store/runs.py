@@ -83,6 +83,7 @@ class HeldRun(msgspec.Struct, frozen=True):
     snoozes: int = 0
     gates: list[int] | None = None
     limited: bool = False
+    cancel_reason: str | None = None
 
 
 class LockedRun(msgspec.Struct, frozen=True):
@@ -121,6 +122,7 @@ _lock_reported = RowQuery(HeldRun, _SQL["lock_reported"])
 _runs_held_by = RowQuery(HeldRun, _SQL["runs_held_by"])
 _lock_run = RowQuery(LockedRun, _SQL["lock_run"])
 _lock_runs_of_job = RowQuery(LockedRun, _SQL["lock_runs_of_job"])
+_lock_overlapping = RowQuery(LockedRun, _SQL["lock_overlapping"])
 _overdue = RowQuery(OverdueRun, _SQL["overdue"])
 _requeue = RowQuery(RequeuedRun, _SQL["requeue"])
 
@@ -414,9 +416,15 @@ async def lock_runs_of_job(connection: Connection, tenant: TenantId, job_id: str
     return await _lock_runs_of_job.fetch(connection, tenant, job_id)
 
 
-async def request_cancel(connection: Connection, run_id: UUID, fence: int) -> UUID | None:
-    """The worker that must stop the run. None if another worker holds it now or a cancel was requested before."""
-    worker_id: UUID | None = await connection.fetchval(_SQL["request_cancel"], run_id, fence)
+async def lock_overlapping(connection: Connection, tenant: TenantId, job_id: str) -> list[LockedRun]:
+    """The live runs of a job that its overlap rule is about: all but those of backfills."""
+    return await _lock_overlapping.fetch(connection, tenant, job_id)
+
+
+async def request_cancel(connection: Connection, run_id: UUID, fence: int, reason: str | None = None) -> UUID | None:
+    """The worker that must stop the run. None if another worker holds it now or a cancel was requested before.
+    `reason`: why it is CANCELLED then; None: on request."""
+    worker_id: UUID | None = await connection.fetchval(_SQL["request_cancel"], run_id, fence, reason)
     return worker_id
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from mainspring.kernel.logs import get_logger
-from mainspring.store import dead_letters, jobs, logs, partitions, unique
+from mainspring.store import backfills, dead_letters, jobs, logs, partitions, unique
 from mainspring.store.log_files import LogFiles, folder_of
 from mainspring.store.pool import Store
 
@@ -40,8 +40,8 @@ class HistoryPruner:
         self._log_files = log_files
 
     async def run_once(self) -> list[str]:
-        """Drop partitions older than the retention, and the keys and ids that refer to them, and unique keys whose
-        time is over. Returns the partitions."""
+        """Drop partitions older than the retention, and the keys and ids that refer to them, unique keys whose
+        time is over, and backfills that ended long ago. Returns the partitions."""
         async with self._store.reads.acquire() as connection:
             # With a longer history, the history itself says when a job ended.
             keep_keys = partial(jobs.keep_keys, connection) if self._days < jobs.KEY_DAYS else None
@@ -49,6 +49,7 @@ class HistoryPruner:
             await jobs.prune(connection, self._days)
             await dead_letters.prune(connection, self._days)
             await unique.prune(connection)
+            await backfills.prune(connection, self._days)
         if dropped:
             log.info("history dropped", names=dropped)
         if self._log_files is not None and (expired := await self._prune_logs(self._log_files)):

@@ -58,6 +58,7 @@ COUNT = Kind("int")
 TEXT = Kind("str")
 CRON = Kind("Cron", keyword="str")
 ZONE = Kind("TimeZone", keyword="str")
+DST = Kind("DstIn", keyword="Mapping[str, str]")
 SCHEDULE_TYPE = Kind("ScheduleType", keyword="str")
 OVERLAP = Kind("OverlapWord", keyword="str")
 DELIVERY = Kind("DeliveryWord", keyword="str")
@@ -76,14 +77,16 @@ RETRY = Kind("RetryIn", keyword="Mapping[str, Any]", merged=True)
 RESOURCE_LIMITS = Kind("ResourceLimitsIn", keyword="Mapping[str, Any]", merged=True)
 MISFIRE = Kind("MisfireIn", keyword="Mapping[str, Any]", merged=True)
 KEPT_SIZE = Kind("KeptSizeIn", keyword="bool | int | str", stored="int")
-UNIQUE = Kind("UniqueIn", keyword="Mapping[str, Any]", stored="Unique")
+UNIQUE = Kind("bool | UniqueIn", keyword="bool | Mapping[str, Any]", stored="Unique")
 PAYLOAD = Kind("msgspec.Raw", keyword="Any")
 CONCURRENCY = Kind(
-    "int | ConcurrencyIn | list[ConcurrencyIn]", keyword="int | Mapping[str, Any] | Sequence[Mapping[str, Any]]"
+    "bool | int | ConcurrencyIn | list[ConcurrencyIn]",
+    keyword="bool | int | Mapping[str, Any] | Sequence[Mapping[str, Any]]",
 )
 RATE = Kind("RateText", keyword="str")
 RATE_LIMIT = Kind(
-    "RateText | RateLimitIn | list[RateLimitIn]", keyword="str | Mapping[str, Any] | Sequence[Mapping[str, Any]]"
+    "bool | RateText | RateLimitIn | list[RateLimitIn]",
+    keyword="bool | str | Mapping[str, Any] | Sequence[Mapping[str, Any]]",
 )
 CIRCUIT_BREAKER = Kind("bool | CircuitBreakerIn", keyword="bool | Mapping[str, Any]")
 NAMES = Kind("list[str]")
@@ -148,7 +151,7 @@ FIELDS = (
     Field("http", HTTP_CALL, _JOB & _HTTP_ONLY, "spec.setup.http", ("http",), "--http"),
     Field("payload", PAYLOAD, _JOB, "payload", ("payload",), "--payload"),
     Field("keep_payload", KEPT_SIZE, _DEFAULT, "spec.keep_payload", ("keep_payload",), "--keep-payload"),
-    Field("schedule", SCHEDULE, _JOB, "schedule", ("schedule",), "--manual"),
+    Field("schedule", SCHEDULE, _JOB, "schedule", ("schedule", "schedule_in_words"), "--manual"),
     Field("schedule_type", SCHEDULE_TYPE, _SETTING, means="schedule", shown=("schedule_type",)),
     Field("schedule_time", TIME, _SETTING, means="schedule", shown=("schedule_time",)),
     Field("cron_expression", CRON, _SETTING & _HTTP_ONLY, means="schedule", shown=("cron_expression",)),
@@ -163,6 +166,7 @@ FIELDS = (
     Field("start", MOMENT, Place.KEYWORD, means="schedule", shown=("start",), option="--start"),
     Field("end", MOMENT, Place.KEYWORD, means="schedule", shown=("end",), option="--end"),
     Field("max_runs", COUNT, Place.KEYWORD, means="schedule", shown=("max_runs", "runs_left"), option="--max-runs"),
+    Field("dst", DST, Place.KEYWORD, means="schedule", shown=("dst",), option="--dst-gap"),
     Field("queue", NAME, _DEFAULT, "queue", ("queue",), "--queue"),
     Field("priority", PRIORITY, _DEFAULT, "priority", ("priority",), "--priority"),
     Field("timeout", DURATION, _DEFAULT, "spec.timeout", ("timeout",), "--timeout"),
@@ -188,7 +192,7 @@ FIELDS = (
     Field("misfire", MISFIRE, _SETTING, "spec.misfire", ("misfire",), "--misfire"),
     Field("overlap", OVERLAP, _SETTING, "overlap", ("overlap",), "--overlap"),
     Field("concurrency", CONCURRENCY, _DEFAULT & _HTTP_ONLY, "spec.concurrency", ("concurrency",), "--concurrency"),
-    Field("rate_limit", RATE_LIMIT, _DEFAULT & _HTTP_ONLY, "spec.rate_limit", ("rate_limit",)),
+    Field("rate_limit", RATE_LIMIT, _DEFAULT & _HTTP_ONLY, "spec.rate_limit", ("rate_limit",), "--rate"),
     Field(
         "rate",
         RATE,

@@ -59,6 +59,13 @@ class DstIn(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     overlap: FoldWord | None = None
 
 
+class DstView(msgspec.Struct, omit_defaults=True):
+    """What the job's cron line does when clocks are moved, where that is not the default."""
+
+    gap: GapWord | None = None
+    overlap: FoldWord | None = None
+
+
 class ScheduleIn(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     """`schedule` as an object: exactly one of at, every, cron, rrule, after."""
 
@@ -154,13 +161,13 @@ class JobRequest(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True)
     max_retries: int | None = None
     misfire: MisfireIn | None = None
     overlap: OverlapWord | None = None
-    concurrency: int | ConcurrencyIn | list[ConcurrencyIn] | None = None
-    rate_limit: RateText | RateLimitIn | list[RateLimitIn] | None = None
+    concurrency: bool | int | ConcurrencyIn | list[ConcurrencyIn] | None = None
+    rate_limit: bool | RateText | RateLimitIn | list[RateLimitIn] | None = None
     rate: RateText | None = None
     circuit_breaker: bool | CircuitBreakerIn | None = None
     delivery: DeliveryWord | None = None
     idempotency_key: Name | None = None
-    unique: UniqueIn | None = None
+    unique: bool | UniqueIn | None = None
     owner: str | None = None
     description: str | None = None
     labels: dict[str, str] | None = None
@@ -204,8 +211,8 @@ class JobPatch(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     max_retries: int | UnsetType = UNSET
     misfire: MisfireIn | UnsetType | None = UNSET
     overlap: OverlapWord | UnsetType | None = UNSET
-    concurrency: int | ConcurrencyIn | list[ConcurrencyIn] | UnsetType | None = UNSET
-    rate_limit: RateText | RateLimitIn | list[RateLimitIn] | UnsetType | None = UNSET
+    concurrency: bool | int | ConcurrencyIn | list[ConcurrencyIn] | UnsetType | None = UNSET
+    rate_limit: bool | RateText | RateLimitIn | list[RateLimitIn] | UnsetType | None = UNSET
     rate: RateText | UnsetType = UNSET
     circuit_breaker: bool | CircuitBreakerIn | UnsetType | None = UNSET
     delivery: DeliveryWord | UnsetType | None = UNSET
@@ -270,7 +277,8 @@ class JobView(PlainValues, msgspec.Struct):
     the job is PAUSED, unless a person paused it. latest_run: its newest run; of a one-time job that has fired, the run
     that its status tells of. error_message: the error of the last attempt of that run, in a list its first 2,000
     characters. generation: how many jobs with this job_id there have been. A job that is created with the job_id of an
-    ended one is the next generation of it. runs_left: how many runs of max_runs are left."""
+    ended one is the next generation of it. runs_left: how many runs of max_runs are left.
+    schedule_in_words: when the job runs, with the values that `H` has."""
 
     job_id: str
     name: str
@@ -326,6 +334,8 @@ class JobView(PlainValues, msgspec.Struct):
     end: datetime | None = None
     max_runs: int | None = None
     runs_left: int | None = None
+    schedule_in_words: str = ""
+    dst: DstView | None = None
 
 
 class JobList(msgspec.Struct):
@@ -341,7 +351,7 @@ class Upcoming(msgspec.Struct):
 
 
 class MissedRange(msgspec.Struct):
-    """A range of fires that were not run."""
+    """A range of fires that were not run. backfills: those that make up for some of them, newest first."""
 
     first: datetime
     last: datetime
@@ -349,6 +359,7 @@ class MissedRange(msgspec.Struct):
     reason: str
     recorded_at: datetime
     generation: int = 1
+    backfills: list[str] = []
 
 
 class RunNowRequest(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):

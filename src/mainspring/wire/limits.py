@@ -152,8 +152,9 @@ class LimitDetails(msgspec.Struct):
     lines: list[LimitLineView]
 
 
-class LimitRequest(msgspec.Struct, forbid_unknown_fields=True):
+class LimitRequest(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     """The body of `PUT /v1/limits/{limit_id}`. limit: how many runs at once from now on; null returns to what jobs and
-    tasks declare."""
+    tasks declare. order: priority ends strict order, until a job declares it again."""
 
     limit: int | None
+    order: OrderWord | None = None

@@ -35,7 +35,7 @@ class RunView(msgspec.Struct):
     many of its attempts were lost with their worker. snoozes: how many of them asked to come back later. Each loss and
     each snooze raises max_attempts by one. payload_dropped: the run has succeeded, and its payload was not kept
     (`keep_payload`). idempotency_key: what its task passes to services that de-duplicate. generation: of the
-    job, when the run was created."""
+    job, when the run was created. backfill_id: the backfill that has created it."""
 
     run_id: str
     job_id: str
@@ -69,6 +69,7 @@ class RunView(msgspec.Struct):
     payload_dropped: bool = False
     idempotency_key: str = ""
     generation: int = 1
+    backfill_id: str | None = None
 
 
 class RunBrief(msgspec.Struct):

@@ -87,18 +87,24 @@ JobStatusFilter = Annotated[str, _filter("JobStateFilter", JobState, "pending")]
 Trigger = Annotated[
     str,
     Meta(
-        description="Why the run exists: the schedule, run-now, or a replay of another run.",
+        description="Why the run exists: the schedule, run-now, a replay of another run, or a backfill.",
         extra_json_schema={
-            "pattern": "^(schedule|manual:.+|replay:.+)$",
+            "pattern": "^(schedule|manual:.+|replay:.+|backfill:.+)$",
             "examples": ["schedule", "replay:0197a6c0-5d1e-7c3a-9d50-2f1f6f0a8b11"],
         },
     ),
 ]
+BACKFILL_STATES = ("running", "paused", "cancelled", "completed")
+BackfillStateWord = Annotated[str, words("BackfillState", *BACKFILL_STATES)]
+BackfillStateFilter = Annotated[str, _filter("BackfillStateFilter", BACKFILL_STATES)]
+BackfillOrder = Annotated[str, words("BackfillOrder", "oldest", "newest")]
 PriorityWord = Annotated[str, words("Priority", "low", "normal", "high", "critical")]
 PriorityIn = PriorityWord | Annotated[int, Meta(extra_json_schema={"minimum": 0, "maximum": 3})]
 ScheduleType = Annotated[str, words("ScheduleType", "IMMEDIATE", "FUTURE", "CRON", "INTERVAL", "RRULE", "MANUAL")]
-GapWord = Annotated[str, words("Gap", "shift", "skip")]
-FoldWord = Annotated[str, words("Fold", "first", "last", "both")]
+GAPS = ("shift", "skip")
+GapWord = Annotated[str, words("Gap", *GAPS)]
+FOLDS = ("first", "last", "both")
+FoldWord = Annotated[str, words("Fold", *FOLDS)]
 OutsideWord = Annotated[str, words("Outside", "skip", "next")]
 OverlapWord = Annotated[str, words("Overlap", "skip", "allow", "queue", "cancel_previous")]
 DeliveryWord = Annotated[str, words("Delivery", "at_least_once", "at_most_once")]

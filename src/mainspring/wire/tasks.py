@@ -31,10 +31,10 @@ class DeclaredOptions(msgspec.Struct, frozen=True, omit_defaults=True):
     limits: ResourceLimitsIn | None = None
     required_labels: dict[str, str] | None = None
     keep_payload: KeptSizeIn | None = None
-    concurrency: int | ConcurrencyIn | list[ConcurrencyIn] | None = None
-    rate_limit: RateText | RateLimitIn | list[RateLimitIn] | None = None
+    concurrency: bool | int | ConcurrencyIn | list[ConcurrencyIn] | None = None
+    rate_limit: bool | RateText | RateLimitIn | list[RateLimitIn] | None = None
     circuit_breaker: bool | CircuitBreakerIn | None = None
-    unique: UniqueIn | None = None
+    unique: bool | UniqueIn | None = None
 
 
 class TaskView(msgspec.Struct):

@@ -89,6 +89,17 @@ def test_a_run_that_backs_off_gives_up_its_slot_unless_the_order_is_strict(app: 
         assert box.client.run(first).status == "FAILED"
 
 
+def test_a_job_without_the_strict_order_of_its_limit_is_refused(app: Mainspring) -> None:
+    strict, loose = ({"limit": 1, "per": "task", **order} for order in ({"order": "strict"}, {}))
+    with mainspring.testing.run(app, start=START) as box:
+        box.client.submit(task="charge", job_id="one", schedule="manual", concurrency=strict)
+        with pytest.raises(Conflict, match="strict order"):
+            box.client.submit(task="charge", job_id="two", schedule="manual", concurrency=loose)
+        [limit] = box.client.limits().limits
+        assert box.client.set_limit(limit.limit_id, None, order="priority").limit.order == "priority"
+        box.client.submit(task="charge", job_id="two", schedule="manual", concurrency=loose)
+
+
 def test_rank_decides_who_is_next_unless_the_order_is_strict(app: Mainspring) -> None:
     for limit, expected in (({"limit": 1}, [0, 2, 1]), ({"limit": 1, "order": "strict"}, [0, 1, 2])):
         with mainspring.testing.run(app, start=START) as box:
@@ -151,3 +162,16 @@ def test_a_held_run_is_cancelled_and_an_overlap_limit_is_not_set(app: Mainspring
         with pytest.raises(Conflict):
             box.client.set_limit(limit.limit_id, 2)
         box.settle()
+
+
+def test_runs_behind_a_breaker_go_on_when_the_job_gives_it_up(app: Mainspring) -> None:
+    with mainspring.testing.run(app, start=START, raise_errors=False) as box:
+        breaker = {"failures": 1, "open_for": "1h"}
+        job = {"job_id": "sync", "schedule": "manual", "overlap": "allow", "circuit_breaker": breaker}
+        box.client.submit(task="charge", payload={"fail": True}, **job)
+        box.client.run_now("sync")
+        box.run_pending()
+        box.client.run_now("sync", payload={})
+        assert states(box)[-1] == "HELD"
+        box.client.update_job("sync", circuit_breaker=False)
+        assert states(box)[-1] == "QUEUED"

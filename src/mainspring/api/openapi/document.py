@@ -42,6 +42,7 @@ _TAGS = {
     "queues": ("queues", "Named lines of work, and their limits."),
     "tenant": ("queues", "Named lines of work, and their limits."),
     "limits": ("limits", "How many runs at once."),
+    "backfills": ("backfills", "Fires of the past, made up for."),
     "breakers": ("circuit breakers", "What stops the runs of a job or task after failures in a row."),
     "tasks": ("tasks", "What workers can do."),
     "workers": ("workers", "Processes that run attempts."),
@@ -201,6 +202,8 @@ class _Parameter:
         self.place = "path" if in_path else "query"
         if isinstance(definition, HeaderParameter):
             self.name, self.place = definition.name or name, "header"
+        elif isinstance(definition, ParameterKwarg) and definition.name:
+            self.name = definition.name
         self._bounds = definition if isinstance(definition, ParameterKwarg) else None
         self._default = field.default
         self.required = in_path or not field.has_default

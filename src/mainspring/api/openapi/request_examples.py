@@ -36,8 +36,20 @@ GATES: Examples = {
     "no limit of concurrency": {"concurrency": None},
 }
 PAUSES: Examples = {"of the tenant": {}, "of all tenants": {"all_tenants": True}}
+BACKFILLS: Examples = {
+    "a month": {"from": "2025-01-01T00:00:00Z", "to": "2025-02-01T00:00:00Z"},
+    "four at once, the newest first": {
+        "from": "2025-01-01T00:00:00+01:00", "to": "2025-01-08T00:00:00+01:00", "concurrency": 4, "order": "newest",
+    },
+}  # fmt: skip
+BACKFILL_CHANGES: Examples = {"eight at once": {"concurrency": 8}}
+BACKFILL_CANCELS: Examples = {"what has not started": {}, "all of it": {"running": True}}
 TENANTS: Examples = {"a tenant": {"name": "billing"}}
-LIMITS: Examples = {"at most five at once": {"limit": 5}, "as declared": {"limit": None}}
+LIMITS: Examples = {
+    "at most five at once": {"limit": 5},
+    "as declared": {"limit": None},
+    "end of strict order": {"limit": 5, "order": "priority"},
+}
 TOKENS: Examples = {"for a worker": {"role": "worker", "name": "worker of host 3", "expires_in": "90d"}}
 EXCHANGES: Examples = {
     "hello": {

@@ -11,6 +11,7 @@ from mainspring.api.answers import CHANGES_A_JOB, FIELDS_OF_A_JOB, LISTS, RUNS_N
 from mainspring.api.bodies import BatchBody, JobBody, NoBody, PatchBody, RunNowBody
 from mainspring.api.large_batch import JobBatch, Undecoded, read_batch
 from mainspring.api.openapi import request_examples as examples
+from mainspring.api.routes.backfills import create_backfill
 from mainspring.api.routes.paging import (
     DEFAULT_PAGE,
     MAX_GENERATION,
@@ -286,7 +287,7 @@ def _version(if_match: str | None) -> int | None:
 
 
 HANDLERS = [
-    create_job, list_jobs, get_job, patch_job, put_job, cancel_job, pause_job, resume_job, run_job_now,
+    create_job, list_jobs, get_job, patch_job, put_job, cancel_job, pause_job, resume_job, run_job_now, create_backfill,
     get_job_status, get_job_timeline, list_job_runs, list_upcoming_fires, list_missed_fires,
 ]  # fmt: skip
 

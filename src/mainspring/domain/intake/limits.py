@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import lru_cache
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
 from mainspring.domain.errors import Conflict, InvalidInput
-from mainspring.domain.limits import ConcurrencyLimit, NotAKey, read_name, slots_of
+from mainspring.domain.limits import ConcurrencyLimit, NotAKey, read_name, value_at, values_of
 from mainspring.domain.texts import check_line, shown
 from mainspring.wire.limits import CircuitBreakerIn, ConcurrencyIn, RateLimitIn
 
@@ -23,14 +23,18 @@ _PATH = re.compile(r"(payload|labels)(\.[^.]+)+\Z")
 _PATH_HINT = 'write the path of one value, such as "payload.account" or "labels.region"'
 
 
-def read_concurrency(given: int | ConcurrencyIn | Sequence[ConcurrencyIn]) -> list[ConcurrencyLimit]:
-    """The limits of a request. A number is a limit of the job."""
+def read_concurrency(given: bool | int | ConcurrencyIn | Sequence[ConcurrencyIn]) -> list[ConcurrencyLimit] | None:
+    """The limits of a request. A number is a limit of the job. False: none, whatever its task declares."""
+    if given is False:
+        return None
+    if given is True:
+        raise InvalidInput("true is not a limit", field="concurrency", expected="a number, an object, a list or false")
     listed = isinstance(given, Sequence)
     items = list(given) if isinstance(given, Sequence) else [given]
     if not items or len(items) > _MOST_LIMITS:
         raise InvalidInput(
             f"{len(items)} limits are given", field="concurrency", expected=f"1 to {_MOST_LIMITS}",
-            hint="null removes the limits of a job" if not items else None,
+            hint="false removes the limits of a job" if not items else None,
         )  # fmt: skip
     limits = [
         _limit(
@@ -94,8 +98,14 @@ def check_count(limit: int, field: str) -> None:
         raise InvalidInput(f"{shown(limit)} is not a limit", field=field, expected=f"1 to {MOST_AT_ONCE:,}", hint=hint)
 
 
-def check_setting(name: str, limit: int | None, *, strict: bool) -> None:
-    """Raise unless a person may set the limit with this name to `limit`. None: back to what is declared."""
+def check_setting(name: str, limit: int | None, order: str | None, *, strict: bool) -> None:
+    """Raise unless a person may set the limit with this name to `limit`. None: back to what is declared. `order`:
+    priority ends strict order."""
+    if order is not None and order.lower() != "priority":
+        raise InvalidInput(
+            f"{shown(order)} cannot be set", field="order", expected="priority, which ends strict order",
+            hint="jobs and tasks declare strict order",
+        )  # fmt: skip
     if limit is not None:
         check_count(limit, "limit")
     of = read_name(name)
@@ -110,11 +120,21 @@ def check_setting(name: str, limit: int | None, *, strict: bool) -> None:
             f"the limit belongs to the overlap rule of job {of.of!r}", code="overlap_rule",
             hint=f"change the rule: PATCH /v1/jobs/{of.of}",
         )  # fmt: skip
-    if strict and limit not in (None, 1):
+    if strict and order is None and limit not in (None, 1):
         raise InvalidInput(
             f"strict order does not go with a limit of {limit}", field="limit", expected="1 or null",
-            hint="declare the limit without the order first",
+            hint='"order": "priority" ends the order',
         )  # fmt: skip
+
+
+def strict_order(names: Collection[str]) -> Conflict:
+    """The error for a job that declares limits in strict order without it."""
+    name = min(names)
+    return Conflict(
+        f"the limit {name} is in strict order, and this job declares it without it", code="strict_order",
+        field="concurrency.order",
+        hint=f'give "order": "strict"; to end the order: mainspring limit {name} --order priority',
+    )  # fmt: skip
 
 
 def check_path(path: str, field: str) -> None:
@@ -127,12 +147,14 @@ def check_keys(
     keys: Sequence[str | None], payload: str | None, labels: dict[str, str] | None, field: str = "concurrency"
 ) -> None:
     """Raise InvalidInput if a key meets an object or a list in this payload."""
+    values: dict[str, Any] | None = None
     for place, key in enumerate(keys):
         if key is None:
             continue
-        limit = ConcurrencyLimit(1, key)
         try:
-            slots_of([limit], task="", job_id="", lasting=True, payload=payload, labels=labels, one_after_another=False)
+            if values is None:
+                values = values_of(payload, labels)
+            value_at(values, key)
         except NotAKey as error:
             where = "inside it" if error.kind == "an object" else "outside of lists"
             raise InvalidInput(

@@ -28,8 +28,10 @@ def read_rates(request: JobRequest) -> list[RateLimit] | None:
                 "rate is a short form of rate_limit", field="rate", hint="give one of them: rate, or rate_limit"
             )
         return [_rate(RateLimitIn(request.rate), "rate", text=True)]
-    if given is None:
+    if given is None or given is False:
         return None
+    if given is True:
+        raise InvalidInput("true is not a rate", field="rate_limit", expected="a rate, an object, a list or false")
     if isinstance(given, str):
         return [_rate(RateLimitIn(given), "rate_limit", text=True)]
     if isinstance(given, RateLimitIn):
@@ -37,7 +39,7 @@ def read_rates(request: JobRequest) -> list[RateLimit] | None:
     if not 1 <= len(given) <= _MOST_RATES:
         raise InvalidInput(
             f"{len(given)} rates are given", field="rate_limit", expected=f"1 to {_MOST_RATES}",
-            hint=None if given else "null removes the rates of a job",
+            hint=None if given else "false removes the rates of a job",
         )  # fmt: skip
     rates = [_rate(item, f"rate_limit[{place}]") for place, item in enumerate(given)]
     if len({(rate.key, rate.per) for rate in rates}) < len(rates):

@@ -99,16 +99,18 @@ def define(request: JobRequest, now: datetime) -> JobDefinition:
         required_labels=None if request.required_labels is None else read_required_labels(request.required_labels),
         declared_by=None if request.declared_by is None else _check_declared_by(request.declared_by, schedule),
     )
-    if request.unique is not None:
+    if spec.unique is not None:
         check_unique(definition)
     return definition
 
 
 def _check_limits(spec: Spec, payload: str | None, rule: Overlap) -> None:
     """What the limits of a job mean together, and in its payload."""
-    check_keys([limit.key for limit in spec.concurrency or ()], payload, spec.labels)
-    check_keys([rate.key for rate in spec.rate_limit or ()], payload, spec.labels, "rate_limit")
-    if not any(limit.strict for limit in spec.concurrency or ()):
+    if spec.concurrency is not None:
+        check_keys([limit.key for limit in spec.concurrency], payload, spec.labels)
+    if spec.rate_limit is not None:
+        check_keys([rate.key for rate in spec.rate_limit], payload, spec.labels, "rate_limit")
+    if spec.concurrency is None or not spec.concurrency[0].strict:  # a strict limit is alone
         return
     if rule in ONE_AFTER_ANOTHER:
         raise InvalidInput(

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
+import msgspec
+
 from mainspring.domain.durations import parse_duration
 from mainspring.domain.errors import InvalidInput, NotSupportedYet
+from mainspring.domain.intake.cron import read_cron, read_dst, refuse_dst
 from mainspring.domain.intake.recurrence import read_rrule, with_members
 from mainspring.domain.intake.times import parse_time
-from mainspring.domain.schedules.schedule import MANUAL, NOW, Schedule, ScheduleKind, check_cron
-from mainspring.domain.schedules.zones import check_timezone
+from mainspring.domain.schedules.schedule import MANUAL, NOW, Schedule, ScheduleKind
 from mainspring.domain.texts import shown
 from mainspring.wire.jobs import JobRequest, ScheduleIn
 
-LATER_MEMBERS = ("after", "calendar", "outside", "dst")
+LATER_MEMBERS = ("after", "calendar", "outside")
 WAYS = ("at", "every", "cron", "rrule")
 _SOURCES = ("schedule", "schedule_time", "cron_expression", "cron", "delay")
 _KINDS = {kind.value for kind in ScheduleKind}
@@ -54,11 +56,11 @@ def _one_source(request: JobRequest, timezone: str | None, timezone_field: str, 
             return NOW
         if word == "manual":
             return MANUAL
-        return _cron(schedule, timezone, timezone_field, "schedule", now)
+        return read_cron(schedule, None, timezone, timezone_field, "schedule", now)
     if request.cron_expression is not None:
-        return _cron(request.cron_expression, timezone, timezone_field, "cron_expression", now)
+        return read_cron(request.cron_expression, None, timezone, timezone_field, "cron_expression", now)
     if request.cron is not None:
-        return _cron(request.cron, timezone, timezone_field, "cron", now)
+        return read_cron(request.cron, None, timezone, timezone_field, "cron", now)
     if request.delay is not None:
         if timezone is not None:
             raise InvalidInput("timezone has no effect on a delay", field=timezone_field, hint="leave it out")
@@ -120,14 +122,18 @@ def _schedule_object(given: ScheduleIn, timezone: str | None, timezone_field: st
 
 
 def _rule(given: ScheduleIn, timezone: str | None, timezone_field: str, now: datetime) -> Schedule:
+    if given.cron is None and given.rrule is None:
+        refuse_dst(given.dst)
     if given.at is not None:
         return Schedule(kind=ScheduleKind.AT, at=parse_time(given.at, "schedule.at", timezone, timezone_field))
     if given.every is not None:
         return _every(given.every, given.anchor, timezone, timezone_field)
     if given.rrule is not None:
-        return read_rrule(given, timezone, timezone_field)
+        rule = read_rrule(given, timezone, timezone_field)
+        gap, fold = read_dst(given.dst, rule.timezone)
+        return msgspec.structs.replace(rule, gap=gap, fold=fold)
     assert given.cron is not None
-    return _cron(given.cron, timezone, timezone_field, "schedule.cron", now)
+    return read_cron(given.cron, given.dst, timezone, timezone_field, "schedule.cron", now)
 
 
 def _every(given: str | float, anchor: str | None, timezone: str | None, timezone_field: str) -> Schedule:
@@ -135,8 +141,3 @@ def _every(given: str | float, anchor: str | None, timezone: str | None, timezon
     every = timedelta(seconds=parse_duration(given, "schedule.every", least=1.0)).total_seconds()
     start = None if anchor is None else parse_time(anchor, "schedule.anchor", timezone, timezone_field)
     return Schedule(kind=ScheduleKind.EVERY, every=every, anchor=start)
-
-
-def _cron(expression: str, timezone: str | None, timezone_field: str, field: str, now: datetime) -> Schedule:
-    tz = "UTC" if timezone is None else check_timezone(timezone, timezone_field)
-    return Schedule(kind=ScheduleKind.CRON, cron=check_cron(expression, tz, field, now), timezone=tz)

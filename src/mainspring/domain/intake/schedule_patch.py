@@ -7,6 +7,7 @@ from zoneinfo import ZoneInfo
 
 import msgspec
 
+from mainspring.domain.intake.cron import UTC_NAMES
 from mainspring.domain.intake.schedule import WAYS
 from mainspring.domain.schedules.schedule import Schedule, ScheduleKind
 from mainspring.domain.schedules.zones import check_timezone, zone
@@ -17,6 +18,7 @@ def schedule_as_given(stored: Schedule, timezone: str | None, field: str) -> Sch
     """A recurring schedule as it would be requested, with its times in `timezone`, or else in its own."""
     named = check_timezone(timezone, field) if timezone is not None else stored.timezone
     place = zone(named)
+    utc = named in UTC_NAMES  # where no clock is moved
     in_zone = stored.kind is not ScheduleKind.EVERY
     return ScheduleIn(
         every=stored.every,
@@ -31,7 +33,7 @@ def schedule_as_given(stored: Schedule, timezone: str | None, field: str) -> Sch
         end=_time(stored.end, place),
         max_runs=stored.max_runs,
         exdates=None if stored.exdates is None else [one.astimezone(place).isoformat() for one in stored.exdates],
-        dst=None if stored.gap is None and stored.fold is None else DstIn(stored.gap, stored.fold),
+        dst=None if (stored.gap is None and stored.fold is None) or utc else DstIn(stored.gap, stored.fold),
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TypeVar
 
 from mainspring.domain.durations import parse_duration
@@ -50,14 +51,17 @@ def read_spec(request: JobRequest, command: str | list[str] | None, http: HttpCa
         and request.labels is None
         and request.idempotency_key is None
         and request.keep_payload is None
-        and request.concurrency is None
-        and request.rate_limit is None
+        and (request.rate_limit is None or request.rate_limit is False)
         and request.rate is None
         and not request.circuit_breaker
-        and request.unique is None
+        and not request.unique
         and plain_given(request) == NONE_GIVEN
     ):
-        return DEFAULT_SPEC
+        limit = request.concurrency
+        if limit is None or limit is False:
+            return DEFAULT_SPEC
+        if type(limit) is ConcurrencyIn:
+            return _limited(limit)
     delivery = _delivery(request.delivery)
     timeout = DEFAULT_SPEC.timeout
     if request.timeout is not None:
@@ -82,6 +86,12 @@ def read_spec(request: JobRequest, command: str | list[str] | None, http: HttpCa
         unique=None if request.unique is None else read_unique(request.unique),
         **plain,
     )
+
+
+@lru_cache(maxsize=1000)
+def _limited(limit: ConcurrencyIn) -> Spec:
+    """The spec of a job that gives nothing else. Jobs of a task usually share their limit."""
+    return Spec(concurrency=read_concurrency(limit))
 
 
 def default_attempts(delivery: Delivery) -> int:

@@ -31,7 +31,12 @@ _OUTSIDE = "change unique.by to name one value outside of arrays"
 _members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 
-def read_unique(given: UniqueIn) -> Unique:
+def read_unique(given: bool | UniqueIn) -> Unique | None:
+    """False: not unique, whatever its task declares."""
+    if given is False:
+        return None
+    if given is True:
+        raise InvalidInput("true does not say by what the job is unique", field="unique", expected="an object or false")
     choice = KEEP if given.else_ is None else given.else_.lower()
     if choice not in UNIQUE_CHOICES:
         raise InvalidInput(

@@ -13,6 +13,7 @@ from functools import lru_cache
 
 from mainspring.domain.schedules.bounds import Bounded
 from mainspring.domain.schedules.cron_fires import CronFires
+from mainspring.domain.schedules.cron_hash import without_hash
 from mainspring.domain.schedules.jitter import Jittered
 from mainspring.domain.schedules.occurrences import Every, Nothing, Occurrences, Once, each
 from mainspring.domain.schedules.rrule import rule_fires
@@ -77,7 +78,9 @@ def _of_rule(schedule: Schedule) -> Occurrences:
             return Every(schedule.every, schedule.anchor)
         case ScheduleKind.CRON:
             assert schedule.cron is not None
-            return CronFires(schedule.cron, schedule.timezone)
+            # Without a seed there is no job yet. Then H has the values of some job.
+            line = without_hash(schedule.cron, schedule.seed or 0)
+            return CronFires(line, schedule.timezone, schedule.gap, schedule.fold)
         case ScheduleKind.RRULE:
             assert schedule.rrule is not None and schedule.anchor is not None
             return rule_fires(

@@ -13,7 +13,7 @@ from zoneinfo import ZoneInfo
 
 import msgspec
 
-from mainspring.domain.schedules.cron import DAY, change_of_offset, offset_at
+from mainspring.domain.schedules.clock_changes import DAY, offset_at
 from mainspring.domain.schedules.occurrences import before_newest, listed
 
 _EPOCH = datetime(1970, 1, 1)
@@ -143,6 +143,18 @@ def _parts(zone: ZoneInfo, start: int, end: int) -> Iterator[_Part]:
         yield part
         part = _Part(known - 1, end, part.after, before=part.offset)
     yield part
+
+
+def change_of_offset(zone: ZoneInfo, before: int, after: int) -> int:
+    """The first second with the offset of `after`. The offset at `before` is a different one."""
+    offset = offset_at(zone, after)
+    while after - before > 1:
+        middle = (before + after) // 2
+        if offset_at(zone, middle) == offset:
+            after = middle
+        else:
+            before = middle
+    return after
 
 
 def _second(moment: datetime) -> int:

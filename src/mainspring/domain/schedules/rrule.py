@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
 from mainspring.domain.schedules.bounds import Bounded
-from mainspring.domain.schedules.cron import offset_at
+from mainspring.domain.schedules.clock_changes import offset_at
 from mainspring.domain.schedules.in_zone import InZone
 from mainspring.domain.schedules.occurrences import Occurrences
 from mainspring.domain.schedules.rrule_text import body_of, has_start

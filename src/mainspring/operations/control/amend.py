@@ -14,6 +14,7 @@ from uuid import UUID
 
 import msgspec
 
+from mainspring.domain.backfills import JOB_CANCELLED
 from mainspring.domain.errors import Conflict, InvalidInput, NotFound, VersionMismatch
 from mainspring.domain.intake.declaration import amended
 from mainspring.domain.intake.recurrence import never_fires, runs_left_after
@@ -32,7 +33,7 @@ from mainspring.operations.lookup import load_lane, no_job, own_run
 from mainspring.operations.signals import Signals
 from mainspring.operations.submit.path_compiler import compile_paths
 from mainspring.operations.submit.signature_registry import SignatureRegistry
-from mainspring.store import history, jobs, runs
+from mainspring.store import backfills, history, jobs, runs
 from mainspring.store.jobs import JobRow, LockedJob, schedule_from_text
 from mainspring.store.lanes import LaneRegistry, lane_key
 from mainspring.store.pool import Connection, Store
@@ -149,6 +150,7 @@ class Amender:
                 raise _ended(row, "resumed", "not_paused")
             await self._resume(connection, row, None if row.pruned else row.declared_by)
         self._signals.due()
+        self._signals.fill()
 
     async def resume_declared(self, caller: Caller, application: str, job_id: str, still: Check) -> bool:
         """Resume a job that its application declares again, if `still` holds. Return whether it was resumed."""
@@ -188,6 +190,7 @@ class Amender:
                 definition = await self._definition(connection, row)
                 await miss_due(connection, row, definition, DELETED if row.paused_from is None else PAUSED)
                 await self._write(connection, row, StoredJobStatus.CANCELLED, None, None, row.lane_id, definition)
+                await backfills.end_of_job(connection, tenant, job_id, JOB_CANCELLED)
             live: list[runs.LockedRun] = []
             own = await own_run(connection, tenant, job_id)  # it is older than manual runs, so this is key order
             if own is not None and (locked := await runs.lock_run(connection, tenant, own.run_id)) is not None:

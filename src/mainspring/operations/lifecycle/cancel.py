@@ -26,7 +26,7 @@ async def cancel(connection: Connection, live: Sequence[LockedRun], reason: str 
     effects.knocks.update(frozenset({run.held_key}) for run in live if run.held_key is not None)
     for run in live:
         if run.state == StoredState.RUNNING:
-            worker_id = await runs.request_cancel(connection, run.run_id, run.fence)
+            worker_id = await runs.request_cancel(connection, run.run_id, run.fence, reason)
             if worker_id is not None:
                 effects.stops.add(worker_id)
     await hand_over_freed(connection, effects)

@@ -50,7 +50,7 @@ def decide(run: HeldRun, outcome: Outcome, random: Random, changes: Changes, *, 
         )
 
     if run.cancel_requested_at is not None:
-        end(StoredState.CANCELLED, "cancelled on request")
+        end(StoredState.CANCELLED, run.cancel_reason or "cancelled on request")
     elif outcome.status == "CANCELLED":
         end(StoredState.CANCELLED, "cancelled by its worker")
     elif outcome.status == "RETURNED" and not lost:

@@ -10,7 +10,7 @@ import msgspec
 
 from mainspring.domain.errors import Conflict
 from mainspring.domain.limits import is_gate
-from mainspring.domain.transitions import StoredState
+from mainspring.domain.transitions import Follows, StoredState
 from mainspring.kernel import metrics
 from mainspring.kernel.logs import get_logger
 from mainspring.kernel.time_slices import TimeSlices
@@ -39,7 +39,7 @@ class Effects(msgspec.Struct):
     dead        the new dead letters
     stops       the workers that must be told to stop a run
     fenced      the runs whose outcome came too late
-    following   the ended runs whose `follows` bits are set; there are none yet
+    following   the ended runs whose `follows` bits are set
     freed       the slots and gates that are given back, and how many of each
     gates       the gates of these, once their marks are written
     admitted    the runs that each lane got because a limit has room
@@ -90,6 +90,8 @@ class Effects(msgspec.Struct):
         signals.knock(self.knocks)
         for delay in self.asleep:
             signals.knock_later(delay)
+        if of_backfills := [run_id for run_id, follows, _ in self.following if (follows or 0) & Follows.BACKFILL]:
+            signals.fill(of_backfills)
 
 
 async def carry_out(connection: Connection, changes: Changes, effects: Effects) -> None:

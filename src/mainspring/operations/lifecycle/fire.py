@@ -119,7 +119,7 @@ async def _in_parts(replaces: Sequence[bool], fire: Callable[[Sequence[int]], Aw
 async def _finished(
     connection: Connection, done: fires.Fired, due: Sequence[fires.DueAgain], moved: list[int]
 ) -> Fired:
-    fired = _fired(done)
+    fired = from_store(done)
     fired.moved = moved
     for place in moved:
         if due[place].replaces:
@@ -127,7 +127,8 @@ async def _finished(
     return fired
 
 
-def _fired(done: fires.Fired) -> Fired:
+def from_store(done: fires.Fired) -> Fired:
+    """What follows from runs that were created."""
     fired = Fired(
         created=done.created, gone=done.gone, knocks={frozenset({line}) for line in done.lines}, held=len(done.held)
     )
@@ -145,12 +146,12 @@ async def fire_one_time(
 ) -> Fired:
     """Fire one-time jobs. A job that another transaction has locked does not fire. `locked`: as above."""
     if not any(job.replaces for job in due):
-        return _fired(await fires.fire_one_time(connection, node_id, leases, due))
+        return from_store(await fires.fire_one_time(connection, node_id, leases, due))
 
     async def part(places: Sequence[int]) -> Fired:
         async with connection.transaction():
             done = await fires.fire_one_time(connection, node_id, leases, [due[place] for place in places])
-            fired = _fired(done)
+            fired = from_store(done)
             replacing = [due[place] for place in places if due[place].replaces and due[place].run_id in done.held]
             if replacing and not locked:
                 await connection.execute(_SHORT_OF_PATIENCE)
@@ -164,9 +165,10 @@ async def fire_one_time(
 async def cancel_earlier(
     connection: Connection, tenant: TenantId, job_id: str, created: Collection[UUID], fired: Fired
 ) -> None:
-    """Overlap cancel_previous: of the live runs of the job, only the last one that was `created` just now stays. Those
-    that run are told to stop, and hold the slot of the job until they have. The caller holds the job's lock."""
-    live = await runs.lock_runs_of_job(connection, tenant, job_id)
+    """Overlap cancel_previous: of the live runs of the job, only the last one that was `created` just now stays, and
+    those of backfills. Those that run are told to stop, and hold the slot of the job until they have. The caller holds
+    the job's lock."""
+    live = await runs.lock_overlapping(connection, tenant, job_id)
     new = [run.run_id for run in live if run.run_id in created]
     if not new:
         return

@@ -27,7 +27,7 @@ from mainspring.domain.limits import key_id
 from mainspring.operations.limits.breakers import NO_ATTEMPTS, Attempts, Breakers
 from mainspring.operations.limits.paces import Paces
 from mainspring.operations.signals import Signals
-from mainspring.store import limits
+from mainspring.store import limit_declarations, limits
 from mainspring.store.limits import Head, Line
 from mainspring.store.pool import Connection
 
@@ -203,5 +203,5 @@ async def _locked(connection: Connection, lines: list[int]) -> list[Line]:
     missing = sorted(set(lines) - {line.key_id for line in found})
     for _, tenant, text in await limits.specs_in_lines(connection, missing, lines):
         slots = [slot for slot in spec_from_text(text).line or () if key_id(tenant, slot) in missing]
-        await limits.open_lines(connection, tenant, slots)
+        await limit_declarations.restore(connection, tenant, slots)
     return await limits.lock_lines(connection, lines)

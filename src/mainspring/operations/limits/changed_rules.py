@@ -6,12 +6,13 @@ created under another rule get it here. Under `allow` nobody waits for it any mo
 
 from __future__ import annotations
 
+from mainspring.domain.intake.limits import strict_order
 from mainspring.domain.job import ONE_AFTER_ANOTHER, JobDefinition, Overlap, has_limits, line_of
 from mainspring.domain.limits import Slot, key_id, overlap_slot
 from mainspring.kernel.ids import TenantId
 from mainspring.operations.lifecycle.effects import Effects
 from mainspring.operations.limits.lines import check_known
-from mainspring.store import limits, runs
+from mainspring.store import limit_declarations, limits, runs
 from mainspring.store.pool import Connection
 
 
@@ -27,19 +28,35 @@ async def change_lines(
     if has_limits(changed):
         slots = line_of(changed, job_id)
         await check_known(connection, slots)
-        await limits.open_lines(connection, tenant, slots)
+        if loose := await limit_declarations.declare(connection, tenant, slots):
+            raise strict_order(loose)
+    if changed.spec.circuit_breaker is None and stored.spec.circuit_breaker is not None:
+        await _leave_breaker(connection, tenant, job_id, stored, effects)
     before, after = stored.overlap in ONE_AFTER_ANOTHER, changed.overlap in ONE_AFTER_ANOTHER
     slot = overlap_slot(job_id)
     if after and not before:
         await _adopt(connection, tenant, job_id, slot)
     elif before and changed.overlap is Overlap.ALLOW:
-        lanes, lines = await limits.leave_line(connection, tenant, job_id, key_id(tenant, slot))
-        effects.admitted.update(lanes)
-        effects.knocks.update(frozenset({line}) for line in lines)
+        await _leave(connection, tenant, job_id, slot, effects)
+
+
+async def _leave_breaker(
+    connection: Connection, tenant: TenantId, job_id: str, stored: JobDefinition, effects: Effects
+) -> None:
+    """Runs that wait behind a circuit breaker which the job has no more go on without it."""
+    for slot in line_of(stored, job_id):
+        if slot.failures is not None:
+            await _leave(connection, tenant, job_id, slot, effects)
+
+
+async def _leave(connection: Connection, tenant: TenantId, job_id: str, slot: Slot, effects: Effects) -> None:
+    lanes, lines = await limits.leave_line(connection, tenant, job_id, key_id(tenant, slot))
+    effects.admitted.update(lanes)
+    effects.knocks.update(frozenset({line}) for line in lines)
 
 
 async def _adopt(connection: Connection, tenant: TenantId, job_id: str, slot: Slot) -> None:
-    live = await runs.lock_runs_of_job(connection, tenant, job_id)
+    live = await runs.lock_overlapping(connection, tenant, job_id)
     if live:
         line = key_id(tenant, slot)
         await limits.lock_lines(connection, [line])

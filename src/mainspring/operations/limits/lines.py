@@ -1,48 +1,62 @@
-"""Lines are opened before they are needed: those of tasks in a transaction of their own, because many open the same.
-Those of a job are opened in the transaction that creates the job, so that a job that is refused declares nothing."""
+"""Jobs declare limits in the transaction that stores them, so that a job that is refused declares nothing."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from mainspring.domain.errors import NotSupportedYet
-from mainspring.domain.limits import Slot
+from mainspring.domain.limits import Declared, Slot
 from mainspring.kernel.ids import TenantId
-from mainspring.store import limits
+from mainspring.store import limit_declarations, limits
 from mainspring.store.pool import Connection
 
 _MOST_REMEMBERED = 100_000
-_REMEMBERED_FOR = 1.0  # second; then a declaration is repeated, in case another process has declared otherwise
-_CHUNK = 1000
+_DECLARED_FOR = 1.0  # second; then a declaration is repeated, in case another process has declared otherwise
+_OPEN_FOR = 60.0  # seconds; an unused line lives longer
+
+
+_NOTHING: tuple[Declared | None, float] = (None, 0.0)
 
 
 class LineOpener:
-    """Opens lines, and remembers for a short time which ones it has opened. `now`: seconds that rise."""
+    """Declares limits and opens lines, and remembers for a short time what is done. `now`: seconds that rise."""
 
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
-        self._opened: dict[tuple[TenantId, Slot], float] = {}
+        self._declared: dict[tuple[TenantId, str], tuple[Declared, float]] = {}
+        self._open: dict[tuple[TenantId, str, str], float] = {}
         self._known = False
 
-    async def open(self, connection: Connection, tenant: TenantId, slots: Sequence[Slot]) -> None:
-        """Store what the slots declare. The caller has no transaction open."""
+    async def declare(
+        self, connection: Connection, tenant: TenantId, slots: Sequence[Slot]
+    ) -> tuple[list[Slot], set[str]]:
+        """Store what slots of new jobs declare, in the transaction of the caller, which has taken the keys and ids of
+        these jobs. Returns the slots that are not known to be declared, for `committed`, and the names of limits in
+        strict order that a slot declares without it."""
         if not self._known:
             await check_known(connection, slots)
             self._known = True
+        ordered = {slot.name for slot in slots if slot.strict}
+        if ordered and (loose := {slot.name for slot in slots if not slot.strict and slot.name in ordered}):
+            return [], loose
         now = self._now()
-        fresh = [slot for slot in slots if self._opened.get((tenant, slot), now) <= now]
-        for start in range(0, len(fresh), _CHUNK):
-            await limits.open_lines(connection, tenant, fresh[start : start + _CHUNK])
-        if len(self._opened) + len(fresh) > _MOST_REMEMBERED:
-            self._opened.clear()
-        for slot in fresh:
-            self._opened[tenant, slot] = now + _REMEMBERED_FOR
+        fresh = [slot for slot in slots if not self._is_done(tenant, slot, now)]
+        return fresh, await limit_declarations.declare(connection, tenant, fresh) if fresh else set()
 
-    async def open_own(self, connection: Connection, tenant: TenantId, slots: Sequence[Slot]) -> None:
-        """Store what slots of jobs declare, in the transaction of the caller, which has taken the ids of the jobs. It
-        is not remembered: an id can be used again with another number."""
-        for start in range(0, len(slots), _CHUNK):
-            await limits.open_lines(connection, tenant, slots[start : start + _CHUNK])
+    def committed(self, tenant: TenantId, slots: Iterable[Slot]) -> None:
+        """These are declared. What belongs to one job is not remembered: its id can be used again."""
+        now = self._now()
+        if len(self._open) > _MOST_REMEMBERED:
+            self._open.clear()
+            self._declared.clear()
+        for slot in slots:
+            if not slot.of_job:
+                self._declared[tenant, slot.name] = slot.declared, now + _DECLARED_FOR
+                self._open[tenant, slot.name, slot.key] = now + _OPEN_FOR
+
+    def _is_done(self, tenant: TenantId, slot: Slot, now: float) -> bool:
+        declared, until = self._declared.get((tenant, slot.name), _NOTHING)
+        return until > now and declared == slot.declared and self._open.get((tenant, slot.name, slot.key), 0.0) > now
 
 
 async def check_known(connection: Connection, slots: Sequence[Slot]) -> None:

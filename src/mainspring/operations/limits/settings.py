@@ -24,15 +24,16 @@ class LimitSetter:
         self._clock = clock
         self._signals = signals
 
-    async def change(self, caller: Caller, limit_id: int, limit: int | None) -> None:
-        """Set the limit, or return to what is declared (None). Afterwards nobody is admitted by the number before."""
+    async def change(self, caller: Caller, limit_id: int, limit: int | None, order: str | None = None) -> None:
+        """Set the limit, or return to what is declared (None). Afterwards nobody is admitted by the number before.
+        `order`: priority ends strict order."""
         async with self._store.reads.acquire() as connection:
             async with connection.transaction():
                 row = await limit_reads.lock(connection, caller.tenant, limit_id)
                 if row is None:
                     raise no_limit(str(limit_id))
-                check_setting(row.name, limit, strict=row.strict)
-                await limit_reads.set_slots(connection, limit_id, limit)
+                check_setting(row.name, limit, order, strict=row.strict)
+                await limit_reads.set_slots(connection, limit_id, limit, loose=order is not None)
             before = await limit_reads.admissions_under_way(connection)
             waiting = await limit_reads.lines_that_wait(connection, limit_id, _KNOCKED)
         self._signals.knock([frozenset({line}) for line in waiting])

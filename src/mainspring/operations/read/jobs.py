@@ -29,7 +29,7 @@ from mainspring.operations.read.one_time import deciding_run, fired_job
 from mainspring.operations.read.runs import ONE_SNAPSHOT, RunReader
 from mainspring.operations.read.search import JobQuery, searching
 from mainspring.operations.read.views import fired_job_view, job_view
-from mainspring.store import history, jobs
+from mainspring.store import backfills, history, jobs
 from mainspring.store.fired_jobs import brief_of
 from mainspring.store.history import Run
 from mainspring.store.jobs import JobFilter, JobRow
@@ -39,6 +39,7 @@ from mainspring.wire.jobs import JobList, JobView, MissedRange, Upcoming
 from mainspring.wire.runs import JobStatus
 
 _BUDGET = 1.0  # seconds for a page of jobs
+_BACKFILLS = 100  # of which a range of missed fires names those that cover it
 
 
 class JobReader:
@@ -152,10 +153,23 @@ class JobReader:
         """The fires that a job missed, newest first."""
         async with searching(self._store, caller.tenant, "missed fires") as connection:
             rows = await jobs.list_missed(connection, caller.tenant, job_id, limit)
+            made_up = await backfills.covered(connection, caller.tenant, job_id, _BACKFILLS) if rows else []
         if not rows:
             await self.job(caller, job_id)
         return [
-            MissedRange(row.first_at, row.last_at, row.count, row.reason, row.recorded_at, row.generation)
+            MissedRange(
+                row.first_at,
+                row.last_at,
+                row.count,
+                row.reason,
+                row.recorded_at,
+                row.generation,
+                [
+                    str(one.backfill_id)
+                    for one in made_up
+                    if one.generation == row.generation and one.from_at <= row.last_at and one.to_at > row.first_at
+                ],
+            )
             for row in rows
         ]
 

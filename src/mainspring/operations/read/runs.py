@@ -18,7 +18,7 @@ from mainspring.operations.read.one_time import fired_job
 from mainspring.operations.read.search import RunQuery, run_states, searching
 from mainspring.operations.read.timeline import timeline_of, workers_in
 from mainspring.operations.read.views import RunFacts, run_view
-from mainspring.operations.read.why import A_MOMENT, held_sentence, kept_back, left_waiting, sentence
+from mainspring.operations.read.why import A_MOMENT, held_sentence, kept_back, left_waiting, of_backfill, sentence
 from mainspring.store import dead_letters, gates, history, jobs, limit_reads, workers
 from mainspring.store.history import LiveRun, Run, RunFilter
 from mainspring.store.lanes import LaneRegistry
@@ -105,13 +105,15 @@ class RunReader:
             run = await _find(connection, caller.tenant, run_id)
             view = await self.view(caller, connection, run)
             if not isinstance(run, LiveRun):
-                return Why(view.run_id, view.status, sentence(view, 0))
+                return Why(view.run_id, view.status, sentence(view, 0) + of_backfill(view))
             if view.status == RunState.HELD and run.held_key is not None:
-                return Why(view.run_id, view.status, await self._why_held(connection, caller.tenant, run, run.held_key))
+                held = await self._why_held(connection, caller.tenant, run, run.held_key)
+                return Why(view.run_id, view.status, held + of_backfill(view))
             ahead = 0
             if _is_queued(run) and view.status == RunState.QUEUED:
                 ahead = await history.ahead_of(connection, run.lane_id, run.ready_at)
-        return Why(view.run_id, view.status, sentence(view, ahead, run.deadline, run.expires_at))
+        words = sentence(view, ahead, run.deadline, run.expires_at) + of_backfill(view)
+        return Why(view.run_id, view.status, words)
 
     async def _why_held(self, connection: Connection, tenant: TenantId, run: LiveRun, line_id: int) -> str:
         line = (await limit_reads.lines_by_id(connection, [line_id])).get(line_id)

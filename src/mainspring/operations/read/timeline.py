@@ -105,6 +105,8 @@ def _trigger_in_words(run: Run) -> str:
             return "by hand"
         case "replay":
             return f"to repeat run {run_id}, of {_stamp(run)}"
+        case "backfill":
+            return f"by backfill {run_id}, for {_stamp(run)}"
         case _:
             return f"by its schedule, for {_stamp(run)}"
 

@@ -9,6 +9,7 @@ from uuid import UUID
 
 import msgspec
 
+from mainspring.domain.backfills import backfill_of
 from mainspring.domain.job import Priority, spec_from_text
 from mainspring.domain.run_key import idempotency_key
 from mainspring.domain.schedules.schedule import NOW, Schedule, ScheduleKind
@@ -144,6 +145,7 @@ def run_view(row: Run, lane: Lane, *, lacking: str | None = None, facts: RunFact
         snoozes=row.snoozes,
         idempotency_key=_key(row),
         generation=row.generation,
+        backfill_id=backfill_of(row.trigger),
     )
 
 
@@ -180,6 +182,7 @@ def _ended_run_view(row: EndedRun, lane: Lane, executor: str | None) -> RunView:
         payload_dropped=row.payload_dropped,
         idempotency_key=_key(row),
         generation=row.generation,
+        backfill_id=backfill_of(row.trigger),
     )
 
 

@@ -121,6 +121,13 @@ def _runs(number: int) -> str:
     return "1 run is" if number == 1 else f"{number} runs are"
 
 
+def of_backfill(view: RunView) -> str:
+    """Where a run comes from, if a backfill has created it."""
+    return (
+        "" if view.backfill_id is None else f" It is of backfill {view.backfill_id}, for {_stamp(view.scheduled_for)}."
+    )
+
+
 def sentence(view: RunView, ahead: int, deadline: datetime | None = None, expires_at: datetime | None = None) -> str:
     """One sentence on why a run is not running, or how it ended. Others give its last error, expiry and deadline."""
     match view.status:

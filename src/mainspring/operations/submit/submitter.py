@@ -14,6 +14,7 @@ import msgspec
 from mainspring.domain.errors import Conflict, InvalidBatch, InvalidInput, MainspringError, key_reused
 from mainspring.domain.intake.canonical import canonical_json
 from mainspring.domain.intake.declaration import defined
+from mainspring.domain.intake.limits import strict_order
 from mainspring.domain.intake.recurrence import never_fires
 from mainspring.domain.intake.unique import unique_key
 from mainspring.domain.job import DEFAULT_SPEC, JobDefinition, Overlap, boost_in, has_limits, line_of, stored_spec
@@ -125,6 +126,7 @@ class Submitter:
             return Submitted([], [], [], [])
         plain = all(map(_plain, definitions))
         admitted = Admitted()
+        fresh: list[Slot] = []
         # Before the transaction: it must not stand still for long.
         digests = {} if plain else await _digests(requests, definitions)
         limited = not plain and any(map(has_limits, definitions))
@@ -139,18 +141,20 @@ class Submitter:
                     self._depths.admit(tenant, definitions)
                 await batch.insert(connection)  # a statement is its own transaction
             else:
-                if limited:
-                    await self._lines.open(connection, tenant, batch.shared_slots())
                 async with connection.transaction():
                     await batch.take_keys_and_ids(connection)
                     if requests:  # those of the batcher are admitted one by one
                         self._depths.admit(tenant, batch.new_definitions())
                     if limited:
-                        await self._lines.open_own(connection, tenant, batch.own_slots())
+                        fresh, loose = await self._lines.declare(connection, tenant, batch.slots())
+                        if loose:
+                            raise batch.contradiction(loose)
                     await batch.insert(connection)
                     if batch.lines:
                         admitted = await hand_over(connection, {}, batch.lines)
                         batch.created.update(Counter(batch.created) + admitted.lanes)
+        if fresh:
+            self._lines.committed(tenant, fresh)
         metrics.submitted.inc(len(definitions) - sum(batch.repeated))
         self._signals.ready(batch.created)
         self._signals.knock(admitted.again)
@@ -217,6 +221,7 @@ class _Batch:
         self.lines: set[int] = set()
         self._slots: dict[int, list[Slot]] = {}
         self.soonest: datetime | None = None
+        self._first_fires: dict[Schedule, datetime | None] = {}
         self._plain = plain
 
     @property
@@ -232,17 +237,21 @@ class _Batch:
         """What is stored, without repeats."""
         return [item for item, repeated in zip(self._definitions, self.repeated, strict=True) if not repeated]
 
-    def shared_slots(self) -> list[Slot]:
-        """What the runs of its jobs need and share with other jobs."""
+    def slots(self) -> list[Slot]:
+        """What the runs of the jobs that are stored need, without repeats. The last of the batch is the last here."""
         for index, item in enumerate(self._definitions):
-            if has_limits(item):
+            if not self.repeated[index] and has_limits(item):
                 self._slots[index] = line_of(item, self.job_ids[index])
-        return list({slot for line in self._slots.values() for slot in line if not slot.of_job})
+        found = dict.fromkeys([slot for line in reversed(self._slots.values()) for slot in line])
+        return list(reversed(found))
 
-    def own_slots(self) -> list[Slot]:
-        """What belongs to the jobs that are stored, without repeats."""
-        lines = [line for index, line in self._slots.items() if not self.repeated[index]]
-        return list({slot for line in lines for slot in line if slot.of_job})
+    def contradiction(self, names: set[str]) -> MainspringError:
+        """Jobs declare these limits in strict order without it."""
+        found = {
+            index: {slot.name for slot in line if slot.name in names and not slot.strict}
+            for index, line in self._slots.items()
+        }
+        return self._refusal([(index, strict_order(loose)) for index, loose in found.items() if loose])
 
     async def take_keys_and_ids(self, connection: Connection) -> None:
         if self._plain:
@@ -375,7 +384,7 @@ class _Batch:
 
     def _new_job(self, index: int, item: JobDefinition) -> jobs.NewJob:
         schedule = for_job(item.schedule, self._tenant, self.job_ids[index], self._now)
-        first = schedule.at if schedule.kind is ScheduleKind.AT else first_fire(schedule, self._now, self._now)
+        first = self._first_fire(schedule)
         if first is None and schedule.recurring:
             raise self._never_fires(index, schedule)
         if first is not None and (self.soonest is None or first < self.soonest):
@@ -384,7 +393,7 @@ class _Batch:
             job_id=self.job_ids[index],
             id_generated=item.job_id is None,
             lane_id=self._lane_ids[index],
-            definition=msgspec.structs.replace(item, schedule=schedule),
+            definition=item if schedule is item.schedule else msgspec.structs.replace(item, schedule=schedule),
             next_fire_at=first,
             generation=self.generations[index],
         )
@@ -394,6 +403,14 @@ class _Batch:
         if not self._single:
             error.field = f"jobs[{index}].{error.field}"
         return error
+
+    def _first_fire(self, schedule: Schedule) -> datetime | None:
+        """Worked out once for all jobs of the submission that have the same schedule."""
+        if schedule.kind is ScheduleKind.AT:
+            return schedule.at
+        if schedule not in self._first_fires:
+            self._first_fires[schedule] = first_fire(schedule, self._now, self._now)
+        return self._first_fires[schedule]
 
     async def _take_keys(self, connection: Connection) -> None:
         keyed: dict[str, tuple[int, bytes]] = {}

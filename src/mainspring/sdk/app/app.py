@@ -80,11 +80,11 @@ class TaskOptions(_FirstOptions, PlainKeywords, total=False):
     limits: dict[str, Any]
     required_labels: dict[str, str]
     keep_payload: bool | int | str
-    concurrency: int | dict[str, Any] | list[dict[str, Any]]
+    concurrency: bool | int | dict[str, Any] | list[dict[str, Any]]
     rate: str
-    rate_limit: str | dict[str, Any] | list[dict[str, Any]]
+    rate_limit: bool | str | dict[str, Any] | list[dict[str, Any]]
     circuit_breaker: bool | dict[str, Any]
-    unique: dict[str, Any]
+    unique: bool | dict[str, Any]
 
 
 class Mainspring:

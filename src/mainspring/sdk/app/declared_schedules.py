@@ -76,7 +76,7 @@ class AppSchedule:
 def as_written(decorator: str, when: object, options: Mapping[str, Any]) -> str:
     """What a decorator says about the time: `@app.cron('0 9 * * *', timezone='Europe/Berlin')`. Other options may be
     secret (`env`)."""
-    named = ("timezone", "exdates", "jitter", "start", "end", "max_runs")
+    named = ("timezone", "dst", "exdates", "jitter", "start", "end", "max_runs")
     rest = "".join(f", {name}={options[name]!r}" for name in named if options.get(name) is not None)
     return f"@app.{decorator}({when!r}{rest})"
 

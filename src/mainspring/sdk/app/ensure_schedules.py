@@ -42,7 +42,7 @@ _AT_ONCE = 8
 _FOR_ALL = (Unavailable, Forbidden, Unauthorized)  # errors that the other schedules would meet too
 _SHOWN_AS = {
     "schedule": (
-        *("schedule_type", "cron_expression", "timezone", "every", "rrule", "exdates"),
+        *("schedule_type", "cron_expression", "timezone", "every", "dst", "rrule", "exdates"),
         *("jitter", "start", "end", "max_runs"),
     ),
     "retries": ("max_retries",),

@@ -5,22 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any, TypedDict, Unpack
-from urllib.parse import quote
 
 from msgspec import UNSET, UnsetType
 
 from mainspring.domain.errors import InvalidInput
 from mainspring.domain.run_key import rfc3339
 from mainspring.kernel.ids import uuid7
-from mainspring.sdk.client.core import Answer, Call, encode, json_of, next_cursor
+from mainspring.sdk.client.core import Answer, Call, encode, json_of, next_cursor, segment
 from mainspring.sdk.client.job_fields import JobChanges, JobFields, When, job_patch, job_request
 from mainspring.wire.access import TenantList, TenantMade, TokenList, TokenMade, TokenView
 from mainspring.wire.applications import DeclarationRequest, DeclarationView
+from mainspring.wire.backfills import BackfillList, BackfillView
 from mainspring.wire.gates import GateRequest, GateView, PauseRequest, RateRequest
 from mainspring.wire.ids import IdList
 from mainspring.wire.insights import Overview
 from mainspring.wire.jobs import BatchCreated, JobCreated, JobList, JobView, MissedRange, RunNowAccepted, Upcoming
-from mainspring.wire.limits import BreakerList, BreakerView, LimitDetails, LimitList
+from mainspring.wire.limits import BreakerList, BreakerView, LimitDetails, LimitList, LimitRequest
 from mainspring.wire.protocol import GENERATED_KEY
 from mainspring.wire.runs import (
     DeadLetterList,
@@ -113,6 +113,8 @@ _queue = json_of(QueueView)
 _overview = json_of(Overview)
 _queue_list = json_of(QueueList)
 _breaker = json_of(BreakerView)
+_backfill = json_of(BackfillView)
+_backfill_list = json_of(BackfillList)
 _breaker_list = json_of(BreakerList)
 _limit = json_of(LimitDetails)
 _limit_list = json_of(LimitList)
@@ -291,14 +293,15 @@ def limit(limit_id: int) -> Call[LimitDetails]:
     return Call("GET", f"/v1/limits/{limit_id}", _limit)
 
 
-def set_limit(limit_id: int, limit: int | None) -> Call[LimitDetails]:
-    """Set how many runs there may be at once. None returns to what jobs and tasks declare."""
-    return Call("PUT", f"/v1/limits/{limit_id}", _limit, body=encode({"limit": limit}))
+def set_limit(limit_id: int, limit: int | None, *, order: str | None = None) -> Call[LimitDetails]:
+    """Set how many runs there may be at once. None returns to what jobs and tasks declare. `order`: "priority" ends
+    strict order."""
+    return Call("PUT", f"/v1/limits/{limit_id}", _limit, body=encode(LimitRequest(limit, order)))
 
 
 def queue(name: str) -> Call[QueueView]:
     """The queue `name`."""
-    return Call("GET", f"/v1/queues/{quote(name, safe='')}", _queue)
+    return Call("GET", f"/v1/queues/{segment(name)}", _queue)
 
 
 def set_queue_limits(
@@ -311,17 +314,17 @@ def set_queue_limits(
 ) -> Call[GateView]:
     """Set limits of a queue: how many runs run at once, how often they start (`"100/m"`, with a `burst`), and how many
     may wait. What is left out stays as it is, and None removes a limit."""
-    return _set_limits(f"/v1/queues/{quote(name, safe='')}", concurrency, rate, burst, max_depth)
+    return _set_limits(f"/v1/queues/{segment(name)}", concurrency, rate, burst, max_depth)
 
 
 def pause_queue(name: str) -> Call[GateView]:
     """Start no run of the queue until it is resumed. When this returns, no worker is given one any more."""
-    return _verb(f"/v1/queues/{quote(name, safe='')}:pause", _gate)
+    return _verb(f"/v1/queues/{segment(name)}:pause", _gate)
 
 
 def resume_queue(name: str) -> Call[GateView]:
     """Resume a paused queue."""
-    return _verb(f"/v1/queues/{quote(name, safe='')}:resume", _gate)
+    return _verb(f"/v1/queues/{segment(name)}:resume", _gate)
 
 
 def tenant_limits() -> Call[GateView]:
@@ -362,12 +365,55 @@ def tasks() -> Call[TaskList]:
 
 def worker(worker_id: str) -> Call[WorkerView]:
     """The worker `worker_id`."""
-    return Call("GET", f"/v1/workers/{quote(worker_id, safe='')}", _worker)
+    return Call("GET", f"/v1/workers/{segment(worker_id)}", _worker)
 
 
 def drain_worker(worker_id: str) -> Call[WorkerView]:
     """Ask a worker to finish its runs and to shut down."""
-    return _verb(f"/v1/workers/{quote(worker_id, safe='')}:drain", _worker)
+    return _verb(f"/v1/workers/{segment(worker_id)}:drain", _worker)
+
+
+def create_backfill(
+    job_id: str, start: When, end: When, *, concurrency: int = 1, order: str = "oldest"
+) -> Call[BackfillView]:
+    """Make up for the fires of the job from `start` on and before `end`: each becomes a run, unless it has one already.
+    At most `concurrency` of these runs are alive at once. `order`: oldest or newest first. Not repeated after a lost
+    response."""
+    body = encode({"from": _text(start), "to": _text(end), "concurrency": concurrency, "order": order})
+    return Call("POST", _job_path(job_id, ":backfill"), _backfill, body=body, repeatable=False)
+
+
+def read_backfill(backfill_id: str) -> Call[BackfillView]:
+    """A backfill and its progress."""
+    return Call("GET", _backfill_path(backfill_id), _backfill)
+
+
+def backfills(
+    *, job: str | None = None, state: str | None = None, limit: int | None = None, cursor: str | None = None
+) -> Call[BackfillList]:
+    """One page of backfills, newest first: all, those of a job, or those in a state."""
+    params = _params({"job": job, "state": state, "limit": limit, "cursor": cursor})
+    return Call("GET", "/v1/backfills", _backfill_list, params=params)
+
+
+def change_backfill(backfill_id: str, concurrency: int) -> Call[BackfillView]:
+    """Change how many runs of the backfill are alive at once."""
+    return Call("PATCH", _backfill_path(backfill_id), _backfill, body=encode({"concurrency": concurrency}))
+
+
+def pause_backfill(backfill_id: str) -> Call[BackfillView]:
+    """Let the backfill create no more runs. Those that exist continue."""
+    return _verb(_backfill_path(backfill_id, ":pause"), _backfill)
+
+
+def resume_backfill(backfill_id: str) -> Call[BackfillView]:
+    """Let the backfill continue."""
+    return _verb(_backfill_path(backfill_id, ":resume"), _backfill)
+
+
+def cancel_backfill(backfill_id: str, *, running: bool = False) -> Call[BackfillView]:
+    """End the backfill, and those of its runs that no worker has taken. With `running` also the others."""
+    return Call("POST", _backfill_path(backfill_id, ":cancel"), _backfill, body=encode({"running": running}))
 
 
 def breakers() -> Call[BreakerList]:
@@ -377,7 +423,7 @@ def breakers() -> Call[BreakerList]:
 
 def reset_breaker(breaker_id: str | int) -> Call[BreakerView]:
     """Close a circuit breaker and forget its failures."""
-    return _verb(f"/v1/breakers/{quote(str(breaker_id), safe='')}:reset", _breaker)
+    return _verb(f"/v1/breakers/{segment(str(breaker_id))}:reset", _breaker)
 
 
 def dead_letters(
@@ -460,7 +506,7 @@ def add_token(
 
 def revoke_token(token_id: str) -> Call[TokenView]:
     """Revoke a token. It is rejected from now on."""
-    return _verb(f"/v1/tokens/{quote(token_id, safe='')}:revoke", _token)
+    return _verb(f"/v1/tokens/{segment(token_id)}:revoke", _token)
 
 
 def health() -> Call[Health]:
@@ -475,20 +521,24 @@ def readiness() -> Call[Readiness]:
 
 def declare(application: str, declaration: DeclarationRequest) -> Call[DeclarationView]:
     """Declare which schedules the code of an application has. Workers call it when they start."""
-    path = f"/v1/applications/{quote(application, safe='')}"
+    path = f"/v1/applications/{segment(application)}"
     return Call("PUT", path, _declaration, body=encode(declaration))
 
 
 def _job_path(job_id: str, rest: str = "") -> str:
-    return f"/v1/jobs/{quote(job_id, safe='')}{rest}"
+    return f"/v1/jobs/{segment(job_id)}{rest}"
 
 
 def _run_path(run_id: str, rest: str = "") -> str:
-    return f"/v1/runs/{quote(run_id, safe='')}{rest}"
+    return f"/v1/runs/{segment(run_id)}{rest}"
+
+
+def _backfill_path(backfill_id: str, rest: str = "") -> str:
+    return f"/v1/backfills/{segment(backfill_id)}{rest}"
 
 
 def _letter_path(run_id: str, rest: str = "") -> str:
-    return f"/v1/dead-letters/{quote(run_id, safe='')}{rest}"
+    return f"/v1/dead-letters/{segment(run_id)}{rest}"
 
 
 def _choice(filters: DeadLetterFilters, *, everything: bool, limit: int | None) -> dict[str, Any]:

@@ -20,12 +20,12 @@ from math import inf
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, Self, TypedDict, TypeVar, Unpack
 
-import httpx
-
 from mainspring.kernel.addresses import ServerRotation
 from mainspring.kernel.clock import SystemClock
+from mainspring.kernel.light_httpx import httpx
 from mainspring.kernel.trust import tls_failure, trusted_context
 from mainspring.sdk.client import calls
+from mainspring.sdk.client.backfill_handle import AsyncBackfill, Backfill
 from mainspring.sdk.client.connection import Connection, find_connection
 from mainspring.sdk.client.core import (
     Answer,
@@ -218,6 +218,17 @@ class Client:
         """A handle of a job, or of one run of it. Nothing is sent."""
         return Handle(self, job_id, run_id)
 
+    def backfill(self, job_id: str, start: When, end: When, *, concurrency: int = 1, order: str = "oldest") -> Backfill:
+        """Make up for the fires of the job from `start` on and before `end`, and return the handle of the backfill.
+        Fires that have a run are left out. At most `concurrency` of its runs are alive at once. `order`: oldest or
+        newest first."""
+        made = self.send(calls.create_backfill(job_id, start, end, concurrency=concurrency, order=order))
+        return self.backfill_handle(made.id)
+
+    def backfill_handle(self, backfill_id: str) -> Backfill:
+        """A handle of a backfill. Nothing is sent."""
+        return Backfill(self, backfill_id)
+
     def all_jobs(self, **filters: Unpack[calls.JobFilters]) -> Iterator[JobView]:
         """All jobs that match the filters of `jobs`. Pages are fetched as needed."""
         for page in self.pages(calls.jobs(**filters)):
@@ -293,6 +304,13 @@ class Client:
     workers = _blocking(calls.workers)
     worker = _blocking(calls.worker)
     drain_worker = _blocking(calls.drain_worker)
+    create_backfill = _blocking(calls.create_backfill)
+    read_backfill = _blocking(calls.read_backfill)
+    backfills = _blocking(calls.backfills)
+    change_backfill = _blocking(calls.change_backfill)
+    pause_backfill = _blocking(calls.pause_backfill)
+    resume_backfill = _blocking(calls.resume_backfill)
+    cancel_backfill = _blocking(calls.cancel_backfill)
     breakers = _blocking(calls.breakers)
     reset_breaker = _blocking(calls.reset_breaker)
     dead_letters = _blocking(calls.dead_letters)
@@ -407,6 +425,19 @@ class AsyncClient:
         """A handle of a job, or of one run of it. Nothing is sent."""
         return AsyncHandle(self, job_id, run_id)
 
+    async def backfill(
+        self, job_id: str, start: When, end: When, *, concurrency: int = 1, order: str = "oldest"
+    ) -> AsyncBackfill:
+        """Make up for the fires of the job from `start` on and before `end`, and return the handle of the backfill.
+        Fires that have a run are left out. At most `concurrency` of its runs are alive at once. `order`: oldest or
+        newest first."""
+        made = await self.send(calls.create_backfill(job_id, start, end, concurrency=concurrency, order=order))
+        return self.backfill_handle(made.id)
+
+    def backfill_handle(self, backfill_id: str) -> AsyncBackfill:
+        """A handle of a backfill. Nothing is sent."""
+        return AsyncBackfill(self, backfill_id)
+
     async def all_jobs(self, **filters: Unpack[calls.JobFilters]) -> AsyncIterator[JobView]:
         """All jobs that match the filters of `jobs`. Pages are fetched as needed."""
         async for page in self.pages(calls.jobs(**filters)):
@@ -485,6 +516,13 @@ class AsyncClient:
     workers = _awaited(calls.workers)
     worker = _awaited(calls.worker)
     drain_worker = _awaited(calls.drain_worker)
+    create_backfill = _awaited(calls.create_backfill)
+    read_backfill = _awaited(calls.read_backfill)
+    backfills = _awaited(calls.backfills)
+    change_backfill = _awaited(calls.change_backfill)
+    pause_backfill = _awaited(calls.pause_backfill)
+    resume_backfill = _awaited(calls.resume_backfill)
+    cancel_backfill = _awaited(calls.cancel_backfill)
     breakers = _awaited(calls.breakers)
     reset_breaker = _awaited(calls.reset_breaker)
     dead_letters = _awaited(calls.dead_letters)

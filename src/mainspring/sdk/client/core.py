@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from random import random
 from typing import Any, Generic, Protocol, TypeVar
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs, quote, urlsplit
 
 import msgspec
 
@@ -42,7 +42,8 @@ T = TypeVar("T")
 
 DEFAULT_PATIENCE = 15.0
 REFUSED_PATIENCE = 2.0
-_NOT_THERE = "is it running? start it with: mainspring up; a server elsewhere is named by url= or MAINSPRING_URL"
+ELSEWHERE = "a server elsewhere is named by url= or MAINSPRING_URL"
+_NOT_THERE = f"is it running? start it with: mainspring up; {ELSEWHERE}"
 _MOST_DIGITS = 4300  # Python parses no longer integers
 _FIRST_PAUSE = 0.1
 _LONGEST_PAUSE = 2.0
@@ -112,6 +113,11 @@ class Call(Generic[T]):
     def reads(self, status: int) -> bool:
         """Whether a response with this status is a result rather than an error."""
         return 200 <= status < 300 or status in self.also_read
+
+
+def segment(name: str) -> str:
+    """A name as one segment of a path. Proxies would remove . and .. as they are."""
+    return quote(name, safe="") if name.strip(".") else name.replace(".", "%2E")
 
 
 class Page(Protocol):

@@ -33,6 +33,7 @@ class _Settings(PlainKeywords, total=False):
     max_runs: int | None
     delay: Duration | None
     timezone: str | None
+    dst: Mapping[str, str] | None
     schedule: str | Mapping[str, Any] | None
     name: str | None
     queue: str | None
@@ -53,9 +54,9 @@ class _Settings(PlainKeywords, total=False):
     description: str | None
     labels: Mapping[str, str] | None
     keep_payload: bool | int | str | None
-    concurrency: int | Mapping[str, Any] | Sequence[Mapping[str, Any]] | None
+    concurrency: bool | int | Mapping[str, Any] | Sequence[Mapping[str, Any]] | None
     rate: str | None
-    rate_limit: str | Mapping[str, Any] | Sequence[Mapping[str, Any]] | None
+    rate_limit: bool | str | Mapping[str, Any] | Sequence[Mapping[str, Any]] | None
     circuit_breaker: bool | Mapping[str, Any] | None
 
 
@@ -79,12 +80,13 @@ class JobOptions(_Settings, total=False):
 
     job_id: str | None
     idempotency_key: str | None
-    unique: Mapping[str, Any] | None
+    unique: bool | Mapping[str, Any] | None
 
 
 class JobFields(JobOptions, _TaskFields, total=False):
     """All fields of `POST /v1/jobs`. `at`, `every`, `cron` and `rrule`, and `exdates`, `jitter`, `start`, `end` and
-    `max_runs`, are members of `schedule`. `at` is a time, or a delay such as timedelta(minutes=5) or "5m"."""
+    `max_runs`, are members of `schedule`. `at` is a time, or a delay such as timedelta(minutes=5) or "5m". `dst`
+    belongs to `cron` and `rrule`: {"gap": "skip", "overlap": "both"}."""
 
 
 class JobChanges(_Settings, _TaskFields, total=False):
@@ -101,7 +103,7 @@ def job_request(fields: Mapping[str, Any]) -> dict[str, Any]:
 
 def job_patch(changes: Mapping[str, Any]) -> dict[str, Any]:
     """The body for a change. None becomes null, except for the schedule fields, which are left out."""
-    when = (*_SCHEDULE_FIELDS, *_MEMBERS)
+    when = (*_SCHEDULE_FIELDS, *_MEMBERS, "dst")
     kept = {name: value for name, value in changes.items() if value is not None or name not in when}
     return _with_schedule({name: _plain(value, name) for name, value in kept.items()})
 
@@ -113,15 +115,25 @@ def _with_schedule(body: dict[str, Any]) -> dict[str, Any]:
     if isinstance(at := body.get("at"), float) or (isinstance(at, str) and is_duration(at)):
         body["delay"] = body.pop("at")
     members = {name: body.pop(name) for name in (*_WAYS, *_MEMBERS) if name in body}
-    if not members:
-        return body
-    schedule = body.get("schedule", {})
-    body["schedule"] = members = {**(schedule if isinstance(schedule, Mapping) else {"cron": schedule}), **members}
-    if "cron_expression" in body:
-        members["cron"] = body.pop("cron_expression")
-    if body.get("timezone") is not None:
-        members["timezone"] = body.pop("timezone")
+    if members:
+        schedule = body.get("schedule", {})
+        body["schedule"] = members = {**(schedule if isinstance(schedule, Mapping) else {"cron": schedule}), **members}
+        if "cron_expression" in body:
+            members["cron"] = body.pop("cron_expression")
+        if body.get("timezone") is not None:
+            members["timezone"] = body.pop("timezone")
+    if "dst" in body:
+        _add_dst(body, body.pop("dst"))
     return body
+
+
+def _add_dst(body: dict[str, Any], dst: Any) -> None:
+    schedule = body.get("schedule", body.pop("cron_expression", None))
+    if isinstance(schedule, str) and schedule.strip().lower() not in ("now", "manual"):
+        schedule = {"cron": schedule}
+    if not isinstance(schedule, dict):
+        raise InvalidInput("dst needs cron or rrule", field="dst", hint="leave it out: only wall times are skipped")
+    body["schedule"] = {**schedule, "dst": dst}
 
 
 def _plain(value: Any, field: str) -> Any:

@@ -5,12 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import inf
 from typing import Literal
-from urllib.parse import quote
 
 import msgspec
 
 from mainspring.kernel.clock import Clock
-from mainspring.sdk.client.core import Answer, Call, NoAnswer, Patience, RetryingCall
+from mainspring.sdk.client.core import Answer, Call, NoAnswer, Patience, RetryingCall, segment
 from mainspring.wire.logs import LogAttempt, LogEnd, LogOutput
 
 BROKE_OFF = NoAnswer("the connection ended before the log", reached=True)
@@ -35,7 +34,7 @@ class LogStream:
 
     def __init__(self, run_id: str, attempt: int | None, *, url: str, clock: Clock, patience: Patience) -> None:
         self.ended = False
-        self._path = f"/v1/runs/{quote(run_id, safe='')}/logs"
+        self._path = f"/v1/runs/{segment(run_id)}/logs"
         self._params = (("follow", "true"), *((("attempt", str(attempt)),) if attempt is not None else ()))
         self._url = url
         self._clock = clock

@@ -6,6 +6,8 @@ from collections.abc import AsyncIterator, Iterator
 from typing import Any, TypeVar
 
 from mainspring.domain.errors import NotSupportedYet
+from mainspring.sdk.client.backfill_handle import AsyncBackfill, Backfill, Wait
+from mainspring.sdk.client.backfill_handle import Seen as SeenBackfill
 from mainspring.sdk.client.client import AsyncClient, Client
 from mainspring.sdk.client.connection import Connection
 from mainspring.sdk.client.core import Call
@@ -13,6 +15,7 @@ from mainspring.sdk.client.handle import AsyncHandle, Handle, Seen, WaitLoop
 from mainspring.sdk.client.log_stream import LogEvent
 from mainspring.sdk.testing.driver import Driver
 from mainspring.sdk.testing.local_server import LocalServer
+from mainspring.wire.backfills import BackfillView
 from mainspring.wire.runs import RunView
 
 T = TypeVar("T")
@@ -37,6 +40,9 @@ class BoxClient(Client):
     def handle(self, job_id: str, run_id: str | None = None) -> Handle[Any]:
         return BoxHandle(self, self._driver, job_id, run_id)
 
+    def backfill_handle(self, backfill_id: str) -> Backfill:
+        return BoxBackfillHandle(self, self._driver, backfill_id)
+
     def close(self) -> None:
         """There is nothing to close."""
 
@@ -58,6 +64,9 @@ class BoxAsyncClient(AsyncClient):
 
     def handle(self, job_id: str, run_id: str | None = None) -> AsyncHandle[Any]:
         return BoxAsyncHandle(self, self._driver, job_id, run_id)
+
+    def backfill_handle(self, backfill_id: str) -> AsyncBackfill:
+        return BoxAsyncBackfillHandle(self, self._driver, backfill_id)
 
     async def close(self) -> None:
         """There is nothing to close."""
@@ -89,3 +98,31 @@ class BoxAsyncHandle(AsyncHandle[Any]):
         while (run := watch.ended(await self.look())) is None:
             await self._driver.drive_async(self._driver.moment(watch.left()))
         return run
+
+
+class BoxBackfillHandle(Backfill):
+    """A `Backfill` that advances the clock of the box instead of waiting."""
+
+    def __init__(self, client: Client, driver: Driver, backfill_id: str) -> None:
+        super().__init__(client, backfill_id)
+        self._driver = driver
+
+    def wait(self, timeout: float | None = None, *, seen: SeenBackfill | None = None) -> BackfillView:
+        watch = Wait(timeout, seen, self._driver.engine)
+        while not watch.over(view := self.view()):
+            self._driver.drive(self._driver.moment(watch.left))
+        return view
+
+
+class BoxAsyncBackfillHandle(AsyncBackfill):
+    """An `AsyncBackfill` that advances the clock of the box instead of waiting."""
+
+    def __init__(self, client: AsyncClient, driver: Driver, backfill_id: str) -> None:
+        super().__init__(client, backfill_id)
+        self._driver = driver
+
+    async def wait(self, timeout: float | None = None, *, seen: SeenBackfill | None = None) -> BackfillView:
+        watch = Wait(timeout, seen, self._driver.engine)
+        while not watch.over(view := await self.view()):
+            await self._driver.drive_async(self._driver.moment(watch.left))
+        return view

@@ -7,7 +7,7 @@ of ready runs, and the clock.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from random import Random
 from typing import Any
@@ -69,6 +69,7 @@ class Engine:
         self._count = 0
         self._busy_at = start
         self._busy = 0
+        self.after_end: Callable[[], None] | None = None
 
     # -- the clock
 
@@ -134,6 +135,7 @@ class Engine:
         definition = msgspec.structs.replace(
             definition, schedule=for_job(definition.schedule, DEFAULT_TENANT, job_id, self.now)
         )
+        self.check_order(definition, job_id)
         schedule = definition.schedule
         first = schedule.at if schedule.kind is ScheduleKind.AT else first_fire(schedule, self.now, self.now)
         if first is None and schedule.recurring:
@@ -154,16 +156,26 @@ class Engine:
             self.arm(job, first)
         return job
 
+    def check_order(self, definition: JobDefinition, job_id: str) -> None:
+        """Raise Conflict if it contradicts the strict order of a limit."""
+        if has_limits(definition):
+            self.lines.check(line_of(definition, job_id))
+
     def declare(self, job: BoxJob) -> None:
         """Store the limits that the job declares."""
         if has_limits(job.definition):
             self.lines.declare(line_of(job.definition, job.job_id), self.now)
 
-    def change_rule(self, job: BoxJob, before: Overlap) -> None:
-        """The live runs of the job follow its new overlap rule."""
+    def change_rule(self, job: BoxJob, stored: JobDefinition) -> None:
+        """The live runs of the job follow its new overlap rule, and the end of its circuit breaker."""
         self.declare(job)
-        rule, slot = job.definition.overlap, overlap_slot(job.job_id)
+        before, rule, slot = stored.overlap, job.definition.overlap, overlap_slot(job.job_id)
         live = [run for run in job.runs if run.live]
+        if stored.spec.circuit_breaker is not None and job.definition.spec.circuit_breaker is None:
+            for breaker in [one for one in line_of(stored, job.job_id) if one.failures is not None]:
+                for run in live:
+                    self.lines.leave(run, breaker)
+        live = [run for run in live if run.backfill_id is None]
         if rule in ONE_AFTER_ANOTHER and before not in ONE_AFTER_ANOTHER:
             for run in live:
                 self.lines.join(run, slot)
@@ -239,9 +251,13 @@ class Engine:
             job, scheduled_for, trigger=trigger, skipped=because if skipped else None, definition=definition
         )
         if job.definition.overlap is Overlap.CANCEL_PREVIOUS:
-            for earlier in [one for one in job.runs if one.live and one is not run]:
+            for earlier in [one for one in job.runs if one.live and one is not run and one.backfill_id is None]:
                 self.cancel(earlier, REPLACED)
         return run
+
+    def create_beside(self, job: BoxJob, scheduled_for: datetime, trigger: str, definition: JobDefinition) -> BoxRun:
+        """Create a run that the overlap rule is not about."""
+        return self._create_run(job, scheduled_for, trigger=trigger, definition=definition)
 
     # -- runs
 
@@ -263,7 +279,7 @@ class Engine:
 
     def cancel(self, run: BoxRun, reason: str | None = None) -> None:
         if run.status is RunState.RUNNING:
-            run.cancel_requested = True
+            run.cancel_requested, run.cancel_reason = True, reason
             if run.context is not None:
                 run.context.cancel()
         else:
@@ -295,7 +311,7 @@ class Engine:
         )
         self.runs[run.run_id] = run
         job.runs.append(run)
-        job.live += 1
+        job.live += run.backfill_id is None  # the overlap rule is not about those of a backfill
         if skipped:
             self._end(run, RunState.SKIPPED, skipped)
             return run
@@ -303,7 +319,7 @@ class Engine:
             self.waiting[run.run_id] = run
         if has_limits(definition):
             run.line = line_of(definition, job.job_id)
-            self.lines.declare(run.line, self.now)
+            self.lines.restore(run.line, self.now)
             self.lines.stand(run, self.now)
         else:
             self._admitted(run)
@@ -338,7 +354,7 @@ class Engine:
             run.errors.append(failure.error)
             run.exception = failure.exception
         if run.cancel_requested:
-            self._end(run, RunState.CANCELLED, "cancelled on request")
+            self._end(run, RunState.CANCELLED, run.cancel_reason or "cancelled on request")
         elif failure is None:
             self.lines.attempt_ended(run, succeeded=True)
             self._end(run, RunState.SUCCESS, None)
@@ -420,12 +436,13 @@ class Engine:
         if run.line:
             self.lines.give_up(run)
         job = self.jobs[run.job_id]
-        job.live -= 1
+        job.live -= run.backfill_id is None
         job.updated_at = self.now
-        if run.generation != job.generation:
-            return
-        if job.definition.schedule.one_time and job.status is JobStatus.SCHEDULED and job.next_fire is None:
+        one_time = job.definition.schedule.one_time and run.generation == job.generation
+        if one_time and job.status is JobStatus.SCHEDULED and job.next_fire is None:
             job.status = JobStatus.CANCELLED if status is RunState.CANCELLED else JobStatus.COMPLETED
+        if self.after_end is not None:
+            self.after_end()
 
     def new_id(self) -> str:
         """A UUID with the time of the box. It is the same each time the test runs."""

@@ -11,6 +11,7 @@ from uuid import UUID
 import msgspec
 
 from mainspring.domain.breakers import Breaker
+from mainspring.domain.intake.limits import strict_order
 from mainspring.domain.job import JobDefinition, boost_in
 from mainspring.domain.limits import Slot, read_name
 from mainspring.domain.pacing import Pace
@@ -62,6 +63,19 @@ class Lines:
         self._admitted = admitted
         self._now = now
         self._count = 0
+
+    def check(self, slots: Iterable[Slot]) -> None:
+        """Raise Conflict if a slot contradicts the strict order of a limit that jobs share."""
+        strict = {name for name, limit in self.limits.items() if limit.strict}
+        if loose := {slot.name for slot in slots if not slot.strict and not slot.of_job and slot.name in strict}:
+            raise strict_order(loose)
+
+    def restore(self, slots: Iterable[Slot], now: datetime) -> None:
+        """Open the lines that a run needs. A limit that exists stays as it is."""
+        slots = list(slots)
+        self.declare([slot for slot in slots if slot.name not in self.limits], now)
+        for slot in slots:
+            self.lines.setdefault((slot.name, slot.key), Line())
 
     def declare(self, slots: Iterable[Slot], now: datetime) -> None:
         """Store what a job declares. What a person has set stays, unless the order becomes strict."""

@@ -188,6 +188,7 @@ class LocalJobs:
         if version and int(version) != job.version:
             raise VersionMismatch(f"the job has version {job.version}, not {version}", field="If-Match")
         changed = amended(job.definition, read_body(call, JobPatch), now, self._known)
+        self._engine.check_order(changed, job_id)
         schedule = for_job(changed.schedule, DEFAULT_TENANT, job_id, now)
         if schedule != job.definition.schedule:
             after = now if job.last_fired_for is None else max(now, job.last_fired_for)
@@ -205,7 +206,7 @@ class LocalJobs:
             else:
                 job.status = JobState.SCHEDULED
                 self._engine.arm(job, first)
-        before = job.definition.overlap
+        before = job.definition
         job.definition = msgspec.structs.replace(changed, schedule=schedule)
         self._engine.change_rule(job, before)
         return self._touched(job)

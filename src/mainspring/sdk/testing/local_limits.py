@@ -44,9 +44,10 @@ class LocalLimits:
         return LimitList([self._view(one) for one in page], following)
 
     def _set(self, limit_id: str, call: Call[Any]) -> LimitDetails:
-        limit, number = self._limit(limit_id), read_body(call, LimitRequest).limit
-        check_setting(limit.name, number, strict=limit.strict)
-        self._lines.set(limit, number, self._engine.now)
+        limit, wanted = self._limit(limit_id), read_body(call, LimitRequest)
+        check_setting(limit.name, wanted.limit, wanted.order, strict=limit.strict)
+        limit.strict = limit.strict and wanted.order is None
+        self._lines.set(limit, wanted.limit, self._engine.now)
         return self._details(limit)
 
     def _breakers(self) -> list[BoxLimit]:

@@ -15,6 +15,7 @@ from mainspring.domain.errors import NotSupportedYet
 from mainspring.domain.intake.declaration import Declaration
 from mainspring.kernel.version import VERSION
 from mainspring.sdk.client.core import Answer, Call
+from mainspring.sdk.testing.backfills import Backfills
 from mainspring.sdk.testing.engine import Engine
 from mainspring.sdk.testing.local_jobs import LocalJobs
 from mainspring.sdk.testing.local_limits import LocalLimits
@@ -29,7 +30,7 @@ class LocalServer:
 
     def __init__(self, engine: Engine, known: dict[str, Declaration]) -> None:
         self._routes = LocalJobs(engine, known).routes() | LocalRuns(engine, known).routes()
-        self._routes |= LocalLimits(engine).routes()
+        self._routes |= LocalLimits(engine).routes() | Backfills(engine).routes()
         self._routes["GET healthz"] = lambda *_: Health("ok", VERSION)
 
     def answer(self, call: Call[T]) -> T:

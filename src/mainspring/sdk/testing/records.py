@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from mainspring.domain.backfills import backfill_of
 from mainspring.domain.job import STILL_ALIVE, JobDefinition
 from mainspring.domain.limits import Slot
 from mainspring.domain.run_key import idempotency_key
@@ -59,6 +60,7 @@ class BoxRun:
     losses: int = 0
     snoozes: int = 0
     cancel_requested: bool = field(default=False, repr=False)
+    cancel_reason: str | None = field(default=None, repr=False)
     line: list[Slot] = field(default_factory=list, repr=False)  # the slots that it needs
     owns: bool = field(default=False, repr=False)
     context: Context | None = field(default=None, repr=False)
@@ -89,6 +91,11 @@ class BoxRun:
     def idempotency_key(self) -> str:
         """The key that the task passes to services that de-duplicate."""
         return idempotency_key(self.job_id, self.scheduled_for, self.definition.spec.repeat, self.generation)
+
+    @property
+    def backfill_id(self) -> str | None:
+        """The backfill that has created the run, if one has."""
+        return backfill_of(self.trigger)
 
     @property
     def replay_of(self) -> str | None:

@@ -98,6 +98,7 @@ def run_view(run: BoxRun) -> RunView:
         payload_dropped=run.payload_dropped,
         idempotency_key=run.idempotency_key,
         generation=run.generation,
+        backfill_id=run.backfill_id,
     )
 
 

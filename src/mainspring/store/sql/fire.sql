@@ -19,6 +19,20 @@ cross join lateral (
     limit $3
 ) as due
 
+-- name: due_scan_of_lanes
+-- The same for the jobs of some lanes. It passes over all due jobs of the shards, and returns few.
+select due.*
+from unnest($1::smallint[]) as s (shard)
+cross join lateral (
+    select {{due_columns}}
+    from mainspring.jobs j
+    where j.shard = s.shard and j.next_fire_at is not null
+      and j.next_fire_at <= (select clock_timestamp()) + $2 * interval '1 second'
+      and j.lane_id = any ($4::int[])
+    order by j.next_fire_at
+    limit $3
+) as due
+
 -- name: fire_one_time
 -- A one-time job becomes its run: the jobs row is deleted into runs, or into the history if a run of the job is alive
 -- and the job skips. The overlap rule needs no lock before this statement: who creates another run of a one-time job

@@ -6,7 +6,7 @@
 -- Every run without limits is created here. The statement names its runs in `new_run`: run_id, tenant_id, lane_id, max_attempts,
 -- exclusive (in addition to the spec), scheduled_for (null: now), job_id, generation, trigger, name, payload, spec, node_id,
 -- and fired (by a scheduler, manually, or as a replay). A constant there is a constant in the plan.
--- `follows` says what follows the end of a run, see Follows in domain/transitions.py. Nothing sets a bit yet.
+-- `follows` says what follows the end of a run, see Follows in domain/transitions.py.
 insert into mainspring.runs
     (run_id, tenant_id, lane_id, state, max_attempts, exclusive, scheduled_for, ready_at, job_id, trigger, name,
      payload, spec, node_id, fired_at, follows, expires_at, generation)
@@ -22,8 +22,12 @@ fired_at, follows, expires_at, generation
 
 -- fragment: new_run_values
 n.run_id, n.tenant_id, n.lane_id, n.max_attempts, coalesce(n.scheduled_for, t.now), t.now, n.job_id, n.trigger, n.name,
-n.payload, n.spec, n.node_id, case when n.fired then t.now end, null,
+n.payload, n.spec, n.node_id, case when n.fired then t.now end, case when {{of_backfill(n)}} then {{FOLLOWS_BACKFILL}} end,
 t.now + (n.spec ->> 'expires_in')::float8 * interval '1 second', n.generation
+
+-- fragment: of_backfill(run)
+-- Whether a backfill has created the run. Null, which is not true, if the schedule has.
+starts_with({{run}}.trigger, {{BACKFILL_TRIGGER}})
 
 -- fragment: exclusive_by_itself
 n.exclusive or coalesce(n.spec ->> 'delivery' = {{AT_MOST_ONCE}}, false)
@@ -210,7 +214,7 @@ g.in_use - coalesce((select sum(m.n) from mainspring.gate_marks m where m.gate_i
 -- HeldRun in store/runs.py.
 r.run_id, r.fence, r.attempt, r.max_attempts, r.cancel_requested_at, r.claimed_at, r.worker_id,
 r.spec::text as spec_text, {{time_left}}, r.losses, {{known_exclusive}} as exclusive, {{started_at}} as started_at, r.snoozes,
-r.gates, r.limit_keys is not null as limited
+r.gates, r.limit_keys is not null as limited, r.cancel_reason
 
 -- fragment: is_exclusive
 -- Attempts of a run that owns a gate must not overlap: the gate counts it once.
@@ -251,7 +255,8 @@ for key share of l
 -- fragment: due_columns
 -- The fields of store/fires.py DueJob; j is the job.
 j.tenant_id, j.job_id, j.version, j.shard, j.next_fire_at, j.one_time, j.id_generated, j.overlap,
-       j.schedule::text as schedule_text, j.spec::text as spec_text, j.xmin as written_by, j.generation, j.runs_left
+       j.schedule::text as schedule_text, j.spec::text as spec_text, j.xmin as written_by, j.generation, j.runs_left,
+       j.lane_id
 
 -- fragment: due_keys
 unnest($4::int[], $5::text[]) with ordinality as d (tenant_id, job_id, position)
@@ -263,9 +268,10 @@ unnest($4::int[], $5::text[], $6::int[], $7::timestamptz[], $8::timestamptz[], $
                           first_run, last_run, first_gap, last_gap, generation, position)
 
 -- fragment: has_live_run(job)
+-- Whether a run is alive that the overlap rule is about: those of a backfill are not.
 -- "offset 0" keeps the planner from reading all runs into a hash table.
 exists (select from mainspring.runs r
-        where r.tenant_id = {{job}}.tenant_id and r.job_id = {{job}}.job_id offset 0)
+        where r.tenant_id = {{job}}.tenant_id and r.job_id = {{job}}.job_id and {{of_backfill(r)}} is not true offset 0)
 
 -- fragment: touch_one_time
 -- Writes the row of a one-time job and changes nothing in it. Whoever creates another run of the job does this under
@@ -702,3 +708,24 @@ left join (
 -- BreakerRow in store/breakers.py.
 l.limit_id, k.key_id, l.name, l.failures, l.open_for, k.failed, k.opened_at, k.next_at, k.probe,
 (select count(*) from mainspring.runs r where r.held_key = k.key_id and r.state = {{HELD}})::int as held
+
+-- ---------------------------------------------------------------------------------------------------- backfills
+
+-- fragment: backfill_columns
+-- BackfillRow in store/backfills.py; j is the job, if it still has its row.
+b.backfill_id, b.job_id, b.generation, {{shown_backfill_state}} as state, b.from_at, b.to_at, b.newest_first, b.concurrency,
+b.total, b.created, b.existing, cardinality(b.live) as running, b.succeeded, b.failed, b.cancelled, b.skipped, b.reason,
+b.created_at, b.updated_at, b.ended_at, j.status as job_status,
+(select o.backfill_id from mainspring.backfills o
+ where o.tenant_id = b.tenant_id and o.job_id = b.job_id and o.backfill_id < b.backfill_id
+   and o.state = {{BACKFILL_RUNNING}} and {{has_fires_left(o)}} and b.state = {{BACKFILL_RUNNING}}
+ order by o.backfill_id limit 1) as waits_for
+
+-- fragment: shown_backfill_state
+-- While its job is paused, a backfill is too.
+case when b.state = {{BACKFILL_RUNNING}} and j.status = {{JOB_PAUSED}} then {{BACKFILL_PAUSED}} else b.state end
+
+-- fragment: has_fires_left(backfill)
+({{backfill}}.slice is not null
+ or case when {{backfill}}.newest_first then {{backfill}}.fire_cursor > {{backfill}}.from_at
+         else {{backfill}}.fire_cursor < {{backfill}}.to_at end)

@@ -59,10 +59,11 @@ where l.tenant_id = $1 and l.limit_id = $2
 for no key update
 
 -- name: set_limit
--- $2: null returns to what is declared.
+-- $2: null returns to what is declared. $3: strict order ends.
 -- guard: the caller has locked the row.
 update mainspring.limits
-set slots = coalesce($2, declared), pinned = $2::int is not null, updated_at = (select clock_timestamp())
+set slots = coalesce($2, declared), pinned = $2::int is not null, strict = strict and not $3::boolean,
+    updated_at = (select clock_timestamp())
 where limit_id = $1
 
 -- name: lines_that_wait

@@ -6,8 +6,9 @@
 select exists (select from mainspring.schema_migrations where name = 'limits_known')
 
 -- name: declare_limits
--- Limits as jobs and tasks declare them. What a person has set stays, unless the order becomes strict.
--- guard: the name is unique; a pinned row keeps its number.
+-- Limits as jobs and tasks declare them. What a person has set stays, unless the order becomes strict. The
+-- strict order of a limit that several jobs share stays: only a person ends it.
+-- guard: the name is unique; a pinned row keeps its number, and a strict one its order.
 insert into mainspring.limits as l (tenant_id, name, slots, declared, strict, every, burst, failures, open_for)
 select $1, g.name, g.slots, g.slots, g.strict, g.every, g.burst, g.failures, g.open_for
 from unnest($2::text[], $3::int[], $4::boolean[], $5::float8[], $6::int[], $7::int[], $8::float8[])
@@ -18,17 +19,25 @@ set slots = case when l.pinned and not excluded.strict then l.slots else exclude
     pinned = l.pinned and not excluded.strict, declared = excluded.declared, strict = excluded.strict,
     every = excluded.every, burst = excluded.burst, failures = excluded.failures, open_for = excluded.open_for,
     updated_at = (select clock_timestamp())
-where (l.declared, l.strict, l.every, l.burst, l.failures, l.open_for)
-      is distinct from (excluded.declared, excluded.strict, excluded.every, excluded.burst, excluded.failures,
-                        excluded.open_for)
+where not (l.strict and not excluded.strict and l.name like 'task:%')
 
 -- name: declared_limits
 -- The lock keeps them from being pruned until their lines are open.
-select l.name, l.limit_id
+select l.name, l.limit_id, l.declared, l.strict, l.every, l.burst, l.failures, l.open_for
 from mainspring.limits l
 where l.tenant_id = $1 and l.name = any ($2::text[])
 order by l.limit_id
 for key share
+
+-- name: restore_limits
+-- Limits that a run needs and that were pruned.
+-- unguarded: a limit that exists stays as it is.
+insert into mainspring.limits (tenant_id, name, slots, declared, strict, every, burst, failures, open_for)
+select $1, g.name, g.slots, g.slots, g.strict, g.every, g.burst, g.failures, g.open_for
+from unnest($2::text[], $3::int[], $4::boolean[], $5::float8[], $6::int[], $7::int[], $8::float8[])
+    as g (name, slots, strict, every, burst, failures, open_for)
+order by g.name
+on conflict (tenant_id, name) do nothing
 
 -- name: open_lines
 -- unguarded: a line that exists stays as it is.
@@ -285,12 +294,14 @@ delete from mainspring.limit_keys k using idle where k.key_id = idle.key_id and 
 returning k.key_id
 
 -- name: prune_limits
--- Limits that were declared, and have had no line for $1 seconds.
+-- Limits that were declared, and have had no line for $1 seconds. The strict order of a task is kept for a year: jobs that
+-- fire rarely count on it.
 -- guard: nobody opens a line of it now; what a person has set stays.
 with idle as materialized (
     select l.limit_id
     from mainspring.limits l
     where not l.pinned and l.updated_at < (select clock_timestamp()) - $1 * interval '1 second'
+      and not (l.strict and l.name like 'task:%' and l.updated_at > (select clock_timestamp()) - interval '366 days')
       and not exists (select from mainspring.limit_keys k where k.limit_id = l.limit_id offset 0)
     limit $2
     for update skip locked

@@ -325,11 +325,19 @@ where tenant_id = $1 and job_id = $2
 order by run_id
 for no key update
 
+-- name: lock_overlapping
+-- The same without those of backfills, which the overlap rule is not about.
+select {{locked_run}}
+from mainspring.runs r
+where tenant_id = $1 and job_id = $2 and {{of_backfill(r)}} is not true
+order by run_id
+for no key update
+
 -- name: request_cancel
 -- keeps: RUNNING
 -- guard: fence and RUNNING; a cancel is requested once.
 update mainspring.runs
-set cancel_requested_at = (select clock_timestamp())
+set cancel_requested_at = (select clock_timestamp()), cancel_reason = $3
 where run_id = $1 and fence = $2 and state + 0 = {{RUNNING}} and cancel_requested_at is null
 returning worker_id
 

@@ -15,9 +15,8 @@ from functools import partial
 from ipaddress import ip_address
 from typing import Any
 
-import httpx
-
 from mainspring.kernel.clock import SYSTEM_CLOCK, LoopClock
+from mainspring.kernel.light_httpx import httpx
 from mainspring.worker.executors.http.address_guard import AddressGuard
 from mainspring.worker.executors.http.connection import (
     ConnectError,

@@ -6,11 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from hashlib import sha256
 
-import httpx
 import msgspec
 
 from mainspring.domain.run_key import key_of, rfc3339
 from mainspring.domain.texts import shown
+from mainspring.kernel.light_httpx import httpx
 from mainspring.kernel.version import VERSION
 from mainspring.wire.exchange import RunOrder
 from mainspring.wire.execution import HttpCall

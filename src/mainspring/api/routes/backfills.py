@@ -1,0 +1,102 @@
+"""/v1/backfills, and /v1/jobs/{id}:backfill."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from litestar import Request, Response, get, patch, post
+from litestar.params import QueryParameter
+
+from mainspring.api.answers import CHANGES_A_JOB, LISTS, Answer
+from mainspring.api.bodies import BackfillBody, BackfillCancelBody, BackfillPatchBody, NoBody
+from mainspring.api.openapi import request_examples as examples
+from mainspring.api.routes.paging import DEFAULT_PAGE, MAX_PAGE, link_header, several
+from mainspring.api.services import caller_of, services_of
+from mainspring.wire.backfills import BackfillCancel, BackfillList, BackfillPatch, BackfillRequest, BackfillView
+from mainspring.wire.jobs import Nothing
+from mainspring.wire.states import BackfillStateFilter
+
+Http = Request[Any, Any, Any]
+States = Annotated[list[BackfillStateFilter] | None, QueryParameter(name="state")]
+Limit = Annotated[int, QueryParameter(ge=1, le=MAX_PAGE)]
+_CHANGES = (*CHANGES_A_JOB, "backfill_ended")
+
+
+@post(
+    "/{job_id:str}/backfill", verb="backfill", dto=BackfillBody, return_dto=None,
+    summary="Make up for fires of the past", operation="jobs.backfill",
+    answers={201: Answer("The backfill. Its runs are created from now on.", headers=("Location",))},
+    problems=(
+        *CHANGES_A_JOB, "invalid_range", "invalid_time", "job_cancelled", "missing_timezone", "no_fires",
+        "not_recurring", "too_many_backfills", "too_many_fires",
+    ),
+    examples=examples.BACKFILLS,
+)  # fmt: skip
+async def create_backfill(request: Http, job_id: str, data: BackfillRequest) -> Response[BackfillView]:
+    """Every fire of the job's schedule from `from` on and before `to` becomes a run, unless it has one already,
+    whatever became of that. At most `concurrency` of these runs are alive at once."""
+    view = await services_of(request).backfills.create(caller_of(request), job_id, data)
+    return Response(view, status_code=201, headers={"Location": f"/v1/backfills/{view.id}"})
+
+
+@get("/v1/backfills", summary="List backfills, newest first", operation="backfills.list", problems=LISTS)
+async def list_backfills(
+    request: Http,
+    job: str | None = None,
+    in_state: States = None,
+    cursor: str | None = None,
+    limit: Limit = DEFAULT_PAGE,
+) -> Response[BackfillList]:
+    """All, those of a job, or those in some states."""
+    states = several(in_state, "state")
+    page = await services_of(request).backfills.backfills(caller_of(request), job, states, cursor, limit)
+    return Response(page, headers=link_header(request, page.next))
+
+
+@get("/v1/backfills/{backfill_id:str}", summary="Get a backfill and its progress", operation="backfills.read")
+async def get_backfill(request: Http, backfill_id: str) -> BackfillView:
+    """The numbers are at most a second old."""
+    return await services_of(request).backfills.backfill(caller_of(request), backfill_id)
+
+
+@patch(
+    "/v1/backfills/{backfill_id:str}", dto=BackfillPatchBody, return_dto=None,
+    summary="Change a backfill's concurrency", operation="backfills.update", problems=_CHANGES,
+    examples=examples.BACKFILL_CHANGES,
+)  # fmt: skip
+async def patch_backfill(request: Http, backfill_id: str, data: BackfillPatch) -> BackfillView:
+    """If more of its runs are alive than the new number, no more are created until fewer are."""
+    return await services_of(request).backfills.change(caller_of(request), backfill_id, data.concurrency)
+
+
+@post(
+    "/v1/backfills/{backfill_id:str}/pause", verb="pause", dto=NoBody, return_dto=None, status_code=200,
+    summary="Pause a backfill", operation="backfills.pause", problems=_CHANGES,
+)  # fmt: skip
+async def pause_backfill(request: Http, backfill_id: str, data: Nothing | None = None) -> BackfillView:
+    """It creates no more runs. Those that exist continue. Pausing a paused backfill changes nothing."""
+    return await services_of(request).backfills.pause(caller_of(request), backfill_id)
+
+
+@post(
+    "/v1/backfills/{backfill_id:str}/resume", verb="resume", dto=NoBody, return_dto=None, status_code=200,
+    summary="Resume a backfill", operation="backfills.resume", problems=_CHANGES,
+)  # fmt: skip
+async def resume_backfill(request: Http, backfill_id: str, data: Nothing | None = None) -> BackfillView:
+    """It continues where it was. Resuming one that is not paused changes nothing."""
+    return await services_of(request).backfills.resume(caller_of(request), backfill_id)
+
+
+@post(
+    "/v1/backfills/{backfill_id:str}/cancel", verb="cancel", dto=BackfillCancelBody, return_dto=None, status_code=200,
+    summary="Cancel a backfill", operation="backfills.cancel", problems=_CHANGES,
+    examples=examples.BACKFILL_CANCELS,
+)  # fmt: skip
+async def cancel_backfill(request: Http, backfill_id: str, data: BackfillCancel | None = None) -> BackfillView:
+    """It creates no more runs, and those that no worker has taken end as CANCELLED. With `running` workers are told to
+    stop the others too. A second call changes nothing else."""
+    running = data is not None and data.running
+    return await services_of(request).backfills.cancel(caller_of(request), backfill_id, running=running)
+
+
+HANDLERS = [list_backfills, get_backfill, patch_backfill, pause_backfill, resume_backfill, cancel_backfill]

@@ -1,0 +1,129 @@
+"""Intake of cron expressions, and of what they do when clocks are moved."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from functools import lru_cache
+from itertools import product
+
+from mainspring.domain.errors import InvalidInput
+from mainspring.domain.schedules.cron_fields import DAY_OF_MONTH, CronError
+from mainspring.domain.schedules.cron_fires import CronFires
+from mainspring.domain.schedules.cron_hash import all_values, has_hash
+from mainspring.domain.schedules.schedule import Schedule, ScheduleKind
+from mainspring.domain.schedules.wall_clock import wall_clock
+from mainspring.domain.schedules.zones import check_timezone
+from mainspring.domain.texts import shown
+from mainspring.wire.jobs import DstIn
+from mainspring.wire.states import FOLDS, GAPS
+
+ALIASES = {
+    "@yearly": "0 0 1 1 *",
+    "@annually": "0 0 1 1 *",
+    "@monthly": "0 0 1 * *",
+    "@weekly": "0 0 * * 0",
+    "@daily": "0 0 * * *",
+    "@midnight": "0 0 * * *",
+    "@hourly": "0 * * * *",
+}
+UTC_NAMES = frozenset(
+    ("UTC", "UCT", "Zulu", "Universal", "Etc/UTC", "Etc/UCT", "Etc/Zulu", "Etc/Universal", "GMT", "Etc/GMT")
+)
+_LONGEST_CRON = 1000
+
+
+def read_cron(
+    expression: str, dst: DstIn | None, timezone: str | None, timezone_field: str, field: str, now: datetime
+) -> Schedule:
+    tz = "UTC" if timezone is None else check_timezone(timezone, timezone_field)
+    gap, fold = read_dst(dst, tz)
+    line = check_cron(expression, tz, field, now, gap, fold)
+    return Schedule(kind=ScheduleKind.CRON, cron=line, timezone=tz, gap=gap, fold=fold)
+
+
+def refuse_dst(dst: DstIn | None) -> None:
+    """Refuse dst in a schedule that has no wall times."""
+    if dst is not None:
+        raise InvalidInput(
+            "dst needs cron or rrule", field="schedule.dst", hint="leave it out: only wall times are skipped"
+        )
+
+
+def check_cron(
+    expression: str, timezone: str, field: str, now: datetime, gap: str | None = None, fold: str | None = None
+) -> str:
+    """The expression with aliases expanded. Raises InvalidInput if it cannot be parsed or never fires."""
+    if len(expression) > _LONGEST_CRON:
+        raise _bad_cron("the expression is too long", field, f"at most {_LONGEST_CRON} characters")
+    text = " ".join(expression.split())
+    if text.startswith("@"):
+        if text.lower() not in ALIASES:
+            raise _bad_cron(f"{shown(text)} is not a known alias", field, "one of " + ", ".join(sorted(ALIASES)))
+        text = ALIASES[text.lower()]
+    fields = len(text.split())
+    if fields not in (5, 6):
+        raise _bad_cron(f"{shown(expression)} has {fields} field(s)", field)
+    try:
+        never = _never_fires(text, timezone, gap, fold, now.year)
+    except CronError as error:
+        raise _bad_cron(f"{shown(expression)} is not a cron expression: {error}", field) from None
+    if never is not None:
+        raise InvalidInput(
+            f"{shown(expression)} never fires" + ("" if never == text else f" if H picks {shown(never)}"),
+            code="cron_never_fires",
+            field=field,
+            hint="check the day and the month" if gap is None else "check the day and the month, and schedule.dst.gap",
+        )
+    return text
+
+
+def _bad_cron(detail: str, field: str, expected: str | None = None) -> InvalidInput:
+    return InvalidInput(
+        detail,
+        code="invalid_cron",
+        field=field,
+        expected=expected or "5 fields (minute hour day month weekday), or 6 with seconds first",
+        hint='such as "0 9 * * MON-FRI" or "@daily"',
+    )
+
+
+@lru_cache(maxsize=16384)
+def _never_fires(cron: str, timezone: str, gap: str | None, fold: str | None, year: int) -> str | None:
+    """The line, or what it can become by `H`, if that never fires. Raises CronError."""
+    begin = datetime(year, 1, 1, tzinfo=UTC)
+    for line in _all_lines(cron):
+        if not wall_clock(line).occurs or CronFires(line, timezone, gap, fold).next(begin) is None:
+            return line
+    return None
+
+
+def _all_lines(cron: str) -> list[str]:
+    """The line, with any values that `H` can have in the month and the weekday: not each month has a day 31. For the
+    other fields one value shows whether it fires: each hour occurs, and H picks days that each month has."""
+    if not has_hash(cron):
+        return [cron]
+    fields = cron.upper().split()
+    first = 6 - len(fields)
+    values = [
+        all_values(index, field) if has_hash(field) else [field] for index, field in enumerate(fields, start=first)
+    ]
+    some = [each if index > DAY_OF_MONTH else each[:1] for index, each in enumerate(values, start=first)]
+    return [" ".join(chosen) for chosen in product(*some)]
+
+
+def read_dst(dst: DstIn | None, timezone: str) -> tuple[str | None, str | None]:
+    if dst is None:
+        return None, None
+    if timezone in UTC_NAMES:
+        raise InvalidInput(
+            "dst has no effect in UTC", field="schedule.dst", hint="leave it out, or give schedule.timezone"
+        )
+    gap, fold = (None if word is None else word.lower() for word in (dst.gap, dst.overlap))
+    for name, word, words in (("gap", gap, GAPS), ("overlap", fold, FOLDS)):
+        if word is not None and word not in words:
+            raise InvalidInput(
+                f"{shown(word)} is not one of the policies of {name}",
+                field=f"schedule.dst.{name}",
+                expected=" or ".join(words),
+            )
+    return gap, fold

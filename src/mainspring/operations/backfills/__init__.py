@@ -1,0 +1,1 @@
+"""Backfills: create and control them, and create their runs."""

@@ -1,0 +1,278 @@
+"""The filler: creates the runs of backfills, and counts how they end.
+
+A step is one transaction that locks the job and the backfill. It counts the runs that have ended, creates as many as
+there is room for, and moves the cursor. Whoever is killed in the middle has done nothing, and the next step of any
+server continues. The fires come from a slice, which a transaction of its own stores in the row: the next few thousand
+fires, and which of them have a run already. The history has no index by fire time, so it is read once for a slice.
+
+A slice is right as long as nobody else creates runs for its fires. The scheduler does not: a slice is taken when its
+next fire is past the range. Other backfills of the job do not: whoever takes a slice drops theirs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Collection
+from datetime import datetime
+from uuid import UUID
+
+import asyncpg
+import msgspec
+
+from mainspring.domain.backfills import (
+    JOB_CANCELLED,
+    JOB_GONE,
+    BackfillState,
+    FireRange,
+    Slice,
+    cursor_after,
+    next_slice,
+    trigger_of,
+)
+from mainspring.domain.errors import Conflict
+from mainspring.domain.job import ONE_AFTER_ANOTHER, Overlap, stored_spec
+from mainspring.domain.transitions import StoredJobStatus, StoredState
+from mainspring.kernel import metrics
+from mainspring.kernel.ids import uuid7_batch
+from mainspring.kernel.logs import get_logger
+from mainspring.operations.lifecycle.fire import Fired, from_store
+from mainspring.operations.lookup import load_lane
+from mainspring.operations.signals import Signals
+from mainspring.store import backfills, jobs
+from mainspring.store.backfills import AtWork, LockedBackfill, WantsSlice
+from mainspring.store.jobs import LockedJob, schedule_from_text
+from mainspring.store.lanes import LaneRegistry
+from mainspring.store.pool import AWAY, Connection, Store
+
+log = get_logger("filler")
+
+SLICE = 5000  # fires; the history of the job is read once for each slice
+_AT_ONCE = 1000  # fires that one step deals with
+_STEPS = 50  # of one backfill, before it is the turn of the next
+_LOOKED_AT = 1000  # backfills per round
+_ENDS = {
+    StoredState.SUCCESS: "succeeded",
+    StoredState.FAILED: "failed",
+    StoredState.CANCELLED: "cancelled",
+    StoredState.SKIPPED: "skipped",
+}
+
+
+class Step(msgspec.Struct, frozen=True):
+    """What a step did. `again`: there is more to do at once. `wants_slice`: before that, a slice."""
+
+    created: int = 0
+    again: bool = False
+    wants_slice: bool = False
+
+
+class Filler:
+    name = "filler"
+    interval = 1.0
+
+    def __init__(self, store: Store, lanes: LaneRegistry, signals: Signals, slice_length: int = SLICE) -> None:
+        self._store = store
+        self._lanes = lanes
+        self._signals = signals
+        self._slice_length = slice_length
+        self._after = backfills.FIRST
+        self._ended: set[UUID] = set()
+        self._all = False
+        self._filling: asyncio.Task[None] | None = None
+        signals.on_fill(self.fill)
+
+    async def run_once(self) -> int:
+        """Look at every backfill that is not over. Returns how many runs were created."""
+        async with self._store.reads.acquire() as connection:
+            found = await backfills.at_work(connection, self._after, _LOOKED_AT)
+        self._after = found[-1].backfill_id if len(found) == _LOOKED_AT else backfills.FIRST
+        return await self._work_on(found)
+
+    def fill(self, ended: Collection[UUID]) -> None:
+        """Look soon at the backfills of these runs, which have ended. Without runs: at all backfills."""
+        self._ended.update(ended)
+        self._all |= not ended
+        if self._filling is None or self._filling.done():
+            self._filling = asyncio.create_task(self._answer())
+
+    async def close(self) -> None:
+        if self._filling is not None:
+            self._filling.cancel()
+            await asyncio.gather(self._filling, return_exceptions=True)
+
+    async def _answer(self) -> None:
+        try:
+            while self._ended or self._all:
+                ended, everything = list(self._ended), self._all
+                self._ended, self._all = set(), False
+                if everything:
+                    await self.run_once()
+                    continue
+                async with self._store.reads.acquire() as connection:
+                    found = await backfills.of_runs(connection, ended)
+                await self._work_on(found)
+        except AWAY as error:
+            log.warning("backfills could not be continued; the next round does it", error=repr(error))
+
+    async def _work_on(self, found: list[AtWork]) -> int:
+        created = 0
+        for item in found:
+            try:
+                created += await self._work(item)
+            except AWAY:
+                raise
+            except (asyncpg.PostgresError, Conflict, ValueError, OverflowError) as error:
+                # One that cannot be continued does not hold up the others.
+                log.error("backfill cannot be continued now", backfill=str(item.backfill_id), error=repr(error))
+        return created
+
+    async def _work(self, item: AtWork) -> int:
+        created = 0
+        for _ in range(_STEPS):
+            done = await self.step(item)
+            created += done.created
+            if not done.again or (done.wants_slice and not await self.take_slice(item)):
+                break
+        return created
+
+    async def step(self, item: AtWork) -> Step:
+        """Count the runs that have ended, and create as many as there is room for."""
+        async with self._store.change() as connection:
+            job = await jobs.lock(connection, item.tenant_id, item.job_id)
+            row = await backfills.lock(connection, item.tenant_id, item.backfill_id, _AT_ONCE)
+            if row is None:
+                return Step()
+            counted = await _counted(connection, row)
+            fired = Fired()
+            after = _without_job(counted, job)
+            if after.state == BackfillState.RUNNING and job is not None and job.status != StoredJobStatus.PAUSED:
+                after, fired = await self._filled(connection, job, after)
+            after = _completed(after)
+            if after != row:
+                over = after.state in (BackfillState.CANCELLED, BackfillState.COMPLETED)
+                await backfills.advance(
+                    connection, row, after, keep_slice=after.has_slice and not over, ended=over and not after.live
+                )
+        metrics.fired.inc(fired.total)
+        self._signals.ready(fired.created)
+        fired.tell(self._signals)
+        return _step(after, fired.total, paused=job is None or job.status == StoredJobStatus.PAUSED)
+
+    async def _filled(
+        self, connection: Connection, job: LockedJob, row: LockedBackfill
+    ) -> tuple[LockedBackfill, Fired]:
+        """Deal with the next fires: those that have a run are counted, the others become runs."""
+        if not row.has_slice or not row.first_of_job:
+            return row, Fired()
+        times, exist = row.next_fires or [], row.next_exist or []
+        room = row.concurrency - len(row.live)
+        new: list[datetime] = []
+        done = 0
+        for moment, exists in zip(times, exist, strict=True):
+            if not exists:
+                if len(new) >= room:
+                    break
+                new.append(moment)
+            done += 1
+        if not done:
+            return row, Fired()
+        ids = uuid7_batch(len(new))
+        fired = Fired()
+        if new:
+            own, spec = await self._own_spec(connection, job)
+            made = await backfills.create_runs(
+                connection, row, list(zip(ids, new, strict=True)), trigger_of(row.backfill_id), own_spec=own, spec=spec
+            )
+            fired = from_store(made)
+        through = row.slice_done + done
+        over = through >= row.slice_length
+        assert row.slice_end is not None
+        row = msgspec.structs.replace(
+            row,
+            created=row.created + len(new),
+            existing=row.existing + done - len(new),
+            slice_done=through,
+            fire_cursor=row.slice_end if over else cursor_after(times[done - 1], newest_first=row.newest_first),
+            has_slice=not over,
+            live=[*row.live, *ids],
+        )
+        return row, fired
+
+    async def _own_spec(self, connection: Connection, job: LockedJob) -> tuple[bool, str | None]:
+        """The overlap rule is about the fires of the schedule, so runs of a backfill do not stand in its line."""
+        if job.overlap not in ONE_AFTER_ANOTHER:
+            return False, None
+        definition = jobs.definition_of(job, await load_lane(self._lanes, connection, job.lane_id))
+        return True, stored_spec(msgspec.structs.replace(definition, overlap=Overlap.ALLOW), job.job_id)
+
+    async def take_slice(self, item: AtWork) -> bool:
+        """Store the next fires of a backfill in its row. Return whether that was done: not if somebody else did it, or
+        the scheduler has yet to deal with fires of the range."""
+        async with self._store.reads.acquire() as connection:
+            wanted = await backfills.wants_slice(connection, item.tenant_id, item.backfill_id)
+        if wanted is None:
+            return False
+        taken = await asyncio.to_thread(_slice, wanted, self._slice_length)  # rare fires take a while to find
+        async with self._store.change() as connection:
+            await backfills.lock_of_job(connection, item.tenant_id, item.job_id)
+            row = await backfills.lock(connection, item.tenant_id, item.backfill_id)
+            if row is None or not await backfills.job_is_past(connection, item.tenant_id, item.backfill_id):
+                return False
+            known = set()
+            if taken.times:
+                first, last = min(taken.times), max(taken.times)
+                known = await backfills.existing(connection, item.tenant_id, item.job_id, row.generation, first, last)
+            exist = [moment in known for moment in taken.times]
+            return await backfills.take_slice(connection, item, wanted.fire_cursor, taken, exist)
+
+
+def _slice(wanted: WantsSlice, count: int) -> Slice:
+    return next_slice(
+        schedule_from_text(wanted.schedule_text),
+        FireRange(wanted.from_at, wanted.to_at),
+        wanted.fire_cursor,
+        newest_first=wanted.newest_first,
+        count=count,
+    )
+
+
+async def _counted(connection: Connection, row: LockedBackfill) -> LockedBackfill:
+    """The backfill with those of its runs counted that have ended."""
+    if not row.live:
+        return row
+    known = await backfills.ends(connection, row.live, row.created_at)
+    ends = Counter(_ENDS[StoredState(run.state)] for run in known if run.state is not None)
+    live = [run.run_id for run in known if run.alive]
+    if len(live) == len(row.live):
+        return row
+    return msgspec.structs.replace(row, live=live, **{name: getattr(row, name) + count for name, count in ends.items()})
+
+
+def _without_job(row: LockedBackfill, job: LockedJob | None) -> LockedBackfill:
+    """A backfill whose job is gone is cancelled."""
+    if row.state not in (BackfillState.RUNNING, BackfillState.PAUSED):
+        return row
+    if job is not None and job.generation == row.generation and job.status != StoredJobStatus.CANCELLED:
+        return row
+    same = job is not None and job.generation == row.generation
+    return msgspec.structs.replace(
+        row, state=int(BackfillState.CANCELLED), reason=JOB_CANCELLED if same else JOB_GONE, has_slice=False
+    )
+
+
+def _completed(row: LockedBackfill) -> LockedBackfill:
+    """A backfill without fires left is completed when its last run has ended."""
+    if row.state != BackfillState.RUNNING or row.has_fires_left:
+        return row
+    total = row.created + row.existing  # the rules of a time zone may have changed since it was counted
+    state = row.state if row.live else int(BackfillState.COMPLETED)
+    return msgspec.structs.replace(row, total=total, state=state)
+
+
+def _step(row: LockedBackfill, created: int, *, paused: bool) -> Step:
+    if row.state != BackfillState.RUNNING or paused or not row.first_of_job:
+        return Step(created)
+    wants_slice = not row.has_slice and row.has_fires_left
+    room = row.has_slice and len(row.live) < row.concurrency
+    return Step(created, again=wants_slice or room, wants_slice=wants_slice)
