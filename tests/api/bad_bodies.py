@@ -237,7 +237,7 @@ MEANING: list[Case] = [
     ({"task": "noop", "schedule": {"after": ["a"]}}, 422, "not_supported_yet", "schedule.after", "leave"),
     ({"task": "noop", "schedule": {"every": 5, "calendar": "de"}}, 422, "not_supported_yet", "schedule.calendar",
      "leave"),
-    ({"task": "noop", "schedule": "H * * * *"}, 422, "not_supported_yet", "schedule", None),
+    ({"task": "noop", "schedule": "H(5-2) * * * *"}, 422, "invalid_cron", "schedule", None),
 ]  # fmt: skip
 STRANGE: list[Case] = [
     # Half a surrogate pair in any field.

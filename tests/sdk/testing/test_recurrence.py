@@ -27,14 +27,14 @@ def test_max_runs_and_end_complete_a_job_in_a_box_and_a_later_one_goes_on() -> N
         bounded = client.submit(task="tick", every="1h", end=T0 + timedelta(hours=3)).job_id
         endless = client.submit(task="tick", every="1h").job_id
         box.advance("5h")
-        assert [len(client.job_runs(job)) for job in (limited, bounded, endless)] == [2, 3, 5]
+        assert [len(client.job_runs(job).runs) for job in (limited, bounded, endless)] == [2, 3, 5]
         assert [client.job(job).status for job in (limited, bounded)] == ["COMPLETED", "COMPLETED"]
         with pytest.raises(InvalidInput, match="made 2 run"):
             client.update_job(limited, max_runs=2, jitter="1m")
         assert client.update_job(limited, max_runs=3).runs_left == 1
         client.update_job(bounded, end=T0 + timedelta(hours=7))
         box.advance("5h")
-        assert [len(client.job_runs(job)) for job in (limited, bounded)] == [3, 5]
+        assert [len(client.job_runs(job).runs) for job in (limited, bounded)] == [3, 5]
 
 
 def test_a_rule_and_jitter_are_declared_above_a_task() -> None:
