@@ -33,8 +33,8 @@ class Answer:
 CHANGES_A_JOB = ("changed_meanwhile",)
 FIELDS_OF_A_JOB = (
     "bad_payload", "calendar_leaves_no_fire", "cron_never_fires", "invalid_cron", "invalid_duration", "invalid_rate",
-    "invalid_size", "invalid_time", "missing_timezone", "not_supported_yet", "strict_order", "time_passed",
-    "unknown_calendar", "unknown_timezone", "unstorable_value",
+    "invalid_rrule", "invalid_size", "invalid_time", "missing_timezone", "never_fires", "not_supported_yet",
+    "strict_order", "time_passed", "unknown_calendar", "unknown_timezone", "unstorable_value",
 )  # fmt: skip
 RUNS_NOW = (
     "bad_payload", "changed_meanwhile", "idempotency_key_reused", "job_cancelled", "overlap", "payload_dropped",

@@ -127,13 +127,24 @@ def _schedule(job: JobView) -> Any:
     from mainspring.domain.durations import format_duration
     from mainspring.domain.run_key import rfc3339
 
-    calendar = {} if job.calendar is None else {"calendar": job.calendar, "outside": job.outside}
+    members = {
+        "jitter": None if job.jitter is None else format_duration(job.jitter),
+        "start": None if job.start is None else rfc3339(job.start),
+        "end": None if job.end is None else rfc3339(job.end),
+        "max_runs": job.max_runs,
+        "exdates": [rfc3339(one) for one in job.exdates] or None,
+        "dst": job.dst,
+        "calendar": job.calendar,
+        "outside": None if job.calendar is None else job.outside,
+        "timezone": job.timezone,
+    }
+    given = {name: value for name, value in members.items() if value is not None}
     if job.cron_expression is not None:
-        dst = {} if job.dst is None else {"dst": job.dst}
-        return {"cron": job.cron_expression, "timezone": job.timezone, **dst, **calendar}
+        return {"cron": job.cron_expression, **given}
+    if job.rrule is not None:
+        return {"rrule": job.rrule, **given}
     if job.every is not None:
-        zone = {} if job.timezone is None else {"timezone": job.timezone}
-        return {"every": format_duration(job.every), **zone, **calendar}
+        return {"every": format_duration(job.every), **given}
     if job.schedule_time is not None:
         return {"at": rfc3339(job.schedule_time)}
     return "manual"

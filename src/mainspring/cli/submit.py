@@ -112,6 +112,42 @@ def command(
         str | None,
         typer.Option("--timezone", metavar="Z", help="Time zone of --cron: Europe/Berlin.", rich_help_panel=_WHEN),
     ] = None,
+    rrule: Annotated[
+        str | None,
+        typer.Option(
+            "--rrule",
+            metavar="R",
+            help="Run by a rule of RFC 5545: 'FREQ=MONTHLY;BYDAY=-1FR;BYHOUR=17'.",
+            rich_help_panel=_WHEN,
+        ),
+    ] = None,
+    exdate: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--exdate", metavar="T", help="A fire of --rrule that is left out; can be repeated.", rich_help_panel=_WHEN
+        ),
+    ] = None,
+    jitter: Annotated[
+        str | None,
+        typer.Option(
+            "--jitter",
+            metavar="D",
+            help="Each fire is later by up to this: 10m.",
+            rich_help_panel=_WHEN,
+        ),
+    ] = None,
+    start: Annotated[
+        str | None,
+        typer.Option("--start", metavar="T", help="No fire is before this time.", rich_help_panel=_WHEN),
+    ] = None,
+    end: Annotated[
+        str | None,
+        typer.Option("--end", metavar="T", help="No fire is after this time.", rich_help_panel=_WHEN),
+    ] = None,
+    max_runs: Annotated[
+        int | None,
+        typer.Option("--max-runs", metavar="N", help="The schedule ends after so many runs.", rich_help_panel=_WHEN),
+    ] = None,
     calendar: Annotated[
         str | None,
         typer.Option("--calendar", metavar="C", help="Fire only within this calendar.", rich_help_panel=_WHEN),
@@ -337,7 +373,8 @@ def command(
         command=command_line, header=header, job_id=job_id, idempotency_key=idempotency_key, task=task, params=params,
         keep_payload=keep_payload, unique=unique,
         payload=payload, http=http, method=method, body=body, manual=manual, at=at, delay=delay, every=every, cron=cron,
-        timezone=timezone, dst_gap=dst_gap, dst_overlap=dst_overlap, calendar=calendar, outside=outside,
+        timezone=timezone, rrule=rrule, exdate=exdate, jitter=jitter, start=start, end=end, max_runs=max_runs,
+        dst_gap=dst_gap, dst_overlap=dst_overlap, calendar=calendar, outside=outside,
         name=name, queue=queue, priority=priority, timeout=timeout, retries=retries, retry=retry,
         delivery=delivery, overlap=overlap, misfire=misfire, owner=owner, description=description, label=label, env=env,
         limit=limit, sandbox=sandbox, run_as=run_as, kill_grace=kill_grace, require=require, concurrency=concurrency,
@@ -392,6 +429,7 @@ def job_fields(
     header: list[str] | None,
     body: str | None,
     manual: bool,
+    exdate: list[str] | None,
     retry: str | None,
     misfire: str | None,
     keep_payload: str | None,
@@ -414,6 +452,7 @@ def job_fields(
         "http": call_of(http, method, header or [], body),
         "payload": payload_of(payload, params or []),
         "schedule": "manual" if manual else None,
+        "exdates": exdate or None,
         "dst": {name: word for name, word in (("gap", dst_gap), ("overlap", dst_overlap)) if word is not None} or None,
         "retry": None if retry is None else _object(retry, "retry", '{"max_attempts": 3}'),
         "misfire": None if misfire is None else misfire_of(misfire),

@@ -14,7 +14,7 @@ from uuid import UUID
 import msgspec
 
 from mainspring.domain.errors import Conflict, InvalidInput
-from mainspring.domain.intake.schedule import parse_time
+from mainspring.domain.intake.times import parse_time
 from mainspring.domain.schedules.fires import count_fires, fires, newest_fires, next_fire
 from mainspring.domain.schedules.schedule import Schedule
 

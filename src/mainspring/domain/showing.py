@@ -37,6 +37,7 @@ def show_job(
     error_message: str | None = None,
     generation: int = 1,
     pruned: bool = False,
+    runs_left: int | None = None,
 ) -> JobView:
     """The view of a job: its definition and its current status. pruned: it is paused since no code declares it."""
     spec, schedule = definition.spec, definition.schedule
@@ -52,8 +53,17 @@ def show_job(
         status=status.value,
         schedule_time=schedule.at,
         cron_expression=schedule.cron,
-        timezone=schedule.timezone if schedule.kind is ScheduleKind.CRON or schedule.calendar else None,
+        timezone=schedule.timezone
+        if schedule.kind in (ScheduleKind.CRON, ScheduleKind.RRULE) or schedule.calendar
+        else None,
         every=schedule.every,
+        rrule=schedule.rrule,
+        exdates=list(schedule.exdates or ()),
+        jitter=schedule.jitter,
+        start=schedule.start,
+        end=schedule.end,
+        max_runs=schedule.max_runs,
+        runs_left=runs_left,
         schedule_in_words=explain(schedule),
         dst=None if schedule.gap is None and schedule.fold is None else DstView(schedule.gap, schedule.fold),
         payload=None if definition.payload is None else msgspec.Raw(definition.payload),

@@ -17,7 +17,7 @@ import msgspec
 
 from mainspring.domain.job import Overlap, spec_from_text
 from mainspring.domain.schedules.calendar_rules import RulesNotLoaded
-from mainspring.domain.schedules.misfire import ON_TIME, FirePlan, plan_fires
+from mainspring.domain.schedules.misfire import ON_TIME, FirePlan, limited, plan_fires
 from mainspring.kernel import metrics
 from mainspring.kernel.clock import Clock, DatabaseClock
 from mainspring.kernel.ids import parse_uuid, uuid7
@@ -246,9 +246,9 @@ class Firer:
         """Plan each job. Those whose calendar is not known are added to `unread`."""
         planned = []
         # A plan takes 60 µs. Jobs that are due together mostly have a few schedules, so each is planned once.
-        plans: dict[tuple[str, str | None, datetime], FirePlan] = {}
+        plans: dict[tuple[str, str | None, datetime, int | None], FirePlan] = {}
         for job in batch:
-            kind = (job.schedule_text, job.spec_text, job.next_fire_at)
+            kind = (job.schedule_text, job.spec_text, job.next_fire_at, job.runs_left)
             try:
                 if kind not in plans:
                     plans[kind] = _plan(job, now)
@@ -275,7 +275,8 @@ class Firer:
         done for jobs that fired. A paused or deleted job would otherwise return for ever."""
         following = plan.next_fire
         if following is not None and (following - now).total_seconds() <= self._look_ahead:
-            again = msgspec.structs.replace(job, next_fire_at=following)
+            left = None if job.runs_left is None else job.runs_left - len(plan.runs)
+            again = msgspec.structs.replace(job, next_fire_at=following, runs_left=left)
             self._wheel.add(again.key, again, following.timestamp())
 
 
@@ -337,4 +338,5 @@ def _too_late(job: DueJob, now: datetime) -> bool:
 
 def _plan(job: DueJob, now: datetime) -> FirePlan:
     misfire = spec_from_text(job.spec_text).misfire
-    return plan_fires(schedule_from_text(job.schedule_text), job.next_fire_at, max(now, job.next_fire_at), misfire)
+    due = job.next_fire_at
+    return limited(plan_fires(schedule_from_text(job.schedule_text), due, max(now, due), misfire), job.runs_left)

@@ -40,6 +40,7 @@ class DueJob(msgspec.Struct, frozen=True):
     spec_text: str | None
     written_by: int = 0
     generation: int = 1
+    runs_left: int | None = None
     lane_id: int = 0
 
     @property

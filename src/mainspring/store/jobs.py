@@ -39,9 +39,13 @@ class NewJob(msgspec.Struct, frozen=True):
     next_fire_at: datetime | None
     generation: int = 1
 
+    @property
+    def runs_left(self) -> int | None:
+        return self.definition.schedule.max_runs
+
 
 class JobRow(PageRow, frozen=True):
-    """A job that will fire or can be fired manually. `status` is a StoredJobStatus."""
+    """A job that will fire or can be fired manually. `status` is a StoredJobStatus. `runs_left`: of max_runs."""
 
     tenant_id: TenantId
     job_id: str
@@ -62,6 +66,7 @@ class JobRow(PageRow, frozen=True):
     declared_by: str | None
     pruned_version: int | None
     generation: int
+    runs_left: int | None
 
     @property
     def pruned(self) -> bool:
@@ -185,6 +190,7 @@ async def _insert(connection: Connection, statement: str, tenant: TenantId, new:
         [stored_spec(job.definition, job.job_id) for job in new],
         [job.definition.declared_by for job in new],
         [job.generation for job in new],
+        [job.runs_left for job in new],
     )
     return int(done.rpartition(" ")[2])
 
@@ -293,6 +299,7 @@ async def change(
     lane_id: int,
     definition: JobDefinition,
     now: datetime,
+    runs_left: int | None,
     pruned: bool = False,
 ) -> bool:
     """Write a changed job and raise its version. Return False if the version is no longer `version`."""
@@ -315,6 +322,7 @@ async def change(
         now,
         definition.declared_by,
         pruned,
+        runs_left,
     )
     return changed is not None
 

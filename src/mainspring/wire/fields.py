@@ -68,6 +68,8 @@ NAME = Kind("Name", keyword="str")
 CHOSEN_ID = Kind("ChosenJobId", keyword="str")
 PRIORITY = Kind("PriorityIn", keyword="str | int")
 TIME = Kind("Moment", keyword="When")
+MOMENT = Kind("Moment", keyword="Moment")
+MOMENTS = Kind("list[Moment]", keyword="Sequence[Moment]")
 COMMAND = Kind("str | list[str]", keyword="str | Sequence[str]")
 SCHEDULE = Kind("ScheduleText | ScheduleIn", keyword="str | Mapping[str, Any]")
 HTTP_CALL = Kind("HttpCallIn", keyword="Mapping[str, Any]")
@@ -159,6 +161,12 @@ FIELDS = (
     Field("delay", DURATION, _SETTING & _HTTP_ONLY, means="schedule", shown=("schedule_time",), option="--in"),
     Field("at", TIME, Place.KEYWORD, means="schedule", shown=("schedule_time",), option="--at"),
     Field("every", DURATION, Place.KEYWORD, means="schedule", shown=("every",), option="--every"),
+    Field("rrule", TEXT, Place.KEYWORD, means="schedule", shown=("rrule",), option="--rrule"),
+    Field("exdates", MOMENTS, Place.KEYWORD, means="schedule", shown=("exdates",), option="--exdate"),
+    Field("jitter", DURATION, Place.KEYWORD, means="schedule", shown=("jitter",), option="--jitter"),
+    Field("start", MOMENT, Place.KEYWORD, means="schedule", shown=("start",), option="--start"),
+    Field("end", MOMENT, Place.KEYWORD, means="schedule", shown=("end",), option="--end"),
+    Field("max_runs", COUNT, Place.KEYWORD, means="schedule", shown=("max_runs", "runs_left"), option="--max-runs"),
     Field("dst", DST, Place.KEYWORD, means="schedule", shown=("dst",), option="--dst-gap"),
     Field(
         "calendar", NAME, Place.KEYWORD, means="schedule", shown=("calendar", "calendar_version"), option="--calendar"

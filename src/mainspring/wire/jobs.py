@@ -278,8 +278,8 @@ class JobView(PlainValues, msgspec.Struct):
     that its status tells of. error_message: the error of the last attempt of that run, in a list its first 2,000
     characters. generation: how many jobs with this job_id there have been. A job that is created with the job_id of an
     ended one is the next generation of it. schedule_in_words: when the job runs, with the values that `H` has.
-    calendar_version: the version of the calendar that decided next_fire_at. outside: what happens to a fire at a time
-    that the calendar excludes."""
+    runs_left: how many runs of max_runs are left. calendar_version: the version of the calendar that decided
+    next_fire_at. outside: what happens to a fire at a time that the calendar excludes."""
 
     job_id: str
     name: str
@@ -328,6 +328,13 @@ class JobView(PlainValues, msgspec.Struct):
     rate_limit: list[RateLimitView] = []
     circuit_breaker: CircuitBreakerView | None = None
     unique: Unique | None = None
+    rrule: str | None = None
+    exdates: list[datetime] = []
+    jitter: float | None = None
+    start: datetime | None = None
+    end: datetime | None = None
+    max_runs: int | None = None
+    runs_left: int | None = None
     schedule_in_words: str = ""
     dst: DstView | None = None
     calendar: str | None = None

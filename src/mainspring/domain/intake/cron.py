@@ -39,7 +39,7 @@ def read_cron(
     expression: str, dst: DstIn | None, timezone: str | None, timezone_field: str, field: str, now: datetime
 ) -> Schedule:
     tz = "UTC" if timezone is None else check_timezone(timezone, timezone_field)
-    gap, fold = _read_dst(dst, tz)
+    gap, fold = read_dst(dst, tz)
     line = check_cron(expression, tz, field, now, gap, fold)
     return Schedule(kind=ScheduleKind.CRON, cron=line, timezone=tz, gap=gap, fold=fold)
 
@@ -47,16 +47,9 @@ def read_cron(
 def refuse_dst(dst: DstIn | None) -> None:
     """Refuse dst in a schedule that has no wall times."""
     if dst is not None:
-        raise InvalidInput("dst needs cron", field="schedule.dst", hint="leave it out: only wall times are skipped")
-
-
-def with_dst_of(stored: Schedule, changed: Schedule, field: str, now: datetime) -> Schedule:
-    """A changed cron schedule that keeps what the stored one does when clocks are moved. It is without effect in UTC,
-    and then it is not kept."""
-    if (stored.gap is None and stored.fold is None) or changed.kind is not ScheduleKind.CRON:
-        return changed
-    dst = None if changed.timezone in UTC_NAMES else DstIn(gap=stored.gap, overlap=stored.fold)
-    return read_cron(changed.cron or "", dst, changed.timezone, "timezone", field, now)
+        raise InvalidInput(
+            "dst needs cron or rrule", field="schedule.dst", hint="leave it out: only wall times are skipped"
+        )
 
 
 def check_cron(
@@ -135,7 +128,7 @@ def _lines(cron: str, indexes: tuple[int, ...]) -> Iterator[str]:
     return (" ".join(chosen) for chosen in product(*some))
 
 
-def _read_dst(dst: DstIn | None, timezone: str) -> tuple[str | None, str | None]:
+def read_dst(dst: DstIn | None, timezone: str) -> tuple[str | None, str | None]:
     if dst is None:
         return None, None
     if timezone in UTC_NAMES:

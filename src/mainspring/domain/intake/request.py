@@ -10,13 +10,19 @@ import msgspec
 from msgspec import UNSET
 
 from mainspring.domain.errors import InvalidInput, NotSupportedYet, PayloadTooLarge
-from mainspring.domain.intake.cron import with_dst_of
 from mainspring.domain.intake.execution import http_in, limits_as_given, read_http, read_required_labels
 from mainspring.domain.intake.limits import check_keys
 from mainspring.domain.intake.rates import breaker_as_given, rates_as_given
-from mainspring.domain.intake.schedule import parse_time, read_schedule
+from mainspring.domain.intake.schedule import read_schedule
+from mainspring.domain.intake.schedule_patch import (
+    changes_members,
+    is_plain,
+    schedule_as_given,
+    with_same_start,
+)
 from mainspring.domain.intake.spec import concurrency_as_given, misfire_as_given, read_spec, retry_as_given
 from mainspring.domain.intake.task_options import fill, merged, only
+from mainspring.domain.intake.times import parse_time
 from mainspring.domain.intake.unique import check_unique, unique_as_given
 from mainspring.domain.job import (
     HTTP_TASK,
@@ -191,28 +197,21 @@ def amend(
     for field in ("retry", "misfire", "limits"):
         if isinstance(given.get(field), RetryIn | MisfireIn | ResourceLimitsIn) and base[field] is not None:
             given[field] = merged(base[field], given[field])
-    keeps_schedule, left_open = _keeps_schedule(stored.schedule, given), dict[str, Any]()
+    keeps_schedule = _keeps_schedule(stored.schedule, given)
+    names_members = isinstance(given.get("schedule"), ScheduleIn)
     if keeps_schedule:
         given.pop("schedule_type", None)
     else:
-        left_open = _schedule_left_open(stored.schedule, given)
-        base |= left_open
+        _fill_schedule(stored.schedule, given, base)
     request = JobRequest(**(base | given))
     if options is not None:
         request = fill(request, only(options, [name for name, value in given.items() if value is None]))
     changed = define(request, now)
-    if keeps_schedule:
-        changed = msgspec.structs.replace(changed, schedule=stored.schedule)
-    else:
-        schedule = changed.schedule
-        if not isinstance(given.get("schedule"), ScheduleIn):
-            schedule = _in_same_calendar(stored.schedule, schedule)
-        if _same_interval(stored.schedule, schedule):
-            schedule = msgspec.structs.replace(schedule, anchor=stored.schedule.anchor)
-        schedule = _changed_schedule(schedule, given, now)
-        if left_open:
-            schedule = with_dst_of(stored.schedule, schedule, _cron_field(given), now)
-        changed = msgspec.structs.replace(changed, schedule=schedule)
+    schedule = stored.schedule
+    if not keeps_schedule:
+        schedule = changed.schedule if names_members else _in_same_calendar(stored.schedule, changed.schedule)
+        schedule = _changed_schedule(with_same_start(stored.schedule, schedule), given, now)
+    changed = msgspec.structs.replace(changed, schedule=schedule)
     if declared_by is UNSET:
         declared_by = stored.declared_by if changed.schedule.recurring else None
     elif declared_by is not None:
@@ -417,16 +416,32 @@ def _keeps_schedule(stored: Schedule, given: dict[str, Any]) -> bool:
     return not when or (when == {"schedule_type"} and given["schedule_type"].upper() == stored.kind.value)
 
 
-def _schedule_left_open(stored: Schedule, given: dict[str, Any]) -> dict[str, Any]:
-    """The part of the schedule that the patch keeps: the cron expression if it sets a zone, or the reverse."""
-    if stored.kind is not ScheduleKind.CRON:
-        return {}
-    if "timezone" in given and given.keys() & _WHEN_FIELDS <= {"timezone", "schedule_type"}:
-        return {"cron_expression": stored.cron}
-    text = given.get("schedule", given.get("cron_expression", given.get("cron")))
-    return (
-        {"timezone": stored.timezone} if isinstance(text, str) and text.strip().lower() not in ("now", "manual") else {}
-    )
+def _fill_schedule(stored: Schedule, given: dict[str, Any], base: dict[str, Any]) -> None:
+    """Fill in what the patch keeps of the schedule: all that a schedule without every, cron or rrule does not name; the
+    rule, if it sets only the zone; and all but the cron line, if it sets that as text."""
+    schedule, zone = given.get("schedule"), given.get("timezone")
+    if not stored.recurring:
+        return
+    if isinstance(schedule, ScheduleIn) and changes_members(schedule):
+        zone, field = (schedule.timezone, "schedule.timezone") if schedule.timezone is not None else (zone, "timezone")
+        given["schedule"] = merged(schedule_as_given(stored, zone, field), schedule)
+        if zone is not None:
+            given.pop("timezone", None)
+    elif stored.kind is ScheduleKind.EVERY:
+        return
+    elif zone is not None and given.keys() & _WHEN_FIELDS <= {"timezone", "schedule_type"}:
+        base["schedule"] = schedule_as_given(stored, zone, "timezone")
+    elif stored.kind is ScheduleKind.CRON:
+        text = given.get("schedule", given.get("cron_expression", given.get("cron")))
+        if not isinstance(text, str) or text.strip().lower() in ("now", "manual"):
+            return
+        if is_plain(stored):
+            base["timezone"] = stored.timezone
+            return
+        for name in ("schedule", "cron_expression", "cron"):
+            given.pop(name, None)
+        kept = schedule_as_given(stored, given.pop("timezone", None), "timezone")
+        given["schedule"] = msgspec.structs.replace(kept, cron=text)
 
 
 def _in_same_calendar(stored: Schedule, changed: Schedule) -> Schedule:
@@ -434,10 +449,6 @@ def _in_same_calendar(stored: Schedule, changed: Schedule) -> Schedule:
     if stored.calendar is None or not changed.recurring:
         return changed
     return msgspec.structs.replace(changed, calendar=stored.calendar, outside=stored.outside)
-
-
-def _cron_field(given: dict[str, Any]) -> str:
-    return next((field for field in ("schedule", "cron_expression", "cron") if field in given), "timezone")
 
 
 def _changed_schedule(changed: Schedule, given: dict[str, Any], now: datetime) -> Schedule:
@@ -453,8 +464,3 @@ def _changed_schedule(changed: Schedule, given: dict[str, Any], now: datetime) -
             hint='for a fire now: "schedule": "now", or :runNow',
         )
     return changed
-
-
-def _same_interval(stored: Schedule, changed: Schedule) -> bool:
-    """Whether both have the same `every` and the new one has no anchor. Then the job keeps its old anchor."""
-    return changed.kind is ScheduleKind.EVERY and changed.anchor is None and changed.every == stored.every

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
+
+import msgspec
 
 from mainspring.domain.durations import parse_duration
 from mainspring.domain.errors import InvalidInput, NotSupportedYet
-from mainspring.domain.intake.cron import read_cron, refuse_dst
+from mainspring.domain.intake.cron import read_cron, read_dst, refuse_dst
+from mainspring.domain.intake.recurrence import read_rrule, with_members
 from mainspring.domain.intake.schedule_calendar import in_calendar
+from mainspring.domain.intake.times import parse_time
 from mainspring.domain.schedules.schedule import MANUAL, NOW, Schedule, ScheduleKind
-from mainspring.domain.schedules.zones import check_timezone, zone
 from mainspring.domain.texts import shown
 from mainspring.wire.jobs import JobRequest, ScheduleIn
 
-LATER_MEMBERS = ("rrule", "after", "jitter", "start", "end", "max_runs", "exdates")
+LATER_MEMBERS = ("after",)
+WAYS = ("at", "every", "cron", "rrule")
 _SOURCES = ("schedule", "schedule_time", "cron_expression", "cron", "delay")
 _KINDS = {kind.value for kind in ScheduleKind}
-_FIRST_YEAR, _LAST_YEAR = 1900, 9998  # the driver maps the first and last year of the calendar to infinity
 
 
 def read_schedule(request: JobRequest, now: datetime) -> Schedule:
@@ -35,54 +38,14 @@ def read_schedule(request: JobRequest, now: datetime) -> Schedule:
     if request.schedule_type is not None:
         _check_type(request.schedule_type, schedule)
     uses_zone = (
-        schedule.kind in (ScheduleKind.CRON, ScheduleKind.AT) or schedule.anchor is not None or schedule.calendar
+        schedule.kind in (ScheduleKind.CRON, ScheduleKind.AT, ScheduleKind.RRULE)
+        or schedule.anchor is not None
+        or schedule.end is not None
+        or schedule.calendar is not None
     )
     if timezone is not None and not uses_zone:
         raise InvalidInput("timezone has no effect on this schedule", field=field, hint="leave it out")
     return schedule
-
-
-def parse_time(text: str, field: str, timezone: str | None = None, timezone_field: str = "timezone") -> datetime:
-    """An aware UTC time. A time without an offset needs `timezone`."""
-    try:
-        moment = datetime.fromisoformat(text.upper())
-    except ValueError:
-        raise _bad_time(f"{shown(text)} is not a time", field) from None
-    named = None if timezone is None else zone(check_timezone(timezone, timezone_field))
-    if moment.tzinfo is None:
-        if named is None:
-            raise InvalidInput(
-                f"{shown(text)} has no time zone",
-                code="missing_timezone",
-                field=field,
-                expected="a time with its zone",
-                hint=f'add one: "{moment.isoformat()}Z" or "{moment.isoformat()}+01:00"',
-            )
-        moment = moment.replace(tzinfo=named)
-    try:
-        in_utc = moment.astimezone(UTC)
-        agrees = named is None or in_utc.astimezone(named).utcoffset() == moment.utcoffset()
-    except OverflowError:
-        raise _bad_time(f"{shown(text)} is out of range", field) from None
-    if not _FIRST_YEAR <= in_utc.year <= _LAST_YEAR:
-        raise _bad_time(f"{shown(text)} is out of range", field)
-    if not agrees and moment.tzinfo is not named:
-        raise InvalidInput(
-            f"{shown(text)} has an offset that is not the offset of {timezone}",
-            field=timezone_field,
-            hint="leave the zone out, or write the time without an offset",
-        )
-    return in_utc
-
-
-def _bad_time(detail: str, field: str) -> InvalidInput:
-    return InvalidInput(
-        detail,
-        code="invalid_time",
-        field=field,
-        expected=f"RFC 3339, from {_FIRST_YEAR} to {_LAST_YEAR}",
-        hint='such as "2026-12-31T23:59:59Z"',
-    )
 
 
 def _one_source(request: JobRequest, timezone: str | None, timezone_field: str, now: datetime) -> Schedule:
@@ -120,6 +83,10 @@ def _one_source(request: JobRequest, timezone: str | None, timezone_field: str, 
             raise InvalidInput(
                 "schedule_type INTERVAL needs a schedule", field="schedule", expected='"schedule": {"every": "10m"}'
             )
+        case "RRULE":
+            raise InvalidInput(
+                "schedule_type RRULE needs a schedule", field="schedule", expected='"schedule": {"rrule": "FREQ=DAILY"}'
+            )
         case _:
             return NOW
 
@@ -131,7 +98,7 @@ def _check_type(given: str, schedule: Schedule) -> None:
         raise InvalidInput(
             f"{shown(given)} is not a schedule type",
             field="schedule_type",
-            expected="IMMEDIATE, FUTURE, CRON, INTERVAL or MANUAL",
+            expected="IMMEDIATE, FUTURE, CRON, INTERVAL, RRULE or MANUAL",
         )
     if kind != schedule.kind.value:
         raise InvalidInput(
@@ -147,19 +114,28 @@ def _schedule_object(given: ScheduleIn, timezone: str | None, timezone_field: st
             raise NotSupportedYet(
                 f"schedule.{field} is not supported yet", field=f"schedule.{field}", hint="leave it out for now"
             )
-    named = [field for field in ("at", "every", "cron") if getattr(given, field) is not None]
+    named = [field for field in WAYS if getattr(given, field) is not None]
     if len(named) != 1:
         raise InvalidInput(
-            "schedule needs exactly one way to say when", field="schedule", expected="one of at, every, cron"
+            "schedule needs exactly one way to say when", field="schedule", expected="one of " + ", ".join(WAYS)
         )
     if given.anchor is not None and given.every is None:
         raise InvalidInput("anchor needs every", field="schedule.anchor", hint="leave it out")
-    if given.cron is None:
+    schedule = _rule(given, timezone, timezone_field, now)
+    return with_members(schedule, given, timezone, timezone_field, now)
+
+
+def _rule(given: ScheduleIn, timezone: str | None, timezone_field: str, now: datetime) -> Schedule:
+    if given.cron is None and given.rrule is None:
         refuse_dst(given.dst)
     if given.at is not None:
         return Schedule(kind=ScheduleKind.AT, at=parse_time(given.at, "schedule.at", timezone, timezone_field))
     if given.every is not None:
         return _every(given.every, given.anchor, timezone, timezone_field)
+    if given.rrule is not None:
+        rule = read_rrule(given, timezone, timezone_field)
+        gap, fold = read_dst(given.dst, rule.timezone)
+        return msgspec.structs.replace(rule, gap=gap, fold=fold)
     assert given.cron is not None
     return read_cron(given.cron, given.dst, timezone, timezone_field, "schedule.cron", now)
 

@@ -14,10 +14,10 @@ import msgspec
 
 from mainspring.domain.job import Delivery
 from mainspring.wire.fields import PAIRS, task_options
-from mainspring.wire.jobs import JobRequest, MisfireIn, ResourceLimitsIn, RetryIn
+from mainspring.wire.jobs import JobRequest, MisfireIn, ResourceLimitsIn, RetryIn, ScheduleIn
 from mainspring.wire.tasks import DeclaredOptions
 
-Merged = TypeVar("Merged", RetryIn, ResourceLimitsIn, MisfireIn)
+Merged = TypeVar("Merged", RetryIn, ResourceLimitsIn, MisfireIn, ScheduleIn)
 
 _WHOLE = tuple(field.name for field in task_options() if not field.kind.merged)
 _BY_NAME = tuple(field.name for field in task_options() if field.kind is PAIRS)

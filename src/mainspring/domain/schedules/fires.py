@@ -8,19 +8,33 @@ the end.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import lru_cache
 
+from mainspring.domain.schedules.bounds import Bounded
 from mainspring.domain.schedules.calendar_fires import within_calendar
 from mainspring.domain.schedules.cron_fires import CronFires
 from mainspring.domain.schedules.cron_hash import without_hash
+from mainspring.domain.schedules.jitter import Jittered
 from mainspring.domain.schedules.occurrences import Every, Nothing, Occurrences, Once, each
+from mainspring.domain.schedules.rrule import rule_fires
 from mainspring.domain.schedules.schedule import Schedule, ScheduleKind
 
 
 def next_fire(schedule: Schedule, after: datetime) -> datetime | None:
     """The first fire strictly after `after` (aware), in UTC. None if there is none."""
     return occurrences(schedule).next(after)
+
+
+def first_fire(schedule: Schedule, after: datetime, since: datetime) -> datetime | None:
+    """The first fire after `after` of a schedule that holds since `since`: the nominal time of a fire with jitter is
+    after that too, so that a change of the jitter does not repeat a fire."""
+    if schedule.jitter is not None:
+        begin = nominal(schedule).next(since)
+        if begin is None:
+            return None
+        after = max(after, begin - timedelta(microseconds=1))
+    return next_fire(schedule, after)
 
 
 def fires(schedule: Schedule, after: datetime) -> Iterator[datetime]:
@@ -41,10 +55,18 @@ def newest_fires(schedule: Schedule, after: datetime, until: datetime, count: in
 @lru_cache(maxsize=4096)
 def occurrences(schedule: Schedule) -> Occurrences:
     """The fires of a schedule. Raises RulesNotLoaded if it has a calendar whose rules are not known here."""
+    fires = nominal(schedule)
+    if schedule.jitter is not None:
+        fires = Jittered(fires, schedule.jitter, schedule.seed or 0)
+    if schedule.start is not None or schedule.end is not None:
+        fires = Bounded(fires, schedule.start, schedule.end)
+    return fires
+
+
+def nominal(schedule: Schedule) -> Occurrences:
+    """The fires before jitter, start and end."""
     found = _of_rule(schedule)
-    if schedule.calendar is not None:
-        found = within_calendar(found, schedule)
-    return found
+    return found if schedule.calendar is None else within_calendar(found, schedule)
 
 
 def _of_rule(schedule: Schedule) -> Occurrences:
@@ -62,4 +84,13 @@ def _of_rule(schedule: Schedule) -> Occurrences:
             line = without_hash(schedule.cron, schedule.seed or 0)
             return CronFires(line, schedule.timezone, schedule.gap, schedule.fold)
         case ScheduleKind.RRULE:
-            raise NotImplementedError("rrule")
+            assert schedule.rrule is not None and schedule.anchor is not None
+            return rule_fires(
+                schedule.rrule,
+                schedule.timezone,
+                schedule.anchor,
+                started=schedule.start is not None,
+                exdates=schedule.exdates,
+                gap=schedule.gap,
+                fold=schedule.fold,
+            )

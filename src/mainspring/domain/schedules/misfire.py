@@ -79,6 +79,15 @@ def plan_fires(schedule: Schedule, due: datetime, now: datetime, misfire: Misfir
     return FirePlan(kept + on_time, missed, chunk[-1], following)
 
 
+def limited(plan: FirePlan, runs_left: int | None) -> FirePlan:
+    """The plan of a job whose schedule makes only so many more runs. It ends with the last of them: later fires are
+    neither run nor missed."""
+    if runs_left is None or len(plan.runs) < runs_left:
+        return plan
+    runs = plan.runs[:runs_left]
+    return FirePlan(runs, plan.missed, runs[-1] if runs else plan.through, None)
+
+
 def missed_fires(schedule: Schedule, first: datetime, until: datetime, reason: str) -> list[Missed]:
     """The fires in [first, until] as one range, or nothing if there are none."""
     before = first - _MOMENT

@@ -6,7 +6,7 @@ or move them. fires.py puts them together.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
 from itertools import takewhile
 from typing import Protocol
@@ -36,6 +36,32 @@ def each(occurrences: Occurrences, after: datetime) -> Iterator[datetime]:
 def listed(occurrences: Occurrences, after: datetime, until: datetime) -> list[datetime]:
     """Those in (after, until]."""
     return list(takewhile(lambda moment: moment <= until, each(occurrences, after)))
+
+
+def before_newest(count: Callable[[int, int], int], after: int, until: int, wanted: int) -> int:
+    """The second after which exactly `wanted` of those that `count` counts follow up to `until`; `after` if there are
+    fewer. First in windows that double, then by bisection. Each look counts a part that no other look has counted, so
+    the work is that of counting the last window twice."""
+    high, window = until, 1
+    while True:
+        low = max(after, high - window)
+        found = count(low, high)
+        if found >= wanted:
+            break
+        if low == after:
+            return after
+        wanted -= found
+        high = low
+        window *= 2
+    while high - low > 1:
+        middle = (low + high) // 2
+        found = count(middle, high)
+        if found >= wanted:
+            low = middle
+        else:
+            wanted -= found
+            high = middle
+    return low
 
 
 class Nothing:

@@ -6,7 +6,8 @@ from datetime import UTC, datetime, timedelta
 
 import msgspec
 
-from mainspring.domain.intake.schedule import parse_time, read_schedule
+from mainspring.domain.intake.schedule import read_schedule
+from mainspring.domain.intake.times import parse_time
 from mainspring.domain.schedules.dst_notes import dst_notes
 from mainspring.domain.schedules.fires import count_fires, newest_fires, next_fire
 from mainspring.domain.schedules.schedule import Schedule, ScheduleKind, for_job

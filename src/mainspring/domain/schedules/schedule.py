@@ -10,6 +10,7 @@ import msgspec
 
 from mainspring.domain.durations import format_duration
 from mainspring.domain.schedules.cron_hash import has_hash, without_hash
+from mainspring.domain.schedules.rrule_text import body_of
 
 
 class ScheduleKind(StrEnum):
@@ -24,11 +25,11 @@ class ScheduleKind(StrEnum):
 class Schedule(msgspec.Struct, frozen=True, omit_defaults=True):
     """One of now, at, every, cron, rrule, manual, and what changes its fires (see fires.py).
 
-    anchor: of an every-schedule, by default the job's creation time. seed: a hash of the job's id and tenant, from
-    which `H` and jitter take their values. gap, fold: what a cron line does when clocks are moved forward or back.
-    start, end: no fire is before or after them. max_runs: how many runs the schedule makes. outside: what happens to a
-    fire at a time that the calendar excludes. calendar_version, calendar_rules: which version of the calendar
-    decides the fires, and the digest of its rules (see calendar_rules.py).
+    anchor: where an every-schedule or a rule begins, by default its start or the job's creation time. seed: a hash of
+    the job's id and tenant, from which `H` and jitter take their values. gap, fold: what a cron line or a rule does
+    when clocks are moved forward or back. start, end: no fire is before or after them. max_runs: how many runs the
+    schedule makes. outside: what happens to a fire at a time that the calendar excludes. calendar_version,
+    calendar_rules: which version of the calendar decides the fires, and the digest of its rules (calendar_rules.py).
     """
 
     kind: ScheduleKind
@@ -76,7 +77,7 @@ class Schedule(msgspec.Struct, frozen=True, omit_defaults=True):
                 resolved = f" = {without_hash(self.cron or '', self.seed)}" if has_hash(self.cron) else ""
                 return f"{self.cron}{resolved} ({self.timezone})"
             case ScheduleKind.RRULE:
-                return f"{self.rrule} ({self.timezone})"
+                return f"{body_of(self.rrule or '')} ({self.timezone})"
             case ScheduleKind.MANUAL:
                 return "manual"
 
@@ -87,8 +88,8 @@ MANUAL = Schedule(kind=ScheduleKind.MANUAL)
 
 def for_job(schedule: Schedule, tenant: int, job_id: str, now: datetime) -> Schedule:
     """The schedule as the job stores it. An every-schedule without an anchor is anchored at `now`: its first fire is
-    one interval later."""
-    if schedule.kind is ScheduleKind.EVERY and schedule.anchor is None:
+    one interval later. A rule without a start begins after `now`."""
+    if schedule.kind in (ScheduleKind.EVERY, ScheduleKind.RRULE) and schedule.anchor is None:
         schedule = msgspec.structs.replace(schedule, anchor=now.astimezone(UTC).replace(microsecond=0))
     if schedule.jitter is not None or has_hash(schedule.cron):
         schedule = msgspec.structs.replace(schedule, seed=zlib.crc32(f"{tenant}/{job_id}".encode()))

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from functools import lru_cache
 
 from mainspring.domain.schedules.cron_words import cron_words
+from mainspring.domain.schedules.rrule_text import body_of
 from mainspring.domain.schedules.schedule import Schedule, ScheduleKind
 
 _UNITS = (("day", 86400), ("hour", 3600), ("minute", 60), ("second", 1))
@@ -53,7 +54,7 @@ def _rule(schedule: Schedule) -> list[str]:
             return [*cron_words(schedule.cron or "", schedule.seed), schedule.timezone]
         case ScheduleKind.RRULE:
             left_out = [f"except {len(schedule.exdates)} dates"] if schedule.exdates else []
-            return [f"By the rule {schedule.rrule}", schedule.timezone, *left_out]
+            return [f"By the rule {body_of(schedule.rrule or '')}", schedule.timezone, *left_out]
         case ScheduleKind.MANUAL:
             return ["Only when somebody runs it"]
 

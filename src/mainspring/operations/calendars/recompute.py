@@ -100,6 +100,7 @@ class Recomputer:
                 definition=msgspec.structs.replace(definition, schedule=schedule),
                 now=row.now,
                 pruned=row.pruned,
+                runs_left=row.runs_left,
             )
             if changed:
                 await calendars.note_recomputed(connection, calendar, 1, done=False)

@@ -17,9 +17,10 @@ import msgspec
 from mainspring.domain.backfills import JOB_CANCELLED
 from mainspring.domain.errors import Conflict, InvalidInput, NotFound, VersionMismatch
 from mainspring.domain.intake.declaration import amended
+from mainspring.domain.intake.recurrence import never_fires, runs_left_after
 from mainspring.domain.job import JobDefinition
 from mainspring.domain.refusals import already_fired, cancelled, ended, paused
-from mainspring.domain.schedules.fires import next_fire
+from mainspring.domain.schedules.fires import first_fire, next_fire
 from mainspring.domain.schedules.schedule import ScheduleKind, for_job
 from mainspring.domain.transitions import JobStatus, StoredJobStatus, StoredState, job_may_follow
 from mainspring.kernel import metrics
@@ -81,7 +82,10 @@ class Amender:
         schedule = for_job(changed.schedule, row.tenant_id, row.job_id, row.now)
         if schedule != stored.schedule:
             changed = msgspec.structs.replace(changed, schedule=schedule)
+            row = msgspec.structs.replace(row, runs_left=runs_left_after(stored.schedule, row.runs_left, schedule))
             first = self._first_fire(changed, row)
+            if first is None and schedule.recurring:
+                raise never_fires(schedule)
             if status is StoredJobStatus.PAUSED:
                 if changed.schedule.at == row.now:
                     raise paused(row.job_id)
@@ -128,7 +132,7 @@ class Amender:
         paused_from = row.paused_from if row.status == StoredJobStatus.PAUSED else row.next_fire_at
         if row.next_fire_at is not None and definition.schedule.recurring and row.next_fire_at <= row.now:
             await miss_due(connection, row, definition, PAUSED)
-            paused_from = next_fire(definition.schedule, _later(row.now, row.last_fired_for))
+            paused_from = _next_fire(definition, row, _later(row.now, row.last_fired_for))
         await self._write(
             connection, row, StoredJobStatus.PAUSED, None, paused_from, row.lane_id, definition, pruned=pruned
         )
@@ -170,14 +174,16 @@ class Amender:
             # The calendar may have changed: the next fires of cancelled jobs do not follow it.
             definition = await with_current_rules(connection, row.tenant_id, definition, row.now)
             # The cancel has recorded what was due by then.
-            first = next_fire(definition.schedule, _later(row.updated_at, row.last_fired_for))
+            first = _next_fire(definition, row, _later(row.updated_at, row.last_fired_for))
             row, reason = msgspec.structs.replace(row, paused_from=first), CANCELLED
         next_at = row.paused_from
         if definition.schedule.recurring and next_at is not None and next_at <= row.now:
             await miss_due(connection, row, definition, reason)
-            next_at = next_fire(definition.schedule, _later(row.now, row.last_fired_for))
+            next_at = _next_fire(definition, row, _later(row.now, row.last_fired_for))
         definition = msgspec.structs.replace(definition, declared_by=declared_by)
-        await self._write(connection, row, StoredJobStatus.SCHEDULED, next_at, None, row.lane_id, definition)
+        over = next_at is None and definition.schedule.recurring
+        status = StoredJobStatus.COMPLETED if over else StoredJobStatus.SCHEDULED
+        await self._write(connection, row, status, next_at, None, row.lane_id, definition)
 
     async def cancel_job(self, caller: Caller, job_id: str) -> None:
         """Delete the job: it fires no more, its queued runs end, and its running ones are told to stop. What is due
@@ -236,7 +242,7 @@ class Amender:
         """The first fire of a changed schedule: after now, and after the last time for which the job fired."""
         schedule, fired = definition.schedule, row.last_fired_for
         if schedule.kind is not ScheduleKind.AT:
-            return next_fire(schedule, _later(row.now, fired))
+            return first_fire(schedule, _later(row.now, fired), row.created_at if fired is None else fired)
         if fired is not None and schedule.at is not None and schedule.at <= fired:
             raise InvalidInput(
                 f"the job has fired for {fired.isoformat()} already",
@@ -277,6 +283,7 @@ class Amender:
             lane_id=lane_id,
             definition=definition,
             now=row.now,
+            runs_left=row.runs_left,
             pruned=pruned,
         )
         if not changed:
@@ -286,6 +293,11 @@ class Amender:
 def _ended(row: LockedJob, what: str, code: str) -> Conflict:
     status = JobStatus(StoredJobStatus(row.status).name)
     return ended(row.job_id, status, what, one_time=schedule_from_text(row.schedule_text).one_time, code=code)
+
+
+def _next_fire(definition: JobDefinition, row: JobRow, after: datetime) -> datetime | None:
+    """The next fire of a job, unless its schedule has made all its runs."""
+    return None if row.runs_left == 0 else next_fire(definition.schedule, after)
 
 
 def _later(now: datetime, last_fired_for: datetime | None) -> datetime:

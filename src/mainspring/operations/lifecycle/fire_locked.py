@@ -16,7 +16,7 @@ import msgspec
 from mainspring.domain.errors import Conflict
 from mainspring.domain.job import JobDefinition, Overlap
 from mainspring.domain.schedules.fires import next_fire
-from mainspring.domain.schedules.misfire import FirePlan, Missed, missed_through, plan_fires
+from mainspring.domain.schedules.misfire import FirePlan, Missed, limited, missed_through, plan_fires
 from mainspring.domain.transitions import StoredJobStatus
 from mainspring.kernel.logs import get_logger
 from mainspring.operations.lifecycle.effects import after_end
@@ -74,6 +74,7 @@ async def _step(connection: Connection, fired: FiredLocked, definition: JobDefin
     plan: FirePlan = await asyncio.to_thread(
         plan_fires, definition.schedule, row.next_fire_at, row.now, definition.spec.misfire
     )
+    plan = limited(plan, row.runs_left)
     if definition.schedule.one_time and plan.runs:
         done = await fires.fire_locked_one_time(connection, row.tenant_id, row.job_id, row.version, row.next_fire_at)
         fired.gone = done.gone
@@ -85,7 +86,11 @@ async def _step(connection: Connection, fired: FiredLocked, definition: JobDefin
     if not (done.moved or done.gone):
         raise Conflict(f"job {row.job_id!r} changed meanwhile", code="changed_meanwhile", hint="try again")
     fired.row = msgspec.structs.replace(
-        row, next_fire_at=plan.next_fire, last_fired_for=plan.through, status=int(_status_before(plan.next_fire))
+        row,
+        next_fire_at=plan.next_fire,
+        last_fired_for=plan.through,
+        status=int(_status_before(plan.next_fire)),
+        runs_left=None if row.runs_left is None else row.runs_left - len(plan.runs),
     )
     for lane_id, created in done.created.items():
         fired.created[lane_id] = fired.created.get(lane_id, 0) + created

@@ -149,6 +149,7 @@ class JobReader:
             # A paused job: the fires that would follow if it were resumed now, without those that were missed.
             late = schedule.recurring and row.paused_from <= now
             first = next_fire(schedule, now) if late else row.paused_from
+        count = count if row.runs_left is None else min(count, row.runs_left)
         return Upcoming(job_id, await _ahead(schedule, first, count))
 
     async def missed(self, caller: Caller, job_id: str, limit: int) -> list[MissedRange]:

@@ -71,6 +71,7 @@ def job_view(row: JobRow, lane: Lane, latest: BriefRun | None = None, status: Jo
         error_message=_job_error(status, latest),
         generation=row.generation,
         pruned=row.pruned,
+        runs_left=row.runs_left,
     )
 
 

@@ -11,14 +11,15 @@ from datetime import datetime, timedelta
 
 import msgspec
 
-from mainspring.domain.errors import Conflict, InvalidBatch, MainspringError, key_reused
+from mainspring.domain.errors import Conflict, InvalidBatch, InvalidInput, MainspringError, key_reused
 from mainspring.domain.intake.canonical import canonical_json
 from mainspring.domain.intake.declaration import defined
 from mainspring.domain.intake.limits import strict_order
+from mainspring.domain.intake.recurrence import never_fires
 from mainspring.domain.intake.unique import unique_key
 from mainspring.domain.job import DEFAULT_SPEC, JobDefinition, Overlap, boost_in, has_limits, line_of, stored_spec
 from mainspring.domain.limits import Slot, key_id
-from mainspring.domain.schedules.fires import next_fire
+from mainspring.domain.schedules.fires import first_fire
 from mainspring.domain.schedules.schedule import Schedule, ScheduleKind, for_job
 from mainspring.kernel import metrics
 from mainspring.kernel.clock import DatabaseClock
@@ -390,6 +391,8 @@ class _Batch:
     def _new_job(self, index: int, item: JobDefinition) -> jobs.NewJob:
         schedule = for_job(item.schedule, self._tenant, self.job_ids[index], self._now)
         first = self._first_fire(schedule)
+        if first is None and schedule.recurring:
+            raise self._never_fires(index, schedule)
         if first is not None and (self.soonest is None or first < self.soonest):
             self.soonest = first
         return jobs.NewJob(
@@ -401,12 +404,18 @@ class _Batch:
             generation=self.generations[index],
         )
 
+    def _never_fires(self, index: int, schedule: Schedule) -> InvalidInput:
+        error = never_fires(schedule)
+        if not self._single:
+            error.field = f"jobs[{index}].{error.field}"
+        return error
+
     def _first_fire(self, schedule: Schedule) -> datetime | None:
         """Worked out once for all jobs of the submission that have the same schedule."""
         if schedule.kind is ScheduleKind.AT:
             return schedule.at
         if schedule not in self._first_fires:
-            self._first_fires[schedule] = next_fire(schedule, self._now)
+            self._first_fires[schedule] = first_fire(schedule, self._now, self._now)
         return self._first_fires[schedule]
 
     async def _take_keys(self, connection: Connection) -> None:

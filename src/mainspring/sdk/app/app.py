@@ -178,6 +178,11 @@ class Mainspring:
         ValueError for a schedule that no server would accept."""
         return self._scheduled({**options, "every": interval}, as_written("every", interval, options))
 
+    def rrule(self, rule: str, **options: Unpack[JobOptions]) -> TaskDecorator:
+        """Run the task at the times of a recurrence rule of RFC 5545: "FREQ=MONTHLY;BYDAY=-1FR;BYHOUR=17". It stands
+        above @app.task. Raises ValueError for a schedule that no server would accept."""
+        return self._scheduled({**options, "rrule": rule}, as_written("rrule", rule, options))
+
     def on_worker_start(self, hook: HookT) -> HookT:
         """Call this function when a worker starts, before it takes a run: to open a pool, for example. It has no
         parameters. A coroutine function runs on the loop of async tasks, a plain function in a thread. If it fails, the
@@ -262,7 +267,7 @@ class Mainspring:
         return task
 
     def _scheduled(self, options: Any, decorator: str) -> TaskDecorator:
-        if callable(when := options.get("cron", options.get("every"))):
+        if callable(when := options.get("cron", options.get("every", options.get("rrule")))):
             # Otherwise `@app.cron` without parentheses would replace the function and schedule nothing.
             raise TypeError(f"{full_name(when)}: the schedule does not say when. {_WHEN}")
 

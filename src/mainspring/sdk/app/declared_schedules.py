@@ -64,6 +64,8 @@ class AppSchedule:
                     "it does not say when to run", expected='a cron expression such as "0 9 * * MON-FRI"'
                 )
         except MainspringError as error:
+            if error.field == "schedule.end" and error.code in ("time_passed", "never_fires"):
+                return  # the schedule was right once; the application still starts when it has ended
             if error.field is not None:
                 error.field = error.field.removeprefix("schedule.")
             raise ValueError(f"{where}: {error.in_sentences()}") from None
@@ -74,8 +76,9 @@ class AppSchedule:
 def as_written(decorator: str, when: object, options: Mapping[str, Any]) -> str:
     """What a decorator says about the time: `@app.cron('0 9 * * *', timezone='Europe/Berlin')`. Other options may be
     secret (`env`)."""
-    said = "".join(f", {name}={options[name]!r}" for name in ("timezone", "dst") if name in options)
-    return f"@app.{decorator}({when!r}{said})"
+    named = ("timezone", "dst", "exdates", "jitter", "start", "end", "max_runs")
+    rest = "".join(f", {name}={options[name]!r}" for name in named if options.get(name) is not None)
+    return f"@app.{decorator}({when!r}{rest})"
 
 
 def full_name(function: Callable[..., Any]) -> str:

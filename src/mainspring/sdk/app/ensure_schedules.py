@@ -6,7 +6,6 @@ import asyncio
 import hashlib
 from collections.abc import Awaitable, Callable, Collection, Iterable
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from uuid import UUID
 
@@ -42,7 +41,10 @@ _TRIES = 5
 _AT_ONCE = 8
 _FOR_ALL = (Unavailable, Forbidden, Unauthorized)  # errors that the other schedules would meet too
 _SHOWN_AS = {
-    "schedule": ("schedule_type", "cron_expression", "timezone", "every", "dst", "calendar", "outside"),
+    "schedule": (
+        *("schedule_type", "cron_expression", "timezone", "every", "dst", "rrule", "exdates"),
+        *("jitter", "start", "end", "max_runs", "calendar", "outside"),
+    ),
     "retries": ("max_retries",),
     "rate": ("rate_limit",),
 }
@@ -275,7 +277,8 @@ def differences(present: JobView, wanted: dict[str, Any]) -> dict[str, Any]:
 def _as_shown(present: JobView, wanted: dict[str, Any]) -> JobView:
     """The wanted job as the server would show it, so that "@daily" equals "0 0 * * *" and "15m" equals 900."""
     try:
-        definition = define(msgspec.json.decode(encode(wanted), type=JobRequest), datetime.now(UTC))
+        # At the time of the job's creation: the schedule may have ended since.
+        definition = define(msgspec.json.decode(encode(wanted), type=JobRequest), present.created_at)
     except msgspec.ValidationError as error:
         raise InvalidInput(f"the schedule of job {wanted.get('job_id')} cannot be read: {error}") from None
     return show_job(

@@ -78,7 +78,9 @@ def _recurs(said: Mapping[str, Any]) -> bool:
     schedule = said.get("schedule")
     if isinstance(schedule, Mapping):
         return "at" not in schedule
-    return "every" in said or "cron" in said or (schedule is not None and str(schedule).strip().lower() != "now")
+    return bool({"every", "cron", "rrule"} & said.keys()) or (
+        schedule is not None and str(schedule).strip().lower() != "now"
+    )
 
 
 def _sets_attempts(said: Mapping[str, Any]) -> bool:

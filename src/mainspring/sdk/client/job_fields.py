@@ -14,8 +14,9 @@ from mainspring.wire.fields import PlainKeywords
 
 Moment = str | datetime
 When = Moment | timedelta
-_ONLY_IN_SCHEDULE = ("calendar", "outside")  # the request has them as members of the schedule
-_SCHEDULE_FIELDS = ("schedule", "at", "every", "cron", "delay", "schedule_time", "cron_expression")
+_WAYS = ("at", "every", "cron", "rrule")
+_SCHEDULE_FIELDS = ("schedule", *_WAYS, "delay", "schedule_time", "cron_expression")
+_MEMBERS = ("exdates", "jitter", "start", "end", "max_runs", "calendar", "outside")
 
 
 class _Settings(PlainKeywords, total=False):
@@ -24,6 +25,12 @@ class _Settings(PlainKeywords, total=False):
     at: When | None
     every: Duration | None
     cron: str | None
+    rrule: str | None
+    exdates: Sequence[Moment] | None
+    jitter: Duration | None
+    start: Moment | None
+    end: Moment | None
+    max_runs: int | None
     delay: Duration | None
     timezone: str | None
     dst: Mapping[str, str] | None
@@ -79,8 +86,9 @@ class JobOptions(_Settings, total=False):
 
 
 class JobFields(JobOptions, _TaskFields, total=False):
-    """All fields of `POST /v1/jobs`. `at`, `every` and `cron` are short forms of `schedule`. `at` is a time, or a
-    delay such as timedelta(minutes=5) or "5m". `dst` belongs to `cron`: {"gap": "skip", "overlap": "both"}."""
+    """All fields of `POST /v1/jobs`. `at`, `every`, `cron` and `rrule`, and `exdates`, `jitter`, `start`, `end` and
+    `max_runs`, are members of `schedule`. `at` is a time, or a delay such as timedelta(minutes=5) or "5m". `dst`
+    belongs to `cron` and `rrule`: {"gap": "skip", "overlap": "both"}."""
 
 
 class PreviewFields(TypedDict, total=False):
@@ -105,15 +113,14 @@ OPTION_NAMES = frozenset(JobOptions.__annotations__)
 
 
 def job_request(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """The body for a new job. Fields that are None are left out, and `at`, `every` and `cron` become `schedule`."""
+    """The body for a new job. Fields that are None are left out, and members of the schedule become `schedule`."""
     return _with_schedule({name: _plain(value, name) for name, value in fields.items() if value is not None})
 
 
 def job_patch(changes: Mapping[str, Any]) -> dict[str, Any]:
     """The body for a change. None becomes null, except for the schedule fields, which are left out."""
-    kept = {
-        name: value for name, value in changes.items() if value is not None or name not in (*_SCHEDULE_FIELDS, "dst")
-    }
+    when = (*_SCHEDULE_FIELDS, *_MEMBERS, "dst")
+    kept = {name: value for name, value in changes.items() if value is not None or name not in when}
     return _with_schedule({name: _plain(value, name) for name, value in kept.items()})
 
 
@@ -123,20 +130,14 @@ def _with_schedule(body: dict[str, Any]) -> dict[str, Any]:
         raise InvalidInput(f"{given[0]} and {given[1]} both say when", field=given[1], hint="give one of them")
     if isinstance(at := body.get("at"), float) or (isinstance(at, str) and is_duration(at)):
         body["delay"] = body.pop("at")
-    for name in ("at", "every", "cron"):
-        if name in body:
-            body["schedule"] = {name: body.pop(name)}
-            for member in ("timezone", *_ONLY_IN_SCHEDULE):
-                if body.get(member) is not None:
-                    body["schedule"][member] = body.pop(member)
-    for member in _ONLY_IN_SCHEDULE:
-        if member in body:
-            if isinstance(body.get("schedule"), dict):
-                body["schedule"].setdefault(member, body.pop(member))
-            elif body.pop(member) is not None:
-                raise InvalidInput(
-                    f"{member} needs a schedule that recurs", field=member, hint="give every= or cron= with it"
-                )
+    members = {name: body.pop(name) for name in (*_WAYS, *_MEMBERS) if name in body}
+    if members:
+        schedule = body.get("schedule", {})
+        body["schedule"] = members = {**(schedule if isinstance(schedule, Mapping) else {"cron": schedule}), **members}
+        if "cron_expression" in body:
+            members["cron"] = body.pop("cron_expression")
+        if body.get("timezone") is not None:
+            members["timezone"] = body.pop("timezone")
     if "dst" in body:
         _add_dst(body, body.pop("dst"))
     return body
@@ -147,7 +148,7 @@ def _add_dst(body: dict[str, Any], dst: Any) -> None:
     if isinstance(schedule, str) and schedule.strip().lower() not in ("now", "manual"):
         schedule = {"cron": schedule}
     if not isinstance(schedule, dict):
-        raise InvalidInput("dst needs cron", field="dst", hint="leave it out: only wall times are skipped")
+        raise InvalidInput("dst needs cron or rrule", field="dst", hint="leave it out: only wall times are skipped")
     body["schedule"] = {**schedule, "dst": dst}
 
 
@@ -168,4 +169,6 @@ def _plain(value: Any, field: str) -> Any:
         return value.total_seconds()
     if isinstance(value, Mapping):
         return {name: _plain(inner, f"{field}.{name}") for name, inner in value.items()}
+    if field in ("exdates", "schedule.exdates") and not isinstance(value, str):
+        return [_plain(inner, field) for inner in value]
     return value

@@ -14,6 +14,7 @@ from typing import Any
 
 import msgspec
 
+from mainspring.domain.intake.recurrence import never_fires
 from mainspring.domain.job import (
     DUE_TOGETHER,
     ONE_AFTER_ANOTHER,
@@ -28,8 +29,8 @@ from mainspring.domain.job import (
 from mainspring.domain.limits import overlap_slot
 from mainspring.domain.losses import after_loss
 from mainspring.domain.retry import Verdict, after_failure
-from mainspring.domain.schedules.fires import next_fire
-from mainspring.domain.schedules.misfire import missed_through, plan_fires
+from mainspring.domain.schedules.fires import first_fire, next_fire
+from mainspring.domain.schedules.misfire import limited, missed_through, plan_fires
 from mainspring.domain.schedules.schedule import ScheduleKind, for_job
 from mainspring.domain.showing import backing_off, snoozed_until
 from mainspring.domain.snoozes import after_snooze
@@ -135,8 +136,12 @@ class Engine:
             definition, schedule=for_job(definition.schedule, DEFAULT_TENANT, job_id, self.now)
         )
         self.check_order(definition, job_id)
+        schedule = definition.schedule
+        first = schedule.at if schedule.kind is ScheduleKind.AT else first_fire(schedule, self.now, self.now)
+        if first is None and schedule.recurring:
+            raise never_fires(schedule)
         before = self.jobs.get(job_id)
-        job = BoxJob(job_id, len(self.jobs), definition, self.now, self.now)
+        job = BoxJob(job_id, len(self.jobs), definition, self.now, self.now, runs_left=schedule.max_runs)
         if before is not None:
             self.arm(before, None)
             job.number, job.version, job.generation = before.number, before.version + 1, before.generation + 1
@@ -144,12 +149,11 @@ class Engine:
             job.arming = before.arming  # the calendar may still have an entry of the same job and time
         self.jobs[job_id] = job
         self.declare(job)
-        schedule = definition.schedule
         if schedule.kind is ScheduleKind.NOW:
             self._create_run(job, self.now, run_id=job_id if definition.job_id is None else None)
             job.last_fired_for = self.now
         else:
-            self.arm(job, schedule.at if schedule.kind is ScheduleKind.AT else next_fire(schedule, self.now))
+            self.arm(job, first)
         return job
 
     def check_order(self, definition: JobDefinition, job_id: str) -> None:
@@ -193,14 +197,23 @@ class Engine:
         if job.definition.schedule.recurring and moment is not None and moment <= self.now:
             self.miss_pause(job, moment)
             moment = next_fire(job.definition.schedule, self.now)
-        self.arm(job, moment)
+        self._continue(job, moment)
 
     def revive(self, job: BoxJob) -> None:
         """Resume a cancelled job. The fires since the cancel are missed."""
         after = job.updated_at if job.last_fired_for is None else max(job.updated_at, job.last_fired_for)
         job.status = JobStatus.SCHEDULED
+        if job.runs_left == 0:
+            self._continue(job, None)
+            return
         self.miss_pause(job, next_fire(job.definition.schedule, after), "cancelled")
-        self.arm(job, next_fire(job.definition.schedule, self.now))
+        self._continue(job, next_fire(job.definition.schedule, self.now))
+
+    def _continue(self, job: BoxJob, moment: datetime | None) -> None:
+        """A job that has no further fire has ended."""
+        self.arm(job, moment)
+        if moment is None and job.definition.schedule.recurring:
+            job.status = JobStatus.COMPLETED
 
     def miss_pause(self, job: BoxJob, first: datetime | None, reason: str = "paused") -> None:
         """Record the fires of a pause as missed. `first` is the first that it held back."""
@@ -211,6 +224,9 @@ class Engine:
     def _fire(self, job: BoxJob) -> None:
         assert job.next_fire is not None
         plan = plan_fires(job.definition.schedule, job.next_fire, self.now, job.definition.spec.misfire)
+        plan = limited(plan, job.runs_left)
+        if job.runs_left is not None:
+            job.runs_left -= len(plan.runs)
         job.missed += [(missed, self.now, job.generation) for missed in plan.missed]
         alone = job.live == 0
         for number, moment in enumerate(plan.runs):

@@ -6,7 +6,8 @@ from itertools import islice
 from typing import Any, cast
 
 from mainspring.domain.errors import NotSupportedYet
-from mainspring.domain.intake.schedule import parse_time, read_schedule
+from mainspring.domain.intake.schedule import read_schedule
+from mainspring.domain.intake.times import parse_time
 from mainspring.domain.job import JobDefinition
 from mainspring.domain.schedules.fires import fires
 from mainspring.domain.schedules.forecast import DAYS_AHEAD, Census, Forecast, Forecaster

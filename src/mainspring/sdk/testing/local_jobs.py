@@ -10,10 +10,11 @@ import msgspec
 from mainspring.domain.errors import InvalidBatch, MainspringError, NotFound, VersionMismatch, key_reused
 from mainspring.domain.intake.canonical import canonical_json
 from mainspring.domain.intake.declaration import Declaration, amended, defined
+from mainspring.domain.intake.recurrence import never_fires, runs_left_after
 from mainspring.domain.intake.repeat import payload_dropped, with_payload
 from mainspring.domain.job import JobDefinition
 from mainspring.domain.refusals import already_fired, cancelled, ended, id_taken, job_exists, paused, run_lives
-from mainspring.domain.schedules.fires import fires, next_fire
+from mainspring.domain.schedules.fires import fires, first_fire, next_fire
 from mainspring.domain.schedules.schedule import ScheduleKind, for_job
 from mainspring.domain.state_names import named_states, named_statuses
 from mainspring.domain.transitions import JobStatus as JobState
@@ -170,7 +171,9 @@ class LocalJobs:
             moment = next_fire(schedule, self._engine.now) if late else job.paused_from
         if moment is None:
             return Upcoming(job_id, [])
-        return Upcoming(job_id, [moment, *islice(fires(schedule, moment), int(dict(call.params).get("n", 20)) - 1)])
+        count = int(dict(call.params).get("n", 20))
+        count = count if job.runs_left is None else min(count, job.runs_left)
+        return Upcoming(job_id, [moment, *islice(fires(schedule, moment), count - 1)] if count else [])
 
     def _missed(self, job_id: str, _: Call[Any]) -> list[MissedRange]:
         gaps = reversed(self._job(job_id).missed)
@@ -193,7 +196,12 @@ class LocalJobs:
         schedule = for_job(changed.schedule, DEFAULT_TENANT, job_id, now)
         if schedule != job.definition.schedule:
             after = now if job.last_fired_for is None else max(now, job.last_fired_for)
-            first = schedule.at if schedule.kind is ScheduleKind.AT else next_fire(schedule, after)
+            runs_left = runs_left_after(job.definition.schedule, job.runs_left, schedule)
+            since = job.created_at if job.last_fired_for is None else job.last_fired_for
+            first = schedule.at if schedule.kind is ScheduleKind.AT else first_fire(schedule, after, since)
+            if first is None and schedule.recurring:
+                raise never_fires(schedule)
+            job.runs_left = runs_left
             if job.status is JobState.PAUSED:
                 if schedule.at == now:
                     raise paused(job_id)

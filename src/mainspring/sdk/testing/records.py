@@ -124,6 +124,7 @@ class BoxJob:
     live: int = 0
     missed: list[tuple[Missed, datetime, int]] = field(default_factory=list)  # with time and generation
     generation: int = 1
+    runs_left: int | None = None
 
     @property
     def has_fired(self) -> bool:

@@ -32,6 +32,7 @@ def job_view(job: BoxJob) -> JobView:
         latest_run=None if latest is None else brief_view(latest),
         error_message=job_error(job),
         generation=job.generation,
+        runs_left=job.runs_left,
     )
 
 

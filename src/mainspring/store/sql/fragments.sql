@@ -255,7 +255,7 @@ for key share of l
 -- fragment: due_columns
 -- The fields of store/fires.py DueJob; j is the job.
 j.tenant_id, j.job_id, j.version, j.shard, j.next_fire_at, j.one_time, j.id_generated, j.overlap,
-       j.schedule::text as schedule_text, j.spec::text as spec_text, j.xmin as written_by, j.generation,
+       j.schedule::text as schedule_text, j.spec::text as spec_text, j.xmin as written_by, j.generation, j.runs_left,
        j.lane_id
 
 -- fragment: due_keys
@@ -327,15 +327,18 @@ from new_run n
 (select array_agg(run_id) from created where held_key is not null) as held
 
 -- fragment: move_on(due)
--- Advances the jobs of {{due}} past what is handled. A later generation may have the same version and next fire.
+-- Advances the jobs of {{due}} past what is handled. A later generation may have the same version and next fire. A job
+-- with max_runs never makes more runs than are left.
 update mainspring.jobs j
 set next_fire_at = d.following, last_fired_for = d.through,
-    status = case when d.following is null then {{JOB_COMPLETED}} else {{JOB_SCHEDULED}} end
+    status = case when d.following is null then {{JOB_COMPLETED}} else {{JOB_SCHEDULED}} end,
+    runs_left = j.runs_left - (d.last_run - d.first_run + 1)
 from {{due}} d
 where j.tenant_id = d.tenant_id and j.job_id = d.job_id
   and j.version = d.version and j.next_fire_at is not distinct from d.next_fire_at and j.status = {{JOB_SCHEDULED}}
   and j.generation = d.generation
   and (j.last_fired_for is null or j.last_fired_for < d.through)
+  and (j.runs_left is null or j.runs_left > d.last_run - d.first_run)
 
 -- fragment: moved_job
 -- What `runs_of_moved` needs of a job that moves on.
@@ -529,14 +532,14 @@ run_id, job_id, state, attempt, max_attempts, losses, snoozes, scheduled_for, fi
 -- Jobs rows. The version of a later generation does not begin with 1.
 insert into mainspring.jobs as j
     (tenant_id, job_id, lane_id, shard, status, version, overlap, max_attempts, one_time, id_generated, next_fire_at,
-     created_at, updated_at, name, schedule, payload, spec, declared_by, generation)
+     created_at, updated_at, name, schedule, payload, spec, declared_by, generation, runs_left)
 select $1, u.job_id, u.lane_id, u.shard, {{JOB_SCHEDULED}}, u.generation, u.overlap, u.max_attempts, u.one_time,
        u.id_generated, u.next_fire_at, c.created_at, c.created_at, u.name, u.schedule, u.payload, u.spec, u.declared_by,
-       u.generation
+       u.generation, u.runs_left
 from unnest($2::text[], $3::int[], $4::smallint[], $5::smallint[], $6::smallint[], $7::boolean[], $8::boolean[],
-            $9::timestamptz[], $10::text[], $11::json[], $12::json[], $13::json[], $14::text[], $15::int[])
+            $9::timestamptz[], $10::text[], $11::json[], $12::json[], $13::json[], $14::text[], $15::int[], $16::int[])
          as u (job_id, lane_id, shard, overlap, max_attempts, one_time, id_generated, next_fire_at, name, schedule,
-               payload, spec, declared_by, generation)
+               payload, spec, declared_by, generation, runs_left)
 cross join lateral (
     select coalesce({{job_created($1, u.job_id, u.id_generated)}}, (select clock_timestamp())) as created_at
 ) as c
@@ -554,14 +557,14 @@ set lane_id = excluded.lane_id, status = excluded.status, version = greatest(j.v
     id_generated = excluded.id_generated, next_fire_at = excluded.next_fire_at, last_fired_for = null,
     paused_from = null, created_at = excluded.created_at, updated_at = excluded.updated_at, name = excluded.name,
     schedule = excluded.schedule, payload = excluded.payload, spec = excluded.spec, declared_by = excluded.declared_by,
-    pruned_version = null, generation = excluded.generation
+    pruned_version = null, generation = excluded.generation, runs_left = excluded.runs_left
 where j.status in ({{JOBS_ENDED}}) and j.generation < excluded.generation
 
 -- fragment: job_columns
 -- The fields of store/jobs.py JobRow.
 tenant_id, job_id, lane_id, shard, status, version, overlap, next_fire_at, last_fired_for, paused_from, created_at,
        updated_at, name, schedule::text as schedule_text, payload::text as payload_text, spec::text as spec_text,
-       declared_by, pruned_version, generation
+       declared_by, pruned_version, generation, runs_left
 
 -- fragment: listed_job
 -- The filters of a list of jobs that have a row.

@@ -143,7 +143,8 @@ select l.*, (select clock_timestamp()) as now from locked l
 update mainspring.jobs
 set status = $4, next_fire_at = $5, paused_from = $6, lane_id = $7, overlap = $8, max_attempts = $9, name = $10,
     schedule = $11, payload = $12, spec = $13, one_time = $14, version = version + 1,
-    updated_at = $15, declared_by = $16, pruned_version = case when $17 then version + 1 end
+    updated_at = $15, declared_by = $16, pruned_version = case when $17 then version + 1 end,
+    runs_left = $18
 where tenant_id = $1 and job_id = $2 and version = $3
 returning version
 
