@@ -9,7 +9,7 @@ import msgspec
 from mainspring.domain.durations import parse_duration
 from mainspring.domain.errors import InvalidInput, NotSupportedYet
 from mainspring.domain.intake.cron import read_cron, read_dst, refuse_dst
-from mainspring.domain.intake.recurrence import read_rrule, with_members
+from mainspring.domain.intake.recurrence import MEMBERS, read_rrule, with_members
 from mainspring.domain.intake.schedule_calendar import in_calendar
 from mainspring.domain.intake.times import parse_time
 from mainspring.domain.schedules.schedule import MANUAL, NOW, Schedule, ScheduleKind
@@ -18,6 +18,7 @@ from mainspring.wire.jobs import JobRequest, ScheduleIn
 
 LATER_MEMBERS = ("after",)
 WAYS = ("at", "every", "cron", "rrule")
+_OF_A_RULE = (*MEMBERS, "exdates", "calendar", "outside")
 _SOURCES = ("schedule", "schedule_time", "cron_expression", "cron", "delay")
 _KINDS = {kind.value for kind in ScheduleKind}
 
@@ -115,6 +116,11 @@ def _schedule_object(given: ScheduleIn, timezone: str | None, timezone_field: st
                 f"schedule.{field} is not supported yet", field=f"schedule.{field}", hint="leave it out for now"
             )
     named = [field for field in WAYS if getattr(given, field) is not None]
+    lonely = None if named else next((field for field in _OF_A_RULE if getattr(given, field) is not None), None)
+    if lonely is not None:
+        raise InvalidInput(
+            f"{lonely} needs every, cron or rrule", field=f"schedule.{lonely}", hint="say when, or leave it out"
+        )
     if len(named) != 1:
         raise InvalidInput(
             "schedule needs exactly one way to say when", field="schedule", expected="one of " + ", ".join(WAYS)
