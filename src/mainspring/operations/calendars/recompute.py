@@ -1,5 +1,7 @@
 """Next fires follow changes: of a calendar, and of the libraries of time zones and holidays.
 
+A job without a further fire is COMPLETED. If a calendar allows a fire again, the job goes on.
+
 What remains to be done is in the rows: a job stores the version of the rules that decided its next fire, and a walk
 through all jobs stores its place. So a process can end at any time, and another goes on. Each slice is evaluated
 outside a transaction, and then written if its jobs have not changed. What is due fires by the old rules.
@@ -44,13 +46,16 @@ class Recomputer:
 
     async def calendar(self, tenant: TenantId, name: str) -> int:
         """Bring the jobs of a calendar to its current rules, slice by slice. Returns how many were."""
-        total, after = 0, _BEFORE_ALL
+        total, after, look = 0, _BEFORE_ALL, calendars.to_recompute
         while True:
             async with self._store.reads.acquire() as connection:
                 row = await calendars.get(connection, tenant, name)
                 if row is None:
                     return total
-                slice_of_jobs = await calendars.to_recompute(connection, row, after, self._slice)
+                slice_of_jobs = await look(connection, row, after, self._slice)
+                if not slice_of_jobs and look is calendars.to_recompute:
+                    after, look = _BEFORE_ALL, calendars.completed_to_recompute
+                    slice_of_jobs = await look(connection, row, after, self._slice)
                 current = Schedule(kind=ScheduleKind.CRON, calendar=name, calendar_rules=row.digest)
                 await load_rules(connection, tenant, [current])
             if not slice_of_jobs:
