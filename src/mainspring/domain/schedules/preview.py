@@ -37,6 +37,15 @@ class Asked(msgspec.Struct, frozen=True):
         """The fires are those strictly after this."""
         return self.start - _INSTANT
 
+    @property
+    def most(self) -> int:
+        """How many fires there are to list: those until max_runs are made, if every fire from now on is a run."""
+        left = self.schedule.max_runs
+        return self.count if left is None else max(0, min(self.count, left - self._passed()))
+
+    def _passed(self) -> int:
+        return count_fires(self.schedule, self.now, self.after)
+
 
 def when_of(request: PreviewRequest) -> JobRequest:
     """The same schedule as the request of a job has it."""
@@ -53,7 +62,7 @@ def asked(request: PreviewRequest, tenant: int, now: datetime, schedule: Schedul
 
 
 def previewed(asked: Asked, fires: list[datetime]) -> SchedulePreview:
-    """The view. `fires`: the first `asked.count` after `asked.after`."""
+    """The view. `fires`: the first `asked.most` after `asked.after`."""
     schedule = asked.schedule
     if schedule.kind is ScheduleKind.NOW:
         fires = [asked.now.astimezone(UTC)]
@@ -66,7 +75,7 @@ def previewed(asked: Asked, fires: list[datetime]) -> SchedulePreview:
         timezone=schedule.timezone,
         from_=asked.start.astimezone(UTC),
         fires=[fire_time(moment, schedule.timezone) for moment in fires],
-        fires_per_day=_per_day(asked),
+        fires_per_day=_per_day(asked, fires),
         notes=_notes(asked, fires),
         spread=_spread(schedule, fires),
     )
@@ -88,10 +97,12 @@ def _spread(schedule: Schedule, fires: list[datetime]) -> SpreadView | None:
     return spread_view(schedule, fires, "it fires on the hour, when many other jobs do")
 
 
-def _per_day(asked: Asked) -> float:
+def _per_day(asked: Asked, fires: list[datetime]) -> float:
     schedule, after = asked.schedule, asked.after
     if not schedule.recurring:
         return 0.0
+    if asked.most < asked.count:  # the list ends with the last run
+        return round(len(fires) / max(1.0, (fires[-1] - after).total_seconds() / 86400), 4) if fires else 0.0
     until = after + _YEAR
     count = count_fires(schedule, after, until)
     if count and next_fire(schedule, until) is None:

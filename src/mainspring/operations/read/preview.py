@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
+from itertools import islice
 
 from mainspring.domain.intake.schedule import read_schedule
 from mainspring.domain.job import JobDefinition
@@ -36,10 +37,8 @@ class Previewer:
 async def _listed(plan: Asked) -> list[datetime]:
     found: list[datetime] = []
     slices = TimeSlices()
-    for moment in fires(plan.schedule, plan.after):
+    for moment in islice(fires(plan.schedule, plan.after), plan.most):
         found.append(moment)
-        if len(found) >= plan.count:
-            break
         if slices.over:
             await slices.pause()
     return found
