@@ -142,7 +142,10 @@ def _here(body: dict[str, Any]) -> tuple[SchedulePreview, Schedule]:
 
         raise in_words(error, PreviewRequest) from None
     plan = asked(request, DEFAULT_TENANT, datetime.now(UTC))
-    return previewed(plan, list(islice(fires(plan.schedule, plan.after), plan.most))), plan.schedule
+    listed, rule = list(islice(fires(plan.schedule, plan.after), plan.most)), plan.schedule
+    if listed and plan.most < plan.count:  # the last run of max_runs
+        rule = msgspec.structs.replace(rule, end=listed[-1])
+    return previewed(plan, listed), rule
 
 
 def _show(shown: SchedulePreview, picture: list[Text]) -> None:

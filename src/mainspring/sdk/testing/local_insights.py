@@ -39,7 +39,7 @@ class LocalInsights:
         schedule = read_schedule(when_of(request), self._engine.now)
         job = self._calendars.resolved(JobDefinition(task="preview", schedule=schedule, job_id=request.job_id))
         plan = asked(request, DEFAULT_TENANT, self._engine.now, job.schedule)
-        return previewed(plan, list(islice(fires(plan.schedule, plan.after), plan.count)))
+        return previewed(plan, list(islice(fires(plan.schedule, plan.after), plan.most)))
 
     def _insight(self, name: str, call: Call[Any]) -> HeatMap:
         if name != "heatmap":
