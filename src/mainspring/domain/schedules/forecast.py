@@ -240,7 +240,12 @@ class Forecaster:
         top = self._top.get(minute)
         if top is None:
             self._top[minute] = [(fires, place)]
-        elif len(top) < MOST_PARTS:
+            return
+        for index, (others, known) in enumerate(top):
+            if known == place:  # another job of the same part, with a jitter of its own
+                top[index] = (others + fires, place)
+                return
+        if len(top) < MOST_PARTS:
             top.append((fires, place))
         elif (least := min(top))[0] < fires:
             top[top.index(least)] = (fires, place)

@@ -761,4 +761,4 @@ j.tenant_id, case when j.one_time then '' else j.schedule::text end as schedule_
 
 -- fragment: next_fire_columns
 -- The fields of store/forecasts.py NextFire.
-j.tenant_id, j.shard, j.job_id, j.name, j.lane_id, j.next_fire_at, j.schedule::text as schedule_text
+j.tenant_id, j.shard, j.job_id, j.name, j.lane_id, j.next_fire_at, j.schedule::text as schedule_text, j.runs_left
