@@ -107,12 +107,9 @@ def command(
 
 def _here(body: dict[str, Any]) -> tuple[SchedulePreview, Schedule]:
     """The preview without a server."""
-    from itertools import islice
-
     import msgspec
 
-    from mainspring.domain.schedules.fires import fires
-    from mainspring.domain.schedules.preview import asked, previewed
+    from mainspring.domain.schedules.preview import asked, listed, previewed
     from mainspring.kernel.ids import DEFAULT_TENANT
     from mainspring.wire.preview import PreviewRequest
 
@@ -123,7 +120,7 @@ def _here(body: dict[str, Any]) -> tuple[SchedulePreview, Schedule]:
 
         raise in_words(error, PreviewRequest) from None
     plan = asked(request, DEFAULT_TENANT, datetime.now(UTC))
-    return previewed(plan, list(islice(fires(plan.schedule, plan.after), plan.count))), plan.schedule
+    return previewed(plan, list(listed(plan))), plan.schedule
 
 
 def _show(shown: SchedulePreview, picture: list[Text]) -> None:
