@@ -126,12 +126,9 @@ def command(
 
 def _here(body: dict[str, Any]) -> tuple[SchedulePreview, Schedule]:
     """The preview without a server."""
-    from itertools import islice
-
     import msgspec
 
-    from mainspring.domain.schedules.fires import fires
-    from mainspring.domain.schedules.preview import asked, previewed
+    from mainspring.domain.schedules.preview import asked, listed, previewed
     from mainspring.kernel.ids import DEFAULT_TENANT
     from mainspring.wire.preview import PreviewRequest
 
@@ -142,10 +139,10 @@ def _here(body: dict[str, Any]) -> tuple[SchedulePreview, Schedule]:
 
         raise in_words(error, PreviewRequest) from None
     plan = asked(request, DEFAULT_TENANT, datetime.now(UTC))
-    listed, rule = list(islice(fires(plan.schedule, plan.after), plan.most)), plan.schedule
-    if listed and plan.most < plan.count:  # the last run of max_runs
-        rule = msgspec.structs.replace(rule, end=listed[-1])
-    return previewed(plan, listed), rule
+    coming, rule = list(listed(plan)), plan.schedule
+    if coming and plan.most < plan.count:  # the last run of max_runs
+        rule = msgspec.structs.replace(rule, end=coming[-1])
+    return previewed(plan, coming), rule
 
 
 def _show(shown: SchedulePreview, picture: list[Text]) -> None:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from itertools import islice, takewhile
 
 import msgspec
 
 from mainspring.domain.intake.schedule import read_schedule
 from mainspring.domain.intake.times import parse_time
+from mainspring.domain.schedules.calendar_days import HORIZON
 from mainspring.domain.schedules.dst_notes import dst_notes
-from mainspring.domain.schedules.fires import count_fires, newest_fires, next_fire
+from mainspring.domain.schedules.fires import count_fires, fires, newest_fires, next_fire
 from mainspring.domain.schedules.schedule import Schedule, ScheduleKind, for_job
 from mainspring.domain.schedules.spreading import on_the_hour, spread
 from mainspring.domain.schedules.words import explain
@@ -19,6 +22,7 @@ from mainspring.wire.preview import FireTime, PreviewRequest, SchedulePreview, S
 
 _NO_JOB = "preview"  # H and jitter need an id
 _YEAR = timedelta(days=364)  # whole weeks
+_FURTHEST = timedelta(days=HORIZON)
 _INSTANT = timedelta(microseconds=1)
 _WHEN = ("schedule", "schedule_type", "schedule_time", "cron_expression", "cron", "timezone", "delay")
 
@@ -61,8 +65,17 @@ def asked(request: PreviewRequest, tenant: int, now: datetime, schedule: Schedul
     return Asked(stored, start, now, request.n, request.job_id)
 
 
-def previewed(asked: Asked, fires: list[datetime]) -> SchedulePreview:
-    """The view. `fires`: the first `asked.most` after `asked.after`."""
+def listed(asked: Asked) -> Iterator[datetime]:
+    """The first `asked.most` fires after `asked.after`. With a calendar those of the next 50 years: holidays that are
+    later than that are not known."""
+    found = islice(fires(asked.schedule, asked.after), asked.most)
+    if asked.schedule.calendar is None:
+        return found
+    return takewhile(lambda moment: moment - asked.start <= _FURTHEST, found)
+
+
+def previewed(asked: Asked, fires: list[datetime], *, cut: bool = False) -> SchedulePreview:
+    """The view. `fires`: those of `listed`. `cut`: there are more, and it takes too long to list them."""
     schedule = asked.schedule
     if schedule.kind is ScheduleKind.NOW:
         fires = [asked.now.astimezone(UTC)]
@@ -76,7 +89,7 @@ def previewed(asked: Asked, fires: list[datetime]) -> SchedulePreview:
         from_=asked.start.astimezone(UTC),
         fires=[fire_time(moment, schedule.timezone) for moment in fires],
         fires_per_day=_per_day(asked, fires),
-        notes=_notes(asked, fires),
+        notes=_notes(asked, fires, cut=cut),
         spread=_spread(schedule, fires),
     )
 
@@ -111,7 +124,15 @@ def _per_day(asked: Asked, fires: list[datetime]) -> float:
     return round(count / days, 4)
 
 
-def _notes(asked: Asked, fires: list[datetime]) -> list[str]:
+def _end_of_list(asked: Asked, fires: list[datetime], *, cut: bool) -> str:
+    if cut:
+        return f"the list ends after {len(fires)} fires: the calendar leaves so few that it takes long to find them"
+    if asked.schedule.calendar is not None and fires and next_fire(asked.schedule, fires[-1]) is not None:
+        return "the list ends after 50 years, as far as a calendar is looked at"
+    return "there are no more fires" if fires else "there are no fires from this time on"
+
+
+def _notes(asked: Asked, fires: list[datetime], *, cut: bool) -> list[str]:
     schedule, notes = asked.schedule, []
     if schedule.seed is not None and asked.job_id is None:
         notes.append("H and jitter depend on the job's id: these are those of some job; give a job id for another")
@@ -123,7 +144,7 @@ def _notes(asked: Asked, fires: list[datetime]) -> list[str]:
         case ScheduleKind.AT if schedule.at is not None and schedule.at <= asked.now:
             notes.append("the time has passed: a job with it runs at once")
         case _ if schedule.recurring and len(fires) < asked.count:
-            notes.append("there are no more fires" if fires else "there are no fires from this time on")
+            notes.append(_end_of_list(asked, fires, cut=cut))
     if fires:
         notes += dst_notes(schedule, asked.after, fires[-1])
     return notes
