@@ -25,7 +25,7 @@ def fires_between(schedule: dict[str, Any], first: datetime, last: datetime) -> 
             return _interval_fires(schedule, first, last)
         case "RRULE":  # a rule of the load: some seconds of every minute
             seconds = {int(second) for second in schedule["rrule"].partition("BYSECOND=")[2].split(";")[0].split(",")}
-            each = _cron_fires("* * * * * *", "UTC", max(first, parse(schedule["anchor"])), last)
+            each = _cron_fires("* * * * * *", "UTC", max(first, parse(schedule["anchor"]) + _INSTANT), last)
             return [moment for moment in each if moment.second in seconds]
         case "FUTURE":
             at = parse(schedule["at"])
