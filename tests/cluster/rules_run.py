@@ -72,8 +72,8 @@ def _legal_step(run: str, event: Event) -> Iterator[str]:
             legal = new["fence"] > old["fence"] and new["attempt"] == old["attempt"] and new["worker_id"] is None
         case (4, 1) | (4, 4):  # admitted, or it stands elsewhere
             legal = _kept(old, new)
-        case (1, 1):  # adopted, or a unique job got the payload of another submission before it started
-            legal = _kept(old, new) and (_adopted(old, new) or (old == new and not new["attempt"]))
+        case (1, 1):
+            legal = _kept(old, new) and (_adopted(old, new) or _redefined(old, new))
         case _:
             legal = False
     if not legal:
@@ -85,8 +85,14 @@ def _kept(old: Row, new: Row) -> bool:
 
 
 def _adopted(old: Row, new: Row) -> bool:
-    """A changed overlap rule has given it another slot."""
-    return set(old.get("limit_keys") or ()) < set(new.get("limit_keys") or ())
+    """A changed overlap rule has given it another slot, or the new limit of its queue counts it."""
+    return any(set(old.get(name) or ()) < set(new.get(name) or ()) for name in ("limit_keys", "gates"))
+
+
+def _redefined(old: Row, new: Row) -> bool:
+    """Before its first attempt a unique job got what another submission says, or was pushed by it."""
+    changed = {name for name in new if old.get(name) != new[name]}
+    return not new["attempt"] and changed <= {"spec", "ready_at", "expires_at"}
 
 
 def _progress(row: Row) -> int:

@@ -91,7 +91,7 @@ class Firer:
         # All jobs are marked first, so that a concurrent due-scan does not load jobs that wait here for their batch.
         self._add(due)
         created = 0
-        failures: list[BaseException] = []
+        failures: list[BaseException] = []  # since the last batch that was fired
         batches: set[asyncio.Task[int]] = set()
         try:
             while True:
@@ -101,8 +101,12 @@ class Firer:
                     break
                 ended, batches = await asyncio.wait(batches, return_when=asyncio.FIRST_COMPLETED)
                 failures += [failure for batch in ended if (failure := batch.exception()) is not None]
-                created += sum(batch.result() for batch in ended if batch.exception() is None)
-                if not failures:
+                fired = [batch.result() for batch in ended if batch.exception() is None]
+                created += sum(fired)
+                if fired:
+                    for failure in failures:
+                        log.warning("a batch failed: it is left to the next scan", error=repr(failure))
+                    failures.clear()
                     self._add(more())
         finally:
             for batch in batches:

@@ -16,7 +16,7 @@ from datetime import datetime
 import msgspec
 
 from mainspring.domain.schedules.calendar_rules import RulesNotLoaded
-from mainspring.domain.schedules.fires import next_fire
+from mainspring.domain.schedules.fires import first_fire, first_fire_instead, next_fire
 from mainspring.domain.schedules.schedule import Schedule, ScheduleKind
 from mainspring.domain.transitions import StoredJobStatus
 from mainspring.kernel.ids import TenantId
@@ -92,7 +92,7 @@ class Recomputer:
             definition = jobs.definition_of(row, await load_lane(self._lanes, connection, row.lane_id))
             await load_rules(connection, row.tenant_id, [definition.schedule])
             await miss_due(connection, row, definition, _PAUSED)
-            schedule = _moved_to(job, calendar)
+            schedule, since = _moved_to(job, calendar), row.last_fired_for or row.created_at
             changed = await jobs.change(
                 connection,
                 row.tenant_id,
@@ -100,7 +100,7 @@ class Recomputer:
                 row.version,
                 status=row.status,
                 next_fire_at=None,
-                paused_from=next_fire(schedule, _later(row.now, row.last_fired_for)),
+                paused_from=first_fire_instead(schedule, definition.schedule, row.now, since),
                 lane_id=row.lane_id,
                 definition=msgspec.structs.replace(definition, schedule=schedule),
                 now=row.now,
@@ -206,7 +206,11 @@ class _NextFires(dict[tuple[Schedule, datetime], datetime | None]):
 
 
 def _recomputed(job: JobToRecompute, schedule: Schedule, known: _NextFires) -> Recomputed:
-    following = known[schedule, _later(job.now, job.last_fired_for)]
+    after, fired = _later(job.now, job.last_fired_for), job.last_fired_for
+    if schedule.jitter is None or fired is None:
+        following = known[schedule, after]
+    else:  # it depends on the next nominal time, so the one that has fired may have another fire by these rules
+        following = first_fire(schedule, after, fired)
     paused = job.status == StoredJobStatus.PAUSED
     return Recomputed(job, None if paused else following, following if paused else None, _encode(schedule).decode())
 
