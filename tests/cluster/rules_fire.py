@@ -210,7 +210,7 @@ def _change_is_exact(history: History, job: str, event: Event) -> Iterator[str]:
     """What was due until the change is fired before it, or missed with it. Then the new definition is in force."""
     old, new = event.old, event.new
     cut, since = parse(new["updated_at"]), old["next_fire_at"] or old["paused_from"]
-    if since is not None and not _still_held_back(old, new):
+    if since is not None and not _still_held_back(old, new) and not _pushed(old, new):
         due, missed = fires_between(old["schedule"], parse(since), cut), _missed_with(history, job, event)
         if new["status"] in (PAUSED_JOB, CANCELLED_JOB) and missed != due:
             yield f"{job}: changed at {cut} with {_short(missed)} missed, of {_short(due)}"
@@ -226,6 +226,15 @@ def _still_held_back(old: Row, new: Row) -> bool:
     if new["status"] != PAUSED_JOB or new["schedule"] != old["schedule"]:
         return False
     return old["status"] == PAUSED_JOB or new["schedule"]["kind"] == "FUTURE"
+
+
+def _pushed(old: Row, new: Row) -> bool:
+    """A submission has given a unique job a later time. The job runs once, also if it was due and had not fired."""
+    rule = (new["spec"] or {}).get("unique") or {}
+    moments = old["next_fire_at"], new["next_fire_at"]
+    if rule.get("else") != "later" or not new["one_time"] or new["status"] != old["status"] or None in moments:
+        return False
+    return parse(moments[0]) < parse(moments[1])
 
 
 def _missed_with(history: History, job: str, event: Event) -> list[datetime]:

@@ -68,8 +68,10 @@ def _legal_step(run: str, event: Event) -> Iterator[str]:
             told = _progress(old) < _progress(new) and _without_progress(old) == _without_progress(new)
             began = old.get("started_at") != new.get("started_at") and _without_start(old) == _without_start(new)
             legal = kept and (asked or told or began or _adopted(old, new))
-        case (2, 4):  # it backs off without its slots
-            legal = new["fence"] > old["fence"] and new["attempt"] == old["attempt"] and new["worker_id"] is None
+        case (2, 4):  # it backs off without its slots, or needs another token or leave of a breaker
+            spent = bool(old.get("rate_keys") or old.get("breaker_key"))
+            kept = new["attempt"] == old["attempt"] or (spent and new["attempt"] == old["attempt"] - 1)
+            legal = new["fence"] > old["fence"] and kept and new["worker_id"] is None
         case (4, 1) | (4, 4):  # admitted, or it stands elsewhere
             legal = _kept(old, new)
         case (1, 1):  # adopted, or a unique job got the payload of another submission before it started
