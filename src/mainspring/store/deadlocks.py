@@ -23,5 +23,5 @@ async def despite_deadlocks(transaction: Callable[[], Awaitable[T]]) -> T:
         try:
             return await transaction()
         except asyncpg.DeadlockDetectedError as error:
-            log.info("deadlock: the transaction is repeated", error=str(error))
+            log.info("deadlock: the transaction is repeated", error=repr(error))
     return await transaction()
