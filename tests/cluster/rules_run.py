@@ -21,6 +21,7 @@ from tests.cluster.history import (
     History,
     Row,
 )
+from tests.cluster.oracle import parse
 
 _ENDS = {QUEUED: {CANCELLED, FAILED}, HELD: {CANCELLED, FAILED}, RUNNING: {SUCCESS, FAILED, CANCELLED}}
 _ALLOW = 1  # the overlap rule under which runs of a job may overlap
@@ -74,8 +75,9 @@ def _legal_step(run: str, event: Event) -> Iterator[str]:
             legal = new["fence"] > old["fence"] and kept and new["worker_id"] is None
         case (4, 1) | (4, 4):  # admitted, or it stands elsewhere
             legal = _kept(old, new)
-        case (1, 1):  # adopted, or a unique job got the payload of another submission before it started
-            legal = _kept(old, new) and (_adopted(old, new) or (old == new and not new["attempt"]))
+        case (1, 1):  # adopted, or a unique job got the payload or the time of another submission before it started
+            merged = not new["attempt"] and (old == new or _pushed(old, new))
+            legal = _kept(old, new) and (_adopted(old, new) or merged)
         case _:
             legal = False
     if not legal:
@@ -89,6 +91,13 @@ def _kept(old: Row, new: Row) -> bool:
 def _adopted(old: Row, new: Row) -> bool:
     """A changed overlap rule has given it another slot."""
     return set(old.get("limit_keys") or ()) < set(new.get("limit_keys") or ())
+
+
+def _pushed(old: Row, new: Row) -> bool:
+    """A unique job has got a later time, and nothing else."""
+    rule = (new["spec"] or {}).get("unique") or {}
+    later = parse(old["ready_at"]) < parse(new["ready_at"])
+    return rule.get("else") == "later" and later and old | {"ready_at": None} == new | {"ready_at": None}
 
 
 def _progress(row: Row) -> int:

@@ -44,6 +44,6 @@ async def test_it_is_not_repeated_for_ever_and_not_after_other_errors() -> None:
     with pytest.raises(asyncpg.DeadlockDetectedError):
         await despite_deadlocks(lambda: transaction(asyncpg.DeadlockDetectedError))
     assert len(tries) == 5
-    with pytest.raises(ValueError, match="^$"):
+    with pytest.raises(ValueError, match=r"^$"):
         await despite_deadlocks(lambda: transaction(ValueError))
     assert len(tries) == 6
