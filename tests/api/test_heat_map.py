@@ -8,6 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
+from mainspring.kernel.clock import SystemClock
 from mainspring.roles.assembly import Assembly
 from mainspring.store.pool import Store
 from mainspring.upkeep.forecaster import ForecastMaker
@@ -100,8 +101,8 @@ async def test_very_many_jobs_are_counted_ahead_of_the_request(
     monkeypatch.setattr(assembly.services.heat_map_reader, "_many", 5)
     answer = await api.get("/v1/insights/heatmap")
     assert (answer.status_code, answer.json()["code"]) == (503, "forecast_not_ready")
-    assert await ForecastMaker(store, many=5).run_once() == 1
-    assert await ForecastMaker(store, many=5).run_once() == 0  # not due again
+    assert await ForecastMaker(store, SystemClock(), many=5).run_once() == 1
+    assert await ForecastMaker(store, SystemClock(), many=5).run_once() == 0  # not due again
     made = await heat_map(api, "?range=week")
     same = ("jobs", "estimated", "from", "to")
     assert {name: made[name] for name in same} == {name: live[name] for name in same}

@@ -77,7 +77,7 @@ def upkeep_tasks(
         LinePruner(store),
         LineAuditor(store, signals),
         CalendarRecomputer(store, signals, Recomputer(store, lanes), library_versions()),
-        ForecastMaker(store),
+        ForecastMaker(store, clock),
         PartitionMaintainer(store),
         HistoryPruner(store, history_days(), log_files),
     ]
