@@ -21,6 +21,7 @@ from tests.cluster.history import (
     History,
     Row,
 )
+from tests.cluster.oracle import parse
 
 _ENDS = {QUEUED: {CANCELLED, FAILED}, HELD: {CANCELLED, FAILED}, RUNNING: {SUCCESS, FAILED, CANCELLED}}
 _ALLOW = 1  # the overlap rule under which runs of a job may overlap
@@ -68,8 +69,10 @@ def _legal_step(run: str, event: Event) -> Iterator[str]:
             told = _progress(old) < _progress(new) and _without_progress(old) == _without_progress(new)
             began = old.get("started_at") != new.get("started_at") and _without_start(old) == _without_start(new)
             legal = kept and (asked or told or began or _adopted(old, new))
-        case (2, 4):  # it backs off without its slots
-            legal = new["fence"] > old["fence"] and new["attempt"] == old["attempt"] and new["worker_id"] is None
+        case (2, 4):  # it backs off without its slots, or needs another token or leave of a breaker
+            spent = bool(old.get("rate_keys") or old.get("breaker_key"))
+            kept = new["attempt"] == old["attempt"] or (spent and new["attempt"] == old["attempt"] - 1)
+            legal = new["fence"] > old["fence"] and kept and new["worker_id"] is None
         case (4, 1) | (4, 4):  # admitted, or it stands elsewhere
             legal = _kept(old, new)
         case (1, 1):
@@ -90,9 +93,13 @@ def _adopted(old: Row, new: Row) -> bool:
 
 
 def _redefined(old: Row, new: Row) -> bool:
-    """Before its first attempt a unique job got what another submission says, or was pushed by it."""
+    """Before its first attempt a unique job got what another submission says, or was pushed to a later time by it."""
     changed = {name for name in new if old.get(name) != new[name]}
-    return not new["attempt"] and changed <= {"spec", "ready_at", "expires_at"}
+    if new["attempt"] or not changed <= {"spec", "ready_at", "expires_at"}:
+        return False
+    rule = (new["spec"] or {}).get("unique") or {}
+    later = rule.get("else") == "later" and parse(old["ready_at"]) < parse(new["ready_at"])
+    return later or "ready_at" not in changed
 
 
 def _progress(row: Row) -> int:

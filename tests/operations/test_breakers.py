@@ -267,7 +267,7 @@ async def test_a_run_behind_a_breaker_that_is_gone_still_needs_its_other_slots(a
     worker = HandWorker(api)
     runs = await behind_its_own(api, worker, concurrency=1)
     await api.patch("/v1/jobs/sync", json={"circuit_breaker": False})
-    await asyncio.sleep(0)
+    assert await statuses(api, *runs) == ["QUEUED", "HELD"], "the change admits it itself"
     [order] = await worker.claim(1)
     assert str(order.run_id) == runs[0]
     assert await nothing_to_claim(worker)

@@ -253,3 +253,17 @@ async def test_a_database_that_accepts_no_changes_sets_nothing_aside(
     assert not node.firer.in_flight((DEFAULT_TENANT, "nightly"))
     await connection.execute("drop trigger refuse on mainspring.runs")
     assert await node.turn() == 1
+
+
+async def test_a_deadlock_is_retried_and_sets_nothing_aside(
+    connection: asyncpg.Connection, node: Node, lane_id: int
+) -> None:
+    await a_job(connection, lane_id, "nightly", every(60, node.now), node.now)
+    await connection.execute("""
+        create sequence mainspring.tries;
+        create function mainspring.refuse() returns trigger language plpgsql as
+        $$ begin if nextval('mainspring.tries') <= 2 then raise exception 'no' using errcode = '40P01'; end if;
+           return null; end $$;
+        create trigger refuse before insert on mainspring.runs execute function mainspring.refuse()""")
+    assert await node.turn() == 1
+    assert not node.firer.in_flight((DEFAULT_TENANT, "nightly"))

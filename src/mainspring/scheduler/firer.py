@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import datetime, timedelta
+from functools import partial
 from uuid import UUID
 
 import asyncpg
@@ -30,6 +31,7 @@ from mainspring.scheduler.due_loader import Wheel
 from mainspring.scheduler.due_queue import DueQueue
 from mainspring.scheduler.held_jobs import HeldJobs
 from mainspring.store import fires
+from mainspring.store.deadlocks import despite_deadlocks
 from mainspring.store.fires import DueJob, JobKey
 from mainspring.store.jobs import schedule_from_text
 from mainspring.store.pool import AWAY, Connection, Store
@@ -166,9 +168,9 @@ class Firer:
     async def _bisect(self, batch: Sequence[DueJob], fire: Fire, left: list[DueJob]) -> int:
         """Fire a batch, and add the jobs that did not fire to `left`."""
         try:
-            return await fire(batch, left)
-        except (*AWAY, asyncpg.LockNotAvailableError):
-            raise  # the database is unavailable, or a table is locked; the next due-scan loads the jobs again
+            return await despite_deadlocks(partial(fire, batch, left))
+        except (*AWAY, asyncpg.LockNotAvailableError, asyncpg.DeadlockDetectedError):
+            raise  # the database is unavailable, or locks are in the way; the next due-scan loads the jobs again
         except (asyncpg.PostgresError, ValueError, OverflowError) as error:
             if len(batch) == 1:
                 self._set_aside(batch[0], error)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from datetime import datetime
+from functools import partial
 from uuid import UUID
 
 import msgspec
@@ -28,6 +29,7 @@ from mainspring.kernel.ids import TenantId
 from mainspring.operations.access.caller import Caller
 from mainspring.operations.calendars.rules import load_rules, with_current_rules
 from mainspring.operations.lifecycle.cancel import cancel
+from mainspring.operations.lifecycle.effects import admit_knocked
 from mainspring.operations.lifecycle.fire_locked import FiredLocked, fire_locked, miss_due
 from mainspring.operations.limits.changed_rules import change_lines
 from mainspring.operations.lookup import load_lane, no_job, own_run
@@ -35,6 +37,7 @@ from mainspring.operations.signals import Signals
 from mainspring.operations.submit.path_compiler import compile_paths
 from mainspring.operations.submit.signature_registry import SignatureRegistry
 from mainspring.store import backfills, history, jobs, runs
+from mainspring.store.deadlocks import despite_deadlocks
 from mainspring.store.jobs import JobRow, LockedJob, schedule_from_text
 from mainspring.store.lanes import LaneRegistry, lane_key
 from mainspring.store.pool import Connection, Store
@@ -54,8 +57,12 @@ class Amender:
         self._signatures = signatures
 
     async def update(self, caller: Caller, job_id: str, patch: JobPatch, if_version: int | None) -> None:
-        tenant = caller.tenant
         await compile_paths([patch])
+        fired = await despite_deadlocks(partial(self._update, caller.tenant, job_id, patch, if_version))
+        self._tell(fired)
+        self._signals.due()
+
+    async def _update(self, tenant: TenantId, job_id: str, patch: JobPatch, if_version: int | None) -> FiredLocked:
         async with self._store.change() as connection:
             row = await self._lock(connection, tenant, job_id, "changed")
             self._check_version(row, if_version)
@@ -71,8 +78,8 @@ class Amender:
                 raise already_fired(job_id, "changed", "is due now")
             await self._redefine(connection, fired.row, stored, changed)
             await change_lines(connection, tenant, job_id, stored, changed, fired)
-        self._tell(fired)
-        self._signals.due()
+            await admit_knocked(connection, fired)  # who waits no longer for what the job has given up
+        return fired
 
     async def _redefine(
         self, connection: Connection, row: LockedJob, stored: JobDefinition, changed: JobDefinition

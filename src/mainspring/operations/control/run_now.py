@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from datetime import datetime, timedelta
+from functools import partial
 from uuid import UUID
 
 import msgspec
@@ -29,6 +30,7 @@ from mainspring.operations.lookup import load_lane, no_job, own_run, run_definit
 from mainspring.operations.signals import Signals
 from mainspring.operations.submit.signature_registry import SignatureRegistry
 from mainspring.store import dead_letters, fired_jobs, history, jobs
+from mainspring.store.deadlocks import despite_deadlocks
 from mainspring.store.fires import Changed, Repeat
 from mainspring.store.history import EndedRun, Run
 from mainspring.store.jobs import LockedJob, schedule_from_text
@@ -66,12 +68,15 @@ class ManualRuns:
     async def run_now(self, caller: Caller, job_id: str, request: RunNowRequest) -> RanNow:
         """Create a manual run, with another payload if one is given. The run is SKIPPED if the job does not overlap and
         a run of it is alive."""
-        tenant, key, run_id = caller.tenant, request.idempotency_key, uuid7()
-        if key is not None:
-            check_line(key, "idempotency_key")
+        if request.idempotency_key is not None:
+            check_line(request.idempotency_key, "idempotency_key")
         if len(job_id) > _LONGEST_ID:
             raise no_job(job_id)
         digest = hashlib.sha256(canonical_json(bytes(memoryview(request.payload)))).digest()
+        return await despite_deadlocks(partial(self._run_now, caller.tenant, job_id, request, digest))
+
+    async def _run_now(self, tenant: TenantId, job_id: str, request: RunNowRequest, digest: bytes) -> RanNow:
+        key, run_id = request.idempotency_key, uuid7()
         async with self._store.change() as connection:
             await dead_letters.lock_ids(connection, tenant, [job_id])  # no new generation begins meanwhile
             generation = await jobs.newest_generation(connection, tenant, job_id) or 1

@@ -3,15 +3,14 @@ then, also if the server dies in between: any server finishes the count."""
 
 from __future__ import annotations
 
-import asyncpg
+from functools import partial
 
 from mainspring.kernel.clock import Clock
 from mainspring.operations.gates.barrier import wait_for_older_claims
 from mainspring.operations.signals import Signals
 from mainspring.store import gates
+from mainspring.store.deadlocks import despite_deadlocks
 from mainspring.store.pool import Store
-
-_TRIES = 5
 
 
 class RunningCount:
@@ -22,17 +21,12 @@ class RunningCount:
 
     async def count(self, gate_id: int) -> None:
         """No claim that does not know the gate may be under way."""
-        for attempt in range(_TRIES):
-            try:
-                async with self._store.change() as connection:
-                    counted = await gates.adopt_running(connection, gate_id)
-            except asyncpg.DeadlockDetectedError:
-                if attempt == _TRIES - 1:
-                    raise
-                continue
-            if counted is not None:
-                self._signals.gates_freed({gate_id: 1})
-            return
+        if await despite_deadlocks(partial(self._count, gate_id)) is not None:
+            self._signals.gates_freed({gate_id: 1})
+
+    async def _count(self, gate_id: int) -> int | None:
+        async with self._store.change() as connection:
+            return await gates.adopt_running(connection, gate_id)
 
     async def finish_left(self) -> int:
         """Count for gates whose change was interrupted. Return how many there were."""

@@ -21,6 +21,8 @@ from mainspring.store.pool import Connection
 
 log = get_logger("lifecycle")
 
+_LOOKED_AT = 100  # lines that one transaction locks
+
 
 class Changes(msgspec.Struct):
     """The decisions about locked runs: the rows to write, and the gates that requeued and held runs owned."""
@@ -138,11 +140,11 @@ async def hand_over_freed(connection: Connection, effects: Effects) -> None:
 
 
 async def admit_knocked(connection: Connection, effects: Effects) -> None:
-    """Look at the lines now, before the commit, instead of after it."""
-    lines = {line for group in effects.knocks if len(group) == 1 for line in group}
-    if lines:
-        effects.knocks = {group for group in effects.knocks if len(group) > 1}
-        effects.admit(await hand_over(connection, {}, lines))
+    """Look at the lines now, before the commit, instead of after it. If there are many, some are left for later."""
+    single = sorted(line for group in effects.knocks if len(group) == 1 for line in group)[:_LOOKED_AT]
+    if single:
+        effects.knocks.difference_update(frozenset({line}) for line in single)
+        effects.admit(await hand_over(connection, {}, single, several=True))
 
 
 def after_end(

@@ -16,12 +16,11 @@ from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
 from typing import TypeVar
 
-import asyncpg
-
 from mainspring.kernel.logs import get_logger
 from mainspring.operations.limits.admission import Admitted, hand_over
 from mainspring.operations.signals import Signals
 from mainspring.store import limits
+from mainspring.store.deadlocks import despite_deadlocks
 from mainspring.store.pool import AWAY, Connection, Store
 
 T = TypeVar("T")
@@ -32,7 +31,6 @@ _WOKEN = 500  # runs per round
 _LOOKED_AT = 1000  # lines per round
 _TOGETHER = 100  # lines that are locked in one transaction
 _ROUNDS = 20  # of one call; what is left is for the next
-_TRIES = 5
 _TAKEN_BACK = 500  # runs per transaction
 _OPEN = 1000  # breakers per round
 
@@ -124,15 +122,11 @@ class Admitter:
         return await self._retried(partial(hand_over, freed={}, knocked=lines, several=several))
 
     async def _retried(self, write: Callable[[Connection], Awaitable[T]]) -> T:
-        for attempt in range(_TRIES):
-            try:
-                async with self._store.hot.acquire() as connection, connection.transaction():
-                    return await write(connection)
-            except asyncpg.DeadlockDetectedError:
-                if attempt == _TRIES - 1:
-                    raise
-                log.info("deadlock: looking at lines again")
-        raise AssertionError
+        async def once() -> T:
+            async with self._store.hot.acquire() as connection, connection.transaction():
+                return await write(connection)
+
+        return await despite_deadlocks(once)
 
 
 async def _take_back(connection: Connection, line: int) -> tuple[int, Admitted]:

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from datetime import datetime, timedelta
+from functools import partial
 
 import msgspec
 
@@ -39,6 +40,7 @@ from mainspring.operations.submit.signature_registry import SignatureRegistry
 from mainspring.operations.submit.submit_batching import SubmitBatcher
 from mainspring.operations.submit.unique import UniqueItem, UniqueMerge
 from mainspring.store import jobs, runs, unique
+from mainspring.store.deadlocks import despite_deadlocks
 from mainspring.store.lanes import LaneKey, LaneRegistry, lane_key
 from mainspring.store.pool import Connection, Store
 from mainspring.wire.jobs import JobRequest
@@ -92,7 +94,7 @@ class Submitter:
         if _plain(definition):
             self._depths.admit(tenant, [definition])
             return Submitted([await self._batcher.add(tenant, definition)], [False], [1], [None])
-        return await self._store_all(tenant, [request], [definition], single=True)
+        return await despite_deadlocks(partial(self._store_all, tenant, [request], [definition], single=True))
 
     async def submit_batch(self, caller: Caller, requests: Sequence[JobRequest]) -> Submitted:
         tenant = caller.tenant
@@ -114,7 +116,7 @@ class Submitter:
         if errors:
             raise InvalidBatch(errors, more=len(errors) >= _MAX_ERRORS)
         resolved = await self._calendars.resolved(tenant, definitions, single=False)
-        return await self._store_all(tenant, requests, resolved, single=False)
+        return await despite_deadlocks(partial(self._store_all, tenant, requests, resolved, single=False))
 
     async def _store_plain(self, tenant: TenantId, definitions: Sequence[JobDefinition]) -> list[str]:
         return (await self._store_all(tenant, (), definitions, single=True)).job_ids
