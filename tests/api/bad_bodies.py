@@ -229,14 +229,15 @@ MEANING: list[Case] = [
      "schedule.max_runs", "leave"),
     ({"task": "noop", "schedule": {"at": "2040-01-01T00:00:00Z", "jitter": "1m"}}, 422, "invalid_input",
      "schedule.jitter", "leave"),
-    ({"task": "noop", "schedule": {"jitter": "1m"}}, 422, "invalid_input", "schedule", None),
+    ({"task": "noop", "schedule": {"jitter": "1m"}}, 422, "invalid_input", "schedule.jitter", "say when"),
     ({"task": "noop", "schedule": {"every": "5s", "jitter": "6s"}}, 422, "invalid_input", "schedule.jitter", None),
     ({"task": "noop", "schedule": {"cron": "0 0,23 * * *", "jitter": "2h"}}, 422, "invalid_input", "schedule.jitter",
      None),
     ({"task": "noop", "schedule": {"every": "5s", "jitter": "0s"}}, 422, "invalid_duration", "schedule.jitter", None),
     ({"task": "noop", "schedule": {"after": ["a"]}}, 422, "not_supported_yet", "schedule.after", "leave"),
-    ({"task": "noop", "schedule": {"every": 5, "calendar": "de"}}, 422, "not_supported_yet", "schedule.calendar",
-     "leave"),
+    ({"task": "noop", "schedule": {"calendar": "de"}}, 422, "invalid_input", "schedule.calendar", "say when"),
+    ({"task": "noop", "schedule": {"every": 5, "calendar": "de"}}, 422, "unknown_calendar", "schedule.calendar",
+     "create it"),
     ({"task": "noop", "schedule": "H(5-2) * * * *"}, 422, "invalid_cron", "schedule", None),
 ]  # fmt: skip
 STRANGE: list[Case] = [

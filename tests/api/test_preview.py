@@ -56,6 +56,35 @@ async def test_changes_of_the_clocks_within_the_list_are_noted(
     assert shown["notes"] == ([] if note is None else [note])
 
 
+@pytest.mark.parametrize(
+    ("schedule", "begin", "note"),
+    [
+        ({"rrule": "FREQ=DAILY;BYHOUR=2;BYMINUTE=30"}, "2027-03-27", "does not exist on 2027-03-28: fires at 03:00"),
+        ({"rrule": "FREQ=DAILY", "start": "2027-01-01T02:30:00"}, "2027-03-27", "02:30 does not exist on 2027-03-28"),
+        ({"rrule": "DTSTART:20270101T023000\nRRULE:FREQ=DAILY", "dst": {"overlap": "both"}}, "2027-10-30",
+         "02:30 occurs twice on 2027-10-31: fires both times"),
+        ({"rrule": "FREQ=DAILY;BYHOUR=2;BYMINUTE=30", "exdates": ["2027-10-31T02:30:00"]}, "2027-10-30", None),
+        ({"rrule": "FREQ=DAILY", "start": "2027-01-01T03:30:00", "jitter": "1m"}, "2027-03-27", None),
+    ],
+)  # fmt: skip
+async def test_changes_of_the_clocks_are_noted_for_a_rule(
+    api: httpx.AsyncClient, schedule: dict[str, Any], begin: str, note: str | None
+) -> None:
+    shown = await preview(api, schedule=schedule | BERLIN, n=3, job_id="a", **{"from": f"{begin}T00:00:00Z"})
+    assert (shown["notes"] == []) if note is None else (note in shown["notes"][0])
+
+
+async def test_max_runs_end_the_list(api: httpx.AsyncClient) -> None:
+    daily = {"rrule": "FREQ=DAILY;BYHOUR=9", "max_runs": 3, "jitter": "1h"}
+    shown = await preview(api, schedule=daily, job_id="a")
+    assert len(shown["fires"]) == 3 and shown["notes"] == ["there are no more fires"]
+    assert 0.9 < shown["fires_per_day"] < 3.1
+    second = shown["fires"][1]["at"]
+    assert (await preview(api, schedule=daily, job_id="a", **{"from": second}))["fires"] == shown["fires"][1:]
+    late = await preview(api, schedule=daily, **{"from": "2040-01-01T00:00:00Z"})
+    assert (late["fires"], late["fires_per_day"]) == ([], 0.0)
+
+
 async def test_every_form_of_a_schedule_is_accepted(api: httpx.AsyncClient) -> None:
     start = {"from": "2030-01-01T00:00:00Z"}
     for body, fires, note in (

@@ -99,3 +99,14 @@ async def test_bad_parameters_are_named(api: httpx.AsyncClient) -> None:
     ):  # fmt: skip
         answer = await api.get(f"{URL}?{query}")
         assert (answer.status_code, answer.json().get("field")) == (200 if field is None else 422, field), answer.text
+
+
+async def test_no_more_fires_than_runs_are_left(api: httpx.AsyncClient) -> None:
+    hourly = {"rrule": "FREQ=HOURLY;BYMINUTE=0", "start": at(0), "max_runs": 3}
+    await submit(api, three=hourly, one={**hourly, "max_runs": 1})
+    page = await listed(api, f"from={at(0)}&to={at(24)}")
+    assert fires(page) == [("one", at(0)), ("three", at(0)), ("three", at(1)), ("three", at(2))]
+    assert fires(await listed(api, f"from={at(1.5)}&to={at(24)}")) == [("three", at(2))]
+    page = await listed(api, f"from={at(0)}&to={at(24)}&limit=3")
+    answer = await api.get(f"{URL}?from={at(0)}&to={at(24)}&limit=3&cursor={page['next']}")
+    assert fires(answer.json()) == [("three", at(2))]

@@ -52,6 +52,26 @@ def test_options_change_only_what_they_name(kept: CannedServer, call: Call) -> N
     }
 
 
+def test_another_rule_keeps_the_rest_of_the_schedule(kept: CannedServer, call: Call) -> None:
+    kept.says(
+        "GET /v1/jobs/report",
+        job(version=7, timezone="Europe/Berlin", calendar="c", outside="next", jitter=60.0, max_runs=5,
+            dst={"gap": "skip"}),
+    )  # fmt: skip
+    both = {"jitter": "1m", "max_runs": 5, "calendar": "c", "outside": "next", "timezone": "Europe/Berlin"}
+    for options, schedule in (
+        (("--cron", "0 8 * * *"), {"cron": "0 8 * * *", "dst": {"gap": "skip"}, **both}),
+        (("--every", "2h", "--jitter", "5m"), {"every": "2h", **both, "jitter": "5m"}),
+        (("--rrule", "FREQ=DAILY", "--clear", "jitter"), {"rrule": "FREQ=DAILY", "dst": {"gap": "skip"}, **both}),
+        (("--every", "2h", "--clear", "calendar"), {"every": "2h", "jitter": "1m", "max_runs": 5}),
+    ):
+        assert call("edit", "report", *options)[0] == 0
+        cleared = options[-1] if "--clear" in options else None
+        assert kept.asked[-1][2] == {"schedule": {name: schedule[name] for name in schedule if name != cleared}}
+    call("edit", "report", "--jitter", "2m", "--clear", "end", "--dst-gap", "shift")
+    assert kept.asked[-1][2] == {"schedule": {"jitter": "2m", "end": None, "dst": {"gap": "shift"}}}
+
+
 def test_an_editor_shows_the_job_as_a_request_and_sends_the_difference(
     kept: CannedServer, call: Call, editing: Callable[[str], None]
 ) -> None:

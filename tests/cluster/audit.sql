@@ -59,3 +59,8 @@ create trigger note_birth after insert on mainspring.limit_keys
     for each row execute function cluster_audit.note('limit_keys');
 create trigger note after update on mainspring.limit_keys
     for each row when (old.in_use <> new.in_use) execute function cluster_audit.note('limit_keys');
+create trigger note_birth after insert on mainspring.backfills
+    for each row execute function cluster_audit.note('backfills');
+create trigger note after update on mainspring.backfills
+    for each row when (old.state <> new.state or old.concurrency <> new.concurrency)
+    execute function cluster_audit.note('backfills');

@@ -14,7 +14,7 @@ from typing import Any
 import httpx
 
 from mainspring.worker.processes.watchdog.namespaces import why_not
-from tests.cluster import load_limits
+from tests.cluster import load_limits, load_schedules
 from tests.cluster.history import Call
 from tests.cluster.line_book import SET
 from tests.cluster.tasks import LEDGER_VARIABLE, family_command, shell_command
@@ -33,6 +33,7 @@ RECURRING: dict[str, dict[str, Any]] = {
     "in-berlin": {"schedule": "*/3 * * * * *", "timezone": "Europe/Berlin", "misfire": {"grace": "20s"}},
     "one-at-a-time": {"schedule": _EVERY_SECOND, "payload": {"seconds": 1.4}},
     **load_limits.RECURRING,
+    **load_schedules.RECURRING,
 }
 STEERED = ("each-second-once", "in-berlin")
 # Schedules that jobs are changed to.
@@ -105,6 +106,7 @@ class Load:
         self._over = asyncio.Event()
 
     async def start(self) -> None:
+        await self._change_rules()
         for job_id, body in RECURRING.items():
             keyed = {"task": "note", "job_id": job_id, "idempotency_key": job_id, **body}
             call = await self._clients.submit(keyed)
@@ -117,6 +119,9 @@ class Load:
         self._go(self._change_limit())
         await self._clients.insist(SET, "PUT", f"/v1/queues/{load_limits.NARROW}", {"concurrency": 2})
         self._go(self._change_gate())
+        self._go(self._change_calendar())
+        self._go(self._count())
+        self._go(self._backfill())
 
     async def stop(self) -> None:
         """Submit no more jobs and pause the recurring ones. Returns when every call is answered."""
@@ -353,3 +358,46 @@ class Load:
             await self._clients.insist(SET, "POST", f"{path}:pause")
             await self._over_after(self._random.uniform(0.2, 2))
             await self._clients.insist(SET, "POST", f"{path}:resume")
+
+    async def _change_rules(self) -> Call:
+        rules = load_schedules.rules(self._random)
+        return await self._clients.insist(SET, "PUT", f"/v1/calendars/{load_schedules.CALENDAR}", rules)
+
+    async def _change_calendar(self) -> None:
+        """Next fires follow a calendar while its job fires."""
+        while not await self._over_after(self._random.uniform(0.5, 3)):
+            await self._change_rules()
+
+    async def _count(self) -> None:
+        """Jobs that end after some runs. The number is changed while they fire, and they are paused and cancelled."""
+        number = 0
+        while not await self._over_after(self._random.uniform(0.1, 0.5)):
+            number += 1
+            job_id = f"counted-{number}"
+            body = {"task": "note", "job_id": job_id, "idempotency_key": job_id}
+            await self._clients.submit({**body, **load_schedules.counted(self._random)})
+            for _ in range(self._random.randint(1, 4)):
+                await self._over_after(self._random.uniform(0.2, 2.0))
+                if self._random.random() < 0.6:
+                    most = self._random.randint(1, 8)
+                    await self._clients.change(job_id, {"schedule": {"max_runs": most}})
+                else:
+                    await self._clients.steer(job_id, "pause")
+                    await self._over_after(self._random.uniform(0.0, 1.5))
+                    await self._clients.steer(job_id, "resume")
+            await self._clients.cancel(job_id)
+
+    async def _backfill(self) -> None:
+        """Make up for fires of the last seconds. Some backfills are paused or cancelled meanwhile."""
+        while not await self._over_after(self._random.uniform(0.5, 3)):
+            job_id = self._random.choice(load_schedules.BACKFILLED)
+            body = load_schedules.range_of_a_backfill(self._random)
+            call = await self._clients.call("backfill", "POST", f"/v1/jobs/{job_id}:backfill", body)
+            if call.result != "ok" or self._random.random() < 0.5:
+                continue
+            path = f"/v1/backfills/{call.answer['id']}"
+            await self._clients.insist("backfill", "POST", f"{path}:pause")
+            await self._clients.insist("backfill", "PATCH", path, {"concurrency": self._random.choice((1, 2, 5))})
+            await self._over_after(self._random.uniform(0.0, 1.0))
+            verb = self._random.choice(("resume", "resume", "cancel"))
+            await self._clients.insist("backfill", "POST", f"{path}:{verb}")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import math
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import Any
@@ -14,11 +16,17 @@ _INSTANT = timedelta(microseconds=1)
 
 def fires_between(schedule: dict[str, Any], first: datetime, last: datetime) -> list[datetime]:
     """All fires in [first, last]. `schedule` is the stored definition as JSON."""
+    if "jitter" in schedule:
+        return _jittered(schedule, first, last)
     match schedule["kind"]:
         case "CRON":
             return _cron_fires(schedule["cron"], schedule.get("timezone", "UTC"), first, last)
         case "INTERVAL":
             return _interval_fires(schedule, first, last)
+        case "RRULE":  # a rule of the load: some seconds of every minute
+            seconds = {int(second) for second in schedule["rrule"].partition("BYSECOND=")[2].split(";")[0].split(",")}
+            each = _cron_fires("* * * * * *", "UTC", max(first, parse(schedule["anchor"]) + _INSTANT), last)
+            return [moment for moment in each if moment.second in seconds]
         case "FUTURE":
             at = parse(schedule["at"])
             return [at] if first <= at <= last else []
@@ -68,3 +76,19 @@ def _interval_fires(schedule: dict[str, Any], first: datetime, last: datetime) -
             found.append(moment)
         moment += step
     return found
+
+
+def _jittered(schedule: dict[str, Any], first: datetime, last: datetime) -> list[datetime]:
+    """Each nominal time is moved by what its hash says, and never to the next one."""
+    plain = {name: value for name, value in schedule.items() if name != "jitter"}
+    jitter = timedelta(seconds=schedule["jitter"])
+    found = []
+    for nominal in fires_between(plain, first - jitter, last):
+        following = first_after(plain, nominal)
+        room = jitter if following is None else min(jitter, following - nominal)
+        places = math.ceil(room / timedelta(milliseconds=1))
+        microseconds = round(nominal.timestamp()) * 1_000_000 + nominal.microsecond
+        key = int(schedule["seed"]).to_bytes(8, "big")
+        amount = int.from_bytes(hashlib.blake2b(str(microseconds).encode(), digest_size=8, key=key).digest(), "big")
+        found.append(nominal + timedelta(milliseconds=amount % places))
+    return [moment for moment in found if first <= moment <= last]

@@ -13,6 +13,7 @@ from tests.cluster import (
     rules_logs,
     rules_loss,
     rules_run,
+    rules_schedules,
     rules_unique,
 )
 from tests.cluster.history import History, Violation
@@ -25,7 +26,11 @@ def _all(*rules: Rule) -> Rule:
 
 
 RULES: dict[str, Rule] = {
-    "S1": rules_fire.s1_one_run_per_fire_time,
+    "S1": _all(
+        rules_fire.s1_one_run_per_fire_time,
+        rules_schedules.s1_a_schedule_makes_max_runs,
+        rules_schedules.s1_a_fire_that_is_made_up_for_runs_once,
+    ),
     "S2": rules_fire.s2_no_phantom_fire,
     "S3": rules_fire.s3_epochs_rise_and_fence,
     "S4": rules_run.s4_legal_steps_and_one_end,
@@ -48,6 +53,7 @@ RULES: dict[str, Rule] = {
         rules_limits.s10_counts_are_exact,
         rules_gates.s10_no_more_starts_than_a_rate_allows,
         rules_gates.s10_no_more_runs_of_a_queue_than_allowed,
+        rules_schedules.s10_no_more_runs_of_a_backfill_than_allowed,
     ),
     "S11": _all(rules_run.s11_after_a_cancel_nothing_begins, rules_run.s11_cancelled_when_the_last_process_is_gone),
     "S12": rules_logs.s12_a_log_is_a_prefix,

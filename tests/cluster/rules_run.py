@@ -21,7 +21,6 @@ from tests.cluster.history import (
     History,
     Row,
 )
-from tests.cluster.oracle import parse
 
 _ENDS = {QUEUED: {CANCELLED, FAILED}, HELD: {CANCELLED, FAILED}, RUNNING: {SUCCESS, FAILED, CANCELLED}}
 _ALLOW = 1  # the overlap rule under which runs of a job may overlap
@@ -75,9 +74,8 @@ def _legal_step(run: str, event: Event) -> Iterator[str]:
             legal = new["fence"] > old["fence"] and kept and new["worker_id"] is None
         case (4, 1) | (4, 4):  # admitted, or it stands elsewhere
             legal = _kept(old, new)
-        case (1, 1):  # adopted, or a unique job got the payload or the time of another submission before it started
-            merged = not new["attempt"] and (old == new or _pushed(old, new))
-            legal = _kept(old, new) and (_adopted(old, new) or merged)
+        case (1, 1):
+            legal = _kept(old, new) and (_adopted(old, new) or _redefined(old, new))
         case _:
             legal = False
     if not legal:
@@ -89,15 +87,14 @@ def _kept(old: Row, new: Row) -> bool:
 
 
 def _adopted(old: Row, new: Row) -> bool:
-    """A changed overlap rule has given it another slot."""
-    return set(old.get("limit_keys") or ()) < set(new.get("limit_keys") or ())
+    """A changed overlap rule has given it another slot, or the new limit of its queue counts it."""
+    return any(set(old.get(name) or ()) < set(new.get(name) or ()) for name in ("limit_keys", "gates"))
 
 
-def _pushed(old: Row, new: Row) -> bool:
-    """A unique job has got a later time, and nothing else."""
-    rule = (new["spec"] or {}).get("unique") or {}
-    later = parse(old["ready_at"]) < parse(new["ready_at"])
-    return rule.get("else") == "later" and later and old | {"ready_at": None} == new | {"ready_at": None}
+def _redefined(old: Row, new: Row) -> bool:
+    """Before its first attempt a unique job got what another submission says, or was pushed by it."""
+    changed = {name for name in new if old.get(name) != new[name]}
+    return not new["attempt"] and changed <= {"spec", "ready_at", "expires_at"}
 
 
 def _progress(row: Row) -> int:

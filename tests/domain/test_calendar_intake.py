@@ -29,6 +29,8 @@ WRONG = [
     ({"hours": {"from": "9:00", "to": "17:00"}}, "hours.from", "invalid_input", "09:00"),
     ({"hours": {"from": "09:00", "to": "17:00", "MON": []}}, "hours.MON", "invalid_input", ""),
     ({"hours": {}}, "hours", "invalid_input", ""),
+    ({"blackouts": [{"days": ["SUN"], "from": f"{n // 4:02}:{n % 4 * 15:02}", "to": f"{n // 4:02}:{n % 4 * 15 + 7:02}"}
+                    for n in range(49)]}, "blackouts", "invalid_input", "48 open parts"),
     ({"blackouts": [{"from": "02:00", "to": "04:00"}]}, "blackouts[0].from", "invalid_input", "days"),
     ({"blackouts": [{"from": "2026-01-01T00Z", "to": "2026-01-02"}]}, "blackouts[0].from", "invalid_input", "offset"),
     ({"blackouts": [{"days": ["SUN"], "from": "04:00", "to": "02:00"}]}, "blackouts[0].from", "invalid_input", ""),

@@ -111,3 +111,11 @@ def test_what_exceeds_the_effort_is_spread_evenly_and_said_to_be_estimated() -> 
     assert shown.estimated
     assert shown.counts[(datetime(2027, 3, 28, 9, tzinfo=UTC) - START) // timedelta(minutes=1)] >= 500
     assert 1350 < sum(shown.counts) < 1650
+
+
+def test_jobs_with_jitter_are_named_once_in_a_minute() -> None:
+    jittered = [cron("0 * * * *", jitter=1.0, seed=seed) for seed in range(4)]
+    made = forecast(*((one, 1) for one in jittered), (cron("0 * * * *"), 2))
+    (peak, *_) = made.peaks
+    assert peak.fires == 6
+    assert [(made.parts[place].jobs, found) for place, found in peak.parts] == [(4, 4), (2, 2)]

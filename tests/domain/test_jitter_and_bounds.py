@@ -12,7 +12,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mainspring.domain.schedules.bounds import Bounded
-from mainspring.domain.schedules.fires import count_fires, fires, newest_fires, next_fire
+from mainspring.domain.schedules.fires import (
+    count_fires,
+    fires,
+    first_fire,
+    first_fire_instead,
+    newest_fires,
+    next_fire,
+)
 from mainspring.domain.schedules.jitter import Jittered
 from mainspring.domain.schedules.occurrences import Occurrences, each
 from mainspring.domain.schedules.schedule import Schedule, ScheduleKind
@@ -146,3 +153,37 @@ def test_a_year_of_seconds_with_jitter_and_bounds_is_counted_fast() -> None:
     assert abs(count_fires(schedule, T0, T0 + timedelta(days=365)) - 365 * 86400) <= 1
     newest_fires(schedule, T0, T0 + timedelta(days=365), 5)
     assert time.process_time() - used < 0.2
+
+
+@given(
+    changes=st.lists(
+        st.tuples(st.integers(1, 9000), st.one_of(st.none(), st.floats(1, 3600))), min_size=1, max_size=12
+    ),
+    jitter=st.one_of(st.none(), st.floats(1, 3600)),
+    seed=st.integers(0, 99),
+)
+@settings(max_examples=200, deadline=None)
+def test_changes_of_the_jitter_neither_repeat_nor_lose_a_fire(
+    changes: list[tuple[int, float | None]], jitter: float | None, seed: int
+) -> None:
+    """Each hour has one fire, whenever the jitter is changed."""
+    schedule, now, fired = every(3600, jitter=jitter, seed=seed), T0, list[datetime]()
+    due = first_fire(schedule, T0, T0)
+    for seconds, other in [*changes, (36_000, None)]:
+        now += timedelta(seconds=seconds)
+        while due is not None and due <= now:
+            fired.append(due)
+            due = next_fire(schedule, due)
+        changed = every(3600, jitter=other, seed=seed)
+        due = first_fire_instead(changed, schedule, now, fired[-1] if fired else T0)
+        schedule = changed
+    hours = [(moment - T0) // HOUR for moment in fired]
+    assert hours == list(range(1, len(hours) + 1))
+    assert len(hours) >= (now - T0) // HOUR - 1
+
+
+def test_a_time_before_the_start_is_not_held_up_by_the_jitter() -> None:
+    later = T0 + 10 * HOUR
+    before = every(3600, jitter=1800.0, seed=1, start=later)
+    now = T0 + HOUR + timedelta(minutes=1)
+    assert first_fire_instead(every(3600), before, now, T0) == T0 + 2 * HOUR

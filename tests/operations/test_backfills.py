@@ -520,3 +520,32 @@ async def test_it_ends_if_its_job_is_another_one_now(
     found = await read(api, view)
     assert (found["state"], found["running"], found["ended_at"]) == ("cancelled", 1, None)
     assert "another one" in found["reason"]
+
+
+@pytest.mark.parametrize(
+    ("rule", "days"),
+    [
+        ({"cron": "H H(8-16) * * *"}, [3, 4, 5, 6, 7]),
+        ({"rrule": "DTSTART:20250101T090000\nRRULE:FREQ=DAILY"}, [3, 4, 5, 6, 7]),
+        ({"rrule": "DTSTART:20250101T090000\nRRULE:FREQ=WEEKLY;BYDAY=SU,TU", "outside": "next"}, [3, 4]),
+        ({"every": "1d", "anchor": "2025-03-01T09:00:00", "start": "2025-03-04T00:00:00"}, [4, 5, 6, 7]),
+    ],
+    ids=["hash", "rrule", "moved", "start"],
+)
+async def test_the_fires_are_those_of_the_whole_schedule(
+    api: httpx.AsyncClient, filler: Filler, connection: asyncpg.Connection, rule: dict[str, Any], days: list[int]
+) -> None:
+    """Within its calendar, with its jitter, and beyond its max_runs."""
+    await api.put("/v1/calendars/work", json={"weekdays": ["MON", "TUE", "WED", "THU", "FRI"]})
+    schedule = {**rule, "calendar": "work", "jitter": "1h", "max_runs": 2, "timezone": "Europe/Berlin"}
+    answer = await api.post("/v1/jobs", json={"task": "noop", "schedule": schedule})
+    assert answer.status_code == 201, answer.text
+    job_id = answer.json()["job_id"]
+    view = await begin(api, job_id, "2025-03-02T12:00:00Z", "2025-03-09T00:00:00Z", concurrency=10)
+    assert view["total"] == len(days)
+    while await filler.run_once():
+        pass
+    found = await connection.fetch("select scheduled_for from mainspring.runs where job_id = $1 order by 1", job_id)
+    assert [row["scheduled_for"].day for row in found] == days
+    assert any(row["scheduled_for"].microsecond for row in found)  # jitter has milliseconds
+    assert (await api.get(f"/v1/jobs/{job_id}")).json()["runs_left"] == 2

@@ -293,6 +293,42 @@ async def test_a_change_keeps_or_replaces_the_calendar(api: httpx.AsyncClient) -
     assert found is not None and (found + timedelta(hours=9)).weekday() == 6
 
 
+@pytest.mark.parametrize(
+    "rule", [{"cron": "0 9 * * MON"}, {"rrule": "FREQ=WEEKLY;BYDAY=MO;BYHOUR=9"}], ids=["cron", "rrule"]
+)
+async def test_a_job_without_a_fire_is_completed_and_goes_on_when_the_calendar_allows_one(
+    api: httpx.AsyncClient, assembly: Assembly, connection: asyncpg.Connection, rule: dict[str, Any]
+) -> None:
+    await put(api, "c", 201, weekdays=["MON"])
+    schedule = {**rule, "calendar": "c", "jitter": "10m"}
+    ids = [await make(api, schedule=schedule) for _ in range(3)]
+    paused, made, ended = [await make(api, schedule={**schedule, "max_runs": 5, "end": "2040-01-01T00:00:00Z"})
+                           for _ in range(3)]  # fmt: skip
+    await api.post(f"/v1/jobs/{paused}:pause")
+    await put(api, "c", weekdays=["TUE"])
+    await recomputer(assembly, size=2).run_once()
+    for job_id in (*ids, made, ended):
+        view = await job(api, job_id)
+        assert (view["status"], view["next_fire_at"]) == ("COMPLETED", None)
+    assert (await job(api, paused))["status"] == "PAUSED"
+    assert (await api.get("/v1/calendars/c")).json()["pending"] == 0
+    await connection.execute("update mainspring.jobs set runs_left = 0 where job_id = $1", made)
+    await connection.execute(
+        "update mainspring.jobs set schedule = jsonb_set(schedule::jsonb, '{end}', '\"2020-01-01T00:00:00Z\"')::json"
+        " where job_id = $1", ended,
+    )  # fmt: skip
+    await put(api, "c", weekdays=["MON", "TUE"])
+    await recomputer(assembly, size=2).run_once()
+    for job_id in ids:
+        found = await next_fire(api, job_id)
+        assert (await job(api, job_id))["status"] == "SCHEDULED" and found is not None and found.weekday() == 0
+    assert {(await job(api, one))["status"] for one in (made, ended)} == {"COMPLETED"}
+    resumed = (await api.post(f"/v1/jobs/{paused}:resume")).json()
+    assert resumed["status"] == "SCHEDULED" and resumed["next_fire_at"] is not None
+    view = (await api.get("/v1/calendars/c")).json()
+    assert (view["jobs"], view["pending"]) == (4, 0)
+
+
 async def test_a_calendar_in_use_is_not_deleted(api: httpx.AsyncClient) -> None:
     await put(api, "c", 201)
     ids = sorted([await make(api, "c", job_id=f"job-{number:02}") for number in range(12)])

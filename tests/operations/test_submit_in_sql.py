@@ -23,6 +23,7 @@ from mainspring.kernel.ids import DEFAULT_TENANT
 from mainspring.store.jobs import schedule_from_text, shard_of
 from mainspring.store.submit_fields import fields_elsewhere, known_fields
 from mainspring.wire.fields import DURATION, PLAIN_FIELDS, TEXT, Field
+from mainspring.wire.jobs import ScheduleIn
 
 pytestmark = pytest.mark.anyio
 
@@ -229,12 +230,15 @@ ONLY_OVER_HTTP: list[tuple[dict[str, Any], str]] = [
     ({"env": {"A": "b"}}, "env"), ({"limits": {"cpu": 5}}, "limits"), ({"kill_grace": 5}, "kill_grace"),
     ({"retry": {"rules": [{"error": "ValueError", "then": "give_up"}]}}, "retry.rules"),
     ({"concurrency": 1}, "concurrency"), ({"overlap": "queue"}, "overlap"), ({"overlap": "Cancel_Previous"}, "overlap"),
+    ({"schedule_type": "RRULE"}, "schedule_type"),
     ({"schedule_type": "CRON"}, "schedule_type"), ({"depends_on": ["a"]}, "depends_on"), ({"notify": []}, "notify"),
 ]  # fmt: skip
 
 
 async def test_what_sql_does_not_take_is_refused_by_name_and_sent_to_http(connection: asyncpg.Connection) -> None:
-    for more, field in ONLY_OVER_HTTP:
+    members = set(ScheduleIn.__struct_fields__) - {"at", "every"}
+    of_schedules = [({"schedule": {"every": "1h", name: "x"}}, f"schedule.{name}") for name in sorted(members)]
+    for more, field in [*ONLY_OVER_HTTP, *of_schedules]:
         with pytest.raises(asyncpg.InvalidParameterValueError, match="cannot be given in SQL") as refused:
             await submit(connection, {"task": "a", **more})
         assert refused.value.detail == field

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
 from datetime import timedelta
 
 import asyncpg
@@ -11,6 +13,7 @@ from mainspring.domain.job import Overlap, Priority
 from mainspring.kernel.ids import DEFAULT_TENANT
 from mainspring.scheduler import due_loader, firer
 from mainspring.store import jobs
+from mainspring.store.fires import DueJob
 from mainspring.store.jobs import shard_of
 from tests.store.rows import a_job, a_lane, every, live
 
@@ -133,3 +136,62 @@ async def test_a_later_generation_is_fired_again_without_another_scan(
     assert await node.fire_free() == 1
     assert len(node.firer.held_jobs) == 0
     assert (await jobs.get(connection, DEFAULT_TENANT, "ticker")) is not None
+
+
+async def test_a_batch_that_fails_does_not_hold_up_critical_jobs_and_is_fired_later(
+    connection: asyncpg.Connection, node: Node, lane_id: int, critical: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(firer, "_MAX_BATCHES", 2)
+    await many(connection, node, lane_id, 40)
+    await node.loader.run_once()
+    node.firer._add(node.wheel.advance(node.database_clock.timestamp()))
+    await many(connection, node, critical, 3, "critical")
+    await node.loader.run_once()
+    fire_free, failed = node.firer._fire_free, [asyncpg.LockNotAvailableError("a table is locked")]
+
+    async def failing(batch: Sequence[DueJob]) -> tuple[int, list[DueJob]]:
+        if failed:
+            raise failed.pop()
+        return await fire_free(batch)
+
+    monkeypatch.setattr(node.firer, "_fire_free", failing)
+    assert await node.firer.fire((), lambda: node.wheel.advance(node.database_clock.timestamp())) == 33
+    assert critical in (await fired_lanes(connection))[:20]
+    assert await node.turn() == 10
+    assert await node.turn() == 0
+
+
+async def test_after_a_batch_that_fails_alone_nothing_stays_in_the_queue(
+    connection: asyncpg.Connection, node: Node, lane_id: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await many(connection, node, lane_id, 25)
+    await node.loader.run_once()
+    with monkeypatch.context() as patch:
+
+        async def failing(batch: Sequence[DueJob]) -> tuple[int, list[DueJob]]:
+            raise asyncpg.LockNotAvailableError(f"{len(batch)} jobs")
+
+        patch.setattr(node.firer, "_fire_free", failing)
+        with pytest.raises(asyncpg.LockNotAvailableError):
+            await node.fire()
+    assert len(node.queue) == 0
+    assert await node.turn() == 25
+
+
+async def test_shards_take_turns_while_more_is_due_than_is_loaded(
+    connection: asyncpg.Connection, node: Node, lane_id: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first shards do not get all the places of the queue, scan after scan."""
+    for name, number in (("_FIRST", 1), ("_PER_SHARD", 10), ("_SHARDS", 1), ("_ENOUGH", 5)):
+        monkeypatch.setattr(due_loader, name, number)
+    names = [f"job-{number}" for number in range(6000)]
+    by_shard = {shard: [name for name in names if shard_of(DEFAULT_TENANT, name) == shard] for shard in (3, 5)}
+    for job_id in (*by_shard[3][:30], *by_shard[5][:8]):
+        await a_job(connection, lane_id, job_id, every(60, node.now), node.now, overlap=Overlap.ALLOW)
+    node.loader.loaded = lambda: node.firer._add(node.wheel.advance(node.database_clock.timestamp()))
+    loaded = []
+    for _ in range(2):
+        await node.loader.run_once()
+        loaded.append(Counter(job.shard for job in node.queue))
+        await node.fire_free()
+    assert loaded == [{3: 10, 5: 1}, {3: 1, 5: 7}]

@@ -11,7 +11,7 @@ from mainspring.domain.errors import InvalidInput
 from mainspring.wire.calendars import BlackoutIn, DateSpanIn, HolidaysIn, HoursIn
 from mainspring.wire.exchange import Outcome, WorkerHello
 from mainspring.wire.execution import HttpCall, SuccessRule
-from mainspring.wire.jobs import MisfireIn, ResourceLimitsIn, RetryIn, RetryRuleIn, ScheduleIn
+from mainspring.wire.jobs import DstIn, MisfireIn, ResourceLimitsIn, RetryIn, RetryRuleIn, ScheduleIn
 from mainspring.wire.limits import CircuitBreakerIn, ConcurrencyIn, RateLimitIn
 from mainspring.wire.logs import LogChunk
 from mainspring.wire.unique import UniqueIn
@@ -22,6 +22,7 @@ _PATH = re.compile(r" - at `\$?([^`]*)`$")
 _INDEX = re.compile(r"\[[^\]]*\]")
 _NESTED: dict[str, type[msgspec.Struct]] = {
     "schedule": ScheduleIn,
+    "dst": DstIn,
     "retry": RetryIn,
     "retry_policy": RetryIn,
     "misfire": MisfireIn,

@@ -30,6 +30,8 @@ _NOT_OF_THE_JOB = (
     *("task", "params", "job_id", "idempotency_key", "unique", "wait", "timeout_wait"),
     *("as_json", "url", "token_file", "data"),
 )
+_RULES = ("cron", "every", "rrule")
+_MEMBERS = ("exdates", "jitter", "start", "end", "max_runs", "dst", "calendar", "outside", "timezone")
 
 
 def command(
@@ -47,7 +49,8 @@ def command(
     data: DataOption = None,
     **options: Any,
 ) -> None:
-    """Change a job. What no option names stays as it is. Without options the job is opened in $EDITOR.
+    """Change a job. What no option names stays as it is: --cron, --every and --rrule replace only the rule of the
+    schedule. Without options the job is opened in $EDITOR.
 
     Live runs go on as they are; the next fire is by the new definition.
     """
@@ -55,7 +58,7 @@ def command(
     changes = {name: value for name, value in fields.items() if value is not None} | dict.fromkeys(clear or ())
     with connect(url, token_file, data) as client:
         job = (
-            call_for_job(client, job_id, lambda one: client.update_job(one, **changes))
+            call_for_job(client, job_id, lambda one: _changed(client, one, changes))
             if changes
             else _edited(client, job_id)
         )
@@ -71,6 +74,30 @@ def _as_fields(options: dict[str, Any]) -> dict[str, Any]:
     named = dict(options)
     named["command"] = named.pop("command_line")
     return named
+
+
+def _changed(client: Client, job_id: str, changes: dict[str, Any]) -> JobView:
+    """Change the job. A schedule with another rule replaces the old one, so it names all that the old one has."""
+    rule = next((name for name in _RULES if changes.get(name) is not None), None)
+    if rule is None or sum(changes.get(name) is not None for name in _RULES) > 1:
+        return client.update_job(job_id, **changes)
+    job = client.job(job_id)
+    before = _schedule(job)
+    if not isinstance(before, dict) or "at" in before:
+        return client.update_job(job_id, **changes)
+    schedule = {name: value for name, value in before.items() if name not in _RULES}
+    if rule != "rrule":
+        schedule.pop("exdates", None)
+    if rule == "every":
+        schedule.pop("dst", None)
+    given = {name: changes[name] for name in (*_RULES, *_MEMBERS) if name in changes}
+    schedule = {name: value for name, value in (schedule | given).items() if value is not None}
+    if rule == "every" and "calendar" not in schedule and given.get("timezone") is None:
+        schedule.pop("timezone", None)  # it has no effect
+    if "calendar" not in schedule and "outside" not in given:
+        schedule.pop("outside", None)
+    others = {name: value for name, value in changes.items() if name not in given}
+    return client.update_job(job_id, if_version=job.version, schedule=schedule, **others)
 
 
 def _edited(client: Client, job_id: str) -> JobView | None:

@@ -41,7 +41,11 @@ def keep_text(text: str, name: str) -> Path:
 
 def _editor() -> list[str]:
     for variable in ("VISUAL", "EDITOR"):
-        if words := shlex.split(os.environ.get(variable, "")):
+        try:
+            words = shlex.split(os.environ.get(variable, ""))
+        except ValueError as error:
+            raise InvalidInput(f"{variable} cannot be read: {error}", field=variable, hint="check its quotes") from None
+        if words:
             return words
     for name in _USUAL:
         if shutil.which(name):

@@ -40,7 +40,7 @@ def command(
             show_json(job)
             return
         latest = client.job_status(job.job_id).latest_run
-        recurring = job.cron_expression is not None or job.every is not None
+        recurring = any(rule is not None for rule in (job.cron_expression, job.every, job.rrule))
         coming = client.upcoming(job.job_id, fires).fires if recurring and fires else []
     times = Times(datetime.now(UTC), utc)
     show_fields([

@@ -69,6 +69,23 @@ def command(
     end: Annotated[
         str | None, typer.Option("--end", metavar="T", help="No fire after this time.", rich_help_panel=_RULES)
     ] = None,
+    max_runs: Annotated[
+        int | None, typer.Option("--max-runs", metavar="N", help="It ends after so many runs.", rich_help_panel=_RULES)
+    ] = None,
+    exdate: Annotated[
+        list[str] | None,
+        typer.Option("--exdate", metavar="T", help="A fire of --rrule that is left out.", rich_help_panel=_RULES),
+    ] = None,
+    dst_gap: Annotated[
+        str | None,
+        typer.Option("--dst-gap", metavar="P", help="A time that clocks skip: shift or skip.", rich_help_panel=_RULES),
+    ] = None,
+    dst_overlap: Annotated[
+        str | None,
+        typer.Option(
+            "--dst-overlap", metavar="P", help="A time that occurs twice: first, last or both.", rich_help_panel=_RULES
+        ),
+    ] = None,
     job_id: Annotated[
         str | None,
         typer.Option("--job-id", metavar="ID", help="The job for which H and jitter are worked out."),
@@ -84,9 +101,11 @@ def command(
 ) -> None:
     """Show when a schedule fires: in words, the next times, and a picture of its week. Only --calendar asks a
     server."""
+    dst = {name: word for name, word in (("gap", dst_gap), ("overlap", dst_overlap)) if word is not None}
     schedule = {
         "cron": line, "every": every, "rrule": rrule, "at": at, "timezone": timezone, "calendar": calendar,
-        "outside": outside, "jitter": jitter, "start": begin, "end": end,
+        "outside": outside, "jitter": jitter, "start": begin, "end": end, "max_runs": max_runs,
+        "exdates": exdate or None, "dst": dst or None,
     }  # fmt: skip
     given = {name: value for name, value in schedule.items() if value is not None}
     body = {"schedule": given, "n": count, "from": start, "job_id": job_id}
@@ -107,12 +126,9 @@ def command(
 
 def _here(body: dict[str, Any]) -> tuple[SchedulePreview, Schedule]:
     """The preview without a server."""
-    from itertools import islice
-
     import msgspec
 
-    from mainspring.domain.schedules.fires import fires
-    from mainspring.domain.schedules.preview import asked, previewed
+    from mainspring.domain.schedules.preview import asked, listed, previewed
     from mainspring.kernel.ids import DEFAULT_TENANT
     from mainspring.wire.preview import PreviewRequest
 
@@ -123,7 +139,10 @@ def _here(body: dict[str, Any]) -> tuple[SchedulePreview, Schedule]:
 
         raise in_words(error, PreviewRequest) from None
     plan = asked(request, DEFAULT_TENANT, datetime.now(UTC))
-    return previewed(plan, list(islice(fires(plan.schedule, plan.after), plan.count))), plan.schedule
+    coming, rule = list(listed(plan)), plan.schedule
+    if coming and plan.most < plan.count:  # the last run of max_runs
+        rule = msgspec.structs.replace(rule, end=coming[-1])
+    return previewed(plan, coming), rule
 
 
 def _show(shown: SchedulePreview, picture: list[Text]) -> None:

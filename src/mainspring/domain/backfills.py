@@ -15,12 +15,14 @@ import msgspec
 
 from mainspring.domain.errors import Conflict, InvalidInput
 from mainspring.domain.intake.times import parse_time
+from mainspring.domain.schedules.calendar_fires import most_days
 from mainspring.domain.schedules.fires import count_fires, fires, newest_fires, next_fire
 from mainspring.domain.schedules.schedule import Schedule
 
 BACKFILL_TRIGGER = "backfill:"
 MOST_FIRES = 1_000_000
 MOST_AT_ONCE = 1000
+_MOST_PARTS = 50_000  # open parts of a calendar, which are counted one by one: about 3 s
 _MOMENT = timedelta(microseconds=1)
 
 # Why a backfill does not go on.
@@ -112,6 +114,12 @@ def not_recurring(job_id: str, why: str = "runs once") -> InvalidInput:
 
 def count_in(schedule: Schedule, chosen: FireRange) -> int:
     """How many fires the range has. Raises InvalidInput if there are none or too many."""
+    if schedule.calendar is not None and (chosen.end - chosen.start).days > (most := most_days(schedule, _MOST_PARTS)):
+        raise InvalidInput(
+            f"the calendar {schedule.calendar!r} divides this range into too many parts to count its fires",
+            code="invalid_range", field="from", expected=f"a range of at most {most:,} days",
+            hint="make several backfills of shorter ranges",
+        )  # fmt: skip
     total = count_fires(schedule, chosen.after, chosen.until)
     if total > MOST_FIRES:
         raise InvalidInput(

@@ -8,6 +8,7 @@ at a time. While many jobs wait for their fire, it reads the urgent ones alone. 
 from __future__ import annotations
 
 import asyncio
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
@@ -51,6 +52,7 @@ class DueLoader:
         self._held = held
         self._in_flight = in_flight
         self._ahead = timing.look_ahead
+        self._read_up_to = -1  # shard
         self._hint = asyncio.Event()
         self.loaded: Callable[[], None] = lambda: None
 
@@ -96,11 +98,17 @@ class DueLoader:
 
     async def _load_rest(self, connection: Connection, shards: Sequence[int]) -> int:
         loaded = 0
-        for start in range(0, len(shards), _SHARDS):
+        # It goes on after the shard where the last scan had enough, so that all shards get their turn.
+        first = bisect_right(shards, self._read_up_to)
+        turn = [*shards[first:], *shards[:first]]
+        for start in range(0, len(turn), _SHARDS):
             if len(self._queue) >= _ENOUGH:
                 break
-            due = await fires.due_scan(connection, shards[start : start + _SHARDS], self._ahead, _PER_SHARD)
-            loaded += await self._load_all(connection, due)
+            chosen = turn[start : start + _SHARDS]
+            loaded += await self._load_all(
+                connection, await fires.due_scan(connection, chosen, self._ahead, _PER_SHARD)
+            )
+            self._read_up_to = chosen[-1]
         return loaded
 
     async def _load_all(self, connection: Connection, due: Sequence[DueJob]) -> int:

@@ -79,6 +79,7 @@ _share = RowQuery(CalendarRow, _SQL["share_calendars"])
 _pending = RowQuery(CalendarRow, _SQL["pending_calendar"])
 _use = RowQuery(CalendarUse, _SQL["use_of_calendar"])
 _jobs_to_recompute = RowQuery(JobToRecompute, _SQL["jobs_to_recompute"])
+_completed_to_recompute = RowQuery(JobToRecompute, _SQL["completed_to_recompute"])
 _jobs_on_walk = RowQuery(JobToRecompute, _SQL["jobs_on_walk"])
 _get_libraries = RowQuery(Libraries, _SQL["get_libraries"])
 _lock_walk = RowQuery(Libraries, _SQL["lock_walk"])
@@ -174,6 +175,12 @@ async def to_recompute(
     connection: Connection, row: CalendarRow, after: tuple[int, str], limit: int
 ) -> list[JobToRecompute]:
     return await _jobs_to_recompute.fetch(connection, row.tenant_id, row.name, row.rules_version, *after, limit)
+
+
+async def completed_to_recompute(
+    connection: Connection, row: CalendarRow, after: tuple[int, str], limit: int
+) -> list[JobToRecompute]:
+    return await _completed_to_recompute.fetch(connection, row.tenant_id, row.name, row.rules_version, *after, limit)
 
 
 async def write_recomputed(connection: Connection, done: Sequence[Recomputed]) -> set[tuple[TenantId, str]]:

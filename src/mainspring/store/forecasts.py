@@ -33,6 +33,7 @@ class NextFire(msgspec.Struct, frozen=True):
     lane_id: int
     next_fire_at: datetime
     schedule_text: str
+    runs_left: int | None
 
 
 class StoredForecast(msgspec.Struct, frozen=True):

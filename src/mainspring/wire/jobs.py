@@ -86,6 +86,27 @@ class ScheduleIn(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True)
     dst: DstIn | None = None
 
 
+class ScheduleChange(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """`schedule` of a change. With at, every, cron or rrule it is a whole schedule. Otherwise it changes the members
+    that it names, and null removes one."""
+
+    at: Moment | UnsetType | None = UNSET
+    every: DurationIn | UnsetType | None = UNSET
+    cron: Cron | UnsetType | None = UNSET
+    rrule: str | UnsetType | None = UNSET
+    after: list[str] | UnsetType | None = UNSET
+    timezone: TimeZone | UnsetType | None = UNSET
+    anchor: Moment | UnsetType | None = UNSET
+    calendar: Name | UnsetType | None = UNSET
+    outside: OutsideWord | UnsetType | None = UNSET
+    jitter: DurationIn | UnsetType | None = UNSET
+    start: Moment | UnsetType | None = UNSET
+    end: Moment | UnsetType | None = UNSET
+    max_runs: int | UnsetType | None = UNSET
+    exdates: list[Moment] | UnsetType | None = UNSET
+    dst: DstIn | UnsetType | None = UNSET
+
+
 class RetryRuleIn(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     """What follows a failure of a certain kind. Exactly one of error (a class name), exit_code and http_status (a
     number or "5xx") is given. then: "retry" or "give_up". after: the shortest delay of the retry."""
@@ -189,7 +210,7 @@ class JobPatch(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     http: HttpCallIn | UnsetType = UNSET
     payload: msgspec.Raw = msgspec.Raw()
     keep_payload: KeptSizeIn | UnsetType | None = UNSET
-    schedule: ScheduleText | ScheduleIn | UnsetType = UNSET
+    schedule: ScheduleText | ScheduleChange | UnsetType = UNSET
     schedule_type: ScheduleType | UnsetType | None = UNSET
     schedule_time: Moment | UnsetType | None = UNSET
     cron_expression: Cron | UnsetType | None = UNSET

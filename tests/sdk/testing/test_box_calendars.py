@@ -74,3 +74,19 @@ def test_a_calendar_needs_a_schedule_that_recurs() -> None:
             box.client.submit(task="x", calendar="business")
         with pytest.raises(InvalidInput, match="calendar"):
             box.client.submit(task="x", at="2026-04-01T00:00:00Z", calendar="business")
+
+
+def test_a_job_without_a_fire_is_completed_until_the_calendar_allows_one() -> None:
+    app = Mainspring("calendars")
+
+    @app.cron("0 9 * * MON", calendar="business")
+    @app.task
+    def report() -> None: ...
+
+    with mainspring.testing.run(app, start=FRIDAY, calendars={"business": WEEKDAYS}) as box:
+        box.calendar("business", weekdays=["TUE"])
+        view = box.client.job("report")
+        assert (view.status, view.next_fire_at) == ("COMPLETED", None)
+        box.calendar("business", WEEKDAYS)
+        view = box.client.job("report")
+        assert (view.status, view.next_fire_at) == ("SCHEDULED", datetime(2026, 3, 23, 9, tzinfo=UTC))

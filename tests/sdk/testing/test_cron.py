@@ -83,7 +83,9 @@ def test_dst_becomes_part_of_the_schedule() -> None:
     }
     assert job_request({"schedule": "0 2 * * *", "dst": dst})["schedule"] == {"cron": "0 2 * * *", "dst": dst}
     assert job_request({"cron_expression": "0 2 * * *", "dst": dst}) == {"schedule": {"cron": "0 2 * * *", "dst": dst}}
-    assert job_patch({"priority": "high", "dst": None}) == {"priority": "high"}
+    assert job_patch({"priority": "high", "dst": None}) == {"priority": "high", "schedule": {"dst": None}}
+    assert job_patch({"dst": {"gap": "skip"}, "jitter": "1m"}) == {"schedule": {"dst": {"gap": "skip"}, "jitter": "1m"}}
+    assert job_patch({"cron": "0 9 * * *", "dst": None, "jitter": None}) == {"schedule": {"cron": "0 9 * * *"}}
     for fields in ({"dst": dst}, {"schedule": "manual", "dst": dst}):
         with pytest.raises(InvalidInput, match="dst needs cron"):
             job_request(fields)

@@ -85,4 +85,4 @@ def test_keywords_become_members_of_the_schedule() -> None:
     assert job_request({"rrule": "FREQ=DAILY", "exdates": [T0]})["schedule"] == {
         "rrule": "FREQ=DAILY", "exdates": ["2026-01-01T00:00:00Z"],
     }  # fmt: skip
-    assert job_patch({"max_runs": 3, "jitter": None}) == {"schedule": {"max_runs": 3}}
+    assert job_patch({"max_runs": 3, "jitter": None}) == {"schedule": {"max_runs": 3, "jitter": None}}

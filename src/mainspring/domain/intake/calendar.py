@@ -25,6 +25,7 @@ MOST_DATES = 1000
 MOST_BLACKOUTS = 200
 _MOST_COUNTRIES = 20
 _MOST_HOURS = 24  # parts of a day
+_MOST_PARTS = 48  # of a day, when blackouts divide its hours: fires are counted part by part
 _LONGEST_DESCRIPTION = 2000
 _FIRST_YEAR, _LAST_YEAR = 1900, 9998
 _HOURS = 'such as {"from": "09:00", "to": "17:00"}'
@@ -45,7 +46,15 @@ def read_calendar(request: CalendarRequest, now: datetime) -> CalendarRequest:
         blackouts=_blackouts(request.blackouts or ()) or None,
         description=request.description,
     )
-    if not any(weekly_windows(rules)):
+    windows = weekly_windows(rules)
+    most, day = max((len(parts), day) for parts, day in zip(windows, WEEKDAYS, strict=True))
+    if most > _MOST_PARTS:
+        raise InvalidInput(
+            f"hours and blackouts divide {day} into {most} open parts", field=_first_of(rules, "blackouts", "hours"),
+            expected=f"at most {_MOST_PARTS} open parts of a day",
+            hint="put what is shorter than half an hour into the cron line of the job",
+        )  # fmt: skip
+    if not any(windows):
         raise _allows_nothing(
             "hours, weekdays and blackouts leave no time of the week", _first_of(rules, "hours", "weekdays")
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -33,6 +34,9 @@ UTC_NAMES = frozenset(
     ("UTC", "UCT", "Zulu", "Universal", "Etc/UTC", "Etc/UCT", "Etc/Zulu", "Etc/Universal", "GMT", "Etc/GMT")
 )
 _LONGEST_CRON = 1000
+_EVERY = re.compile(r"@every ([0-9a-z]{1,20})", re.IGNORECASE)
+_ZONE = re.compile(r"(CRON_)?TZ=", re.IGNORECASE)
+_DAYS = re.compile(r"\bL-[0-9]|[0-9]W\b")
 
 
 def read_cron(
@@ -61,16 +65,17 @@ def check_cron(
     text = " ".join(expression.split())
     if text.startswith("@"):
         if text.lower() not in ALIASES:
-            raise _bad_cron(f"{shown(text)} is not a known alias", field, "one of " + ", ".join(sorted(ALIASES)))
+            known = "one of " + ", ".join(sorted(ALIASES))
+            raise _bad_cron(f"{shown(text)} is not a known alias", field, known, hint=_instead(text, 1))
         text = ALIASES[text.lower()]
     fields = len(text.split())
     if fields not in (5, 6):
-        raise _bad_cron(f"{shown(expression)} has {fields} field(s)", field)
+        raise _bad_cron(f"{shown(expression)} has {fields} field(s)", field, hint=_instead(text, fields))
     try:
         never = _never_fires(text, timezone, gap, fold, now.year)
     except CronError as error:
         detail = f"{shown(expression)} is not a cron expression: {error}"
-        raise _bad_cron(detail, field, about_hash=has_hash(text)) from None
+        raise _bad_cron(detail, field, about_hash=has_hash(text), hint=_instead(text, fields)) from None
     if never is not None:
         raise InvalidInput(
             f"{shown(expression)} never fires" + ("" if never == text else f" if H picks {shown(never)}"),
@@ -81,14 +86,32 @@ def check_cron(
     return text
 
 
-def _bad_cron(detail: str, field: str, expected: str | None = None, *, about_hash: bool = False) -> InvalidInput:
+def _bad_cron(
+    detail: str, field: str, expected: str | None = None, *, about_hash: bool = False, hint: str | None = None
+) -> InvalidInput:
     return InvalidInput(
         detail,
         code="invalid_cron",
         field=field,
         expected=expected or "5 fields (minute hour day month weekday), or 6 with seconds first",
-        hint='such as "0 9 * * MON-FRI" or "@daily"' + (', with H as in "H(0-29)/10 * * * *"' if about_hash else ""),
+        hint=hint
+        or 'such as "0 9 * * MON-FRI" or "@daily"' + (', with H as in "H(0-29)/10 * * * *"' if about_hash else ""),
     )
+
+
+def _instead(text: str, fields: int) -> str | None:
+    """What to write for what other crons know."""
+    if every := _EVERY.fullmatch(text):
+        return f'use "every": "{every[1]}" instead of cron'
+    if _ZONE.match(text):
+        return 'leave it out, and give "timezone"'
+    if fields == 7:
+        return "leave out the year; schedule.start and schedule.end are bounds"
+    if "?" in text:
+        return "write * for ?"
+    if _DAYS.search(text.upper()):
+        return "of the days of the month, L (the last) and LW (the last from Monday to Friday) are known"
+    return None
 
 
 @lru_cache(maxsize=16384)
@@ -98,23 +121,26 @@ def _never_fires(cron: str, timezone: str, gap: str | None, fold: str | None, ye
     for line in _lines(cron, (MONTH, DAY_OF_WEEK)):  # not each month has a day 31
         if not wall_clock(line).occurs or CronFires(line, timezone, gap, fold).next(begin) is None:
             return line
-    if not has_hash(cron) or timezone == "UTC" or not _only_when_clocks_are_moved(cron, timezone, begin):
+    if not has_hash(cron) or timezone == "UTC":
         return None
-    every = _lines(cron, (HOUR, MONTH, DAY_OF_WEEK))
-    return next((line for line in every if CronFires(line, timezone, gap, fold).next(begin) is None), None)
+    for days in _days_of_moved_clocks(cron, timezone, begin):
+        for line in _lines(" ".join([*cron.split()[:-3], *days]), (HOUR,)):
+            if CronFires(line, timezone, gap, fold).next(begin) is None:
+                return line
+    return None
 
 
-def _only_when_clocks_are_moved(cron: str, timezone: str, begin: datetime) -> bool:
-    """Whether a line with `H` may fire only on days on which clocks are moved. Then a skipped hour matters."""
+def _days_of_moved_clocks(cron: str, timezone: str, begin: datetime) -> Iterator[list[str]]:
+    """The day, month and weekday that a line with `H` may have, if clocks are moved on all such days. Then a skipped
+    hour matters."""
     for line in _lines(cron, (MONTH, DAY_OF_WEEK)):
-        days = CronFires("0 12 " + " ".join(line.split()[-3:]), timezone)
-        for fire in islice(each(days, begin), 3):
+        days = line.split()[-3:]
+        for fire in islice(each(CronFires(" ".join(["0", "12", *days]), timezone), begin), 3):
             seconds = fire.timestamp()
             if not any(abs(change.at - seconds) < 2 * DAY for change in changes(zone(timezone), fire.year)):
                 break
         else:
-            return True
-    return False
+            yield days
 
 
 def _lines(cron: str, indexes: tuple[int, ...]) -> Iterator[str]:

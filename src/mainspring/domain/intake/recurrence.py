@@ -95,9 +95,17 @@ def _moment(time: WallTime, timezone: str, name: str) -> datetime:
 
 
 def with_members(
-    schedule: Schedule, given: ScheduleIn, timezone: str | None, timezone_field: str, now: datetime
+    schedule: Schedule,
+    given: ScheduleIn,
+    timezone: str | None,
+    timezone_field: str,
+    now: datetime,
+    before: Schedule | None,
 ) -> Schedule:
-    """The schedule with its jitter, start, end and max_runs, if it fires at all."""
+    """The schedule with its jitter, start, end and max_runs, if it fires at all. `before`: the schedule in the place of
+    which it comes."""
+    if given.start is None and before is not None:
+        schedule = _with_same_start(before, schedule)
     named = [member for member in MEMBERS if getattr(given, member) is not None]
     if given.exdates is not None and given.rrule is None:
         raise InvalidInput("exdates need an rrule", field="schedule.exdates", hint="leave them out")
@@ -127,6 +135,21 @@ def with_members(
     )
     _check_fires(schedule, now)
     return schedule
+
+
+def _with_same_start(stored: Schedule, changed: Schedule) -> Schedule:
+    """The changed schedule. If its rule is the same and says nothing about its start, it goes on from the old one."""
+    same = (
+        changed.anchor is None
+        and changed.kind is stored.kind
+        and (
+            changed.every == stored.every
+            if changed.kind is ScheduleKind.EVERY
+            else changed.kind is ScheduleKind.RRULE
+            and (changed.rrule, changed.timezone) == (stored.rrule, stored.timezone)
+        )
+    )
+    return msgspec.structs.replace(changed, anchor=stored.anchor) if same else changed
 
 
 def _time(text: str, field: str, timezone: str | None, timezone_field: str) -> datetime:

@@ -15,10 +15,11 @@ from mainspring.domain.intake.limits import check_keys
 from mainspring.domain.intake.rates import breaker_as_given, rates_as_given
 from mainspring.domain.intake.schedule import read_schedule
 from mainspring.domain.intake.schedule_patch import (
-    changes_members,
     is_plain,
     schedule_as_given,
-    with_same_start,
+    whole,
+    with_members_of,
+    with_other_line,
 )
 from mainspring.domain.intake.spec import concurrency_as_given, misfire_as_given, read_spec, retry_as_given
 from mainspring.domain.intake.task_options import fill, merged, only
@@ -39,7 +40,7 @@ from mainspring.domain.texts import check_line, check_prose, shown
 from mainspring.kernel.config import DEFAULT_QUEUE, MAX_PAYLOAD_BYTES, MAX_SHELL_PAYLOAD_BYTES
 from mainspring.wire.execution import HttpCall, RunSetup
 from mainspring.wire.fields import FIELDS, Place, fields_in
-from mainspring.wire.jobs import JobPatch, JobRequest, MisfireIn, ResourceLimitsIn, RetryIn, ScheduleIn
+from mainspring.wire.jobs import JobPatch, JobRequest, MisfireIn, ResourceLimitsIn, RetryIn, ScheduleChange
 from mainspring.wire.tasks import DeclaredOptions
 
 __all__ = ["LATER_FIELDS", "amend", "define", "parse_priority", "parse_time"]
@@ -48,14 +49,16 @@ LATER_FIELDS = tuple(field.name for field in FIELDS if field.later)
 _later_fields = attrgetter(*LATER_FIELDS)
 _NO_LATER_FIELD = (None,) * len(LATER_FIELDS)
 _WHEN_FIELDS = {field.name for field in fields_in(Place.REQUEST) if "schedule" in (field.name, field.means)}
+_LINES = ("schedule", "cron_expression", "cron")
 _PRIORITIES = {priority.word: priority for priority in Priority} | {str(int(level)): level for level in Priority}
 _LONGEST_COMMAND = 128 * 1024 - 1  # the longest single argument on Linux
 # Module constants, because access to an enum member takes 0.1 µs and each submission needs two.
 _NORMAL, _SKIP = Priority.NORMAL, Overlap.SKIP
 
 
-def define(request: JobRequest, now: datetime) -> JobDefinition:
-    """The definition that `request` describes. Raises a MainspringError that names the field."""
+def define(request: JobRequest, now: datetime, before: Schedule | None = None) -> JobDefinition:
+    """The definition that `request` describes. Raises a MainspringError that names the field. `before`: the schedule
+    that the job has so far."""
     if _later_fields(request) != _NO_LATER_FIELD:
         _refuse_later_fields(request)
     if request.retry_policy is not None:
@@ -80,7 +83,7 @@ def define(request: JobRequest, now: datetime) -> JobDefinition:
         or request.timezone is not None
         or request.delay is not None
     )
-    schedule = read_schedule(request, now) if says_when else NOW
+    schedule = read_schedule(request, now, before) if says_when else NOW
     spec = read_spec(request, command, http)
     rule = _SKIP if overlap is None else _overlap(overlap)
     if spec.concurrency is not None or spec.rate_limit is not None or spec.circuit_breaker is not None:
@@ -198,7 +201,6 @@ def amend(
         if isinstance(given.get(field), RetryIn | MisfireIn | ResourceLimitsIn) and base[field] is not None:
             given[field] = merged(base[field], given[field])
     keeps_schedule = _keeps_schedule(stored.schedule, given)
-    names_members = isinstance(given.get("schedule"), ScheduleIn)
     if keeps_schedule:
         given.pop("schedule_type", None)
     else:
@@ -206,11 +208,10 @@ def amend(
     request = JobRequest(**(base | given))
     if options is not None:
         request = fill(request, only(options, [name for name, value in given.items() if value is None]))
-    changed = define(request, now)
+    changed = define(request, now, stored.schedule)
     schedule = stored.schedule
     if not keeps_schedule:
-        schedule = changed.schedule if names_members else _in_same_calendar(stored.schedule, changed.schedule)
-        schedule = _changed_schedule(with_same_start(stored.schedule, schedule), given, now)
+        schedule = _changed_schedule(changed.schedule, given, now)
     changed = msgspec.structs.replace(changed, schedule=schedule)
     if declared_by is UNSET:
         declared_by = stored.declared_by if changed.schedule.recurring else None
@@ -418,37 +419,30 @@ def _keeps_schedule(stored: Schedule, given: dict[str, Any]) -> bool:
 
 def _fill_schedule(stored: Schedule, given: dict[str, Any], base: dict[str, Any]) -> None:
     """Fill in what the patch keeps of the schedule: all that a schedule without every, cron or rrule does not name; the
-    rule, if it sets only the zone; and all but the cron line, if it sets that as text."""
+    rule, if it sets only the zone; and all but the rule, if it sets a cron line as text."""
     schedule, zone = given.get("schedule"), given.get("timezone")
+    if isinstance(schedule, ScheduleChange):
+        merged_with = with_members_of(stored, schedule, zone) if stored.recurring else None
+        given["schedule"] = whole(schedule) if merged_with is None else merged_with
+        if merged_with is not None and schedule.timezone is UNSET:
+            given.pop("timezone", None)
+        return
     if not stored.recurring:
         return
-    if isinstance(schedule, ScheduleIn) and changes_members(schedule):
-        zone, field = (schedule.timezone, "schedule.timezone") if schedule.timezone is not None else (zone, "timezone")
-        given["schedule"] = merged(schedule_as_given(stored, zone, field), schedule)
-        if zone is not None:
-            given.pop("timezone", None)
-    elif stored.kind is ScheduleKind.EVERY:
+    if zone is not None and given.keys() & _WHEN_FIELDS <= {"timezone", "schedule_type"}:
+        if stored.kind is not ScheduleKind.EVERY or stored.calendar is not None:
+            base["schedule"] = schedule_as_given(stored, zone, "timezone")
         return
-    elif zone is not None and given.keys() & _WHEN_FIELDS <= {"timezone", "schedule_type"}:
-        base["schedule"] = schedule_as_given(stored, zone, "timezone")
-    elif stored.kind is ScheduleKind.CRON:
-        text = given.get("schedule", given.get("cron_expression", given.get("cron")))
-        if not isinstance(text, str) or text.strip().lower() in ("now", "manual"):
-            return
-        if is_plain(stored):
-            base["timezone"] = stored.timezone
-            return
-        for name in ("schedule", "cron_expression", "cron"):
+    text = given.get("schedule", given.get("cron_expression", given.get("cron")))
+    if not isinstance(text, str) or text.strip().lower() in ("now", "manual"):
+        return
+    if is_plain(stored):
+        base["timezone"] = stored.timezone
+        return
+    if sum(name in given for name in _LINES) == 1:  # otherwise they are refused
+        for name in _LINES:
             given.pop(name, None)
-        kept = schedule_as_given(stored, given.pop("timezone", None), "timezone")
-        given["schedule"] = msgspec.structs.replace(kept, cron=text)
-
-
-def _in_same_calendar(stored: Schedule, changed: Schedule) -> Schedule:
-    """The short forms cannot name a calendar, so they keep it."""
-    if stored.calendar is None or not changed.recurring:
-        return changed
-    return msgspec.structs.replace(changed, calendar=stored.calendar, outside=stored.outside)
+        given["schedule"] = with_other_line(stored, text, given.pop("timezone", None))
 
 
 def _changed_schedule(changed: Schedule, given: dict[str, Any], now: datetime) -> Schedule:

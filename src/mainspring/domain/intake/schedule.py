@@ -23,8 +23,8 @@ _SOURCES = ("schedule", "schedule_time", "cron_expression", "cron", "delay")
 _KINDS = {kind.value for kind in ScheduleKind}
 
 
-def read_schedule(request: JobRequest, now: datetime) -> Schedule:
-    """The schedule of `request`. Without one the job runs now."""
+def read_schedule(request: JobRequest, now: datetime, before: Schedule | None = None) -> Schedule:
+    """The schedule of `request`. Without one the job runs now. `before`: the schedule that the job has so far."""
     named = [field for field in _SOURCES if getattr(request, field) is not None]
     if len(named) > 1:
         raise InvalidInput(f"{' and '.join(named)} both say when", field=named[1], hint="give one of them")
@@ -35,7 +35,7 @@ def read_schedule(request: JobRequest, now: datetime) -> Schedule:
                 "timezone and schedule.timezone differ", field="timezone", hint="give only schedule.timezone"
             )
         timezone, field = request.schedule.timezone, "schedule.timezone"
-    schedule = _one_source(request, timezone, field, now)
+    schedule = _one_source(request, timezone, field, now, before)
     if request.schedule_type is not None:
         _check_type(request.schedule_type, schedule)
     uses_zone = (
@@ -49,11 +49,13 @@ def read_schedule(request: JobRequest, now: datetime) -> Schedule:
     return schedule
 
 
-def _one_source(request: JobRequest, timezone: str | None, timezone_field: str, now: datetime) -> Schedule:
+def _one_source(
+    request: JobRequest, timezone: str | None, timezone_field: str, now: datetime, before: Schedule | None
+) -> Schedule:
     schedule = request.schedule
     if isinstance(schedule, ScheduleIn):
         return in_calendar(
-            _schedule_object(schedule, timezone, timezone_field, now), schedule, timezone, timezone_field
+            _schedule_object(schedule, timezone, timezone_field, now, before), schedule, timezone, timezone_field
         )
     if isinstance(schedule, str):
         word = schedule.strip().lower()
@@ -109,7 +111,9 @@ def _check_type(given: str, schedule: Schedule) -> None:
         )
 
 
-def _schedule_object(given: ScheduleIn, timezone: str | None, timezone_field: str, now: datetime) -> Schedule:
+def _schedule_object(
+    given: ScheduleIn, timezone: str | None, timezone_field: str, now: datetime, before: Schedule | None
+) -> Schedule:
     for field in LATER_MEMBERS:
         if getattr(given, field) is not None:
             raise NotSupportedYet(
@@ -128,7 +132,7 @@ def _schedule_object(given: ScheduleIn, timezone: str | None, timezone_field: st
     if given.anchor is not None and given.every is None:
         raise InvalidInput("anchor needs every", field="schedule.anchor", hint="leave it out")
     schedule = _rule(given, timezone, timezone_field, now)
-    return with_members(schedule, given, timezone, timezone_field, now)
+    return with_members(schedule, given, timezone, timezone_field, now, before)
 
 
 def _rule(given: ScheduleIn, timezone: str | None, timezone_field: str, now: datetime) -> Schedule:

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from typing import Any
 from zoneinfo import ZoneInfo
 
 import msgspec
+from msgspec import UNSET
 
 from mainspring.domain.intake.cron import UTC_NAMES
 from mainspring.domain.intake.schedule import WAYS
 from mainspring.domain.schedules.schedule import Schedule, ScheduleKind
 from mainspring.domain.schedules.zones import check_timezone, zone
-from mainspring.wire.jobs import DstIn, ScheduleIn
+from mainspring.wire.jobs import DstIn, ScheduleChange, ScheduleIn
+
+_ALL_WAYS = (*WAYS, "after")
+_ZONE_FIELD = "schedule.timezone"
 
 
 def schedule_as_given(stored: Schedule, timezone: str | None, field: str) -> ScheduleIn:
@@ -37,24 +42,35 @@ def schedule_as_given(stored: Schedule, timezone: str | None, field: str) -> Sch
     )
 
 
-def changes_members(schedule: ScheduleIn) -> bool:
-    """Whether the schedule of a patch names members and no way to say when."""
-    return schedule != ScheduleIn() and all(getattr(schedule, way) is None for way in (*WAYS, "after"))
+def whole(change: ScheduleChange) -> ScheduleIn:
+    """The schedule that a change describes by itself."""
+    return ScheduleIn(**{name: value for name, value in _named(change).items() if value is not None})
 
 
-def with_same_start(stored: Schedule, changed: Schedule) -> Schedule:
-    """The changed schedule. If its rule is the same and says nothing about its start, it goes on from the old one."""
-    same = (
-        changed.anchor is None
-        and changed.kind is stored.kind
-        and (
-            changed.every == stored.every
-            if changed.kind is ScheduleKind.EVERY
-            else changed.kind is ScheduleKind.RRULE
-            and (changed.rrule, changed.timezone) == (stored.rrule, stored.timezone)
-        )
-    )
-    return msgspec.structs.replace(changed, anchor=stored.anchor) if same else changed
+def with_members_of(stored: Schedule, change: ScheduleChange, timezone: str | None) -> ScheduleIn | None:
+    """The stored schedule with the members of a change, which removes those that are null. None if the change names a
+    way to say when, or nothing. `timezone`: another zone, if the change names none."""
+    named = _named(change)
+    if any(named.get(way) is not None for way in _ALL_WAYS):
+        return None
+    members = {name: value for name, value in named.items() if name not in _ALL_WAYS}
+    if not members:
+        return None
+    if members.get("calendar", stored) is None:
+        members.setdefault("outside", None)
+    given = members.get("timezone")
+    base = schedule_as_given(stored, timezone if given is None else given, "timezone" if given is None else _ZONE_FIELD)
+    return msgspec.structs.replace(base, **members)
+
+
+def with_other_line(stored: Schedule, cron: str, timezone: str | None) -> ScheduleIn:
+    """The stored schedule with a cron line in the place of its rule."""
+    kept = schedule_as_given(stored, timezone, "timezone")
+    return msgspec.structs.replace(kept, cron=cron, every=None, anchor=None, rrule=None, exdates=None)
+
+
+def _named(change: ScheduleChange) -> dict[str, Any]:
+    return {name: value for name in change.__struct_fields__ if (value := getattr(change, name)) is not UNSET}
 
 
 def is_plain(stored: Schedule) -> bool:

@@ -12,16 +12,18 @@ from datetime import UTC, date, datetime
 from functools import lru_cache
 
 from mainspring.domain.schedules.clock_changes import DAY, changes, offset_at
-from mainspring.domain.schedules.holiday_sets import holiday_ordinals
+from mainspring.domain.schedules.holiday_sets import BLOCK_BITS, holiday_block, learn_holidays
 from mainspring.domain.schedules.zones import zone
 from mainspring.wire.calendars import CalendarRequest, DateSpanIn, HolidaysIn, HoursIn, TimeSpanIn
 
 WEEKDAYS = ("MON", "TUE", "WED", "THU", "FRI", "SAT", "SUN")
 HORIZON = 50 * 366  # days; what is closed for longer than that never opens
+_LOOK_BACK = 3660  # days, that a fire may have moved
 Span = tuple[int, int]  # the first, and the first one after it
 _EPOCH = date(1970, 1, 1).toordinal()
 _LAST_DAY = date(9998, 12, 31).toordinal()
 _FIRST_DAY = date(1900, 1, 1).toordinal()
+_IN_BLOCK = (1 << BLOCK_BITS) - 1
 _CACHED = 4096
 
 
@@ -97,6 +99,7 @@ class OpenTimes:
     def __init__(self, rules: CalendarRequest, timezone: str) -> None:
         self._zone = zone(rules.timezone or timezone)
         self._windows = weekly_windows(rules)
+        self.parts_a_week = sum(map(len, self._windows))
         given = rules.holidays
         self._holidays: list[HolidaysIn] = [given] if isinstance(given, HolidaysIn) else given or []
         spans = [_days(one) for one in rules.dates or ()]
@@ -106,6 +109,7 @@ class OpenTimes:
         )
         self.open_spans: Callable[[int], tuple[Span, ...]] = lru_cache(maxsize=_CACHED)(self._open_spans)
         self.day_start: Callable[[int], int] = lru_cache(maxsize=_CACHED)(self._day_start)
+        self._holiday_blocks: dict[int, int] = {}
 
     # Days, as ordinals
 
@@ -255,11 +259,25 @@ class OpenTimes:
         return int(datetime.combine(date.fromordinal(day), datetime.min.time(), tzinfo=self._zone).timestamp())
 
     def _is_holiday(self, day: int) -> bool:
-        year = date.fromordinal(day).year
-        return any(day in holiday_ordinals(one.country, one.subdivision, year) for one in self._holidays)
+        block = day >> BLOCK_BITS
+        found = self._holiday_blocks.get(block)
+        if found is None:
+            found = 0
+            for one in self._holidays:
+                found |= holiday_block(one.country, one.subdivision, block)
+            self._holiday_blocks[block] = found
+        return bool(found >> (day & _IN_BLOCK) & 1)
 
     def _moment(self, text: str) -> int:
         return int(datetime.fromisoformat(text).replace(tzinfo=self._zone).timestamp())
+
+
+def learn_holidays_of(rules: CalendarRequest, now: datetime) -> None:
+    """Work out all holidays that a search for a fire from now on can ask for. Takes up to a second the first time."""
+    given = rules.holidays
+    today = now.toordinal()
+    for one in [given] if isinstance(given, HolidaysIn) else given or []:
+        learn_holidays(one.country, one.subdivision, today - _LOOK_BACK, today + HORIZON + _LOOK_BACK)
 
 
 def _days(one: str | DateSpanIn) -> Span:

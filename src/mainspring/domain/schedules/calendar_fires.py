@@ -30,6 +30,11 @@ def within_calendar(rule: Occurrences, schedule: Schedule) -> Occurrences:
     return Moved(MovedDays(rule, times), times) if schedule.outside == "next" else Within(rule, times)
 
 
+def most_days(schedule: Schedule, parts: int) -> int:
+    """In how many days a calendar has so many open parts."""
+    return parts * 7 // open_times(schedule.calendar_rules, schedule.timezone).parts_a_week
+
+
 def open_times(digest: str | None, timezone: str) -> OpenTimes:
     rules_of(digest)  # raises, and is not cached
     return _open_times(digest or "", timezone)
@@ -192,11 +197,14 @@ class Moved:
         return None if opens is None else _at(opens)
 
     def count(self, after: datetime, until: datetime) -> int:
-        total = 0
+        total, closed = 0, None
         for start, end in _until(self._times, after, until):
-            low, high = max(after, _at(start) - _MOMENT), min(until, _at(end) - _MOMENT)
+            opening = _at(start)
+            low, high = max(after, opening - _MOMENT), min(until, _at(end) - _MOMENT)
             if low < high:
-                total += self._inner.count(low, high) + (after < _at(start) <= until and self._opens_with_one(start))
+                total += self._inner.count(low, high)
+                total += after < opening <= until and self._opens_with_one(start, closed)
+            closed = end
         return total
 
     def newest(self, after: datetime, until: datetime, count: int) -> list[datetime]:
@@ -211,9 +219,10 @@ class Moved:
                 break
         return found
 
-    def _opens_with_one(self, start: int) -> bool:
-        """Whether something moves to this opening, at which there is nothing otherwise."""
-        closed = self._times.closed_since(start)
+    def _opens_with_one(self, start: int, closed: int | None = None) -> bool:
+        """Whether something moves to this opening, at which there is nothing otherwise. `closed`: since when it is
+        closed, if that is known."""
+        closed = self._times.closed_since(start) if closed is None else closed
         if closed is None or closed == start:
             return False
         opening = _at(start)

@@ -11,7 +11,7 @@ from functools import lru_cache
 from zoneinfo import ZoneInfo
 
 from mainspring.domain.schedules.clock_changes import DAY, year_of
-from mainspring.domain.schedules.occurrences import listed
+from mainspring.domain.schedules.occurrences import before_newest, listed
 from mainspring.domain.schedules.wall_clock import WallClock, wall_clock
 from mainspring.domain.schedules.zones import zone
 
@@ -35,33 +35,9 @@ class CronFires:
         return _count(*_parsed(*self._rule), _second(after), _second(until))
 
     def newest(self, after: datetime, until: datetime, count: int) -> list[datetime]:
-        return listed(self, self._before_newest(after, until, count), until)[-count:]
-
-    def _before_newest(self, after: datetime, until: datetime, count: int) -> datetime:
-        """The second after which exactly `count` fires follow: first in windows that double, then by bisection. Each
-        look counts a part that no other look has counted, so the work is that of counting the last window twice."""
         rule = _parsed(*self._rule)
-        first, high = _second(after), _second(until)
-        window, low, wanted = 1, high, count
-        while True:
-            low = max(first, high - window)
-            found = _count(*rule, low, high)
-            if found >= wanted:
-                break
-            if low == first:
-                return after
-            wanted -= found
-            high = low
-            window *= 2
-        while high - low > 1:
-            middle = (low + high) // 2
-            found = _count(*rule, middle, high)
-            if found >= wanted:
-                low = middle
-            else:
-                wanted -= found
-                high = middle
-        return max(after, datetime.fromtimestamp(low, UTC))
+        before = before_newest(lambda low, high: _count(*rule, low, high), _second(after), _second(until), count)
+        return listed(self, max(after, datetime.fromtimestamp(before, UTC)), until)[-count:]
 
 
 @lru_cache(maxsize=16384)

@@ -36,9 +36,27 @@ def dst_notes(schedule: Schedule, after: datetime, until: datetime) -> list[str]
 
 
 def _bare(schedule: Schedule) -> Schedule:
-    """The rule alone: a calendar, jitter and bounds come after it."""
+    """The rule alone: a calendar, jitter and bounds come after it. The start of an rrule belongs to the rule."""
+    start = schedule.anchor if schedule.start is not None and schedule.kind is ScheduleKind.RRULE else None
     return msgspec.structs.replace(
-        schedule, calendar=None, calendar_version=None, outside=None, jitter=None, start=None, end=None, max_runs=None
+        schedule, calendar=None, calendar_version=None, outside=None, jitter=None, start=start, end=None, max_runs=None
+    )
+
+
+def _on_walls(rule: Schedule) -> Schedule:
+    """The rule on a clock that is never moved: its wall times as if they were UTC."""
+
+    def wall(moment: datetime) -> datetime:
+        return moment.astimezone(zone(rule.timezone)).replace(tzinfo=UTC)
+
+    return msgspec.structs.replace(
+        rule,
+        timezone="UTC",
+        gap=None,
+        fold=None,
+        anchor=None if rule.anchor is None else wall(rule.anchor),
+        start=None if rule.start is None else wall(rule.start),
+        exdates=None if rule.exdates is None else tuple(sorted({wall(one) for one in rule.exdates})),
     )
 
 
@@ -52,7 +70,7 @@ def _changes(place: ZoneInfo, after: int, until: int) -> Iterator[Change]:
 
 def _note(rule: Schedule, change: Change) -> str | None:
     moment, before, after = change
-    on_walls = msgspec.structs.replace(rule, timezone="UTC", gap=None, fold=None)
+    on_walls = _on_walls(rule)
     low, high = sorted((moment + before, moment + after))
     count = count_fires(on_walls, _at(low) - _SECOND, _at(high) - _SECOND)
     first = next_fire(on_walls, _at(low) - _SECOND)

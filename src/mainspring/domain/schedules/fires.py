@@ -20,6 +20,8 @@ from mainspring.domain.schedules.occurrences import Every, Nothing, Occurrences,
 from mainspring.domain.schedules.rrule import rule_fires
 from mainspring.domain.schedules.schedule import Schedule, ScheduleKind
 
+_MOMENT = timedelta(microseconds=1)
+
 
 def next_fire(schedule: Schedule, after: datetime) -> datetime | None:
     """The first fire strictly after `after` (aware), in UTC. None if there is none."""
@@ -33,8 +35,31 @@ def first_fire(schedule: Schedule, after: datetime, since: datetime) -> datetime
         begin = nominal(schedule).next(since)
         if begin is None:
             return None
-        after = max(after, begin - timedelta(microseconds=1))
+        after = max(after, begin - _MOMENT)
     return next_fire(schedule, after)
+
+
+def first_fire_instead(schedule: Schedule, before: Schedule, now: datetime, since: datetime) -> datetime | None:
+    """The first fire of a schedule that replaces `before` now. The job has fired for `since`, or was created then; all
+    fires of `before` up to now are dealt with, and do not fire again. If a nominal time has come, and the jitter of
+    `before` has held up its fire, that fire is not lost: it has its new time, which may be past."""
+    after = max(now, since)
+    if before.jitter is None or not schedule.recurring:
+        return first_fire(schedule, after, since)
+    dealt_with = max([since, *newest_fires(before, since, now, 1)])
+    held_up = _held_up(before, dealt_with, now)
+    if held_up is not None and nominal(schedule).next(dealt_with) == held_up:
+        return next_fire(schedule, held_up - _MOMENT)
+    return first_fire(schedule, after, dealt_with)
+
+
+def _held_up(schedule: Schedule, dealt_with: datetime, now: datetime) -> datetime | None:
+    """The nominal time after `dealt_with` that has come and fires after now."""
+    moment = nominal(schedule).next(dealt_with)
+    if moment is None or moment > now:
+        return None
+    fire, following = next_fire(schedule, now), nominal(schedule).next(moment)
+    return moment if fire is not None and (following is None or fire < following) else None
 
 
 def fires(schedule: Schedule, after: datetime) -> Iterator[datetime]:

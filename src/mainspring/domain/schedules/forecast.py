@@ -17,6 +17,7 @@ from mainspring.domain.schedules.cron_hash import has_hash, without_hash
 from mainspring.domain.schedules.minutes import (
     MINUTE,
     cost_of_a_minute,
+    cost_of_counting,
     fires_in,
     floor_minute,
     is_plain,
@@ -34,6 +35,7 @@ _MOST_GROUPS = 50_000
 _GROUP_COST = 30  # of a group as such, in fires
 _PIECE = 200  # minutes between two looks at the clock
 _SAMPLE = 50  # groups by which the rest is estimated
+_SAMPLE_EFFORT = 100_000
 
 
 class Part(msgspec.Struct):
@@ -146,6 +148,7 @@ class Forecaster:
         self._spread = [0.0] * (minutes + 1)  # changes of what is spread, from minute to minute
         self._parts: list[Part] = []
         self._top: dict[int, list[tuple[int, int]]] = {}  # by minute: (fires, place in parts)
+        self._least = [0] * minutes  # what a part needs more than, to be among them
         self._estimated = census.inexact
 
     def work(self) -> Iterator[None]:
@@ -192,12 +195,19 @@ class Forecaster:
 
     def _lay(self, schedule: Schedule, jobs: int, place: int) -> Iterator[None]:
         cost = cost_of_a_minute(schedule, self._start, self._minutes)
-        self._effort -= _GROUP_COST
+        self._effort -= _GROUP_COST + cost_of_counting(schedule, self._minutes)
+        total = 0
         for minute, fires in minutes_of(schedule, self._start, self._minutes):
             self._effort -= cost
+            total += fires
             self._add(minute, fires * jobs, place)
-            if not minute % _PIECE:
+            if cost > 1 or not minute % _PIECE:
                 yield
+                if self._effort < 0 and cost > 1 and minute + 1 < self._minutes:
+                    # It goes on as it has begun.
+                    self._estimated = True
+                    self._spread[minute + 1] += total * jobs / (minute + 1)
+                    break
         yield
 
     def _smear(self, nominal: Schedule, jitter: float, jobs: int) -> Iterator[None]:
@@ -221,9 +231,13 @@ class Forecaster:
         self._estimated = True
         sample = groups[:: max(1, len(groups) // _SAMPLE)][:_SAMPLE]
         fires = jobs = 0
+        effort = _SAMPLE_EFFORT
         for group in sample:
             schedule = group.part.schedule
             assert schedule is not None
+            effort -= cost_of_counting(schedule, self._minutes)
+            if effort < 0 and jobs:
+                break
             fires += group.part.jobs * fires_in(schedule, self._start, self._minutes)
             jobs += group.part.jobs
             yield
@@ -237,13 +251,29 @@ class Forecaster:
 
     def _add(self, minute: int, fires: int, place: int) -> None:
         self._counts[minute] += fires
-        top = self._top.get(minute)
-        if top is None:
-            self._top[minute] = [(fires, place)]
-        elif len(top) < MOST_PARTS:
+        schedule = self._parts[place].schedule
+        if schedule is not None and schedule.jitter is not None and self._joins(minute, fires, place):
+            return
+        if fires <= self._least[minute]:
+            return
+        top = self._top.setdefault(minute, [])
+        if len(top) < MOST_PARTS:
             top.append((fires, place))
-        elif (least := min(top))[0] < fires:
-            top[top.index(least)] = (fires, place)
+        else:
+            top[top.index(min(top))] = (fires, place)
+        if len(top) == MOST_PARTS:
+            self._least[minute] = min(top)[0]
+
+    def _joins(self, minute: int, fires: int, place: int) -> bool:
+        """Add the fires to those of another job of the same part, which has a jitter of its own."""
+        top = self._top.get(minute, [])
+        for index, (others, known) in enumerate(top):
+            if known == place:
+                top[index] = (others + fires, place)
+                if len(top) == MOST_PARTS:
+                    self._least[minute] = min(top)[0]
+                return True
+        return False
 
     def _peak(self, hour: int, counts: list[int]) -> Peak | None:
         end = min(hour + _HOUR, self._minutes)

@@ -10,6 +10,7 @@ from datetime import UTC, date, datetime, timedelta
 from functools import lru_cache
 from zoneinfo import ZoneInfo
 
+from mainspring.domain.schedules.calendar_fires import open_times
 from mainspring.domain.schedules.cron_hash import without_hash
 from mainspring.domain.schedules.fires import occurrences
 from mainspring.domain.schedules.occurrences import each
@@ -23,7 +24,9 @@ _DAY = 86400
 _EPOCH_DAY = date(1970, 1, 1).toordinal()
 _LOOK = 6 * 3600  # seconds: no zone leaves an offset and returns to it within this time
 _MARGIN = 3 * _DAY
+_WEEK = 7 * 24 * 60  # minutes
 _STEP_COST = 15  # a fire that is stepped to costs as much as so many that are laid out
+_SLOW_STEP_COST = 100  # a fire of a rule, of a calendar, or with jitter
 
 Pair = tuple[int, int]  # the number of a minute from the start, and the fires in it
 
@@ -55,7 +58,17 @@ def cost_of_a_minute(schedule: Schedule, start: datetime, minutes: int) -> int:
         schedule.kind is ScheduleKind.EVERY
         or (schedule.kind is ScheduleKind.CRON and _offset(schedule, start, minutes) is not None)
     )
-    return 1 if laid else _STEP_COST
+    if laid:
+        return 1
+    return _STEP_COST if schedule.kind is ScheduleKind.CRON and is_plain(schedule) else _SLOW_STEP_COST
+
+
+def cost_of_counting(schedule: Schedule, minutes: int) -> int:
+    """About how much work it is to count all fires: those of a calendar are counted part by part."""
+    if schedule.calendar is None:
+        return 0
+    parts = open_times(schedule.calendar_rules, schedule.timezone).parts_a_week
+    return parts * minutes // _WEEK * _SLOW_STEP_COST
 
 
 def fires_in(schedule: Schedule, start: datetime, minutes: int) -> int:

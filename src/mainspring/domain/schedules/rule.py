@@ -53,7 +53,7 @@ class Rule(msgspec.Struct, frozen=True):
 def _whole(least: int, most: int) -> Callable[[str, str], int]:
     def read(value: str, name: str) -> int:
         if not value.isascii() or not value.isdigit() or len(value) > 10 or not least <= int(value) <= most:
-            raise _bad(f"{name}={shown(value)} is not a number from {least} to {most}")
+            raise _bad(f"{name}={shown(value)} is out of range", f"a number from {least} to {most}")
         return int(value)
 
     return read
@@ -66,7 +66,7 @@ def _numbers(least: int, most: int, *, negative: bool = False) -> Callable[[str,
             number = int(item) if _NUMBER.fullmatch(item) else None
             if number is None or not least <= (abs(number) if negative else number) <= most:
                 also = f" or -{most} to -{least}" if negative else ""
-                raise _bad(f"{shown(item)} in {name} is not a number from {least} to {most}{also}")
+                raise _bad(f"{shown(item)} in {name} is out of range", f"a number from {least} to {most}{also}")
             found.add(number)
         return tuple(sorted(found))
 

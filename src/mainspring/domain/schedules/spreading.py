@@ -39,6 +39,9 @@ def spread(schedule: Schedule, fires: list[datetime]) -> Spread | None:
 
 def on_the_hour(schedule: Schedule, fires: list[datetime]) -> bool:
     """Whether a fire is at the very beginning of an hour, where most schedules are."""
+    if schedule.rrule is not None:
+        # A change of the clocks moves few of them to the hour.
+        return 4 * sum(moment.minute == 0 and moment.second == 0 for moment in fires) > len(fires)
     if schedule.cron is not None and fires:
         # On a clock that is never moved: a change of the clocks may move a fire to the hour.
         steady = Schedule(kind=schedule.kind, cron=schedule.cron, seed=schedule.seed)

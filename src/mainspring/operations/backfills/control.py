@@ -45,6 +45,7 @@ from mainspring.wire.backfills import BackfillList, BackfillRequest, BackfillVie
 
 _MOST_OF_JOB = 100  # that have not ended
 _LONGEST_ID = 1000
+_COUNTS_AT_ONCE = 2  # each one takes some seconds at worst
 _CANCELLED = "its backfill was cancelled"
 _UNFINISHED = (BackfillState.RUNNING, BackfillState.PAUSED)
 
@@ -54,6 +55,7 @@ class BackfillControl:
         self._store = store
         self._signals = signals
         self._clock = clock
+        self._counting = asyncio.Semaphore(_COUNTS_AT_ONCE)
 
     async def create(self, caller: Caller, job_id: str, request: BackfillRequest) -> BackfillView:
         """Its runs are created after the answer, in batches."""
@@ -70,7 +72,8 @@ class BackfillControl:
         check_recurring(job_id, schedule)
         _check_status(row)
         chosen = read_range(request.from_, request.to, self._clock.now())
-        total = await asyncio.to_thread(count_in, schedule, chosen)
+        async with self._counting:
+            total = await asyncio.to_thread(count_in, schedule, chosen)
         new = NewBackfill(
             uuid7(), job_id, row.generation, chosen, newest_first, concurrency, total,
             first_cursor(chosen, newest_first=newest_first), row.schedule_text,

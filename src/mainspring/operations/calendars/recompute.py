@@ -1,5 +1,7 @@
 """Next fires follow changes: of a calendar, and of the libraries of time zones and holidays.
 
+A job without a further fire is COMPLETED. If a calendar allows a fire again, the job goes on.
+
 What remains to be done is in the rows: a job stores the version of the rules that decided its next fire, and a walk
 through all jobs stores its place. So a process can end at any time, and another goes on. Each slice is evaluated
 outside a transaction, and then written if its jobs have not changed. What is due fires by the old rules.
@@ -14,7 +16,7 @@ from datetime import datetime
 import msgspec
 
 from mainspring.domain.schedules.calendar_rules import RulesNotLoaded
-from mainspring.domain.schedules.fires import next_fire
+from mainspring.domain.schedules.fires import first_fire, first_fire_instead, next_fire
 from mainspring.domain.schedules.schedule import Schedule, ScheduleKind
 from mainspring.domain.transitions import StoredJobStatus
 from mainspring.kernel.ids import TenantId
@@ -44,13 +46,16 @@ class Recomputer:
 
     async def calendar(self, tenant: TenantId, name: str) -> int:
         """Bring the jobs of a calendar to its current rules, slice by slice. Returns how many were."""
-        total, after = 0, _BEFORE_ALL
+        total, after, look = 0, _BEFORE_ALL, calendars.to_recompute
         while True:
             async with self._store.reads.acquire() as connection:
                 row = await calendars.get(connection, tenant, name)
                 if row is None:
                     return total
-                slice_of_jobs = await calendars.to_recompute(connection, row, after, self._slice)
+                slice_of_jobs = await look(connection, row, after, self._slice)
+                if not slice_of_jobs and look is calendars.to_recompute:
+                    after, look = _BEFORE_ALL, calendars.completed_to_recompute
+                    slice_of_jobs = await look(connection, row, after, self._slice)
                 current = Schedule(kind=ScheduleKind.CRON, calendar=name, calendar_rules=row.digest)
                 await load_rules(connection, tenant, [current])
             if not slice_of_jobs:
@@ -87,7 +92,7 @@ class Recomputer:
             definition = jobs.definition_of(row, await load_lane(self._lanes, connection, row.lane_id))
             await load_rules(connection, row.tenant_id, [definition.schedule])
             await miss_due(connection, row, definition, _PAUSED)
-            schedule = _moved_to(job, calendar)
+            schedule, since = _moved_to(job, calendar), row.last_fired_for or row.created_at
             changed = await jobs.change(
                 connection,
                 row.tenant_id,
@@ -95,7 +100,7 @@ class Recomputer:
                 row.version,
                 status=row.status,
                 next_fire_at=None,
-                paused_from=next_fire(schedule, _later(row.now, row.last_fired_for)),
+                paused_from=first_fire_instead(schedule, definition.schedule, row.now, since),
                 lane_id=row.lane_id,
                 definition=msgspec.structs.replace(definition, schedule=schedule),
                 now=row.now,
@@ -201,7 +206,11 @@ class _NextFires(dict[tuple[Schedule, datetime], datetime | None]):
 
 
 def _recomputed(job: JobToRecompute, schedule: Schedule, known: _NextFires) -> Recomputed:
-    following = known[schedule, _later(job.now, job.last_fired_for)]
+    after, fired = _later(job.now, job.last_fired_for), job.last_fired_for
+    if schedule.jitter is None or fired is None:
+        following = known[schedule, after]
+    else:  # it depends on the next nominal time, so the one that has fired may have another fire by these rules
+        following = first_fire(schedule, after, fired)
     paused = job.status == StoredJobStatus.PAUSED
     return Recomputed(job, None if paused else following, following if paused else None, _encode(schedule).decode())
 

@@ -11,11 +11,11 @@ import msgspec
 from mainspring.domain.errors import Conflict, InvalidBatch, InvalidInput, NotSupportedYet
 from mainspring.domain.intake.calendar_names import leaves_no_fire, unknown_calendar
 from mainspring.domain.job import JobDefinition
+from mainspring.domain.schedules.calendar_days import learn_holidays_of
 from mainspring.domain.schedules.calendar_rules import are_known, know_rules, rules_of
 from mainspring.domain.schedules.fires import next_fire
-from mainspring.domain.schedules.holiday_sets import holiday_ordinals
 from mainspring.domain.schedules.schedule import Schedule, for_job
-from mainspring.kernel.clock import DatabaseClock
+from mainspring.kernel.clock import SYSTEM_CLOCK, DatabaseClock
 from mainspring.kernel.ids import TenantId
 from mainspring.kernel.time_slices import TimeSlices
 from mainspring.store import calendars
@@ -23,7 +23,6 @@ from mainspring.store.calendars import CalendarRow
 from mainspring.store.pool import Connection, Store
 
 _ANY_ID = "-"  # whether a schedule has a fire does not depend on the id of its job
-_ANY_YEAR = 2026  # the first one of a country takes long, since its rules are imported
 _MOST_ERRORS = 100
 
 
@@ -131,13 +130,10 @@ def _resolved(
 
 
 async def _know(text: str) -> None:
-    """Holidays are worked out in a thread: the first time takes half a second."""
+    """Holidays are worked out in a thread, all that a search for a fire may need: the first time takes a second."""
     rules = rules_of(know_rules(text))
     if rules.holidays:
-        countries = rules.holidays if isinstance(rules.holidays, list) else [rules.holidays]
-        await asyncio.to_thread(
-            lambda: [holiday_ordinals(one.country, one.subdivision, _ANY_YEAR) for one in countries]
-        )
+        await asyncio.to_thread(learn_holidays_of, rules, SYSTEM_CLOCK.wall())
 
 
 async def _check_known(connection: Connection) -> None:

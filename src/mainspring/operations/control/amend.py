@@ -21,8 +21,8 @@ from mainspring.domain.intake.declaration import amended
 from mainspring.domain.intake.recurrence import never_fires, runs_left_after
 from mainspring.domain.job import JobDefinition
 from mainspring.domain.refusals import already_fired, cancelled, ended, paused
-from mainspring.domain.schedules.fires import first_fire, next_fire
-from mainspring.domain.schedules.schedule import ScheduleKind, for_job
+from mainspring.domain.schedules.fires import first_fire_instead, next_fire
+from mainspring.domain.schedules.schedule import Schedule, ScheduleKind, for_job
 from mainspring.domain.transitions import JobStatus, StoredJobStatus, StoredState, job_may_follow
 from mainspring.kernel import metrics
 from mainspring.kernel.ids import TenantId
@@ -90,7 +90,7 @@ class Amender:
         if schedule != stored.schedule:
             changed = msgspec.structs.replace(changed, schedule=schedule)
             row = msgspec.structs.replace(row, runs_left=runs_left_after(stored.schedule, row.runs_left, schedule))
-            first = self._first_fire(changed, row)
+            first = self._first_fire(changed, row, stored.schedule)
             if first is None and schedule.recurring:
                 raise never_fires(schedule)
             if status is StoredJobStatus.PAUSED:
@@ -245,11 +245,11 @@ class Amender:
         await load_rules(connection, row.tenant_id, [definition.schedule])
         return definition
 
-    def _first_fire(self, definition: JobDefinition, row: LockedJob) -> datetime | None:
+    def _first_fire(self, definition: JobDefinition, row: LockedJob, before: Schedule) -> datetime | None:
         """The first fire of a changed schedule: after now, and after the last time for which the job fired."""
         schedule, fired = definition.schedule, row.last_fired_for
         if schedule.kind is not ScheduleKind.AT:
-            return first_fire(schedule, _later(row.now, fired), row.created_at if fired is None else fired)
+            return first_fire_instead(schedule, before, row.now, row.created_at if fired is None else fired)
         if fired is not None and schedule.at is not None and schedule.at <= fired:
             raise InvalidInput(
                 f"the job has fired for {fired.isoformat()} already",

@@ -14,7 +14,7 @@ from datetime import UTC, datetime, timedelta
 import msgspec
 
 from mainspring.domain.errors import InvalidInput
-from mainspring.domain.schedules.fires import next_fire
+from mainspring.domain.schedules.fires import count_fires, next_fire
 from mainspring.domain.schedules.schedule import Schedule
 from mainspring.kernel.clock import DatabaseClock
 from mainspring.kernel.config import SHARD_COUNT
@@ -120,7 +120,11 @@ async def _in_order(
         if key not in following:
             schedule = schedules[row.schedule_text]
             following[key] = next_fire(schedule, moment) if schedule.recurring else None
-        return following[key]
+        later = following[key]
+        if later is None or row.runs_left is None:
+            return later
+        between = count_fires(schedules[row.schedule_text], row.next_fire_at, later)
+        return later if between < row.runs_left else None  # the next fire is a run too
 
     heap: list[tuple[datetime, str, int]] = []
     for number, row in enumerate(known.rows):

@@ -111,7 +111,7 @@ class Submitter:
                 errors.append(error.as_field_problem(index))
                 if len(errors) >= _MAX_ERRORS:
                     break
-            if not index & 7 and slices.over:
+            if slices.over:  # a single rule may take longer than a slice
                 await slices.pause()
         if errors:
             raise InvalidBatch(errors, more=len(errors) >= _MAX_ERRORS)
@@ -148,6 +148,7 @@ class Submitter:
                     self._depths.admit(tenant, definitions)
                 await batch.insert(connection)  # a statement is its own transaction
             else:
+                await batch.plan_ahead()
                 async with connection.transaction():
                     await batch.take_keys_and_ids(connection)
                     await hold_rules(connection, tenant, batch.new_definitions())
@@ -306,6 +307,16 @@ class _Batch:
         if answers:
             await unique.set_merged(connection, self._tenant, answers)
 
+    async def plan_ahead(self) -> None:
+        """Work out the first fires that take long, before the transaction begins: it must not stand still."""
+        slices = TimeSlices()
+        for index, item in enumerate(self._definitions):
+            schedule = item.schedule
+            if schedule.calendar is not None or schedule.rrule is not None or schedule.jitter is not None:
+                self._first_fire(for_job(schedule, self._tenant, self.job_ids[index], self._now))
+                if slices.over:
+                    await slices.pause()
+
     async def insert(self, connection: Connection) -> None:
         new_jobs: list[jobs.NewJob] = []
         full, limited = runs.NewRuns(), runs.NewHeldRuns()
@@ -313,7 +324,7 @@ class _Batch:
         weight = 0
         slices = TimeSlices()
         for index, item in enumerate(self._definitions):
-            if not index & 15 and slices.over:
+            if slices.over:
                 await slices.pause()
             if self.repeated[index]:
                 continue

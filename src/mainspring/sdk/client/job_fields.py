@@ -99,6 +99,15 @@ class PreviewFields(TypedDict, total=False):
     at: When | None
     every: Duration | None
     cron: str | None
+    rrule: str | None
+    exdates: Sequence[Moment] | None
+    jitter: Duration | None
+    start: Moment | None
+    end: Moment | None
+    max_runs: int | None
+    dst: Mapping[str, str] | None
+    calendar: str | None
+    outside: str | None
     delay: Duration | None
     schedule_time: When | None
     cron_expression: str | None
@@ -118,10 +127,15 @@ def job_request(fields: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def job_patch(changes: Mapping[str, Any]) -> dict[str, Any]:
-    """The body for a change. None becomes null, except for the schedule fields, which are left out."""
-    when = (*_SCHEDULE_FIELDS, *_MEMBERS, "dst")
-    kept = {name: value for name, value in changes.items() if value is not None or name not in when}
-    return _with_schedule({name: _plain(value, name) for name, value in kept.items()})
+    """The body for a change. None becomes null, except for fields that say when, which are left out. A schedule that is
+    given replaces all of the old one; without one the other members of the schedule are changed one by one."""
+    whole = any(changes.get(name) is not None for name in _SCHEDULE_FIELDS)
+    left_out = (*_SCHEDULE_FIELDS, *_MEMBERS, "dst") if whole else _SCHEDULE_FIELDS
+    kept = {name: value for name, value in changes.items() if value is not None or name not in left_out}
+    body = {name: _plain(value, name) for name, value in kept.items()}
+    dst = {"dst": body.pop("dst")} if "dst" in body and not whole else {}
+    body = _with_schedule(body)
+    return {**body, "schedule": {**body.get("schedule", {}), **dst}} if dst else body
 
 
 def _with_schedule(body: dict[str, Any]) -> dict[str, Any]:

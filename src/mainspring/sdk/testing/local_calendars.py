@@ -23,6 +23,8 @@ from mainspring.sdk.testing.engine import Engine
 from mainspring.sdk.testing.records import BoxJob
 from mainspring.wire.calendars import CalendarList, CalendarRequest, CalendarView, HolidaysIn
 
+_ALIVE = (JobStatus.SCHEDULED, JobStatus.PAUSED)
+
 
 @dataclass(slots=True)
 class BoxCalendar:
@@ -84,7 +86,7 @@ class LocalCalendars:
             before.version, before.updated_at, before.rules, before.digest = before.version + 1, now, rules, digest
             if changed:
                 before.rules_version, before.recomputed = before.version, 0
-                for job in self._users(name):
+                for job in self._users(name, *_ALIVE, JobStatus.COMPLETED):
                     self._follow(job, before)
         return self._view(self._calendars[name])
 
@@ -94,12 +96,13 @@ class LocalCalendars:
             job.definition.schedule, calendar_version=calendar.rules_version, calendar_rules=calendar.digest
         )
         after = self._engine.now if job.last_fired_for is None else max(self._engine.now, job.last_fired_for)
-        following = next_fire(schedule, after)
+        following = None if job.runs_left == 0 else next_fire(schedule, after)
         if job.status is JobStatus.PAUSED:
             self._engine.miss_pause(job, job.paused_from)
             job.paused_from = following
         else:
             self._engine.arm(job, following)
+            job.status = JobStatus.COMPLETED if following is None else JobStatus.SCHEDULED
         job.definition = msgspec.structs.replace(job.definition, schedule=schedule)
         job.version += 1
         calendar.recomputed += 1
@@ -107,7 +110,7 @@ class LocalCalendars:
     def _delete(self, name: str, call: Call[Any]) -> CalendarView:
         calendar = self._calendar(name)
         _check_version(calendar, name, call)
-        if users := self._users(name):
+        if users := self._users(name, *_ALIVE):
             raise Conflict(
                 f"{len(users)} jobs use the calendar {name!r}: {', '.join(job.job_id for job in users[:10])}",
                 code="calendar_in_use", field="name", hint="give these jobs another calendar or none, or cancel them",
@@ -115,12 +118,11 @@ class LocalCalendars:
         del self._calendars[name]
         return self._view(calendar)
 
-    def _users(self, name: str) -> list[BoxJob]:
-        alive = (JobStatus.SCHEDULED, JobStatus.PAUSED)
+    def _users(self, name: str, *statuses: JobStatus) -> list[BoxJob]:
         return [
             job
             for job in self._engine.jobs.values()
-            if job.definition.schedule.calendar == name and job.status in alive
+            if job.definition.schedule.calendar == name and job.status in statuses
         ]
 
     def _calendar(self, name: str) -> BoxCalendar:
@@ -143,7 +145,7 @@ class LocalCalendars:
             hours=rules.hours,
             blackouts=rules.blackouts or [],
             description=rules.description,
-            jobs=len(self._users(one.name)),
+            jobs=len(self._users(one.name, *_ALIVE)),
             pending=0,
             recomputed=one.recomputed,
         )

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from itertools import islice
 from typing import Any, cast
 
 from mainspring.domain.errors import NotSupportedYet
 from mainspring.domain.intake.schedule import read_schedule
 from mainspring.domain.intake.times import parse_time
 from mainspring.domain.job import JobDefinition
-from mainspring.domain.schedules.fires import fires
 from mainspring.domain.schedules.forecast import DAYS_AHEAD, Census, Forecast, Forecaster
 from mainspring.domain.schedules.heat_map import first_cell, heat_map
 from mainspring.domain.schedules.minutes import floor_minute
-from mainspring.domain.schedules.preview import asked, previewed, when_of
+from mainspring.domain.schedules.preview import asked, listed, previewed, when_of
 from mainspring.domain.schedules.zones import check_timezone
 from mainspring.kernel.ids import DEFAULT_TENANT
 from mainspring.sdk.client.core import Call
@@ -39,7 +37,7 @@ class LocalInsights:
         schedule = read_schedule(when_of(request), self._engine.now)
         job = self._calendars.resolved(JobDefinition(task="preview", schedule=schedule, job_id=request.job_id))
         plan = asked(request, DEFAULT_TENANT, self._engine.now, job.schedule)
-        return previewed(plan, list(islice(fires(plan.schedule, plan.after), plan.count)))
+        return previewed(plan, list(listed(plan)))
 
     def _insight(self, name: str, call: Call[Any]) -> HeatMap:
         if name != "heatmap":

@@ -14,7 +14,7 @@ from mainspring.domain.intake.recurrence import never_fires, runs_left_after
 from mainspring.domain.intake.repeat import payload_dropped, with_payload
 from mainspring.domain.job import JobDefinition
 from mainspring.domain.refusals import already_fired, cancelled, ended, id_taken, job_exists, paused, run_lives
-from mainspring.domain.schedules.fires import fires, first_fire, next_fire
+from mainspring.domain.schedules.fires import fires, first_fire_instead, next_fire
 from mainspring.domain.schedules.schedule import ScheduleKind, for_job
 from mainspring.domain.state_names import named_states, named_statuses
 from mainspring.domain.transitions import JobStatus as JobState
@@ -195,10 +195,11 @@ class LocalJobs:
             changed = self._calendars.resolved(changed)
         schedule = for_job(changed.schedule, DEFAULT_TENANT, job_id, now)
         if schedule != job.definition.schedule:
-            after = now if job.last_fired_for is None else max(now, job.last_fired_for)
             runs_left = runs_left_after(job.definition.schedule, job.runs_left, schedule)
             since = job.created_at if job.last_fired_for is None else job.last_fired_for
-            first = schedule.at if schedule.kind is ScheduleKind.AT else first_fire(schedule, after, since)
+            first = schedule.at
+            if schedule.kind is not ScheduleKind.AT:
+                first = first_fire_instead(schedule, job.definition.schedule, now, since)
             if first is None and schedule.recurring:
                 raise never_fires(schedule)
             job.runs_left = runs_left

@@ -52,3 +52,8 @@ create table mainspring.schedule_libraries (
 create index jobs_by_calendar
     on mainspring.jobs (tenant_id, (schedule ->> 'calendar'), ((schedule ->> 'calendar_version')::int), job_id)
     where schedule ->> 'calendar' is not null and status in (1, 2);
+
+-- Those that are COMPLETED and have runs left: another version may allow a fire again.
+create index jobs_completed_by_calendar
+    on mainspring.jobs (tenant_id, (schedule ->> 'calendar'), ((schedule ->> 'calendar_version')::int), job_id)
+    where schedule ->> 'calendar' is not null and status = 4 and runs_left is distinct from 0;

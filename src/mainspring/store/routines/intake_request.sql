@@ -45,7 +45,7 @@ language plpgsql as $$
 declare
     schedule jsonb := job -> 'schedule';
     type text := upper(mainspring.intake_word(job -> 'schedule_type', 'schedule_type',
-        array['immediate', 'future', 'interval', 'manual', 'cron']));
+        array['immediate', 'future', 'interval', 'manual', 'cron', 'rrule']));
 begin
     kind := 'IMMEDIATE';
     if job ? 'schedule' and job ? 'schedule_time' then
@@ -54,7 +54,8 @@ begin
     end if;
     if jsonb_typeof(schedule) = 'object' then
         schedule := mainspring.intake_members(schedule, 'schedule', array['at', 'every'],
-            array['cron', 'rrule', 'after', 'timezone', 'anchor', 'calendar', 'jitter']);
+            array['cron', 'rrule', 'after', 'timezone', 'anchor', 'calendar', 'outside', 'jitter', 'start', 'end',
+                  'max_runs', 'exdates', 'dst']);
         if schedule ? 'at' = schedule ? 'every' then
             perform mainspring.intake_refuse('schedule needs exactly one way to say when', 'schedule',
                 'give {"at": "2026-12-31T23:59:59Z"} or {"every": "10m"}');
@@ -79,8 +80,8 @@ begin
             case type when 'FUTURE' then 'schedule_time' else 'schedule' end,
             case type when 'FUTURE' then 'add "schedule_time"' else 'add "schedule": {"every": "10m"}' end);
     end if;
-    if type = 'CRON' then
-        perform mainspring.intake_refuse('cron cannot be given in SQL', 'schedule_type',
+    if type in ('CRON', 'RRULE') then
+        perform mainspring.intake_refuse(lower(type) || ' cannot be given in SQL', 'schedule_type',
             'submit this job over HTTP: POST /v1/jobs');
     elsif type <> kind then
         perform mainspring.intake_refuse(format('schedule_type says %s, the rest of the job %s', type, kind),

@@ -158,12 +158,20 @@ where b.tenant_id = $1 and b.backfill_id = $2 and b.state in ({{BACKFILL_RUNNING
 returning b.backfill_id
 
 -- name: end_backfills_of_job
--- The job was cancelled. Runs that have not ended are still counted.
+-- The job was cancelled. Runs that have not ended are still counted. The rows are locked by id, as everybody does.
 -- guard: it has not ended; the caller has locked the job.
+with locked as materialized (
+    select b.backfill_id
+    from mainspring.backfills b
+    where b.tenant_id = $1 and b.job_id = $2 and b.state in ({{BACKFILL_RUNNING}}, {{BACKFILL_PAUSED}})
+    order by b.backfill_id
+    for no key update of b
+)
 update mainspring.backfills b
 set state = {{BACKFILL_CANCELLED}}, reason = $3, slice = null, slice_exists = null, slice_done = 0, slice_end = null,
     updated_at = (select clock_timestamp()), ended_at = case when b.live = '{}' then (select clock_timestamp()) end
-where b.tenant_id = $1 and b.job_id = $2 and b.state in ({{BACKFILL_RUNNING}}, {{BACKFILL_PAUSED}})
+from locked l
+where b.backfill_id = l.backfill_id and b.state in ({{BACKFILL_RUNNING}}, {{BACKFILL_PAUSED}})
 
 -- name: lock_runs_of_backfill
 -- Those of the runs $2 that are alive, in key order.

@@ -91,6 +91,8 @@ where v.tenant_id = $1 and v.digest = any ($2::text[])
 -- Whether a job uses it by rules before version $3.
 select exists (select from mainspring.jobs j
                where {{job_in_calendar($1, $2)}} and (j.schedule ->> 'calendar_version')::int < $3)
+    or exists (select from mainspring.jobs j
+               where {{completed_in_calendar($1, $2)}} and (j.schedule ->> 'calendar_version')::int < $3)
 
 -- name: pending_calendars
 select c.tenant_id, c.name from mainspring.calendars c where c.pending order by c.tenant_id, c.name limit 100
@@ -112,9 +114,20 @@ where {{job_in_calendar($1, $2)}}
 order by (j.schedule ->> 'calendar_version')::int, j.job_id
 limit $6
 
+-- name: completed_to_recompute
+-- The same of jobs that are COMPLETED.
+select {{recomputed_columns}}
+from mainspring.jobs j
+where {{completed_in_calendar($1, $2)}}
+  and (j.schedule ->> 'calendar_version')::int < $3
+  and ((j.schedule ->> 'calendar_version')::int, j.job_id) > ($4::int, $5::text)
+order by (j.schedule ->> 'calendar_version')::int, j.job_id
+limit $6
+
 -- name: write_recomputed
 -- What is due by now is not touched: it fires by the old rules, and is found again. A row that somebody has locked is too.
--- The version rises, so that a fire that was prepared before fails.
+-- The version rises, so that a fire that was prepared before fails. Without a next fire a job is COMPLETED; with one it
+-- no longer is.
 -- guard: version, next fire and what a pause holds back, under the row's lock; it has not come yet.
 with locked as materialized (
     select j.tenant_id, j.job_id, n.next_fire_at, n.paused_from, n.schedule
@@ -122,7 +135,7 @@ with locked as materialized (
                 $7::timestamptz[], $8::text[])
          as n (tenant_id, job_id, version, old_next, old_paused, next_fire_at, paused_from, schedule)
     join mainspring.jobs j on j.tenant_id = n.tenant_id and j.job_id = n.job_id
-    where j.version = n.version and j.status in ({{JOB_SCHEDULED}}, {{JOB_PAUSED}})
+    where j.version = n.version and j.status in ({{JOB_SCHEDULED}}, {{JOB_PAUSED}}, {{JOB_COMPLETED}})
       and j.next_fire_at is not distinct from n.old_next and j.paused_from is not distinct from n.old_paused
       and coalesce(j.next_fire_at, j.paused_from, 'infinity') > (select clock_timestamp())
     order by j.tenant_id, j.job_id
@@ -130,6 +143,8 @@ with locked as materialized (
 )
 update mainspring.jobs j
 set next_fire_at = l.next_fire_at, paused_from = l.paused_from, schedule = l.schedule::json, version = j.version + 1,
+    status = case when j.status = {{JOB_PAUSED}} then j.status
+                  when l.next_fire_at is null then {{JOB_COMPLETED}} else {{JOB_SCHEDULED}} end,
     pruned_version = case when j.pruned_version = j.version then j.version + 1 end
 from locked l
 where j.tenant_id = l.tenant_id and j.job_id = l.job_id

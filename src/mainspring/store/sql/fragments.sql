@@ -719,6 +719,12 @@ c.tenant_id, c.name, c.version, c.rules_version, c.digest, c.rules::text as rule
 j.tenant_id = {{tenant}} and j.schedule ->> 'calendar' = {{name}} and j.schedule ->> 'calendar' is not null
   and j.status in ({{JOB_SCHEDULED}}, {{JOB_PAUSED}})
 
+-- fragment: completed_in_calendar(tenant, name)
+-- A job that has no further fire, unless the calendar allows one again, as the index has it.
+j.tenant_id = {{tenant}} and j.schedule ->> 'calendar' = {{name}} and j.schedule ->> 'calendar' is not null
+  and j.status = {{JOB_COMPLETED}} and j.runs_left is distinct from 0
+  and ((j.schedule ->> 'end') is null or (j.schedule ->> 'end')::timestamptz > (select clock_timestamp()))
+
 -- fragment: recomputed_columns
 -- JobToRecompute in store/calendars.py.
 j.tenant_id, j.job_id, j.version, j.status, j.one_time, j.next_fire_at, j.paused_from, j.last_fired_for,
@@ -755,4 +761,4 @@ j.tenant_id, case when j.one_time then '' else j.schedule::text end as schedule_
 
 -- fragment: next_fire_columns
 -- The fields of store/forecasts.py NextFire.
-j.tenant_id, j.shard, j.job_id, j.name, j.lane_id, j.next_fire_at, j.schedule::text as schedule_text
+j.tenant_id, j.shard, j.job_id, j.name, j.lane_id, j.next_fire_at, j.schedule::text as schedule_text, j.runs_left
