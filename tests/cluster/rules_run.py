@@ -21,6 +21,7 @@ from tests.cluster.history import (
     History,
     Row,
 )
+from tests.cluster.oracle import parse
 
 _ENDS = {QUEUED: {CANCELLED, FAILED}, HELD: {CANCELLED, FAILED}, RUNNING: {SUCCESS, FAILED, CANCELLED}}
 _ALLOW = 1  # the overlap rule under which runs of a job may overlap
