@@ -201,6 +201,7 @@ def amend(
         if isinstance(given.get(field), RetryIn | MisfireIn | ResourceLimitsIn) and base[field] is not None:
             given[field] = merged(base[field], given[field])
     keeps_schedule = _keeps_schedule(stored.schedule, given)
+    line = next((name for name in _LINES if isinstance(given.get(name), str)), None)
     if keeps_schedule:
         given.pop("schedule_type", None)
     else:
@@ -208,7 +209,12 @@ def amend(
     request = JobRequest(**(base | given))
     if options is not None:
         request = fill(request, only(options, [name for name, value in given.items() if value is None]))
-    changed = define(request, now, stored.schedule)
+    try:
+        changed = define(request, now, stored.schedule)
+    except InvalidInput as error:
+        if error.field == "schedule.cron" and line is not None:
+            error.field = line  # as the patch names it
+        raise
     schedule = stored.schedule
     if not keeps_schedule:
         schedule = _changed_schedule(changed.schedule, given, now)
