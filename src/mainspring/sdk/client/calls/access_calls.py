@@ -1,0 +1,65 @@
+"""Calls for tenants and tokens, and whether a server is ready."""
+
+from __future__ import annotations
+
+from mainspring.sdk.client.calls.common import verb
+from mainspring.sdk.client.core import Call, encode, json_of, segment
+from mainspring.wire.access import TenantList, TenantMade, TokenList, TokenMade, TokenView
+from mainspring.wire.runs import (
+    Health,
+    Readiness,
+)
+
+_tenant_made = json_of(TenantMade)
+_tenant_list = json_of(TenantList)
+_token = json_of(TokenView)
+_token_made = json_of(TokenMade)
+_token_list = json_of(TokenList)
+_health = json_of(Health)
+_readiness = json_of(Readiness)
+
+
+def tenants() -> Call[TenantList]:
+    """All tenants for the operator (an admin of the tenant `default`), otherwise the own tenant."""
+    return Call("GET", "/v1/tenants", _tenant_list)
+
+
+def add_tenant(name: str) -> Call[TenantMade]:
+    """Create a tenant. The response contains its first admin token, which is not shown again."""
+    return Call("POST", "/v1/tenants", _tenant_made, body=encode({"name": name}), repeatable=False)
+
+
+def tokens() -> Call[TokenList]:
+    """The tenant's tokens, without their secrets."""
+    return Call("GET", "/v1/tokens", _token_list)
+
+
+def add_token(
+    name: str,
+    role: str,
+    *,
+    tenants: str | None = None,
+    tenant: str | None = None,
+    expires_in: str | float | None = None,
+) -> Call[TokenMade]:
+    """Create a token with role "admin" or "worker". tenants="all" is for workers that take runs of every tenant.
+    tenant="name" is for another tenant, which only the operator can do. The response contains the secret, which is not
+    shown again."""
+    given = {"name": name, "role": role, "tenants": tenants, "tenant": tenant, "expires_in": expires_in}
+    body = encode({field: value for field, value in given.items() if value is not None})
+    return Call("POST", "/v1/tokens", _token_made, body=body, repeatable=False)
+
+
+def revoke_token(token_id: str) -> Call[TokenView]:
+    """Revoke a token. It is rejected from now on."""
+    return verb(f"/v1/tokens/{segment(token_id)}:revoke", _token)
+
+
+def health() -> Call[Health]:
+    """Check whether the server is up."""
+    return Call("GET", "/healthz", _health)
+
+
+def readiness() -> Call[Readiness]:
+    """Check whether the server makes progress. Otherwise it answers 503 with the failed checks."""
+    return Call("GET", "/readyz", _readiness, also_read=frozenset({503}))

@@ -1,0 +1,128 @@
+"""Calls for queues, limits, pauses and circuit breakers."""
+
+from __future__ import annotations
+
+from msgspec import UNSET, UnsetType
+
+from mainspring.domain.errors import InvalidInput
+from mainspring.sdk.client.calls.common import query_of, verb
+from mainspring.sdk.client.core import Call, encode, json_of, segment
+from mainspring.wire.gates import GateRequest, GateView, PauseRequest, RateRequest
+from mainspring.wire.insights import Overview
+from mainspring.wire.limits import BreakerList, BreakerView, LimitDetails, LimitList, LimitRequest
+from mainspring.wire.runs import (
+    QueueList,
+    QueueView,
+)
+
+_gate = json_of(GateView)
+_queue = json_of(QueueView)
+_overview = json_of(Overview)
+_queue_list = json_of(QueueList)
+_breaker = json_of(BreakerView)
+_breaker_list = json_of(BreakerList)
+_limit = json_of(LimitDetails)
+_limit_list = json_of(LimitList)
+
+
+def queues() -> Call[QueueList]:
+    """All queues with depth, oldest run and rate."""
+    return Call("GET", "/v1/queues", _queue_list)
+
+
+def limits(*, q: str | None = None, limit: int | None = None, cursor: str | None = None) -> Call[LimitList]:
+    """One page of limits, by name. `q`: a part of the name."""
+    return Call("GET", "/v1/limits", _limit_list, params=query_of({"q": q, "limit": limit, "cursor": cursor}))
+
+
+def limit(limit_id: int) -> Call[LimitDetails]:
+    """A limit with its lines: who has its slots, and how many runs wait."""
+    return Call("GET", f"/v1/limits/{limit_id}", _limit)
+
+
+def set_limit(limit_id: int, limit: int | None, *, order: str | None = None) -> Call[LimitDetails]:
+    """Set how many runs there may be at once. None returns to what jobs and tasks declare. `order`: "priority" ends
+    strict order."""
+    return Call("PUT", f"/v1/limits/{limit_id}", _limit, body=encode(LimitRequest(limit, order)))
+
+
+def queue(name: str) -> Call[QueueView]:
+    """The queue `name`."""
+    return Call("GET", f"/v1/queues/{segment(name)}", _queue)
+
+
+def set_queue_limits(
+    name: str,
+    *,
+    concurrency: int | UnsetType | None = UNSET,
+    rate: str | UnsetType | None = UNSET,
+    burst: int | None = None,
+    max_depth: int | UnsetType | None = UNSET,
+) -> Call[GateView]:
+    """Set limits of a queue: how many runs run at once, how often they start (`"100/m"`, with a `burst`), and how many
+    may wait. What is left out stays as it is, and None removes a limit."""
+    return _set_limits(f"/v1/queues/{segment(name)}", concurrency, rate, burst, max_depth)
+
+
+def pause_queue(name: str) -> Call[GateView]:
+    """Start no run of the queue until it is resumed. When this returns, no worker is given one any more."""
+    return verb(f"/v1/queues/{segment(name)}:pause", _gate)
+
+
+def resume_queue(name: str) -> Call[GateView]:
+    """Resume a paused queue."""
+    return verb(f"/v1/queues/{segment(name)}:resume", _gate)
+
+
+def tenant_limits() -> Call[GateView]:
+    """The limits of all runs of the tenant."""
+    return Call("GET", "/v1/tenant/limits", _gate)
+
+
+def set_tenant_limits(
+    *,
+    concurrency: int | UnsetType | None = UNSET,
+    rate: str | UnsetType | None = UNSET,
+    burst: int | None = None,
+    max_depth: int | UnsetType | None = UNSET,
+) -> Call[GateView]:
+    """Set limits of all runs of the tenant, in addition to those of its queues. See `set_queue_limits`."""
+    return _set_limits("/v1/tenant/limits", concurrency, rate, burst, max_depth)
+
+
+def pause_all(*, all_tenants: bool = False) -> Call[GateView]:
+    """Start no run of the tenant, or of all tenants, until `resume_all`."""
+    return Call("POST", "/v1/pause", _gate, body=encode(PauseRequest(all_tenants)))
+
+
+def resume_all(*, all_tenants: bool = False) -> Call[GateView]:
+    """Resume what `pause_all` paused. Queues that were paused one by one stay paused."""
+    return Call("POST", "/v1/resume", _gate, body=encode(PauseRequest(all_tenants)))
+
+
+def breakers() -> Call[BreakerList]:
+    """The circuit breakers of jobs and tasks, open ones first."""
+    return Call("GET", "/v1/breakers", _breaker_list)
+
+
+def reset_breaker(breaker_id: str | int) -> Call[BreakerView]:
+    """Close a circuit breaker and forget its failures."""
+    return verb(f"/v1/breakers/{segment(str(breaker_id))}:reset", _breaker)
+
+
+def overview() -> Call[Overview]:
+    """How the system is doing: throughput, lag, queues, workers, and what is wrong."""
+    return Call("GET", "/v1/insights/overview", _overview)
+
+
+def _set_limits(
+    path: str,
+    concurrency: int | UnsetType | None,
+    rate: str | UnsetType | None,
+    burst: int | None,
+    max_depth: int | UnsetType | None,
+) -> Call[GateView]:
+    if burst is not None and not isinstance(rate, str):
+        raise InvalidInput("a burst belongs to a rate", field="burst", hint='give both: rate="100/m", burst=20')
+    wanted = RateRequest(rate, burst) if isinstance(rate, str) and burst is not None else rate
+    return Call("PUT", path, _gate, body=encode(GateRequest(concurrency, wanted, max_depth)))

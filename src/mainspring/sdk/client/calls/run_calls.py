@@ -1,0 +1,192 @@
+"""Calls for runs, dead letters, workers and tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any, TypedDict, Unpack
+
+from mainspring.sdk.client.calls.common import query_of, text_of, verb, with_payload
+from mainspring.sdk.client.core import Answer, Call, encode, json_of, segment
+from mainspring.sdk.client.job_fields import When
+from mainspring.wire.runs import (
+    DeadLetterList,
+    DeadLetterView,
+    Discarded,
+    Replayed,
+    RunList,
+    RunView,
+    TimelineEntry,
+    Why,
+    WorkerList,
+    WorkerView,
+)
+from mainspring.wire.tasks import TaskList
+
+_run = json_of(RunView)
+_run_list = json_of(RunList)
+_why = json_of(Why)
+_worker = json_of(WorkerView)
+_worker_list = json_of(WorkerList)
+_task_list = json_of(TaskList)
+_dead_letter = json_of(DeadLetterView)
+_dead_letter_list = json_of(DeadLetterList)
+_timeline = json_of(list[TimelineEntry])
+_replayed = json_of(Replayed)
+_discarded = json_of(Discarded)
+
+
+class RunFilters(TypedDict, total=False):
+    """Filters for runs. `since` and `until` are other names of `scheduled_after` and `scheduled_before`."""
+
+    status: str | None
+    job: str | None
+    queue: str | None
+    task: str | None
+    error: str | None
+    label: str | None
+    since: When | None
+    until: When | None
+    scheduled_after: When | None
+    scheduled_before: When | None
+    created_after: When | None
+    created_before: When | None
+    generation: int | None
+    limit: int | None
+    cursor: str | None
+
+
+class DeadLetterFilters(TypedDict, total=False):
+    """Filters for dead letters. `error` searches error messages. `since` and `until` are compared with `died_at`."""
+
+    job: str | None
+    task: str | None
+    queue: str | None
+    error: str | None
+    since: When | None
+    until: When | None
+
+
+def run(run_id: str) -> Call[RunView]:
+    """The run `run_id`."""
+    return Call("GET", _run_path(run_id), _run)
+
+
+def runs(**filters: Unpack[RunFilters]) -> Call[RunList]:
+    """One page of runs, newest first. `error` searches error messages."""
+    return Call("GET", "/v1/runs", _run_list, params=query_of(filters))
+
+
+def cancel_run(run_id: str) -> Call[RunView]:
+    """Cancel one run: at once if it waits, through its worker if it is running."""
+    return verb(_run_path(run_id, ":cancel"), _run)
+
+
+def retry_run(run_id: str, payload: Mapping[str, Any] | None = None) -> Call[RunView]:
+    """Repeat an ended run as a new run with the same scheduled time, with another payload if one is given. A repeat of
+    a success, or with another payload, has an idempotency key of its own. Not repeated after a lost response. A run is
+    repeated at most once."""
+    return Call("POST", _run_path(run_id, ":retry"), _run, body=with_payload({}, payload), repeatable=False)
+
+
+def timeline(run_id: str) -> Call[list[TimelineEntry]]:
+    """The states of the run in order, with time, attempt, node, worker and reason."""
+    return Call("GET", _run_path(run_id, "/timeline"), _timeline)
+
+
+def why(run_id: str) -> Call[Why]:
+    """Why the run is not running, in one sentence."""
+    return Call("GET", _run_path(run_id, "/why"), _why)
+
+
+def logs(run_id: str, attempt: int | None = None) -> Call[str]:
+    """The output of the run's latest attempt, or of the given one. `attempt` counts from 1."""
+    return Call("GET", _run_path(run_id, "/logs"), _printed, params=query_of({"attempt": attempt}))
+
+
+def dead_letters(
+    *, limit: int | None = None, cursor: str | None = None, **filters: Unpack[DeadLetterFilters]
+) -> Call[DeadLetterList]:
+    """One page of dead letters, newest first."""
+    params = query_of({**filters, "limit": limit, "cursor": cursor})
+    return Call("GET", "/v1/dead-letters", _dead_letter_list, params=params)
+
+
+def dead_letter(run_id: str) -> Call[DeadLetterView]:
+    """One dead letter, with its payload and the error of each attempt."""
+    return Call("GET", _letter_path(run_id), _dead_letter)
+
+
+def replay(run_id: str, payload: Mapping[str, Any] | None = None) -> Call[RunView]:
+    """Repeat a dead letter as a new run with the same scheduled time, with another payload if one is given. Not
+    repeated after a lost response. A dead letter is replayed at most once."""
+    return Call("POST", _letter_path(run_id, ":replay"), _run, body=with_payload({}, payload), repeatable=False)
+
+
+def replay_dead_letters(
+    payload: Mapping[str, Any] | None = None,
+    *,
+    all: bool = False,
+    limit: int | None = None,
+    **filters: Unpack[DeadLetterFilters],
+) -> Call[Replayed]:
+    """Repeat the dead letters that match the filters, or `all` of them. At most 100,000 per call."""
+    body = with_payload(_choice(filters, everything=all, limit=limit), payload)
+    return Call("POST", "/v1/dead-letters:replay", _replayed, body=body, repeatable=False)
+
+
+def discard(run_id: str) -> Call[Discarded]:
+    """Discard a dead letter. Its run stays in the history."""
+    return verb(_letter_path(run_id, ":discard"), _discarded, repeatable=False)
+
+
+def discard_dead_letters(
+    *,
+    all: bool = False,
+    limit: int | None = None,
+    **filters: Unpack[DeadLetterFilters],
+) -> Call[Discarded]:
+    """Discard the dead letters that match the filters, or `all` of them. At most 100,000 per call."""
+    body = encode(_choice(filters, everything=all, limit=limit))
+    return Call("POST", "/v1/dead-letters:discard", _discarded, body=body, repeatable=False)
+
+
+def workers() -> Call[WorkerList]:
+    """All workers and what they can run."""
+    return Call("GET", "/v1/workers", _worker_list)
+
+
+def tasks() -> Call[TaskList]:
+    """The tasks that workers offer, with their parameters."""
+    return Call("GET", "/v1/tasks", _task_list)
+
+
+def worker(worker_id: str) -> Call[WorkerView]:
+    """The worker `worker_id`."""
+    return Call("GET", f"/v1/workers/{segment(worker_id)}", _worker)
+
+
+def drain_worker(worker_id: str) -> Call[WorkerView]:
+    """Ask a worker to finish its runs and to shut down."""
+    return verb(f"/v1/workers/{segment(worker_id)}:drain", _worker)
+
+
+def _run_path(run_id: str, rest: str = "") -> str:
+    return f"/v1/runs/{segment(run_id)}{rest}"
+
+
+def _letter_path(run_id: str, rest: str = "") -> str:
+    return f"/v1/dead-letters/{segment(run_id)}{rest}"
+
+
+def _choice(filters: DeadLetterFilters, *, everything: bool, limit: int | None) -> dict[str, Any]:
+    given = {**filters, "all": everything or None, "limit": limit}
+    return {
+        name: text_of(value) if isinstance(value, datetime) else value
+        for name, value in given.items()
+        if value is not None
+    }
+
+
+def _printed(answer: Answer) -> str:
+    return answer.content.decode("utf-8", "replace")

@@ -1,0 +1,127 @@
+"""Calls for previews, calendars and backfills."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Unpack
+
+from mainspring.sdk.client.calls.common import job_path, query_of, text_of, verb
+from mainspring.sdk.client.core import Call, encode, json_of, segment
+from mainspring.sdk.client.job_fields import PreviewFields, When, job_request
+from mainspring.wire.backfills import BackfillList, BackfillView
+from mainspring.wire.calendars import CalendarList, CalendarView
+from mainspring.wire.preview import HeatMap, RangeWord, SchedulePreview, UpcomingFires
+
+_heat_map = json_of(HeatMap)
+_upcoming_fires = json_of(UpcomingFires)
+_preview = json_of(SchedulePreview)
+_backfill = json_of(BackfillView)
+_backfill_list = json_of(BackfillList)
+_calendar_list = json_of(CalendarList)
+_calendar = json_of(CalendarView)
+
+
+def preview(
+    *, n: int = 10, from_: When | None = None, job_id: str | None = None, **when: Unpack[PreviewFields]
+) -> Call[SchedulePreview]:
+    """What a schedule does: in words, its next `n` fires from `from_` on (by default from now on), and notes. It is
+    given as in `submit`, and nothing is stored. `job_id` chooses the job for which `H` and jitter are worked out."""
+    body = job_request({**when, "job_id": job_id, "n": n, "from": from_})
+    return Call("POST", "/v1/schedules:preview", _preview, body=encode(body))
+
+
+def upcoming_fires(
+    *, from_: When | None = None, to: When | None = None, limit: int | None = None, cursor: str | None = None
+) -> Call[UpcomingFires]:
+    """One page of the next fires of all jobs, in order of time. A job occurs as often as it fires."""
+    params = query_of({"from": from_, "to": to, "limit": limit, "cursor": cursor})
+    return Call("GET", "/v1/insights/upcoming", _upcoming_fires, params=params)
+
+
+def heatmap(
+    range: RangeWord = "day",
+    *,
+    from_: When | None = None,
+    timezone: str | None = None,
+) -> Call[HeatMap]:
+    """The fires of all jobs in the next day, in cells of five minutes, or in the next week, in cells of an hour; and
+    the minutes in which they pile up."""
+    params = query_of({"range": range, "from": from_, "timezone": timezone})
+    return Call("GET", "/v1/insights/heatmap", _heat_map, params=params)
+
+
+def calendars(*, limit: int | None = None, cursor: str | None = None) -> Call[CalendarList]:
+    """One page of calendars, by name."""
+    return Call("GET", "/v1/calendars", _calendar_list, params=query_of({"limit": limit, "cursor": cursor}))
+
+
+def calendar(name: str) -> Call[CalendarView]:
+    """The calendar `name`: its rules, how many jobs use it, and how many of them do not follow its last change yet."""
+    return Call("GET", _calendar_path(name), _calendar)
+
+
+def set_calendar(
+    name: str, rules: Mapping[str, Any] | None = None, *, if_version: int | None = None, **members: Any
+) -> Call[CalendarView]:
+    """Create or change a calendar. The rules are those of `PUT /v1/calendars/{name}`, as a mapping or as keywords:
+    timezone, holidays, dates, weekdays, hours, blackouts, description. Rules that are left out are removed. With
+    `if_version` only that version is changed."""
+    headers = () if if_version is None else (("If-Match", f'"{if_version}"'),)
+    return Call("PUT", _calendar_path(name), _calendar, body=encode({**(rules or {}), **members}), headers=headers)
+
+
+def delete_calendar(name: str, *, if_version: int | None = None) -> Call[CalendarView]:
+    """Delete a calendar that no job uses. Returns it as it was. Not repeated after a lost response."""
+    headers = () if if_version is None else (("If-Match", f'"{if_version}"'),)
+    return Call("DELETE", _calendar_path(name), _calendar, headers=headers, repeatable=False)
+
+
+def create_backfill(
+    job_id: str, start: When, end: When, *, concurrency: int = 1, order: str = "oldest"
+) -> Call[BackfillView]:
+    """Make up for the fires of the job from `start` on and before `end`: each becomes a run, unless it has one already.
+    At most `concurrency` of these runs are alive at once. `order`: oldest or newest first. Not repeated after a lost
+    response."""
+    body = encode({"from": text_of(start), "to": text_of(end), "concurrency": concurrency, "order": order})
+    return Call("POST", job_path(job_id, ":backfill"), _backfill, body=body, repeatable=False)
+
+
+def read_backfill(backfill_id: str) -> Call[BackfillView]:
+    """A backfill and its progress."""
+    return Call("GET", _backfill_path(backfill_id), _backfill)
+
+
+def backfills(
+    *, job: str | None = None, state: str | None = None, limit: int | None = None, cursor: str | None = None
+) -> Call[BackfillList]:
+    """One page of backfills, newest first: all, those of a job, or those in a state."""
+    params = query_of({"job": job, "state": state, "limit": limit, "cursor": cursor})
+    return Call("GET", "/v1/backfills", _backfill_list, params=params)
+
+
+def change_backfill(backfill_id: str, concurrency: int) -> Call[BackfillView]:
+    """Change how many runs of the backfill are alive at once."""
+    return Call("PATCH", _backfill_path(backfill_id), _backfill, body=encode({"concurrency": concurrency}))
+
+
+def pause_backfill(backfill_id: str) -> Call[BackfillView]:
+    """Let the backfill create no more runs. Those that exist continue."""
+    return verb(_backfill_path(backfill_id, ":pause"), _backfill)
+
+
+def resume_backfill(backfill_id: str) -> Call[BackfillView]:
+    """Let the backfill continue."""
+    return verb(_backfill_path(backfill_id, ":resume"), _backfill)
+
+
+def cancel_backfill(backfill_id: str, *, running: bool = False) -> Call[BackfillView]:
+    """End the backfill, and those of its runs that no worker has taken. With `running` also the others."""
+    return Call("POST", _backfill_path(backfill_id, ":cancel"), _backfill, body=encode({"running": running}))
+
+
+def _calendar_path(name: str) -> str:
+    return f"/v1/calendars/{segment(name)}"
+
+
+def _backfill_path(backfill_id: str, rest: str = "") -> str:
+    return f"/v1/backfills/{segment(backfill_id)}{rest}"
