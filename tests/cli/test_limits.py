@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from mainspring.cli.submit import concurrency_of
+from mainspring.cli.job_options import concurrency_of
 from mainspring.domain.errors import InvalidInput
 from tests.sdk.wire_samples import MOMENT
 

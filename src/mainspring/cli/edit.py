@@ -11,9 +11,9 @@ import typer
 from mainspring.cli import completing
 from mainspring.cli.connect import DataOption, JsonFlag, TokenFileOption, UrlOption, connect
 from mainspring.cli.find_id import JOB_HELP, call_for_job
+from mainspring.cli.job_options import job_fields
 from mainspring.cli.screen import say, show_json, show_line
 from mainspring.cli.submit import command as submit
-from mainspring.cli.submit import job_fields
 
 if TYPE_CHECKING:
     from mainspring.sdk.client.client import Client

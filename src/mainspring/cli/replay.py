@@ -20,8 +20,8 @@ from mainspring.cli.choosing import (
 )
 from mainspring.cli.connect import DataOption, JsonFlag, TokenFileOption, UrlOption, connect
 from mainspring.cli.find_id import dead_letter_ids, dead_letters_job
+from mainspring.cli.job_options import payload_of
 from mainspring.cli.screen import say, show_json, show_line
-from mainspring.cli.submit import payload_of
 
 if TYPE_CHECKING:
     from mainspring.sdk.client.client import Client

@@ -7,8 +7,8 @@ from typing import Annotated
 import typer
 
 from mainspring.cli.connect import DataOption, JsonFlag, TokenFileOption, UrlOption, connect
+from mainspring.cli.job_options import payload_of
 from mainspring.cli.screen import show_json, show_line
-from mainspring.cli.submit import payload_of
 from mainspring.cli.which_run import RunOrJob, call_for_run
 
 EXAMPLES = ("mainspring retry 6f0a8b11", "mainspring retry daily_report")

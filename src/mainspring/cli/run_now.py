@@ -9,8 +9,8 @@ import typer
 from mainspring.cli import completing
 from mainspring.cli.connect import DataOption, JsonFlag, TokenFileOption, UrlOption, connect
 from mainspring.cli.find_id import JOB_HELP, call_for_job
+from mainspring.cli.job_options import payload_of
 from mainspring.cli.screen import say, show_json, show_line
-from mainspring.cli.submit import payload_of
 from mainspring.cli.waiting import longest_wait, wait_and_show
 
 EXAMPLES = (
