@@ -45,6 +45,13 @@ def first_after(schedule: dict[str, Any], after: datetime) -> datetime | None:
     return None
 
 
+def nominal_of(schedule: dict[str, Any], fire: datetime) -> datetime:
+    """The time of a fire before its jitter."""
+    if "jitter" not in schedule:
+        return fire
+    return fires_between(_plain(schedule), fire - timedelta(seconds=schedule["jitter"]), fire)[-1]
+
+
 def parse(text: str) -> datetime:
     return datetime.fromisoformat(text).astimezone(UTC)
 
@@ -80,7 +87,7 @@ def _interval_fires(schedule: dict[str, Any], first: datetime, last: datetime) -
 
 def _jittered(schedule: dict[str, Any], first: datetime, last: datetime) -> list[datetime]:
     """Each nominal time is moved by what its hash says, and never to the next one."""
-    plain = {name: value for name, value in schedule.items() if name != "jitter"}
+    plain = _plain(schedule)
     jitter = timedelta(seconds=schedule["jitter"])
     found = []
     for nominal in fires_between(plain, first - jitter, last):
@@ -92,3 +99,7 @@ def _jittered(schedule: dict[str, Any], first: datetime, last: datetime) -> list
         amount = int.from_bytes(hashlib.blake2b(str(microseconds).encode(), digest_size=8, key=key).digest(), "big")
         found.append(nominal + timedelta(milliseconds=amount % places))
     return [moment for moment in found if first <= moment <= last]
+
+
+def _plain(schedule: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in schedule.items() if name != "jitter"}

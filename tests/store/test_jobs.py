@@ -110,6 +110,7 @@ async def change(connection: asyncpg.Connection, version: int, definition: JobDe
         status=int(StoredJobStatus.PAUSED),
         next_fire_at=None,
         paused_from=None,
+        runs_left=None,
         lane_id=1,
         definition=definition,
         now=await now_of(connection),
