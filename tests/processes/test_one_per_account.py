@@ -1,4 +1,4 @@
-"""A limit of 1 per account, 50 slots and 4,000 runs, while workers are killed -9: no two attempts are ever at work on
+"""A limit of 1 per account, 50 slots and 2,500 runs, while workers are killed -9: no two attempts are ever at work on
 one account. What the attempts wrote down themselves proves it.
 
 MAINSPRING_POSTS=10000 makes more of them. The time of the whole suite is limited.
@@ -28,7 +28,7 @@ from tests.processes.cluster import Cluster, eventually, process_state, worker_p
 
 pytestmark = pytest.mark.anyio
 APP = "tests.processes.accounts_app:app"
-POSTS = int(os.environ.get("MAINSPRING_POSTS") or 4_000)
+POSTS = int(os.environ.get("MAINSPRING_POSTS") or 2_500)
 ACCOUNTS = 300
 WORKERS = 2
 SLOTS = 25
