@@ -4,31 +4,38 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 TOOLS := $(VENV)/tools
 PIP_FLAGS := --quiet --disable-pip-version-check
-CODE := src tests examples tools
+CODE := src tests examples tools hatch_build.py
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test sandbox pgbouncer shells faults chaos oracle witness check format bench lock audit clients wheel clean
+.PHONY: help setup run page types test chromium screenshots sandbox pgbouncer shells faults chaos oracle witness check format bench lock audit clients wheel clean
 
 help: ## show this help
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
 
-setup: $(STAMP) ## create .venv and install everything
+setup: $(STAMP) page ## create .venv and install everything
 
 # Everything that is installed, also what builds the package, has a hash in requirements.lock.
 $(STAMP): pyproject.toml requirements.lock
 	$(PY) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Mainspring needs Python 3.11 or newer; set PY=python3.x")'
 	test -x $(BIN)/python || $(PY) -m venv $(VENV)
 	$(BIN)/python -m pip install $(PIP_FLAGS) --require-hashes --requirement requirements.lock
-	$(BIN)/python -m pip install $(PIP_FLAGS) --no-deps --no-build-isolation --editable .
+	MAINSPRING_PAGE=skip $(BIN)/python -m pip install $(PIP_FLAGS) --no-deps --no-build-isolation --editable .
 	@touch $(STAMP)
 
-run: $(STAMP) ## start Mainspring on its embedded PostgreSQL (http://127.0.0.1:8700)
+# Without Node.js or the npm registry there is no dashboard, and everything else works.
+page: $(STAMP) ## build the dashboard, if its sources have changed
+	@$(BIN)/python -m tools.page
+
+types: $(STAMP) page ## write the API types of the dashboard from the OpenAPI document
+	$(BIN)/python -m tools.dashboard_types
+
+run: $(STAMP) page ## start Mainspring on its embedded PostgreSQL (http://127.0.0.1:8700)
 	$(BIN)/mainspring up --app examples.hello:app $(ARGS)
 
 # The tests start a thousand processes. If PYTHONDONTWRITEBYTECODE is set, as in many Python images, each process
 # compiles the whole source again. That takes 0.2 s of CPU, a third of the start time.
 test faults chaos: export PYTHONDONTWRITEBYTECODE =
-test: $(STAMP) sandbox pgbouncer shells ## run every test (real PostgreSQL, real processes)
+test: $(STAMP) page sandbox pgbouncer shells chromium ## run every test (real PostgreSQL, real processes)
 	$(BIN)/python -m pytest $(ARGS)
 
 # Some tests need programs of the system. If one is not installed and cannot be installed, its tests are skipped.
@@ -40,9 +47,15 @@ sandbox:
 pgbouncer: # its package starts a service, which the tests do not use
 	@PATH="$$PATH:/usr/sbin" command -v pgbouncer >/dev/null || $(call INSTALL,pgbouncer) \
 	  || echo "pgbouncer is not installed: its tests are skipped"
+chromium: # for the tests of the dashboard
+	@command -v chromium >/dev/null || $(call INSTALL,chromium) \
+	  || echo "chromium is not installed: the tests of the dashboard in a browser are skipped"
 shells: # for the tests of completion
 	@{ command -v zsh && command -v fish; } >/dev/null || $(call INSTALL,zsh fish) \
 	  || echo "zsh or fish is not installed: the tests of its completion are skipped"
+
+screenshots: $(STAMP) page chromium ## write a picture of every page of the dashboard to screenshots/
+	$(BIN)/python -m tests.ui.screenshots
 
 faults: $(STAMP) ## inject faults into a cluster for MINUTES=10 and report (MAINSPRING_FAULT_SEED repeats a run)
 	$(BIN)/python -m tests.cluster --minutes $(or $(MINUTES),10) $(ARGS)
@@ -100,9 +113,9 @@ audit: $(STAMP) ## check licences, and ask for known vulnerabilities where the n
 clients: $(STAMP) ## generate clients in TypeScript and Python from the OpenAPI document, and use them (network)
 	$(BIN)/python -m tools.clients
 
-wheel: $(STAMP) ## build the wheel and its SBOM (CycloneDX) in dist/
+wheel: $(STAMP) ## build the wheel with the dashboard, and its SBOM (CycloneDX) in dist/
 	rm -f dist/*.whl dist/*.cdx.json
-	$(BIN)/python -m hatchling build -t wheel -d dist
+	MAINSPRING_PAGE=required $(BIN)/python -m hatchling build -t wheel -d dist
 	$(BIN)/python -m tools.sbom dist/*.whl
 
 clean: ## remove .venv and caches (not your data in .mainspring)

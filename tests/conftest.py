@@ -7,7 +7,8 @@ import os
 import shutil
 import signal
 import tempfile
-from collections.abc import AsyncIterator, Callable, Iterator
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from uuid import uuid4
@@ -46,6 +47,7 @@ FAST = {
     "max_connections": "200",
     "max_wal_size": "256MB",
     "min_wal_size": "64MB",
+    "autovacuum": "off",  # a database lives for seconds, and its launcher looks at all of them
 }
 SCRATCH_BYTES = 4 << 30
 
@@ -120,29 +122,65 @@ async def drop_database(admin: asyncpg.Connection, name: str) -> None:
     await admin.execute(f"drop database {name}")
 
 
-@asynccontextmanager
-async def _a_database(postgres: EmbeddedPostgres, template: str) -> AsyncIterator[str]:
-    name = f"test_{uuid4().hex}"
-    admin = await asyncpg.connect(postgres.url("postgres"))
-    await admin.execute(f"create database {name} template {template} strategy file_copy")
-    try:
-        yield postgres.url(name)
-    finally:
-        await drop_database(admin, name)
-        await admin.close()
+class Databases:
+    """Creates and drops the databases of all tests of this process, with one connection. Each test has an event loop of
+    its own, so the connection has a thread and a loop of its own."""
+
+    def __init__(self, postgres: EmbeddedPostgres) -> None:
+        self._url = postgres.url
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="databases", daemon=True)
+        self._thread.start()
+        self._turn = asyncio.Lock()
+        self._admin: asyncpg.Connection | None = None
+
+    @asynccontextmanager
+    async def a_database(self, template: str) -> AsyncIterator[str]:
+        name = f"test_{uuid4().hex}"
+        await self._do(lambda admin: admin.execute(f"create database {name} template {template} strategy file_copy"))
+        try:
+            yield self._url(name)
+        finally:
+            await self._do(lambda admin: drop_database(admin, name))
+
+    async def _do(self, work: Callable[[asyncpg.Connection], Awaitable[object]]) -> None:
+        await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self._with_admin(work), self._loop))
+
+    async def _with_admin(self, work: Callable[[asyncpg.Connection], Awaitable[object]]) -> None:
+        async with self._turn:
+            if self._admin is None or self._admin.is_closed():
+                self._admin = await asyncpg.connect(self._url("postgres"))
+            await work(self._admin)
+
+    def close(self) -> None:
+        async def close() -> None:
+            if self._admin is not None:
+                self._admin.terminate()
+
+        asyncio.run_coroutine_threadsafe(close(), self._loop).result()
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+
+@pytest.fixture(scope="session")
+def databases(postgres: EmbeddedPostgres) -> Iterator[Databases]:
+    made = Databases(postgres)
+    yield made
+    made.close()
 
 
 @pytest.fixture
-async def database_url(postgres: EmbeddedPostgres) -> AsyncIterator[str]:
+async def database_url(databases: Databases) -> AsyncIterator[str]:
     """A fresh, migrated database with the admin token TOKEN."""
-    async with _a_database(postgres, TEMPLATE) as url:
+    async with databases.a_database(TEMPLATE) as url:
         yield url
 
 
 @pytest.fixture
-async def empty_url(postgres: EmbeddedPostgres) -> AsyncIterator[str]:
+async def empty_url(databases: Databases) -> AsyncIterator[str]:
     """A database with nothing in it: not migrated, and no token."""
-    async with _a_database(postgres, "template1") as url:
+    async with databases.a_database("template1") as url:
         yield url
 
 

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
         QueueFull,
         Unauthorized,
         Unavailable,
+        Unreadable,
         VersionMismatch,
         WrongMediaType,
     )
@@ -39,12 +40,16 @@ if TYPE_CHECKING:
     from mainspring.sdk.app.task import Task
     from mainspring.sdk.client.client import AsyncClient, Client
     from mainspring.sdk.client.handle import AsyncHandle, Handle
+    from mainspring.sdk.client.workflow_handle import AsyncWorkflowRun, WorkflowRun
     from mainspring.sdk.errors import BadPayload, GiveUp, Retry, RunFailed, Snooze
     from mainspring.sdk.exactly_once.once import exactly_once, exactly_once_table, forget_before
+    from mainspring.sdk.workflows.step import Step
+    from mainspring.sdk.workflows.workflow import Workflow
 
 __all__ = [
     "AsyncClient",
     "AsyncHandle",
+    "AsyncWorkflowRun",
     "BadPayload",
     "Client",
     "Conflict",
@@ -64,10 +69,14 @@ __all__ = [
     "Retry",
     "RunFailed",
     "Snooze",
+    "Step",
     "Task",
     "Unauthorized",
     "Unavailable",
+    "Unreadable",
     "VersionMismatch",
+    "Workflow",
+    "WorkflowRun",
     "WrongMediaType",
     "__version__",
     "exactly_once",
@@ -78,6 +87,7 @@ __all__ = [
 _HOMES = {
     "AsyncClient": "mainspring.sdk.client.client",
     "AsyncHandle": "mainspring.sdk.client.handle",
+    "AsyncWorkflowRun": "mainspring.sdk.client.workflow_handle",
     "BadPayload": "mainspring.sdk.errors",
     "Client": "mainspring.sdk.client.client",
     "Context": "mainspring.sdk.app.context",
@@ -87,7 +97,10 @@ _HOMES = {
     "Retry": "mainspring.sdk.errors",
     "RunFailed": "mainspring.sdk.errors",
     "Snooze": "mainspring.sdk.errors",
+    "Step": "mainspring.sdk.workflows.step",
     "Task": "mainspring.sdk.app.task",
+    "Workflow": "mainspring.sdk.workflows.workflow",
+    "WorkflowRun": "mainspring.sdk.client.workflow_handle",
     "__version__": "mainspring.kernel.version",
     "exactly_once": "mainspring.sdk.exactly_once.once",
     "exactly_once_table": "mainspring.sdk.exactly_once.once",

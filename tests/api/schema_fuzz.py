@@ -131,13 +131,17 @@ async def set_up(api: httpx.AsyncClient) -> Scene:
     [breaker] = (await api.get("/v1/breakers")).json()["breakers"]
     past = {"from": "2025-03-01T00:00:00Z", "to": "2025-04-01T00:00:00Z"}
     backfills = [(await api.post("/v1/jobs/daily:backfill", json=past)).json()["id"] for _ in range(2)]
+    steps = [{"name": "a", "command": "true"}, {"name": "b", "command": "true", "depends_on": ["a"]}]
+    await api.post("/v1/workflows", json={"workflow_id": "weekly", "steps": steps, "schedule": "@weekly"})
+    workflow_run = (await api.post("/v1/workflows/weekly:runNow")).json()["run_id"]
     return Scene(
         {
+            "workflow_id": ["weekly", "daily"],
             "backfill_id": backfills,
             "limit_id": [str(limit["limit_id"])],
             "breaker_id": [str(breaker["breaker_id"])],
             "job_id": [*jobs, *runs],
-            "run_id": [*runs, manual],
+            "run_id": [*runs, manual, workflow_run],
             "worker_id": [str(worker.worker_id)],
             "token_id": [token],
             "name": ["default"],

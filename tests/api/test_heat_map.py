@@ -32,6 +32,11 @@ def at(text: str) -> datetime:
     return datetime.fromisoformat(text)
 
 
+def in_an_hour() -> str:
+    """A map that begins then is the same before and after a full minute or hour."""
+    return f"{datetime.now(UTC) + timedelta(hours=1):%Y-%m-%dT%H:%M:%SZ}"
+
+
 async def test_a_day_has_cells_of_five_minutes_and_a_week_of_an_hour(api: httpx.AsyncClient) -> None:
     await submit(api, {"schedule": "*/10 * * * *"}, {"schedule": "0 9 * * *", "timezone": "Asia/Kolkata"})
     day = await heat_map(api)
@@ -44,7 +49,7 @@ async def test_a_day_has_cells_of_five_minutes_and_a_week_of_an_hour(api: httpx.
     (nine, *_) = [cell["fires"] for cell in week["cells"][1:] if cell["local"][11:13] == "09"]
     assert nine == 7
     assert week["fires"] == sum(cell["fires"] for cell in week["cells"])
-    assert abs((at(week["as_of"]) - datetime.now(UTC)).total_seconds()) < 60
+    assert abs((at(week["as_of"]) - datetime.now(UTC)).total_seconds()) < 600
 
 
 async def test_one_time_jobs_count_and_paused_jobs_do_not(api: httpx.AsyncClient) -> None:
@@ -55,7 +60,7 @@ async def test_one_time_jobs_count_and_paused_jobs_do_not(api: httpx.AsyncClient
         {"job_id": "paused", "schedule": "* * * * *"},
     )  # fmt: skip
     await api.post("/v1/jobs/paused:pause")
-    shown = await heat_map(api)
+    shown = await heat_map(api, f"?from={in_an_hour()}")
     assert (shown["jobs"], shown["fires"]) == (3, 26)
 
 
@@ -97,14 +102,15 @@ async def test_very_many_jobs_are_counted_ahead_of_the_request(
         *({"schedule": "*/10 * * * *"} for _ in range(5)),
         {"schedule": "30 2 * * *", "timezone": "America/New_York"},
     )  # fmt: skip
-    live = await heat_map(api, "?range=week")
+    week = f"?range=week&from={in_an_hour()}"
+    live = await heat_map(api, week)
     monkeypatch.setattr(assembly.services.heat_map_reader, "_many", 5)
     answer = await api.get("/v1/insights/heatmap")
     assert (answer.status_code, answer.json()["code"]) == (503, "forecast_not_ready")
     assert await ForecastMaker(store, SystemClock(), many=5).run_once() == 1
     assert await ForecastMaker(store, SystemClock(), many=5).run_once() == 0  # not due again
-    made = await heat_map(api, "?range=week")
+    made = await heat_map(api, week)
     same = ("jobs", "estimated", "from", "to")
     assert {name: made[name] for name in same} == {name: live[name] for name in same}
-    assert made["cells"][1:] == live["cells"][1:]
+    assert made["cells"] == live["cells"]
     assert at(made["as_of"]) >= at(live["as_of"])

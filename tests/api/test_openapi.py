@@ -30,10 +30,11 @@ from mainspring.wire.fields import FIELDS
 from mainspring.wire.jobs import JobPatch, JobRequest
 from mainspring.wire.problems import Problem
 
-PUBLIC = {"/healthz", "/readyz", "/v1/exchange/gone"}
+PUBLIC = {("get", "/healthz"), ("get", "/readyz"), ("post", "/v1/exchange/gone"), ("post", "/v1/session")}
 VERBS = (
     "cancel", "check", "create", "declare", "delete", "discard", "drain", "exchange", "explain", "find", "get", "list",
-    "patch", "pause", "preview", "put", "replay", "report", "reset", "resume", "retry", "revoke", "run", "ship",
+    "patch", "pause", "preview", "put", "replay", "report", "rerun", "reset", "resume", "retry", "revoke", "run",
+    "ship",
 )  # fmt: skip
 # Text, not JSON.
 TEXTS = {"/metrics": {"text/plain"}, "/v1/runs/{run_id}/logs": {"text/plain", "text/event-stream"}}
@@ -176,11 +177,12 @@ async def test_every_refusal_is_a_problem_document_with_its_codes(
     assert schema["security"] == [{"token": []}]
     assert schema["components"]["securitySchemes"]["token"]["scheme"] == "bearer"
     refused = await api.post("/v1/jobs:batch", json=[{"task": "a", "timeout": "x"}])
-    for path, _, operation in operations(schema):
-        assert (operation.get("security") == []) == (path in PUBLIC), path
+    for path, method, operation in operations(schema):
+        public = (method, path) in PUBLIC
+        assert (operation.get("security") == []) == public, path
         statuses = set(operation["responses"])
         assert "default" not in statuses  # each is named
-        assert (path in PUBLIC) or {"401", "403", "422", "503"} <= statuses, path
+        assert public or {"401", "403", "422", "503"} <= statuses, path
         assert ("{" in path) == ("404" in statuses), path
         assert ("requestBody" not in operation) or {"400", "413", "415", "422"} <= statuses, path
         for status, answer in operation["responses"].items():

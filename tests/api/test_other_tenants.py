@@ -18,7 +18,9 @@ from tests.operations.tenants import Tenants, several_tenants
 pytestmark = pytest.mark.anyio
 
 _EVERYTHING = "select (select json_agg(t order by t::text) from mainspring.{table} t)::text"
-TABLES = ("jobs", "runs", "run_history", "dead_letters", "workers", "replays", "tokens", "run_logs")
+TABLES = (
+    "jobs", "runs", "run_history", "dead_letters", "workers", "replays", "tokens", "run_logs", "workflow_versions",
+)  # fmt: skip
 
 
 @pytest.fixture
@@ -65,6 +67,11 @@ class Belongings:
         self.backfill_id = (await self.api.post("/v1/jobs/daily:backfill", json=PAST)).json()["id"]
         await self.api.post(f"/v1/backfills/{self.backfill_id}:pause")  # it creates no more runs meanwhile
 
+        private = {"name": "private", "command": "echo private"}
+        await self.api.post("/v1/workflows", json={"workflow_id": "nightly", "steps": [private]})
+        self.workflow_run = (await self.api.post("/v1/workflows/nightly:runNow")).json()["run_id"]
+        await self.api.post(f"/v1/workflow-runs/{self.workflow_run}:cancel")  # nothing of it moves any more
+
     def addresses(self) -> list[tuple[str, str, Any]]:
         """Every route with an id, for each id."""
         asked: list[tuple[str, str, Any]] = []
@@ -87,6 +94,11 @@ class Belongings:
         asked += [("POST", f"/v1/tokens/{self.token_id}:revoke", {})]
         asked += [("POST", "/v1/jobs/daily:backfill", PAST), ("GET", f"/v1/backfills/{self.backfill_id}", None)]
         asked += [("PATCH", f"/v1/backfills/{self.backfill_id}", {"concurrency": 2})]
+        asked += [("GET", f"/v1/workflows/nightly{rest}", None) for rest in ("", "/runs")]
+        asked += [("DELETE", "/v1/workflows/nightly", None), ("PATCH", "/v1/workflows/nightly", {"description": "x"})]
+        asked += [("POST", f"/v1/workflows/nightly:{verb}", {}) for verb in ("pause", "resume", "runNow")]
+        asked += [("GET", f"/v1/workflow-runs/{self.workflow_run}{rest}", None) for rest in ("", "/steps")]
+        asked += [("POST", f"/v1/workflow-runs/{self.workflow_run}:{verb}", {}) for verb in ("cancel", "rerun")]
         asked += [("POST", f"/v1/backfills/{self.backfill_id}:{verb}", {}) for verb in ("pause", "resume", "cancel")]
         return asked
 
@@ -123,6 +135,7 @@ async def test_lists_hold_nothing_of_another_tenant(tenants: Tenants, connection
         ("/v1/queues", "queues"),
         ("/v1/tasks", "tasks"),
         ("/v1/backfills", "backfills"),
+        ("/v1/workflows", "workflows"),
     ):
         answer = await b.get(address)
         assert (answer.status_code, answer.json()[name]) == (200, []), address

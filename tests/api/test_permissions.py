@@ -19,8 +19,9 @@ from mainspring.operations.access.caller import Caller
 from mainspring.operations.access.permissions import PERMISSIONS, check_permission, is_public
 from mainspring.roles.assembly import Assembly
 
-# Public methods that no route calls.
+# Public methods that no route calls, or that need no token.
 _INTERNAL = {
+    "Sessions": {"sign_in"},
     "SignatureRegistry": {"known", "check", "read", "declare", "refresh", "run_once"},
     "Exchanger": {"poll", "close", "forget"},
 }
@@ -55,10 +56,11 @@ def test_an_operation_that_is_not_in_the_table_cannot_be_routed() -> None:
 @pytest.mark.parametrize("operation", sorted(PERMISSIONS))
 def test_what_a_role_may_do(operation: str) -> None:
     if is_public(operation):
-        assert operation.startswith("health.") or operation == "worker.gone"  # which is proved by a secret
+        # The last two are proved by a secret.
+        assert operation.startswith("health.") or operation in ("worker.gone", "session.create")
         return
     check_permission(caller("admin"), operation)
-    for refused in (caller("admin", EVERY_TENANT), caller("viewer"), caller("")):
+    for refused in (caller("admin", EVERY_TENANT), caller("viewer", EVERY_TENANT), caller("")):
         with pytest.raises(Forbidden):
             check_permission(refused, operation)
     worker = caller("worker", EVERY_TENANT)
@@ -68,6 +70,24 @@ def test_what_a_role_may_do(operation: str) -> None:
         with pytest.raises(Forbidden) as refusal:
             check_permission(worker, operation)
         assert refusal.value.code == "worker_token"
+
+
+# What reads under a method of its own, or changes nothing but the session.
+_VIEWED = {"schedules.preview", "jobs.validate", "workflows.validate", "session.read", "session.end", "session.link"}
+
+
+@pytest.mark.anyio
+async def test_a_viewer_may_call_what_reads_and_nothing_that_changes(assembly: Assembly) -> None:
+    for _, handler in routed_handlers(assembly.app):
+        operation = operation_of(handler)
+        if is_public(operation):
+            continue
+        if handler.http_methods == {"GET"} or operation in _VIEWED:
+            check_permission(caller("viewer"), operation)
+        else:
+            with pytest.raises(Forbidden) as refusal:
+                check_permission(caller("viewer"), operation)
+            assert refusal.value.code == "role_not_allowed"
 
 
 @pytest.mark.anyio

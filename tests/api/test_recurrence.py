@@ -84,7 +84,7 @@ async def test_a_new_jitter_does_not_repeat_the_fire_before_it(api: httpx.AsyncC
 
 
 async def test_upcoming_ends_with_the_end_and_with_max_runs(api: httpx.AsyncClient) -> None:
-    soon = (datetime.now(UTC) + timedelta(hours=3, minutes=1)).isoformat()
+    soon = (datetime.now(UTC) + timedelta(hours=3, minutes=30)).isoformat()
     assert len(await fires(api, (await created(api, {"every": "1h", "end": soon}))["job_id"])) == 3
     job = await created(api, {"every": "1h", "max_runs": 2})
     assert (job["max_runs"], job["runs_left"]) == (2, 2)

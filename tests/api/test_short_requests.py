@@ -71,14 +71,16 @@ async def test_the_short_request_for_right_away_is_a_run_at_once(api: httpx.Asyn
     assert (run["run_id"], run["job_id"], run["status"]) == (job["job_id"], job["job_id"], "QUEUED")
 
 
-async def test_the_short_request_with_dependencies_is_refused_by_name_and_works_without_them(
+async def test_the_short_request_with_dependencies_works_once_its_parent_exists(
     api: httpx.AsyncClient, connection: asyncpg.Connection
 ) -> None:
     before = await rows(connection)
     refused = problem(await api.post("/v1/jobs", content=REPORT, headers=JSON))
-    assert (refused["status"], refused["code"], refused["field"]) == (422, "not_supported_yet", "dependencies")
+    assert (refused["status"], refused["code"], refused["field"]) == (422, "unknown_job", "dependencies")
     assert await rows(connection) == before
-    job = await create(api, REPORT.replace('"dependencies": ["data_ingestion"], ', ""))
+    await api.post("/v1/jobs", json={"task": "noop", "job_id": "data_ingestion", "schedule": "@daily"})
+    job = await create(api, REPORT)
+    assert job["depends_on"] == ["data_ingestion"]
     assert (job["job_id"], job["task"], job["command"]) == ("daily_report", "shell", "python generate_report.py")
     assert (job["max_retries"], job["timeout"], job["cron_expression"]) == (3, 3600.0, "0 0 * * *")
 
@@ -129,10 +131,7 @@ async def test_an_http_call_is_kept_with_its_defaults(api: httpx.AsyncClient) ->
 
 
 async def test_a_later_field_of_the_full_request_is_refused_by_name(api: httpx.AsyncClient) -> None:
-    for part, field in (
-        ('"depends_on": ["data-ingestion"]', "depends_on"),
-        ('"notify": [{"on": ["failure"], "url": "mailto://..."}]', "notify"),
-    ):
+    for part, field in (('"notify": [{"on": ["failure"], "url": "mailto://..."}]', "notify"),):
         refused = problem(await api.post("/v1/jobs", content=f"{FULL[:-1]}, {part}}}", headers=JSON))
         assert (refused["status"], refused["code"], refused["field"]) == (422, "not_supported_yet", field)
         assert refused["hint"]

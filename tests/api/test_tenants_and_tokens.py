@@ -150,7 +150,6 @@ async def test_the_operator_lets_a_tenant_in_again_that_has_lost_its_token(tenan
 @pytest.mark.parametrize(
     ("change", "refused"),
     [
-        ({"role": "viewer"}, (422, "not_supported_yet", "role")),
         ({"role": "operator"}, (422, "not_supported_yet", "role")),
         ({"role": "submitter"}, (422, "not_supported_yet", "role")),
         ({"role": "root"}, (422, "invalid_input", "role")),
@@ -162,6 +161,7 @@ async def test_the_operator_lets_a_tenant_in_again_that_has_lost_its_token(tenan
         ({"tenants": "every"}, (422, "invalid_input", "tenants")),
         ({"tenants": ["all"]}, (422, "invalid_input", "tenants")),
         ({"role": "admin", "tenants": "all"}, (422, "invalid_input", "tenants")),
+        ({"role": "viewer", "tenants": "all"}, (422, "invalid_input", "tenants")),
         ({"tenant": "nobody"}, (422, "invalid_input", "tenant")),
         ({"tenant": ""}, (422, "invalid_input", "tenant")),
         ({"tenant": "two\nlines"}, (422, "invalid_input", "tenant")),
@@ -211,7 +211,7 @@ async def test_a_worker_token_opens_what_workers_call_and_nothing_else(
 
 
 @pytest.mark.parametrize(
-    ("tenant", "role"), [(DEFAULT_TENANT, "viewer"), (DEFAULT_TENANT, ""), (EVERY_TENANT, "admin")], ids=str
+    ("tenant", "role"), [(DEFAULT_TENANT, "operator"), (DEFAULT_TENANT, ""), (EVERY_TENANT, "admin")], ids=str
 )
 async def test_a_role_that_nobody_can_have_opens_nothing(
     tenants: Tenants, connection: asyncpg.Connection, tenant: Any, role: str

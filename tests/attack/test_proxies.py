@@ -44,12 +44,12 @@ async def asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> AsyncIterato
 
 async def _ask(url: str, *, insecure_http: bool = False, token: str | None = "ms_secret") -> None:
     def blocking() -> None:
-        client = Client(url, token, insecure_http=insecure_http, patience=0, timeout=0.5)
+        client = Client(url, token, insecure_http=insecure_http, patience=0, timeout=30)
         with client, suppress(MainspringError):
             client.jobs()
 
     await asyncio.to_thread(blocking)
-    client = AsyncClient(url, token, insecure_http=insecure_http, patience=0, timeout=0.5)
+    client = AsyncClient(url, token, insecure_http=insecure_http, patience=0, timeout=30)
     with suppress(MainspringError):
         await client.jobs()
     await client.close()

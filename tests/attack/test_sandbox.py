@@ -120,7 +120,7 @@ def test_an_attacker_gets_nothing_where_an_ordinary_user_runs_bwrap(aims: dict[s
             os.setgroups([])
             os.setresgid(NOBODY, NOBODY, NOBODY)
             os.setresuid(NOBODY, NOBODY, NOBODY)
-            become(order.message(), theirs, theirs, None, None, us)
+            become(order.message(), theirs, theirs, None, None, None, us)
         os.close(theirs)
         with os.fdopen(output) as said:
             text = said.read()

@@ -9,7 +9,20 @@ from uuid import UUID
 import asyncpg
 import pytest
 
-from mainspring.bench import failover, jitter, output, overhead, overload, process_tasks, schedules, storm, submit
+from mainspring.bench import (
+    dag,
+    failover,
+    fold,
+    jitter,
+    output,
+    overhead,
+    overload,
+    pages,
+    process_tasks,
+    schedules,
+    storm,
+    submit,
+)
 from mainspring.bench.cron_stream import check_seconds
 from mainspring.bench.fired import check_fires
 from mainspring.bench.recorded import check_one_run_each, ended_once
@@ -50,11 +63,31 @@ async def test_jitter_measures_how_late_tasks_start_that_are_due_at_random_momen
     assert number(figures["fired_p99_ms"]) >= 0 and number(figures["register_per_s"]) > 0
 
 
+async def test_dag_measures_workflows_that_all_succeeded() -> None:
+    figures = await dag.run(dag.Sizes(members=200, chain=3, layers=3, workflows=3))
+    assert (figures["members"], figures["layers"], figures["workflows"]) == (200, "3 x 3", 3)
+    assert 0 <= number(figures["chain_step_p50_ms"]) <= number(figures["chain_step_p99_ms"])
+    assert number(figures["fanout_per_s"]) > 0 and number(figures["layers_s"]) > 0
+
+
 async def test_output_measures_runs_whose_logs_are_what_they_printed() -> None:
     figures = await output.run(12, rounds=1)
     assert figures["mb"] == 12
     assert number(figures["mb_per_s"]) > 0 and number(figures["capped_mb_per_s"]) > 0
     assert number(figures["worker_rss_mb"]) > 10 and number(figures["server_rss_mb"]) > 10
+
+
+async def test_fold_measures_what_each_run_costs_and_counts_every_one() -> None:
+    figures = await fold.run(400, per_fold=200)
+    assert (figures["runs"], figures["tasks_1_folds"], figures["tasks_100_folds"]) == (400, 2, 2)
+    assert number(figures["us_per_run"]) >= number(figures["tasks_1_us_per_run"]) > 0
+
+
+async def test_pages_measures_every_page_of_the_dashboard() -> None:
+    figures = await pages.run(pages.Sizes(jobs=200, runs=600, days=0.005))
+    by_page = figures["by_page"]
+    assert isinstance(by_page, dict) and len(by_page) > 20
+    assert figures["slowest_ms"] == max(by_page.values()) == by_page[figures["slowest_page"]] > 0
 
 
 async def test_process_measures_jobs_that_all_ran_in_child_interpreters() -> None:

@@ -126,6 +126,54 @@ def test_a_heat_map_points_at_pile_ups_and_at_the_command_that_spreads_them(
     assert "pile-up: 2,001 fires in the minute 2027-03-01 09:00" in told
 
 
+def test_the_map_of_a_week_has_all_its_hours(server: CannedServer, call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It begins and ends within a day: the first and the last row have only the hours of the week."""
+    monkeypatch.setenv("COLUMNS", "80")
+    server.says("GET /v1/insights/heatmap", heat_map())
+    rows = [line[7:] for line in call("heatmap", "--week")[1].splitlines() if line[:6] in ("Mon 01", "Mon 08")]
+    assert [(len(row), len(row.strip())) for row in rows] == [(24, 17), (7, 7)]
+
+
+def test_the_picture_of_a_week_ends_with_the_week_when_clocks_are_moved(
+    call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the last hour of a week with 25 hours on its Sunday nothing was counted, but it was drawn as empty."""
+    monkeypatch.setenv("COLUMNS", "40")
+    _, out, _ = call("preview", "0 * * * *", "--tz", "Europe/Berlin", "--from", "2026-10-23T00:30:00Z", "-n", "1")
+    last = next(line for line in out.splitlines() if line.startswith("Fri 30"))
+    assert last[7:] == "▄▄"  # the hour that occurs twice has two fires
+
+
+def next_fires(**fields: Any) -> dict[str, Any]:
+    fires = [
+        {"at": "2030-01-01T00:00:00Z", "job_id": "report", "name": "Report", "schedule": "@daily", "queue": "default"},
+        {"at": "2030-01-01T06:00:00Z", "job_id": "sync", "name": "sync", "schedule": "every 6h", "queue": "heavy"},
+    ]
+    span = {"from": "2030-01-01T00:00:00Z", "until": "2030-01-01T06:00:00Z"}
+    return span | {"fires": fires, "more": False, "next": None} | fields
+
+
+def test_the_next_fires_of_all_jobs_are_listed(server: CannedServer, call: Call) -> None:
+    server.says("GET /v1/insights/upcoming", next_fires(more=True, next="abc"))
+    code, out, err = call("upcoming", "--from", "2030-01-01T00:00:00Z", "--limit", "2", "--utc")
+    assert code == 0
+    assert server.asked == [("GET /v1/insights/upcoming", "from=2030-01-01T00%3A00%3A00Z&limit=2", None)]
+    rows = [line.split() for line in out.splitlines()]
+    assert rows[0] == ["FIRES", "JOB", "NAME", "SCHEDULE", "QUEUE"]
+    assert rows[1] == ["2030-01-01T00:00:00Z", "report", "Report", "@daily", "default"]
+    assert rows[2] == ["2030-01-01T06:00:00Z", "sync", "every", "6h", "heavy"]
+    assert "--cursor abc" in err
+
+
+def test_where_the_list_of_next_fires_ends_and_why(server: CannedServer, call: Call) -> None:
+    server.says("GET /v1/insights/upcoming", next_fires(more=True))
+    told = " ".join(call("upcoming")[2].split())
+    assert "too many jobs fire after 2030-01-01T06:00:00Z" in told and "mainspring heatmap" in told
+    server.says("GET /v1/insights/upcoming", next_fires(fires=[]))
+    code, out, err = call("upcoming")
+    assert code == 0 and "no job fires in this time" in out + err
+
+
 def test_the_json_of_a_heat_map_is_that_of_the_server(server: CannedServer, call: Call) -> None:
     server.says("GET /v1/insights/heatmap", heat_map())
     assert json.loads(call("heatmap", "--json")[1])["pile_ups"][0]["fires"] == 2001

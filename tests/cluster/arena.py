@@ -29,7 +29,7 @@ from tests.processes.cluster import RUN_AS, eventually, free_port
 
 TOKEN = "ms_arena-token"
 APP = "tests.cluster.tasks:app"
-_SETTINGS = {"shared_buffers": "64MB", "max_connections": "200"}
+_SETTINGS = {"shared_buffers": "64MB", "max_connections": "200", "track_commit_timestamp": "on"}
 _AUDIT = Path(__file__).with_name("audit.sql")
 _SUPERVISE_EVERY = 0.1
 
@@ -255,7 +255,7 @@ class Arena:
 
 async def _answers(port: int) -> bool:
     try:
-        async with httpx.AsyncClient(timeout=1.0) as client:
+        async with httpx.AsyncClient(timeout=5.0) as client:
             return (await client.get(f"http://127.0.0.1:{port}/healthz")).status_code == 200
     except httpx.TransportError:
         return False

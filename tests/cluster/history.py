@@ -30,7 +30,7 @@ SCHEDULED_JOB, PAUSED_JOB, CANCELLED_JOB, COMPLETED_JOB = 1, 2, 3, 4
 @dataclass(frozen=True, slots=True)
 class Event:
     """One row of the audit. `seq` is the order of the changes of one row, and of the writes under one lock or lease.
-    `began` is when its transaction began."""
+    `began` is when its transaction began, `committed` when it ended, where PostgreSQL keeps that."""
 
     seq: int
     at: float
@@ -42,6 +42,12 @@ class Event:
     old: Row
     new: Row
     began: float = 0.0
+    committed: float | None = None
+
+    @property
+    def visible(self) -> float:
+        """When others saw it. A process may stand still between its write and its commit."""
+        return self.at if self.committed is None else self.committed
 
     @property
     def row(self) -> Row:

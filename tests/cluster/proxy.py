@@ -202,7 +202,7 @@ class Links:
         self._loop.close()
 
     def _do(self, work: Coroutine[Any, Any, T]) -> T:
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result(10)
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(60)
 
 
 async def _made(name: str, upstreams: Sequence[Upstream]) -> ProxyLink:

@@ -25,6 +25,8 @@ _LATE = timedelta(seconds=ON_TIME)
 _RECURRING = ("CRON", "INTERVAL", "RRULE")
 _OFF = (PAUSED_JOB, CANCELLED_JOB)
 _UNKNOWN_FOR = 40.0  # no statement takes longer
+# A submission goes by the server's estimate of the database's time, which may be off by half of a round trip.
+_ESTIMATE_ERROR = timedelta(seconds=0.5)
 
 
 def s1_one_run_per_fire_time(history: History) -> Iterator[str]:
@@ -198,7 +200,7 @@ def l2_runs_and_missed_are_all_fires(history: History) -> Iterator[str]:
             if event.op == "I" or begins_generation(event):
                 # A submission that takes long is stored after its first fire, which is then late.
                 moments = [event.new["created_at"], event.new["next_fire_at"] or event.new["created_at"]]
-                yield from _next_is(job, event.new, min(map(parse, moments)))
+                yield from _next_is(job, event.new, min(map(parse, moments)), _ESTIMATE_ERROR)
             elif event.op == "U" and is_fire(event):
                 yield from _fire_is_exact(history, job, event)
             elif event.op == "U" and event.new["status"] == SCHEDULED_JOB and event.old["status"] in _OFF:
@@ -248,14 +250,15 @@ def _missed_with(history: History, job: str, event: Event) -> list[datetime]:
     return found
 
 
-def _next_is(job: str, row: Row, after: datetime) -> Iterator[str]:
+def _next_is(job: str, row: Row, after: datetime, error: timedelta = timedelta(0)) -> Iterator[str]:
+    """`error`: how far the product's time may have been ahead of `after`."""
     schedule, found = row["schedule"], row["next_fire_at"] or row["paused_from"]
     if schedule["kind"] not in _RECURRING or found is None:
         return
     # `after` is close to the time that the product used. Its next fire must be one of the two fires around it.
     # A fire with jitter does not count if its nominal time is before: the job did not exist then, or has dealt with it.
     fires = fires_between(schedule, after - timedelta(seconds=1), parse(found))
-    coming = [fire for fire in fires if fire > after and nominal_of(schedule, fire) > after]
+    coming = [fire for fire in fires if fire > after + error and nominal_of(schedule, fire) > after + error]
     if not fires or fires[-1] != parse(found) or len(coming) > 1:
         yield f"{job}: next fire {found} does not follow {after} by {schedule}"
 

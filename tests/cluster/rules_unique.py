@@ -72,7 +72,7 @@ def s7_one_waiting_job_per_later_key(history: History) -> Iterator[str]:
 
 def _over(life: list[Event]) -> float:
     """When the job or its run was gone. A job that fires becomes a run in the same transaction."""
-    gone = {event.table: event.at for event in life if event.op == "D"}
+    gone = {event.table: event.visible for event in life if event.op == "D"}
     return (
         gone.get("runs", float("inf"))
         if any(event.table == "runs" for event in life)

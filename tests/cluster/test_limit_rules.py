@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -346,6 +347,17 @@ def test_a_submission_that_is_merged_into_a_job_that_has_ended_is_found(at: floa
     one_after_another(story)
     story.call("submit", at, body={"idempotency_key": "k"}, job_id="a", unique="kept")
     assert ("S7" not in found(story)) is fine
+
+
+def test_a_job_lives_until_the_end_of_it_is_committed() -> None:
+    """A server was stopped between the write and the commit, and a submission was merged meanwhile."""
+    story = limit_story()
+    one_after_another(story)
+    story.history.events = [
+        replace(event, committed=event.at + 5.0) if event.op == "D" else event for event in story.history.events
+    ]
+    story.call("submit", 3.0, body={"idempotency_key": "k"}, job_id="a", unique="kept")
+    assert "S7" not in found(story)
 
 
 def test_more_starts_than_a_rate_allows_are_found() -> None:

@@ -40,13 +40,16 @@ async def read_database(ask: Ask) -> History:
     """What the database tells."""
     offset = _ahead(time.time)
     rows = await ask(
-        "select seq, at, began, tx, process, tbl, op, old::text as old, new::text as new "
+        "select seq, at, began, tx, process, tbl, op, old::text as old, new::text as new, "
+        "case when current_setting('track_commit_timestamp') = 'on' "
+        "then pg_xact_commit_timestamp((tx % 4294967296)::text::xid) end as committed "
         "from cluster_audit.events order by seq"
     )
     events = [
         Event(
             row["seq"], row["at"].timestamp() + offset, row["at"], row["tx"], row["process"], row["tbl"], row["op"],
             _row(row["old"]), _row(row["new"]), row["began"].timestamp() + offset,
+            None if row["committed"] is None else row["committed"].timestamp() + offset,
         )
         for row in rows
     ]  # fmt: skip

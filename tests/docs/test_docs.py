@@ -21,6 +21,7 @@ import typer.main
 from mainspring.cli.main import build
 from mainspring.cli.settings import OTHER_VARIABLES, all_settings
 from mainspring.domain.transitions import mermaid
+from tests.sources import parsed
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "src" / "mainspring"
@@ -68,7 +69,7 @@ def package_table() -> str:
     """One row for each package, with the first line of the docstring of its `__init__.py`."""
     lines = ["| package | what it contains |", "| --- | --- |"]
     for package in packages():
-        docstring = ast.get_docstring(ast.parse((PACKAGE / package / "__init__.py").read_text()))
+        docstring = ast.get_docstring(parsed((PACKAGE / package / "__init__.py").read_text()))
         assert docstring, f"{package}/__init__.py has no docstring"
         lines.append(f"| `{package.as_posix()}/` | {docstring.splitlines()[0].replace('|', chr(92) + '|')} |")
     return "\n".join(["", *lines, "", ""])

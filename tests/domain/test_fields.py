@@ -36,7 +36,7 @@ from .requests_as_sent import amended, defined
 # Fields of the view of a job that its owner does not set.
 FATE = {
     "status", "pause_reason", "next_fire_at", "last_fired_for", "shard_id", "version", "created_at", "updated_at",
-    "generation", "latest_run", "error_message",
+    "generation", "latest_run", "error_message", "workflow_version",
 }  # fmt: skip
 # Options of `mainspring submit` that are not fields: parts of the HTTP call, and what the command does afterwards.
 PARTS_OF_HTTP = {"--method", "--header", "--body"}
@@ -111,7 +111,7 @@ def test_it_is_stored_where_the_table_says(field: Field) -> None:
 def test_nothing_is_stored_or_shown_that_is_not_in_the_table() -> None:
     stored = {field.stored for field in FIELDS}
     assert {f"spec.{name}" for name in Spec.__struct_fields__} - stored == {
-        "spec.setup", "spec.overlap", "spec.repeat", "spec.line", "spec.boost",
+        "spec.setup", "spec.overlap", "spec.repeat", "spec.line", "spec.boost", "spec.workflow", "spec.step",
     }  # fmt: skip
     assert {f"spec.setup.{name}" for name in RunSetup.__struct_fields__} <= stored
     assert set(JobDefinition.__struct_fields__) - stored == {"spec", "idempotency_key"}

@@ -86,22 +86,17 @@ def test_the_short_request_for_now() -> None:
     assert (found.task, found.schedule, found.queue) == ("Right away", AT_ONCE, "default")
 
 
-def test_the_short_request_with_dependencies_is_refused_by_name_and_works_without_them() -> None:
-    with pytest.raises(NotSupportedYet) as refused:
-        defined(SHORT_SHELL)
-    assert (refused.value.code, refused.value.field) == ("not_supported_yet", "dependencies")
-    found = defined(SHORT_SHELL.replace('"dependencies": ["data_ingestion"], ', ""))
+def test_the_short_request_with_dependencies_is_the_same_as_one_with_depends_on() -> None:
+    found = defined(SHORT_SHELL)
+    assert found == defined(SHORT_SHELL.replace("dependencies", "depends_on"))
     assert (found.job_id, found.name, found.task) == ("daily_report", "daily_report", "shell")
     assert found.schedule == Schedule(kind=ScheduleKind.CRON, cron="0 0 * * *")
-    assert found.spec == Spec(timeout=3600.0, command="python generate_report.py")
+    assert found.spec == Spec(timeout=3600.0, command="python generate_report.py", depends_on=["data_ingestion"])
 
 
 def test_the_full_request_is_refused_for_each_later_field_and_accepted_without_them() -> None:
-    text = FULL
-    for field, part in (
-        ("depends_on", '"depends_on": ["data-ingestion"], '),
-        ("notify", ',\n "notify": [{"on": ["failure"], "url": "mailto://..."}]'),
-    ):
+    text = FULL.replace('"depends_on": ["data-ingestion"], ', "")
+    for field, part in (("notify", ',\n "notify": [{"on": ["failure"], "url": "mailto://..."}]'),):
         with pytest.raises(NotSupportedYet) as refused:
             defined(text)
         assert (refused.value.code, refused.value.field) == ("not_supported_yet", field)

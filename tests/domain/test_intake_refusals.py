@@ -141,7 +141,11 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
     ({"task": "a", "delivery": "at_most_once", "retry": {"max_attempts": 2}}, "invalid_input", "retry.max_attempts"),
     # not yet
     ({"task": "a", "schedule": {"rrule": "FREQ=SECONDLY"}}, "invalid_rrule", "schedule.rrule"),
-    ({"task": "a", "schedule": {"after": ["b"]}}, "not_supported_yet", "schedule.after"),
+    ({"task": "a", "schedule": {"after": []}}, "invalid_input", "schedule.after"),
+    ({"task": "a", "schedule": {"after": ["b", "b"]}}, "invalid_input", "schedule.after[1]"),
+    ({"task": "a", "schedule": {"after": ["b"], "max_runs": 3}}, "invalid_input", "schedule.max_runs"),
+    ({"task": "a", "schedule": {"after": ["b"], "every": 5}}, "invalid_input", "schedule"),
+    ({"task": "a", "depends_on": [str(number) for number in range(101)]}, "invalid_input", "depends_on"),
     ({"task": "a", "schedule": {"at": "2030-01-01T00:00:00Z", "calendar": "de"}}, "invalid_input", "schedule.calendar"),
     ({"task": "a", "schedule": {"every": "1h", "calendar": "d e"}}, "invalid_input", "schedule.calendar"),
     ({"task": "a", "schedule": {"every": "1h", "outside": "next"}}, "invalid_input", "schedule.outside"),

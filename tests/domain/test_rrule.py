@@ -20,7 +20,9 @@ from dateutil.rrule import rrulestr
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
+import mainspring.domain.schedules.fires as fires_module
 from mainspring.domain.errors import InvalidInput
+from mainspring.domain.schedules import rule_years
 from mainspring.domain.schedules.fires import count_fires, fires, newest_fires, next_fire
 from mainspring.domain.schedules.rrule_text import read_text
 from mainspring.domain.schedules.rule import Frequency, Rule, read_rule
@@ -266,6 +268,9 @@ def test_a_rule_without_start_has_as_many_fires_as_its_count_says() -> None:
     assert len(list(fires(open_rule("FREQ=DAILY;BYHOUR=12;COUNT=3"), now))) == 3
 
 
+EVERY_SECOND = "FREQ=DAILY;BYHOUR={};BYMINUTE={};BYSECOND={}".format(
+    *(",".join(map(str, range(n))) for n in (24, 60, 60))
+)
 HOSTILE = [
     "FREQ=MINUTELY;BYMONTH=2;BYMONTHDAY=30",
     "FREQ=YEARLY;BYMONTHDAY=31;BYMONTH=2",
@@ -277,7 +282,9 @@ HOSTILE = [
     "FREQ=MINUTELY;COUNT=1000000000",
     "FREQ=MINUTELY;INTERVAL=1439;COUNT=1000000000;BYMINUTE=" + ",".join(map(str, range(60))),
     "FREQ=DAILY;INTERVAL=366;COUNT=1000000",
-    "FREQ=DAILY;BYHOUR={};BYMINUTE={};BYSECOND={}".format(*(",".join(map(str, range(n))) for n in (24, 60, 60))),
+    "FREQ=MINUTELY;INTERVAL=2;COUNT=1000000000;BYSECOND=0,1,2;BYSETPOS=1,-1",
+    "FREQ=HOURLY;INTERVAL=5;COUNT=1000000000;BYSECOND=0,1,2;BYSETPOS=1,-1",
+    EVERY_SECOND,
     "FREQ=YEARLY;BYSETPOS=366,-366;BYDAY=MO,TU;BYHOUR={};BYMINUTE={};BYSECOND={}".format(
         *(",".join(map(str, range(n))) for n in (24, 60, 60))
     ),
@@ -290,6 +297,26 @@ HOSTILE = [
 ]  # fmt: skip
 
 
+def least_cpu(work: Callable[[], object]) -> float:
+    """Seconds of CPU that the work takes at best, with nothing kept from before: a busy machine makes it slower."""
+    found = []
+    for _ in range(5):
+        forget_rules()
+        used = time.process_time()
+        work()
+        found.append(time.process_time() - used)
+        if found[-1] < 0.02:
+            break
+    return min(found)
+
+
+def forget_rules() -> None:
+    for module in (fires_module, rule_years):
+        for cached in vars(module).values():
+            if hasattr(cached, "cache_clear"):
+                cached.cache_clear()
+
+
 @pytest.mark.parametrize("text", HOSTILE)
 @pytest.mark.parametrize("start", [datetime(1900, 1, 1), datetime(2026, 1, 1)])
 def test_no_rule_costs_more_than_50_ms(text: str, start: datetime) -> None:
@@ -300,23 +327,23 @@ def test_no_rule_costs_more_than_50_ms(text: str, start: datetime) -> None:
         lambda: count_fires(schedule, T0, end),
         lambda: newest_fires(schedule, T0, end, 3),
     ):
-        used = time.process_time()
-        work()
-        assert time.process_time() - used < 0.05
+        assert least_cpu(work) < 0.05
 
 
 def test_a_rule_that_began_long_ago_is_not_stepped_through() -> None:
     schedule = rule("FREQ=MINUTELY;INTERVAL=7", datetime(1900, 1, 1))
-    following = next_fire(schedule, T0)
-    used = time.process_time()
-    for _ in range(1000):
-        assert following is not None
-        following = next_fire(schedule, following)
-    assert time.process_time() - used < 0.1
+
+    def thousand() -> None:
+        following = next_fire(schedule, T0)
+        for _ in range(1000):
+            assert following is not None
+            following = next_fire(schedule, following)
+
+    assert least_cpu(thousand) < 0.1
 
 
 def test_a_year_of_seconds_is_counted_in_milliseconds() -> None:
-    every_second = rule(HOSTILE[10], datetime(2020, 1, 1))
+    every_second = rule(EVERY_SECOND, datetime(2020, 1, 1))
     assert count_fires(every_second, T0, T0 + timedelta(days=365)) == 365 * 86400
 
 

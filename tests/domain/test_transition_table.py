@@ -60,10 +60,11 @@ def test_every_live_state_can_be_reached_and_can_reach_an_end() -> None:
     assert ending == set(StoredState)
 
 
-def test_only_a_claimed_run_succeeds_and_one_that_waits_fails_only_for_its_time() -> None:
-    assert {before for before, after in EDGES if after is StoredState.SUCCESS} == {StoredState.RUNNING}
+def test_only_a_claimed_run_or_one_that_waits_for_others_succeeds() -> None:
+    succeeding = {before for before, after in EDGES if after is StoredState.SUCCESS}
+    assert succeeding == {StoredState.RUNNING, StoredState.WAITING}
     failing = {before for before, after in EDGES if after is StoredState.FAILED}
-    assert failing == {StoredState.RUNNING, StoredState.QUEUED, StoredState.HELD}
+    assert failing == {StoredState.RUNNING, StoredState.QUEUED, StoredState.HELD, StoredState.WAITING}
     for waiting in (StoredState.QUEUED, StoredState.HELD):
         assert "run_timeout" in TRANSITIONS[waiting][StoredState.FAILED]
 
@@ -117,8 +118,13 @@ def test_a_waiting_run_that_backs_off_is_called_scheduled(
 
 def test_every_other_state_is_shown_by_its_own_name() -> None:
     later = NOW + timedelta(days=1)
-    for state in set(StoredState) - {StoredState.QUEUED, StoredState.HELD}:
+    for state in set(StoredState) - {StoredState.QUEUED, StoredState.HELD, StoredState.WAITING}:
         assert shown_state(int(state), later, NOW, NOW).value == state.name
+
+
+def test_a_workflow_run_that_has_started_is_called_running() -> None:
+    assert shown_state(StoredState.WAITING, NOW, None, NOW) is RunState.WAITING
+    assert shown_state(StoredState.WAITING, NOW, NOW, NOW) is RunState.RUNNING
 
 
 def test_a_claimed_run_is_called_queued_until_it_has_started() -> None:

@@ -18,11 +18,12 @@ class Rig:
     """A database whose clock is AHEAD of the local one, with round trips of a given length."""
 
     def __init__(self) -> None:
+        self.ahead = AHEAD
         self.ours = ManualClock(START)
         self.clock = DatabaseClock(self.ours)
 
     def truth(self) -> datetime:
-        return self.ours.wall() + AHEAD
+        return self.ours.wall() + self.ahead
 
     def observe(self, round_trip: float) -> None:
         """The whole trip is the way to the database, so the middle is wrong by half the trip."""
@@ -74,12 +75,25 @@ def test_a_chain_of_trips_that_grow_little_by_little_does_not_lead_away() -> Non
     assert rig.error() <= 0.01 * 1.5 / 2 + 1e-6
 
 
-def test_after_ten_seconds_a_longer_trip_is_better_than_an_old_one() -> None:
+def test_after_ten_seconds_a_longer_trip_replaces_an_estimate_that_it_contradicts() -> None:
     rig = Rig()
     rig.observe(0.01)
     rig.ours.advance(10.1)
+    rig.ahead += timedelta(seconds=5)
     rig.observe(0.2)
     assert rig.error() == pytest.approx(0.1, abs=1e-6)
+
+
+def test_a_longer_trip_that_agrees_with_the_estimate_does_not_replace_it() -> None:
+    rig = Rig()
+    rig.observe(0.01)
+    for _ in range(3):
+        rig.ours.advance(10.1)
+        rig.observe(0.4)
+        assert rig.error() == pytest.approx(0.005, abs=1e-6)
+    rig.ours.advance(10.1)
+    rig.observe(0.004)
+    assert rig.error() == pytest.approx(0.002, abs=1e-6)
 
 
 @settings(deadline=None)

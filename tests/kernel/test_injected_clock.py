@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import mainspring
+from tests.sources import parsed
 
 ROOT = Path(mainspring.__file__).parent
 READS = {
@@ -54,7 +55,7 @@ def sources(*packages: str) -> Iterator[Path]:
 def used(code: str) -> Iterator[tuple[int, str]]:
     """The names `owner.attribute` that code uses, and the waits that are given a real time limit. A loop is called
     `loop`, whatever the expression."""
-    for node in ast.walk(ast.parse(code)):
+    for node in ast.walk(parsed(code)):
         if isinstance(node, ast.ImportFrom) and node.module in ("time", "asyncio"):
             yield from ((node.lineno, f"{node.module}.{name.name}") for name in node.names)
         if isinstance(node, ast.Attribute):

@@ -209,8 +209,9 @@ async def test_two_backfills_of_a_range_never_create_a_run_for_the_same_fire(
 async def test_fires_that_the_schedule_has_run_or_will_run_are_left_to_it(
     api: httpx.AsyncClient, filler: Filler, assembly: Assembly, connection: asyncpg.Connection
 ) -> None:
-    job_id = await make(api, schedule={"every": "1h", "anchor": "2025-01-01T00:00:00Z"}, overlap="allow")
-    hour = datetime.now(UTC).replace(minute=0, second=0, microsecond=0)
+    hour = datetime.now(UTC).replace(microsecond=0) - timedelta(minutes=30)  # no fire is near now
+    anchor = hour - timedelta(hours=1000)
+    job_id = await make(api, schedule={"every": "1h", "anchor": anchor.isoformat()}, overlap="allow")
     await connection.execute("update mainspring.jobs set next_fire_at = $1", hour)
     view = await begin(api, job_id, (hour - timedelta(hours=2)).isoformat(), (hour + timedelta(seconds=1)).isoformat())
     await filler.run_once()

@@ -392,7 +392,7 @@ async def test_the_list_of_jobs_takes_the_application(deployments: Deployments) 
         assert sorted(job["job_id"] for job in page["jobs"]) == sorted(found)
 
 
-async def test_only_a_recurring_job_has_an_application(api: httpx.AsyncClient) -> None:
+async def test_a_job_that_runs_once_has_no_application(api: httpx.AsyncClient) -> None:
     answer = await api.post("/v1/jobs", json={"task": "t", "declared_by": "billing"})
     assert (answer.status_code, answer.json()["field"]) == (422, "declared_by")
     made = await api.post("/v1/jobs", json={"job_id": "a", "task": "t", "cron": "@daily", "declared_by": "billing"})

@@ -22,6 +22,7 @@ from mainspring.operations.lifecycle.rescue import rescue
 from mainspring.store import runs
 from mainspring.store.queries import load
 from mainspring.wire.exchange import Outcome
+from tests.sources import parsed
 from tests.store.rows import a_lane, claim, ended, queued
 
 pytestmark = pytest.mark.anyio
@@ -64,7 +65,7 @@ def test_no_other_module_completes_runs() -> None:
     found = {}
     for file in SOURCE.rglob("*.py"):
         path = file.relative_to(SOURCE).as_posix()
-        found[path] = completes(ast.parse(file.read_text(encoding="utf-8")))
+        found[path] = completes(parsed(file.read_text(encoding="utf-8")))
     assert {path for path, names in found.items() if names and not path.startswith(MAY_COMPLETE)} == set()
     named = {name for path, names in found.items() if path.startswith("operations/lifecycle/") for name in names}
     assert named == {name for names in COMPLETING.values() for name in names}, "the check finds them in their modules"
@@ -162,7 +163,7 @@ async def test_a_run_with_bits_is_told_when_it_ends_and_keeps_them_in_the_histor
         effects = await rescue(connection, await runs.held_by(connection, worker_id, 10), lambda: 0.5)
     else:
         effects, _ = await report(connection, worker_id, [marked, plain], "SUCCESS" if how == "success" else "FAILED")
-    assert [tuple(row) for row in effects.following] == [(marked, int(bits), None)]
+    assert [tuple(row) for row in effects.following] == [(marked, int(bits), None, None)]
     assert {row["run_id"]: row["follows"] for row in await ended(connection)} == {marked: int(bits), plain: 0}
 
 

@@ -207,6 +207,7 @@ REFUSED: list[tuple[Any, str]] = [
     ({"task": "a", "schedule_type": "INTERVAL"}, "schedule"),
     ({"task": "a", "schedule_type": "x"}, "schedule_type"),
     ({"task": "a", "schedule": "manual", "schedule_type": "IMMEDIATE"}, "schedule_type"),
+    ({"task": "mainspring.workflow"}, "task"), ({"name": "mainspring.workflow"}, "task"),
 ]  # fmt: skip
 
 

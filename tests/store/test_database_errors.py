@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from mainspring.cli.failures import exit_code_of
+from mainspring.cli.error_report import exit_code_of
 from mainspring.cli.main import main
 from mainspring.domain.errors import InvalidInput, MainspringError
 from mainspring.store.database import Database, address_of, checked_url

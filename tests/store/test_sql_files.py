@@ -161,7 +161,10 @@ def test_states_have_names(file: Path) -> None:
 def test_runs_are_created_and_enter_the_history_in_one_place_each() -> None:
     routines = sorted((STORE / "routines").glob("*.sql"))
     texts = {file.stem: file.read_text(encoding="utf-8") for file in [*FILES, FRAGMENTS, *routines]}
-    for table, places in (("runs", ["fragments"] * 3), ("run_history", ["fragments"])):  # without limits and with
+    for table, places in (
+        ("runs", ["fragments"] * 6),
+        ("run_history", ["fragments"]),
+    ):  # plain, with limits, steps, those that wait
         inserts = [
             name for name, text in texts.items() for _ in re.findall(rf"insert into mainspring\.{table}\b", text)
         ]

@@ -205,8 +205,7 @@ class TestLastHeard:
         await beat(connection, worker_id, ago=100.0)
         async with store.hot.acquire() as other, other.transaction():
             await other.execute("select from mainspring.workers for update")
-            with pytest.raises(asyncpg.LockNotAvailableError):
-                await workers.truncate_beats(connection, 0)
+            assert not await workers.truncate_beats(connection, 0)
         assert await connection.fetchval("select count(*) from mainspring.worker_beats_0") == 1
         assert await workers.truncate_beats(connection, 0)
 

@@ -43,6 +43,34 @@ async def test_two_quiet_tables_are_both_emptied(connection: asyncpg.Connection,
     assert (await count(connection, 0), await count(connection, 1)) == (0, 0)
 
 
+@pytest.mark.parametrize("newer", [0, 1])
+async def test_the_last_beat_of_a_worker_is_kept_when_both_tables_are_emptied(
+    connection: asyncpg.Connection, store: Store, newer: int
+) -> None:
+    """After an outage both tables are old, and the one that is emptied first may contain the later beat."""
+    worker_id, server_id = await a_worker(connection), uuid7()
+    await beat(connection, worker_id, ago=31.0, table=newer, server_id=server_id)
+    await beat(connection, worker_id, ago=35.0, table=newer)
+    await beat(connection, worker_id, ago=85.0, table=1 - newer)
+    [before] = await workers.last_heard(connection, [worker_id])
+    assert await BeatSweeper(store).run_once() == 2
+    assert await workers.last_heard(connection, [worker_id]) == [before]
+    assert before.server_id == server_id
+
+
+async def test_a_table_is_left_for_the_next_time_while_the_row_of_a_worker_is_locked(
+    database_url: str, connection: asyncpg.Connection, store: Store
+) -> None:
+    worker_id = await a_worker(connection)
+    await beat(connection, worker_id, ago=31.0, table=0)
+    await beat(connection, worker_id, ago=85.0, table=1)
+    async with connection.transaction():
+        await connection.execute("select from mainspring.workers where worker_id = $1 for update", worker_id)
+        assert await BeatSweeper(store).run_once() == 1
+    assert (await count(connection, 0), await count(connection, 1)) == (1, 0)
+    assert await BeatSweeper(store).run_once() == 1
+
+
 async def test_a_table_that_somebody_reads_is_left_for_the_next_time(
     connection: asyncpg.Connection, store: Store
 ) -> None:

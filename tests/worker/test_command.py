@@ -6,6 +6,7 @@ import asyncio
 import os
 import signal
 import socket
+import subprocess
 import sys
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
@@ -20,8 +21,9 @@ from mainspring.worker.processes.command import Command, SpawnOrder
 from mainspring.worker.processes.watchdog import cgroup
 from mainspring.worker.processes.watchdog_client import WatchdogClient
 
-from .processes import alive, written
+from .processes import alive, ended_soon, written
 
+WATCHDOG_FOLDER = Path(cgroup.__file__).parents[1]
 HOLD = "trap '' TERM; while :; do sleep 0.05; done"
 
 
@@ -243,6 +245,37 @@ def test_a_command_that_stops_its_supervisor_does_not_escape(tmp_path: Path) -> 
         assert not alive(run.command.pid)
 
     with_a_watchdog(test)
+
+
+def test_a_supervisor_that_is_given_up_ends_with_its_command_also_if_it_is_stopped(tmp_path: Path) -> None:
+    async def test(watchdog: WatchdogClient) -> None:
+        run = await start(watchdog, f"kill -STOP $PPID; echo > {tmp_path}/done; {HOLD}")
+        await written(tmp_path / "done")
+        supervisor = run.command.supervisor
+        run.command.close()
+        assert await ended_soon(run.command.pid)
+        assert await ended_soon(supervisor)
+        assert (await (await start(watchdog, "echo next")).gone()) == "next\n"
+
+    with_a_watchdog(test)
+
+
+def test_a_command_tells_its_pid_itself_if_its_supervisor_cannot(tmp_path: Path) -> None:
+    """The supervisor stops between the fork and its own line."""
+    script = f"""
+import os, signal, socket, sys
+sys.path.append({str(WATCHDOG_FOLDER)!r})
+from watchdog import child
+ours, theirs = socket.socketpair()
+order = {{"argv": ["true"], "env": {{"PATH": "/usr/bin:/bin"}}, "cwd": "/", "inputs": [b"x"], "account": None,
+    "limits": dict.fromkeys(("memory", "cpu", "processes", "files", "disk"))}}
+pid = os.fork()
+if pid == 0:
+    child.become(order, 1, 2, None, theirs.fileno(), None, os.getppid())
+assert os.waitpid(pid, 0)[1] == 0
+assert ours.recv(100) == b"started %d\\n" % pid
+"""
+    subprocess.run([sys.executable, "-c", script], check=True, timeout=60)
 
 
 def test_cancelling_the_spawn_leaves_nothing_behind(tmp_path: Path) -> None:

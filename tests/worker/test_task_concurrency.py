@@ -92,6 +92,24 @@ def test_a_full_task_waits_and_does_not_block_those_behind_it() -> None:
     uvloop.run(scenario())
 
 
+def test_what_is_dropped_does_not_start_when_others_end() -> None:
+    """Neither what waits for its task nor what waits for a slot: in a process that a task forked it would run twice."""
+
+    async def scenario() -> None:
+        scene = Scene(2, {"a": 1})
+        first, _, second, _ = scene.take("a", "a", "b", "b")
+        await scene.settle()
+        assert (scene.running(), scene.runner.unstarted) == (["a", "b"], 2)
+        scene.runner.drop_unstarted()
+        for attempt in (first, second):
+            scene.stage.running[attempt].set()
+        await scene.settle()
+        assert (scene.running(), scene.runner.holding) == ([], 0)
+        assert [attempt for attempt, _ in scene.ended] == [first, second]
+
+    uvloop.run(scenario())
+
+
 def test_what_waits_for_its_task_can_be_cancelled_and_handed_back() -> None:
     async def scenario() -> None:
         scene = Scene(4, {"a": 1})

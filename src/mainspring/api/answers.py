@@ -30,15 +30,16 @@ class Answer:
 
 
 # Codes of refusals that several operations share.
-CHANGES_A_JOB = ("changed_meanwhile",)
+CHANGES_A_JOB = ("changed_meanwhile", "unreadable")
 FIELDS_OF_A_JOB = (
-    "bad_payload", "calendar_leaves_no_fire", "cron_never_fires", "invalid_cron", "invalid_duration", "invalid_rate",
-    "invalid_rrule", "invalid_size", "invalid_time", "missing_timezone", "never_fires", "not_supported_yet",
-    "strict_order", "time_passed", "unknown_calendar", "unknown_timezone", "unstorable_value",
+    "bad_payload", "calendar_leaves_no_fire", "cron_never_fires", "cycle", "invalid_cron", "invalid_duration",
+    "invalid_rate", "invalid_reference", "invalid_rrule", "invalid_size", "invalid_time", "missing_timezone",
+    "never_fires", "not_supported_yet",
+    "strict_order", "time_passed", "unknown_calendar", "unknown_job", "unknown_timezone", "unstorable_value",
 )  # fmt: skip
 RUNS_NOW = (
-    "bad_payload", "changed_meanwhile", "idempotency_key_reused", "job_cancelled", "overlap", "payload_dropped",
-    "unstorable_value",
+    "bad_payload", "changed_meanwhile", "idempotency_key_reused", "job_cancelled", "no_result", "overlap",
+    "payload_dropped", "unreadable", "unstorable_value",
 )  # fmt: skip
 REPEATS_A_RUN = (
     "payload_dropped",
@@ -47,6 +48,7 @@ REPEATS_A_RUN = (
     "job_cancelled",
     "overlap",
     "replayed",
+    "unreadable",
     "unstorable_value",
 )
 SEARCHES = ("invalid_time", "list_too_slow", "missing_timezone", "search_too_slow", "too_many_searches")

@@ -35,8 +35,12 @@ from mainspring.api.routes import (
     runs,
     schedules,
     schema,
+    search,
+    session,
     tasks,
     workers,
+    workflow_runs,
+    workflows,
 )
 from mainspring.api.routing import complete_routing
 from mainspring.api.services import Services
@@ -55,14 +59,15 @@ class Application(Litestar):
         return [*plugins, MsgspecDIPlugin()]
 
 
-def create_app(services: Services, registry: TokenRegistry, pulse: Pulse, allowed_hosts: Iterable[str]) -> Litestar:
+def create_app(
+    services: Services, registry: TokenRegistry, browsers: TokenRegistry, pulse: Pulse, allowed_hosts: Iterable[str]
+) -> Litestar:
     """The app of one server. What belongs to the server is in its state."""
     app = copy(app_without_a_server())
     app.state = State(
         {
             "services": services,
-            "token_registry": registry,
-            "admission": Admission(registry, allowed_hosts),
+            "admission": Admission(registry, browsers, allowed_hosts),
             "open_requests": OpenRequests(pulse),
         }
     )
@@ -76,6 +81,7 @@ def app_without_a_server() -> Litestar:
         route_handlers=[
             *jobs.job_routers(),
             jobs.create_jobs,
+            jobs.check_job,
             applications.declare_schedules,
             *runs.HANDLERS,
             *dead_letters.HANDLERS,
@@ -85,6 +91,8 @@ def app_without_a_server() -> Litestar:
             *workers.HANDLERS,
             *backfills.HANDLERS,
             *breakers.HANDLERS,
+            *workflows.HANDLERS,
+            *workflow_runs.HANDLERS,
             tasks.list_tasks,
             schedules.preview_schedule,
             *insights.HANDLERS,
@@ -92,6 +100,8 @@ def app_without_a_server() -> Litestar:
             *exchange.HANDLERS,
             *logs.HANDLERS,
             *access.HANDLERS,
+            *session.HANDLERS,
+            *search.HANDLERS,
             health.check_health,
             health.check_readiness,
             metrics.get_metrics,

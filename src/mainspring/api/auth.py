@@ -1,4 +1,5 @@
-"""Authentication. Every route except health requires a token. Host and Origin must be allowed, and bodies must be JSON.
+"""Authentication. Every route except health requires a token or a session. Host and Origin must be allowed, and bodies
+must be JSON.
 
 This holds on loopback too, because any web page can send requests there (FEATURES 7.8).
 """
@@ -6,7 +7,7 @@ This holds on loopback too, because any web page can send requests there (FEATUR
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from ipaddress import ip_address
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
@@ -17,14 +18,15 @@ from litestar.types import ASGIApp, Receive, Scope, Send
 from mainspring.api.operation_names import operation_of
 from mainspring.api.parameters import check_parameters
 from mainspring.api.routing import describe, without_body
+from mainspring.api.session_cookie import check_request, secret_of
 from mainspring.domain.errors import Forbidden, InvalidInput, NotFound, Unauthorized, WrongMediaType
 from mainspring.kernel.clock import Clock
 from mainspring.kernel.ids import TenantId
 from mainspring.operations.access.caller import Caller
 from mainspring.operations.access.permissions import check_permission, is_public
 from mainspring.store import tokens
-from mainspring.store.pool import AWAY, Store
-from mainspring.store.tokens import Principal
+from mainspring.store.pool import AWAY, Connection, Store
+from mainspring.store.tokens import Found, Principal
 from mainspring.store.workers import hash_secret
 from mainspring.wire.protocol import LONGEST_SECRET, SECRET_HEADER
 
@@ -34,11 +36,20 @@ _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
 class TokenRegistry:
-    """Finds tokens by their hash. Caches them for a few seconds, or until a server revokes one of the tenant."""
+    """Finds tokens by their hash. Caches them for a few seconds, or until a server revokes one of the tenant.
 
-    def __init__(self, store: Store, clock: Clock) -> None:
+    `find`: where to look; for sessions instead of tokens, `sessions.find`.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock,
+        find: Callable[[Connection, bytes], Awaitable[Found | None]] | None = None,
+    ) -> None:
         self._store = store
         self._clock = clock
+        self._find = find or tokens.find
         self._known: dict[bytes, tuple[float, Principal]] = {}
         self._forgotten = 0
         self._lookups: dict[bytes, asyncio.Task[Principal | None]] = {}
@@ -64,7 +75,7 @@ class TokenRegistry:
         now = self._clock.monotonic()
         before = self._forgotten
         async with self._store.for_short_reads().acquire() as connection:
-            found = await tokens.find(connection, digest)
+            found = await self._find(connection, digest)
         if found is None:
             self._known.pop(digest, None)
             return None
@@ -74,13 +85,6 @@ class TokenRegistry:
             left = _REMEMBER if found.seconds_left is None else min(_REMEMBER, found.seconds_left)
             self._known[digest] = (now + left, found.principal)
         return found.principal
-
-    async def still_admits(self, authorization: str) -> bool:
-        """Whether the token in this header is still valid. True while the database is unavailable."""
-        try:
-            return await self.principal(_bearer(authorization)) is not None
-        except AWAY:
-            return True
 
     def forget(self, tenant: TenantId) -> None:
         """Drop the cached tokens of this tenant, because one of them was revoked."""
@@ -109,8 +113,9 @@ class Gate:
 class Admission:
     """Which requests a server accepts."""
 
-    def __init__(self, registry: TokenRegistry, allowed_hosts: Iterable[str]) -> None:
+    def __init__(self, registry: TokenRegistry, browsers: TokenRegistry, allowed_hosts: Iterable[str]) -> None:
         self._registry = registry
+        self._sessions = browsers
         self._hosts = frozenset(host.lower() for host in allowed_hosts)
 
     async def check(self, scope: Any) -> None:
@@ -119,14 +124,14 @@ class Admission:
         operation = operation_of(scope["route_handler"])
         if is_public(operation):
             return
-        caller = scope["caller"] = _caller(await self._authenticate(headers), headers, scope)
+        caller = scope["caller"] = _caller(await self._authenticate(scope, headers), headers, scope)
         if (connection := scope.get("connection")) is not None:
             connection.authenticated()
         check_permission(caller, operation)
         _check_address(scope)
         check_parameters(scope)
         if scope["method"] in ("POST", "PUT", "PATCH"):
-            _check_json(headers)
+            check_json(headers)
 
     def _check_host(self, headers: dict[bytes, bytes]) -> None:
         host = _host_name(headers.get(b"host", b"").decode("latin-1"))
@@ -140,8 +145,28 @@ class Admission:
         if origin is not None and _origin_host(origin.decode("latin-1")) not in hosts:
             raise Forbidden("requests from other origins are refused", code="wrong_origin", field="Origin")
 
-    async def _authenticate(self, headers: dict[bytes, bytes]) -> Principal:
+    async def still_admits(self, scope: Any) -> bool:
+        """Whether the token or session of this request is still valid. True while the database is unavailable."""
+        try:
+            await self._authenticate(scope, dict(scope["headers"]))
+        except Unauthorized:
+            return False
+        except AWAY:
+            return True
+        return True
+
+    async def _authenticate(self, scope: Any, headers: dict[bytes, bytes]) -> Principal:
+        """A token, or else a session: no other page can add the header Authorization to the request of a browser."""
         token = _bearer(headers.get(b"authorization", b"").decode("latin-1"))
+        if not token and b"authorization" not in headers and (secret := secret_of(scope, headers)) is not None:
+            check_request(scope, headers, secret)
+            signed_in = await self._sessions.principal(secret)
+            if signed_in is None:
+                raise Unauthorized(
+                    "the session has ended", code="invalid_session", field="Cookie",
+                    hint="sign in again: mainspring open makes a link",
+                )  # fmt: skip
+            return signed_in
         if not token:
             raise Unauthorized(
                 "a token is required", field="Authorization",
@@ -157,7 +182,7 @@ def _caller(principal: Principal, headers: dict[bytes, bytes], scope: Any) -> Ca
     peer = scope.get("client")
     return Caller(
         principal.tenant, principal.role, principal.name, principal.token_id, peer[0] if peer is not None else None,
-        _secret_hash(headers),
+        _secret_hash(headers), principal.session_id,
     )  # fmt: skip
 
 
@@ -215,7 +240,8 @@ def _check_address(scope: Any) -> None:
                 )
 
 
-def _check_json(headers: dict[bytes, bytes]) -> None:
+def check_json(headers: dict[bytes, bytes]) -> None:
+    """Raise WrongMediaType if there is a body that is not JSON."""
     if headers.get(b"content-length", b"0") == b"0" and b"transfer-encoding" not in headers:
         return
     kind = headers.get(b"content-type", b"").decode("latin-1").partition(";")[0].strip().lower()

@@ -26,6 +26,7 @@ from mainspring.wire.limits import LimitRequest
 from mainspring.wire.logs import LogShipment
 from mainspring.wire.preview import PreviewRequest
 from mainspring.wire.runs import DeadLetterChoice, ReplayRequest
+from mainspring.wire.sessions import SignInRequest
 
 T = TypeVar("T")
 
@@ -46,6 +47,7 @@ _decode_notice = msgspec.json.Decoder(DeathNotice).decode
 _decode_declaration = msgspec.json.Decoder(DeclarationRequest).decode
 _decode_token = msgspec.json.Decoder(TokenRequest).decode
 _decode_calendar = msgspec.json.Decoder(CalendarRequest).decode
+_decode_sign_in = msgspec.json.Decoder(SignInRequest).decode
 _decode_limit = msgspec.json.Decoder(LimitRequest).decode
 _decode_gate = msgspec.json.Decoder(GateRequest).decode
 _decode_pause = msgspec.json.Decoder(PauseRequest).decode
@@ -59,92 +61,96 @@ _decode_raw_batch = msgspec.json.Decoder(RawBatch).decode
 
 
 def decode_job(body: bytes) -> JobRequest:
-    return _decoded(_decode_job, body, JobRequest)
+    return decoded(_decode_job, body, JobRequest)
 
 
 def decode_calendar(body: bytes) -> CalendarRequest:
-    return _decoded(_decode_calendar, body, CalendarRequest)
+    return decoded(_decode_calendar, body, CalendarRequest)
 
 
 def decode_patch(body: bytes) -> JobPatch:
-    return _decoded(_decode_patch, body, JobPatch)
+    return decoded(_decode_patch, body, JobPatch)
 
 
 def decode_exchange(body: bytes) -> ExchangeRequest | Undecoded:
     """The exchange, or the body as it came when it is large."""
     if len(body) > AT_ONCE:
         return Undecoded(body)
-    request = _decoded(_decode_exchange, body, ExchangeRequest)
+    request = decoded(_decode_exchange, body, ExchangeRequest)
     if len(body) > _MAY_HAVE_MANY:
         check_counts(request)
     return request
 
 
 def decode_shipment(body: bytes) -> LogShipment:
-    shipment = _decoded(_decode_shipment, body, LogShipment)
+    shipment = decoded(_decode_shipment, body, LogShipment)
     if len(shipment.chunks) > _MOST_CHUNKS:
         raise too_many("chunks", _MOST_CHUNKS)
     return shipment
 
 
 def decode_replay(body: bytes) -> ReplayRequest:
-    return _decoded(_decode_replay, body, ReplayRequest)
+    return decoded(_decode_replay, body, ReplayRequest)
 
 
 def decode_run_now(body: bytes) -> RunNowRequest:
-    return _decoded(_decode_run_now, body, RunNowRequest)
+    return decoded(_decode_run_now, body, RunNowRequest)
 
 
 def decode_choice(body: bytes) -> DeadLetterChoice:
-    return _decoded(_decode_choice, body, DeadLetterChoice)
+    return decoded(_decode_choice, body, DeadLetterChoice)
 
 
 def decode_tenant(body: bytes) -> TenantRequest:
-    return _decoded(_decode_tenant, body, TenantRequest)
+    return decoded(_decode_tenant, body, TenantRequest)
 
 
 def decode_notice(body: bytes) -> DeathNotice:
-    return _decoded(_decode_notice, body, DeathNotice)
+    return decoded(_decode_notice, body, DeathNotice)
 
 
 def decode_declaration(body: bytes) -> DeclarationRequest:
-    return _decoded(_decode_declaration, body, DeclarationRequest)
+    return decoded(_decode_declaration, body, DeclarationRequest)
 
 
 def decode_token(body: bytes) -> TokenRequest:
-    return _decoded(_decode_token, body, TokenRequest)
+    return decoded(_decode_token, body, TokenRequest)
+
+
+def decode_sign_in(body: bytes) -> SignInRequest:
+    return decoded(_decode_sign_in, body, SignInRequest)
 
 
 def decode_limit(body: bytes) -> LimitRequest:
-    return _decoded(_decode_limit, body, LimitRequest)
+    return decoded(_decode_limit, body, LimitRequest)
 
 
 def decode_gate(body: bytes) -> GateRequest:
-    return _decoded(_decode_gate, body, GateRequest)
+    return decoded(_decode_gate, body, GateRequest)
 
 
 def decode_pause(body: bytes) -> PauseRequest:
-    return _decoded(_decode_pause, body, PauseRequest)
+    return decoded(_decode_pause, body, PauseRequest)
 
 
 def decode_preview(body: bytes) -> PreviewRequest:
-    return _decoded(_decode_preview, body, PreviewRequest)
+    return decoded(_decode_preview, body, PreviewRequest)
 
 
 def decode_backfill(body: bytes) -> BackfillRequest:
-    return _decoded(_decode_backfill, body, BackfillRequest)
+    return decoded(_decode_backfill, body, BackfillRequest)
 
 
 def decode_backfill_patch(body: bytes) -> BackfillPatch:
-    return _decoded(_decode_backfill_patch, body, BackfillPatch)
+    return decoded(_decode_backfill_patch, body, BackfillPatch)
 
 
 def decode_backfill_cancel(body: bytes) -> BackfillCancel:
-    return _decoded(_decode_backfill_cancel, body, BackfillCancel)
+    return decoded(_decode_backfill_cancel, body, BackfillCancel)
 
 
 def decode_nothing(body: bytes) -> Nothing:
-    return _decoded(_decode_nothing, body, Nothing)
+    return decoded(_decode_nothing, body, Nothing)
 
 
 def decode_batch(body: bytes) -> JobBatch | Undecoded:
@@ -156,14 +162,14 @@ def decode_batch(body: bytes) -> JobBatch | Undecoded:
         requests = _decode_jobs(body) if bare else _decode_batch(body).jobs
     except UNREADABLE:
         if not bare:
-            _decoded(_decode_raw_batch, body, JobBatch)  # raises if not only the jobs are wrong
+            decoded(_decode_raw_batch, body, JobBatch)  # raises if not only the jobs are wrong
         return Undecoded(body)
     if len(requests) > MAX_BATCH:
         raise too_many_jobs(len(requests))
     return JobBatch(requests)
 
 
-def _decoded(decode: Callable[[bytes], T], body: bytes, struct: type[msgspec.Struct]) -> T:
+def decoded(decode: Callable[[bytes], T], body: bytes, struct: type[msgspec.Struct]) -> T:
     if len(body) > _MAY_HAVE_MANY and body.count(b"[") + body.count(b"{") > _MOST_PARTS:
         raise PayloadTooLarge(
             "the body has too many arrays and objects", field="$", expected=f"at most {_MOST_PARTS}",
@@ -275,6 +281,10 @@ class TenantBody(Body[TenantRequest]):
 
 class TokenBody(Body[TokenRequest]):
     decode = staticmethod(decode_token)
+
+
+class SignInBody(Body[SignInRequest]):
+    decode = staticmethod(decode_sign_in)
 
 
 class LimitBody(Body[LimitRequest]):

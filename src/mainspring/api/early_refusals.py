@@ -1,7 +1,8 @@
 """Answers that are given before a request is known to the app: complete, as bytes. The connection is closed after them.
 
-SAFE_HEADERS belong to every answer. An API has no pages: nothing of it may be guessed to be HTML, framed by a page, or
-kept in a cache. Other sites cannot read it, because requests with another Origin are refused, and no answer allows one.
+SAFE_HEADERS belong to every answer of the API. It has no pages: nothing of it may be guessed to be HTML, framed by a
+page, or kept in a cache. Other sites cannot read it, because requests with another Origin are refused, and no answer
+allows one.
 """
 
 from __future__ import annotations

@@ -41,9 +41,11 @@ from mainspring.api.early_refusals import (
     UPGRADE,
     twice,
 )
+from mainspring.api.page import is_page
 from mainspring.kernel import metrics
 from mainspring.kernel.config import MAX_HEAD_BYTES
 from mainspring.wire.protocol import SECRET_HEADER
+from mainspring.wire.sessions import CSRF_HEADER
 
 _MOST_WAITING = 32  # requests of one piece of data that wait for the answers before
 _ONCE = frozenset(
@@ -56,6 +58,9 @@ _ONCE = frozenset(
         b"origin",
         b"if-match",
         b"last-event-id",
+        b"cookie",
+        b"sec-fetch-site",
+        CSRF_HEADER.lower().encode(),
         SECRET_HEADER.lower().encode(),
     }
 )
@@ -179,6 +184,8 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         self._reading = Reading.BODY
         self.deadline = self._edge.now + self._limits.window
         super().on_headers_complete()
+        if is_page(self.url):
+            self.cycle.default_headers = []  # a page has others than the API
         if self._only_urgent:
             self.cycle.keep_alive = False
 

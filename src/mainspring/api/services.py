@@ -11,6 +11,7 @@ from mainspring.api.readiness import ReadinessCheck
 from mainspring.kernel.clock import Clock
 from mainspring.operations.access.access_admin import AccessAdmin
 from mainspring.operations.access.caller import Caller
+from mainspring.operations.access.sessions import Sessions
 from mainspring.operations.backfills.control import BackfillControl
 from mainspring.operations.calendars.changes import CalendarChanger
 from mainspring.operations.control.amend import Amender
@@ -26,11 +27,15 @@ from mainspring.operations.limits.settings import LimitSetter
 from mainspring.operations.logs.log_service import LogService
 from mainspring.operations.read.calendars import CalendarReader
 from mainspring.operations.read.dead_letters import DeadLetterReader
+from mainspring.operations.read.failures import FailureReader
+from mainspring.operations.read.find import Finder
 from mainspring.operations.read.heat_map import HeatMapReader
 from mainspring.operations.read.ids import IdReader
+from mainspring.operations.read.job_series import JobSeriesReader
 from mainspring.operations.read.job_timeline import JobTimelineReader
 from mainspring.operations.read.jobs import JobReader
 from mainspring.operations.read.limits import LimitReader
+from mainspring.operations.read.nodes import NodeReader
 from mainspring.operations.read.overview import OverviewReader
 from mainspring.operations.read.preview import Previewer
 from mainspring.operations.read.queues import QueueReader
@@ -40,6 +45,10 @@ from mainspring.operations.read.upcoming import UpcomingReader
 from mainspring.operations.read.workers import WorkerReader
 from mainspring.operations.submit.signature_registry import SignatureRegistry
 from mainspring.operations.submit.submitter import Submitter
+from mainspring.operations.workflows.changes import WorkflowChanges
+from mainspring.operations.workflows.control import WorkflowRuns
+from mainspring.operations.workflows.reader import WorkflowReader
+from mainspring.operations.workflows.run_reader import WorkflowRunReader
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +67,12 @@ class Services:
     worker_reader: WorkerReader
     dead_letter_reader: DeadLetterReader
     id_reader: IdReader
+    finder: Finder
+    node_reader: NodeReader
     standing_reader: StandingReader
     overview_reader: OverviewReader
+    failure_reader: FailureReader
+    job_series: JobSeriesReader
     previewer: Previewer
     upcoming_reader: UpcomingReader
     heat_map_reader: HeatMapReader
@@ -70,10 +83,15 @@ class Services:
     drainer: Drainer
     breakers: BreakerControl
     backfills: BackfillControl
+    workflow_changes: WorkflowChanges
+    workflow_reader: WorkflowReader
+    workflow_run_reader: WorkflowRunReader
+    workflow_runs: WorkflowRuns
     gate_changer: GateChanger
     logs: LogService
     signatures: SignatureRegistry
     access: AccessAdmin
+    sessions: Sessions
     clock: Clock
     readiness: ReadinessCheck
 

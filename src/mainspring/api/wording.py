@@ -15,6 +15,7 @@ from mainspring.wire.jobs import DstIn, MisfireIn, ResourceLimitsIn, RetryIn, Re
 from mainspring.wire.limits import CircuitBreakerIn, ConcurrencyIn, RateLimitIn
 from mainspring.wire.logs import LogChunk
 from mainspring.wire.unique import UniqueIn
+from mainspring.wire.workflows import MapIn, StepIn
 
 _UNKNOWN = re.compile(r"Object contains unknown field `([^`]*)`")
 _MISSING = re.compile(r"Object missing required field `([^`]*)`")
@@ -32,6 +33,8 @@ _NESTED: dict[str, type[msgspec.Struct]] = {
     "circuit_breaker": CircuitBreakerIn,
     "rules": RetryRuleIn,
     "unique": UniqueIn,
+    "steps": StepIn,
+    "map": MapIn,
     "holidays": HolidaysIn,
     "dates": DateSpanIn,
     "hours": HoursIn,

@@ -134,7 +134,26 @@ def _tokens(get: Get, incomplete: str) -> Iterator[tuple[str, str]]:
     yield from _ids(((token["token_id"], f"{token['name']} {token['role']}") for token in found), incomplete)
 
 
+def _workflows(get: Get, incomplete: str) -> Iterator[tuple[str, str]]:
+    from urllib.parse import urlencode
+
+    query = {"q": incomplete, "limit": _MOST} if incomplete else {"limit": _MOST}
+    found = get(f"/v1/workflows?{urlencode(query)}")["workflows"]
+    yield from _ids(((one["workflow_id"], f"{one['name']} {one['schedule']}") for one in found), incomplete)
+
+
+def _workflow_runs(get: Get, incomplete: str) -> Iterator[tuple[str, str]]:
+    """The runs of workflows. Their task has a reserved name."""
+    from urllib.parse import urlencode
+
+    query = urlencode({"task": "mainspring.workflow", "limit": _MOST})
+    found = get(f"/v1/runs?{query}")["runs"]
+    yield from _ids(((run["run_id"], f"{run['job_id']} {run['status']}") for run in found), incomplete)
+
+
 jobs = _completer(_jobs)
+workflows = _completer(_workflows)
+workflow_runs = _completer(_workflow_runs)
 runs_and_jobs = _completer(_runs_and_jobs)
 dead_letters = _completer(_dead_letters)
 workers = _completer(_workers)

@@ -1,85 +1,66 @@
-"""Reports errors of the command line: one or two lines on stderr, and an exit code for each class of error."""
+"""`mainspring failures`"""
 
 from __future__ import annotations
 
-import shutil
-import sys
-from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated
 
-import msgspec
+import typer
 
-from mainspring.cli.exit_codes import BAD_INPUT, CONFLICT, FAILURE, NOT_ALLOWED, NOT_FOUND, UNAVAILABLE
-from mainspring.cli.hints import TOKEN_HINT, in_commands
-from mainspring.cli.table import wrapped
-from mainspring.cli.typed_options import detail_of
-from mainspring.domain.errors import (
-    Conflict,
-    Forbidden,
-    InvalidBatch,
-    InvalidInput,
-    MainspringError,
-    NotFound,
-    NotSupportedYet,
-    PayloadTooLarge,
-    Unauthorized,
-    Unavailable,
-    WrongMediaType,
-)
-from mainspring.kernel.terminal import visible, visible_json
+from mainspring.cli.connect import DataOption, TokenFileOption, UrlOption, connect
+from mainspring.cli.listing import Listing, ListOptions, show_list, with_list_options
+from mainspring.cli.table import Column
+from mainspring.cli.wording import Times
 
-_EXIT_CODES: tuple[tuple[type[MainspringError], int], ...] = (
-    (InvalidInput, BAD_INPUT),
-    (NotSupportedYet, BAD_INPUT),
-    (PayloadTooLarge, BAD_INPUT),
-    (WrongMediaType, BAD_INPUT),
-    (NotFound, NOT_FOUND),
-    (Conflict, CONFLICT),
-    (Unauthorized, NOT_ALLOWED),
-    (Forbidden, NOT_ALLOWED),
-    (Unavailable, UNAVAILABLE),
+if TYPE_CHECKING:
+    from mainspring.sdk.client.client import Client
+
+EXAMPLES = ("mainspring failures", "mainspring failures --task mail.send --since 2026-07-01T00:00Z")
+_COLUMNS = (
+    Column("COUNT", right=True),
+    Column("ENDED RUNS", rank=2, right=True),
+    Column("TASK", rank=1, least=10),
+    Column("ERROR", least=18),
+    Column("SINCE", rank=3),
+    Column("LAST", rank=1),
+    Column("JOBS", rank=4, right=True),
+    Column("SAMPLE RUN", ids=True),
 )
 
 
-_INDENTATION = 2
+@with_list_options
+def command(
+    options: ListOptions,
+    since: Annotated[
+        str | None,
+        typer.Option("--since", metavar="T", help="From this time on. Default: a day ago.", show_default=False),
+    ] = None,
+    task: Annotated[str | None, typer.Option("--task", help="Only of this task.", show_default=False)] = None,
+    queue: Annotated[str | None, typer.Option("--queue", help="Only of this queue.", show_default=False)] = None,
+    job: Annotated[str | None, typer.Option("--job", help="Only of this job.", show_default=False)] = None,
+    url: UrlOption = None,
+    token_file: TokenFileOption = None,
+    data: DataOption = None,
+) -> None:
+    """List what fails, grouped by error: how often, since when, and a run to look at."""
 
+    def read(client: Client) -> Listing:
+        answer = client.failures(since=since, task=task, queue=queue, job=job)
+        times = Times(datetime.now(UTC))
+        rows = [
+            (
+                f"{group.count:,}",
+                f"{group.failed:,}",
+                ", ".join(group.tasks) or "-",
+                group.title,
+                times.brief(group.first),
+                times.brief(group.last),
+                f"{group.jobs:,}",
+                group.sample_run,
+            )
+            for group in answer.groups
+        ]
+        notes = [f"{answer.left_out:,} more errors are not shown"] if answer.left_out else []
+        return Listing(answer, _COLUMNS, lambda _: rows, nothing="nothing has failed", notes=notes)
 
-def exit_code_of(error: MainspringError) -> int:
-    return next((code for kind, code in _EXIT_CODES if isinstance(error, kind)), FAILURE)
-
-
-def report(error: MainspringError, *, as_json: bool, typed: Sequence[str] = ()) -> int:
-    """Print the error on stderr and return the exit code. `typed`: the arguments of the command line."""
-    text = _as_json(error) if as_json else "\n".join(_as_lines(error, typed))
-    sys.stderr.write(text + "\n")
-    return exit_code_of(error)
-
-
-def _as_lines(error: MainspringError, typed: Sequence[str]) -> list[str]:
-    lines = [f"error: {detail_of(error, typed)}"]
-    advice = error.advice()
-    if isinstance(error, Unauthorized) and not error.hint:
-        advice.append(TOKEN_HINT)
-    if advice:
-        lines.append("hint: " + in_commands("; ".join(advice)))
-    return [part for line in lines for part in _wrapped(" ".join(visible(line).split("\n")))]
-
-
-def _wrapped(line: str) -> list[str]:
-    """The line for a terminal. In a pipe or a file it stays whole, for grep."""
-    if not sys.stderr.isatty():
-        return [line]
-    first, *others = wrapped(line, max(40, shutil.get_terminal_size().columns) - _INDENTATION)
-    return [first, *(" " * _INDENTATION + other for other in others)]
-
-
-def _as_json(error: MainspringError) -> str:
-    problem = {
-        "code": error.code,
-        "detail": error.detail,
-        "field": error.field,
-        "expected": error.expected,
-        "hint": error.hint,
-        "errors": error.errors if isinstance(error, InvalidBatch) else None,
-    }
-    text = msgspec.json.encode({name: value for name, value in problem.items() if value is not None}).decode()
-    return visible_json(text)
+    show_list(connect(url, token_file, data), options, read)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -68,7 +68,7 @@ def drawn(seen: HeatMap, width: int) -> list[Text]:
         counts[wall] = counts.get(wall, 0) + cell.fires
     if seen.range == "day":
         return heat.hours(counts, width)
-    return heat.days(counts, min(counts), max(counts), width)
+    return heat.days(counts, min(counts), max(counts) + timedelta(seconds=seen.cell_seconds), width)
 
 
 def in_words(pile_up: PileUp, named: set[str]) -> list[str]:

@@ -49,6 +49,7 @@ ROUTES = (
     Route("jobs.pause", "POST", "/v1/jobs/{}:pause", "pause {}"),
     Route("jobs.resume", "POST", "/v1/jobs/{}:resume", "resume {}"),
     Route("jobs.run_now", "POST", "/v1/jobs/{}:runNow", "run-now {}"),
+    Route("jobs.series", "GET", "/v1/jobs/{}/series", None),
     Route("jobs.backfill", "POST", "/v1/jobs/{}:backfill", "backfill {}"),
     Route("applications.declare", "PUT", "/v1/applications/{}", None),
     Route("runs.list", "GET", "/v1/runs", "runs"),
@@ -66,7 +67,8 @@ ROUTES = (
     Route("dead_letters.discard", "POST", "/v1/dead-letters:discard", "discard"),
     Route("ids.find", "GET", "/v1/ids", None),
     Route("insights.overview", "GET", "/v1/insights/overview", "status"),
-    Route("insights.upcoming", "GET", "/v1/insights/upcoming", None),
+    Route("insights.failures", "GET", "/v1/insights/failures", "failures"),
+    Route("insights.upcoming", "GET", "/v1/insights/upcoming", "upcoming"),
     Route("insights.heatmap", "GET", "/v1/insights/heatmap", "heatmap"),
     Route("schedules.preview", "POST", "/v1/schedules:preview", "preview"),
     Route("calendars.list", "GET", "/v1/calendars", "calendars"),
@@ -97,11 +99,33 @@ ROUTES = (
     Route("backfills.pause", "POST", "/v1/backfills/{}:pause", "backfill-pause {}"),
     Route("backfills.resume", "POST", "/v1/backfills/{}:resume", "backfill-resume {}"),
     Route("backfills.cancel", "POST", "/v1/backfills/{}:cancel", "backfill-cancel {}"),
+    Route("workflows.create", "POST", "/v1/workflows", "workflow apply"),
+    Route("workflows.validate", "POST", "/v1/workflows:validate", "workflow check"),
+    Route("workflows.list", "GET", "/v1/workflows", "workflow list"),
+    Route("workflows.read", "GET", "/v1/workflows/{}", "workflow show {}"),
+    Route("workflows.update", "PATCH", "/v1/workflows/{}", "workflow apply"),
+    Route("workflows.update", "PUT", "/v1/workflows/{}", "workflow apply"),
+    Route("workflows.cancel", "DELETE", "/v1/workflows/{}", "workflow delete {}"),
+    Route("workflows.pause", "POST", "/v1/workflows/{}:pause", "workflow pause {}"),
+    Route("workflows.resume", "POST", "/v1/workflows/{}:resume", "workflow resume {}"),
+    Route("workflows.run_now", "POST", "/v1/workflows/{}:runNow", "workflow run {}"),
+    Route("workflows.runs", "GET", "/v1/workflows/{}/runs", "workflow runs {}"),
+    Route("workflow_runs.read", "GET", "/v1/workflow-runs/{}", "workflow watch {}"),
+    Route("workflow_runs.steps", "GET", "/v1/workflow-runs/{}/steps", "workflow steps {}"),
+    Route("workflow_runs.cancel", "POST", "/v1/workflow-runs/{}:cancel", "workflow cancel {}"),
+    Route("workflow_runs.rerun", "POST", "/v1/workflow-runs/{}:rerun", "workflow rerun {}"),
     Route("tenants.list", "GET", "/v1/tenants", "tenants"),
     Route("tenants.create", "POST", "/v1/tenants", "tenant-add"),
     Route("tokens.list", "GET", "/v1/tokens", "tokens"),
     Route("tokens.create", "POST", "/v1/tokens", "token-add"),
     Route("tokens.revoke", "POST", "/v1/tokens/{}:revoke", "token-revoke {}"),
+    Route("jobs.validate", "POST", "/v1/jobs:validate", None),
+    Route("search.find", "GET", "/v1/search", None),
+    Route("nodes.list", "GET", "/v1/nodes", None),
+    Route("session.create", "POST", "/v1/session", None),
+    Route("session.read", "GET", "/v1/session", None),
+    Route("session.end", "DELETE", "/v1/session", None),
+    Route("session.link", "POST", "/v1/session/links", "open"),
     Route("metrics.read", "GET", "/metrics", None),
     Route("schema.read", "GET", "/schema/openapi.json", None),
     Route("health.live", "GET", "/healthz", None),
@@ -138,7 +162,7 @@ _VERB = re.compile(r"(?<![\w/}:]):([a-z]+[A-Za-z]*)\b")
 _VERBS = {
     route.path.rpartition(":")[2]: route.command.partition(" ")[0]
     for route in ROUTES
-    if ":" in route.path and route.command is not None
+    if ":" in route.path and route.command is not None and not route.command.startswith("workflow ")
 }
 
 

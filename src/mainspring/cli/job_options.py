@@ -45,6 +45,8 @@ def job_fields(
     dst_gap: str | None,
     dst_overlap: str | None,
     unique: str | None = None,
+    after: list[str] | None = None,
+    depends_on: list[str] | None = None,
     **plain: Any,
 ) -> dict[str, Any]:
     """The fields of a job that the options describe. None for those that are not given."""
@@ -53,6 +55,8 @@ def job_fields(
         "payload": payload_of(payload, params or []),
         "schedule": "manual" if manual else None,
         "exdates": exdate or None,
+        "after": after or None,
+        "depends_on": depends_on or None,
         "dst": {name: word for name, word in (("gap", dst_gap), ("overlap", dst_overlap)) if word is not None} or None,
         "retry": None if retry is None else _object(retry, "retry", '{"max_attempts": 3}'),
         "misfire": None if misfire is None else misfire_of(misfire),

@@ -35,7 +35,10 @@ _PANELS: dict[str, tuple[str, ...]] = {
     "Dead letters": ("dead-letters", "dead-letter", "replay", "discard"),
     "Operate": (
         "status",
+        "overview",
+        "failures",
         "top",
+        "upcoming",
         "heatmap",
         "workers",
         "tasks",
@@ -52,8 +55,19 @@ _PANELS: dict[str, tuple[str, ...]] = {
         "drain",
         "completion",
     ),
-    "Access": ("tenants", "tenant-add", "tokens", "token-add", "token-revoke"),
+    "Access": ("open", "tenants", "tenant-add", "tokens", "token-add", "token-revoke"),
 }
+_GROUPS: dict[str, tuple[str, str, tuple[str, ...]]] = {
+    "workflow": (
+        "Submit and look",
+        "Workflows: jobs that depend on each other, and their runs.",
+        (
+            *("create", "apply", "check", "list", "show", "run", "runs", "steps", "watch"),
+            *("cancel", "rerun", "pause", "resume", "delete"),
+        ),
+    )
+}
+"""Commands with commands of their own: `mainspring workflow run` is the module workflow_run."""
 _BENCH = "bench"
 _COMPLETE = "_MAINSPRING_COMPLETE"  # set by the completion of a shell
 # Newer versions of Typer contain a copy of Click. The base class of Typer's BadParameter is UsageError in all of them.
@@ -92,6 +106,13 @@ def build(only: str | None = None) -> typer.Typer:
                 app.command(verb, epilog=_epilog(module.EXAMPLES), rich_help_panel=panel)(
                     with_shared_options(module.command)
                 )
+    for group, (panel, words, verbs) in _GROUPS.items():
+        if only in (None, group):
+            below = typer.Typer(no_args_is_help=True, rich_markup_mode="rich")
+            for verb in verbs:
+                module = load(f"{group}-{verb}")
+                below.command(verb, epilog=_epilog(module.EXAMPLES))(with_shared_options(module.command))
+            app.add_typer(below, name=group, help=words, rich_help_panel=panel)
     if only in (None, _BENCH):
         app.add_typer(
             load(_BENCH).app, name=_BENCH, help="Measure the performance of this machine.", rich_help_panel="Operate"
@@ -108,7 +129,7 @@ def _verb_of(args: Sequence[str]) -> str | None:
     if _COMPLETE in os.environ:  # the shell passes the words in its own variables
         typed = (os.environ.get("COMP_WORDS") or os.environ.get("_TYPER_COMPLETE_ARGS") or "").split()
         args = typed[1:2] or args
-    known = {_BENCH}.union(*_PANELS.values())
+    known = {_BENCH, *_GROUPS}.union(*_PANELS.values())
     return args[0] if args[0] in known else None
 
 
@@ -164,7 +185,7 @@ def _misused(error: Exception) -> int:
 
 
 def _failed(error: Exception, args: Sequence[str]) -> int:
-    from mainspring.cli.failures import report
+    from mainspring.cli.error_report import report
     from mainspring.domain.errors import MainspringError
 
     if os.environ.get("MAINSPRING_DEBUG"):

@@ -243,5 +243,5 @@ def _picture_of_list(shown: SchedulePreview) -> list[Text]:
 
 
 def _walls(shown: SchedulePreview, place: Any) -> tuple[datetime, datetime]:
-    begin = shown.from_.astimezone(place).replace(tzinfo=None)
-    return begin, begin + _WEEK
+    begin, end = ((shown.from_ + ahead).astimezone(place).replace(tzinfo=None) for ahead in (timedelta(0), _WEEK))
+    return begin, end

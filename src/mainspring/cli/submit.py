@@ -164,6 +164,15 @@ def command(
             rich_help_panel=_WHEN,
         ),
     ] = None,
+    after: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--after",
+            metavar="JOB",
+            help="Run when this job has succeeded; can be repeated: when all of them have, since the last time.",
+            rich_help_panel=_WHEN,
+        ),
+    ] = None,
     manual: Annotated[
         bool, typer.Option("--manual", help="Run only with `mainspring run-now`.", rich_help_panel=_WHEN)
     ] = False,
@@ -244,6 +253,33 @@ def command(
             "--circuit-breaker",
             metavar="N:TIME",
             help="So many failures in a row stop its runs for a time: 5:10m, or on. Then one run is the probe.",
+            rich_help_panel=_HOW,
+        ),
+    ] = None,
+    depends_on: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--depends-on",
+            metavar="JOB",
+            help="Its runs wait for this job's run for the same time, or else its next success; can be repeated.",
+            rich_help_panel=_HOW,
+        ),
+    ] = None,
+    rule: Annotated[
+        str | None,
+        typer.Option(
+            "--rule",
+            metavar="R",
+            help="Which ends of these jobs start it: all_success, all_done, one_success or one_failed.",
+            rich_help_panel=_HOW,
+        ),
+    ] = None,
+    on_upstream_failure: Annotated[
+        str | None,
+        typer.Option(
+            "--on-upstream-failure",
+            metavar="F",
+            help="If a job that it depends on fails: skip it, or fail.",
             rich_help_panel=_HOW,
         ),
     ] = None,
@@ -365,7 +401,8 @@ def command(
         keep_payload=keep_payload, unique=unique,
         payload=payload, http=http, method=method, body=body, manual=manual, at=at, delay=delay, every=every, cron=cron,
         timezone=timezone, rrule=rrule, exdate=exdate, jitter=jitter, start=start, end=end, max_runs=max_runs,
-        dst_gap=dst_gap, dst_overlap=dst_overlap, calendar=calendar, outside=outside,
+        dst_gap=dst_gap, dst_overlap=dst_overlap, calendar=calendar, outside=outside, after=after,
+        depends_on=depends_on, rule=rule, on_upstream_failure=on_upstream_failure,
         name=name, queue=queue, priority=priority, timeout=timeout, retries=retries, retry=retry,
         delivery=delivery, overlap=overlap, misfire=misfire, owner=owner, description=description, label=label, env=env,
         limit=limit, sandbox=sandbox, run_as=run_as, kill_grace=kill_grace, require=require, concurrency=concurrency,

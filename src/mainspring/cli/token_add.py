@@ -23,7 +23,8 @@ def command(
     role: Annotated[
         str,
         typer.Option(
-            metavar="ROLE", help="admin: everything in your tenant. worker: only what a worker process needs."
+            metavar="ROLE",
+            help="admin: everything in your tenant. viewer: read all of it. worker: only what a worker process needs.",
         ),
     ],
     all_tenants: Annotated[

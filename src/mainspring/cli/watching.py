@@ -41,22 +41,27 @@ def watch(
     read: Callable[[], T],
     draw: Callable[[T, int], Sequence[Text]],
     interval: float,
+    over: Callable[[T], bool] | None = None,
 ) -> int:
     """Call `read` every `interval` seconds and show what `draw` makes of it for the width of the terminal.
 
     The first answer must come: after that, a server that does not answer is asked again. Returns the exit code after
-    Ctrl-C.
+    Ctrl-C, or 0 if it is `over`. The last state stays on the terminal.
     """
     console = stdout()
     first = last = read()
+    code = 0
     try:
         with _ended_by_sigterm(), _screen(console) as show:
             for words, last in _answers(read, first, interval):
                 show(_frame(console, f"{title}, every {interval:g} s", words, draw(last, console.width)))
+                if words is None and over is not None and over(last):
+                    break
     except KeyboardInterrupt:
-        for line in draw(last, console.width):  # the last state stays on the terminal
-            console.print(line, soft_wrap=True)
-    return INTERRUPTED
+        code = INTERRUPTED
+    for line in draw(last, console.width):
+        console.print(line, soft_wrap=True)
+    return code
 
 
 def repeat(read: Callable[[], T], show: Callable[[T], None], interval: float) -> int:

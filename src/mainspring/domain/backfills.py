@@ -15,9 +15,11 @@ import msgspec
 
 from mainspring.domain.errors import Conflict, InvalidInput
 from mainspring.domain.intake.times import parse_time
+from mainspring.domain.job import Spec
 from mainspring.domain.schedules.calendar_fires import most_days
 from mainspring.domain.schedules.fires import count_fires, fires, newest_fires, next_fire
 from mainspring.domain.schedules.schedule import Schedule
+from mainspring.domain.workflows.references import may_refer
 
 BACKFILL_TRIGGER = "backfill:"
 MOST_FIRES = 1_000_000
@@ -103,6 +105,15 @@ def check_recurring(job_id: str, schedule: Schedule) -> None:
     if not schedule.recurring:
         kind = "only runs by hand" if not schedule.one_time else "runs once"
         raise not_recurring(job_id, kind)
+
+
+def check_no_references(job_id: str, payload: str | None, spec: Spec) -> None:
+    """Runs of a backfill wait for nobody, so there are no results that they could take."""
+    if spec.depends_on is not None and may_refer(payload):
+        raise InvalidInput(
+            f"the payload of job {job_id!r} takes results of other jobs, and runs of a backfill wait for none",
+            code="has_references", field="job_id", hint=f"run it with POST /v1/jobs/{job_id}:runNow and a payload",
+        )  # fmt: skip
 
 
 def not_recurring(job_id: str, why: str = "runs once") -> InvalidInput:

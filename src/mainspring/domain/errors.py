@@ -11,6 +11,7 @@ MainspringError
 ├── NotFound            check the id or the address (404)
 ├── Conflict            read the current state first (409)
 │   ├── Fenced          stop working on this run (409)
+│   ├── Unreadable      upgrade, or cancel the job (409)
 │   └── VersionMismatch read the job again (412)
 └── Unavailable         try again shortly (503)
     └── QueueFull       try again when fewer runs wait (429)
@@ -140,6 +141,12 @@ class Conflict(MainspringError):
 
     code = "conflict"
     errors: list[FieldProblem] = []  # noqa: RUF012 - replaced, never mutated
+
+
+class Unreadable(Conflict):
+    """What is stored about a job or a run cannot be read, for example because a newer version wrote it (409)."""
+
+    code = "unreadable"
 
 
 class Fenced(Conflict):

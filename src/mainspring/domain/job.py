@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from mainspring.domain.errors import Unreadable
 from mainspring.domain.fairness import AGING_STEP
 from mainspring.domain.limits import CircuitBreaker, ConcurrencyLimit, RateLimit, Slot, slots_of
 from mainspring.domain.retry import DEFAULT_RETRY, RetryPolicy
@@ -65,6 +66,15 @@ class Delivery(StrEnum):
     AT_MOST_ONCE = "at_most_once"
 
 
+class StepOf(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What the run of a step knows of its workflow. place: of the step in the definition. uses: the steps to whose
+    results its payload refers, and the numbers of their runs in the workflow run. index: of a member of a map."""
+
+    place: int
+    uses: dict[str, int] | None = None
+    index: int | None = None
+
+
 @with_plain_fields("value", after="setup")
 class Spec(PlainValues, msgspec.Struct, frozen=True, omit_defaults=True):
     """The part of a definition that is stored as JSON, and as NULL if all of it is default.
@@ -72,7 +82,8 @@ class Spec(PlainValues, msgspec.Struct, frozen=True, omit_defaults=True):
     keep_payload: up to how many bytes the payload stays with a run that has succeeded. More is set when it is stored.
     overlap: that of a one-time job, because its run is all that is left of it. repeat: in a run with an idempotency key
     of its own, see domain/run_key.py. line: the slots that its runs need, see domain/limits.py. boost: how many seconds
-    its priority moves a run forward in a line.
+    its priority moves a run forward in a line. depends_on, rule, on_upstream_failure: see domain/dependencies.py.
+    workflow: the version of the definition that a run of a workflow is fired with. step: of the run of a step.
     """
 
     timeout: float = DEFAULT_TIMEOUT
@@ -94,6 +105,11 @@ class Spec(PlainValues, msgspec.Struct, frozen=True, omit_defaults=True):
     rate_limit: list[RateLimit] | None = None
     circuit_breaker: CircuitBreaker | None = None
     unique: Unique | None = None
+    depends_on: list[str] | None = None
+    rule: str | None = None
+    on_upstream_failure: str | None = None
+    workflow: int | None = None
+    step: StepOf | None = None
 
 
 DEFAULT_SPEC = Spec()
@@ -109,7 +125,26 @@ def spec_to_text(spec: Spec) -> str | None:
 
 
 def spec_from_text(text: str | None) -> Spec:
-    return DEFAULT_SPEC if text is None else _decode_spec(text)
+    """Raises Unreadable."""
+    try:
+        return DEFAULT_SPEC if text is None else _decode_spec(text)
+    except msgspec.DecodeError as error:
+        raise unreadable("settings", error) from None
+
+
+def spec_to_show(text: str | None) -> tuple[Spec, str | None]:
+    """The spec, and None. If it cannot be read: the default one, and why."""
+    try:
+        return spec_from_text(text), None
+    except Unreadable as problem:
+        return DEFAULT_SPEC, str(problem)
+
+
+def unreadable(what: str, error: msgspec.DecodeError) -> Unreadable:
+    return Unreadable(
+        f"its stored {what} cannot be read: {error}", code="unreadable",
+        hint="cancel it, or use a server of the version that stored it",
+    )  # fmt: skip
 
 
 def plain_values(spec: Spec) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from datetime import datetime
 import msgspec
 
 from mainspring.domain.breakers import Breaker
+from mainspring.domain.dependencies import rule_of
 from mainspring.domain.job import NO_LONGER_DECLARED, JobDefinition, Priority, plain_values
 from mainspring.domain.limits import read_name
 from mainspring.domain.retry import RetryPolicy
@@ -85,6 +86,10 @@ def show_job(
         calendar=schedule.calendar,
         calendar_version=schedule.calendar_version,
         outside=None if schedule.calendar is None else schedule.outside or "skip",
+        after=list(schedule.after or ()),
+        depends_on=spec.depends_on or [],
+        rule=rule_of(definition),
+        on_upstream_failure=None if spec.depends_on is None else spec.on_upstream_failure or "skip",
         owner=spec.owner,
         description=spec.description,
         labels=spec.labels or {},
@@ -109,6 +114,7 @@ def show_job(
         circuit_breaker=None
         if spec.circuit_breaker is None
         else CircuitBreakerView(*msgspec.structs.astuple(spec.circuit_breaker)),
+        workflow_version=spec.workflow,
         **plain_values(spec),
     )
 

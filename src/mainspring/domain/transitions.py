@@ -46,12 +46,25 @@ class StoredJobStatus(IntEnum):
 
 
 class Follows(IntFlag):
-    """The bits in `runs.follows`: what follows the end of a run. The column is null if nothing follows."""
+    """The bits in `runs.follows`: what follows the end of a run. The column is null if nothing follows.
+
+    EDGES    joins count it (`runs.feeds`)
+    STEP     it is kept with its workflow run
+    RESULT   so is its result
+    FLOW     it is a workflow run
+    JOBS     other jobs depend on its job
+    LAST     it is a step that no other step waits for
+    """
 
     EDGES = 1
     LIMIT = 2
     NOTICE = 4
     BACKFILL = 8
+    STEP = 16
+    RESULT = 32
+    FLOW = 64
+    JOBS = 128
+    LAST = 256
 
 
 ENDED = frozenset({StoredState.SUCCESS, StoredState.FAILED, StoredState.CANCELLED, StoredState.SKIPPED})
@@ -60,8 +73,11 @@ LIVE = frozenset(StoredState) - ENDED
 _S = StoredState
 TRANSITIONS: dict[StoredState, dict[StoredState, str]] = {
     _S.WAITING: {
-        _S.QUEUED: "the last dependency is met",
-        _S.SKIPPED: "a dependency failed",
+        _S.QUEUED: "its rule is met",
+        _S.HELD: "its rule is met, and it has limits",
+        _S.SUCCESS: "the last of its steps or members has ended",
+        _S.FAILED: "one of its steps or members failed, its time was over, or an upstream failure fails it",
+        _S.SKIPPED: "its rule cannot be met",
         _S.CANCELLED: "cancelled while waiting",
     },
     _S.HELD: {
@@ -72,6 +88,7 @@ TRANSITIONS: dict[StoredState, dict[StoredState, str]] = {
     },
     _S.QUEUED: {
         _S.RUNNING: "claimed by a worker",
+        _S.WAITING: "its steps begin",
         _S.HELD: "its circuit breaker opened",
         _S.FAILED: "its run_timeout passed while it waited",
         _S.SKIPPED: "it was not started in time",
@@ -105,12 +122,15 @@ def job_may_follow(before: StoredJobStatus, after: StoredJobStatus) -> bool:
 
 
 def shown_state(state: int, ready_at: datetime | None, started_at: datetime | None, now: datetime) -> RunState:
-    """The state as users see it. A claimed run is shown as QUEUED until it is known to have started. The fragment
-    shown_state in store/sql/fragments.sql says the same in SQL."""
+    """The state as users see it. A claimed run is shown as QUEUED until it is known to have started. A workflow run and
+    a mapped step wait for their steps and members: they are shown as RUNNING. The fragment shown_state in
+    store/sql/fragments.sql says the same in SQL."""
     if state in (StoredState.QUEUED, StoredState.HELD) and ready_at is not None and ready_at > now:
         return RunState.SCHEDULED
     if state == StoredState.RUNNING and started_at is None:
         return RunState.QUEUED
+    if state == StoredState.WAITING and started_at is not None:
+        return RunState.RUNNING
     return RunState(StoredState(state).name)
 
 

@@ -12,3 +12,6 @@ class WorkerState(IntEnum):
     DRAINING = 2
     LOST = 3
     STOPPED = 4
+
+
+WORKER_LABEL = "mainspring.worker"  # a label that every worker has: its id

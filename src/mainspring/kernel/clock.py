@@ -138,7 +138,9 @@ class DatabaseClock:
     """The database's time, stored as an offset to the local monotonic clock and corrected at each lease renewal.
 
     `observe` takes the database's time and the local times before and after the round trip that read it. The middle of
-    the round trip is the estimate. The estimate with the shortest recent round trip is used.
+    the round trip is the estimate, and half of the trip is its error. The estimate with the shortest recent round trip
+    is used. A longer trip replaces an old estimate only if that is outside of its error: on a machine that stalls, all
+    trips of ten seconds can be long.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -150,8 +152,10 @@ class DatabaseClock:
     def observe(self, database_time: datetime, sent: float, received: float) -> None:
         round_trip = received - sent
         stale = received - self._observed_at > 10.0
-        if stale or round_trip <= self._round_trip * 1.5:
-            self._offset = database_time.timestamp() - (sent + received) / 2
+        offset = database_time.timestamp() - (sent + received) / 2
+        agrees = self._offset is not None and abs(offset - self._offset) <= round_trip / 2
+        if round_trip <= self._round_trip * 1.5 or (stale and not agrees):
+            self._offset = offset
             # Not simply the newest one: a series of trips, each a little longer than the last, would drift away.
             self._round_trip = round_trip if stale else min(round_trip, self._round_trip)
             self._observed_at = received

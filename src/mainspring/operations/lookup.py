@@ -4,7 +4,7 @@ lanes of a filter."""
 from __future__ import annotations
 
 from mainspring.domain.errors import NotFound
-from mainspring.domain.job import JobDefinition, Priority, spec_from_text
+from mainspring.domain.job import JobDefinition, Priority, Spec, spec_from_text
 from mainspring.kernel.ids import TenantId, parse_uuid
 from mainspring.store import history
 from mainspring.store.dead_letters import LockedLetter
@@ -31,9 +31,10 @@ async def load_lane(lanes: LaneRegistry, connection: Connection, lane_id: int) -
     return await lanes.get(lane_id)
 
 
-def run_definition(row: LockedLetter | Run, lane: Lane) -> JobDefinition:
-    """The definition that a run carries. Its schedule is not part of it."""
-    spec = spec_from_text(row.spec_text)
+def run_definition(row: LockedLetter | Run, lane: Lane, spec: Spec | None = None) -> JobDefinition:
+    """The definition that a run carries, with `spec` instead of its own. Its schedule is not part of it. Raises
+    Unreadable."""
+    spec = spec_from_text(row.spec_text) if spec is None else spec
     return JobDefinition(
         task=lane.task,
         name=row.name,

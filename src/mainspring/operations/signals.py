@@ -11,6 +11,7 @@ from contextlib import suppress
 from uuid import UUID
 
 import asyncpg
+import msgspec
 
 from mainspring.kernel.ids import TenantId, uuid7
 from mainspring.kernel.logs import get_logger
@@ -24,6 +25,17 @@ _RETRY_MARGIN = 0.002  # seconds after a backoff, so that the run is ready by th
 _MAX_NAMES = 100  # per message: the payload of NOTIFY is limited to 8,000 bytes
 
 
+class FlowNews(msgspec.Struct, frozen=True):
+    """What workflow runs have to do: joins with marks, joins of members that have counted some, mapped steps that are
+    ready, workflow runs of which something may be left to cancel, and those that run again."""
+
+    folds: Collection[int] = ()
+    maps: Collection[int] = ()
+    fanouts: Collection[UUID] = ()
+    stopped: Collection[UUID] = ()
+    rerun: Collection[UUID] = ()
+
+
 class Signals:
     """Sends and receives signals.
 
@@ -34,7 +46,9 @@ class Signals:
     freed    gates were given back, and how often
     gates    the settings of a gate have changed
     knock    somebody may be admitted in lines of limits; in this process only
+    look     runs wait for other jobs, and it must be found out for what; in this process only
     fill     runs of backfills have ended, or a backfill may continue; in this process only
+    flow     what workflow runs have to do; in this process only
     """
 
     def __init__(self, store: Store) -> None:
@@ -48,6 +62,8 @@ class Signals:
         self._gates_listeners: list[Callable[[], None]] = []
         self._knock_listeners: list[Callable[[Collection[frozenset[int]]], None]] = []
         self._fill_listeners: list[Callable[[Collection[UUID]], None]] = []
+        self._flow_listeners: list[Callable[[FlowNews], None]] = []
+        self._look_listeners: list[Callable[[], None]] = []
         self._ready: dict[int, int] = {}
         self._freed: dict[int, int] = {}
         self._gates = False
@@ -79,6 +95,20 @@ class Signals:
 
     def on_fill(self, listener: Callable[[Collection[UUID]], None]) -> None:
         self._fill_listeners.append(listener)
+
+    def on_flow(self, listener: Callable[[FlowNews], None]) -> None:
+        self._flow_listeners.append(listener)
+
+    def flow(self, news: FlowNews) -> None:
+        for listener in self._flow_listeners:
+            listener(news)
+
+    def on_look(self, listener: Callable[[], None]) -> None:
+        self._look_listeners.append(listener)
+
+    def look(self) -> None:
+        for listener in self._look_listeners:
+            listener()
 
     def fill(self, ended: Collection[UUID] = ()) -> None:
         """These runs of backfills have ended. Without runs: some backfill may continue."""

@@ -11,6 +11,7 @@ from litestar import Litestar
 from mainspring.api.app import create_app
 from mainspring.api.auth import TokenRegistry, hosts_for
 from mainspring.api.load_shedding import LoadShedder
+from mainspring.api.page import Page
 from mainspring.api.readiness import ReadinessCheck
 from mainspring.api.services import Services
 from mainspring.kernel.clock import Clock, DatabaseClock
@@ -19,6 +20,7 @@ from mainspring.kernel.ids import uuid7
 from mainspring.kernel.lifecycle import Loops, PeriodicTask
 from mainspring.kernel.loop_monitor import LoopMonitor
 from mainspring.operations.access.access_admin import AccessAdmin
+from mainspring.operations.access.sessions import Sessions
 from mainspring.operations.backfills.control import BackfillControl
 from mainspring.operations.calendars.changes import CalendarChanger
 from mainspring.operations.control.amend import Amender
@@ -43,11 +45,15 @@ from mainspring.operations.logs.log_service import LogService
 from mainspring.operations.logs.log_watch import LogWatch
 from mainspring.operations.read.calendars import CalendarReader
 from mainspring.operations.read.dead_letters import DeadLetterReader
+from mainspring.operations.read.failures import FailureReader
+from mainspring.operations.read.find import Finder
 from mainspring.operations.read.heat_map import HeatMapReader
 from mainspring.operations.read.ids import IdReader
+from mainspring.operations.read.job_series import JobSeriesReader
 from mainspring.operations.read.job_timeline import JobTimelineReader
 from mainspring.operations.read.jobs import JobReader
 from mainspring.operations.read.limits import LimitReader
+from mainspring.operations.read.nodes import NodeReader
 from mainspring.operations.read.overview import OverviewReader
 from mainspring.operations.read.preview import Previewer
 from mainspring.operations.read.queues import QueueReader
@@ -58,8 +64,15 @@ from mainspring.operations.read.workers import WorkerReader
 from mainspring.operations.signals import Signals
 from mainspring.operations.submit.signature_registry import SignatureRegistry
 from mainspring.operations.submit.submitter import Submitter
+from mainspring.operations.workflows.changes import WorkflowChanges
+from mainspring.operations.workflows.control import WorkflowRuns
+from mainspring.operations.workflows.definitions import Definitions
+from mainspring.operations.workflows.outlines import Outlines
+from mainspring.operations.workflows.reader import WorkflowReader
+from mainspring.operations.workflows.run_reader import WorkflowRunReader
 from mainspring.roles.background import ClockSync, ReadyPoll, upkeep_tasks
 from mainspring.scheduler.node import SchedulerNode
+from mainspring.store import sessions
 from mainspring.store.connection_budget import ConnectionBudget
 from mainspring.store.database import Database
 from mainspring.store.lanes import LaneRegistry
@@ -83,9 +96,9 @@ class Assembly:
     connection_budget: ConnectionBudget
     periodic_tasks: list[PeriodicTask]
 
-    def front(self) -> LoadShedder:
-        """The app as it is served: with too much to do it refuses what can wait."""
-        return LoadShedder(self.app, self.monitor, self.store)
+    def front(self) -> Page:
+        """The app as it is served: behind the dashboard, and with too much to do it refuses what can wait."""
+        return Page(LoadShedder(self.app, self.monitor, self.store))
 
     async def start(self, loops: Loops) -> None:
         """Start all background tasks."""
@@ -153,13 +166,14 @@ async def assemble(
     )
     gate_changer, depths = GateChanger(store, gates, signals, clock), Depths(store, gates, lanes)
     gate_keeper = GateKeeper(store, gates, exchanger.waker, RunningCount(store, signals, clock), depths)
-    run_reader, queue_reader = RunReader(store, lanes), QueueReader(store, lanes)
+    definitions = Definitions()
+    run_reader, queue_reader = RunReader(store, lanes, definitions), QueueReader(store, lanes)
     log_watch, log_merger = LogWatch(store), LogMerger(log_files, clock)
     services = Services(
-        submitter=Submitter(store, lanes, signals, database_clock, signatures, depths),
+        submitter=(submitter := Submitter(store, lanes, signals, database_clock, signatures, depths)),
         amender=(amender := Amender(store, lanes, signals, signatures)),
         declarer=Declarer(store, lanes, amender),
-        job_reader=JobReader(store, lanes, run_reader),
+        job_reader=(job_reader := JobReader(store, lanes, run_reader)),
         run_reader=run_reader,
         job_timeline=JobTimelineReader(store),
         queue_reader=queue_reader,
@@ -171,26 +185,37 @@ async def assemble(
         dead_letter_reader=DeadLetterReader(store, lanes),
         standing_reader=(standing_reader := StandingReader(store, queue_reader)),
         overview_reader=OverviewReader(store, standing_reader, timing),
+        failure_reader=FailureReader(store, lanes, database_clock),
+        job_series=JobSeriesReader(store, database_clock),
         previewer=Previewer(store, database_clock),
         upcoming_reader=UpcomingReader(store, lanes, database_clock),
         heat_map_reader=HeatMapReader(store, database_clock),
-        id_reader=IdReader(store, lanes),
+        id_reader=(id_reader := IdReader(store, lanes)),
+        finder=Finder(store, lanes, signatures, id_reader),
+        node_reader=NodeReader(store, timing),
         replayer=Replayer(store, lanes, signals, database_clock, signatures),
-        manual_runs=ManualRuns(store, lanes, signals, database_clock, signatures),
+        manual_runs=(manual_runs := ManualRuns(store, lanes, signals, database_clock, signatures)),
         exchanger=exchanger,
         death_notices=DeathNotices(store, signals, chance, exchanger.forget),
         drainer=Drainer(store, signals),
         breakers=BreakerControl(store, signals),
         backfills=BackfillControl(store, signals, database_clock),
+        workflow_reader=(workflow_reader := WorkflowReader(store, job_reader)),
+        workflow_changes=WorkflowChanges(database_clock, signatures, submitter, amender, manual_runs, workflow_reader),
+        workflow_run_reader=WorkflowRunReader(store, lanes, definitions, run_reader),
+        workflow_runs=WorkflowRuns(store, signals, Outlines(definitions)),
         gate_changer=gate_changer,
         logs=LogService(store, log_files, log_watch, log_merger, exchanger.check_worker),
         signatures=signatures,
         access=AccessAdmin(store, signals),
+        sessions=Sessions(store, signals),
         clock=clock,
         readiness=ReadinessCheck(store, node.leaser if node else None, lambda: judge.standing),
     )
     token_registry = TokenRegistry(store, clock)
+    session_registry = TokenRegistry(store, clock, sessions.find)
     signals.on_tokens_changed(token_registry.forget)
+    signals.on_tokens_changed(session_registry.forget)
     signals.on_tokens_changed(long_polls.disconnect_tenant)  # a waiting worker has to authenticate again
     return Assembly(
         store=store,
@@ -198,7 +223,7 @@ async def assemble(
         lanes=lanes,
         long_polls=long_polls,
         services=services,
-        app=create_app(services, token_registry, pulse, hosts_for(host, allow_hosts)),
+        app=create_app(services, token_registry, session_registry, pulse, hosts_for(host, allow_hosts)),
         monitor=monitor,
         node=node,
         pulse=pulse,

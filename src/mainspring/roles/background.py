@@ -9,9 +9,16 @@ from mainspring.kernel.config import Timing
 from mainspring.kernel.lifecycle import PeriodicTask
 from mainspring.operations.backfills.filler import Filler
 from mainspring.operations.calendars.recompute import Recomputer
+from mainspring.operations.dependencies.looker import Looker
 from mainspring.operations.exchange.exchanger import Exchanger
 from mainspring.operations.limits.admitter import Admitter
 from mainspring.operations.signals import Signals
+from mainspring.operations.workflows.definitions import Definitions
+from mainspring.operations.workflows.expander import FanoutExpander
+from mainspring.operations.workflows.folder import JoinFolder
+from mainspring.operations.workflows.outlines import Outlines
+from mainspring.operations.workflows.starter import FlowStarter
+from mainspring.operations.workflows.stopper import FlowStopper
 from mainspring.roles.retention import history_days
 from mainspring.store.lanes import LaneRegistry
 from mainspring.store.log_files import LogFiles
@@ -20,10 +27,12 @@ from mainspring.upkeep.beat_sweeper import BeatSweeper
 from mainspring.upkeep.calendar_recomputer import CalendarRecomputer
 from mainspring.upkeep.deadline_sweeper import DeadlineSweeper
 from mainspring.upkeep.forecaster import ForecastMaker
+from mainspring.upkeep.gauge_sampler import GaugeSampler
 from mainspring.upkeep.library_versions import library_versions
 from mainspring.upkeep.line_auditor import LineAuditor
 from mainspring.upkeep.line_pruner import LinePruner
 from mainspring.upkeep.partition_maintainer import HistoryPruner, PartitionMaintainer
+from mainspring.upkeep.rollup_keeper import RollupKeeper
 from mainspring.upkeep.run_rescuer import RunRescuer
 from mainspring.upkeep.silence_judge import SilenceJudge
 
@@ -68,16 +77,24 @@ def upkeep_tasks(
     judge: SilenceJudge,
     log_files: LogFiles | None = None,
 ) -> list[PeriodicTask]:
+    outlines = Outlines(Definitions())
     return [
         RunRescuer(store, signals, clock, timing, random.random, judge),
         BeatSweeper(store),
         DeadlineSweeper(store, signals),
         Admitter(store, signals),
         Filler(store, lanes, signals),
+        FlowStarter(store, lanes, signals, outlines),
+        FanoutExpander(store, lanes, signals, outlines),
+        JoinFolder(store, signals),
+        FlowStopper(store, signals),
+        Looker(store, signals),
         LinePruner(store),
         LineAuditor(store, signals),
         CalendarRecomputer(store, signals, Recomputer(store, lanes), library_versions()),
         ForecastMaker(store, clock),
+        RollupKeeper(store, clock),
+        GaugeSampler(store, clock),
         PartitionMaintainer(store),
         HistoryPruner(store, history_days(), log_files),
     ]

@@ -73,7 +73,7 @@ class Schedules:
             log.warning("cannot ensure the application's schedules yet", error=str(error))
             return backoff(self._failures)
         except MainspringError as error:
-            if self._app.schedules and str(error) != self._error:
+            if self._app.declares and str(error) != self._error:
                 self._error = str(error)
                 log.error(
                     "the application's schedules were refused",
@@ -101,8 +101,8 @@ class Schedules:
                 self._ensured, self._refused = True, ensured.refused
         self._failures, self._error = 0, None
         self._tell_versions(view)
-        if not self._app.schedules and (view is None or view.number == 0):
-            return None  # it has never declared a schedule
+        if not self._app.declares and (view is None or view.number == 0):
+            return None  # it has never declared anything
         return _SOON if self._superseded or self._refused else _AGAIN
 
     def _tell(self, ensured: Ensured) -> None:
@@ -110,12 +110,12 @@ class Schedules:
         for job_id, what in ensured.done.items():
             done.setdefault(what.replace(" ", "_"), []).append(job_id)
         unchanged = len(done.pop("unchanged", ()))
-        if done or (self._app.schedules and not self._ensured):
+        if done or (self._app.declares and not self._ensured):
             log.info("schedules of the application", application=self._app.name, unchanged=unchanged, **done)
         functions = {schedule.job_id: full_name(schedule.task.function) for schedule in self._app.schedules}
         for job_id, reason in ensured.refused.items():
             if self._refused.get(job_id) != reason:
-                log.error("schedule refused", schedule=job_id, function=functions[job_id], reason=reason)
+                log.error("schedule refused", schedule=job_id, function=functions.get(job_id), reason=reason)
 
     def _tell_versions(self, view: DeclarationView | None) -> None:
         superseded = view is not None and not view.current

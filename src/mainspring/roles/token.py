@@ -11,6 +11,7 @@ from mainspring.kernel.ids import DEFAULT_TENANT, uuid7
 from mainspring.kernel.logs import get_logger
 from mainspring.kernel.ownership import ForeignFile, read_own
 from mainspring.operations.access.permissions import ADMIN, WORKER
+from mainspring.operations.access.sessions import PAGE, make_link
 from mainspring.store import tokens
 from mainspring.store.database import Database
 from mainspring.store.pool import Connection, connect
@@ -48,6 +49,16 @@ async def ensure_worker_token(database: str | Database, folder: Path) -> str:
         async with connection.transaction():
             await tokens.take_turn(connection)
             return await _stored(connection, file, WORKER) or await _replaced(connection, file, WORKER)
+    finally:
+        await connection.close()
+
+
+async def sign_in_path(database: str | Database, token: str) -> str:
+    """The path of the dashboard that signs in as this token, once. If the token was revoked meanwhile, without that."""
+    connection = await connect(database, application="token")
+    try:
+        found = await tokens.find(connection, tokens.hash_token(token))
+        return PAGE if found is None else (await make_link(connection, found.principal.token_id)).path
     finally:
         await connection.close()
 

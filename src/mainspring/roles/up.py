@@ -34,7 +34,7 @@ from mainspring.roles.database import prepare_database
 from mainspring.roles.listening import local_url
 from mainspring.roles.retention import history_days
 from mainspring.roles.supervisor import Program, Supervisor, start_postgres
-from mainspring.roles.token import ensure_admin_token, ensure_worker_token
+from mainspring.roles.token import ensure_admin_token, ensure_worker_token, sign_in_path
 from mainspring.sdk.app.worker_hooks import STOP_SECONDS
 from mainspring.sdk.client.connection import SERVER_FILE_NAME
 from mainspring.store.database import Database
@@ -184,13 +184,16 @@ async def _start(
     for name in applied:
         log.detail("migration applied", migration=name)
     with database_in_words(database):
-        await ensure_admin_token(database, options.folder)
+        token = await ensure_admin_token(database, options.folder)
         await ensure_worker_token(database, options.folder)
     write_server_file(options)
     supervisor.start(server_program(options, database))
     await _until_healthy(options.url, options.ca)
     supervisor.start(worker_program(options))
-    for line in _welcome(options, database):
+    assert token is not None
+    with database_in_words(database):
+        page = await sign_in_path(database, token)
+    for line in _welcome(options, database, page):
         console.print(line)
 
 
@@ -349,7 +352,7 @@ def _stop_signals(supervisor: Supervisor, console: Console) -> Iterator[asyncio.
             loop.remove_signal_handler(number)
 
 
-def _welcome(options: UpOptions, database: Database) -> list[str]:
+def _welcome(options: UpOptions, database: Database, page: str) -> list[str]:
     token_file = shlex.quote(str(options.token_file))
     elsewhere = options.folder != Path(DEFAULT_DATA_FOLDER).resolve()
     prefix = f"MAINSPRING_DATA={shlex.quote(str(options.folder))} " if elsewhere else ""
@@ -358,6 +361,8 @@ def _welcome(options: UpOptions, database: Database) -> list[str]:
     shown = "your own (--database-url)" if options.database else database.url
     return [
         f"Mainspring is up at {options.url}",
+        f"  dashboard {options.url}{page}",
+        f"            this link signs in once, within 5 minutes; `{prefix}mainspring open` makes another",
         f"  token     {options.token_file} (the CLI finds it)",
         f"  database  {shown}",
         "",

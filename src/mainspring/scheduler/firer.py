@@ -16,6 +16,7 @@ from uuid import UUID
 import asyncpg
 import msgspec
 
+from mainspring.domain.errors import Unreadable
 from mainspring.domain.job import Overlap, spec_from_text
 from mainspring.domain.schedules.calendar_rules import RulesNotLoaded
 from mainspring.domain.schedules.misfire import ON_TIME, FirePlan, limited, plan_fires
@@ -344,7 +345,7 @@ def _too_late(job: DueJob, now: datetime) -> bool:
         return False
     try:
         return not _plan(job, now).runs
-    except (msgspec.MsgspecError, ValueError, OverflowError):
+    except (Unreadable, ValueError, OverflowError):
         return False  # what cannot be read is found when it is fired
 
 

@@ -93,8 +93,8 @@ class DueAgain(msgspec.Struct, frozen=True):
 
 class Fired(msgspec.Struct, frozen=True):
     """The result of a batch: how many runs each lane got, which recurring jobs fired, by their index in the batch, the
-    skipped runs that something follows, how many one-time jobs fired, the lines in which new runs are HELD, and these
-    runs."""
+    skipped runs that something follows, how many one-time jobs fired, the lines in which new runs are HELD, these runs,
+    and how many of the jobs have edges."""
 
     created: dict[int, int]
     moved: list[int]
@@ -102,6 +102,7 @@ class Fired(msgspec.Struct, frozen=True):
     gone: int = 0
     lines: list[int] = []
     held: list[UUID] = []
+    with_edges: int = 0
 
 
 async def due_scan(connection: Connection, shards: Sequence[int], ahead: float, per_shard: int) -> list[DueJob]:
@@ -237,11 +238,17 @@ async def fire_locked_one_time(
 
 def _moved(row: Record) -> Fired:
     moved = [position - 1 for position in row["moved"] or ()]
-    return Fired(_by_lane(row["lanes"]), moved, row["skipped"] or [], lines=row["lines"] or [], held=row["held"] or [])
+    return Fired(
+        _by_lane(row["lanes"]), moved, row["skipped"] or [], lines=row["lines"] or [], held=row["held"] or [],
+        with_edges=row["with_edges"],
+    )  # fmt: skip
 
 
 def _gone(row: Record) -> Fired:
-    return Fired(_by_lane(row["lanes"]), [], row["skipped"] or [], row["gone"], row["lines"] or [], row["held"] or [])
+    return Fired(
+        _by_lane(row["lanes"]), [], row["skipped"] or [], row["gone"], row["lines"] or [], row["held"] or [],
+        with_edges=row["with_edges"],
+    )  # fmt: skip
 
 
 def _by_lane(lanes: Sequence[int] | None) -> dict[int, int]:

@@ -30,6 +30,12 @@ class IdRow(PageRow, frozen=True):
     name: str | None
 
 
+class NamedJob(PageRow, frozen=True):
+    job_id: str
+    name: str | None
+
+
+_jobs_by_name = RowQuery(NamedJob, _SQL["jobs_by_name"])
 _newest_live = RowQuery(IdRow, _SQL["newest_live"])
 _newest_ended = RowQuery(IdRow, _SQL["newest_ended"])
 _live_between = RowQuery(IdRow, _SQL["live_between"])
@@ -67,6 +73,12 @@ async def dead_letters(
 
 async def workers(connection: Connection, tenant: TenantId, part: str, scanned: int, limit: int) -> list[list[IdRow]]:
     return [await _read(connection, _workers, tenant, part.lower(), scanned, limit)]
+
+
+async def jobs_by_name(connection: Connection, tenant: TenantId, text: str, limit: int) -> list[NamedJob]:
+    """Jobs whose id or name begins with this text."""
+    async with pages.planned(connection, straight=True):
+        return await _jobs_by_name.fetch(connection, tenant, text, limit)
 
 
 async def _read(connection: Connection, query: RowQuery[IdRow], *arguments: object) -> list[IdRow]:

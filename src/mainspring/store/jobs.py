@@ -9,8 +9,17 @@ from uuid import UUID
 
 import msgspec
 
+from mainspring.domain.dependencies import edges_of
 from mainspring.domain.errors import Conflict
-from mainspring.domain.job import JobDefinition, Overlap, Priority, spec_from_text, stored_spec
+from mainspring.domain.job import (
+    JobDefinition,
+    Overlap,
+    Priority,
+    Spec,
+    spec_from_text,
+    stored_spec,
+    unreadable,
+)
 from mainspring.domain.schedules.misfire import Missed
 from mainspring.domain.schedules.schedule import Schedule
 from mainspring.domain.transitions import StoredJobStatus
@@ -140,19 +149,26 @@ def shard_of(tenant: TenantId, job_id: str) -> int:
 
 
 def schedule_from_text(text: str) -> Schedule:
-    return _decode_schedule(text)
+    """Raises Unreadable."""
+    try:
+        return _decode_schedule(text)
+    except msgspec.DecodeError as error:
+        raise unreadable("schedule", error) from None
 
 
 def definition_of(row: JobRow, lane: Lane) -> JobDefinition:
-    """The definition in a jobs row."""
-    spec = spec_from_text(row.spec_text)
+    """The definition in a jobs row. Raises Unreadable."""
+    return definition_with(row, lane, spec_from_text(row.spec_text), schedule_from_text(row.schedule_text))
+
+
+def definition_with(row: JobRow, lane: Lane, spec: Spec, schedule: Schedule) -> JobDefinition:
     return JobDefinition(
         task=lane.task,
         name=row.name,
         payload=row.payload_text,
         queue=lane.queue,
         priority=Priority(lane.priority),
-        schedule=schedule_from_text(row.schedule_text),
+        schedule=schedule,
         overlap=Overlap(row.overlap),
         spec=spec,
         job_id=row.job_id,
@@ -191,6 +207,7 @@ async def _insert(connection: Connection, statement: str, tenant: TenantId, new:
         [job.definition.declared_by for job in new],
         [job.generation for job in new],
         [job.runs_left for job in new],
+        [edges_of(job.definition) for job in new],
     )
     return int(done.rpartition(" ")[2])
 
@@ -323,8 +340,17 @@ async def change(
         definition.declared_by,
         pruned,
         runs_left,
+        edges_of(definition) or 0,
     )
     return changed is not None
+
+
+async def cancel_unreadable(connection: Connection, row: LockedJob) -> bool:
+    """Cancel a job and leave its definition as it is stored. Return False if its version has changed."""
+    cancelled = await connection.fetchval(
+        _SQL["cancel_unreadable"], row.tenant_id, row.job_id, row.version, int(StoredJobStatus.CANCELLED), row.now
+    )
+    return cancelled is not None
 
 
 async def record_missed(connection: Connection, row: JobRow, missed: Missed) -> None:

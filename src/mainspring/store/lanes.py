@@ -11,6 +11,7 @@ from operator import attrgetter
 import msgspec
 
 from mainspring.domain.job import JobDefinition, Priority
+from mainspring.domain.workflows.flow import WORKFLOW_TASK
 from mainspring.kernel.ids import EVERY_TENANT, TenantId
 from mainspring.store.pool import Connection, Store, connect
 from mainspring.store.queries import load
@@ -108,7 +109,7 @@ class LaneRegistry:
         self, tenant: TenantId, queues: Iterable[str], tasks: Iterable[str], labels: Mapping[str, str]
     ) -> list[Lane]:
         """The lanes from which a worker with these queues, tasks and labels may take, grouped by tenant."""
-        queue_set, task_set, label_set = set(queues), set(tasks), labels.items()
+        queue_set, task_set, label_set = set(queues), set(tasks) - {WORKFLOW_TASK}, labels.items()
         shared = tenant == EVERY_TENANT
         found = [
             lane
@@ -128,8 +129,14 @@ class LaneRegistry:
     def of_task(self, tenant: TenantId, task: str) -> list[int]:
         return [lane.lane_id for lane in self._by_id.values() if lane.tenant_id == tenant and lane.task == task]
 
+    def of_any_tenant(self, task: str) -> list[int]:
+        return [lane.lane_id for lane in self._by_id.values() if lane.task == task]
+
     def of_priority(self, priority: int) -> list[int]:
         return [lane.lane_id for lane in self._by_id.values() if lane.priority == priority]
+
+    def tasks(self, tenant: TenantId) -> set[str]:
+        return {lane.task for lane in self._by_id.values() if lane.tenant_id == tenant}
 
     def queues(self, tenant: TenantId) -> dict[str, list[int]]:
         grouped: dict[str, list[int]] = {}

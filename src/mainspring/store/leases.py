@@ -32,6 +32,17 @@ class LeaseStanding(msgspec.Struct, frozen=True):
     at: datetime
 
 
+class NodeRow(msgspec.Struct, frozen=True):
+    """A node and how many shards it owns."""
+
+    node_id: UUID
+    host: str
+    started_at: datetime
+    seen_at: datetime
+    shards: int
+
+
+_nodes_with_shards = RowQuery(NodeRow, _SQL["nodes_with_shards"])
 _standing = RowQuery(LeaseStanding, _SQL["standing"])
 _list_leases = RowQuery(LeaseRow, _SQL["list_leases"])
 
@@ -47,6 +58,11 @@ async def live_nodes(connection: Connection, within: float) -> list[UUID]:
 async def standing(connection: Connection, within: float) -> LeaseStanding:
     [found] = await _standing.fetch(connection, within)
     return found
+
+
+async def nodes_with_shards(connection: Connection, within: float) -> list[NodeRow]:
+    """The nodes that were seen within so many seconds."""
+    return await _nodes_with_shards.fetch(connection, within)
 
 
 async def forget_node(connection: Connection, node_id: UUID) -> None:

@@ -10,17 +10,22 @@ other fragments; these see its parameters. `python -m tests.store.sql_snapshot` 
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from functools import lru_cache
 from importlib.resources import files
 
 from mainspring.domain.backfills import BACKFILL_TRIGGER, BackfillState
+from mainspring.domain.dependencies import Edges
 from mainspring.domain.fairness import AGING_STEP
 from mainspring.domain.job import DUE_TOGETHER, STILL_ALIVE, Delivery, Overlap, Priority
 from mainspring.domain.pacing import LONGEST_LOOK
+from mainspring.domain.rollups import LAST_BUCKET, LEAST_MS, NO_BUCKET, PER_OCTAVE, SAMPLE_JOBS, Span
 from mainspring.domain.transitions import ENDED, SHOWN_SCHEDULED, TRANSITIONS, Follows, StoredJobStatus, StoredState
 from mainspring.domain.worker_state import WorkerState
+from mainspring.domain.workflows.flow import RERUN_TRIGGER, STEP_TRIGGER, WORKFLOW_TASK, FanoutState, FlowState
+from mainspring.domain.workflows.rules import RULE_BITS, Rule, Waiting
 from mainspring.kernel.config import DEFAULT_KEPT_PAYLOAD
 from mainspring.kernel.ids import DEFAULT_TENANT, EVERY_TENANT
 from mainspring.store import submit_fields
@@ -36,6 +41,17 @@ CONSTANTS: dict[str, str] = {
     **{f"BACKFILL_{state.name}": str(int(state)) for state in BackfillState},
     "BACKFILL_TRIGGER": f"'{BACKFILL_TRIGGER}'",
     "FOLLOWS_BACKFILL": str(int(Follows.BACKFILL)),
+    "FOLLOWS_JOBS": str(int(Follows.JOBS)),
+    **{f"EDGES_{bit.name}": str(int(bit)) for bit in Edges},
+    "FOLLOWS_FLOW": str(int(Follows.FLOW)),
+    "RULE_BITS": str(RULE_BITS),
+    "CONTAINER": str(int(Rule.CONTAINER)),
+    "MAPPED": str(int(Waiting.MAPPED)),
+    **{f"FLOW_{state.name}": str(int(state)) for state in FlowState},
+    **{f"FANOUT_{state.name}": str(int(state)) for state in FanoutState},
+    "STEP_TRIGGER": f"'{STEP_TRIGGER}'",
+    "RERUN_TRIGGER": f"'{RERUN_TRIGGER}'",
+    "WORKFLOW_TASK": f"'{WORKFLOW_TASK}'",
     "JOBS_ENDED": f"{StoredJobStatus.CANCELLED:d}, {StoredJobStatus.COMPLETED:d}",
     **{f"WORKER_{state.name}": str(int(state)) for state in WorkerState},
     "WORKERS_ALIVE": f"{WorkerState.LIVE:d}, {WorkerState.DRAINING:d}",
@@ -49,6 +65,12 @@ CONSTANTS: dict[str, str] = {
     "KEPT_PAYLOAD": str(DEFAULT_KEPT_PAYLOAD),
     "AT_MOST_ONCE": f"'{Delivery.AT_MOST_ONCE}'",
     "LONGEST_LOOK": str(LONGEST_LOOK),
+    **{span.name: str(int(span)) for span in Span},
+    "LEAST_MS": f"{LEAST_MS}::float8",
+    "BUCKETS_PER_E": f"{PER_OCTAVE / math.log(2)!r}::float8",
+    "LAST_BUCKET": str(LAST_BUCKET),
+    "NO_BUCKET": str(NO_BUCKET),
+    "SAMPLE_JOBS": str(SAMPLE_JOBS),
     "AGING": f"interval '{int(AGING_STEP.total_seconds())} seconds'",
     # (before, after) of every end that is not a success.
     "ENDS": ", ".join(

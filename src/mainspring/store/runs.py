@@ -17,8 +17,9 @@ from mainspring.store.rows import RowQuery
 _SQL = load("runs")
 _ready_at = attrgetter("ready_at")
 
-# run_id, follows, and the slots and gates that the run held; records without conversion, for the hot path
-EndedRow = tuple[UUID, int | None, list[int] | None]
+# run_id, follows, the slots and gates that the run held, and the joins that count it; records without conversion, for
+# the hot path
+EndedRow = tuple[UUID, int | None, list[int] | None, list[int] | None]
 
 # For each lane: the gate of its queue and what may pass it, the same of its tenant, and the gates that a run owns.
 GateColumns = tuple[
@@ -129,7 +130,8 @@ _requeue = RowQuery(RequeuedRun, _SQL["requeue"])
 
 class Ending(msgspec.Struct, frozen=True):
     """An end that is not SUCCESS. `before` is the state that the caller saw under its lock. `held_ms`: None if the
-    worker has not reported when the attempt began. `lost` is 1 if the attempt was lost with its worker."""
+    worker has not reported when the attempt began. `lost` is 1 if the attempt was lost with its worker. `cause`: the
+    step whose failure is the reason that it was not run."""
 
     run_id: UUID
     fence: int
@@ -141,6 +143,7 @@ class Ending(msgspec.Struct, frozen=True):
     held_ms: float | None = None
     attempt: int = 0
     lost: int = 0
+    cause: str | None = None
 
 
 class Requeue(msgspec.Struct, frozen=True):
@@ -171,9 +174,10 @@ class PastAttempt(msgspec.Struct, frozen=True):
     delay: float = 0.0
 
 
-async def insert(connection: Connection, tenant: TenantId, new: NewRuns) -> None:
+async def insert(connection: Connection, tenant: TenantId, new: NewRuns, *, waiting: bool = False) -> None:
+    """`waiting`: their jobs depend on others."""
     await connection.execute(
-        _SQL["insert_runs"],
+        _SQL["insert_waiting_runs"] if waiting else _SQL["insert_runs"],
         tenant,
         new.run_ids,
         new.lane_ids,

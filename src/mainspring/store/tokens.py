@@ -18,12 +18,13 @@ _SQL = load("tokens")
 
 
 class Principal(msgspec.Struct, frozen=True):
-    """The tenant and role of a token."""
+    """The tenant and role of a token, or of a session of this token."""
 
     tenant: TenantId
     role: str
     name: str
     token_id: UUID
+    session_id: UUID | None = None
 
 
 class Found(msgspec.Struct, frozen=True):

@@ -313,13 +313,16 @@ async def holds_runs(connection: Connection, worker_id: UUID) -> bool:
 
 
 async def truncate_beats(connection: Connection, table: int) -> bool:
-    """Truncate a beat table without heartbeats for half a minute. It is locked first, so no heartbeat is lost."""
+    """Truncate a beat table without heartbeats for half a minute. It is locked first, so no heartbeat is lost, and the
+    last one of a worker is kept in the worker's row. False if that cannot be done now."""
     if not await connection.fetchval(_SQL[f"quiet_{table}"]):
         return False
     async with connection.transaction():
         await connection.execute(f"lock table mainspring.worker_beats_{table} in access exclusive mode nowait")
         if not await connection.fetchval(_SQL[f"quiet_{table}"]):
             return False
+        if await connection.fetchval(_SQL[f"keep_last_beats_{table}"]):
+            return False  # somebody has locked the row of a worker
         await connection.execute(f"truncate mainspring.worker_beats_{table}")
     return True
 

@@ -5,13 +5,26 @@ from __future__ import annotations
 from functools import partial
 
 from mainspring.kernel.logs import get_logger
-from mainspring.store import backfills, dead_letters, jobs, logs, partitions, unique
+from mainspring.store import (
+    backfills,
+    dead_letters,
+    failure_groups,
+    gauges,
+    jobs,
+    logs,
+    partitions,
+    rollups,
+    unique,
+    workflow_versions,
+    workflows,
+)
 from mainspring.store.log_files import LogFiles, folder_of
 from mainspring.store.pool import Store
 
 log = get_logger("partition_maintainer")
 
 _LOGS_AT_ONCE = 200
+_FLOWS_KEPT = 6  # times as long as the history: so long can parts of a workflow run be run again
 
 
 class PartitionMaintainer:
@@ -41,7 +54,8 @@ class HistoryPruner:
 
     async def run_once(self) -> list[str]:
         """Drop partitions older than the retention, and the keys and ids that refer to them, unique keys whose
-        time is over, and backfills that ended long ago. Returns the partitions."""
+        time is over, backfills and workflow runs that ended long ago, versions of workflows that no run needs, and old
+        rollups. Returns the partitions."""
         async with self._store.reads.acquire() as connection:
             # With a longer history, the history itself says when a job ended.
             keep_keys = partial(jobs.keep_keys, connection) if self._days < jobs.KEY_DAYS else None
@@ -50,6 +64,10 @@ class HistoryPruner:
             await dead_letters.prune(connection, self._days)
             await unique.prune(connection)
             await backfills.prune(connection, self._days)
+            await workflows.prune(connection, self._days * _FLOWS_KEPT)
+            await workflow_versions.prune(connection, self._days)
+            for kept in (rollups, failure_groups, gauges):
+                await kept.prune(connection)
         if dropped:
             log.info("history dropped", names=dropped)
         if self._log_files is not None and (expired := await self._prune_logs(self._log_files)):

@@ -30,9 +30,9 @@ class TenantList(msgspec.Struct):
 
 
 class TokenRequest(msgspec.Struct, forbid_unknown_fields=True):
-    """The body of `POST /v1/tokens`. role: admin or worker. tenants: "own", or "all" for a token of shared workers,
-    which take runs of every tenant. tenant: the name of the tenant, if the operator creates the token for another
-    one. expires_in: a duration; without it the token is valid until it is revoked."""
+    """The body of `POST /v1/tokens`. role: admin, viewer or worker. tenants: "own", or "all" for a token of shared
+    workers, which take runs of every tenant. tenant: the name of the tenant, if the operator creates the token for
+    another one. expires_in: a duration; without it the token is valid until it is revoked."""
 
     role: RoleWord
     name: Name

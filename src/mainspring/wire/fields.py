@@ -90,7 +90,9 @@ RATE_LIMIT = Kind(
     keyword="bool | str | Mapping[str, Any] | Sequence[Mapping[str, Any]]",
 )
 CIRCUIT_BREAKER = Kind("bool | CircuitBreakerIn", keyword="bool | Mapping[str, Any]")
-NAMES = Kind("list[str]")
+NAMES = Kind("list[str]", keyword="Sequence[str]")
+TRIGGER_RULE = Kind("TriggerRuleWord", keyword="str")
+ON_UPSTREAM_FAILURE = Kind("OnUpstreamFailureWord", keyword="str")
 ANYTHING = Kind("Any")
 PLAIN_KINDS = (DURATION, COUNT, TEXT)
 
@@ -162,6 +164,7 @@ FIELDS = (
     Field("at", TIME, Place.KEYWORD, means="schedule", shown=("schedule_time",), option="--at"),
     Field("every", DURATION, Place.KEYWORD, means="schedule", shown=("every",), option="--every"),
     Field("rrule", TEXT, Place.KEYWORD, means="schedule", shown=("rrule",), option="--rrule"),
+    Field("after", NAMES, Place.KEYWORD, means="schedule", shown=("after",), option="--after"),
     Field("exdates", MOMENTS, Place.KEYWORD, means="schedule", shown=("exdates",), option="--exdate"),
     Field("jitter", DURATION, Place.KEYWORD, means="schedule", shown=("jitter",), option="--jitter"),
     Field("start", MOMENT, Place.KEYWORD, means="schedule", shown=("start",), option="--start"),
@@ -221,8 +224,17 @@ FIELDS = (
     Field("description", TEXT, _SETTING, "spec.description", ("description",), "--description"),
     Field("labels", PAIRS, _SETTING, "spec.labels", ("labels",), "--label"),
     Field("declared_by", CHOSEN_ID, _SETTING & _HTTP_ONLY, "declared_by", ("declared_by",)),
-    _later("depends_on", NAMES),
-    _later("dependencies", NAMES),
+    Field("depends_on", NAMES, _SETTING & _HTTP_ONLY, "spec.depends_on", ("depends_on",), "--depends-on"),
+    Field("dependencies", NAMES, _SETTING & _HTTP_ONLY & ~Place.KEYWORD, means="depends_on"),
+    Field("rule", TRIGGER_RULE, _SETTING & _HTTP_ONLY, "spec.rule", ("rule",), "--rule"),
+    Field(
+        "on_upstream_failure",
+        ON_UPSTREAM_FAILURE,
+        _SETTING & _HTTP_ONLY,
+        "spec.on_upstream_failure",
+        ("on_upstream_failure",),
+        "--on-upstream-failure",
+    ),
     _later("notify", ANYTHING),
 )
 

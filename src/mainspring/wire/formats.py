@@ -35,4 +35,5 @@ SizeIn = (
 )
 KeptSizeIn = Annotated[bool, Meta(description="All of it, or nothing.")] | SizeIn
 Name = Annotated[str, Meta(min_length=1, max_length=200)]
-ChosenJobId = Annotated[str, Meta(min_length=1, max_length=200, pattern=r"^[A-Za-z0-9._-]+$")]
+LONGEST_JOB_ID = 200
+ChosenJobId = Annotated[str, Meta(min_length=1, max_length=LONGEST_JOB_ID, pattern=r"^[A-Za-z0-9._-]+$")]

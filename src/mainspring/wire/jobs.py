@@ -39,6 +39,7 @@ from mainspring.wire.states import (
     GapWord,
     JobStatusWord,
     MisfireWord,
+    OnUpstreamFailureWord,
     OutsideWord,
     OverlapWord,
     PriorityIn,
@@ -47,6 +48,7 @@ from mainspring.wire.states import (
     RunStateWord,
     SandboxWord,
     ScheduleType,
+    TriggerRuleWord,
 )
 from mainspring.wire.unique import Unique, UniqueAnswerWord, UniqueIn
 
@@ -87,8 +89,8 @@ class ScheduleIn(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True)
 
 
 class ScheduleChange(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """`schedule` of a change. With at, every, cron or rrule it is a whole schedule. Otherwise it changes the members
-    that it names, and null removes one."""
+    """`schedule` of a change. With at, every, cron, rrule or after it is a whole schedule. Otherwise it changes the
+    members that it names, and null removes one."""
 
     at: Moment | UnsetType | None = UNSET
     every: DurationIn | UnsetType | None = UNSET
@@ -195,6 +197,8 @@ class JobRequest(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True)
     declared_by: ChosenJobId | None = None
     depends_on: list[str] | None = None
     dependencies: list[str] | None = None
+    rule: TriggerRuleWord | None = None
+    on_upstream_failure: OnUpstreamFailureWord | None = None
     notify: Any = None
 
 
@@ -241,8 +245,10 @@ class JobPatch(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     description: str | UnsetType | None = UNSET
     labels: dict[str, str] | UnsetType | None = UNSET
     declared_by: ChosenJobId | UnsetType | None = UNSET
-    depends_on: list[str] | UnsetType = UNSET
-    dependencies: list[str] | UnsetType = UNSET
+    depends_on: list[str] | UnsetType | None = UNSET
+    dependencies: list[str] | UnsetType | None = UNSET
+    rule: TriggerRuleWord | UnsetType | None = UNSET
+    on_upstream_failure: OnUpstreamFailureWord | UnsetType | None = UNSET
     notify: Any = UNSET
 
 
@@ -300,7 +306,10 @@ class JobView(PlainValues, msgspec.Struct):
     characters. generation: how many jobs with this job_id there have been. A job that is created with the job_id of an
     ended one is the next generation of it. schedule_in_words: when the job runs, with the values that `H` has.
     runs_left: how many runs of max_runs are left. calendar_version: the version of the calendar that decided
-    next_fire_at. outside: what happens to a fire at a time that the calendar excludes."""
+    next_fire_at. outside: what happens to a fire at a time that the calendar excludes. workflow_version: the job is
+    a workflow, with this version of its definition (GET /v1/workflows/{job_id}); its payload are the parameters.
+    after: the jobs after whose success it fires. depends_on: the jobs for whose runs its own runs wait. rule: which
+    ends of these start it. on_upstream_failure: whether its run is SKIPPED or FAILED when the rule cannot be met."""
 
     job_id: str
     name: str
@@ -361,6 +370,11 @@ class JobView(PlainValues, msgspec.Struct):
     calendar: str | None = None
     calendar_version: int | None = None
     outside: OutsideWord | None = None
+    workflow_version: int | None = None
+    after: list[str] = []
+    depends_on: list[str] = []
+    rule: TriggerRuleWord | None = None
+    on_upstream_failure: OnUpstreamFailureWord | None = None
 
 
 class JobList(msgspec.Struct):

@@ -35,7 +35,9 @@ class RunView(msgspec.Struct):
     many of its attempts were lost with their worker. snoozes: how many of them asked to come back later. Each loss and
     each snooze raises max_attempts by one. payload_dropped: the run has succeeded, and its payload was not kept
     (`keep_payload`). idempotency_key: what its task passes to services that de-duplicate. generation: of the
-    job, when the run was created. backfill_id: the backfill that has created it."""
+    job, when the run was created. backfill_id: the backfill that has created it. workflow_run_id: of the run of a step,
+    the workflow run that it belongs to (GET /v1/workflow-runs/{run_id}); of a workflow run, its own id. step: the name
+    of the step. index: of a member of a mapped step."""
 
     run_id: str
     job_id: str
@@ -70,6 +72,9 @@ class RunView(msgspec.Struct):
     idempotency_key: str = ""
     generation: int = 1
     backfill_id: str | None = None
+    workflow_run_id: str | None = None
+    step: str | None = None
+    index: int | None = None
 
 
 class RunBrief(msgspec.Struct):
@@ -172,10 +177,12 @@ class QueueView(msgspec.Struct):
 
 
 class QueueList(msgspec.Struct, omit_defaults=True):
-    """left_out: how many queues the list does not show, because there are too many."""
+    """left_out: how many queues the list does not show, because there are too many. taken_at: when the runs were
+    counted; left out if that was for this request. With very many runs they are counted every few seconds."""
 
     queues: list[QueueView]
     left_out: int = 0
+    taken_at: datetime | None = None
 
 
 class WorkerView(msgspec.Struct):

@@ -17,7 +17,7 @@ NAMED = "x-name"  # the document makes a schema of this name
 
 class RunState(StrEnum):
     """SCHEDULED: it backs off before its next attempt. HELD: it waits for room in a limit. QUEUED: it waits for a
-    worker, or to be started by one. WAITING is reserved. The last four are ends."""
+    worker, or to be started by one. WAITING: it waits for other runs to end. The last four are ends."""
 
     SCHEDULED = "SCHEDULED"
     WAITING = "WAITING"
@@ -87,9 +87,10 @@ JobStatusFilter = Annotated[str, _filter("JobStateFilter", JobState, "pending")]
 Trigger = Annotated[
     str,
     Meta(
-        description="Why the run exists: the schedule, run-now, a replay of another run, or a backfill.",
+        description="Why the run exists: the schedule, run-now, a replay of another run, a backfill, or a workflow run "
+        "whose step it is or which runs again.",
         extra_json_schema={
-            "pattern": "^(schedule|manual:.+|replay:.+|backfill:.+)$",
+            "pattern": "^(schedule|manual:.+|replay:.+|backfill:.+|step:.+|rerun:.+)$",
             "examples": ["schedule", "replay:0197a6c0-5d1e-7c3a-9d50-2f1f6f0a8b11"],
         },
     ),
@@ -100,7 +101,9 @@ BackfillStateFilter = Annotated[str, _filter("BackfillStateFilter", BACKFILL_STA
 BackfillOrder = Annotated[str, words("BackfillOrder", "oldest", "newest")]
 PriorityWord = Annotated[str, words("Priority", "low", "normal", "high", "critical")]
 PriorityIn = PriorityWord | Annotated[int, Meta(extra_json_schema={"minimum": 0, "maximum": 3})]
-ScheduleType = Annotated[str, words("ScheduleType", "IMMEDIATE", "FUTURE", "CRON", "INTERVAL", "RRULE", "MANUAL")]
+ScheduleType = Annotated[
+    str, words("ScheduleType", "IMMEDIATE", "FUTURE", "CRON", "INTERVAL", "RRULE", "AFTER", "MANUAL")
+]
 GAPS = ("shift", "skip")
 GapWord = Annotated[str, words("Gap", *GAPS)]
 FOLDS = ("first", "last", "both")
@@ -113,6 +116,10 @@ MisfireWord = Annotated[str, words("MisfirePolicy", *MISFIRE_POLICIES)]
 BACKOFFS = ("exponential", "linear", "fibonacci", "constant")
 BackoffWord = Annotated[str, words("Backoff", *BACKOFFS)]
 RuleWord = Annotated[str, words("RetryAction", "retry", "give_up")]
+TRIGGER_RULES = ("all_success", "all_done", "one_success", "one_failed")
+TriggerRuleWord = Annotated[str, words("TriggerRule", *TRIGGER_RULES)]
+ON_UPSTREAM_FAILURE = ("skip", "fail")
+OnUpstreamFailureWord = Annotated[str, words("OnUpstreamFailure", *ON_UPSTREAM_FAILURE)]
 SandboxWord = Annotated[str, words("Sandbox", "bubblewrap", "none")]
-RoleWord = Annotated[str, words("Role", "admin", "worker")]
+RoleWord = Annotated[str, words("Role", "admin", "viewer", "worker")]
 TenantsWord = Annotated[str, words("Tenants", "own", "all")]

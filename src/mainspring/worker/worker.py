@@ -149,6 +149,7 @@ class Worker:
                 housekeeping.result()  # raises: a worker that ends and is started again is better than a broken one
         finally:
             self._left.set()
+            self._runner.drop_unstarted()  # there are none, unless the worker breaks
             for task in (housekeeping, preferred_server_check, leaving, *self._exchanges):
                 task.cancel()
             await asyncio.gather(

@@ -1,8 +1,7 @@
-"""The examples of docs/testing.md and docs/exactly-once.md run and pass."""
+"""The examples of docs/testing.md, docs/workflows.md and docs/exactly-once.md run and pass."""
 
 from __future__ import annotations
 
-import ast
 import os
 import re
 import sqlite3
@@ -12,6 +11,7 @@ import pytest
 
 import mainspring.testing
 from tests.sdk.testing.test_pytest_plugin import run_pytest
+from tests.sources import parsed
 
 DOCS = Path(__file__).parents[3] / "docs"
 _PYTHON = re.compile(r"^```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)
@@ -26,6 +26,30 @@ def test_the_tests_of_the_testing_page_pass(tmp_path: Path) -> None:
     (tmp_path / "shop.py").write_text(application)
     (tmp_path / "test_shop.py").write_text(f"{tests}\n\n{fixture}")
     assert "4 passed" in (said := run_pytest(tmp_path)), said
+
+
+def test_the_workflow_of_the_workflows_page_and_its_test_pass(tmp_path: Path) -> None:
+    application, batch, test = blocks("workflows.md")
+    (tmp_path / "test_shop.py").write_text(f"{application}\n\n{batch}\n\n{test}")
+    assert "1 passed" in (said := run_pytest(tmp_path)), said
+
+
+def test_the_example_runs_in_python_and_in_yaml() -> None:
+    from examples.nightly import app, nightly, reported
+    from mainspring.cli.workflow_file import read_workflows
+
+    [body] = read_workflows(str(DOCS.parent / "examples" / "nightly.yaml"))
+    body["steps"][-1] = {**body["steps"][-1], "command": None, "task": "shop.tidy"}  # a box runs no commands
+    with mainspring.testing.run(app) as box:
+        assert nightly.run(region="us").result(reported) == "us: 6021 cents on 3 days"
+        box.client.create_workflow(body)
+        assert box.client.run_workflow("nightly-yaml").result("report") == "eu: 6000 cents on 3 days"
+        failed = box.client.run_workflow("nightly-yaml", {"region": "EU"})
+        assert (failed.wait().status, failed.view().reason) == ("FAILED", "step extract failed")
+        body["steps"][0]["payload"]["region"] = "eu"  # mended
+        box.client.replace_workflow("nightly-yaml", body)
+        assert failed.rerun(definition="current").reruns == 1
+        assert failed.result("report") == "eu: 6000 cents on 3 days"
 
 
 def test_the_charge_of_the_exactly_once_page_is_made_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -49,7 +73,7 @@ def test_the_charge_of_the_exactly_once_page_is_made_once(tmp_path: Path, monkey
     assert ledger.execute("select * from charges").fetchall() == [("a1", 1000), ("a1", 7)]
 
 
-@pytest.mark.parametrize("page", ["testing.md", "exactly-once.md", "recipes.md"])
+@pytest.mark.parametrize("page", ["testing.md", "workflows.md", "exactly-once.md", "recipes.md"])
 def test_every_example_is_python(page: str) -> None:
     for block in blocks(page):
-        ast.parse(block)
+        parsed(block)

@@ -72,7 +72,7 @@ def test_schedules_of_the_application_belong_to_it_as_at_a_server() -> None:
         box.client.update_job("report", priority="high")
         assert box.client.job("report").declared_by == "billing"
         assert box.client.job("by-hand").declared_by is None
-        with pytest.raises(InvalidInput, match="only a recurring job"):
+        with pytest.raises(InvalidInput, match="a job that runs once"):
             box.client.submit(task="report", declared_by="billing")
 
 

@@ -69,3 +69,12 @@ def blocking(client: Client) -> None:
     client.submit(task="t", att="5m")  # refused
     client.submit(task="t", at=300)  # refused
     client.add_job("t", 300)  # refused
+
+
+def workflows(ctx: Context) -> None:
+    flow = app.workflow("flow", corn="@daily")  # refused
+    flow.step(greet, nme="you")  # refused
+    flow.step(greet, name="you", rule="sometimes")  # refused
+    flow.step(refund, account="a1", cents=flow.step(greet, name="you").result)  # refused
+    flow.step(greet, name="you") >> 3  # refused
+    ctx.submit(greet, nme="you")  # refused

@@ -134,3 +134,28 @@ def blocking(client: Client) -> None:
     client.add_job("t", datetime.now(UTC), {"a": 1})
     client.add_job("t", timedelta(minutes=5))
     client.submit_batch([greet.options(delay="5m").fields(name="you"), {"task": "t", "at": "5m"}])
+
+
+flow = app.workflow("flow", cron="@daily", parameters={"who": "you"})
+greeted = flow.step(greet, name=flow.parameter("who"), times=2)
+assert_type(greeted.result, str)
+refunded = flow.step(refund, account=greeted.result, cents=flow.parameter("cents", 100), after=greeted, rule="all_done")
+mapped = flow.step(refund.options(queue="heavy"), account="a1", cents=flow.item).map([1, 2, 3], max_parallel=2)
+assert_type(mapped.result["results"], list[int])
+assert_type(mapped.result["total"], int)
+greeted >> [refunded, mapped] >> flow.add("end", command="echo end")
+
+
+@flow.step(total=mapped.result["total"])
+def summed(total: int) -> float:
+    return float(total)
+
+
+assert_type(summed.result, float)
+assert_type(flow.run(who="me").result(refunded), int)
+
+
+@app.task
+def maker(ctx: Context) -> int:
+    assert_type(ctx.submit(greet, name="you"), Handle[str])
+    return len(ctx.submit(greet.options(priority="high"), "you", times=3).result())

@@ -10,19 +10,21 @@ from mainspring.wire.protocol import LONGEST_SECRET, SECRET_HEADER
 # Name -> description, example. A parameter that is not here cannot be documented.
 PARAMETERS: dict[str, tuple[str, Any]] = {
     "job_id": ("The id of the job, chosen by the client or made by the server.", "nightly-report"),
+    "workflow_id": ("The id of the workflow, which is also that of its job.", "nightly"),
     "run_id": ("The id of the run.", "0197a6c0-5d1e-7c3a-9d50-2f1f6f0a8b11"),
     "worker_id": ("The id of one incarnation of a worker.", "0197a6c0-6b2f-7d44-8e61-90aa12bc34de"),
     "limit_id": ("The id of the limit, a number.", "7"),
     "breaker_id": ("The id of the circuit breaker, a number.", "8"),
     "backfill_id": ("The id of the backfill.", "0197a6c0-7c30-7e55-9f72-a1bb23cd45ef"),
+    "members": ("Whether to list the members of a mapped step, which `name` names.", False),
     "state": ("Only those in one of these states.", ["running"]),
     "token_id": ("The id of the token, not its secret.", "0197a6c0-8d41-7f66-8083-b2cc34de56f0"),
-    "name": ("The name of the queue.", "default"),
+    "name": ("The name of the queue, the calendar or the step.", "default"),
     "status": ("Only those with one of these statuses.", ["FAILED"]),
     "label": ("Only those with this label, as name:value.", "team:bi"),
     "queue": ("Only those of this queue.", "default"),
     "owner": ("Only those of this owner.", "bi"),
-    "q": ("Only those whose id, name or task contains this text.", "report"),
+    "q": ("Only those whose id, name or task contains this text; a search finds what begins with it.", "report"),
     "job": ("Only those of this job.", "nightly-report"),
     "task": ("Only those of this task.", "report"),
     "error": ("Only those whose error message contains this text.", "timeout"),
@@ -48,6 +50,7 @@ PARAMETERS: dict[str, tuple[str, Any]] = {
     "from": ("From this time on. Without it, from now on.", "2030-07-01T00:00:00Z"),
     "to": ("Before this time.", "2030-07-02T00:00:00Z"),
     "range": ("The next 24 hours, or the next seven days.", "day"),
+    "w": ("How far to look back.", "24h"),
     "timezone": ("The time zone of the cells.", "Europe/Berlin"),
     "attempt": ("The number of the attempt, from 1. Without it, the last one.", 1),
     "follow": ("Stay connected, and get the output as it comes, as server-sent events.", False),
@@ -56,7 +59,12 @@ PARAMETERS: dict[str, tuple[str, Any]] = {
     SECRET_HEADER: ("The secret with which the incarnation was registered, if it has one.", "k3tPq0"),
 }  # fmt: skip
 # Path parameters are texts to the router.
-PATH_TYPES: dict[str, Any] = {"job_id": ChosenJobId, "name": Name, "application": ChosenJobId}
+PATH_TYPES: dict[str, Any] = {
+    "job_id": ChosenJobId,
+    "workflow_id": ChosenJobId,
+    "name": Name,
+    "application": ChosenJobId,
+}
 SCHEMAS: dict[str, dict[str, Any]] = {
     "If-Match": {"type": "string", "pattern": r'^(\*|(W/)?"?[0-9]{1,18}"?)$'},
     "Last-Event-ID": {"type": "string", "pattern": "^[0-9]{1,9}:[0-9]{1,18}$"},
@@ -69,6 +77,8 @@ HEADERS: dict[str, tuple[str, dict[str, Any], Any]] = {
              '</v1/runs?limit=50&cursor=eyJ>; rel="next"'),
     "Location": ("The address of what was created.", {"type": "string"}, "/v1/jobs/nightly-report"),
     "Retry-After": ("Seconds after which to try again.", {"type": "integer"}, 1),
+    "Set-Cookie": ("The cookie of the session.", {"type": "string"},
+                   "mainspring-8700=…; Path=/; Max-Age=604800; HttpOnly; SameSite=Strict"),
     "WWW-Authenticate": ("The scheme of the token.", {"type": "string"}, "Bearer"),
     "Mainspring-Log-Attempt": ("The attempt whose output this is.", {"type": "integer"}, 1),
     "Mainspring-Log-Truncated": ("`true` if the output was cut off at its limit.", {"type": "string"}, "true"),

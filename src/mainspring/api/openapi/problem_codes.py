@@ -17,10 +17,15 @@ CODES: dict[str, tuple[int, str]] = {
     "invalid_json": (400, "the body is empty, is not JSON, is not UTF-8, or is nested too deeply"),
     "unauthorized": (401, "a token is required"),
     "invalid_token": (401, "the token is unknown, expired or revoked"),
+    "invalid_session": (401, "the session has ended"),
+    "invalid_link": (401, "the link was used before, or has expired"),
     "wrong_host": (403, "the server does not accept this Host"),
     "wrong_origin": (403, "requests of other origins are refused"),
     "worker_token": (403, "the token is for workers"),
     "role_not_allowed": (403, "the role of the token does not allow this"),
+    "wrong_csrf": (403, "the header Mainspring-CSRF is missing or wrong"),
+    "session_needed": (403, "this needs the cookie of a session"),
+    "token_needed": (403, "this needs a token"),
     "operator_only": (403, "only an admin of the tenant `default` can do this"),
     "wrong_secret": (403, "this is not the secret of the worker"),
     "wrong_incarnation": (403, "the request does not prove that it comes from this worker"),
@@ -33,6 +38,7 @@ CODES: dict[str, tuple[int, str]] = {
     "unique_other_task": (409, "the job that has the unique key is of another task"),
     "limited": (409, "the job that has the unique key waits under a limit"),
     "already_fired": (409, "a one-time job that has fired cannot be changed"),
+    "unreadable": (409, "what is stored about it cannot be read; it can only be cancelled"),
     "changed_meanwhile": (409, "somebody else has changed it; try again"),
     "job_cancelled": (409, "the job is cancelled"),
     "wrong_status": (409, "the status of the job does not allow this"),
@@ -40,9 +46,13 @@ CODES: dict[str, tuple[int, str]] = {
     "backfill_ended": (409, "the backfill is completed or cancelled"),
     "too_many_backfills": (409, "the job has too many backfills that have not ended"),
     "run_ended": (409, "the run has ended"),
+    "run_active": (409, "the workflow run has not ended"),
+    "nothing_to_rerun": (409, "no step of the workflow run has failed"),
+    "other_steps": (409, "the current definition has other steps or dependencies"),
     "run_alive": (409, "the run has not ended"),
     "overlap": (409, "another run of the job is alive, and its overlap rule is skip"),
     "replayed": (409, "the run was repeated before"),
+    "no_result": (409, "the payload takes a result of another job, which has none yet"),
     "payload_dropped": (409, "the payload of the run was not kept; give one"),
     "strict_order": (409, "the limit is in strict order, and the job declares it without it"),
     "overlap_rule": (409, "the limit belongs to the overlap rule of a job"),
@@ -61,9 +71,17 @@ CODES: dict[str, tuple[int, str]] = {
     "invalid_input": (422, "a field has a wrong type or value"),
     "invalid_parameter": (422, "a parameter has the wrong type, occurs twice, or is out of range"),
     "unknown_field": (422, "the body has a field that does not exist; the hint has the nearest one"),
-    "unknown_parameter": (422, "the query has a parameter that does not exist"),
+    "unknown_parameter": (422, "the query has a parameter that does not exist, or the workflow does not have it"),
     "invalid_batch": (422, "jobs of the batch are wrong; `errors` names them"),
+    "duplicate_step": (422, "two steps of the workflow have the same name, or one is named twice"),
+    "invalid_reference": (422, "this is not a reference to a result, a parameter or an item"),
+    "not_upstream": (422, "the step does not come before the one that refers to it"),
+    "unknown_step": (422, "the workflow has no such step"),
+    "is_a_workflow": (422, "a workflow is changed by /v1/workflows"),
     "bad_payload": (422, "the payload does not fit the parameters of the task"),
+    "unknown_job": (422, "a job that it depends on does not exist, or was deleted"),
+    "cycle": (422, "jobs, or steps of a workflow, wait for each other"),
+    "has_references": (422, "the payload takes results of other jobs, and a backfill waits for none"),
     "cron_never_fires": (422, "the cron expression never fires"),
     "invalid_cron": (422, "this is not a cron expression"),
     "invalid_duration": (422, "this is not a duration, or it is out of range"),
@@ -110,7 +128,7 @@ def problems_of(
     operation = operation_of(handler)
     codes = {"wrong_host", "wrong_origin", *handler.opt.get(PROBLEMS, ())}
     if not is_public(operation):
-        codes |= {"unauthorized", "invalid_token", "worker_token", "role_not_allowed"}
+        codes |= {"unauthorized", "invalid_session", "invalid_token", "worker_token", "role_not_allowed", "wrong_csrf"}
         codes |= {"unknown_parameter", "invalid_parameter"}
     if has_path:
         codes |= {"not_found", "no_such_route"}

@@ -63,12 +63,38 @@ BACKFILLS: Examples = {
 }  # fmt: skip
 BACKFILL_CHANGES: Examples = {"eight at once": {"concurrency": 8}}
 BACKFILL_CANCELS: Examples = {"what has not started": {}, "all of it": {"running": True}}
+WORKFLOWS: Examples = {
+    "every night": {
+        "workflow_id": "nightly", "schedule": {"cron": "0 2 * * *", "timezone": "Europe/Berlin"},
+        "parameters": {"region": "eu"},
+        "steps": [
+            {"name": "extract", "task": "etl.extract", "payload": {"region": {"$parameter": "region"}}},
+            {"name": "load", "task": "etl.load", "depends_on": ["extract"],
+             "payload": {"rows": {"$from": "extract", "path": "rows"}}},
+            {"name": "report", "command": "python report.py", "depends_on": ["load"], "rule": "all_done"},
+        ],
+    },
+    "a map by hand": {
+        "steps": [
+            {"name": "resize", "task": "img.resize", "map": {"over": ["a.png", "b.png"], "max_parallel": 10},
+             "payload": {"image": {"$item": ""}}},
+        ],
+    },
+}  # fmt: skip
+WORKFLOW_CHANGES: Examples = {
+    "another step": {"steps": [{"name": "extract", "command": "python extract.py"}]},
+    "another time": {"schedule": "30 2 * * *"},
+}
+WORKFLOW_RUNS_NOW: Examples = {"as it is": {}, "with a key": {"idempotency_key": "may"}}
+WORKFLOW_RERUNS: Examples = {"what failed": {}, "from a step": {"from": "load", "definition": "current"}}
+WORKFLOW_CANCELS: Examples = {"a reason": {"reason": "wrong parameters"}}
 TENANTS: Examples = {"a tenant": {"name": "billing"}}
 LIMITS: Examples = {
     "at most five at once": {"limit": 5},
     "as declared": {"limit": None},
     "end of strict order": {"limit": 5, "order": "priority"},
 }
+SIGN_INS: Examples = {"by a link": {"code": "dGhlIGNvZGUgb2YgdGhlIGxpbms"}, "by a token": {"token": "ms_the-secret"}}
 TOKENS: Examples = {"for a worker": {"role": "worker", "name": "worker of host 3", "expires_in": "90d"}}
 EXCHANGES: Examples = {
     "hello": {

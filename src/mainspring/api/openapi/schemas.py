@@ -11,9 +11,8 @@ from typing import Any
 import msgspec
 from msgspec import NODEFAULT, UNSET, inspect
 
-from mainspring.domain.intake.schedule import LATER_MEMBERS
 from mainspring.wire.fields import FIELDS
-from mainspring.wire.jobs import JobPatch, JobRequest, ScheduleChange, ScheduleIn
+from mainspring.wire.jobs import JobPatch, JobRequest
 from mainspring.wire.states import NAMED
 
 REF = "#/components/schemas/{name}"
@@ -23,7 +22,7 @@ _BOUNDS = {
 # Fields of features that do not exist yet. They are refused by name, so the document does not offer them.
 _LATER_FIELDS = tuple(field.name for field in FIELDS if field.later)
 _HIDDEN: dict[type, tuple[str, ...]] = {
-    JobRequest: _LATER_FIELDS, JobPatch: _LATER_FIELDS, ScheduleIn: LATER_MEMBERS, ScheduleChange: LATER_MEMBERS,
+    JobRequest: _LATER_FIELDS, JobPatch: _LATER_FIELDS,
 }  # fmt: skip
 
 

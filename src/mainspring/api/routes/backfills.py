@@ -27,8 +27,8 @@ _CHANGES = (*CHANGES_A_JOB, "backfill_ended")
     summary="Make up for fires of the past", operation="jobs.backfill",
     answers={201: Answer("The backfill. Its runs are created from now on.", headers=("Location",))},
     problems=(
-        *CHANGES_A_JOB, "invalid_range", "invalid_time", "job_cancelled", "missing_timezone", "no_fires",
-        "not_recurring", "too_many_backfills", "too_many_fires",
+        *CHANGES_A_JOB, "has_references", "invalid_range", "invalid_time", "job_cancelled", "missing_timezone",
+        "no_fires", "not_recurring", "too_many_backfills", "too_many_fires",
     ),
     examples=examples.BACKFILLS,
 )  # fmt: skip

@@ -12,9 +12,10 @@ from mainspring.api.routes.paging import DEFAULT_PAGE, MAX_PAGE, link_header, ti
 from mainspring.api.services import caller_of, services_of
 from mainspring.operations.read.upcoming import UpcomingQuery
 from mainspring.wire.formats import Moment, TimeZone
-from mainspring.wire.insights import Overview
+from mainspring.wire.insights import Failures, Overview, WindowWord
 from mainspring.wire.preview import HeatMap, RangeWord, UpcomingFires
 
+Name = Annotated[str | None, QueryParameter(min_length=1, max_length=1000)]
 From = Annotated[Moment | None, QueryParameter(name="from")]
 
 
@@ -24,9 +25,32 @@ From = Annotated[Moment | None, QueryParameter(name="from")]
     operation="insights.overview",
     problems=LISTS,
 )
-async def get_overview(request: Request[Any, Any, Any]) -> Overview:
-    """One screen of figures, and in sentences what is wrong, if anything is."""
-    return await services_of(request).overview_reader.overview(caller_of(request))
+async def get_overview(
+    request: Request[Any, Any, Any],
+    w: WindowWord | None = None,
+    queue: Name = None,
+    task: Name = None,
+) -> Overview:
+    """One screen of figures, and in sentences what is wrong, if anything is. With `w` also what ended within that time,
+    as totals and as series of at most 360 steps, of all or of a queue or a task."""
+    return await services_of(request).overview_reader.overview(caller_of(request), w, task, queue)
+
+
+@get(
+    "/v1/insights/failures", summary="See what fails: failures grouped by error", operation="insights.failures",
+    problems=(*LISTS, "invalid_time", "missing_timezone"),
+)  # fmt: skip
+async def get_failures(
+    request: Request[Any, Any, Any],
+    since: Moment | None = None,
+    task: Name = None,
+    queue: Name = None,
+    job: Name = None,
+) -> Failures:
+    """Attempts that failed are one group if task, error class and first line are the same, without numbers, ids, quoted
+    words and paths. Of the last day if `since` is not given. With `job` those of its newest 3,000 runs."""
+    moment = time_filter(since, "since")
+    return await services_of(request).failure_reader.failures(caller_of(request), moment, task, queue, job)
 
 
 @get(
@@ -62,4 +86,4 @@ async def get_heat_map(
     return await services_of(request).heat_map_reader.heat_map(caller_of(request), range, from_, timezone)
 
 
-HANDLERS = [get_overview, list_next_fires, get_heat_map]
+HANDLERS = [get_overview, get_failures, list_next_fires, get_heat_map]

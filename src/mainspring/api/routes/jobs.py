@@ -23,9 +23,12 @@ from mainspring.api.routes.paging import (
 )
 from mainspring.api.routes.versions import IfMatch, etag, version_of
 from mainspring.api.services import caller_of, services_of
+from mainspring.domain.schedules.words import explain
 from mainspring.kernel.config import MAX_BODY_BYTES
 from mainspring.operations.read.search import JobQuery
+from mainspring.wire.checks import JobCheck
 from mainspring.wire.formats import Moment
+from mainspring.wire.insights import JobSeries, WindowWord
 from mainspring.wire.jobs import (
     BatchCreated,
     JobCreated,
@@ -47,8 +50,8 @@ Limit = Annotated[int, QueryParameter(ge=1, le=MAX_PAGE)]
 Generation = Annotated[int | None, QueryParameter(ge=1, le=MAX_GENERATION)]
 _UNIQUE = ("limited", "unique_other_task", "unique_started")
 _AMENDS = (
-    *FIELDS_OF_A_JOB, *CHANGES_A_JOB, "already_fired", "already_fired_for", "job_cancelled", "version_mismatch",
-    "wrong_status",
+    *FIELDS_OF_A_JOB, *CHANGES_A_JOB, "already_fired", "already_fired_for", "is_a_workflow", "job_cancelled",
+    "version_mismatch", "wrong_status",
 )  # fmt: skip
 
 
@@ -100,6 +103,18 @@ async def create_jobs(request: Http, data: JobBatch) -> BatchCreated:
     done = await services_of(request).submitter.submit_batch(caller_of(request), data.jobs)
     merged = any(answer is not None for answer in done.unique)
     return BatchCreated(len(done.job_ids), done.job_ids, done.unique if merged else [])
+
+
+@post(
+    "/v1/jobs:validate", dto=JobBody, return_dto=None, status_code=200, operation="jobs.validate",
+    summary="Check a job without creating it", problems=FIELDS_OF_A_JOB, examples=examples.JOBS,
+)  # fmt: skip
+async def check_job(request: Http, data: JobRequest) -> JobCheck:
+    """Refused as its creation would be, with the field and a hint. Whether its id or key is taken is not looked at, and
+    nothing is stored."""
+    found = await services_of(request).submitter.check(caller_of(request), data)
+    schedule = found.schedule
+    return JobCheck(found.task, found.queue, schedule.kind.value, schedule.words(), explain(schedule))
 
 
 @get("/", summary="List jobs, newest first", operation="jobs.list", problems=SEARCHES)
@@ -239,6 +254,15 @@ async def get_job_timeline(
     return Response(page.entries, headers=link_header(request, page.next))
 
 
+@get(
+    "/{job_id:str}/series", summary="Get outcomes, durations and lags of a job's runs", operation="jobs.series",
+    problems=LISTS,
+)  # fmt: skip
+async def get_job_series(request: Http, job_id: str, w: WindowWord = "24h") -> JobSeries:
+    """The newest 100 runs, and what ended within the time `w`, in steps."""
+    return await services_of(request).job_series.series(caller_of(request), job_id, w)
+
+
 @get("/{job_id:str}/runs", summary="List a job's runs, newest first", operation="jobs.runs", problems=LISTS)
 async def list_job_runs(
     request: Http,
@@ -278,7 +302,7 @@ def _with_version(view: JobView) -> Response[JobView]:
 
 HANDLERS = [
     create_job, list_jobs, get_job, patch_job, put_job, cancel_job, pause_job, resume_job, run_job_now, create_backfill,
-    get_job_status, get_job_timeline, list_job_runs, list_upcoming_fires, list_missed_fires,
+    get_job_status, get_job_timeline, get_job_series, list_job_runs, list_upcoming_fires, list_missed_fires,
 ]  # fmt: skip
 
 

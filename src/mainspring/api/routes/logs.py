@@ -11,7 +11,7 @@ from litestar.params import HeaderParameter, QueryParameter
 from litestar.response import Stream
 
 from mainspring.api.answers import SPEAKS_FOR_A_WORKER, Answer
-from mainspring.api.auth import TokenRegistry
+from mainspring.api.auth import Admission
 from mainspring.api.bodies import ShipmentBody
 from mainspring.api.openapi import request_examples as examples
 from mainspring.api.routes.runs import run_id_of
@@ -96,11 +96,10 @@ async def ship_logs(request: Http, data: LogShipment) -> Response[LogReceipt]:
 
 
 async def _as_text(follower: LogFollower, request: Http) -> AsyncIterator[bytes]:
-    registry: TokenRegistry = request.app.state.token_registry
-    authorization = request.headers["authorization"]
+    admission: Admission = request.app.state.admission
     yield b": the log of a run\n\n"  # sends the headers before the run prints anything
     async for event in follower.events():
-        if not await registry.still_admits(authorization):  # the token may have been revoked since the stream began
+        if not await admission.still_admits(request.scope):  # the token may have been revoked since the stream began
             return
         yield b": keep-alive\n\n" if event is None else _encoded(event)
 

@@ -12,17 +12,19 @@ from typing import Any
 
 import msgspec
 
+from mainspring.domain.dependencies import has_references
 from mainspring.domain.errors import InvalidInput, MainspringError
 from mainspring.domain.intake.execution import limits_as_given
 from mainspring.domain.intake.limits import per_task
 from mainspring.domain.intake.rates import breaker_as_given, rates_as_given
-from mainspring.domain.intake.request import amend, define, retry_policy_as_retry
+from mainspring.domain.intake.request import amend, define, dependencies_as_depends_on, retry_policy_as_retry
 from mainspring.domain.intake.signature import Signature, read_signature
 from mainspring.domain.intake.spec import concurrency_as_given, retry_in_full
 from mainspring.domain.intake.task_options import fill
 from mainspring.domain.intake.unique import check_time, check_unchanged, unique_as_given
 from mainspring.domain.job import JobDefinition, Priority, plain_values
 from mainspring.domain.limits import CircuitBreaker
+from mainspring.domain.workflows.flow import WORKFLOW_TASK
 from mainspring.wire.execution import RunSetup
 from mainspring.wire.jobs import JobPatch, JobRequest, ResourceLimitsIn, RetryIn
 from mainspring.wire.limits import CircuitBreakerIn
@@ -42,13 +44,22 @@ class Declaration(msgspec.Struct, frozen=True):
         if self.signature is not None:
             self.signature.check(payload)
 
+    def check_known(self, payload: Mapping[str, Any], late: Collection[str]) -> None:
+        """The same for a payload whose values for some parameters, `late`, are not known yet."""
+        if self.signature is not None:
+            self.signature.check_known(payload, late)
+
 
 def defined(request: JobRequest, now: datetime, known: Mapping[str, Declaration]) -> JobDefinition:
     """The definition that `request` describes. The options of its task are the defaults. Raises a MainspringError that
     names the field, also if the payload does not match the task's signature."""
     definition = define(request, now)
+    if definition.task == WORKFLOW_TASK:
+        raise InvalidInput(
+            f"the task {WORKFLOW_TASK} is reserved for workflows", field="task", hint="see POST /v1/workflows"
+        )
     declaration = known.get(definition.task)
-    if declaration is not None:
+    if declaration is not None and not has_references(definition):
         declaration.check(definition.payload)
     if declaration is None or declaration.options is None:
         if definition.spec.unique is not None:
@@ -58,7 +69,7 @@ def defined(request: JobRequest, now: datetime, known: Mapping[str, Declaration]
     if options.unique is not None and not definition.schedule.one_time:
         options = msgspec.structs.replace(options, unique=None)  # a recurring job is not unique
     try:
-        definition = define(fill(retry_policy_as_retry(request), options), now)
+        definition = define(fill(dependencies_as_depends_on(retry_policy_as_retry(request)), options), now)
         check_time(definition)
         return definition
     except InvalidInput as error:  # the request is valid without the options
@@ -73,11 +84,16 @@ def amended(stored: JobDefinition, patch: JobPatch, now: datetime, known: Mappin
     """`stored` with the fields of `patch`. The options of the task apply only to fields that `patch` sets to null to
     get the default. A change of the description must not move a job to another queue."""
     changed = amend(stored, patch, now)
+    if WORKFLOW_TASK in (stored.task, changed.task):
+        raise InvalidInput(
+            f"the task {WORKFLOW_TASK} is reserved for workflows", code="is_a_workflow", field="task",
+            hint="change a workflow with PATCH /v1/workflows/{workflow_id}",
+        )  # fmt: skip
     declaration = known.get(changed.task)
     if declaration is None:
         check_unchanged(stored, changed)
         return changed
-    if changed.task != stored.task or changed.payload != stored.payload:
+    if (changed.task != stored.task or changed.payload != stored.payload) and not has_references(changed):
         declaration.check(changed.payload)
     if declaration.options is not None:
         changed = amend(stored, patch, now, declaration.options)

@@ -11,14 +11,22 @@ from mainspring.domain.errors import Conflict
 from mainspring.domain.intake.canonical import same_json
 from mainspring.domain.intake.request import amend, command_in
 from mainspring.domain.job import HTTP_TASK, SHELL_TASK, JobDefinition
+from mainspring.domain.workflows.flow import WORKFLOW_TASK
+from mainspring.domain.workflows.intake import parameters_as_payload, run_parameters
 from mainspring.wire.jobs import JobPatch
 
 
 def with_payload(stored: JobDefinition, payload: msgspec.Raw, now: datetime, *, dropped: bool = False) -> JobDefinition:
-    """`stored` with another payload, checked as at intake. `dropped`: the stored payload was not kept."""
+    """`stored` with another payload, checked as at intake. `dropped`: the stored payload was not kept. A workflow takes
+    values for some of its parameters."""
     if dropped:
         stored = msgspec.structs.replace(stored, payload=_stand_in(stored, payload))
-    return amend(stored, JobPatch(payload=payload), now)
+    changed = amend(stored, JobPatch(payload=payload), now)
+    if stored.task != WORKFLOW_TASK:
+        return changed
+    own, given = (msgspec.json.decode(text or "{}") for text in (stored.payload, changed.payload))
+    parameters = run_parameters(own, given, "payload")
+    return amend(stored, JobPatch(payload=parameters_as_payload(parameters)), now) if parameters else changed
 
 
 def repeated(

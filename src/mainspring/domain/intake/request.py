@@ -10,6 +10,7 @@ import msgspec
 from msgspec import UNSET
 
 from mainspring.domain.errors import InvalidInput, NotSupportedYet, PayloadTooLarge
+from mainspring.domain.intake.dependencies import check_dependencies, without_idle_rules
 from mainspring.domain.intake.execution import http_in, limits_as_given, read_http, read_required_labels
 from mainspring.domain.intake.limits import check_keys
 from mainspring.domain.intake.rates import breaker_as_given, rates_as_given
@@ -63,6 +64,8 @@ def define(request: JobRequest, now: datetime, before: Schedule | None = None) -
         _refuse_later_fields(request)
     if request.retry_policy is not None:
         request = retry_policy_as_retry(request)
+    if request.dependencies is not None:
+        request = dependencies_as_depends_on(request)
     payload = _payload(request.payload)
     task, command, http = _task(request, payload)
     name, queue, job_id, priority, overlap = (
@@ -104,7 +107,24 @@ def define(request: JobRequest, now: datetime, before: Schedule | None = None) -
     )
     if spec.unique is not None:
         check_unique(definition)
+    if before is None:  # otherwise the job may keep its schedule, and it is checked with that
+        check_dependencies(definition)
     return definition
+
+
+def dependencies_as_depends_on(request: JobRequest) -> JobRequest:
+    """`dependencies` is another name of `depends_on`."""
+    if request.dependencies is None:
+        return request
+    if request.depends_on is not None:
+        raise _two_lists()
+    return msgspec.structs.replace(request, depends_on=request.dependencies, dependencies=None)
+
+
+def _two_lists() -> InvalidInput:
+    return InvalidInput(
+        "depends_on and dependencies are both given", field="dependencies", hint="they mean the same; give one"
+    )
 
 
 def _check_limits(spec: Spec, payload: str | None, rule: Overlap) -> None:
@@ -156,9 +176,9 @@ def _check_job_id(job_id: str) -> None:
 
 def _check_declared_by(application: str, schedule: Schedule) -> str:
     check_line(application, "declared_by")
-    if not schedule.recurring:
+    if schedule.one_time:
         raise InvalidInput(
-            "only a recurring job is declared by an application", field="declared_by",
+            "a job that runs once is not declared by an application", field="declared_by",
             hint="leave it out, or give the job a cron expression or an interval",
         )  # fmt: skip
     return application
@@ -180,6 +200,10 @@ def amend(
         if "retry" in given:
             raise _two_policies()
         given["retry"] = given.pop("retry_policy")
+    if "dependencies" in given:
+        if "depends_on" in given:
+            raise _two_lists()
+        given["depends_on"] = given.pop("dependencies")
     if not given:
         raise InvalidInput("the body contains no field to change", field="$", hint='such as {"priority": "high"}')
     declared_by = given.pop("declared_by", UNSET)  # it depends on the schedule that the job has in the end
@@ -218,13 +242,23 @@ def amend(
     schedule = stored.schedule
     if not keeps_schedule:
         schedule = _changed_schedule(changed.schedule, given, now)
-    changed = msgspec.structs.replace(changed, schedule=schedule)
+    changed = msgspec.structs.replace(changed, schedule=schedule, spec=_of_workflow(stored.spec, changed.spec))
+    changed = without_idle_rules(changed, given)
+    check_dependencies(changed)
     if declared_by is UNSET:
-        declared_by = stored.declared_by if changed.schedule.recurring else None
+        keeps_kind = changed.schedule.kind is stored.schedule.kind  # a workflow without a schedule is declared too
+        declared_by = stored.declared_by if changed.schedule.recurring or keeps_kind else None
     elif declared_by is not None:
         declared_by = _check_declared_by(declared_by, changed.schedule)
     changed = msgspec.structs.replace(changed, declared_by=declared_by)
     return changed if "name" in given else msgspec.structs.replace(changed, name=stored.name)
+
+
+def _of_workflow(stored: Spec, changed: Spec) -> Spec:
+    """What a run knows of its workflow is not part of a request."""
+    if stored.workflow is None and stored.step is None:
+        return changed
+    return msgspec.structs.replace(changed, workflow=stored.workflow, step=stored.step)
 
 
 def parse_priority(value: str | int) -> Priority:
@@ -406,6 +440,9 @@ def _long_form(stored: JobDefinition) -> dict[str, Any]:
         "rate_limit": rates_as_given(spec.rate_limit),
         "circuit_breaker": breaker_as_given(spec.circuit_breaker),
         "unique": unique_as_given(spec.unique),
+        "depends_on": spec.depends_on,
+        "rule": spec.rule,
+        "on_upstream_failure": spec.on_upstream_failure,
         **plain_values(spec),
     }
 

@@ -7,8 +7,9 @@ from datetime import datetime, timedelta
 import msgspec
 
 from mainspring.domain.durations import parse_duration
-from mainspring.domain.errors import InvalidInput, NotSupportedYet
+from mainspring.domain.errors import InvalidInput
 from mainspring.domain.intake.cron import read_cron, read_dst, refuse_dst
+from mainspring.domain.intake.dependencies import read_names
 from mainspring.domain.intake.recurrence import MEMBERS, read_rrule, with_members
 from mainspring.domain.intake.schedule_calendar import in_calendar
 from mainspring.domain.intake.times import parse_time
@@ -16,8 +17,7 @@ from mainspring.domain.schedules.schedule import MANUAL, NOW, Schedule, Schedule
 from mainspring.domain.texts import shown
 from mainspring.wire.jobs import JobRequest, ScheduleIn
 
-LATER_MEMBERS = ("after",)
-WAYS = ("at", "every", "cron", "rrule")
+WAYS = ("at", "every", "cron", "rrule", "after")
 _OF_A_RULE = (*MEMBERS, "exdates", "calendar", "outside")
 _SOURCES = ("schedule", "schedule_time", "cron_expression", "cron", "delay")
 _KINDS = {kind.value for kind in ScheduleKind}
@@ -90,6 +90,10 @@ def _one_source(
             raise InvalidInput(
                 "schedule_type RRULE needs a schedule", field="schedule", expected='"schedule": {"rrule": "FREQ=DAILY"}'
             )
+        case "AFTER":
+            raise InvalidInput(
+                "schedule_type AFTER needs a schedule", field="schedule", expected='"schedule": {"after": ["a"]}'
+            )
         case _:
             return NOW
 
@@ -101,7 +105,7 @@ def _check_type(given: str, schedule: Schedule) -> None:
         raise InvalidInput(
             f"{shown(given)} is not a schedule type",
             field="schedule_type",
-            expected="IMMEDIATE, FUTURE, CRON, INTERVAL, RRULE or MANUAL",
+            expected="IMMEDIATE, FUTURE, CRON, INTERVAL, RRULE, AFTER or MANUAL",
         )
     if kind != schedule.kind.value:
         raise InvalidInput(
@@ -114,11 +118,6 @@ def _check_type(given: str, schedule: Schedule) -> None:
 def _schedule_object(
     given: ScheduleIn, timezone: str | None, timezone_field: str, now: datetime, before: Schedule | None
 ) -> Schedule:
-    for field in LATER_MEMBERS:
-        if getattr(given, field) is not None:
-            raise NotSupportedYet(
-                f"schedule.{field} is not supported yet", field=f"schedule.{field}", hint="leave it out for now"
-            )
     named = [field for field in WAYS if getattr(given, field) is not None]
     lonely = None if named else next((field for field in _OF_A_RULE if getattr(given, field) is not None), None)
     if lonely is not None:
@@ -142,6 +141,11 @@ def _rule(given: ScheduleIn, timezone: str | None, timezone_field: str, now: dat
         return Schedule(kind=ScheduleKind.AT, at=parse_time(given.at, "schedule.at", timezone, timezone_field))
     if given.every is not None:
         return _every(given.every, given.anchor, timezone, timezone_field)
+    if given.after is not None:
+        names = read_names(given.after, "schedule.after")
+        if not names:
+            raise InvalidInput("after names no job", field="schedule.after", expected="at least one job_id")
+        return Schedule(kind=ScheduleKind.AFTER, after=tuple(names))
     if given.rrule is not None:
         rule = read_rrule(given, timezone, timezone_field)
         gap, fold = read_dst(given.dst, rule.timezone)

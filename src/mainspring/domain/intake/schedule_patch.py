@@ -15,7 +15,6 @@ from mainspring.domain.schedules.schedule import Schedule, ScheduleKind
 from mainspring.domain.schedules.zones import check_timezone, zone
 from mainspring.wire.jobs import DstIn, ScheduleChange, ScheduleIn
 
-_ALL_WAYS = (*WAYS, "after")
 _ZONE_FIELD = "schedule.timezone"
 
 
@@ -51,9 +50,9 @@ def with_members_of(stored: Schedule, change: ScheduleChange, timezone: str | No
     """The stored schedule with the members of a change, which removes those that are null. None if the change names a
     way to say when, or nothing. `timezone`: another zone, if the change names none."""
     named = _named(change)
-    if any(named.get(way) is not None for way in _ALL_WAYS):
+    if any(named.get(way) is not None for way in WAYS):
         return None
-    members = {name: value for name, value in named.items() if name not in _ALL_WAYS}
+    members = {name: value for name, value in named.items() if name not in WAYS}
     if not members:
         return None
     if members.get("calendar", stored) is None:

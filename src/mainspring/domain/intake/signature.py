@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from datetime import date, datetime, timedelta
 from decimal import Decimal
 from typing import Annotated, Any, Literal, Union
@@ -22,6 +22,7 @@ from msgspec import Meta
 from mainspring.domain.errors import InvalidInput
 
 _DEEPEST = 32
+_encode = msgspec.json.Encoder().encode
 _FORMATS: dict[str, Any] = {
     "date-time": datetime,
     "date": date,
@@ -75,6 +76,23 @@ class Signature:
             raise self._error_of(str(error)) from None
         except RecursionError:
             return  # nested too deep for this check; the worker checks it
+
+    def check_known(self, payload: Mapping[str, Any], late: Collection[str]) -> None:
+        """The same for a payload whose values for some parameters, `late`, are not known yet."""
+        for name in sorted(late):
+            try:
+                self._decode(_encode({name: None}))
+            except msgspec.MsgspecError as error:
+                if _UNKNOWN.match(str(error)) and not _PATH.search(str(error)):
+                    raise self._error_of(str(error)) from None
+        try:
+            self.check(_encode({name: value for name, value in payload.items() if name not in late}).decode())
+        except InvalidInput as error:
+            if error.field not in {f"payload.{name}" for name in late}:
+                raise
+        for name in self._required:
+            if name not in payload and name not in late:  # one that is late may have been reported in its place
+                raise self._refusal(f"{self._task} needs the parameter {name}", name)
 
     def _error_of(self, text: str) -> InvalidInput:
         found = _PATH.search(text)

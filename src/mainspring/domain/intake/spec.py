@@ -7,6 +7,7 @@ from typing import TypeVar
 
 from mainspring.domain.durations import parse_duration
 from mainspring.domain.errors import InvalidInput
+from mainspring.domain.intake.dependencies import read_names, read_on_upstream_failure, read_rule
 from mainspring.domain.intake.execution import check_statuses, read_setup
 from mainspring.domain.intake.limits import read_concurrency
 from mainspring.domain.intake.plain import NONE_GIVEN, plain_given, read_plain
@@ -55,6 +56,9 @@ def read_spec(request: JobRequest, command: str | list[str] | None, http: HttpCa
         and request.rate is None
         and not request.circuit_breaker
         and not request.unique
+        and not request.depends_on
+        and request.rule is None
+        and request.on_upstream_failure is None
         and plain_given(request) == NONE_GIVEN
     ):
         limit = request.concurrency
@@ -84,6 +88,9 @@ def read_spec(request: JobRequest, command: str | list[str] | None, http: HttpCa
         rate_limit=read_rates(request),
         circuit_breaker=read_breaker(request.circuit_breaker),
         unique=None if request.unique is None else read_unique(request.unique),
+        depends_on=None if request.depends_on is None else read_names(request.depends_on, "depends_on") or None,
+        rule=read_rule(request.rule),
+        on_upstream_failure=read_on_upstream_failure(request.on_upstream_failure),
         **plain,
     )
 

@@ -96,7 +96,7 @@ def nominal(schedule: Schedule) -> Occurrences:
 
 def _of_rule(schedule: Schedule) -> Occurrences:
     match schedule.kind:
-        case ScheduleKind.NOW | ScheduleKind.MANUAL:
+        case ScheduleKind.NOW | ScheduleKind.AFTER | ScheduleKind.MANUAL:
             return Nothing()
         case ScheduleKind.AT:
             return Nothing() if schedule.at is None else Once(schedule.at)

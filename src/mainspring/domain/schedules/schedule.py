@@ -19,17 +19,19 @@ class ScheduleKind(StrEnum):
     EVERY = "INTERVAL"
     CRON = "CRON"
     RRULE = "RRULE"
+    AFTER = "AFTER"
     MANUAL = "MANUAL"
 
 
 class Schedule(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One of now, at, every, cron, rrule, manual, and what changes its fires (see fires.py).
+    """One of now, at, every, cron, rrule, after, manual, and what changes its fires (see fires.py).
 
     anchor: where an every-schedule or a rule begins, by default its start or the job's creation time. seed: a hash of
     the job's id and tenant, from which `H` and jitter take their values. gap, fold: what a cron line or a rule does
     when clocks are moved forward or back. start, end: no fire is before or after them. max_runs: how many runs the
     schedule makes. outside: what happens to a fire at a time that the calendar excludes. calendar_version,
     calendar_rules: which version of the calendar decides the fires, and the digest of its rules (calendar_rules.py).
+    after: the jobs after which it fires (domain/dependencies.py); their ends set the next fire.
     """
 
     kind: ScheduleKind
@@ -51,6 +53,7 @@ class Schedule(msgspec.Struct, frozen=True, omit_defaults=True):
     calendar_version: int | None = None
     calendar_rules: str | None = None
     outside: str | None = None
+    after: tuple[str, ...] | None = None
 
     @property
     def recurring(self) -> bool:
@@ -78,6 +81,8 @@ class Schedule(msgspec.Struct, frozen=True, omit_defaults=True):
                 return f"{self.cron}{resolved} ({self.timezone})"
             case ScheduleKind.RRULE:
                 return f"{body_of(self.rrule or '')} ({self.timezone})"
+            case ScheduleKind.AFTER:
+                return f"after {', '.join(self.after or ())}"
             case ScheduleKind.MANUAL:
                 return "manual"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from functools import lru_cache
 
@@ -36,6 +37,11 @@ def duration_words(seconds: float) -> str:
     return " ".join(words) or "0 seconds"
 
 
+def names_in_words(names: Sequence[str]) -> str:
+    """ "a", "a and b", "a, b and c"."""
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+
+
 def time_words(moment: datetime) -> str:
     return f"{moment.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
 
@@ -55,6 +61,8 @@ def _rule(schedule: Schedule) -> list[str]:
         case ScheduleKind.RRULE:
             left_out = [f"except {len(schedule.exdates)} dates"] if schedule.exdates else []
             return [f"By the rule {body_of(schedule.rrule or '')}", schedule.timezone, *left_out]
+        case ScheduleKind.AFTER:
+            return [f"After {names_in_words(schedule.after or ())}"]
         case ScheduleKind.MANUAL:
             return ["Only when somebody runs it"]
 

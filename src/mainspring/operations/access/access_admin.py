@@ -11,7 +11,7 @@ from mainspring.domain.texts import check_line, shown
 from mainspring.kernel.ids import DEFAULT_TENANT, EVERY_TENANT, TenantId
 from mainspring.kernel.logs import get_logger
 from mainspring.operations.access.caller import Caller
-from mainspring.operations.access.permissions import ADMIN, WORKER
+from mainspring.operations.access.permissions import ADMIN, VIEWER, WORKER
 from mainspring.operations.read.search import searching
 from mainspring.operations.signals import Signals
 from mainspring.store import tenants, tokens
@@ -33,8 +33,9 @@ from mainspring.wire.access import (
 
 log = get_logger("access")
 
-_ROLES = (ADMIN, WORKER)
-_LATER = ("viewer", "operator", "submitter")
+_ROLES = (ADMIN, VIEWER, WORKER)
+_ROLES_IN_WORDS = "admin, viewer or worker"
+_LATER = ("operator", "submitter")
 _TENANT_NAME = re.compile(r"[A-Za-z0-9._-]+\Z")
 _LEAST_LIFE = 1.0
 _MOST_LIFE = 100 * 365 * 86400.0
@@ -52,10 +53,10 @@ class AccessAdmin:
         self._signals = signals
 
     async def tenants(self, caller: Caller) -> TenantList:
-        """All tenants for the operator, and the own tenant for other admins."""
+        """All tenants for the operator, and the own tenant for others."""
         asker = caller.tenant
         async with searching(self._store, asker, "tenants") as connection:
-            if asker == DEFAULT_TENANT:
+            if asker == DEFAULT_TENANT and caller.role == ADMIN:
                 rows = await tenants.list_tenants(connection)
             else:
                 own = await tenants.get(connection, asker)
@@ -85,8 +86,9 @@ class AccessAdmin:
 
     async def tokens(self, caller: Caller) -> TokenList:
         asker = caller.tenant
+        visible = _visible(asker) if caller.role == ADMIN else [asker]
         async with searching(self._store, asker, "tokens") as connection:
-            return TokenList([_token_view(row) for row in await tokens.list_tokens(connection, _visible(asker))])
+            return TokenList([_token_view(row) for row in await tokens.list_tokens(connection, visible)])
 
     async def add_token(self, caller: Caller, request: TokenRequest) -> TokenMade:
         """Create a token. It is shown only this once."""
@@ -158,10 +160,10 @@ def _role(role: str) -> str:
         return role
     if role in _LATER:
         raise NotSupportedYet(
-            f"the role {role!r} is not supported yet", field="role", expected=" or ".join(_ROLES),
-            hint="an admin may do everything in its tenant, a worker only what worker processes do",
+            f"the role {role!r} is not supported yet", field="role", expected=_ROLES_IN_WORDS,
+            hint="an admin may do everything in its tenant, a viewer only read, a worker only what worker processes do",
         )  # fmt: skip
-    raise InvalidInput(f"there is no role {shown(role)}", field="role", expected=" or ".join(_ROLES))
+    raise InvalidInput(f"there is no role {shown(role)}", field="role", expected=_ROLES_IN_WORDS)
 
 
 async def _named(connection: Connection, name: str) -> TenantId:

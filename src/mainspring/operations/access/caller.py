@@ -10,7 +10,7 @@ from mainspring.kernel.ids import TenantId
 
 
 class Caller(msgspec.Struct, frozen=True):
-    """`credential` is the token (later: the session) that made the call; `address` is the network peer.
+    """`credential` is the token that made the call, or whose `session` made it; `address` is the network peer.
     `secret_hash`: the hash of the secret with which a worker proves its incarnation."""
 
     tenant: TenantId
@@ -19,3 +19,4 @@ class Caller(msgspec.Struct, frozen=True):
     credential: UUID
     address: str | None = None
     secret_hash: bytes | None = None
+    session: UUID | None = None

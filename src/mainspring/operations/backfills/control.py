@@ -13,6 +13,7 @@ from mainspring.domain.backfills import (
     BackfillState,
     FireRange,
     check_concurrency,
+    check_no_references,
     check_past,
     check_recurring,
     count_in,
@@ -23,6 +24,7 @@ from mainspring.domain.backfills import (
     read_range,
 )
 from mainspring.domain.errors import Conflict, InvalidInput, NotFound
+from mainspring.domain.job import spec_from_text
 from mainspring.domain.refusals import cancelled
 from mainspring.domain.texts import shown
 from mainspring.domain.transitions import StoredJobStatus, StoredState
@@ -70,6 +72,7 @@ class BackfillControl:
             schedule = schedule_from_text(row.schedule_text)
             await load_rules(connection, tenant, [schedule])
         check_recurring(job_id, schedule)
+        check_no_references(job_id, row.payload_text, spec_from_text(row.spec_text))
         _check_status(row)
         chosen = read_range(request.from_, request.to, self._clock.now())
         async with self._counting:

@@ -16,6 +16,7 @@ from uuid import UUID
 import msgspec
 
 from mainspring.domain.backfills import JOB_CANCELLED
+from mainspring.domain.dependencies import parents_of
 from mainspring.domain.errors import Conflict, InvalidInput, NotFound, VersionMismatch
 from mainspring.domain.intake.declaration import amended
 from mainspring.domain.intake.recurrence import never_fires, runs_left_after
@@ -28,6 +29,8 @@ from mainspring.kernel import metrics
 from mainspring.kernel.ids import TenantId
 from mainspring.operations.access.caller import Caller
 from mainspring.operations.calendars.rules import load_rules, with_current_rules
+from mainspring.operations.dependencies.changes import change_edges, names_parents
+from mainspring.operations.dependencies.edges import fire_if_met
 from mainspring.operations.lifecycle.cancel import cancel
 from mainspring.operations.lifecycle.effects import admit_knocked
 from mainspring.operations.lifecycle.fire_locked import FiredLocked, fire_locked, miss_due
@@ -36,17 +39,19 @@ from mainspring.operations.lookup import load_lane, no_job, own_run
 from mainspring.operations.signals import Signals
 from mainspring.operations.submit.path_compiler import compile_paths
 from mainspring.operations.submit.signature_registry import SignatureRegistry
-from mainspring.store import backfills, history, jobs, runs
+from mainspring.store import backfills, dependencies, history, jobs, runs
 from mainspring.store.deadlocks import despite_deadlocks
 from mainspring.store.jobs import JobRow, LockedJob, schedule_from_text
 from mainspring.store.lanes import LaneRegistry, lane_key
 from mainspring.store.pool import Connection, Store
+from mainspring.store.shown_definitions import definition_to_show
 from mainspring.wire.jobs import JobPatch
 
 PAUSED = "paused"
 DELETED = "deleted"
 CANCELLED = "cancelled"
 Check = Callable[[Connection], Awaitable[bool]]
+Change = Callable[[Connection, LockedJob, JobDefinition], Awaitable[JobDefinition]]
 
 
 class Amender:
@@ -58,25 +63,44 @@ class Amender:
 
     async def update(self, caller: Caller, job_id: str, patch: JobPatch, if_version: int | None) -> None:
         await compile_paths([patch])
-        fired = await despite_deadlocks(partial(self._update, caller.tenant, job_id, patch, if_version))
+
+        async def change(_: Connection, row: LockedJob, stored: JobDefinition) -> JobDefinition:
+            return amended(stored, patch, row.now, self._signatures.known(caller.tenant))
+
+        await self.update_by(caller, job_id, change, if_version, patch)
+
+    async def update_by(
+        self, caller: Caller, job_id: str, change: Change, if_version: int | None, patch: JobPatch | None = None
+    ) -> None:
+        """Give the job the definition that `change` returns. It is called in the transaction that has locked the job,
+        perhaps more than once. `patch`: the change, unless it is that of a workflow."""
+        fired = await despite_deadlocks(partial(self._update, caller.tenant, job_id, change, if_version, patch))
         self._tell(fired)
         self._signals.due()
 
-    async def _update(self, tenant: TenantId, job_id: str, patch: JobPatch, if_version: int | None) -> FiredLocked:
+    async def _update(
+        self, tenant: TenantId, job_id: str, change: Change, if_version: int | None, patch: JobPatch | None
+    ) -> FiredLocked:
         async with self._store.change() as connection:
+            if names_parents(patch):
+                await dependencies.lock_graph(connection, tenant)
             row = await self._lock(connection, tenant, job_id, "changed")
             self._check_version(row, if_version)
             status = StoredJobStatus(row.status)
             stored = await self._definition(connection, row)
             if status is StoredJobStatus.CANCELLED:
                 raise cancelled(job_id, one_time=stored.schedule.one_time)
-            changed = amended(stored, patch, row.now, self._signatures.known(tenant))
+            changed = await change(connection, row, stored)
             if changed.schedule.calendar is not None and changed.schedule.calendar_version is None:
                 changed = await with_current_rules(connection, tenant, changed, row.now)
             fired = await fire_locked(connection, row, stored)
             if fired.gone:  # a refused change changes nothing: the transaction ends, and the scheduler fires the job
                 raise already_fired(job_id, "changed", "is due now")
             await self._redefine(connection, fired.row, stored, changed)
+            if parents_of(changed) != parents_of(stored):
+                await change_edges(connection, fired.row, changed, patch)
+            if changed.schedule.after is not None:
+                fired.due |= await fire_if_met(connection, [(tenant, job_id)]) > 0
             await change_lines(connection, tenant, job_id, stored, changed, fired)
             await admit_knocked(connection, fired)  # who waits no longer for what the job has given up
         return fired
@@ -159,6 +183,7 @@ class Amender:
             if status is StoredJobStatus.COMPLETED or (status is StoredJobStatus.CANCELLED and one_time):
                 raise _ended(row, "resumed", "not_paused")
             await self._resume(connection, row, None if row.pruned else row.declared_by)
+            await fire_if_met(connection, [(tenant, job_id)])
         self._signals.due()
         self._signals.fill()
 
@@ -192,16 +217,16 @@ class Amender:
         status = StoredJobStatus.COMPLETED if over else StoredJobStatus.SCHEDULED
         await self._write(connection, row, status, next_at, None, row.lane_id, definition)
 
-    async def cancel_job(self, caller: Caller, job_id: str) -> None:
+    async def cancel_job(self, caller: Caller, job_id: str, if_version: int | None = None) -> None:
         """Delete the job: it fires no more, its queued runs end, and its running ones are told to stop. What is due
         already and has not fired is missed."""
         tenant = caller.tenant
         async with self._store.change() as connection:
             row = await jobs.lock(connection, tenant, job_id)
+            if row is not None:
+                self._check_version(row, if_version)
             if row is not None and row.status != StoredJobStatus.CANCELLED:
-                definition = await self._definition(connection, row)
-                await miss_due(connection, row, definition, DELETED if row.paused_from is None else PAUSED)
-                await self._write(connection, row, StoredJobStatus.CANCELLED, None, None, row.lane_id, definition)
+                await self._cancel(connection, row)
                 await backfills.end_of_job(connection, tenant, job_id, JOB_CANCELLED)
             live: list[runs.LockedRun] = []
             own = await own_run(connection, tenant, job_id)  # it is older than manual runs, so this is key order
@@ -209,11 +234,23 @@ class Amender:
                 live.append(locked)
             live += await runs.lock_runs_of_job(connection, tenant, job_id)
             effects = await cancel(connection, live)
+            effects.look |= await dependencies.look_again(connection, [(tenant, job_id)]) > 0
             if row is None and own is None and not live and not await self._has_ended(connection, tenant, job_id):
                 raise no_job(job_id)
         effects.tell(self._signals)
 
-    async def cancel_run(self, caller: Caller, run_id: UUID) -> None:
+    async def _cancel(self, connection: Connection, row: LockedJob) -> None:
+        reason = DELETED if row.paused_from is None else PAUSED
+        lane = await load_lane(self._lanes, connection, row.lane_id)
+        definition, problem = definition_to_show(row, lane)
+        await load_rules(connection, row.tenant_id, [definition.schedule])
+        await miss_due(connection, row, definition, reason)
+        if problem is None:
+            await self._write(connection, row, StoredJobStatus.CANCELLED, None, None, row.lane_id, definition)
+        elif not await jobs.cancel_unreadable(connection, row):
+            raise _changed(row)
+
+    async def cancel_run(self, caller: Caller, run_id: UUID, reason: str | None = None) -> None:
         tenant = caller.tenant
         async with self._store.change() as connection:
             row = await runs.lock_run(connection, tenant, run_id)
@@ -225,7 +262,7 @@ class Amender:
                 if state is StoredState.CANCELLED:
                     return
                 raise Conflict(f"run {run_id} has ended with {state.name}", code="run_ended")
-            effects = await cancel(connection, [row])
+            effects = await cancel(connection, [row], reason)
         effects.tell(self._signals)
 
     async def _lock(self, connection: Connection, tenant: TenantId, job_id: str, what: str) -> LockedJob:
@@ -294,7 +331,11 @@ class Amender:
             pruned=pruned,
         )
         if not changed:
-            raise Conflict(f"job {row.job_id!r} changed meanwhile", code="changed_meanwhile", hint="try again")
+            raise _changed(row)
+
+
+def _changed(row: LockedJob) -> Conflict:
+    return Conflict(f"job {row.job_id!r} changed meanwhile", code="changed_meanwhile", hint="try again")
 
 
 def _ended(row: LockedJob, what: str, code: str) -> Conflict:

@@ -14,6 +14,7 @@ from uuid import UUID
 
 import msgspec
 
+from mainspring.domain.dependencies import has_references
 from mainspring.domain.errors import Conflict, InvalidInput, key_reused
 from mainspring.domain.intake.canonical import canonical_json
 from mainspring.domain.intake.repeat import payload_dropped, with_payload
@@ -21,9 +22,11 @@ from mainspring.domain.job import JobDefinition, Overlap, stored_spec
 from mainspring.domain.refusals import cancelled
 from mainspring.domain.texts import check_line
 from mainspring.domain.transitions import StoredJobStatus, StoredState
+from mainspring.domain.workflows.references import may_refer
 from mainspring.kernel.clock import DatabaseClock
 from mainspring.kernel.ids import TenantId, uuid7
 from mainspring.operations.access.caller import Caller
+from mainspring.operations.dependencies.newest_results import with_newest_results
 from mainspring.operations.lifecycle.effects import admit_knocked
 from mainspring.operations.lifecycle.fire import Fired, cancel_earlier, run_again, run_now
 from mainspring.operations.lookup import load_lane, no_job, own_run, run_definition
@@ -103,9 +106,13 @@ class ManualRuns:
         if row.status == StoredJobStatus.CANCELLED:
             raise cancelled(job_id, one_time=schedule_from_text(row.schedule_text).one_time)
         changed: Changed | None = None
-        if memoryview(payload):
+        if memoryview(payload) or may_refer(row.payload_text):
             lane = await load_lane(self._lanes, connection, row.lane_id)
-            changed = self._with_payload(tenant, job_id, jobs.definition_of(row, lane), payload, row.now)
+            definition = jobs.definition_of(row, lane)
+            if memoryview(payload):
+                changed = self._with_payload(tenant, job_id, definition, payload, row.now)
+            elif has_references(definition):
+                changed = (await with_newest_results(connection, tenant, definition), row.spec_text)
         fired = await run_now(connection, tenant, job_id, run_id, f"manual:{run_id}", changed)
         if fired is None:
             raise Conflict(f"job {job_id!r} changed meanwhile", code="changed_meanwhile", hint="try again")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from math import ceil
 from typing import Protocol
@@ -10,6 +10,7 @@ from uuid import UUID
 
 import msgspec
 
+from mainspring.domain.errors import Unreadable
 from mainspring.domain.fairness import Party
 from mainspring.domain.job import DEFAULT_TIMEOUT, Delivery, spec_from_text
 from mainspring.domain.run_key import idempotency_key
@@ -27,7 +28,7 @@ from mainspring.store import runs
 from mainspring.store.lanes import Lane, LaneRegistry
 from mainspring.store.pool import Connection
 from mainspring.store.runs import ClaimedRun
-from mainspring.wire.exchange import RunOrder
+from mainspring.wire.exchange import Outcome, RunOrder
 
 MAX_LANES_PER_CLAIM = 64
 _BOUND_LAG = timedelta(seconds=5)
@@ -129,6 +130,7 @@ class Claimer:
         self._sizes = LaneSizes()
         self._pools = FairPools()
         self._queue_numbers: dict[str, Party] = {}
+        self._unreadable: dict[UUID, list[Outcome]] = {}
 
     async def claim(
         self,
@@ -154,7 +156,7 @@ class Claimer:
         if len(eligible) > 1:
             priority = {lane.lane_id: lane.priority for lane in eligible}
             rows.sort(key=lambda row: rank(priority[row.lane_id], row.ready_at))
-        return [await self.order(row) for row in rows]
+        return await self.orders(rows, worker_id)
 
     async def _take(
         self,
@@ -224,7 +226,7 @@ class Claimer:
         rows = await self._take(
             connection, chosen, limit, worker_id, seq, parties, dict(starts) if contested else None, gates
         )
-        return await self._in_turn(rows, chosen, parties, starts, pool)
+        return await self._in_turn(rows, chosen, parties, starts, pool, worker_id)
 
     async def _claim_by_queues(
         self,
@@ -241,7 +243,7 @@ class Claimer:
         parties = self._parties(eligible)
         starts = pool.shares.starts(parties.values(), set(parties.values()))
         rows = await self._take(connection, eligible, limit, worker_id, seq, parties, dict(starts), gates)
-        return await self._in_turn(rows, eligible, parties, starts, pool)
+        return await self._in_turn(rows, eligible, parties, starts, pool, worker_id)
 
     def _parties(self, eligible: Sequence[Lane]) -> dict[int, Party]:
         """Who takes turns, by lane: the tenants, or the queues of one tenant."""
@@ -257,6 +259,7 @@ class Claimer:
         parties: Mapping[int, Party],
         starts: Mapping[Party, int],
         pool: FairPool,
+        worker_id: UUID,
     ) -> list[RunOrder]:
         """Count what was claimed, and return it in the order of the turns."""
         if not rows:
@@ -265,13 +268,28 @@ class Claimer:
         served = {parties[lane.lane_id]: starts[parties[lane.lane_id]] for lane in chosen}
         pool.shares.taken(served, *count_bands(rows, lanes, parties))
         self._note_heads(rows)
-        return [await self.order(row) for row in in_fair_order(rows, lanes, parties, starts)]
+        return await self.orders(in_fair_order(rows, lanes, parties, starts), worker_id)
 
     async def ready_lanes(self, connection: Connection, lane_ids: Collection[int]) -> list[int]:
         """Return which of these lanes have runs to claim now."""
         return await runs.ready_lanes(connection, [(lane_id, self._bounds.bound(lane_id)) for lane_id in lane_ids])
 
-    async def order(self, row: ClaimedRun) -> RunOrder:
+    async def orders(self, rows: Iterable[ClaimedRun], worker_id: UUID) -> list[RunOrder]:
+        """What the worker needs to run these. A run that cannot be read is not handed out: `take_unreadable`."""
+        found: list[RunOrder] = []
+        for row in rows:
+            try:
+                found.append(await self._order(row))
+            except Unreadable as problem:
+                self._unreadable.setdefault(worker_id, []).append(_failure(row, problem))
+        return found
+
+    def take_unreadable(self, worker_id: UUID) -> list[Outcome]:
+        """The failures of runs that were claimed for this worker and cannot be read. They are for the caller to
+        report once the claim is committed."""
+        return self._unreadable.pop(worker_id, [])
+
+    async def _order(self, row: ClaimedRun) -> RunOrder:
         """Convert a claimed row to what the worker needs to run it."""
         lane = self._lanes.peek(row.lane_id) or await self._lanes.get(row.lane_id)
         run_id, job_id, payload, spec_text = row.run_id, row.job_id, row.payload_text, row.spec_text
@@ -319,3 +337,7 @@ class Claimer:
             self._bounds.raise_to(lane_id, ready_at)
         metrics.claimed.inc(len(rows))
         metrics.start_latency.observe(max(0.0, self._database_clock.timestamp() - min(heads.values()).timestamp()))
+
+
+def _failure(row: ClaimedRun, problem: Unreadable) -> Outcome:
+    return Outcome(row.run_id, row.fence, "FAILED", error=str(problem), retry=False, unstarted=True)

@@ -76,6 +76,7 @@ class ExchangeTransaction:
         holds the worker's row, or Busy. PostgreSQL ends one of two transactions that wait for each other; nothing of it
         was written, and it is repeated."""
         seconds, skip_held = _FOR_A_ROW, False
+        self._claimer.take_unreadable(exchange.request.worker_id)  # of an exchange that was not committed
         for last in (False, False, True):
             try:
                 return await self._run(exchange, seconds, skip_held=skip_held)
@@ -97,6 +98,8 @@ class ExchangeTransaction:
                 apart, freed = await self._write(connection, exchange, seconds, skip_held=skip_held)
             if apart:
                 freed -= await self._claim_apart(connection, exchange, written=writes)
+            if unreadable := self._claimer.take_unreadable(exchange.request.worker_id):
+                freed += await self._fail(connection, exchange, unreadable)
         self._signals.gates_freed(freed)
 
     async def _write(
@@ -118,8 +121,8 @@ class ExchangeTransaction:
                 await self._redeliver(connection, exchange)
             claims = state == _LIVE and not request.draining
             limited = claims and self._gates.limited(exchange.worker.lanes)
-            # What has locked lines of limits commits first: a claim can wait for somebody else's report.
-            apart = limited or (claims and effects is not None and bool(effects.freed))
+            # What has locked lines of limits, or joins, commits first: a claim can wait for somebody else's report.
+            apart = limited or (claims and effects is not None and (bool(effects.freed) or effects.counted))
             if claims and not apart:
                 lanes = self._gates.unpaused(exchange.worker.lanes)
                 await self._claim(connection, exchange, self._claimer, lanes)
@@ -136,6 +139,18 @@ class ExchangeTransaction:
         if stopped:
             self._registry.evict(request.worker_id)
         return apart, Counter() if effects is None else Counter(effects.gates)
+
+    async def _fail(self, connection: Connection, exchange: Exchange, unreadable: Sequence[Outcome]) -> Counter[int]:
+        """End runs that were claimed and cannot be read. If this process dies before, they are claims whose reply was
+        lost, and come back here. Return the gates that were given back."""
+        for outcome in unreadable:
+            log.error("a run cannot be read, and fails", run=str(outcome.run_id), error=outcome.error)
+        async with connection.transaction():
+            effects = await settle(connection, exchange.request.worker_id, unreadable, self._random)
+        effects.tell(self._signals)
+        for gate_id in effects.gates:
+            self._gates.open(gate_id)
+        return Counter(effects.gates)
 
     async def _claim_apart(self, connection: Connection, exchange: Exchange, *, written: bool) -> Counter[int]:
         """Claim in a transaction of its own, through the gates of the lanes that have some. Without the locks it needs,
@@ -218,7 +233,7 @@ class ExchangeTransaction:
         if rows:
             metrics.redelivered.inc(len(rows))
             log.info("handing out claims again", worker=str(request.worker_id), runs=len(rows))
-        exchange.reply.runs = [await self._claimer.order(row) for row in rows]
+        exchange.reply.runs = await self._claimer.orders(rows, request.worker_id)
         # Those of paused queues, and those whose token is spent, must come back. The lost reply may still arrive, so
         # only the worker can give them back.
         known = [(row.run_id, self._lanes.peek(row.lane_id)) for row in rows]

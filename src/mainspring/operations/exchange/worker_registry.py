@@ -7,6 +7,7 @@ from typing import NoReturn
 from uuid import UUID
 
 from mainspring.domain.errors import Conflict, Fenced, Unavailable
+from mainspring.domain.worker_state import WORKER_LABEL
 from mainspring.kernel import metrics
 from mainspring.kernel.clock import Clock
 from mainspring.kernel.config import Timing
@@ -158,9 +159,8 @@ class WorkerRegistry:
             await self._look(caller, request.worker_id, patience, hello=True)
             raise HelloDelayed from error
         binding = Binding(caller.secret_hash, caller.credential)
-        worker = CachedWorker(
-            tenant, hello.queues, hello.tasks, hello.labels, state, hello.protocol, binding, hello.slots
-        )
+        labels = {**hello.labels, WORKER_LABEL: str(request.worker_id)}
+        worker = CachedWorker(tenant, hello.queues, hello.tasks, labels, state, hello.protocol, binding, hello.slots)
         self._workers[request.worker_id] = worker
         log.detail("worker registered", worker=str(request.worker_id), name=hello.name)
         return worker
@@ -176,9 +176,8 @@ class WorkerRegistry:
                 self._cache(caller.tenant, worker_id, row)
 
     def _cache(self, tenant: TenantId, worker_id: UUID, row: workers.Registration) -> CachedWorker:
-        worker = CachedWorker(
-            tenant, row.queues, row.tasks, row.labels, row.state, row.protocol, _binding(row), row.slots
-        )
+        labels = {**row.labels, WORKER_LABEL: str(worker_id)}
+        worker = CachedWorker(tenant, row.queues, row.tasks, labels, row.state, row.protocol, _binding(row), row.slots)
         self._workers[worker_id] = worker
         return worker
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from mainspring.domain.transitions import StoredState
+from mainspring.operations.dependencies.follow import follow_ends
 from mainspring.operations.lifecycle.effects import Changes, Effects, carry_out, hand_over_freed
 from mainspring.store import runs
 from mainspring.store.pool import Connection
@@ -29,6 +30,7 @@ async def cancel(connection: Connection, live: Sequence[LockedRun], reason: str 
             worker_id = await runs.request_cancel(connection, run.run_id, run.fence, reason)
             if worker_id is not None:
                 effects.stops.add(worker_id)
+    await follow_ends(connection, effects, by_marks=True)
     await hand_over_freed(connection, effects)
     return effects
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import datetime, timedelta
 
-from mainspring.domain.job import Delivery, Spec, spec_from_text
+from mainspring.domain.job import Delivery, Spec, spec_from_text, spec_to_show
 from mainspring.domain.losses import after_loss
 from mainspring.domain.retry import Verdict, after_failure
 from mainspring.domain.snoozes import after_snooze, out_of_time
@@ -55,6 +55,8 @@ def decide(run: HeldRun, outcome: Outcome, random: Random, changes: Changes, *, 
         end(StoredState.CANCELLED, "cancelled by its worker")
     elif outcome.status == "RETURNED" and not lost:
         again("RETURNED", 0.0, given_back=1)
+    elif (problem := spec_to_show(run.spec_text)[1]) is not None:
+        end(StoredState.FAILED, problem)  # nobody knows whether it may be tried again
     elif outcome.snooze is not None and outcome.status == "FAILED" and not lost:
         verdict = after_snooze(spec_from_text(run.spec_text), run.snoozes, outcome.snooze, run.time_left)
         if verdict.delay is None:
@@ -74,7 +76,7 @@ def decide(run: HeldRun, outcome: Outcome, random: Random, changes: Changes, *, 
 def _stands_in_line_again(run: HeldRun, *, waits: bool) -> bool:
     """Whether the run gives up its slots. It does while it waits, unless its line is strict: then it holds up the line.
     What an attempt has used up, each attempt must get again."""
-    line = spec_from_text(run.spec_text).line or ()
+    line = spec_to_show(run.spec_text)[0].line or ()
     return any(slot.once for slot in line) or (waits and not any(slot.strict for slot in line))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from uuid import UUID
 
 import msgspec
@@ -15,13 +15,15 @@ from mainspring.kernel import metrics
 from mainspring.kernel.logs import get_logger
 from mainspring.kernel.time_slices import TimeSlices
 from mainspring.operations.limits.admission import Admitted, hand_over
-from mainspring.operations.signals import Signals
+from mainspring.operations.signals import FlowNews, Signals
 from mainspring.store import gates, limits, runs
 from mainspring.store.pool import Connection
 
 log = get_logger("lifecycle")
 
 _LOOKED_AT = 100  # lines that one transaction locks
+NO_ENDINGS: Mapping[UUID, runs.Ending] = {}
+NO_RESULTS: Mapping[UUID, str | None] = {}
 
 
 class Changes(msgspec.Struct):
@@ -34,6 +36,20 @@ class Changes(msgspec.Struct):
     gates: list[int] = []
 
 
+class End(msgspec.Struct):
+    """The end of a run that something follows. result: None if it is not kept. cause: the step whose failure is the
+    reason that it was not run. complete: of a workflow run, whether all its steps have ended."""
+
+    run_id: UUID
+    follows: int
+    feeds: list[int] | None
+    state: int
+    reason: str | None = None
+    result: str | None = None
+    cause: str | None = None
+    complete: bool = False
+
+
 class Effects(msgspec.Struct):
     """What follows.
 
@@ -42,6 +58,12 @@ class Effects(msgspec.Struct):
     stops       the workers that must be told to stop a run
     fenced      the runs whose outcome came too late
     following   the ended runs whose `follows` bits are set
+    ends        how these have ended, until `follow` has dealt with it
+    folds       the joins that have marks
+    maps        the joins of members that have counted some
+    fanouts     the mapped steps that are ready
+    stopped     the workflow runs of which something may be left to cancel
+    counted     whether joins are locked
     freed       the slots and gates that are given back, and how many of each
     gates       the gates of these, once their marks are written
     admitted    the runs that each lane got because a limit has room
@@ -49,6 +71,8 @@ class Effects(msgspec.Struct):
     asleep      the seconds for which runs back off without a slot, or after which a line must be looked at
     attempts    the attempts of runs with limits that succeeded or failed, by line
     several     whether a run that gave back slots had several of them
+    look        whether it must be found out what runs wait for that depend on other jobs
+    due         whether jobs have become due
     """
 
     requeued: list[tuple[int, float]] = []
@@ -56,6 +80,12 @@ class Effects(msgspec.Struct):
     stops: set[UUID] = set()
     fenced: list[UUID] = []
     following: list[runs.EndedRow] = []
+    ends: list[End] = []
+    folds: set[int] = set()
+    maps: set[int] = set()
+    fanouts: set[UUID] = set()
+    stopped: set[UUID] = set()
+    counted: bool = False
     freed: Counter[int] = msgspec.field(default_factory=Counter)
     gates: dict[int, int] = {}
     admitted: Counter[int] = msgspec.field(default_factory=Counter)
@@ -63,6 +93,8 @@ class Effects(msgspec.Struct):
     asleep: list[float] = []
     attempts: dict[int, list[tuple[UUID, bool]]] = {}
     several: bool = False
+    look: bool = False
+    due: bool = False
 
     def give_back(self, slots: Sequence[int]) -> None:
         self.freed.update(slots)
@@ -78,6 +110,19 @@ class Effects(msgspec.Struct):
         self.asleep += done.timers
         self.knocks.update(done.again)
 
+    def take(self, other: Effects) -> None:
+        """What follows from ends that followed from others, in the same transaction."""
+        self.following += other.following
+        self.freed.update(other.freed)
+        self.several |= other.several
+        self.take_flows(other)
+
+    def take_flows(self, other: Effects) -> None:
+        self.folds |= other.folds
+        self.maps |= other.maps
+        self.fanouts |= other.fanouts
+        self.stopped |= other.stopped
+
     def tell(self, signals: Signals) -> None:
         """After the commit: wake those who wait for what has changed."""
         now: Counter[int] = self.admitted.copy()
@@ -92,18 +137,24 @@ class Effects(msgspec.Struct):
         signals.knock(self.knocks)
         for delay in self.asleep:
             signals.knock_later(delay)
-        if of_backfills := [run_id for run_id, follows, _ in self.following if (follows or 0) & Follows.BACKFILL]:
+        if self.look:
+            signals.look()
+        if self.due:
+            signals.due()
+        if of_backfills := [run_id for run_id, follows, _, _ in self.following if (follows or 0) & Follows.BACKFILL]:
             signals.fill(of_backfills)
+        if self.folds or self.maps or self.fanouts or self.stopped:
+            signals.flow(FlowNews(self.folds, self.maps, self.fanouts, self.stopped))
 
 
 async def carry_out(connection: Connection, changes: Changes, effects: Effects) -> None:
     """Write the changes. The caller holds the locks of the rows, so all of them match."""
-    dead = [item for item in changes.endings if item.state == StoredState.FAILED]
+    dead = [item for item in changes.endings if item.state == StoredState.FAILED and item.before != StoredState.WAITING]
     if changes.endings:
         ended = await runs.end(connection, changes.endings)
         _check(len(ended), len(changes.endings))
         failed = {item.run_id for item in dead if item.before == StoredState.RUNNING and not item.lost}
-        after_end(ended, effects, failed=failed)
+        after_end(ended, effects, failed=failed, endings={item.run_id: item for item in changes.endings})
         effects.dead += [item.run_id for item in dead]
         slices = TimeSlices()
         for item in dead:
@@ -148,17 +199,35 @@ async def admit_knocked(connection: Connection, effects: Effects) -> None:
 
 
 def after_end(
-    ended: Iterable[runs.EndedRow], effects: Effects, *, succeeded: bool = False, failed: Collection[UUID] = ()
+    ended: Iterable[runs.EndedRow],
+    effects: Effects,
+    *,
+    succeeded: bool = False,
+    failed: Collection[UUID] = (),
+    endings: Mapping[UUID, runs.Ending] = NO_ENDINGS,
+    results: Mapping[UUID, str | None] = NO_RESULTS,
 ) -> None:
     """Called for every run that ends. A run that nothing follows costs only these checks. `succeeded`: all of them.
-    `failed`: those whose last attempt has failed."""
+    `failed`: those whose last attempt has failed. `endings`, `results`: how they have ended. Without both they were
+    skipped."""
     for run in ended:
         if run[1]:
             effects.following.append(run)
+            effects.ends.append(_end(run, endings.get(run[0]), results, succeeded=succeeded))
         if run[2] is not None:
             effects.give_back(run[2])
             if succeeded or run[0] in failed:
                 effects.attempt_ended(run[0], run[2], succeeded=succeeded)
+
+
+def _end(run: runs.EndedRow, ending: runs.Ending | None, results: Mapping[UUID, str | None], *, succeeded: bool) -> End:
+    run_id, follows, _, feeds = run
+    if ending is not None:
+        return End(run_id, follows or 0, feeds, ending.state, ending.reason, cause=ending.cause)
+    if not succeeded:
+        return End(run_id, follows or 0, feeds, StoredState.SKIPPED)
+    result = results.get(run_id) if (follows or 0) & Follows.RESULT else None
+    return End(run_id, follows or 0, feeds, StoredState.SUCCESS, result=result)
 
 
 async def give_back(connection: Connection, effects: Effects) -> None:

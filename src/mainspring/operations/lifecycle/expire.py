@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mainspring.domain.job import spec_from_text
+from mainspring.domain.durations import format_duration
+from mainspring.domain.job import spec_to_show
 from mainspring.domain.snoozes import out_of_time
 from mainspring.domain.transitions import StoredState
+from mainspring.operations.dependencies.follow import follow_ends
 from mainspring.operations.lifecycle.effects import Changes, Effects, carry_out, hand_over_freed
 from mainspring.store.pool import Connection
 from mainspring.store.runs import Ending, OverdueRun
@@ -17,6 +19,7 @@ async def expire(connection: Connection, overdue: Sequence[OverdueRun]) -> Effec
     effects = Effects()
     await carry_out(connection, Changes([_ending(run) for run in overdue]), effects)
     effects.knocks.update(frozenset({run.held_key}) for run in overdue if run.held_key is not None)
+    await follow_ends(connection, effects, by_marks=True)
     await hand_over_freed(connection, effects)
     return effects
 
@@ -24,6 +27,9 @@ async def expire(connection: Connection, overdue: Sequence[OverdueRun]) -> Effec
 def _ending(run: OverdueRun) -> Ending:
     if run.because == "expires_in":
         state, reason = StoredState.SKIPPED, "expired"
+    elif run.state == StoredState.WAITING:
+        limit = spec_to_show(run.spec_text)[0].run_timeout or 0.0
+        state, reason = StoredState.FAILED, f"timed out after {format_duration(limit)}, the timeout of the workflow"
     else:
-        state, reason = StoredState.FAILED, out_of_time(spec_from_text(run.spec_text))
+        state, reason = StoredState.FAILED, out_of_time(spec_to_show(run.spec_text)[0])
     return Ending(run.run_id, run.fence, int(state), reason, None, run.state, attempt=run.attempt)

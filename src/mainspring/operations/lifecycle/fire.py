@@ -46,6 +46,9 @@ class Fired(Effects):
         self.stops |= other.stops
         self.admitted.update(other.admitted)
         self.knocks |= other.knocks
+        self.take_flows(other)
+        self.look |= other.look
+        self.due |= other.due
 
 
 async def fire_recurring(
@@ -130,8 +133,9 @@ async def _finished(
 def from_store(done: fires.Fired) -> Fired:
     """What follows from runs that were created."""
     fired = Fired(
-        created=done.created, gone=done.gone, knocks={frozenset({line}) for line in done.lines}, held=len(done.held)
-    )
+        created=done.created, gone=done.gone, knocks={frozenset({line}) for line in done.lines}, held=len(done.held),
+        look=done.with_edges > 0,
+    )  # fmt: skip
     after_end(done.skipped, fired)
     return fired
 
@@ -176,6 +180,9 @@ async def cancel_earlier(
     fired.stops |= effects.stops
     fired.admitted.update(effects.admitted)
     fired.knocks |= effects.knocks
+    fired.take_flows(effects)
+    fired.look |= effects.look
+    fired.due |= effects.due
 
 
 async def run_now(
@@ -203,5 +210,5 @@ def _manual(run_id: UUID, run: fires.ManualRun) -> Fired:
     if run.line is not None:
         fired.held = 1
         fired.knocks.add(frozenset({run.line}))
-    after_end([(run_id, run.follows, None)], fired)
+    after_end([(run_id, run.follows, None, None)], fired)
     return fired

@@ -95,6 +95,7 @@ async def _step(connection: Connection, fired: FiredLocked, definition: JobDefin
     for lane_id, created in done.created.items():
         fired.created[lane_id] = fired.created.get(lane_id, 0) + created
     fired.held += len(done.held)
+    fired.look |= done.with_edges > 0
     fired.knocks.update(frozenset({line}) for line in done.lines)
     after_end(done.skipped, fired)
 

@@ -9,8 +9,17 @@ import msgspec
 
 from mainspring.domain.errors import InvalidInput
 from mainspring.kernel.time_slices import TimeSlices
+from mainspring.operations.dependencies.follow import follow_ends
 from mainspring.operations.lifecycle.decide import Random, decide
-from mainspring.operations.lifecycle.effects import Changes, Effects, after_end, carry_out, give_back, hand_over_freed
+from mainspring.operations.lifecycle.effects import (
+    NO_RESULTS,
+    Changes,
+    Effects,
+    after_end,
+    carry_out,
+    give_back,
+    hand_over_freed,
+)
 from mainspring.store import runs
 from mainspring.store.pool import Connection
 from mainspring.wire.exchange import Outcome
@@ -30,6 +39,7 @@ async def settle(connection: Connection, worker_id: UUID, outcomes: Sequence[Out
             raise _not_text(outcomes) from None
     if others:
         unmatched += await _settle_others(connection, worker_id, others, random, effects)
+    await follow_ends(connection, effects)
     await hand_over_freed(connection, effects)
     if unmatched:
         before = await runs.reported_before(
@@ -57,7 +67,10 @@ async def _settle_successes(
         [item.ran_ms for item in successes],
         [str(item.result, "utf-8") or None for item in successes],
     )
-    after_end(rows, effects, succeeded=True)
+    results = NO_RESULTS
+    if any(row[1] for row in rows):
+        results = {item.run_id: str(item.result, "utf-8") or None for item in successes}
+    after_end(rows, effects, succeeded=True, results=results)
     if len(rows) == len(successes):
         return []
     recorded = {row[0] for row in rows}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from uuid import UUID
 
+from mainspring.operations.dependencies.follow import follow_ends
 from mainspring.operations.lifecycle.decide import Random, decide
 from mainspring.operations.lifecycle.effects import Changes, Effects, carry_out, give_back, hand_over_freed
 from mainspring.store.pool import Connection
@@ -35,5 +36,6 @@ async def rescue(
             decide(run, lost, random, changes, lost=True)
     await carry_out(connection, changes, effects)
     await give_back(connection, effects)
+    await follow_ends(connection, effects)
     await hand_over_freed(connection, effects)
     return effects

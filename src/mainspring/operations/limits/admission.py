@@ -22,7 +22,7 @@ from uuid import UUID
 import msgspec
 
 from mainspring.domain.errors import Conflict
-from mainspring.domain.job import spec_from_text
+from mainspring.domain.job import spec_to_show
 from mainspring.domain.limits import key_id
 from mainspring.operations.limits.breakers import NO_ATTEMPTS, Attempts, Breakers
 from mainspring.operations.limits.paces import Paces
@@ -202,6 +202,6 @@ async def _locked(connection: Connection, lines: list[int]) -> list[Line]:
         return found
     missing = sorted(set(lines) - {line.key_id for line in found})
     for _, tenant, text in await limits.specs_in_lines(connection, missing, lines):
-        slots = [slot for slot in spec_from_text(text).line or () if key_id(tenant, slot) in missing]
+        slots = [slot for slot in spec_to_show(text)[0].line or () if key_id(tenant, slot) in missing]
         await limit_declarations.restore(connection, tenant, slots)
     return await limits.lock_lines(connection, lines)

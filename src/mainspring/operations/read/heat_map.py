@@ -11,6 +11,7 @@ from mainspring.domain.errors import Unavailable
 from mainspring.domain.intake.times import parse_time
 from mainspring.domain.schedules.forecast import DAYS_AHEAD, Census, Forecast, Forecaster
 from mainspring.domain.schedules.heat_map import first_cell, heat_map
+from mainspring.domain.schedules.schedule import MANUAL
 from mainspring.domain.schedules.zones import check_timezone
 from mainspring.kernel.clock import DatabaseClock
 from mainspring.kernel.ids import TenantId
@@ -72,7 +73,7 @@ async def take_groups(
     for group in groups:
         if group.minute is not None:
             census.add_once(group.minute, group.jobs, group.job_ids)
-        else:
+        elif schedules[group.schedule_text] is not MANUAL:
             census.add(schedules[group.schedule_text], group.jobs, group.job_ids)
         if slices.over:
             await slices.pause()

@@ -30,6 +30,7 @@ from mainspring.store.jobs import JobFilter, JobRow, Place, RowFilter
 from mainspring.store.lanes import LaneRegistry
 from mainspring.store.pages import PAGE_BYTES, cut
 from mainspring.store.pool import Connection
+from mainspring.store.shown_definitions import schedule_to_show
 from mainspring.wire.jobs import JobView
 
 YET_TO_FIRE = frozenset({JobStatus.SCHEDULED, JobStatus.PAUSED})
@@ -221,7 +222,7 @@ def run_place(after: Place | UUID | None) -> UUID | None:
 
 def was_missed(row: JobRow) -> bool:
     """Whether this is a one-time job that did not fire because it was too late."""
-    return row.status == StoredJobStatus.COMPLETED and jobs.schedule_from_text(row.schedule_text).one_time
+    return row.status == StoredJobStatus.COMPLETED and schedule_to_show(row.schedule_text)[0].one_time
 
 
 def status_of_missed(run: Run | None) -> JobStatus:

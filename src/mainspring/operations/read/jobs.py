@@ -36,6 +36,7 @@ from mainspring.store.history import Run
 from mainspring.store.jobs import JobFilter, JobRow
 from mainspring.store.lanes import LaneRegistry
 from mainspring.store.pool import Connection, Store
+from mainspring.store.shown_definitions import schedule_to_show
 from mainspring.wire.jobs import JobList, JobView, MissedRange, Upcoming
 from mainspring.wire.runs import JobStatus
 
@@ -78,7 +79,7 @@ class JobReader:
             statuses=frozenset(statuses) or None,
             latest=latest or None,
             asked=JobFilter(
-                lane_ids=await chosen_lanes(self._lanes, tenant, query.queue, None),
+                lane_ids=await chosen_lanes(self._lanes, tenant, query.queue, query.task),
                 owner=query.owner,
                 label=query.label,
                 text=query.text,
@@ -138,7 +139,7 @@ class JobReader:
         async with self._store.reads.acquire() as connection:
             row = await jobs.get(connection, caller.tenant, job_id)
             now: datetime = await connection.fetchval("select clock_timestamp()")
-            schedule = None if row is None else jobs.schedule_from_text(row.schedule_text)
+            schedule = None if row is None else schedule_to_show(row.schedule_text)[0]
             if schedule is not None:
                 await load_rules(connection, caller.tenant, [schedule])
         if row is None or schedule is None:

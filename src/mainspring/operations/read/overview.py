@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import timedelta
 from heapq import nlargest
 
 from mainspring.domain.durations import format_duration
+from mainspring.domain.rollups import Span
 from mainspring.domain.worker_state import WorkerState
 from mainspring.kernel.config import SHARD_COUNT, Timing
 from mainspring.kernel.version import VERSION
 from mainspring.operations.access.caller import Caller
 from mainspring.operations.gates.views import pause_in_words
 from mainspring.operations.read.standing import Standing, StandingReader
-from mainspring.store import fires, gates, leases
+from mainspring.operations.read.verdict import LOOK_BACK, verdict_of
+from mainspring.operations.read.windows import read_window
+from mainspring.store import fires, gates, gauges, leases, rollups
 from mainspring.store.leases import LeaseStanding
 from mainspring.store.pool import Store
-from mainspring.wire.insights import Overview
+from mainspring.wire.insights import NodeView, Overview, WindowWord
 from mainspring.wire.runs import QueueView
 
 _QUEUES = 20
+_SAMPLE_AGE = timedelta(minutes=2)
 _LATE = 10.0
 
 
@@ -28,12 +33,20 @@ class OverviewReader:
         self._standing = standing
         self._timing = timing
 
-    async def overview(self, caller: Caller) -> Overview:
-        standing = await self._standing.standing(caller)
+    async def overview(
+        self, caller: Caller, w: WindowWord | None = None, task: str | None = None, queue: str | None = None
+    ) -> Overview:
+        """The window is that of a task or a queue if they are given; the rest is about all."""
+        standing, tenant = await self._standing.standing(caller), caller.tenant
         async with self._store.reads.acquire() as connection:
             scheduling = await leases.standing(connection, 2 * self._timing.lease_ttl)
             known = await gates.of_tenant(connection, caller.tenant)
             late = await fires.oldest_due(connection, list(range(SHARD_COUNT)))
+            nodes = await leases.nodes_with_shards(connection, 2 * self._timing.lease_ttl)
+            now = scheduling.at
+            minutes = await rollups.series(connection, tenant, Span.MINUTE, now - LOOK_BACK, None, None)
+            sampled = await gauges.series(connection, tenant, Span.MINUTE, now - _SAMPLE_AGE, None)
+            window = None if w is None else await read_window(connection, tenant, w, now, task, queue)
         queues = standing.queues
         ages = [queue.oldest_seconds for queue in queues if queue.oldest_seconds is not None]
         lag = max(0.0, late or 0.0)
@@ -60,6 +73,13 @@ class OverviewReader:
             queues=nlargest(_QUEUES, queues, key=_activity),
             held=sum(queue.held for queue in queues),
             paused=[words for gate in known if (words := pause_in_words([gate])) is not None][:_QUEUES],
+            verdict=verdict_of(problems, queues, minutes, now),
+            taken_at=standing.taken_at or now,
+            backlog=max(sampled, key=lambda each: each.at).backlog if sampled else 0,
+            nodes=[
+                NodeView(str(node.node_id), node.host, node.started_at, node.seen_at, node.shards) for node in nodes
+            ],
+            window=window,
         )
 
 

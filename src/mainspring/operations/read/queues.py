@@ -4,26 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
+from datetime import timedelta
 from heapq import nsmallest
 
 from mainspring.domain.errors import NotFound
+from mainspring.domain.rollups import floor_to
 from mainspring.kernel.ids import TenantId
 from mainspring.operations.access.caller import Caller
 from mainspring.operations.gates.views import gate_view, pause_in_words
 from mainspring.operations.read.search import search_in_words
-from mainspring.store import gates, history, workers
-from mainspring.store.history import LaneDepth, LaneEnds
+from mainspring.store import gates, gauges, history, rollups, workers
+from mainspring.store.history import LaneDepth
 from mainspring.store.lanes import LaneRegistry
 from mainspring.store.pool import Connection, Store
+from mainspring.store.rollups import QueueEnds
 from mainspring.wire.gates import GateView
 from mainspring.wire.runs import QueueList, QueueView
 
 MOST_QUEUES = 10_000
+MANY_RUNS = 20_000  # that are not counted for a request
+_MINUTE = timedelta(minutes=1)
+_NOTHING = QueueEnds("", 0, 0, 0)
 _SECONDS = 10.0  # counting the runs of a long backlog takes a second for each million
 
 
 class QueueReader:
-    def __init__(self, store: Store, lanes: LaneRegistry) -> None:
+    def __init__(self, store: Store, lanes: LaneRegistry, many: int = MANY_RUNS) -> None:
+        self._many = many
         self._store = store
         self._lanes = lanes
 
@@ -58,8 +65,10 @@ class QueueReader:
     ) -> QueueList:
         await self._lanes.refresh()
         async with opened as connection:
-            depths = {depth.lane_id: depth for depth in await history.queue_depths(connection, tenant)}
-            ended = {each.lane_id: each for each in await history.ended_last_minute(connection, tenant)}
+            taken_at = await gauges.many_live(connection, tenant, self._many)
+            counted = history.queue_depths if taken_at is None else gauges.depths
+            depths = {depth.lane_id: depth for depth in await counted(connection, tenant)}
+            ended = await self._ended(connection, tenant)
             offers = await workers.offers_by_queue(connection, tenant)
             known = [gate for gate in await gates.of_tenant(connection, tenant) if gate.has_settings]
         grouped = self._lanes.queues(tenant)
@@ -73,20 +82,40 @@ class QueueReader:
         of_all = [gate for gate in known if gate.queue is None]
         views = []
         for name in names:
-            view = _view(name, grouped[name], depths, ended, offers.get(name, 0))
+            view = _view(name, grouped[name], depths, ended.get(name, _NOTHING), offers.get(name, 0))
             own = of_queue.get(name)
             view.paused_why = pause_in_words(of_all if own is None else [own, *of_all])
             view.paused = view.paused_why is not None
             view.limits = None if own is None else gate_view(own)
             views.append(view)
-        return QueueList(views, left_out=len(grouped) - len(views) if only is None else 0)
+        return QueueList(views, left_out=len(grouped) - len(views) if only is None else 0, taken_at=taken_at)
+
+    async def _ended(self, connection: Connection, tenant: TenantId) -> dict[str, QueueEnds]:
+        """How many runs of each queue ended in the last minute. If they are very many, that of the last minute which
+        is in the rollups."""
+        until = await rollups.watermark(connection)
+        if until is not None:
+            last = floor_to(until, _MINUTE) - _MINUTE
+            found = [each for each in await rollups.by_queue(connection, tenant, last) if each.ended]
+            if sum(each.ended for each in found) > self._many:
+                return {each.queue: each for each in found}
+        ends: dict[str, QueueEnds] = {}
+        for each in await history.ended_last_minute(connection, tenant):
+            if (lane := self._lanes.peek(each.lane_id)) is not None:
+                before = ends.get(lane.queue, _NOTHING)
+                ends[lane.queue] = QueueEnds(
+                    lane.queue,
+                    before.ended + each.ended,
+                    before.succeeded + each.succeeded,
+                    before.failed + each.failed,
+                )
+        return ends
 
 
 def _view(
-    name: str, lane_ids: Sequence[int], depths: Mapping[int, LaneDepth], ended: Mapping[int, LaneEnds], offering: int
+    name: str, lane_ids: Sequence[int], depths: Mapping[int, LaneDepth], ended: QueueEnds, offering: int
 ) -> QueueView:
     found = [depths[lane_id] for lane_id in lane_ids if lane_id in depths]
-    ends = [ended[lane_id] for lane_id in lane_ids if lane_id in ended]
     ages = [depth.oldest for depth in found if depth.oldest is not None]
     return QueueView(
         name=name,
@@ -94,9 +123,9 @@ def _view(
         scheduled=sum(depth.scheduled for depth in found),
         running=sum(depth.running for depth in found),
         oldest_seconds=max(ages) if ages else None,
-        rate=round(sum(each.ended for each in ends) / 60, 3),
+        rate=round(ended.ended / 60, 3),
         workers=offering,
-        succeeded=sum(each.succeeded for each in ends),
-        failed=sum(each.failed for each in ends),
+        succeeded=ended.succeeded,
+        failed=ended.failed,
         held=sum(depth.held for depth in found),
     )

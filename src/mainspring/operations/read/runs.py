@@ -18,8 +18,19 @@ from mainspring.operations.read.one_time import fired_job
 from mainspring.operations.read.search import RunQuery, run_states, searching
 from mainspring.operations.read.timeline import timeline_of, workers_in
 from mainspring.operations.read.views import RunFacts, run_view
-from mainspring.operations.read.why import A_MOMENT, held_sentence, kept_back, left_waiting, of_backfill, sentence
-from mainspring.store import dead_letters, gates, history, jobs, limit_reads, workers
+from mainspring.operations.read.why import (
+    A_MOMENT,
+    held_sentence,
+    kept_back,
+    left_waiting,
+    of_backfill,
+    sentence,
+    waits_sentence,
+)
+from mainspring.operations.workflows.definitions import Definitions
+from mainspring.operations.workflows.waiting import member_index, why_waiting
+from mainspring.store import dead_letters, dependencies, gates, history, jobs, limit_reads, workers
+from mainspring.store.dependencies import WaitRow
 from mainspring.store.history import LiveRun, Run, RunFilter
 from mainspring.store.lanes import LaneRegistry
 from mainspring.store.pages import cut
@@ -32,14 +43,17 @@ ONE_SNAPSHOT = "repeatable_read"  # for live and ended runs: a run is in exactly
 
 
 class RunReader:
-    def __init__(self, store: Store, lanes: LaneRegistry) -> None:
+    def __init__(self, store: Store, lanes: LaneRegistry, definitions: Definitions | None = None) -> None:
         self._store = store
         self._lanes = lanes
+        self._definitions = definitions or Definitions()
 
     async def run(self, caller: Caller, run_id: UUID) -> RunView:
         async with self._store.reads.acquire() as connection:
             run = await _find(connection, caller.tenant, run_id)
-            return await self.view(caller, connection, run)
+            view = await self.view(caller, connection, run)
+            view.index = await member_index(connection, run)
+            return view
 
     async def accepted(self, caller: Caller, job_id: str, run_id: UUID) -> RunNowAccepted:
         """A run that was created by run-now, now or earlier."""
@@ -109,6 +123,10 @@ class RunReader:
             if view.status == RunState.HELD and run.held_key is not None:
                 held = await self._why_held(connection, caller.tenant, run, run.held_key)
                 return Why(view.run_id, view.status, held + of_backfill(view))
+            if run.state == StoredState.WAITING:
+                if waits := await dependencies.waits_of(connection, [run_id]):
+                    return Why(view.run_id, view.status, waits_sentence(waits))
+                return Why(view.run_id, view.status, await why_waiting(connection, self._definitions, run))
             ahead = 0
             if _is_queued(run) and view.status == RunState.QUEUED:
                 ahead = await history.ahead_of(connection, run.lane_id, run.ready_at)
@@ -176,13 +194,22 @@ async def _facts(connection: Connection, runs: Sequence[Run]) -> RunFacts:
     executors = sorted({run.worker_id for run in runs if run.worker_id is not None})
     under_way = sorted({run.worker_id for run in runs if _has_started(run) and run.worker_id is not None})
     backing_off = [run.run_id for run in runs if _waits(run) and run.ready_at > run.now]
+    waiting = [run.run_id for run in runs if isinstance(run, LiveRun) and run.state == StoredState.WAITING]
     lines = sorted({run.held_key for run in runs if isinstance(run, LiveRun) and run.held_key is not None})
     return RunFacts(
         heard=await workers.last_beats(connection, under_way) if under_way else {},
         names=await history.worker_names(connection, executors) if executors else {},
         ends=await history.last_attempts(connection, backing_off) if backing_off else {},
         lines=await limit_reads.lines_by_id(connection, lines) if lines else {},
+        waits=await _waits_of(connection, waiting) if waiting else {},
     )
+
+
+async def _waits_of(connection: Connection, run_ids: Sequence[UUID]) -> dict[UUID, list[WaitRow]]:
+    found: dict[UUID, list[WaitRow]] = {}
+    for wait in await dependencies.waits_of(connection, run_ids):
+        found.setdefault(wait.run_id, []).append(wait)
+    return found
 
 
 def _has_started(run: Run) -> bool:

@@ -8,17 +8,18 @@ from mainspring.domain.schedules.schedule import Schedule
 from mainspring.kernel.ids import TenantId
 from mainspring.kernel.time_slices import TimeSlices
 from mainspring.operations.calendars.rules import load_rules
-from mainspring.store.jobs import schedule_from_text
 from mainspring.store.pool import Connection
+from mainspring.store.shown_definitions import schedule_to_show
 
 
 async def schedules_of(connection: Connection, tenant: TenantId, texts: Iterable[str]) -> dict[str, Schedule]:
-    """The schedules of a tenant by their texts. The rules of their calendars are loaded."""
+    """The schedules of a tenant by their texts; MANUAL for one that cannot be read, because it does not fire. The rules
+    of their calendars are loaded."""
     found: dict[str, Schedule] = {}
     slices = TimeSlices()
     for text in texts:
         if text not in found:
-            found[text] = schedule_from_text(text)
+            found[text] = schedule_to_show(text)[0]
         if slices.over:
             await slices.pause()
     await load_rules(connection, tenant, found.values())

@@ -74,6 +74,7 @@ class JobQuery(msgspec.Struct, frozen=True):
     created_before: datetime | None = None
     next_fire_after: datetime | None = None
     next_fire_before: datetime | None = None
+    task: str | None = None
 
     def __post_init__(self) -> None:
         _check_bounds(self)

@@ -2,23 +2,41 @@
 
 from __future__ import annotations
 
+from datetime import datetime, timedelta
+
 import msgspec
 
+from mainspring.domain.rollups import Span, floor_to
 from mainspring.domain.worker_state import WorkerState
 from mainspring.operations.access.caller import Caller
 from mainspring.operations.read.queues import QueueReader
-from mainspring.store import dead_letters, workers
+from mainspring.operations.read.windows import Sum
+from mainspring.store import dead_letters, rollups, workers
 from mainspring.store.pool import Store
 from mainspring.wire.runs import QueueView
 
+_MOST_TASKS = 1000
+_MINUTE = timedelta(minutes=1)
+_DAY = timedelta(days=1)
+
 
 class Standing(msgspec.Struct, frozen=True):
-    """`workers`: how many are in each state. `slots`: the slots of the live workers."""
+    """`workers`: how many are in each state. `slots`: the slots of the live workers. `taken_at`: when the runs were
+    counted, if that was not now."""
 
     queues: list[QueueView]
     workers: dict[str, int]
     slots: int
     dead_letters: int
+    taken_at: datetime | None = None
+
+
+class TaskEnds(msgspec.Struct, frozen=True):
+    """What ended of a task in a queue since midnight in UTC."""
+
+    task: str
+    queue: str
+    ends: Sum
 
 
 class StandingReader:
@@ -36,4 +54,17 @@ class StandingReader:
             {WorkerState(row.state).name: row.count for row in counts},
             sum(row.slots for row in counts if row.state in (WorkerState.LIVE, WorkerState.DRAINING)),
             dead,
+            queues.taken_at,
         )
+
+    async def by_task(self, caller: Caller) -> list[TaskEnds]:
+        """What ended since midnight in UTC, of the first 1,000 tasks in their queues."""
+        found: dict[tuple[str, str], Sum] = {}
+        async with self._store.reads.acquire() as connection:
+            until = await rollups.watermark(connection)
+            if until is None:
+                return []
+            for span, step in ((Span.DAY, _DAY), (Span.MINUTE, _MINUTE)):  # the last minute is not in the day yet
+                for row in await rollups.by_task(connection, caller.tenant, span, floor_to(until, step), _MOST_TASKS):
+                    found.setdefault((row.task, row.queue), Sum()).add(row)
+        return [TaskEnds(task, queue, ends) for (task, queue), ends in sorted(found.items())]

@@ -6,8 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from uuid import UUID
 
-from mainspring.domain.job import spec_from_text
+from mainspring.domain.job import DUE_TOGETHER, STILL_ALIVE, spec_to_show
 from mainspring.domain.limits import Slot
+from mainspring.domain.schedules.words import names_in_words
 from mainspring.domain.transitions import RunState, StoredState
 from mainspring.kernel.ids import uuid7_time
 from mainspring.operations.read.why import ASSIGNED
@@ -55,8 +56,12 @@ def attempt_views(attempts: Sequence[AttemptRow], ended: EndedRun | None, names:
 def timeline_of(run: Run, attempts: Sequence[AttemptRow], names: Names, replay_id: UUID | None) -> list[TimelineEntry]:
     """The entries of a run in order. `attempts` are those before the present one."""
     known_until = run.ended_at if isinstance(run, EndedRun) else run.now
-    line = spec_from_text(run.spec_text).line
-    entries = list(_creation(run, limited=line is not None))
+    spec = spec_to_show(run.spec_text)[0]
+    line = spec.line
+    parents = [] if run.trigger not in (None, "at") or _overlaps(run) else spec.depends_on or []
+    entries = list(_creation(run, limited=line is not None, parents=parents))
+    if parents and not attempts and isinstance(run, LiveRun) and run.state != StoredState.WAITING and line is None:
+        entries.append(TimelineEntry(run.ready_at, RunState.QUEUED, reason="its rule is met"))
     if attempts and attempts[0].earlier:
         first = attempts[0].started_at or attempts[0].ended_at
         entries.append(TimelineEntry(first, TimelineState.LEFT_OUT, reason=f"{attempts[0].earlier} earlier attempts"))
@@ -85,7 +90,12 @@ def _admission(run: LiveRun, entries: Sequence[TimelineEntry]) -> Iterator[Timel
         yield TimelineEntry(run.ready_at, RunState.QUEUED)
 
 
-def _creation(run: Run, *, limited: bool) -> Iterator[TimelineEntry]:
+def _overlaps(run: Run) -> bool:
+    """Whether it was skipped when it was fired."""
+    return isinstance(run, EndedRun) and run.reason in (STILL_ALIVE, DUE_TOGETHER)
+
+
+def _creation(run: Run, *, limited: bool, parents: Sequence[str]) -> Iterator[TimelineEntry]:
     fired_at, trigger = run.fired_at, run.trigger
     if fired_at is None:
         yield TimelineEntry(run.scheduled_for, TimelineState.SUBMITTED, reason="to run at once")
@@ -94,7 +104,9 @@ def _creation(run: Run, *, limited: bool) -> Iterator[TimelineEntry]:
             submitted_at = min(uuid7_time(run.run_id), fired_at)
             yield TimelineEntry(submitted_at, TimelineState.SUBMITTED, reason=f"to run at {_stamp(run)}")
         yield TimelineEntry(fired_at, TimelineState.FIRED, node_id=_text(run.node_id), reason=_trigger_in_words(run))
-    if run.state != StoredState.SKIPPED:
+    if parents:
+        yield TimelineEntry(fired_at or run.scheduled_for, RunState.WAITING, reason=f"for {names_in_words(parents)}")
+    elif run.state != StoredState.SKIPPED:
         yield TimelineEntry(fired_at or run.scheduled_for, RunState.HELD if limited else RunState.QUEUED)
 
 

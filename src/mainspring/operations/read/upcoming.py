@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 
 import msgspec
 
 from mainspring.domain.errors import InvalidInput
 from mainspring.domain.schedules.fires import count_fires, next_fire
-from mainspring.domain.schedules.schedule import Schedule
+from mainspring.domain.schedules.schedule import MANUAL, Schedule
+from mainspring.domain.schedules.upcoming import INSTANT, end_of_list
 from mainspring.kernel.clock import DatabaseClock
 from mainspring.kernel.config import SHARD_COUNT
 from mainspring.kernel.ids import TenantId
@@ -33,9 +34,6 @@ from mainspring.store.pool import Connection, Store
 from mainspring.wire.preview import UpcomingFire, UpcomingFires
 
 _OF_A_SHARD = 100
-_AHEAD = timedelta(days=366)
-_LAST = datetime(9999, 1, 1, tzinfo=UTC)
-_INSTANT = timedelta(microseconds=1)
 
 
 class UpcomingQuery(msgspec.Struct, frozen=True):
@@ -66,7 +64,7 @@ class UpcomingReader:
     async def upcoming(self, caller: Caller, query: UpcomingQuery) -> UpcomingFires:
         now = self._clock.now()
         start = query.start or now
-        end = _end(query, start)
+        end = end_of_list(start, query.end)
         after = job_cursor(query.cursor)
         if after is not None and not isinstance(after, tuple):
             raise bad_cursor()
@@ -76,6 +74,7 @@ class UpcomingReader:
             if first is not None and first > known.until:
                 raise _too_far(known.until)
             schedules = await schedules_of(connection, caller.tenant, (row.schedule_text for row in known.rows))
+            known.rows = [row for row in known.rows if schedules[row.schedule_text] is not MANUAL]
             fires, rest = await _in_order(known, schedules, first, after, end, query.limit)
             shown = [await self._shown(connection, moment, row, schedules[row.schedule_text]) for moment, row in fires]
         full = len(shown) >= query.limit and rest
@@ -130,7 +129,7 @@ async def _in_order(
     for number, row in enumerate(known.rows):
         moment: datetime | None = row.next_fire_at
         if start is not None and row.next_fire_at < start:
-            moment = next_of(row, start - _INSTANT)
+            moment = next_of(row, start - INSTANT)
         if moment is not None and moment < end:
             heap.append((moment, row.job_id, number))
         if slices.over:
@@ -150,16 +149,6 @@ async def _in_order(
         if slices.over:
             await slices.pause()
     return fires, bool(heap)
-
-
-def _end(query: UpcomingQuery, start: datetime) -> datetime:
-    if query.end is None:
-        return start + min(_AHEAD, _LAST - start)
-    if query.end <= start:
-        raise InvalidInput(
-            "to is not after from", code="invalid_parameter", field="to", hint="give a later time, or leave it out"
-        )
-    return query.end
 
 
 def _too_far(until: datetime) -> InvalidInput:

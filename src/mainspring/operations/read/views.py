@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, Protocol
 from uuid import UUID
@@ -10,22 +10,25 @@ from uuid import UUID
 import msgspec
 
 from mainspring.domain.backfills import backfill_of
-from mainspring.domain.job import Priority, spec_from_text
+from mainspring.domain.job import Priority, spec_to_show
 from mainspring.domain.run_key import idempotency_key
 from mainspring.domain.schedules.schedule import NOW, Schedule, ScheduleKind
 from mainspring.domain.showing import NEVER_RAN, backing_off, show_job, snoozed_until
 from mainspring.domain.transitions import JobStatus, RunState, StoredJobStatus, StoredState, shown_state
 from mainspring.domain.worker_state import WorkerState
+from mainspring.domain.workflows.flow import RERUN_TRIGGER, WORKFLOW_TASK, flow_of
 from mainspring.kernel.ids import EVERY_TENANT
 from mainspring.operations.lookup import run_definition
 from mainspring.operations.read.one_time import FiredJob, created_at, status_of
-from mainspring.operations.read.why import ASSIGNED, FOR_A_SLOT, HELD_BY_A_LIMIT, held_by
+from mainspring.operations.read.why import ASSIGNED, FOR_A_SLOT, FOR_OTHERS, HELD_BY_A_LIMIT, held_by, waits_in_words
 from mainspring.store.dead_letters import DeadLetterRow
+from mainspring.store.dependencies import WaitRow
 from mainspring.store.fired_jobs import BriefRun, brief_of, with_cut_error
 from mainspring.store.history import EndedRun, LiveRun, Run
-from mainspring.store.jobs import JobRow, definition_of
+from mainspring.store.jobs import JobRow
 from mainspring.store.lanes import Lane
 from mainspring.store.limit_reads import LineOfLimit
+from mainspring.store.shown_definitions import definition_to_show
 from mainspring.store.workers import WorkerRow
 from mainspring.wire.jobs import JobView
 from mainspring.wire.runs import AttemptView, DeadLetterView, ProgressView, RunBrief, RunView, WorkerView
@@ -42,12 +45,13 @@ class _OfJob(Protocol):
 
 class RunFacts(msgspec.Struct, frozen=True):
     """What the rows of runs do not say: when workers were last heard, their names, when the last attempts of runs that
-    back off ended, and the lines in which runs are HELD."""
+    back off ended, the lines in which runs are HELD, and the jobs for which runs WAIT."""
 
     heard: Mapping[UUID, datetime] = {}
     names: Mapping[UUID, str] = {}
     ends: Mapping[UUID, datetime] = {}
     lines: Mapping[int, LineOfLimit] = {}
+    waits: Mapping[UUID, Sequence[WaitRow]] = {}
 
 
 _NO_FACTS = RunFacts()
@@ -55,7 +59,7 @@ _NO_FACTS = RunFacts()
 
 def job_view(row: JobRow, lane: Lane, latest: BriefRun | None = None, status: JobStatus | None = None) -> JobView:
     """A job that has a jobs row. `status`: of a one-time job that was missed."""
-    definition = definition_of(row, lane)
+    definition, problem = definition_to_show(row, lane)
     status = status or JobStatus(StoredJobStatus(row.status).name)
     return show_job(
         definition,
@@ -68,7 +72,7 @@ def job_view(row: JobRow, lane: Lane, latest: BriefRun | None = None, status: Jo
         created_at=row.created_at,
         updated_at=row.updated_at,
         latest_run=None if latest is None else brief_view(latest),
-        error_message=_job_error(status, latest),
+        error_message=problem or _job_error(status, latest),
         generation=row.generation,
         pruned=row.pruned,
         runs_left=row.runs_left,
@@ -80,7 +84,8 @@ def fired_job_view(job: FiredJob, lane: Lane, *, listed: bool = False) -> JobVie
     row, deciding = job.fired, job.deciding
     latest = with_cut_error(brief_of(deciding)) if listed else brief_of(deciding)
     schedule = Schedule(kind=ScheduleKind.AT, at=row.scheduled_for) if row.trigger == "at" else NOW
-    definition = msgspec.structs.replace(run_definition(row, lane), schedule=schedule)
+    spec, problem = spec_to_show(row.spec_text)
+    definition = msgspec.structs.replace(run_definition(row, lane, spec), schedule=schedule)
     status = status_of(deciding)
     return show_job(
         definition,
@@ -93,7 +98,7 @@ def fired_job_view(job: FiredJob, lane: Lane, *, listed: bool = False) -> JobVie
         created_at=job.created_at,
         updated_at=_last_change(deciding, None),
         latest_run=brief_view(latest),
-        error_message=_job_error(status, latest),
+        error_message=_job_error(status, latest) or problem,
         generation=row.generation,
     )
 
@@ -121,7 +126,7 @@ def run_view(row: Run, lane: Lane, *, lacking: str | None = None, facts: RunFact
         queue=lane.queue,
         priority=Priority(lane.priority).word,
         status=state.value,
-        reason=_held_by(row, facts) if state is RunState.HELD else _why_waiting(row, state, lacking),
+        reason=_why_not_ready(row, state, facts) or _why_waiting(row, state, lacking),
         trigger=_trigger(row),
         scheduled_for=row.scheduled_for,
         ready_at=row.ready_at,
@@ -146,6 +151,7 @@ def run_view(row: Run, lane: Lane, *, lacking: str | None = None, facts: RunFact
         idempotency_key=_key(row),
         generation=row.generation,
         backfill_id=backfill_of(row.trigger),
+        **_of_workflow(row, lane),
     )
 
 
@@ -183,7 +189,18 @@ def _ended_run_view(row: EndedRun, lane: Lane, executor: str | None) -> RunView:
         idempotency_key=_key(row),
         generation=row.generation,
         backfill_id=backfill_of(row.trigger),
+        **_of_workflow(row, lane),
     )
+
+
+def _of_workflow(row: Run, lane: Lane) -> dict[str, Any]:
+    """Where a run belongs, if it is of a workflow."""
+    if lane.task == WORKFLOW_TASK or (row.trigger or "").startswith(RERUN_TRIGGER):
+        return {"workflow_run_id": str(flow_of(row.trigger) or row.run_id)}
+    flow = flow_of(row.trigger)
+    if flow is None:
+        return {}
+    return {"workflow_run_id": flow, "step": row.name}
 
 
 def brief_view(row: BriefRun) -> RunBrief:
@@ -236,8 +253,13 @@ def _last_change(row: Run, facts: RunFacts | None) -> datetime:
     return (facts.ends.get(row.run_id) if facts is not None else None) or created_at(row)
 
 
-def _held_by(row: LiveRun, facts: RunFacts) -> str:
-    return held_by(None if row.held_key is None else facts.lines.get(row.held_key))
+def _why_not_ready(row: LiveRun, state: RunState, facts: RunFacts) -> str | None:
+    """What a run that is HELD or WAITING waits for."""
+    if state is RunState.HELD:
+        return held_by(None if row.held_key is None else facts.lines.get(row.held_key))
+    if state is RunState.WAITING and row.run_id in facts.waits:
+        return waits_in_words(facts.waits[row.run_id])
+    return None
 
 
 def _why_waiting(row: LiveRun | BriefRun, state: RunState, lacking: str | None, *, known: bool = True) -> str | None:
@@ -250,6 +272,8 @@ def _why_waiting(row: LiveRun | BriefRun, state: RunState, lacking: str | None, 
         return backing_off(row.attempt, row.max_attempts, row.losses, row.snoozes)
     if state is RunState.HELD:
         return HELD_BY_A_LIMIT
+    if state is RunState.WAITING:
+        return FOR_OTHERS
     if state is RunState.QUEUED:
         return ASSIGNED if row.state == StoredState.RUNNING else lacking or (FOR_A_SLOT if known else None)
     return None
@@ -303,7 +327,7 @@ def _trigger(row: Run | BriefRun) -> str:
 
 
 def _key(row: Run) -> str:
-    return idempotency_key(job_id_of(row), row.scheduled_for, spec_from_text(row.spec_text).repeat, row.generation)
+    return idempotency_key(job_id_of(row), row.scheduled_for, spec_to_show(row.spec_text)[0].repeat, row.generation)
 
 
 def _log_url(row: Run) -> str | None:

@@ -9,9 +9,12 @@ import msgspec
 
 from mainspring.domain.limits import read_name
 from mainspring.domain.rates import format_rate
+from mainspring.domain.schedules.words import names_in_words
 from mainspring.domain.showing import snoozed_until
 from mainspring.domain.transitions import RunState
+from mainspring.domain.workflows.flow import WORKFLOW_TASK
 from mainspring.operations.gates.views import closed_in_words, own_gates, pause_in_words
+from mainspring.store.dependencies import WaitRow
 from mainspring.store.gates import GateState
 from mainspring.store.lanes import Lane
 from mainspring.store.limit_reads import Holder, LineOfLimit
@@ -19,13 +22,17 @@ from mainspring.store.workers import Offer, Taker
 from mainspring.wire.runs import RunView
 
 FOR_A_SLOT = "waiting for a free slot"
+FOR_A_SERVER = "waiting for a server to start its steps"
+FOR_OTHERS = "waiting for the runs that it depends on"
 HELD_BY_A_LIMIT = "waiting for room in a limit"
 ASSIGNED = "assigned to a worker, not started yet"
 A_MOMENT = 1.0  # seconds within which a worker with a free slot fetches a run
 
 
 def lacking(lane: Lane, offers: Sequence[Offer]) -> str | None:
-    """Why no live worker can take a run of this lane. None if one can."""
+    """Why no live worker can take a run of this lane. None if one can. A server starts workflow runs."""
+    if lane.task == WORKFLOW_TASK:
+        return FOR_A_SERVER
     missing = _lacking(lane, [offer for offer in offers if not offer.draining])
     if missing is not None and _lacking(lane, offers) is None:
         return "every worker that could take it is draining"
@@ -89,6 +96,28 @@ def held_by(line: LineOfLimit | None) -> str:
     return f"waiting for room in the limit of {name.in_words(line.key)}: {use}"
 
 
+def waits_in_words(waits: Sequence[WaitRow]) -> str:
+    """Which jobs a run waits for, in a few words."""
+    names = sorted(wait.parent for wait in waits if wait.parent_end is None)
+    return f"waiting for {names_in_words(names)}" if names else FOR_OTHERS
+
+
+def waits_sentence(waits: Sequence[WaitRow]) -> str:
+    """Which jobs a run waits for, and for what of them; and which have ended."""
+    still = [wait for wait in sorted(waits, key=lambda wait: wait.parent) if wait.parent_end is None]
+    if not still:
+        return f"It is {FOR_OTHERS}."
+    words = f"It waits for {names_in_words([_awaited(wait) for wait in still])}."
+    ended = len(waits) - len(still)
+    return words if not ended else f"{words} {ended} of {len(waits)} jobs it depends on have ended."
+
+
+def _awaited(wait: WaitRow) -> str:
+    if wait.parent_run is not None:
+        return f"run {wait.parent_run} of job {wait.parent}"
+    return f"job {wait.parent} to succeed" if wait.looked else f"job {wait.parent}"
+
+
 def held_sentence(
     line: LineOfLimit | None, holders: Sequence[tuple[Holder, str]], ahead: int, expires_at: datetime | None
 ) -> str:
@@ -148,6 +177,8 @@ def sentence(view: RunView, ahead: int, deadline: datetime | None = None, expire
                 return f"It runs on worker {view.executor_id}: {view.reason}."
             words = f"It is running on worker {view.executor_id}, attempt {view.attempt_number} of {view.max_attempts}."
             return words + _until(deadline)
+        case RunState.WAITING:
+            return f"It is {view.reason}."
         case RunState.SUCCESS:
             return f"It ran and succeeded on attempt {view.attempt_number}."
         case _:

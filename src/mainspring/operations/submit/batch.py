@@ -7,6 +7,7 @@ from datetime import datetime
 
 import msgspec
 
+from mainspring.domain.dependencies import parents_of
 from mainspring.domain.errors import Conflict, InvalidInput, MainspringError, key_reused
 from mainspring.domain.intake.limits import strict_order
 from mainspring.domain.intake.recurrence import never_fires
@@ -17,10 +18,11 @@ from mainspring.domain.schedules.schedule import Schedule, ScheduleKind, for_job
 from mainspring.kernel.config import MAX_PAYLOAD_BYTES
 from mainspring.kernel.ids import TenantId, parse_uuid, uuid7_texts
 from mainspring.kernel.time_slices import TimeSlices
+from mainspring.operations.dependencies.edges import Dependant, Refused, make_edges
 from mainspring.operations.lookup import own_run
 from mainspring.operations.submit.chosen_ids import generated_id, of_old_clients, still_held, twice_in_a_batch
 from mainspring.operations.submit.unique import UniqueItem, UniqueMerge
-from mainspring.store import jobs, runs, unique
+from mainspring.store import dependencies, jobs, runs, unique
 from mainspring.store.lanes import LaneRegistry
 from mainspring.store.pool import Connection
 
@@ -153,7 +155,7 @@ class Batch:
 
     async def insert(self, connection: Connection) -> None:
         new_jobs: list[jobs.NewJob] = []
-        full, limited = runs.NewRuns(), runs.NewHeldRuns()
+        full, limited, waiting = runs.NewRuns(), runs.NewHeldRuns(), runs.NewRuns()
         bare: dict[int, list[int]] = {}
         weight = 0
         slices = TimeSlices()
@@ -166,6 +168,9 @@ class Batch:
                 new_jobs.append(self._new_job(index, item))
             else:
                 lane_id = self._lane_ids[index]
+                if item.spec.depends_on is not None:
+                    self._add_run(waiting, index, item, stored_spec(item, line=self._slots.get(index)))
+                    continue
                 held = has_limits(item)
                 if not held:
                     self.created[lane_id] = self.created.get(lane_id, 0) + 1
@@ -183,6 +188,29 @@ class Batch:
         await self._insert_full(connection, full, limited, new_jobs)
         for lane_id, indexes in bare.items():
             await self._insert_bare(connection, lane_id, indexes)
+        if waiting.run_ids:
+            await runs.insert(connection, self._tenant, waiting, waiting=True)
+
+    async def make_edges(self, connection: Connection, given_as: Sequence[str]) -> None:
+        """Make the edges of the jobs that were stored, and note what their runs wait for. `given_as`: the names of the
+        field in the requests."""
+        found = {
+            index: Dependant(self.job_ids[index], item, given_as=given_as[index])
+            for index, item in enumerate(self._definitions)
+            if not self.repeated[index] and (parents_of(item) or self.generations[index] > 1)
+        }
+        try:
+            await make_edges(connection, self._tenant, list(found.values()))
+        except Refused as refused:
+            raise refused.of_submission(list(found)[refused.place], single=self._single) from None
+        waits = [
+            (self._run_ids[index], parent)
+            for index, item in found.items()
+            if item.definition.schedule.kind is ScheduleKind.NOW
+            for parent in item.parents
+        ]
+        if waits:
+            await dependencies.insert_waits(connection, waits)
 
     async def _insert_full(
         self, connection: Connection, full: runs.NewRuns, limited: runs.NewHeldRuns, new_jobs: list[jobs.NewJob]
@@ -373,6 +401,7 @@ def is_plain(item: JobDefinition) -> bool:
         and item.schedule.kind is ScheduleKind.NOW
         and not has_limits(item)
         and item.spec.unique is None
+        and item.spec.depends_on is None
     )
 
 

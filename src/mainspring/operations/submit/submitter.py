@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import nullcontext
 from datetime import timedelta
 from functools import partial
 
 import msgspec
 
+from mainspring.domain.dependencies import parents_of
 from mainspring.domain.errors import InvalidBatch, MainspringError
 from mainspring.domain.intake.canonical import canonical_json
 from mainspring.domain.intake.declaration import defined
@@ -24,6 +25,7 @@ from mainspring.kernel.ids import TenantId
 from mainspring.kernel.time_slices import TimeSlices
 from mainspring.operations.access.caller import Caller
 from mainspring.operations.calendars.rules import CalendarBook, hold_rules
+from mainspring.operations.dependencies.edges import Dependant, Refused, check_parents
 from mainspring.operations.gates.depths import Depths
 from mainspring.operations.limits.admission import Admitted, hand_over
 from mainspring.operations.limits.lines import LineOpener
@@ -33,6 +35,7 @@ from mainspring.operations.submit.path_compiler import compile_paths
 from mainspring.operations.submit.signature_registry import SignatureRegistry
 from mainspring.operations.submit.submit_batching import SubmitBatcher
 from mainspring.store.deadlocks import despite_deadlocks
+from mainspring.store.dependencies import lock_graph
 from mainspring.store.lanes import LaneKey, LaneRegistry, lane_key
 from mainspring.store.pool import Connection, Store
 from mainspring.wire.jobs import JobRequest
@@ -41,6 +44,8 @@ from mainspring.wire.problems import FieldProblem
 # Submissions with keys or ids may have to wait for a user's transaction that holds them (see the decision on
 # transactional submit). Two of the eight connections are always left for other statements, such as those of workers.
 _TAKING_AT_ONCE = 6
+
+Also = Callable[[Connection, str, int], Awaitable[None]]
 
 
 class Submitted(msgspec.Struct, frozen=True):
@@ -75,15 +80,20 @@ class Submitter:
         self._calendars = CalendarBook(store, clock)
 
     async def submit(self, caller: Caller, request: JobRequest) -> Submitted:
-        tenant = caller.tenant
-        await compile_paths([request])
-        definition = defined(request, self._clock.now(), self._signatures.known(tenant))
-        if definition.schedule.calendar is not None:
-            definition = (await self._calendars.resolved(tenant, [definition], single=True))[0]
+        tenant, definition = caller.tenant, await self.check(caller, request)
         if is_plain(definition):
             self._depths.admit(tenant, [definition])
             return Submitted([await self._batcher.add(tenant, definition)], [False], [1], [None])
         return await despite_deadlocks(partial(self._store_all, tenant, [request], [definition], single=True))
+
+    async def check(self, caller: Caller, request: JobRequest) -> JobDefinition:
+        """The definition of the job that this request would create. Raises what its creation would raise, except for
+        ids and keys that are taken and queues that are full. Nothing is stored."""
+        await compile_paths([request])
+        definition = defined(request, self._clock.now(), self._signatures.known(caller.tenant))
+        if definition.schedule.calendar is not None:
+            definition = (await self._calendars.resolved(caller.tenant, [definition], single=True))[0]
+        return definition
 
     async def submit_batch(self, caller: Caller, requests: Sequence[JobRequest]) -> Submitted:
         tenant = caller.tenant
@@ -107,6 +117,19 @@ class Submitter:
         resolved = await self._calendars.resolved(tenant, definitions, single=False)
         return await despite_deadlocks(partial(self._store_all, tenant, requests, resolved, single=False))
 
+    async def submit_defined(
+        self, caller: Caller, definition: JobDefinition, digest: bytes | None, also: Also
+    ) -> Submitted:
+        """Store a job that is defined already. digest: the hash of its request. `also` is called with its id and
+        generation in the transaction that stores it, unless the job exists already."""
+        tenant = caller.tenant
+        if definition.schedule.calendar is not None:
+            definition = (await self._calendars.resolved(tenant, [definition], single=True))[0]
+        digests = {} if digest is None else {0: digest}
+        return await despite_deadlocks(
+            partial(self._store_all, tenant, (), [definition], single=True, digests=digests, also=also)
+        )
+
     async def _store_plain(self, tenant: TenantId, definitions: Sequence[JobDefinition]) -> list[str]:
         return (await self._store_all(tenant, (), definitions, single=True)).job_ids
 
@@ -117,17 +140,23 @@ class Submitter:
         definitions: Sequence[JobDefinition],
         *,
         single: bool,
+        digests: dict[int, bytes] | None = None,
+        also: Also | None = None,
     ) -> Submitted:
         if not definitions:
             return Submitted([], [], [], [])
-        plain = all(map(is_plain, definitions))
+        plain = also is None and all(map(is_plain, definitions))
         admitted = Admitted()
         fresh: list[Slot] = []
         # Before the transaction: it must not stand still for long.
-        digests = {} if plain else await _digests(requests, definitions)
+        if digests is None:
+            digests = {} if plain else await _digests(requests, definitions)
         limited = not plain and any(map(has_limits, definitions))
+        dependent = not plain and any(map(parents_of, definitions))
         unique_keys = {} if plain else await _unique_keys(definitions)
         async with nullcontext() if plain else self._taking, self._store.hot.acquire() as connection:
+            if dependent:  # before anything is stored, its lane included
+                await _check_parents(connection, tenant, requests, definitions, single=single)
             lane_ids = await self._lane_ids(connection, tenant, definitions)
             batch = Batch(tenant, digests, definitions, lane_ids, self._clock.now(), single=single, plain=plain)
             if unique_keys:
@@ -139,18 +168,26 @@ class Submitter:
             else:
                 await batch.plan_ahead()
                 async with connection.transaction():
+                    if dependent:
+                        await lock_graph(connection, tenant)
                     await batch.take_keys_and_ids(connection)
                     await hold_rules(connection, tenant, batch.new_definitions())
-                    if requests:  # those of the batcher are admitted one by one
+                    if requests or also is not None:  # those of the batcher are admitted one by one
                         self._depths.admit(tenant, batch.new_definitions())
                     if limited:
                         fresh, loose = await self._lines.declare(connection, tenant, batch.slots())
                         if loose:
                             raise batch.contradiction(loose)
                     await batch.insert(connection)
+                    if also is not None and not batch.repeated[0]:
+                        await also(connection, batch.job_ids[0], batch.generations[0])
+                    if dependent or max(batch.generations) > 1:
+                        await batch.make_edges(connection, _given_as(requests, definitions))
                     if batch.lines:
                         admitted = await hand_over(connection, {}, batch.lines)
                         batch.created.update(Counter(batch.created) + admitted.lanes)
+        if dependent:
+            self._signals.look()
         if fresh:
             self._lines.committed(tenant, fresh)
         metrics.submitted.inc(len(definitions) - sum(batch.repeated))
@@ -182,6 +219,31 @@ class Submitter:
             return lanes
         await self._lanes.intern(connection, missing)
         return await self._lane_ids(connection, tenant, definitions)
+
+
+async def _check_parents(
+    connection: Connection,
+    tenant: TenantId,
+    requests: Sequence[JobRequest],
+    definitions: Sequence[JobDefinition],
+    *,
+    single: bool,
+) -> None:
+    items = [
+        Dependant(item.job_id or "", item, given_as=field)
+        for item, field in zip(definitions, _given_as(requests, definitions), strict=True)
+    ]
+    try:
+        await check_parents(connection, tenant, items, {item.job_id for item in items})
+    except Refused as refused:
+        raise refused.of_submission(refused.place, single=single) from None
+
+
+def _given_as(requests: Sequence[JobRequest], definitions: Sequence[JobDefinition]) -> list[str]:
+    """How each request names the field."""
+    if not requests:
+        return ["depends_on"] * len(definitions)
+    return ["depends_on" if request.dependencies is None else "dependencies" for request in requests]
 
 
 async def _digests(requests: Sequence[JobRequest], definitions: Sequence[JobDefinition]) -> dict[int, bytes]:

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
@@ -50,6 +50,8 @@ if TYPE_CHECKING:
     # Imported with the first client, because httpx takes 80 ms. An application in a worker or a warm child often
     # submits no jobs.
     from mainspring.sdk.client.client import AsyncClient, Client
+    from mainspring.sdk.workflows.batch import Batch
+    from mainspring.sdk.workflows.workflow import Workflow, WorkflowOptions
 
 _WHEN = "Write @app.cron('0 9 * * MON-FRI') or @app.every('15m')."
 
@@ -116,6 +118,7 @@ class Mainspring:
         self.prune_schedules = prune_schedules
         self.tasks: dict[str, Task[Any, Any]] = {}
         self.schedules: list[AppSchedule] = []
+        self.workflows: dict[str, Workflow] = {}
         self.state: Any = SimpleNamespace()
         self.hooks = WorkerHooks()
         self._url = url
@@ -178,10 +181,29 @@ class Mainspring:
         ValueError for a schedule that no server would accept."""
         return self._scheduled({**options, "every": interval}, as_written("every", interval, options))
 
-    def rrule(self, rule: str, **options: Unpack[JobOptions]) -> TaskDecorator:
+    def rrule(self, rule: str, /, **options: Unpack[JobOptions]) -> TaskDecorator:
         """Run the task at the times of a recurrence rule of RFC 5545: "FREQ=MONTHLY;BYDAY=-1FR;BYHOUR=17". It stands
         above @app.task. Raises ValueError for a schedule that no server would accept."""
         return self._scheduled({**options, "rrule": rule}, as_written("rrule", rule, options))
+
+    def workflow(
+        self, workflow_id: str, *, parameters: Mapping[str, Any] | None = None, **options: Unpack[WorkflowOptions]
+    ) -> Workflow:
+        """Declare a workflow, to which steps are added: `nightly = app.workflow("nightly", cron="0 2 * * *")`. Workers
+        create it at the server and keep it as the code says, as they do with schedules."""
+        from mainspring.sdk.workflows.workflow import Workflow  # takes 10 ms to import
+
+        workflow = Workflow(workflow_id, app=self, parameters=parameters, **options)
+        if workflow_id in self.workflows or any(one.job_id == workflow_id for one in self.schedules):
+            raise ValueError(f"{workflow_id!r} exists already in this application. Give the workflow another id.")
+        self.workflows[workflow_id] = workflow
+        return workflow
+
+    def batch(self, name: str = "batch") -> Batch:
+        """A set of jobs that are submitted together, with a job that runs when all of them have ended."""
+        from mainspring.sdk.workflows.batch import Batch
+
+        return Batch(self, name)
 
     def on_worker_start(self, hook: HookT) -> HookT:
         """Call this function when a worker starts, before it takes a run: to open a pool, for example. It has no
@@ -198,10 +220,16 @@ class Mainspring:
         return hook
 
     @property
+    def declares(self) -> bool:
+        """Whether it has schedules or workflows, which workers create at the server."""
+        return bool(self.schedules or self.workflows)
+
+    @property
     def queues(self) -> list[str]:
         """The default queue and the queues of the tasks and schedules. A worker uses them unless it gets a list."""
         named = [task.queue for task in self.tasks.values()]
         named += [schedule.options.get("queue") for schedule in self.schedules]
+        named += [queue for workflow in self.workflows.values() for queue in workflow.queues]
         return list(dict.fromkeys([DEFAULT_QUEUE, *filter(None, named)]))
 
     def adopt(self, url: str, token: str) -> None:
@@ -275,7 +303,7 @@ class Mainspring:
             task = below if isinstance(below, Task) else self._register(below, None, {})
             job_id = options.get("job_id") or task.name
             schedule = AppSchedule(job_id, task, cast(JobOptions, {**options, "job_id": job_id}))
-            if any(other.job_id == job_id for other in self.schedules):
+            if job_id in self.workflows or any(other.job_id == job_id for other in self.schedules):
                 raise ValueError(
                     f"{decorator} over {full_name(task.function)}: the schedule {job_id!r} already exists. "
                     "Give this one its own job_id='...'."

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Any, NoReturn, Protocol
+from itertools import count
+from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec, Protocol, TypeVar
 
 from mainspring.domain.durations import parse_duration
 from mainspring.domain.errors import InvalidInput
@@ -15,6 +16,13 @@ from mainspring.domain.retry import DEFAULT_RETRY, LONGEST_DELAY
 from mainspring.domain.run_key import idempotency_key
 from mainspring.sdk.errors import Snooze
 from mainspring.wire.fields import Duration
+
+if TYPE_CHECKING:
+    from mainspring.sdk.app.task import Submission, Task
+    from mainspring.sdk.client.handle import AsyncHandle, Handle
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 class Channel(Protocol):
@@ -50,6 +58,7 @@ class Context:
     _cancel: threading.Event = field(default_factory=threading.Event, repr=False)
     _channel: Channel | None = field(default=None, repr=False)
     _cleanups: list[Callable[[], object]] = field(default_factory=list, repr=False)
+    _submitted: Iterator[int] = field(default_factory=partial(count, 1), repr=False)
 
     @property
     def idempotency_key(self) -> str:
@@ -98,6 +107,21 @@ class Context:
             )
         seconds = delay.total_seconds() if isinstance(delay, timedelta) else delay
         raise Snooze(parse_duration(seconds, "snooze", most=LONGEST_DELAY, zero_ok=False))
+
+    def submit(self, work: Task[P, R] | Submission[P, R], /, *args: P.args, **params: P.kwargs) -> Handle[R]:
+        """Submit a job from inside a task: `ctx.submit(resize, image=path)`. Options of the job are given with
+        `task.options(...)`. An attempt that is repeated submits nothing twice: the idempotency key is made of the run
+        and the number of the call. So every attempt must submit the same jobs in the same order."""
+        return self._keyed(work).submit(*args, **params)
+
+    async def submit_async(
+        self, work: Task[P, R] | Submission[P, R], /, *args: P.args, **params: P.kwargs
+    ) -> AsyncHandle[R]:
+        """Submit a job from inside an async task, once for all its attempts."""
+        return await self._keyed(work).submit_async(*args, **params)
+
+    def _keyed(self, work: Task[P, R] | Submission[P, R]) -> Submission[P, R]:
+        return work.with_key(f"{self.run_id}/{next(self._submitted)}")
 
     def add_cleanup(self, function: Callable[..., object], /, *args: Any, **kwargs: Any) -> None:
         """Call `function` when this attempt ends with success, failure, cancellation or timeout. Functions are called

@@ -1,4 +1,5 @@
-"""Creates and updates the recurring jobs that the application's decorators describe. A worker does so at its start."""
+"""Creates and updates the recurring jobs and the workflows that the application declares. A worker does so at its
+start."""
 
 from __future__ import annotations
 
@@ -6,7 +7,7 @@ import asyncio
 import hashlib
 from collections.abc import Awaitable, Callable, Collection, Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import UUID
 
 import msgspec
@@ -14,43 +15,32 @@ import msgspec
 from mainspring.domain.errors import (
     Conflict,
     Forbidden,
-    InvalidInput,
     MainspringError,
     NotFound,
     Unauthorized,
     Unavailable,
     VersionMismatch,
 )
-from mainspring.domain.intake.request import define
-from mainspring.domain.showing import show_job
 from mainspring.domain.transitions import JobStatus
 from mainspring.sdk.app.app import Mainspring
 from mainspring.sdk.app.declared_schedules import AppSchedule
+from mainspring.sdk.app.differences import differences
 from mainspring.sdk.client import calls
 from mainspring.sdk.client.core import encode
 from mainspring.sdk.client.job_fields import job_request
+from mainspring.sdk.workflows.ensure import Done, declared_workflow, put_workflow
+from mainspring.sdk.workflows.workflow import Workflow
 from mainspring.wire.applications import DeclarationRequest, DeclarationView
-from mainspring.wire.jobs import JobRequest, JobView
+from mainspring.wire.jobs import JobView
 
 if TYPE_CHECKING:
     from mainspring.sdk.client.client import AsyncClient
 
 T = TypeVar("T")
-Done = Literal["created", "updated", "resumed", "unchanged", "left cancelled"]
+Declared = AppSchedule | Workflow
 _TRIES = 5
 _AT_ONCE = 8
 _FOR_ALL = (Unavailable, Forbidden, Unauthorized)  # errors that the other schedules would meet too
-_SHOWN_AS = {
-    "schedule": (
-        *("schedule_type", "cron_expression", "timezone", "every", "dst", "rrule", "exdates"),
-        *("jitter", "start", "end", "max_runs", "calendar", "outside"),
-    ),
-    "retries": ("max_retries",),
-    "rate": ("rate_limit",),
-}
-"""The fields of a job that show a field of the request under other names."""
-_MERGED = ("retry", "misfire", "limits")
-"""The server merges these with the job's values, so members that the code does not set stay as operators set them."""
 
 
 @dataclass(slots=True)
@@ -76,6 +66,7 @@ class ScheduleKeeper:
         self._app = app
         self._prune = prune or app.prune_schedules
         self._wanted = {one.job_id: job_request(one.declared_by(app.name)) for one in app.schedules}
+        self._wanted |= {one.job_id: declared_workflow(one, app.name) for one in app.workflows.values()}
         self._fingerprint = _digest(app.named, self._wanted)
 
     async def declare(self, worker_id: UUID | None = None, *, show_jobs: bool = False) -> DeclarationView | None:
@@ -101,7 +92,8 @@ class ScheduleKeeper:
         Fields that the code does not set stay as operators set them. A cancelled job stays cancelled. Nothing is
         written for a job that does not differ.
         """
-        left = [one for one in self._app.schedules if only is None or one.job_id in only]
+        declared: list[Declared] = [*self._app.schedules, *self._app.workflows.values()]
+        left = [one for one in declared if only is None or one.job_id in only]
         ensured = Ensured()
         resumed: set[str] = set()
         for _ in range(_TRIES):
@@ -141,11 +133,11 @@ class ScheduleKeeper:
             return None
 
     async def _write(
-        self, ensured: Ensured, schedules: list[AppSchedule], view: DeclarationView, present: dict[str, JobView]
-    ) -> list[AppSchedule]:
+        self, ensured: Ensured, schedules: list[Declared], view: DeclarationView, present: dict[str, JobView]
+    ) -> list[Declared]:
         """Write what differs. Returns the schedules whose jobs have changed meanwhile, and have to be read again."""
 
-        async def write(schedule: AppSchedule) -> AppSchedule | None:
+        async def write(schedule: Declared) -> Declared | None:
             job_id = schedule.job_id
             ensured.refused.pop(job_id, None)
             owner = view.elsewhere.get(job_id)
@@ -173,8 +165,10 @@ class ScheduleKeeper:
 
         return [schedule for schedule in await _all(write, schedules) if schedule is not None]
 
-    async def _put(self, schedule: AppSchedule, present: JobView | None) -> Done:
+    async def _put(self, schedule: Declared, present: JobView | None) -> Done:
         wanted = self._wanted[schedule.job_id]
+        if isinstance(schedule, Workflow):
+            return await put_workflow(self._client, wanted, present)
         if present is None:
             await self._client.submit(**schedule.declared_by(self._app.name))
             return "created"
@@ -186,11 +180,14 @@ class ScheduleKeeper:
         await self._client.update_job(schedule.job_id, if_version=present.version, **changes)
         return "updated"
 
-    async def _ensure_at_old_server(self, schedules: Iterable[AppSchedule]) -> Ensured:
+    async def _ensure_at_old_server(self, schedules: Iterable[Declared]) -> Ensured:
         """A server older than this code refuses `declared_by`. The jobs follow the code as they did before."""
         ensured = Ensured()
 
-        async def ensure(schedule: AppSchedule) -> None:
+        async def ensure(schedule: Declared) -> None:
+            if isinstance(schedule, Workflow):
+                ensured.refused[schedule.job_id] = "the server is older than workflows"
+                return
             try:
                 ensured.done[schedule.job_id] = await self._ensure_undeclared(schedule)
             except _FOR_ALL:
@@ -252,54 +249,3 @@ async def _all(do: Callable[[Any], Awaitable[T]], items: Iterable[Any]) -> list[
                 raise result
             results.append(result)
     return results
-
-
-def differences(present: JobView, wanted: dict[str, Any]) -> dict[str, Any]:
-    """The fields of the request `wanted` that differ from `present`."""
-    described = _as_shown(present, wanted)
-
-    def differs(name: str) -> bool:
-        if name in _MERGED:
-            one, other = getattr(present, name), getattr(described, name)
-            return any(
-                getattr(one, member, None) != getattr(other, member, None) for member in _given_members(wanted[name])
-            )
-        return any(
-            _shown_value(present, seen) != _shown_value(described, seen) for seen in _SHOWN_AS.get(name, (name,))
-        )
-
-    changes = {name: value for name, value in wanted.items() if differs(name)}
-    if "schedule" in changes and "timezone" in wanted:
-        changes["timezone"] = wanted["timezone"]
-    return changes
-
-
-def _as_shown(present: JobView, wanted: dict[str, Any]) -> JobView:
-    """The wanted job as the server would show it, so that "@daily" equals "0 0 * * *" and "15m" equals 900."""
-    try:
-        # At the time of the job's creation: the schedule may have ended since.
-        definition = define(msgspec.json.decode(encode(wanted), type=JobRequest), present.created_at)
-    except msgspec.ValidationError as error:
-        raise InvalidInput(f"the schedule of job {wanted.get('job_id')} cannot be read: {error}") from None
-    return show_job(
-        definition,
-        job_id=present.job_id,
-        status=JobStatus(present.status),
-        next_fire_at=present.next_fire_at,
-        last_fired_for=present.last_fired_for,
-        shard=present.shard_id,
-        version=present.version,
-        created_at=present.created_at,
-        updated_at=present.updated_at,
-    )
-
-
-def _given_members(members: dict[str, Any]) -> list[str]:
-    return [name for name, value in members.items() if value is not None]
-
-
-def _shown_value(view: JobView, name: str) -> Any:
-    seen = getattr(view, name)
-    if name != "payload":
-        return seen
-    return (msgspec.json.decode(seen) if isinstance(seen, msgspec.Raw) else seen) or {}

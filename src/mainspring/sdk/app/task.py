@@ -230,6 +230,10 @@ class Task(Generic[P, R]):
         options of a job can be given, also those that have the name of a parameter of the function."""
         return Submission(self, options)
 
+    def with_key(self, key: str) -> Submission[P, R]:
+        """A submission with this idempotency key. `ctx.submit` uses it."""
+        return Submission(self, {"idempotency_key": key})
+
     def bind(self, payload: Mapping[str, Any], ctx: Context | None = None) -> Callable[[], Any]:
         """A call of the function with `payload` (decoded JSON). Raises BadPayload if it does not match."""
         try:
@@ -342,6 +346,11 @@ class Submission(Generic[P, R]):
     def __init__(self, task: Task[P, R], options: JobOptions) -> None:
         self.task = task
         self._options = options
+
+    def with_key(self, key: str) -> Submission[P, R]:
+        """The same with this idempotency key, unless it has one."""
+        given = self._options.get("idempotency_key")
+        return self if given is not None else Submission(self.task, {**self._options, "idempotency_key": key})
 
     def fields(self, *args: P.args, **params: P.kwargs) -> JobFields:
         """The fields of the job, for `Client.submit` and `Client.submit_batch`."""

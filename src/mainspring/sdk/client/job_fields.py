@@ -14,7 +14,7 @@ from mainspring.wire.fields import PlainKeywords
 
 Moment = str | datetime
 When = Moment | timedelta
-_WAYS = ("at", "every", "cron", "rrule")
+_WAYS = ("at", "every", "cron", "rrule", "after")
 _SCHEDULE_FIELDS = ("schedule", *_WAYS, "delay", "schedule_time", "cron_expression")
 _MEMBERS = ("exdates", "jitter", "start", "end", "max_runs", "calendar", "outside")
 
@@ -26,6 +26,7 @@ class _Settings(PlainKeywords, total=False):
     every: Duration | None
     cron: str | None
     rrule: str | None
+    after: Sequence[str] | None
     exdates: Sequence[Moment] | None
     jitter: Duration | None
     start: Moment | None
@@ -60,6 +61,9 @@ class _Settings(PlainKeywords, total=False):
     rate: str | None
     rate_limit: bool | str | Mapping[str, Any] | Sequence[Mapping[str, Any]] | None
     circuit_breaker: bool | Mapping[str, Any] | None
+    depends_on: Sequence[str] | None
+    rule: str | None
+    on_upstream_failure: str | None
 
 
 class _TaskFields(TypedDict, total=False):
@@ -86,9 +90,9 @@ class JobOptions(_Settings, total=False):
 
 
 class JobFields(JobOptions, _TaskFields, total=False):
-    """All fields of `POST /v1/jobs`. `at`, `every`, `cron` and `rrule`, and `exdates`, `jitter`, `start`, `end` and
-    `max_runs`, are members of `schedule`. `at` is a time, or a delay such as timedelta(minutes=5) or "5m". `dst`
-    belongs to `cron` and `rrule`: {"gap": "skip", "overlap": "both"}."""
+    """All fields of `POST /v1/jobs`. `at`, `every`, `cron`, `rrule` and `after`, and `exdates`, `jitter`, `start`,
+    `end` and `max_runs`, are members of `schedule`. `at` is a time, or a delay such as timedelta(minutes=5) or "5m".
+    `dst` belongs to `cron` and `rrule`: {"gap": "skip", "overlap": "both"}."""
 
 
 class PreviewFields(TypedDict, total=False):

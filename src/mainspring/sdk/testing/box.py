@@ -14,6 +14,7 @@ from mainspring.domain.durations import parse_duration
 from mainspring.domain.errors import InvalidInput
 from mainspring.domain.intake.declaration import read_declaration
 from mainspring.domain.intake.request import parse_time
+from mainspring.domain.workflows.flow import step_job_id
 from mainspring.sdk.app.app import Mainspring
 from mainspring.sdk.app.signature import declared
 from mainspring.sdk.app.task import Task
@@ -25,6 +26,9 @@ from mainspring.sdk.testing.driver import Driver
 from mainspring.sdk.testing.engine import Engine
 from mainspring.sdk.testing.local_server import LocalServer
 from mainspring.sdk.testing.records import BoxRun
+from mainspring.sdk.workflows.ensure import declared_workflow
+from mainspring.sdk.workflows.step import Step
+from mainspring.sdk.workflows.workflow import Workflow
 from mainspring.wire.calendars import CalendarView
 
 _SETTLED_WITHIN = "30d"
@@ -79,6 +83,8 @@ class Box:
             self.calendar(name, rules)
         for schedule in app.schedules:
             self._client.submit(**schedule.declared_by(app.name))
+        for workflow in app.workflows.values():
+            self._client.create_workflow(declared_workflow(workflow, app.name))
 
     def __enter__(self) -> Self:
         self._open.enter_context(self.app.speaking_to(self._client, self._async_client))
@@ -141,8 +147,14 @@ class Box:
         """All runs, in the order of their creation."""
         return list(self._engine.runs.values())
 
-    def runs_of(self, what: Task[Any, Any] | Handle[Any] | AsyncHandle[Any] | str) -> list[BoxRun]:
-        """The runs of a task, of a handle's job, or of the job or task with this name."""
+    def runs_of(
+        self, what: Task[Any, Any] | Handle[Any] | AsyncHandle[Any] | Step[Any] | Workflow | str
+    ) -> list[BoxRun]:
+        """The runs of a task, of a handle's job, of a workflow or a step of it, or of the job or task with this name.
+        The runs of a mapped step are that of the step itself, and those of its members, which have an `index`."""
+        if isinstance(what, Step):
+            job_id = step_job_id(what.workflow.workflow_id, what.name)
+            return [run for run in self._engine.runs.values() if run.job_id == job_id]
         name = what.name if isinstance(what, Task) else what if isinstance(what, str) else what.job_id
         by_job = self._engine.jobs.get(name) if not isinstance(what, Task) else None
         if by_job is not None:

@@ -14,7 +14,7 @@ from mainspring.sdk.client.core import Call
 
 T = TypeVar("T")
 Route = Callable[[str, Call[Any]], Any]
-_PAGE = 50
+PAGE = 50
 
 
 def read_body(call: Call[Any], shape: type[T]) -> T:
@@ -27,7 +27,7 @@ def read_body(call: Call[Any], shape: type[T]) -> T:
 def read_page(items: Sequence[T], call: Call[Any]) -> tuple[list[T], str | None]:
     """The requested page, and the cursor of the next one."""
     asked = dict(call.params)
-    begin, size = int(asked.get("cursor", 0)), int(asked.get("limit", _PAGE))
+    begin, size = int(asked.get("cursor", 0)), int(asked.get("limit", PAGE))
     end = begin + size
     return list(items[begin:end]), str(end) if end < len(items) else None
 

@@ -13,10 +13,13 @@ from mainspring.sdk.client.connection import Connection
 from mainspring.sdk.client.core import Call
 from mainspring.sdk.client.handle import AsyncHandle, Handle, Seen, WaitLoop
 from mainspring.sdk.client.log_stream import LogEvent
+from mainspring.sdk.client.workflow_handle import AsyncWorkflowRun, WorkflowRun, WorkflowWait
+from mainspring.sdk.client.workflow_handle import Seen as SeenRun
 from mainspring.sdk.testing.driver import Driver
 from mainspring.sdk.testing.local_server import LocalServer
 from mainspring.wire.backfills import BackfillView
 from mainspring.wire.runs import RunView
+from mainspring.wire.workflows import WorkflowRunView
 
 T = TypeVar("T")
 _ADDRESS = Connection("http://box.invalid")
@@ -43,6 +46,9 @@ class BoxClient(Client):
     def backfill_handle(self, backfill_id: str) -> Backfill:
         return BoxBackfillHandle(self, self._driver, backfill_id)
 
+    def workflow_run_handle(self, run_id: str) -> WorkflowRun:
+        return BoxWorkflowRun(self, self._driver, run_id)
+
     def close(self) -> None:
         """There is nothing to close."""
 
@@ -67,6 +73,9 @@ class BoxAsyncClient(AsyncClient):
 
     def backfill_handle(self, backfill_id: str) -> AsyncBackfill:
         return BoxAsyncBackfillHandle(self, self._driver, backfill_id)
+
+    def workflow_run_handle(self, run_id: str) -> AsyncWorkflowRun:
+        return BoxAsyncWorkflowRun(self, self._driver, run_id)
 
     async def close(self) -> None:
         """There is nothing to close."""
@@ -123,6 +132,34 @@ class BoxAsyncBackfillHandle(AsyncBackfill):
 
     async def wait(self, timeout: float | None = None, *, seen: SeenBackfill | None = None) -> BackfillView:
         watch = Wait(timeout, seen, self._driver.engine)
+        while not watch.over(view := await self.view()):
+            await self._driver.drive_async(self._driver.moment(watch.left))
+        return view
+
+
+class BoxWorkflowRun(WorkflowRun):
+    """A `WorkflowRun` that advances the clock of the box instead of waiting."""
+
+    def __init__(self, client: Client, driver: Driver, run_id: str) -> None:
+        super().__init__(client, run_id)
+        self._driver = driver
+
+    def wait(self, timeout: float | None = None, *, seen: SeenRun | None = None) -> WorkflowRunView:
+        watch = WorkflowWait(timeout, seen, self._driver.engine)
+        while not watch.over(view := self.view()):
+            self._driver.drive(self._driver.moment(watch.left))
+        return view
+
+
+class BoxAsyncWorkflowRun(AsyncWorkflowRun):
+    """An `AsyncWorkflowRun` that advances the clock of the box instead of waiting."""
+
+    def __init__(self, client: AsyncClient, driver: Driver, run_id: str) -> None:
+        super().__init__(client, run_id)
+        self._driver = driver
+
+    async def wait(self, timeout: float | None = None, *, seen: SeenRun | None = None) -> WorkflowRunView:
+        watch = WorkflowWait(timeout, seen, self._driver.engine)
         while not watch.over(view := await self.view()):
             await self._driver.drive_async(self._driver.moment(watch.left))
         return view

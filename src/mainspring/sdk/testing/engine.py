@@ -10,7 +10,7 @@ import heapq
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from random import Random
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -35,12 +35,17 @@ from mainspring.domain.schedules.schedule import ScheduleKind, for_job
 from mainspring.domain.showing import backing_off, snoozed_until
 from mainspring.domain.snoozes import after_snooze
 from mainspring.domain.transitions import JobStatus, RunState
+from mainspring.domain.workflows.flow import WORKFLOW_TASK
 from mainspring.kernel.ids import DEFAULT_TENANT
 from mainspring.sdk.app.task import Task
 from mainspring.sdk.errors import GiveUp, Retry
 from mainspring.sdk.testing.attempt import Failure, Steps, WorkerLost, run_attempt
+from mainspring.sdk.testing.dependants import Dependants
 from mainspring.sdk.testing.lines import Lines, keeps_place, stands_again, with_overlap
 from mainspring.sdk.testing.records import BoxJob, BoxRun
+
+if TYPE_CHECKING:
+    from mainspring.sdk.testing.flows import Flows
 
 MOST_AT_ONCE = 100_000
 
@@ -69,7 +74,9 @@ class Engine:
         self._count = 0
         self._busy_at = start
         self._busy = 0
+        self.dependants = Dependants(self.jobs, self._begin, self.end, lambda job: self.arm(job, self.now))
         self.after_end: Callable[[], None] | None = None
+        self.flows: Flows | None = None
 
     # -- the clock
 
@@ -97,8 +104,7 @@ class Engine:
 
     def step(self) -> Steps[None]:
         """The next event: one fire, or one attempt of one run."""
-        moment = self.next_moment()
-        if moment is None:
+        if (moment := self.next_moment()) is None:
             return
         self.now = moment
         self._check_runs_at_this_time()
@@ -154,6 +160,7 @@ class Engine:
             job.last_fired_for = self.now
         else:
             self.arm(job, first)
+        self.dependants.look()
         return job
 
     def check_order(self, definition: JobDefinition, job_id: str) -> None:
@@ -233,8 +240,10 @@ class Engine:
             self.fire_for(job, moment, because=DUE_TOGETHER if alone and number else STILL_ALIVE)
         job.last_fired_for = plan.through
         self.arm(job, plan.next_fire)
+        self.dependants.fired(job)
         if plan.next_fire is None and (job.definition.schedule.recurring or not plan.runs):
             job.status = JobStatus.COMPLETED
+        self.dependants.look()
 
     def fire_for(
         self,
@@ -277,14 +286,50 @@ class Engine:
         )
         return run
 
+    def create_waiting(self, flow: BoxRun, definition: JobDefinition, job_id: str, trigger: str) -> BoxRun:
+        """Create the run of a step of the workflow run `flow`. It waits until it is released."""
+        run = BoxRun(
+            run_id=self.new_id(),
+            job_id=job_id,
+            task=definition.task,
+            scheduled_for=flow.scheduled_for,
+            status=RunState.WAITING,
+            definition=definition,
+            created_at=self.now,
+            trigger=trigger,
+            generation=flow.generation,
+            reason="waiting for the runs that it depends on",
+        )
+        self.runs[run.run_id] = run
+        return run
+
+    def release(self, run: BoxRun) -> None:
+        """A run that has waited is ready."""
+        if run.task in self._tasks:
+            self.waiting[run.run_id] = run
+        if has_limits(run.definition):
+            run.line = line_of(run.definition, run.job_id)
+            self.lines.restore(run.line, self.now)
+            self.lines.stand(run, self.now)
+        else:
+            self._admitted(run)
+
+    def reopen(self, run: BoxRun) -> None:
+        """An ended run goes on, because parts of it run again."""
+        run.status, run.reason, run.ended_at = RunState.RUNNING, None, None
+        self.dead.pop(run.run_id, None)
+        self.jobs[run.job_id].live += run.backfill_id is None
+
     def cancel(self, run: BoxRun, reason: str | None = None) -> None:
-        if run.status is RunState.RUNNING:
+        if self.flows is not None and self.flows.is_container(run):
+            self.flows.cancel(run, reason)
+        elif run.status is RunState.RUNNING:
             run.cancel_requested, run.cancel_reason = True, reason
             if run.context is not None:
                 run.context.cancel()
         else:
             waited = "while it waited for its next attempt" if run.attempt else "before it started"
-            self._end(run, RunState.CANCELLED, reason or f"cancelled {waited}")
+            self.end(run, RunState.CANCELLED, reason or f"cancelled {waited}")
 
     def _create_run(
         self,
@@ -313,22 +358,30 @@ class Engine:
         job.runs.append(run)
         job.live += run.backfill_id is None  # the overlap rule is not about those of a backfill
         if skipped:
-            self._end(run, RunState.SKIPPED, skipped)
+            self.end(run, RunState.SKIPPED, skipped)
             return run
         if run.task in self._tasks:
             self.waiting[run.run_id] = run
-        if has_limits(definition):
-            run.line = line_of(definition, job.job_id)
+        earlier = [one.scheduled_for for one in job.runs[:-1] if one.trigger == "schedule"]
+        if not self.dependants.waits(run, max(earlier, default=None)) and self.dependants.take_results(run):
+            self._begin(run)
+        return run
+
+    def _begin(self, run: BoxRun) -> None:
+        """A new run, or one that waits no longer, stands in its lines or is ready."""
+        if has_limits(run.definition):
+            run.line = line_of(run.definition, run.job_id)
             self.lines.restore(run.line, self.now)
             self.lines.stand(run, self.now)
         else:
             self._admitted(run)
-        return run
 
     def _admitted(self, run: BoxRun) -> None:
         """The run may start as soon as a worker has time."""
         run.status, run.reason = RunState.QUEUED, None
-        if run.task in self._tasks:
+        if run.task == WORKFLOW_TASK and self.flows is not None:
+            self.flows.start(run)
+        elif run.task in self._tasks:
             self._queue(run, self.now)
         else:
             run.reason = f"no worker offers task {run.task}"
@@ -354,10 +407,10 @@ class Engine:
             run.errors.append(failure.error)
             run.exception = failure.exception
         if run.cancel_requested:
-            self._end(run, RunState.CANCELLED, run.cancel_reason or "cancelled on request")
+            self.end(run, RunState.CANCELLED, run.cancel_reason or "cancelled on request")
         elif failure is None:
             self.lines.attempt_ended(run, succeeded=True)
-            self._end(run, RunState.SUCCESS, None)
+            self.end(run, RunState.SUCCESS, None)
         elif failure.snooze is not None:
             self._snooze_or_end(run, failure.snooze)
         else:
@@ -372,7 +425,7 @@ class Engine:
         if not failure.lost:
             self.lines.attempt_ended(run, succeeded=False)
         if verdict.delay is None:
-            self._end(run, RunState.FAILED, verdict.reason)
+            self.end(run, RunState.FAILED, verdict.reason)
             self.dead[run.run_id] = run
         elif verdict.delay == 0.0 and not stands_again(run):
             run.status = RunState.QUEUED
@@ -395,7 +448,7 @@ class Engine:
             left = spec.run_timeout - (self.now - run.first_started_at).total_seconds()
         verdict = after_snooze(spec, run.snoozes, seconds, left)
         if verdict.delay is None:
-            self._end(run, RunState.FAILED, verdict.reason)
+            self.end(run, RunState.FAILED, verdict.reason)
             self.dead[run.run_id] = run
             return
         run.snoozes += 1
@@ -429,20 +482,28 @@ class Engine:
             return Verdict(None, "worker lost, and the job is at most once")
         return after_loss(run.losses, spec.max_losses, self._random.random)
 
-    def _end(self, run: BoxRun, status: RunState, reason: str | None) -> None:
+    def end(self, run: BoxRun, status: RunState, reason: str | None) -> None:
+        """Complete the run. What waits for it follows."""
+        run.end_number = len(self.ended)
         run.status, run.reason, run.ended_at, run.ready_at = status, reason, self.now, None
         self.ended.append(run)
         self.waiting.pop(run.run_id, None)
         if run.line:
             self.lines.give_up(run)
-        job = self.jobs[run.job_id]
+        if (job := self.jobs.get(run.job_id)) is not None:  # runs of steps have no job of their own
+            self._ended_in(job, run)
+        if self.flows is not None:
+            self.flows.ended(run)
+        if self.after_end is not None:
+            self.after_end()
+
+    def _ended_in(self, job: BoxJob, run: BoxRun) -> None:
         job.live -= run.backfill_id is None
         job.updated_at = self.now
         one_time = job.definition.schedule.one_time and run.generation == job.generation
         if one_time and job.status is JobStatus.SCHEDULED and job.next_fire is None:
-            job.status = JobStatus.CANCELLED if status is RunState.CANCELLED else JobStatus.COMPLETED
-        if self.after_end is not None:
-            self.after_end()
+            job.status = JobStatus.CANCELLED if run.status is RunState.CANCELLED else JobStatus.COMPLETED
+        self.dependants.ended(run)
 
     def new_id(self) -> str:
         """A UUID with the time of the box. It is the same each time the test runs."""

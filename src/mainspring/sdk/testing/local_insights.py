@@ -1,7 +1,11 @@
-"""The routes of a box's local server for what is ahead: previews and the heat map."""
+"""The routes of a box's local server for what is ahead: previews, the next fires and the heat map."""
 
 from __future__ import annotations
 
+import heapq
+from collections.abc import Iterator
+from datetime import datetime
+from itertools import islice
 from typing import Any, cast
 
 from mainspring.domain.errors import NotSupportedYet
@@ -12,13 +16,22 @@ from mainspring.domain.schedules.forecast import DAYS_AHEAD, Census, Forecast, F
 from mainspring.domain.schedules.heat_map import first_cell, heat_map
 from mainspring.domain.schedules.minutes import floor_minute
 from mainspring.domain.schedules.preview import asked, listed, previewed, when_of
+from mainspring.domain.schedules.upcoming import end_of_list, fires_within
 from mainspring.domain.schedules.zones import check_timezone
 from mainspring.kernel.ids import DEFAULT_TENANT
 from mainspring.sdk.client.core import Call
-from mainspring.sdk.testing.call_parsing import Route, read_body
+from mainspring.sdk.testing.call_parsing import PAGE, Route, read_body
 from mainspring.sdk.testing.engine import Engine
 from mainspring.sdk.testing.local_calendars import LocalCalendars
-from mainspring.wire.preview import HeatMap, PreviewRequest, RangeWord, SchedulePreview
+from mainspring.sdk.testing.records import BoxJob
+from mainspring.wire.preview import (
+    HeatMap,
+    PreviewRequest,
+    RangeWord,
+    SchedulePreview,
+    UpcomingFire,
+    UpcomingFires,
+)
 
 _MINUTES = (DAYS_AHEAD * 24 + 1) * 60
 _EFFORT = 10**9
@@ -39,7 +52,9 @@ class LocalInsights:
         plan = asked(request, DEFAULT_TENANT, self._engine.now, job.schedule)
         return previewed(plan, list(listed(plan)))
 
-    def _insight(self, name: str, call: Call[Any]) -> HeatMap:
+    def _insight(self, name: str, call: Call[Any]) -> HeatMap | UpcomingFires:
+        if name == "upcoming":
+            return self._upcoming(call)
         if name != "heatmap":
             raise NotSupportedYet(f"a box does not support {call.method} {call.path}", hint="use a server in this test")
         given, now = dict(call.params), self._engine.now
@@ -47,6 +62,25 @@ class LocalInsights:
         check_timezone(timezone, "timezone")
         moment = parse_time(given["from"], "from") if "from" in given else None
         return heat_map(self._forecast(), span, first_cell(moment, span, timezone, now), timezone, now)
+
+    def _upcoming(self, call: Call[Any]) -> UpcomingFires:
+        given = dict(call.params)
+        start = parse_time(given["from"], "from") if "from" in given else self._engine.now
+        end = end_of_list(start, parse_time(given["to"], "to") if "to" in given else None)
+        begin, size = int(given.get("cursor", 0)), int(given.get("limit", PAGE))
+        ahead = heapq.merge(*(self._fires(job, start, end) for job in self._engine.jobs.values()), key=_place)
+        found = list(islice(ahead, begin, begin + size + 1))
+        more, shown = len(found) > size, found[:size]
+        until = shown[-1].at if more else end
+        return UpcomingFires(start, until, shown, more, str(begin + size) if more else None)
+
+    def _fires(self, job: BoxJob, start: datetime, end: datetime) -> Iterator[UpcomingFire]:
+        if job.next_fire is None:
+            return
+        definition = job.definition
+        name, words = definition.name or definition.task, definition.schedule.words()
+        for moment in fires_within(definition.schedule, job.next_fire, job.runs_left, start, end):
+            yield UpcomingFire(moment, job.job_id, name, words, definition.queue)
 
     def _forecast(self) -> Forecast:
         census = Census(self._engine.now)
@@ -62,3 +96,7 @@ class LocalInsights:
         for _ in forecaster.work():
             pass
         return forecaster.forecast()
+
+
+def _place(fire: UpcomingFire) -> tuple[datetime, str]:
+    return fire.at, fire.job_id

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection
+from datetime import datetime
 from itertools import islice
 from typing import Any
 
@@ -77,7 +79,9 @@ class LocalJobs:
 
     def _submit(self, _: str, call: Call[Any]) -> JobCreated:
         request = read_body(call, JobRequest)
-        return self._add(request, self._defined(request))
+        definition = self._defined(request)
+        self._check_parents(request, definition)
+        return self.add(request, definition)
 
     def _submit_batch(self, _: str, call: Call[Any]) -> BatchCreated:
         requests = read_body(call, _Batch).jobs
@@ -87,16 +91,31 @@ class LocalJobs:
                 definitions.append(self._defined(request))
             except MainspringError as error:
                 problems.append(error.as_field_problem(index))
+        if not problems:
+            new = {item.job_id for item in definitions if item.job_id is not None}
+            for index, (request, definition) in enumerate(zip(requests, definitions, strict=True)):
+                try:
+                    self._check_parents(request, definition, new)
+                except MainspringError as error:
+                    problems.append(error.as_field_problem(index))
         if problems:
             raise InvalidBatch(problems)
-        made = [self._add(request, item) for request, item in zip(requests, definitions, strict=True)]
+        made = [self.add(request, item) for request, item in zip(requests, definitions, strict=True)]
         merged = [one.unique for one in made]
         return BatchCreated(len(made), [one.job_id for one in made], merged if any(merged) else [])
+
+    def _check_parents(self, request: JobRequest, definition: JobDefinition, new: Collection[str] = ()) -> None:
+        given_as = "depends_on" if request.dependencies is None else "dependencies"
+        self._engine.dependants.check(definition, definition.job_id or "", given_as, new)
 
     def _defined(self, request: JobRequest) -> JobDefinition:
         return self._calendars.resolved(defined(request, self._engine.now, self._known))
 
-    def _add(self, request: JobRequest, definition: JobDefinition) -> JobCreated:
+    def add(
+        self, request: msgspec.Struct, definition: JobDefinition, also: Callable[[], None] | None = None
+    ) -> JobCreated:
+        """Create the job, unless it has an idempotency key that a request before had. `also` is called before the job
+        exists, if nothing refuses it."""
         key = definition.idempotency_key
         said = None if key is None else msgspec.json.decode(msgspec.json.encode(request))
         if key is not None and key in self._keys:
@@ -104,14 +123,16 @@ class LocalJobs:
             if before != said:
                 raise key_reused(key)
             return made
-        made = self._unique.merged(definition) or self._create(definition)
+        made = self._unique.merged(definition) or self._create(definition, also)
         if key is not None:
             self._keys[key] = (said, made)
         return made
 
-    def _create(self, definition: JobDefinition) -> JobCreated:
+    def _create(self, definition: JobDefinition, also: Callable[[], None] | None) -> JobCreated:
         if definition.job_id is not None:
             self._check_id(definition.job_id)
+        if also is not None:
+            also()
         job = self._engine.add(definition)
         self._unique.take(definition, job)
         return JobCreated(job.job_id, job.generation)
@@ -185,12 +206,20 @@ class LocalJobs:
     # -- change
 
     def _update(self, job_id: str, call: Call[Any]) -> JobView:
+        patch = read_body(call, JobPatch)
+        return self.change(job_id, call, lambda stored, now: amended(stored, patch, now, self._known))
+
+    def change(
+        self, job_id: str, call: Call[Any], amend: Callable[[JobDefinition, datetime], JobDefinition]
+    ) -> JobView:
+        """Change a job by `amend`, if it has the version that the call names."""
         job, now = self._unfired(job_id, "changed"), self._engine.now
         version = dict(call.headers).get("If-Match", "").strip('"')
         if version and int(version) != job.version:
             raise VersionMismatch(f"the job has version {job.version}, not {version}", field="If-Match")
-        changed = amended(job.definition, read_body(call, JobPatch), now, self._known)
+        changed = amend(job.definition, now)
         self._engine.check_order(changed, job_id)
+        self._engine.dependants.check(changed, job_id, "depends_on")
         if changed.schedule.calendar_version is None:
             changed = self._calendars.resolved(changed)
         schedule = for_job(changed.schedule, DEFAULT_TENANT, job_id, now)
@@ -214,6 +243,7 @@ class LocalJobs:
         before = job.definition
         job.definition = msgspec.structs.replace(changed, schedule=schedule)
         self._engine.change_rule(job, before)
+        self._engine.dependants.fire_if_met(job)
         return self._touched(job)
 
     def _cancel(self, job_id: str, _: Call[Any]) -> JobView:
@@ -226,6 +256,7 @@ class LocalJobs:
                 self._engine.cancel(run)
         if job.status is not JobState.COMPLETED:
             job.status = JobState.CANCELLED
+        self._engine.dependants.look()
         return self._touched(job)
 
     def _pause(self, job_id: str, _: Call[Any]) -> JobView:
@@ -247,10 +278,14 @@ class LocalJobs:
             self._engine.revive(job)
         elif job.status is not JobState.SCHEDULED:
             raise ended(job_id, job.status, "resumed", one_time=one_time, code="not_paused")
+        self._engine.dependants.fire_if_met(job)
         return self._touched(job)
 
     def _run_now(self, job_id: str, call: Call[Any]) -> RunNowAccepted:
-        given = read_body(call, RunNowRequest)
+        return self.run_now(job_id, read_body(call, RunNowRequest))
+
+    def run_now(self, job_id: str, given: RunNowRequest) -> RunNowAccepted:
+        """Create a run of the job, unless the request has an idempotency key that one before had."""
         key, said = given.idempotency_key, canonical_json(bytes(memoryview(given.payload)))
         job = self._job(job_id)
         scoped = (job_id, job.generation, key or "")

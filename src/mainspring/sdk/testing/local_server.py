@@ -22,6 +22,7 @@ from mainspring.sdk.testing.local_insights import LocalInsights
 from mainspring.sdk.testing.local_jobs import LocalJobs
 from mainspring.sdk.testing.local_limits import LocalLimits
 from mainspring.sdk.testing.local_runs import LocalRuns
+from mainspring.sdk.testing.local_workflows import LocalWorkflows
 from mainspring.wire.runs import Health
 
 T = TypeVar("T")
@@ -32,7 +33,9 @@ class LocalServer:
 
     def __init__(self, engine: Engine, known: dict[str, Declaration]) -> None:
         calendars = LocalCalendars(engine)
-        self._routes = LocalJobs(engine, known, calendars).routes() | LocalRuns(engine, known).routes()
+        jobs = LocalJobs(engine, known, calendars)
+        self._routes = jobs.routes() | LocalRuns(engine, known).routes()
+        self._routes |= LocalWorkflows(engine, known, jobs, calendars).routes()
         self._routes |= LocalLimits(engine).routes() | Backfills(engine).routes() | calendars.routes()
         self._routes |= LocalInsights(engine, calendars).routes()
         self._routes["GET healthz"] = lambda *_: Health("ok", VERSION)

@@ -18,13 +18,14 @@ _OF_RUN = {
     RunState.SCHEDULED: JobStatus.SCHEDULED,
     RunState.QUEUED: JobStatus.SCHEDULED,
     RunState.HELD: JobStatus.SCHEDULED,
+    RunState.WAITING: JobStatus.SCHEDULED,
     RunState.RUNNING: JobStatus.RUNNING,
     RunState.SUCCESS: JobStatus.COMPLETED,
     RunState.FAILED: JobStatus.FAILED,
     RunState.SKIPPED: JobStatus.FAILED,
     RunState.CANCELLED: JobStatus.CANCELLED,
 }
-_LIVE = frozenset({RunState.SCHEDULED, RunState.HELD, RunState.QUEUED, RunState.RUNNING})
+_LIVE = frozenset({RunState.SCHEDULED, RunState.WAITING, RunState.HELD, RunState.QUEUED, RunState.RUNNING})
 
 
 @dataclass(slots=True, eq=False)
@@ -34,7 +35,7 @@ class BoxRun:
     `attempt` counts the attempts, `losses` those that were lost with their worker, `snoozes` those that asked to come
     back later. `errors` has one line for each failed attempt, and `error` is the last one. `exception` is what the last
     failed attempt raised. `result` is the result after JSON encoding, as a client would see it. `logs` and `progress`
-    are what the task reported through its context.
+    are what the task reported through its context. `index` is the number of a member of a mapped step.
     """
 
     run_id: str
@@ -64,6 +65,8 @@ class BoxRun:
     line: list[Slot] = field(default_factory=list, repr=False)  # the slots that it needs
     owns: bool = field(default=False, repr=False)
     context: Context | None = field(default=None, repr=False)
+    index: int | None = None
+    end_number: int = field(default=0, repr=False)
 
     @property
     def error(self) -> str | None:

@@ -10,6 +10,7 @@ import msgspec
 from mainspring.domain.job import Priority
 from mainspring.domain.showing import NEVER_RAN, show_job
 from mainspring.domain.transitions import JobStatus, RunState
+from mainspring.domain.workflows.flow import WORKFLOW_TASK, flow_of
 from mainspring.sdk.testing.records import BoxJob, BoxRun
 from mainspring.wire.jobs import JobView
 from mainspring.wire.runs import DeadLetterView, ProgressView, RunBrief, RunView
@@ -99,6 +100,9 @@ def run_view(run: BoxRun) -> RunView:
         idempotency_key=run.idempotency_key,
         generation=run.generation,
         backfill_id=run.backfill_id,
+        workflow_run_id=run.run_id if run.task == WORKFLOW_TASK else flow_of(run.trigger),
+        step=None if flow_of(run.trigger) is None else run.definition.name,
+        index=run.index,
     )
 
 

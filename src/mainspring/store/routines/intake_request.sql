@@ -27,6 +27,9 @@ begin
     elsif task = 'http' then
         perform mainspring.intake_refuse('http tasks cannot be given in SQL', 'task',
             'submit this job over HTTP: POST /v1/jobs');
+    elsif task = {{WORKFLOW_TASK}} then
+        perform mainspring.intake_refuse('the task ' || task || ' is reserved for workflows', 'task',
+            'see POST /v1/workflows');
     elsif task = 'shell' then
         command := coalesce(nullif(job #> '{payload,command}', 'null'), nullif(job #> '{payload,argv}', 'null'));
         if command is null then

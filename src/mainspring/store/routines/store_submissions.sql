@@ -58,10 +58,14 @@ begin
     where s.xact = new.xact and s.turn >= new.turn and s.kind = 'IMMEDIATE'
       and j.tenant_id = s.tenant_id and j.job_id = s.job_id and j.generation < {{generation_of(s)}};
 
+    delete from mainspring.job_edges e
+    using mainspring.submissions s
+    where s.xact = new.xact and s.turn >= new.turn and e.tenant_id = s.tenant_id and e.child = s.job_id;
+
     with inserted as (
         insert into mainspring.jobs as j (tenant_id, job_id, lane_id, shard, status, overlap, max_attempts, one_time,
                                      id_generated, next_fire_at, created_at, updated_at, name, schedule, payload, spec,
-                                     version, generation)
+                                     version, generation, edges)
         select s.tenant_id, w.job_id, l.lane_id, mainspring.shard_of(s.tenant_id, w.job_id), {{JOB_SCHEDULED}}, s.overlap,
                s.max_attempts, s.kind = 'FUTURE', s.job_id is null, w.fire_at, c.created_at, c.created_at, s.name,
                json_strip_nulls(json_build_object(
@@ -69,7 +73,8 @@ begin
                    'at', to_char(s.fire_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'),
                    'anchor', case s.kind when 'INTERVAL'
                              then to_char(moment at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"') end)),
-               s.payload, s.spec, w.generation, w.generation
+               s.payload, s.spec, w.generation, w.generation,
+               case when s.job_id is not null and {{has_dependants(s)}} then {{EDGES_FOLLOWED}} end
         from mainspring.submissions s
         join mainspring.lanes l using (tenant_id, queue, priority, task, labels),
         lateral (select coalesce(s.job_id, s.run_id::text) as job_id, {{generation_of(s)}} as generation,

@@ -118,12 +118,13 @@ with wanted as (
     insert into mainspring.replays (run_id, tenant_id, replay_id)
     select run_id, $1, replay_id from taken
 ), new_run as (
-    select replay_id as run_id, $1::int as tenant_id, lane_id, max_attempts, exclusive, scheduled_for,
-           coalesce(job_id, run_id::text) as job_id, generation, 'replay:' || run_id as trigger, name, payload, spec,
-           null::uuid as node_id, true as fired
+    select replay_id as run_id, k.tenant_id, lane_id, max_attempts, exclusive, scheduled_for, k.job_id, generation,
+           'replay:' || run_id as trigger, name, payload, spec,
+           null::uuid as node_id, true as fired, case when {{has_dependants(k)}} then {{EDGES_FOLLOWED}} end as edges
     from taken
+    cross join lateral (select $1::int as tenant_id, coalesce(taken.job_id, taken.run_id::text) as job_id) as k
 )
-{{create_limited_runs}}
+{{create_runs_of_jobs}}
 returning run_id, lane_id, held_key
 
 -- name: repeat
@@ -140,12 +141,13 @@ with source as (
     insert into mainspring.replays (run_id, tenant_id, replay_id)
     select run_id, $1, $3 from source
 ), new_run as (
-    select $3::uuid as run_id, $1::int as tenant_id, lane_id, max_attempts, $7::boolean as exclusive, scheduled_for,
-           coalesce(job_id, run_id::text) as job_id, generation, 'replay:' || run_id as trigger, name, payload, spec,
-           null::uuid as node_id, true as fired
+    select $3::uuid as run_id, k.tenant_id, lane_id, max_attempts, $7::boolean as exclusive, scheduled_for, k.job_id, generation,
+           'replay:' || run_id as trigger, name, payload, spec,
+           null::uuid as node_id, true as fired, case when {{has_dependants(k)}} then {{EDGES_FOLLOWED}} end as edges
     from source
+    cross join lateral (select $1::int as tenant_id, coalesce(source.job_id, source.run_id::text) as job_id) as k
 )
-{{create_limited_runs}}
+{{create_runs_of_jobs}}
 returning run_id, lane_id, held_key
 
 -- name: discard

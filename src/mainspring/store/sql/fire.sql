@@ -38,7 +38,7 @@ cross join lateral (
 -- and the job skips. The overlap rule needs no lock before this statement: who creates another run of a one-time job
 -- writes its row (touch_one_time), and a row that was written since the due-scan read it does not match. Locked jobs are
 -- left out.
--- creates: QUEUED, HELD, SKIPPED
+-- creates: QUEUED, WAITING, HELD, SKIPPED
 -- guard: lease owner and epoch, job version, next_fire_at and SCHEDULED; the row as the due-scan read it.
 with lease as materialized (
     {{lease}}
@@ -107,7 +107,7 @@ for no key update of j
 -- name: fire_recurring
 -- Advance the jobs, and insert their runs, skipped runs and missed ranges in one statement, from the rows. It waits for
 -- $21 at most if another transaction has locked a job.
--- creates: QUEUED, HELD, SKIPPED
+-- creates: QUEUED, WAITING, HELD, SKIPPED
 -- guard: lease owner and epoch, job version, generation, next_fire_at and SCHEDULED; last_fired_for only rises.
 with patience as materialized (
     select set_config('lock_timeout', $21, true)
@@ -124,7 +124,7 @@ with patience as materialized (
 -- name: fire_free
 -- The same after that wait, for jobs that allow overlapping runs. Locked jobs are left out. It takes longer because it
 -- locks the jobs first.
--- creates: QUEUED, HELD, SKIPPED
+-- creates: QUEUED, WAITING, HELD, SKIPPED
 -- guard: as above.
 with lease as materialized (
     {{lease}}
@@ -143,7 +143,7 @@ with lease as materialized (
 
 -- name: fire_locked_recurring
 -- What was due before a change of one job, as planned with the definition that its row still has.
--- creates: QUEUED, HELD, SKIPPED
+-- creates: QUEUED, WAITING, HELD, SKIPPED
 -- guard: version, generation, next_fire_at and SCHEDULED; last_fired_for only rises; the row is locked by the caller.
 with due as (
     select $1::int as tenant_id, $2::text as job_id, $3::int as version, $4::timestamptz as next_fire_at,
@@ -157,7 +157,7 @@ with due as (
 
 -- name: fire_locked_one_time
 -- The same for a one-time job: it becomes its run. $5 is the id of the run, if the job has not got one that is ours.
--- creates: QUEUED, HELD, SKIPPED
+-- creates: QUEUED, WAITING, HELD, SKIPPED
 -- guard: version, next_fire_at and SCHEDULED; the row is locked by the caller, and the overlap rule is decided after that.
 with gone as (
     delete from mainspring.jobs j
@@ -176,7 +176,7 @@ with new_run as materialized (
     select $3::uuid as run_id, j.tenant_id, j.lane_id, j.max_attempts, j.overlap = {{OVERLAP_SKIP}} as exclusive,
            null::timestamptz as scheduled_for, j.job_id, j.generation, $4::text as trigger, j.name,
            case when $5 then $6::json else j.payload end as payload, case when $5 then $7::json else j.spec end as spec,
-           null::uuid as node_id, true as fired,
+           null::uuid as node_id, true as fired, j.edges & {{EDGES_FOLLOWED}} as edges,
            case when j.overlap = {{OVERLAP_SKIP}} and {{has_live_run(j)}} then {{STILL_ALIVE}} end as skip_reason
     from mainspring.jobs j
     where j.tenant_id = $1 and j.job_id = $2 and j.status <> {{JOB_CANCELLED}}
@@ -195,6 +195,7 @@ with new_run as materialized (
     select $3::uuid as run_id, o.tenant_id, $5::int as lane_id, $6::smallint as max_attempts, false as exclusive,
            null::timestamptz as scheduled_for, o.job_id, $12::int as generation, $4::text as trigger, $7::text as name,
            $10::json as payload, $11::json as spec, null::uuid as node_id, true as fired,
+           case when {{has_dependants(o)}} then {{EDGES_FOLLOWED}} end as edges,
            case when $8 and ({{has_live_run(o)}}
                              or exists (select from mainspring.runs r
                                         where r.tenant_id = o.tenant_id and r.run_id = $9 offset 0))

@@ -12,7 +12,8 @@ insert into mainspring.runs
      payload, spec, node_id, fired_at, follows, expires_at, generation)
 select n.run_id, n.tenant_id, n.lane_id, {{QUEUED}}, n.max_attempts,
        n.exclusive or coalesce(n.spec ->> 'delivery' = {{AT_MOST_ONCE}}, false), coalesce(n.scheduled_for, t.now),
-       t.now, n.job_id, n.trigger, n.name, n.payload, n.spec, n.node_id, case when n.fired then t.now end, null,
+       t.now, n.job_id, n.trigger, n.name, n.payload, n.spec, n.node_id, case when n.fired then t.now end,
+       case when n.job_id is not null and {{has_dependants(n)}} then {{FOLLOWS_JOBS}} end,
        t.now + (n.spec ->> 'expires_in')::float8 * interval '1 second', n.generation
 from new_run n, (select clock_timestamp() as now) as t
 
@@ -22,7 +23,8 @@ fired_at, follows, expires_at, generation
 
 -- fragment: new_run_values
 n.run_id, n.tenant_id, n.lane_id, n.max_attempts, coalesce(n.scheduled_for, t.now), t.now, n.job_id, n.trigger, n.name,
-n.payload, n.spec, n.node_id, case when n.fired then t.now end, case when {{of_backfill(n)}} then {{FOLLOWS_BACKFILL}} end,
+n.payload, n.spec, n.node_id, case when n.fired then t.now end,
+case when {{of_backfill(n)}} then {{FOLLOWS_BACKFILL}} when n.job_id is not null and {{has_dependants(n)}} then {{FOLLOWS_JOBS}} end,
 t.now + (n.spec ->> 'expires_in')::float8 * interval '1 second', n.generation
 
 -- fragment: of_backfill(run)
@@ -43,6 +45,27 @@ from new_run n
 cross join (select clock_timestamp() as now) as t
 cross join lateral (select {{line_ids(n)}} as keys) as l
 
+-- fragment: create_runs_of_jobs
+-- The same for runs of jobs that may have edges: `edges` of `new_run` has the bits of `jobs.edges` that hold for the run.
+-- A run that waits for other jobs has no place in a line yet.
+insert into mainspring.runs
+    (state, exclusive, limit_keys, held_key, held_rank, run_id, tenant_id, lane_id, max_attempts, scheduled_for, ready_at,
+     job_id, trigger, name, payload, spec, node_id, fired_at, follows, expires_at, generation)
+select case when n.edges & {{EDGES_WAITS}} <> 0 then {{WAITING}} when l.keys is null then {{QUEUED}} else {{HELD}} end,
+       l.keys is not null or {{exclusive_by_itself}}, l.keys, l.keys[1],
+       case when l.keys is not null then t.now - {{boost(n)}} end, n.run_id, n.tenant_id, n.lane_id, n.max_attempts,
+       coalesce(n.scheduled_for, t.now), t.now, n.job_id, n.trigger, n.name, n.payload, n.spec, n.node_id,
+       case when n.fired then t.now end, case when n.edges & {{EDGES_FOLLOWED}} <> 0 then {{FOLLOWS_JOBS}} end,
+       t.now + (n.spec ->> 'expires_in')::float8 * interval '1 second', n.generation
+from new_run n
+cross join (select clock_timestamp() as now) as t
+cross join lateral (select case when n.edges & {{EDGES_WAITS}} <> 0 then null else {{line_ids(n)}} end as keys) as l
+
+-- fragment: has_dependants(run)
+-- Whether other jobs depend on the job of a run or a submission.
+exists (select from mainspring.job_edges e
+        where e.tenant_id = {{run}}.tenant_id and e.parent = {{run}}.job_id offset 0)
+
 -- fragment: create_held_runs
 -- The same for runs whose lines and boosts are given: `limit_keys` and `boost` of `new_run`. To read them from the spec
 -- takes longer than everything else.
@@ -51,6 +74,36 @@ insert into mainspring.runs
 select {{HELD}}, true, n.limit_keys, n.limit_keys[1], t.now - coalesce(n.boost, 0) * interval '1 second',
        {{new_run_values}}
 from new_run n, (select clock_timestamp() as now) as t
+
+-- fragment: create_step_runs
+-- The same for runs of steps, which joins count, and some of which wait for joins. Limits are looked at when it is ready.
+insert into mainspring.runs
+    (run_id, tenant_id, lane_id, state, max_attempts, exclusive, scheduled_for, ready_at, job_id, trigger, name, payload,
+     spec, fired_at, follows, expires_at, generation, limit_keys, held_key, held_rank, feeds, waits_for, rule)
+select n.run_id, n.tenant_id, n.lane_id,
+       case when {{waits_at_first}} then {{WAITING}} when l.keys is not null then {{HELD}} else {{QUEUED}} end,
+       n.max_attempts, l.keys is not null or coalesce(n.spec ->> 'delivery' = {{AT_MOST_ONCE}}, false), n.scheduled_for, t.now,
+       n.job_id, n.trigger, n.name, n.payload, n.spec, t.now, n.follows,
+       case when not {{waits_at_first}} then t.now + (n.spec ->> 'expires_in')::float8 * interval '1 second' end, n.generation,
+       l.keys, l.keys[1], case when l.keys is not null then t.now - {{boost(n)}} end, n.feeds, n.waits_for, n.rule
+from new_run n
+cross join (select clock_timestamp() as now) as t
+cross join lateral (select case when not {{waits_at_first}} then {{line_ids(n)}} end as keys) as l
+
+-- fragment: create_container
+-- The same for a run that stands for the rerun of a workflow run: it waits for the steps.
+insert into mainspring.runs
+    (run_id, tenant_id, lane_id, state, max_attempts, exclusive, scheduled_for, ready_at, job_id, trigger, name, payload,
+     spec, fired_at, follows, generation, waits_for, rule, claimed_at, started_at, deadline)
+select n.run_id, n.tenant_id, n.lane_id, {{WAITING}}, 1, false, n.scheduled_for, t.now, n.job_id, n.trigger, n.name,
+       n.payload, n.spec, t.now, {{FOLLOWS_FLOW}} | case when {{has_dependants(n)}} then {{FOLLOWS_JOBS}} else 0 end,
+       n.generation, n.waits_for, {{CONTAINER}}, t.now, t.now,
+       t.now + (n.spec ->> 'run_timeout')::float8 * interval '1 second'
+from new_run n, (select clock_timestamp() as now) as t
+
+-- fragment: waits_at_first
+-- A mapped step waits for its members at least.
+(n.waits_for is not null or coalesce(n.rule, 0) & {{MAPPED}} <> 0)
 
 -- fragment: line_ids(run)
 -- The ids of the lines of a run, sorted; null if it has none. `key_id` in domain/limits.py computes the same.
@@ -95,7 +148,7 @@ select n.run_id, n.tenant_id, n.lane_id, {{SKIPPED}} as state, 0 as attempt, n.m
        n.skip_reason as reason, null::text as error, null::json as result,
        n.payload, n.spec, n.node_id, t.now as fired_at, null::timestamptz as cancel_requested_at,
        null::smallint as follows, 0 as losses, 0 as snoozes, null::boolean as payload_dropped, n.generation,
-       null::bigint[] as held
+       null::bigint[] as held, null::bigint[] as feeds
 from new_run n, (select clock_timestamp() as now) as t
 where n.skip_reason is not null
 
@@ -106,13 +159,13 @@ where n.skip_reason is not null
 insert into mainspring.run_history
     (run_id, tenant_id, lane_id, state, attempt, max_attempts, fence, scheduled_for, started_at, ended_at, ran_ms,
      worker_id, job_id, trigger, name, reason, error, result, payload, spec, node_id, fired_at, cancel_requested_at,
-     follows, losses, snoozes, payload_dropped, generation, held)
+     follows, losses, snoozes, payload_dropped, generation, held, feeds)
 select e.run_id, e.tenant_id, e.lane_id, e.state, e.attempt, e.max_attempts, e.fence, e.scheduled_for, e.started_at,
        (select clock_timestamp()), e.ran_ms, e.worker_id, e.job_id, e.trigger, e.name, e.reason, e.error, e.result,
        e.payload, e.spec, e.node_id, e.fired_at, e.cancel_requested_at, e.follows, e.losses,
-       e.snoozes, e.payload_dropped, e.generation, e.held
+       e.snoozes, e.payload_dropped, e.generation, e.held, e.feeds
 from ended_run e
-returning run_id, follows, held
+returning run_id, follows, held, feeds
 
 -- fragment: held_slots(run)
 -- What a run that is QUEUED or RUNNING gives back when it ends: slots of its limits, and gates.
@@ -123,6 +176,32 @@ case when {{run}}.limit_keys is null and {{run}}.gates is null then null
 -- Whether the payload stays with a run that succeeds. Null if it has none.
 octet_length(cast(r.payload as text)) <= case when r.spec is null then {{KEPT_PAYLOAD}}
                                       else coalesce(cast(r.spec ->> 'keep_payload' as int), {{KEPT_PAYLOAD}}) end
+
+-- ------------------------------------------------------------------------------------------------------- joins
+
+-- fragment: join_counts
+-- JoinCounts in store/joins.py.
+j.join_id, j.total, j.ok, j.failed, j.skipped, j.blocked, j.cause
+
+-- fragment: flow_columns
+-- Flow in store/workflows.py.
+f.flow_id, f.container, f.tenant_id, f.job_id, f.generation, f.version, f.block, f.prefix, f.state, f.steps, f.numbers,
+f.made, f.reruns, f.scheduled_for, f.parameters::text as parameters_text, f.stop_reason, f.started_at, f.ended_at
+
+-- fragment: flow_is_old
+f.ended_at < (select clock_timestamp()) - $1 * interval '1 day'
+
+-- fragment: fanout_columns
+-- Fanout in store/fanouts.py.
+f.run_id, f.flow_id, f.step, f.state, f.join_id, f.total, f.expanded, f.first_number, f.at_a_time, f.failures, f.targets
+
+-- fragment: expires_when_ready
+-- A run that waits for others expires from the time at which it may start.
+(select clock_timestamp()) + (coalesce(u.spec, r.spec) ->> 'expires_in')::float8 * interval '1 second'
+
+-- fragment: waited_ms
+-- How long a run without a worker has lasted.
+extract(epoch from (select clock_timestamp()) - started_at)::real * 1000
 
 -- ------------------------------------------------------------------------------------------- how a run is claimed
 
@@ -154,7 +233,7 @@ and (r.expires_at is null or r.attempt > 0 or r.expires_at > (select clock_times
 -- fragment: overdue_runs(limit)
 -- The waiting runs whose time is over, the most overdue first.
 (select run_id from mainspring.runs
- where deadline is not null and deadline <= (select clock_timestamp()) and state + 0 in ({{QUEUED}}, {{HELD}})
+ where deadline is not null and deadline <= (select clock_timestamp()) and state + 0 in ({{QUEUED}}, {{HELD}}, {{WAITING}})
  order by deadline
  limit {{limit}})
 union all
@@ -233,9 +312,11 @@ r.run_id, r.state, r.fence, r.attempt, r.held_key
 case when r.started_at >= r.claimed_at then r.started_at end
 
 -- fragment: shown_state
--- A claimed run is shown as QUEUED until it is known to have started. One that backs off is shown as SCHEDULED.
+-- A claimed run is shown as QUEUED until it is known to have started. One that backs off is shown as SCHEDULED. A workflow
+-- run and a mapped step that wait for their steps and members are shown as RUNNING.
 case when r.state in ({{QUEUED}}, {{HELD}}) and r.ready_at > (select clock_timestamp()) then {{SHOWN_SCHEDULED}}
      when r.state = {{RUNNING}} and (r.started_at >= r.claimed_at) is not true then {{QUEUED}}
+     when r.state = {{WAITING}} and r.started_at >= r.claimed_at then {{RUNNING}}
      else r.state end
 
 -- fragment: time_left
@@ -286,27 +367,30 @@ set version = j.version
 new_run as materialized (
     select g.run_id, g.tenant_id, g.lane_id, g.max_attempts, false as exclusive, g.next_fire_at as scheduled_for,
            case when g.id_generated then null else g.job_id end as job_id, g.generation, 'at' as trigger, g.name, g.payload, g.spec,
-           {{node}}::uuid as node_id, true as fired,
+           {{node}}::uuid as node_id, true as fired, g.edges,
            case when g.overlap = {{OVERLAP_SKIP}} and {{has_live_run(g)}} then {{STILL_ALIVE}} end as skip_reason
     from gone g
 ), created as (
-    {{create_limited_runs}}
+    {{create_runs_of_jobs}}
     where n.skip_reason is null
-    returning run_id, lane_id, held_key
+    returning run_id, lane_id, held_key, state
+), waits as (
+    {{waits_of_created}}
 ), ended_run as (
     {{skipped_runs}}
 ), skips as (
     {{enter_history}}
 )
-select (select array_agg(lane_id) from created where held_key is null) as lanes,
-       (select array_agg((run_id, follows, held)) from skips where follows <> 0) as skipped,
+select (select array_agg(lane_id) from created where state = {{QUEUED}}) as lanes,
+       (select count(*) from gone where edges is not null)::int as with_edges,
+       (select array_agg((run_id, follows, held, feeds)) from skips where follows <> 0) as skipped,
        (select count(*) from gone) as gone,
        {{held_of_created}}
 
 -- fragment: manual_run
 -- Creates `new_run`, or records that it is skipped.
 created as (
-    {{create_limited_runs}}
+    {{create_runs_of_jobs}}
     where n.skip_reason is null
     returning run_id, lane_id, held_key
 ), ended_run as (
@@ -321,6 +405,24 @@ select n.lane_id, n.skip_reason is not null as skipped, (select follows from ski
        (select held_key from created) as line
 from new_run n
 
+-- fragment: waits_of_created
+-- What the runs of `created` that WAIT wait for. The parents of a job that fires after them have ended already.
+insert into mainspring.job_waits (run_id, tenant_id, parent, for_time, since, parent_run, parent_end)
+select n.run_id, e.tenant_id, e.parent, n.scheduled_for,
+       coalesce(lag(n.scheduled_for) over (partition by e.tenant_id, e.child, e.parent order by n.scheduled_for), e.fired_for),
+       e.satisfied_run, e.satisfied_end
+from created c
+join new_run n on n.run_id = c.run_id
+join mainspring.job_edges e on e.tenant_id = n.tenant_id and e.child = {{job_of(n)}}
+where c.state = {{WAITING}}
+
+-- fragment: edges_of_moved
+-- The edges of jobs that have fired: what counted for this fire does not count for the next one.
+update mainspring.job_edges e
+set fired_for = m.last_fired_for, satisfied_at = null, satisfied_run = null, satisfied_end = null
+from moved m
+where m.edges & ({{EDGES_WAITS}} | {{EDGES_AFTER}}) <> 0 and e.tenant_id = m.tenant_id and e.child = m.job_id
+
 -- fragment: held_of_created
 -- The lines in which runs of `created` are HELD, and these runs.
 (select array_agg(distinct held_key) from created where held_key is not null) as lines,
@@ -331,7 +433,8 @@ from new_run n
 -- with max_runs never makes more runs than are left.
 update mainspring.jobs j
 set next_fire_at = d.following, last_fired_for = d.through,
-    status = case when d.following is null then {{JOB_COMPLETED}} else {{JOB_SCHEDULED}} end,
+    status = case when d.following is null and coalesce(j.edges & {{EDGES_AFTER}}, 0) = 0 then {{JOB_COMPLETED}}
+                  else {{JOB_SCHEDULED}} end,
     runs_left = j.runs_left - (d.last_run - d.first_run + 1)
 from {{due}} d
 where j.tenant_id = d.tenant_id and j.job_id = d.job_id
@@ -343,7 +446,7 @@ where j.tenant_id = d.tenant_id and j.job_id = d.job_id
 -- fragment: moved_job
 -- What `runs_of_moved` needs of a job that moves on.
 j.tenant_id, j.job_id, j.lane_id, j.overlap, j.max_attempts, j.name, j.payload, j.spec, j.generation, d.position,
-              d.first_run, d.last_run, d.first_gap, d.last_gap
+              d.first_run, d.last_run, d.first_gap, d.last_gap, j.edges, j.last_fired_for
 
 -- fragment: runs_of_moved(node, run_ids, run_times, gap_firsts, gap_lasts, gap_counts, gap_reasons)
 -- Runs, skips and missed ranges of recurring jobs that have fired: `moved` are their rows, with the subscripts of their
@@ -351,16 +454,20 @@ j.tenant_id, j.job_id, j.lane_id, j.overlap, j.max_attempts, j.name, j.payload, 
 new_run as materialized (
     select ({{run_ids}}::uuid[])[i] as run_id, m.tenant_id, m.lane_id, m.max_attempts,
            m.overlap = {{OVERLAP_SKIP}} as exclusive, ({{run_times}}::timestamptz[])[i] as scheduled_for, m.job_id,
-           m.generation, null::text as trigger, m.name, m.payload, m.spec, {{node}}::uuid as node_id, true as fired,
+           m.generation, null::text as trigger, m.name, m.payload, m.spec, {{node}}::uuid as node_id, true as fired, m.edges,
            case when m.overlap <> {{OVERLAP_SKIP}} then null
                 when {{has_live_run(m)}} then {{STILL_ALIVE}}
                 when i > m.first_run then {{DUE_TOGETHER}} end as skip_reason
     from moved m
     cross join lateral generate_series(m.first_run, m.last_run) as i
 ), created as (
-    {{create_limited_runs}}
+    {{create_runs_of_jobs}}
     where n.skip_reason is null
-    returning run_id, lane_id, held_key
+    returning run_id, lane_id, held_key, state
+), waits as (
+    {{waits_of_created}}
+), edges as (
+    {{edges_of_moved}}
 ), ended_run as (
     {{skipped_runs}}
 ), skips as (
@@ -373,8 +480,9 @@ new_run as materialized (
     cross join lateral generate_series(m.first_gap, m.last_gap) as i
 )
 select (select array_agg(position) from moved) as moved,
-       (select array_agg(lane_id) from created where held_key is null) as lanes,
-       (select array_agg((run_id, follows, held)) from skips where follows <> 0) as skipped,
+       (select array_agg(lane_id) from created where state = {{QUEUED}}) as lanes,
+       (select count(*) from moved where edges is not null)::int as with_edges,
+       (select array_agg((run_id, follows, held, feeds)) from skips where follows <> 0) as skipped,
        {{held_of_created}}
 
 -- -------------------------------------------------------------------------------- the status of a one-time job
@@ -472,8 +580,9 @@ case when h.job_id is not null and exists (select from mainspring.jobs j
 
 -- fragment: wanted_job(run)
 -- The filters of a list of jobs, on the run of a one-time job that has fired: its place, lanes, owner, label, text, and
--- the bounds of the generated id.
+-- the bounds of the generated id. Steps of workflows are no jobs.
 {{run}}.tenant_id = $1
+and starts_with({{run}}.trigger, {{STEP_TRIGGER}}) is not true
 and ($2::uuid is null or {{run}}.run_id < $2)
 and ($3::uuid is null or {{run}}.run_id >= $3)
 and ($4::int[] is null or {{run}}.lane_id = any ($4))
@@ -532,14 +641,17 @@ run_id, job_id, state, attempt, max_attempts, losses, snoozes, scheduled_for, fi
 -- Jobs rows. The version of a later generation does not begin with 1.
 insert into mainspring.jobs as j
     (tenant_id, job_id, lane_id, shard, status, version, overlap, max_attempts, one_time, id_generated, next_fire_at,
-     created_at, updated_at, name, schedule, payload, spec, declared_by, generation, runs_left)
+     created_at, updated_at, name, schedule, payload, spec, declared_by, generation, runs_left, edges)
 select $1, u.job_id, u.lane_id, u.shard, {{JOB_SCHEDULED}}, u.generation, u.overlap, u.max_attempts, u.one_time,
        u.id_generated, u.next_fire_at, c.created_at, c.created_at, u.name, u.schedule, u.payload, u.spec, u.declared_by,
-       u.generation, u.runs_left
-from unnest($2::text[], $3::int[], $4::smallint[], $5::smallint[], $6::smallint[], $7::boolean[], $8::boolean[],
-            $9::timestamptz[], $10::text[], $11::json[], $12::json[], $13::json[], $14::text[], $15::int[], $16::int[])
-         as u (job_id, lane_id, shard, overlap, max_attempts, one_time, id_generated, next_fire_at, name, schedule,
-               payload, spec, declared_by, generation, runs_left)
+       u.generation, u.runs_left,
+       case when u.id_generated then u.edges
+            else nullif(coalesce(u.edges, 0) | case when {{has_dependants(u)}} then {{EDGES_FOLLOWED}} else 0 end, 0) end
+from (select $1::int as tenant_id, w.* from unnest($2::text[], $3::int[], $4::smallint[], $5::smallint[], $6::smallint[], $7::boolean[], $8::boolean[],
+            $9::timestamptz[], $10::text[], $11::json[], $12::json[], $13::json[], $14::text[], $15::int[], $16::int[],
+            $17::smallint[])
+         as w (job_id, lane_id, shard, overlap, max_attempts, one_time, id_generated, next_fire_at, name, schedule,
+               payload, spec, declared_by, generation, runs_left, edges)) as u
 cross join lateral (
     select coalesce({{job_created($1, u.job_id, u.id_generated)}}, (select clock_timestamp())) as created_at
 ) as c
@@ -557,7 +669,7 @@ set lane_id = excluded.lane_id, status = excluded.status, version = greatest(j.v
     id_generated = excluded.id_generated, next_fire_at = excluded.next_fire_at, last_fired_for = null,
     paused_from = null, created_at = excluded.created_at, updated_at = excluded.updated_at, name = excluded.name,
     schedule = excluded.schedule, payload = excluded.payload, spec = excluded.spec, declared_by = excluded.declared_by,
-    pruned_version = null, generation = excluded.generation, runs_left = excluded.runs_left
+    pruned_version = null, generation = excluded.generation, runs_left = excluded.runs_left, edges = excluded.edges
 where j.status in ({{JOBS_ENDED}}) and j.generation < excluded.generation
 
 -- fragment: job_columns
@@ -626,6 +738,37 @@ where w.state in ({{WORKERS_ALIVE}})
       where heard.worker_id = w.worker_id and heard.at > (select clock_timestamp()) - a.seconds * interval '1 second')
 order by w.worker_id
 for no key update of w skip locked
+
+-- fragment: keep_last_beats(this, other)
+-- Copy the last heartbeats in the table {{this}} to the rows of living workers, where neither their row nor the table
+-- {{other}} has a later one. After an outage the other table may contain only older ones. Rows that somebody else has
+-- locked are left out. Returns how many.
+with later as materialized (
+    select worker_id, max(at) as at
+    from (select at, unnest(worker_ids) as worker_id from {{other}}) as o
+    group by worker_id
+), heard as materialized (
+    select distinct on (b.worker_id) b.worker_id, b.at, b.server_id
+    from (select at, server_id, unnest(worker_ids) as worker_id from {{this}}) as b
+    join mainspring.workers w on w.worker_id = b.worker_id
+    left join later l on l.worker_id = b.worker_id
+    where w.state in ({{WORKERS_ALIVE}}) and b.at > coalesce(greatest(w.heard_at, l.at), '-infinity')
+    order by b.worker_id, b.at desc
+), free as materialized (
+    select w.worker_id
+    from mainspring.workers w
+    join heard h on h.worker_id = w.worker_id
+    order by w.worker_id
+    for no key update of w skip locked
+), kept as (
+    update mainspring.workers w
+    set heard_at = h.at, heard_by = h.server_id
+    from heard h
+    join free f on f.worker_id = h.worker_id
+    where w.worker_id = h.worker_id and h.at > coalesce(w.heard_at, '-infinity')
+    returning w.worker_id
+)
+select (select count(*) from heard) - (select count(*) from kept)
 
 -- fragment: token_columns
 -- The fields of store/tokens.py TokenRow; t is the token, n its tenant.
@@ -762,3 +905,61 @@ j.tenant_id, case when j.one_time then '' else j.schedule::text end as schedule_
 -- fragment: next_fire_columns
 -- The fields of store/forecasts.py NextFire.
 j.tenant_id, j.shard, j.job_id, j.name, j.lane_id, j.next_fire_at, j.schedule::text as schedule_text, j.runs_left
+
+-- ------------------------------------------------------------------------------------------------------ rollups
+
+-- fragment: bucket(ms)
+-- The bucket of a histogram, as bucket_of in domain/rollups.py. Null of null.
+case when {{ms}} > {{LEAST_MS}} then least({{LAST_BUCKET}}, floor(ln({{ms}} / {{LEAST_MS}}) * {{BUCKETS_PER_E}}))::int
+     when {{ms}} is not null then 0 end
+
+-- fragment: lag_ms(run, started)
+-- From the time for which a run was meant to its start. A replay and a run of a backfill are meant for when they were
+-- created, which their ids tell: fired_at lies far behind in the row, and to read it takes longer than all of this.
+date_part('epoch', {{started}} - case when {{run}}.trigger is null or {{run}}.trigger = 'at' then {{run}}.scheduled_for
+                                      else to_timestamp(('x' || left(translate({{run}}.run_id::text, '-', ''), 12))
+                                                        ::bit(48)::bigint / 1000.0) end) * 1000
+
+-- fragment: rollup_counts
+succeeded, failed, cancelled, skipped, retried, lost, missed, ran_us
+
+-- fragment: rollup_columns
+-- Rollup in store/rollups.py.
+at, {{rollup_counts}}, lag_first, lag, ran_first, ran
+
+-- fragment: add_to_rollups
+-- What a statement adds to rollups r that exist.
+on conflict (span, tenant_id, task, queue, at) do update
+set succeeded = r.succeeded + excluded.succeeded, failed = r.failed + excluded.failed,
+    cancelled = r.cancelled + excluded.cancelled, skipped = r.skipped + excluded.skipped,
+    retried = r.retried + excluded.retried, lost = r.lost + excluded.lost, missed = r.missed + excluded.missed,
+    ran_us = r.ran_us + excluded.ran_us,
+    lag_first = least(r.lag_first, excluded.lag_first), lag = {{sum_of_histograms(lag)}},
+    ran_first = least(r.ran_first, excluded.ran_first), ran = {{sum_of_histograms(ran)}}
+
+-- fragment: sum_of_histograms(name)
+-- The one that begins later gets zeros in front.
+case when r.{{name}} is null then excluded.{{name}}
+     when excluded.{{name}} is null then r.{{name}}
+     else (select array_agg(coalesce(x, 0) + coalesce(y, 0))
+           from unnest(array_fill(0::bigint, array[greatest(0, r.{{name}}_first - excluded.{{name}}_first)]) || r.{{name}},
+                       array_fill(0::bigint, array[greatest(0, excluded.{{name}}_first - r.{{name}}_first)])
+                       || excluded.{{name}}) as both_of (x, y)) end
+
+-- fragment: run_of_attempt
+-- The run of attempt `a`, live or ended. It has ended after the attempt; the hour is for clocks that differ.
+select run_id, lane_id, scheduled_for, trigger, job_id from mainspring.runs r where r.run_id = a.run_id
+union all
+select run_id, lane_id, scheduled_for, trigger, job_id
+from mainspring.run_history h
+where h.run_id = a.run_id and h.ended_at >= a.ended_at - interval '1 hour' and h.ended_at < $3
+limit 1
+
+-- fragment: first_line(text)
+left(split_part(ltrim({{text}}, E' \n\r\t'), E'\n', 1), 300)
+
+-- fragment: run_end
+-- RunEnd in store/rollups.py.
+h.run_id, h.lane_id, h.state, h.scheduled_for, h.ended_at, h.ran_ms,
+case when h.attempt = 1 then {{lag_ms(h, h.started_at)}} end as lag_ms,
+case when h.state = {{FAILED}} then coalesce({{first_line(h.error)}}, h.reason, '') end as line

@@ -80,7 +80,9 @@ select lane_id,
        count(*) filter (where state = {{HELD}}) as held,
        count(*) filter (where state = {{RUNNING}}) as running,
        extract(epoch from (select clock_timestamp()) - min(ready_at) filter (where state = {{QUEUED}}))::float8 as oldest
-from (select r.lane_id, r.ready_at, {{shown_state}} as state from mainspring.runs r where r.tenant_id = $1) as shown
+from (select r.lane_id, r.ready_at, {{shown_state}} as state
+      from mainspring.runs r
+      where r.tenant_id = $1 and r.state <> {{WAITING}}) as shown
 group by lane_id
 
 -- name: ended_last_minute

@@ -56,3 +56,21 @@ left join (
     where starts_with(worker_id::text, $2) or right(worker_id::text, length($2)) = $2
     limit $4
 ) as found on true
+
+-- name: jobs_by_name
+-- The ids by their order, and the newest jobs by their names. Both read a bounded number of rows: an index of the names
+-- would cost time with every fire.
+with near as materialized (
+    select job_id, name from mainspring.jobs where tenant_id = $1 and job_id >= $2 order by job_id limit 1000
+),
+newest as materialized (
+    select job_id, name from mainspring.jobs where tenant_id = $1 order by created_at desc, job_id desc limit 10000
+)
+select job_id, max(name) as name
+from (select job_id, name from near where starts_with(job_id, $2)
+      union all
+      select job_id, name from newest
+      where starts_with(lower(job_id), lower($2)) or starts_with(lower(name), lower($2))) as found
+group by job_id
+order by job_id
+limit $3

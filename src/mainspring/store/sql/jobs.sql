@@ -144,7 +144,15 @@ update mainspring.jobs
 set status = $4, next_fire_at = $5, paused_from = $6, lane_id = $7, overlap = $8, max_attempts = $9, name = $10,
     schedule = $11, payload = $12, spec = $13, one_time = $14, version = version + 1,
     updated_at = $15, declared_by = $16, pruned_version = case when $17 then version + 1 end,
-    runs_left = $18
+    runs_left = $18, edges = nullif(coalesce(edges & {{EDGES_FOLLOWED}}, 0) | $19, 0)
+where tenant_id = $1 and job_id = $2 and version = $3
+returning version
+
+-- name: cancel_unreadable
+-- Delete a job whose definition cannot be read: it stays as it is.
+-- guard: version; the caller has locked the row.
+update mainspring.jobs
+set status = $4, next_fire_at = null, paused_from = null, version = version + 1, updated_at = $5, pruned_version = null
 where tenant_id = $1 and job_id = $2 and version = $3
 returning version
 

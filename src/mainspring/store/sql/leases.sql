@@ -18,6 +18,15 @@ select (select count(*) from mainspring.nodes
         where owner is not null and expires_at > (select clock_timestamp()))::int as held,
        (select clock_timestamp()) as at
 
+-- name: nodes_with_shards
+-- The live nodes, and how many shards each owns.
+select n.node_id, n.host, n.started_at, n.seen_at,
+       (select count(*) from mainspring.shard_leases l
+        where l.owner = n.node_id and l.expires_at > (select clock_timestamp()))::int as shards
+from mainspring.nodes n
+where n.seen_at > (select clock_timestamp()) - $1 * interval '1 second'
+order by n.started_at
+
 -- name: forget_node
 -- unguarded: a node's own row, or one that has been silent for an hour.
 delete from mainspring.nodes

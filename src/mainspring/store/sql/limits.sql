@@ -357,11 +357,11 @@ order by k.used_at
 limit $2
 
 -- name: owned_slots
--- How many runs own a slot of each of these lines.
+-- How many runs own a slot of each of these lines. A WAITING run that has lines is a workflow run at work.
 select s.key_id, count(*)::int
 from mainspring.runs r
 cross join lateral unnest(r.limit_keys) as s (key_id)
-where r.limit_keys && $1::bigint[] and r.state in ({{QUEUED}}, {{RUNNING}}) and s.key_id = any ($1)
+where r.limit_keys && $1::bigint[] and r.state in ({{QUEUED}}, {{RUNNING}}, {{WAITING}}) and s.key_id = any ($1)
 group by s.key_id
 
 -- name: correct_lines

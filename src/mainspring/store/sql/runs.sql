@@ -42,6 +42,22 @@ with new_run as (
 )
 {{create_runs}}
 
+-- name: insert_waiting_runs
+-- The same for jobs that depend on others.
+-- creates: WAITING
+-- unguarded: as above.
+with new_run as (
+    select u.run_id, $1::int as tenant_id, u.lane_id, u.max_attempts, false as exclusive,
+           null::timestamptz as scheduled_for, u.job_id, u.generation, null::text as trigger, u.name, u.payload, u.spec,
+           null::uuid as node_id, false as fired,
+           {{EDGES_WAITS}} | case when u.job_id is not null and {{has_dependants(u)}} then {{EDGES_FOLLOWED}} else 0 end
+               as edges
+    from (select $1::int as tenant_id, w.*
+          from unnest($2::uuid[], $3::int[], $4::smallint[], $5::text[], $6::text[], $7::json[], $8::json[], $9::int[])
+                   as w (run_id, lane_id, max_attempts, job_id, name, payload, spec, generation)) as u
+)
+{{create_runs_of_jobs}}
+
 -- name: claim_from_lane
 -- The head of one lane, by ctid. $5 is a lower bound of ready_at, so that dead index entries are not read.
 -- moves: QUEUED -> RUNNING
@@ -198,7 +214,7 @@ with outcome as (
            claimed_at + held_ms * interval '1 millisecond' as started_at, ran_ms, worker_id, job_id, trigger, name,
            null::text as reason, null::text as error, result, case when keeps_payload then payload end as payload, spec,
            node_id, fired_at, null::timestamptz as cancel_requested_at, follows, losses, snoozes,
-           case when not keeps_payload then true end as payload_dropped, generation, {{held_slots(gone)}} as held
+           case when not keeps_payload then true end as payload_dropped, generation, {{held_slots(gone)}} as held, feeds
     from gone
 )
 {{enter_history}}
@@ -246,10 +262,11 @@ where r.run_id = o.run_id and r.fence = o.fence and r.state + 0 = {{RUNNING}}
 returning r.run_id, r.lane_id
 
 -- name: end_runs
--- Ends other than SUCCESS. The runs go into the history with their payloads, and FAILED ones also into dead_letters.
+-- Ends other than SUCCESS. The runs go into the history with their payloads, and FAILED ones also into dead_letters,
+-- unless they were WAITING.
 -- moves: QUEUED -> FAILED, SKIPPED, CANCELLED
 -- moves: RUNNING -> FAILED, CANCELLED
--- moves: WAITING -> SKIPPED, CANCELLED
+-- moves: WAITING -> FAILED, SKIPPED, CANCELLED
 -- moves: HELD -> FAILED, SKIPPED, CANCELLED
 -- guard: fence, the state that the caller saw ($7), and the transition; ended runs are no longer in this table.
 -- $8: null if the worker has not reported when the attempt began.
@@ -262,7 +279,7 @@ with outcome as (
     using outcome o
     where r.run_id = o.run_id and r.fence = o.fence and r.state + 0 = o.before
       and (o.before, o.state) in ({{ENDS}})
-    returning r.*, o.state as end_state, o.reason, o.ran_ms, o.held_ms, o.lost,
+    returning r.*, o.state as end_state, o.before, o.reason, o.ran_ms, o.held_ms, o.lost,
               case when o.state = {{FAILED}} then coalesce(o.error, r.last_error) else o.error end as error
 ), dead_lettered as (
     insert into mainspring.dead_letters
@@ -271,13 +288,14 @@ with outcome as (
     select run_id, tenant_id, lane_id, job_id, name, attempt, error, scheduled_for,
            (select clock_timestamp()), payload, spec, trigger, max_attempts - losses - snoozes, reason, generation
     from gone
-    where end_state = {{FAILED}}
+    where end_state = {{FAILED}} and before <> {{WAITING}}
 ), ended_run as (
     select run_id, tenant_id, lane_id, end_state as state, attempt, max_attempts + lost as max_attempts, fence,
-           scheduled_for, coalesce(claimed_at + held_ms * interval '1 millisecond', {{started_at}}) as started_at, ran_ms,
+           scheduled_for, coalesce(claimed_at + held_ms * interval '1 millisecond', {{started_at}}) as started_at,
+           case when state = {{WAITING}} then {{waited_ms}} else ran_ms end as ran_ms,
            worker_id, job_id, trigger, name, reason, error, null::json as result, payload, spec, node_id, fired_at,
            cancel_requested_at, follows, losses + lost as losses, snoozes, null::boolean as payload_dropped, generation,
-           case when state <> {{HELD}} then {{held_slots(r)}} end as held
+           case when state <> {{HELD}} then {{held_slots(r)}} end as held, feeds
     from gone r
 )
 {{enter_history}}
@@ -360,6 +378,6 @@ for no key update
 -- second comparison of the time and the index of deadlines.
 select r.run_id, r.fence, r.attempt, r.state, {{overdue_because}}, r.spec::text as spec_text, r.held_key
 from mainspring.runs r
-where r.run_id = any (array({{overdue_runs($1)}})) and r.state + 0 in ({{QUEUED}}, {{HELD}}) and ({{in_time}}) is not true
+where r.run_id = any (array({{overdue_runs($1)}})) and r.state + 0 in ({{QUEUED}}, {{HELD}}, {{WAITING}}) and ({{in_time}}) is not true
 order by r.run_id
 for no key update skip locked

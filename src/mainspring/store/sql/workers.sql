@@ -274,6 +274,14 @@ select not exists (select from mainspring.worker_beats_1
                    where at > (select clock_timestamp()) - interval '30 seconds')
    and exists (select from mainspring.worker_beats_1)
 
+-- name: keep_last_beats_0
+-- guard: a heartbeat is copied only if it is later than that of the row, which is locked.
+{{keep_last_beats(mainspring.worker_beats_0, mainspring.worker_beats_1)}}
+
+-- name: keep_last_beats_1
+-- guard: a heartbeat is copied only if it is later than that of the row, which is locked.
+{{keep_last_beats(mainspring.worker_beats_1, mainspring.worker_beats_0)}}
+
 -- name: list_workers
 with heard as materialized (
     select worker_id, max(at) as at

@@ -98,8 +98,9 @@ class Runner:
         self._quiet = asyncio.Event()
         self._quiet.set()
         self._pid = os.getpid()
-        forget = weakref.WeakMethod(self._forget_queue)
-        os.register_at_fork(after_in_child=lambda: (method := forget()) and method())
+        # In a process that a task has forked, the runs that wait belong to the parent.
+        drop = weakref.WeakMethod(self.drop_unstarted)
+        os.register_at_fork(after_in_child=lambda: (method := drop()) and method())
 
     @property
     def tasks(self) -> list[str]:
@@ -187,6 +188,13 @@ class Runner:
         self._carry_on()
         return len(chosen)
 
+    def drop_unstarted(self) -> None:
+        """Forget the runs that have not started: the end of an active one starts none in its place. For a worker that
+        breaks. The server gives them to others when it is gone."""
+        self._limits.release()
+        self.queue.clear()
+        self.solitude.over()
+
     def _return_queue(self, keep: int) -> int:
         surplus = max(0, len(self.queue) - keep)
         for _ in range(surplus):
@@ -251,11 +259,6 @@ class Runner:
         self._carrying = True
         carrier = asyncio.get_running_loop().create_task(self._carry(), context=self._context.copy())
         carrier.add_done_callback(self._carrier_ended)
-
-    def _forget_queue(self) -> None:
-        """In a process that a task has forked: the queued runs belong to the parent."""
-        self.queue.clear()
-        self.solitude.over()
 
     def _carrier_ended(self, carrier: asyncio.Task[None]) -> None:
         if os.getpid() != self._pid:  # a task forked, and this is the child process

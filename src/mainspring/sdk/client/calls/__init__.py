@@ -8,9 +8,11 @@ from mainspring.sdk.client.calls.access_calls import (
     health,
     readiness,
     revoke_token,
+    sign_in_link,
     tenants,
     tokens,
 )
+from mainspring.sdk.client.calls.insight_calls import failures, job_series, overview
 from mainspring.sdk.client.calls.job_calls import (
     JobFilters,
     add_job,
@@ -35,7 +37,6 @@ from mainspring.sdk.client.calls.limit_calls import (
     breakers,
     limit,
     limits,
-    overview,
     pause_all,
     pause_queue,
     queue,
@@ -85,15 +86,35 @@ from mainspring.sdk.client.calls.schedule_calls import (
     set_calendar,
     upcoming_fires,
 )
+from mainspring.sdk.client.calls.workflow_calls import (
+    cancel_workflow_run,
+    check_workflow,
+    create_workflow,
+    delete_workflow,
+    pause_workflow,
+    replace_workflow,
+    rerun_workflow,
+    resume_workflow,
+    start_workflow,
+    update_workflow,
+    workflow,
+    workflow_run,
+    workflow_runs,
+    workflow_steps,
+    workflows,
+)
 
 __all__ = [
     "DeadLetterFilters", "JobFilters", "RunFilters", "add_job", "add_tenant", "add_token", "backfills", "breakers",
-    "calendar", "calendars", "cancel_backfill", "cancel_job", "cancel_run", "change_backfill", "create_backfill",
-    "dead_letter", "dead_letters", "declare", "delete_calendar", "discard", "discard_dead_letters", "drain_worker",
-    "find_ids", "health", "heatmap", "job", "job_runs", "job_status", "job_timeline", "jobs", "limit", "limits",
-    "logs", "missed", "overview", "pause", "pause_all", "pause_backfill", "pause_queue", "preview", "queue", "queues",
-    "read_backfill", "readiness", "replay", "replay_dead_letters", "reset_breaker", "resume", "resume_all",
-    "resume_backfill", "resume_queue", "retry_run", "revoke_token", "run", "run_now", "runs", "set_calendar",
-    "set_limit", "set_queue_limits", "set_tenant_limits", "submit", "submit_batch", "tasks", "tenant_limits",
-    "tenants", "timeline", "tokens", "upcoming", "upcoming_fires", "update_job", "why", "worker", "workers",
+    "calendar", "calendars", "cancel_backfill", "cancel_job", "cancel_run", "cancel_workflow_run", "change_backfill",
+    "check_workflow", "create_backfill", "create_workflow", "dead_letter", "dead_letters", "declare", "delete_calendar",
+    "delete_workflow", "discard", "discard_dead_letters", "drain_worker", "failures", "find_ids", "health", "heatmap",
+    "job", "job_runs", "job_series", "job_status", "job_timeline", "jobs", "limit", "limits", "logs", "missed",
+    "overview", "pause", "pause_all", "pause_backfill", "pause_queue", "pause_workflow", "preview", "queue", "queues",
+    "read_backfill", "readiness", "replace_workflow", "replay", "replay_dead_letters", "rerun_workflow",
+    "reset_breaker", "resume", "resume_all", "resume_backfill", "resume_queue", "resume_workflow", "retry_run",
+    "revoke_token", "run", "run_now", "runs", "set_calendar", "set_limit", "set_queue_limits", "set_tenant_limits",
+    "sign_in_link", "start_workflow", "submit", "submit_batch", "tasks", "tenant_limits", "tenants", "timeline",
+    "tokens", "upcoming", "upcoming_fires", "update_job", "update_workflow", "why", "worker", "workers", "workflow",
+    "workflow_run", "workflow_runs", "workflow_steps", "workflows",
 ]  # fmt: skip

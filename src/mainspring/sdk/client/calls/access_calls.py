@@ -9,12 +9,14 @@ from mainspring.wire.runs import (
     Health,
     Readiness,
 )
+from mainspring.wire.sessions import SignInLink
 
 _tenant_made = json_of(TenantMade)
 _tenant_list = json_of(TenantList)
 _token = json_of(TokenView)
 _token_made = json_of(TokenMade)
 _token_list = json_of(TokenList)
+_link = json_of(SignInLink)
 _health = json_of(Health)
 _readiness = json_of(Readiness)
 
@@ -42,9 +44,9 @@ def add_token(
     tenant: str | None = None,
     expires_in: str | float | None = None,
 ) -> Call[TokenMade]:
-    """Create a token with role "admin" or "worker". tenants="all" is for workers that take runs of every tenant.
-    tenant="name" is for another tenant, which only the operator can do. The response contains the secret, which is not
-    shown again."""
+    """Create a token with role "admin", "viewer" or "worker". tenants="all" is for workers that take runs of every
+    tenant. tenant="name" is for another tenant, which only the operator can do. The response contains the secret, which
+    is not shown again."""
     given = {"name": name, "role": role, "tenants": tenants, "tenant": tenant, "expires_in": expires_in}
     body = encode({field: value for field, value in given.items() if value is not None})
     return Call("POST", "/v1/tokens", _token_made, body=body, repeatable=False)
@@ -53,6 +55,11 @@ def add_token(
 def revoke_token(token_id: str) -> Call[TokenView]:
     """Revoke a token. It is rejected from now on."""
     return verb(f"/v1/tokens/{segment(token_id)}:revoke", _token)
+
+
+def sign_in_link() -> Call[SignInLink]:
+    """A link that opens the dashboard signed in as this token, once, within five minutes."""
+    return Call("POST", "/v1/session/links", _link, repeatable=False)
 
 
 def health() -> Call[Health]:

@@ -8,7 +8,6 @@ from mainspring.domain.errors import InvalidInput
 from mainspring.sdk.client.calls.common import query_of, verb
 from mainspring.sdk.client.core import Call, encode, json_of, segment
 from mainspring.wire.gates import GateRequest, GateView, PauseRequest, RateRequest
-from mainspring.wire.insights import Overview
 from mainspring.wire.limits import BreakerList, BreakerView, LimitDetails, LimitList, LimitRequest
 from mainspring.wire.runs import (
     QueueList,
@@ -17,7 +16,6 @@ from mainspring.wire.runs import (
 
 _gate = json_of(GateView)
 _queue = json_of(QueueView)
-_overview = json_of(Overview)
 _queue_list = json_of(QueueList)
 _breaker = json_of(BreakerView)
 _breaker_list = json_of(BreakerList)
@@ -108,11 +106,6 @@ def breakers() -> Call[BreakerList]:
 def reset_breaker(breaker_id: str | int) -> Call[BreakerView]:
     """Close a circuit breaker and forget its failures."""
     return verb(f"/v1/breakers/{segment(str(breaker_id))}:reset", _breaker)
-
-
-def overview() -> Call[Overview]:
-    """How the system is doing: throughput, lag, queues, workers, and what is wrong."""
-    return Call("GET", "/v1/insights/overview", _overview)
 
 
 def _set_limits(

@@ -21,12 +21,20 @@ _RESETTABLE = tuple(signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP})
 
 
 def become(
-    order: dict[str, Any], output: int, errors: int, channel: int | None, group: cgroup.Group | None, supervisor: int
+    order: dict[str, Any],
+    output: int,
+    errors: int,
+    channel: int | None,
+    control: int | None,
+    group: cgroup.Group | None,
+    supervisor: int,
 ) -> NoReturn:
     """Never returns. What goes wrong is written to `errors`, and the exit codes are those of a shell."""
     about = program = order["argv"][0]
     try:
         os.setsid()
+        if control is not None:
+            _say_started(control)  # before the channel and the inputs, which may replace this descriptor
         # exec closes all descriptors of the supervisor except these.
         os.dup2(output, 1)
         os.dup2(errors, 2)
@@ -58,6 +66,15 @@ def become(
         os.write(2, f"mainspring: {about}: {reason}\n".encode(errors="replace"))
         absent = isinstance(error, OSError) and error.errno == errno.ENOENT
         os._exit(_NOT_FOUND if absent else _NOT_EXECUTABLE)
+
+
+def _say_started(control: int) -> None:
+    """Tell the worker, in case the command stops or kills its supervisor before that can. The worker then knows that
+    there is a command, and ends it."""
+    try:
+        os.write(control, b"started %d\n" % os.getpid())
+    except OSError:  # the worker is gone, or does not read: the supervisor says it again
+        return
 
 
 def open_inputs(contents: list[bytes]) -> None:

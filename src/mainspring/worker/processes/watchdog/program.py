@@ -6,6 +6,9 @@ must not see. Its stdin is a socket with these lines:
     deadline T    kill everything at T (CLOCK_MONOTONIC, the same for all processes), unless another deadline arrives
     deadline -    the worker holds nothing, and there is no deadline
 
+When the worker closes its end of a control socket, it gives the supervisor up. One that does not exit soon, because a
+command has stopped it, is killed with everything that it runs.
+
 When the worker dies (end of input, or its pidfd), everything below the watchdog is killed. When a deadline passes, the
 worker is killed as well: it is stopped or stuck, and its runs are about to be given to others.
 """
@@ -31,6 +34,8 @@ _CHUNK = 1 << 16
 _KILL_PAUSE = 0.01
 # A process that cannot be killed (it sleeps in the kernel) must not keep a stuck worker alive for longer.
 _KILL_SECONDS = 0.5
+# How long a supervisor that was given up may take to end its command and exit.
+_EXIT_SECONDS = 2.0
 
 
 class Watchdog:
@@ -46,25 +51,29 @@ class Watchdog:
         # tree is gone, even if the supervisor was killed and its children were reparented to the watchdog.
         self._supervisors: dict[int, int] = {}
         self._orphaned: list[int] = []
+        self._given_up: dict[int, float] = {}  # supervisors, and when to kill them
         self._poll = select.poll()
         self._poll.register(_INPUT, select.POLLIN)
         self._alarm = wake_on_signals(signal.SIGCHLD)
         self._poll.register(self._alarm, select.POLLIN)
+        self._pidfd = -1
         # A child that the worker forked may keep the input open after the worker's death. The pidfd is reliable.
         if hasattr(os, "pidfd_open"):
             try:
-                self._poll.register(os.pidfd_open(worker), select.POLLIN)
+                self._pidfd = os.pidfd_open(worker)
+                self._poll.register(self._pidfd, select.POLLIN)
             except ProcessLookupError:
                 self._worker_lives = False
 
     def watch(self) -> None:
         """Returns when the worker is gone and no process is left below the watchdog."""
         while self._worker_lives:
-            ready = self._poll.poll(self._poll_timeout())
-            if any(fd == self._alarm for fd, _ in ready):
+            ready = {fd for fd, _ in self._poll.poll(self._poll_timeout())}
+            if self._alarm in ready:
                 os.read(self._alarm, _CHUNK)
+            self._notice_given_up(ready)
             self._reap()
-            self._worker_lives = self._listen() and all(fd in (_INPUT, self._alarm) for fd, _ in ready)
+            self._worker_lives = self._listen() and self._pidfd not in ready
             if self._worker_lives and self._deadline is not None and time.monotonic() >= self._deadline:
                 self._enforce()
                 break
@@ -74,9 +83,10 @@ class Watchdog:
     def _poll_timeout(self) -> float | None:
         if self._orphaned:
             return _KILL_PAUSE * 1000.0
-        if self._deadline is None:
-            return None
-        return max(0.0, self._deadline - time.monotonic()) * 1000.0 + 1.0
+        moments = [*self._given_up.values()]
+        if self._deadline is not None:
+            moments.append(self._deadline)
+        return max(0.0, min(moments) - time.monotonic()) * 1000.0 + 1.0 if moments else None
 
     def _listen(self) -> bool:
         """Read all input that is available; False at the end of input."""
@@ -114,8 +124,20 @@ class Watchdog:
             os.close(us.pidfd)
         if pid > 0:
             self._supervisors[pid] = control
+            self._poll.register(control, 0)  # POLLHUP is always reported: the worker has closed its end
         else:
             os.close(control)
+
+    def _notice_given_up(self, ready: set[int]) -> None:
+        now = time.monotonic()
+        for pid, control in self._supervisors.items():
+            if control in ready:
+                self._poll.unregister(control)
+                self._given_up[pid] = now + _EXIT_SECONDS
+        late = [pid for pid, kill_at in self._given_up.items() if now >= kill_at]
+        tree.signal_all(late, signal.SIGKILL)  # none was reaped, so these are their pids
+        for pid in late:
+            del self._given_up[pid]
 
     def _reap(self) -> None:
         """Reap supervisors. If one was killed, its orphans are children of the watchdog now, and are killed."""
@@ -125,9 +147,14 @@ class Watchdog:
                 if pid == 0:
                     break
                 control = self._supervisors.pop(pid, None)
-                if control is not None and status == 0:
+                if control is None:
+                    continue
+                if self._given_up.pop(pid, None) is None:
+                    with suppress(KeyError):  # it was killed because it was given up
+                        self._poll.unregister(control)
+                if status == 0:
                     os.close(control)
-                elif control is not None:
+                else:
                     self._orphaned.append(control)
         if self._orphaned and not self._kill_orphans():
             for control in self._orphaned:

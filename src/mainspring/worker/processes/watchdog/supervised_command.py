@@ -31,11 +31,13 @@ class SupervisedCommand:
         errors: int,
         channel: int | None,
         *,
+        control: int,
         worker: int,
         supervisor: int,
         isolated: bool,
     ) -> None:
-        """Starts the command. `worker` and `supervisor` are pids outside of the namespace."""
+        """Starts the command. `control` is the socket of the supervisor. `worker` and `supervisor` are pids outside of
+        the namespace."""
         self._us = os.getpid()
         self._isolated = isolated
         self._wrapper: str = order["wrapper"]
@@ -51,7 +53,7 @@ class SupervisedCommand:
         self._pause = _FIRST_PAUSE
         self.command = os.fork()
         if self.command == 0:
-            child.become(order, output, errors, channel, self._cgroup, self._us)
+            child.become(order, output, errors, channel, control, self._cgroup, self._us)
         self._gauge = limits.Gauge(self._us, given, self._cgroup, isolated=isolated)
         self._plan_look()
 

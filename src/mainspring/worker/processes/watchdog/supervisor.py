@@ -11,7 +11,8 @@ Its control socket carries frames: four bytes of length and a marshalled (word, 
 It says `supervisor PID` first. It answers with lines: `started PID`, `exited CODE` (of the command itself), `breach
 LIMIT`, `limited`, and `gone CPU_SECONDS PEAK_BYTES` when the last process of the tree is gone. Then it is ready for
 another command. Its last line is `cleared`: it exits, and nothing is left of its tree. If it was killed, the watchdog
-writes this line.
+writes this line. `started PID` comes twice: the new process says it too, because its command may stop the supervisor
+at once.
 
 An isolated supervisor is the first process of a pid namespace (namespaces.py). Pids in `started` are those inside.
 """
@@ -141,6 +142,7 @@ class CommandSupervisor:
                 descriptors[0],
                 descriptors[1],
                 descriptors[2] if descriptors[2:] else None,
+                control=self._control.fileno(),
                 worker=self._worker,
                 supervisor=self._pid,
                 isolated=self._isolated,

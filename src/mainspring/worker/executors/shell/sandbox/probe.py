@@ -20,7 +20,7 @@ def run_once(order: SpawnOrder) -> tuple[int, str]:
     us = os.getpid()
     pid = os.fork()
     if pid == 0:
-        become(order.message(), theirs, theirs, None, None, us)
+        become(order.message(), theirs, theirs, None, None, None, us)
     os.close(theirs)
     text = b""
     with os.fdopen(output, "rb") as reader:

@@ -1,0 +1,30 @@
+import { QueryClient, QueryClientProvider } from "@tanstack/react-query";
+import { RouterProvider } from "@tanstack/react-router";
+import { Refused } from "./api/client";
+import { sessionQuery } from "./api/session";
+import { router } from "./router";
+
+const client = new QueryClient({
+  defaultOptions: {
+    queries: { retry: retry, retryDelay: 2000, staleTime: 2000, refetchOnWindowFocus: true, networkMode: "always" },
+    mutations: { networkMode: "always" },
+  },
+});
+
+/** A refusal is final. Silence and an overloaded server are not. A 401 asks who is signed in. */
+function retry(count: number, error: Error): boolean {
+  if (error instanceof Refused && error.status === 401) {
+    client.removeQueries({ queryKey: sessionQuery.queryKey });
+    void client.prefetchQuery(sessionQuery);
+    return false;
+  }
+  return count < 2 && (!(error instanceof Refused) || error.status === 0 || error.status >= 500);
+}
+
+export function App() {
+  return (
+    <QueryClientProvider client={client}>
+      <RouterProvider router={router} context={{ client }} />
+    </QueryClientProvider>
+  );
+}

@@ -1,0 +1,110 @@
+import { useQuery, useQueryClient } from "@tanstack/react-query";
+import { useState } from "react";
+import { get, post } from "../../api/client";
+import type { TenantList, TokenList, TokenMade, TokenView } from "../../api/schema";
+import { Button } from "../../ui/Button";
+import { Copy } from "../../ui/Copy";
+import { Confirm, Dialog } from "../../ui/Dialog";
+import { Field, Select } from "../../ui/Field";
+import { Card, Page, Skeleton } from "../../ui/Page";
+import { ProblemBox } from "../../ui/Problem";
+import { StateMark } from "../../ui/StateMark";
+import { type Column, Table } from "../../ui/Table";
+import { Time } from "../../ui/Time";
+import { say } from "../../ui/Toasts";
+import styles from "./Access.module.css";
+
+export function AccessPage() {
+  const [creating, setCreating] = useState(false);
+  const [made, setMade] = useState<TokenMade | null>(null);
+  const [revoking, setRevoking] = useState<TokenView | null>(null);
+  const tokens = useQuery({ queryKey: ["tokens"], queryFn: ({ signal }) => get<TokenList>("/v1/tokens", {}, signal), refetchInterval: 30_000 });
+  const tenants = useQuery({ queryKey: ["tenants"], queryFn: ({ signal }) => get<TenantList>("/v1/tenants", {}, signal) });
+  return (
+    <Page
+      title="Tokens and tenants"
+      lead="Who may call: admins change things, viewers only look, workers run."
+      actions={<Button kind="primary" onClick={() => setCreating(true)}>Create a token</Button>}
+    >
+      <Card flush title="Tokens">
+        {tokens.isPending ? (
+          <Skeleton />
+        ) : tokens.data === undefined ? (
+          <ProblemBox error={tokens.error} retry={() => void tokens.refetch()} />
+        ) : (
+          <Table label="Tokens" columns={columns(setRevoking)} rows={tokens.data.tokens} rowKey={(token) => token.token_id} />
+        )}
+      </Card>
+      {tenants.data ? (
+        <Card flush title="Tenants">
+          <Table
+            label="Tenants" rows={tenants.data.tenants} rowKey={(tenant) => String(tenant.tenant_id)}
+            columns={[
+              { key: "name", head: "Tenant", phone: "first", grow: true, cell: (tenant) => tenant.name },
+              { key: "created", head: "Created", cell: (tenant) => <Time at={tenant.created_at} /> },
+            ]}
+          />
+        </Card>
+      ) : null}
+      {creating ? <CreateToken onClose={() => setCreating(false)} onMade={setMade} /> : null}
+      {made ? (
+        <Dialog title={`The secret of ${made.name}`} onClose={() => setMade(null)}>
+          <p>It is shown this once. Keep it where secrets are kept.</p>
+          <pre className={styles.secret}>{made.token}</pre>
+          <Copy text={made.token} label="Copy the secret" />
+        </Dialog>
+      ) : null}
+      {revoking ? <Revoke token={revoking} onClose={() => setRevoking(null)} /> : null}
+    </Page>
+  );
+}
+
+function columns(revoke: (token: TokenView) => void): Column<TokenView>[] {
+  return [
+    { key: "state", head: "State", phone: "first", cell: (token) => <StateMark state={stateOf(token)} /> },
+    { key: "name", head: "Token", phone: "first", grow: true, cell: (token) => token.name },
+    { key: "role", head: "Role", cell: (token) => token.role },
+    { key: "tenant", head: "Tenant", cell: (token) => token.tenant ?? "all" },
+    { key: "created", head: "Created", phone: "none", cell: (token) => <Time at={token.created_at} /> },
+    { key: "expires", head: "Expires", cell: (token) => <Time at={token.expires_at} none="never" /> },
+    { key: "revoke", head: <span className="sr">Verbs</span>, cell: (token) => (token.revoked_at === null ? <Button onClick={() => revoke(token)} aria-label={`Revoke ${token.name}`}>Revoke</Button> : null) },
+  ];
+}
+
+function stateOf(token: TokenView): string {
+  if (token.revoked_at !== null) return "CANCELLED";
+  return token.expires_at !== null && Date.parse(token.expires_at) < Date.now() ? "SKIPPED" : "LIVE";
+}
+
+function CreateToken({ onClose, onMade }: { onClose: () => void; onMade: (made: TokenMade) => void }) {
+  const [name, setName] = useState("");
+  const [role, setRole] = useState("viewer");
+  const [expires, setExpires] = useState("");
+  const client = useQueryClient();
+  const act = async (): Promise<void> => {
+    const body = { name: name.trim(), role, ...(expires.trim() ? { expires_in: expires.trim() } : {}) };
+    onMade(await post<TokenMade>("/v1/tokens", body));
+    await client.invalidateQueries({ queryKey: ["tokens"] });
+  };
+  return (
+    <Confirm title="Create a token" verb="Create" act={act} onClose={onClose}>
+      <Field label="Name" required value={name} onChange={(event) => setName(event.target.value)} />
+      <Select label="Role" value={role} options={[["viewer", "viewer: looks, changes nothing"], ["admin", "admin: may do everything"], ["worker", "worker: runs attempts"]]} onChange={(event) => setRole(event.target.value)} />
+      <Field label="Expires in" placeholder="90d" help="empty: valid until it is revoked" value={expires} onChange={(event) => setExpires(event.target.value)} />
+    </Confirm>
+  );
+}
+
+function Revoke({ token, onClose }: { token: TokenView; onClose: () => void }) {
+  const client = useQueryClient();
+  const act = async (): Promise<void> => {
+    await post(`/v1/tokens/${token.token_id}:revoke`);
+    say(`${token.name} is revoked.`);
+    await client.invalidateQueries({ queryKey: ["tokens"] });
+  };
+  return (
+    <Confirm title={`Revoke ${token.name}?`} verb="Revoke the token" danger act={act} onClose={onClose}>
+      <p>It is invalid at once, everywhere. Sessions that began with it end. This cannot be undone.</p>
+    </Confirm>
+  );
+}

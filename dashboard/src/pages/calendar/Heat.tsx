@@ -1,0 +1,69 @@
+// The heat map as a table: rows are days (or hours), columns hours (or five minutes). Shade and number say the same.
+import type { HeatCell, HeatMap } from "../../api/schema";
+import { count, tiny } from "../../lib/format";
+import styles from "./Calendar.module.css";
+
+export function Heat({ map }: { map: HeatMap }) {
+  const most = Math.max(1, ...map.cells.map((cell) => cell.fires));
+  const rows = rowsOf(map);
+  const columns = map.range === "week" ? 24 : 12;
+  return (
+    <div className={styles.scroll} tabIndex={0} role="region" aria-label="Heat map">
+      <table className={styles.heat}>
+        <caption className="sr">Fires by {map.range === "week" ? "day and hour" : "hour and five minutes"}</caption>
+        <thead>
+          <tr>
+            <td />
+            {Array.from({ length: columns }, (_, index) => (
+              <th key={index} scope="col">
+                {String(map.range === "week" ? index : index * 5).padStart(2, "0")}
+              </th>
+            ))}
+          </tr>
+        </thead>
+        <tbody>
+          {rows.map(([name, cells]) => (
+            <tr key={name}>
+              <th scope="row">{name}</th>
+              {Array.from({ length: columns }, (_, index) => (
+                <Cells key={index} cells={cells.filter((cell) => columnOf(cell, map) === index)} most={most} />
+              ))}
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </div>
+  );
+}
+
+/** An hour that the clocks repeat has two cells in one place; one that they skip has none. */
+function Cells({ cells, most }: { cells: HeatCell[]; most: number }) {
+  const fires = cells.reduce((sum, cell) => sum + cell.fires, 0);
+  if (cells.length === 0) return <td className={styles.none} />;
+  const level = Math.sqrt(fires / most);
+  const strong = level > 0.7;
+  // Between the two ranges neither light nor dark text has enough contrast.
+  const shade = strong ? 0.82 + 0.6 * (level - 0.7) : 0.12 + 0.62 * level;
+  return (
+    <td
+      className={strong ? styles.strong : undefined} style={{ backgroundColor: fires === 0 ? undefined : `rgb(var(--heat) / ${shade})` }}
+      title={`${cells.map((cell) => cell.local).join(" and ")}: ${count(fires)} fires`}
+    >
+      {fires === 0 ? "" : tiny(fires)}
+      {cells.length > 1 ? <sup title="the clocks repeat this hour">2×</sup> : null}
+    </td>
+  );
+}
+
+function columnOf(cell: HeatCell, map: HeatMap): number {
+  return map.range === "week" ? Number(cell.local.slice(11, 13)) : Math.floor(Number(cell.local.slice(14, 16)) / 5);
+}
+
+function rowsOf(map: HeatMap): [string, HeatCell[]][] {
+  const rows = new Map<string, HeatCell[]>();
+  for (const cell of map.cells) {
+    const name = map.range === "week" ? cell.local.slice(0, 10) : `${cell.local.slice(0, 13).replace("T", " ")}h`;
+    rows.set(name, [...(rows.get(name) ?? []), cell]);
+  }
+  return [...rows];
+}

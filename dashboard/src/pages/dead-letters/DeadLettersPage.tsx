@@ -1,0 +1,94 @@
+import { Link, useSearch } from "@tanstack/react-router";
+import { useState } from "react";
+import type { DeadLetterList, DeadLetterView } from "../../api/schema";
+import { errorLine, plain, shortId } from "../../lib/format";
+import { Button } from "../../ui/Button";
+import { Filters, TextFilter } from "../../ui/Filters";
+import { List } from "../../ui/List";
+import { Card, Empty, Page } from "../../ui/Page";
+import { StateMark } from "../../ui/StateMark";
+import type { Column } from "../../ui/Table";
+import { Time } from "../../ui/Time";
+import { useKeyset } from "../../ui/useKeyset";
+import { Replay } from "../run/RunActions";
+import { ByFilter } from "./ByFilter";
+import { Groups } from "./Groups";
+
+const FILTERS = ["job", "task", "queue", "error", "since", "until"] as const;
+
+export function DeadLettersPage() {
+  const search = useSearch({ from: "/dead-letters" });
+  const [replaying, setReplaying] = useState<DeadLetterView | null>(null);
+  const [many, setMany] = useState<"replay" | "discard" | null>(null);
+  const filter = Object.fromEntries(FILTERS.flatMap((name) => (search[name] === undefined ? [] : [[name, search[name]]])));
+  const list = useKeyset<DeadLetterList, DeadLetterView>({
+    path: "/v1/dead-letters", query: filter, after: search.after, rows: (body) => body.dead_letters, next: (body) => body.next,
+    id: (letter) => letter.run_id,
+  });
+  const active = FILTERS.filter((name) => search[name] !== undefined);
+  const some = list.rows.length > 0;
+  return (
+    <Page
+      title="Dead letters"
+      lead="Runs that failed for good, kept with their payloads until somebody replays or discards them."
+      actions={
+        some ? (
+          <>
+            <Button onClick={() => setMany("replay")}>{active.length > 0 ? "Replay these" : "Replay all"}</Button>
+            <Button onClick={() => setMany("discard")}>{active.length > 0 ? "Discard these" : "Discard all"}</Button>
+          </>
+        ) : null
+      }
+    >
+      <Filters active={active}>
+        <TextFilter name="error" value={search.error} label="Error contains" wide />
+        <TextFilter name="task" value={search.task} label="Task" />
+        <TextFilter name="job" value={search.job} label="Job id" />
+        <TextFilter name="queue" value={search.queue} label="Queue" />
+      </Filters>
+      {some ? <Groups letters={list.rows} more={list.next !== null} /> : null}
+      <Card flush title="Letters">
+        <List
+          label="Dead letters" list={list} after={search.after} rowKey={(letter) => letter.run_id} columns={columns(setReplaying)}
+          empty={<Empty title={active.length > 0 ? "No dead letter matches." : "No dead letters"}>Runs that fail after their last attempt come here.</Empty>}
+        />
+      </Card>
+      {replaying ? <Replay run={replaying} onClose={() => setReplaying(null)} /> : null}
+      {many ? <ByFilter verb={many} filter={filter} list={list} onClose={() => setMany(null)} /> : null}
+    </Page>
+  );
+}
+
+function columns(replay: (letter: DeadLetterView) => void): Column<DeadLetterView>[] {
+  return [
+    { key: "state", head: "State", phone: "none", cell: () => <StateMark state="FAILED" /> },
+    {
+      key: "run", head: "Run", phone: "first",
+      cell: (letter) => (
+        <Link to="/runs/$run" params={{ run: letter.run_id }} className="mono" title={letter.run_id}>
+          {shortId(letter.run_id)}
+        </Link>
+      ),
+    },
+    {
+      key: "job", head: "Job", phone: "first", grow: true,
+      cell: (letter) => (
+        <Link to="/jobs/$job" params={{ job: letter.job_id }}>
+          {letter.name}
+        </Link>
+      ),
+    },
+    { key: "task", head: "Task", phone: "none", cell: (letter) => letter.task },
+    { key: "error", head: "Error", grow: true, cell: (letter) => <span title={plain(letter.error_message ?? "")}>{errorLine(letter.error_message ?? "")}</span> },
+    { key: "attempts", head: "Attempts", align: "end", phone: "none", cell: (letter) => letter.attempts },
+    { key: "died", head: "Died", cell: (letter) => <Time at={letter.died_at} /> },
+    {
+      key: "verbs", head: <span className="sr">Verbs</span>, phone: "first",
+      cell: (letter) => (
+        <Button onClick={() => replay(letter)} aria-label={`Replay ${letter.name} ${shortId(letter.run_id)}`}>
+          Replay
+        </Button>
+      ),
+    },
+  ];
+}

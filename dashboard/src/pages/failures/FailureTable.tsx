@@ -1,0 +1,54 @@
+import { Link } from "@tanstack/react-router";
+import type { FailureView } from "../../api/schema";
+import { count, plain, plural } from "../../lib/format";
+import { Spark } from "../../ui/Spark";
+import { StateShape } from "../../ui/StateMark";
+import { type Column, Table } from "../../ui/Table";
+import { Time } from "../../ui/Time";
+
+const BRIEF = ["title", "task", "count", "trend", "last"];
+
+export function FailureTable({ groups, brief = false }: { groups: FailureView[]; brief?: boolean }) {
+  const columns = brief ? COLUMNS.filter((column) => BRIEF.includes(column.key)) : COLUMNS;
+  return <Table label="Failures by error" columns={columns} rows={groups} rowKey={(group) => group.fingerprint} />;
+}
+
+const COLUMNS: Column<FailureView>[] = [
+  {
+    key: "title", head: "Error", phone: "first", grow: true,
+    cell: (group) => (
+      <Link to="/runs/$run" params={{ run: group.sample_run }} title={plain(group.title)}>
+        <StateShape state="FAILED" size={12} /> {plain(group.title)}
+      </Link>
+    ),
+  },
+  { key: "task", head: "Task", cell: (group) => group.tasks.join(", ") },
+  { key: "count", head: "Failed attempts", align: "end", cell: (group) => count(group.count) },
+  { key: "ended", head: "Ended runs", align: "end", phone: "none", cell: (group) => count(group.failed) },
+  { key: "trend", head: "Trend", phone: "none", cell: (group) => <Spark values={group.series} label={`${count(group.count)} over time`} /> },
+  {
+    key: "jobs", head: "Jobs hit", phone: "none",
+    cell: (group) =>
+      group.job_ids[0] === undefined ? "" : (
+        <Link to="/jobs/$job" params={{ job: group.job_ids[0] }}>
+          {group.jobs === 1 ? group.job_ids[0] : plural(group.jobs, "job")}
+        </Link>
+      ),
+  },
+  { key: "since", head: "Since", phone: "none", cell: (group) => <Time at={group.first} /> },
+  { key: "last", head: "Last", cell: (group) => <Time at={group.last} /> },
+  {
+    key: "letters", head: <span className="sr">More</span>, phone: "none",
+    cell: (group) => (
+      <Link to="/dead-letters" search={{ task: group.tasks[0], error: stem(group.title) }}>
+        Dead letters
+      </Link>
+    ),
+  },
+];
+
+/** The longest part of a masked title that the errors themselves contain. */
+function stem(title: string): string {
+  const parts = title.split(/[\u001b#*…<>'"]+/).map((part) => part.trim());
+  return parts.reduce((best, part) => (part.length > best.length ? part : best), "").slice(0, 60);
+}

@@ -1,0 +1,50 @@
+import { keepPreviousData, useQuery } from "@tanstack/react-query";
+import { useSearch } from "@tanstack/react-router";
+import { get } from "../../api/client";
+import type { Failures } from "../../api/schema";
+import { plural } from "../../lib/format";
+import { Filters, TextFilter, useSetSearch } from "../../ui/Filters";
+import { Card, Empty, Page, Skeleton } from "../../ui/Page";
+import { ProblemBox } from "../../ui/Problem";
+import { Choice } from "../../ui/Tabs";
+import { FailureTable } from "./FailureTable";
+
+const HOURS: Record<string, number> = { "1h": 1, "6h": 6, "24h": 24, "7d": 168, "30d": 720 };
+
+export function FailuresPage() {
+  const search = useSearch({ from: "/failures" });
+  const w = search.w ?? "24h";
+  const set = useSetSearch();
+  const failures = useQuery({
+    queryKey: ["failures", w, search.task, search.queue, search.job],
+    queryFn: ({ signal }) => {
+      const since = new Date(Date.now() - (HOURS[w] ?? 24) * 3_600_000).toISOString();
+      return get<Failures>("/v1/insights/failures", { since, task: search.task, queue: search.queue, job: search.job }, signal);
+    },
+    refetchInterval: 10_000,
+    placeholderData: keepPreviousData,
+  });
+  const active = (["task", "queue", "job"] as const).filter((name) => search[name] !== undefined);
+  return (
+    <Page title="Failures" lead="Failed attempts, grouped by what went wrong. Numbers, ids and quoted words in errors do not count.">
+      <Choice label="Window" value={w} options={Object.keys(HOURS).map((one) => [one, one])} onChange={(next) => set({ w: next }, true)} />
+      <Filters active={active}>
+        <TextFilter name="task" value={search.task} label="Task" wide />
+        <TextFilter name="queue" value={search.queue} label="Queue" />
+        <TextFilter name="job" value={search.job} label="Job id" />
+      </Filters>
+      <Card flush>
+        {failures.isPending ? (
+          <Skeleton />
+        ) : failures.data === undefined ? (
+          <ProblemBox error={failures.error} retry={() => void failures.refetch()} />
+        ) : failures.data.groups.length === 0 ? (
+          <Empty title="Nothing failed">In the last {w}, no attempt failed.</Empty>
+        ) : (
+          <FailureTable groups={failures.data.groups} />
+        )}
+      </Card>
+      {failures.data && failures.data.left_out > 0 ? <p className="muted">{plural(failures.data.left_out, "smaller group")} not shown.</p> : null}
+    </Page>
+  );
+}

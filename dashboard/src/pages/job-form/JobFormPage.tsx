@@ -1,0 +1,169 @@
+// Create or change a job. What is typed stays in the browser until it is accepted, so that nothing is lost.
+import { useQuery, useQueryClient } from "@tanstack/react-query";
+import { useNavigate, useSearch } from "@tanstack/react-router";
+import { type FormEvent, useEffect, useState } from "react";
+import { call, post, Refused } from "../../api/client";
+import { jobPath, jobQuery } from "../../api/queries";
+import type { JobCreated, JobView } from "../../api/schema";
+import { Button, LinkButton } from "../../ui/Button";
+import { ConflictOrProblem } from "../../ui/Dialog";
+import { Field, Select } from "../../ui/Field";
+import { Card, Page, Skeleton } from "../../ui/Page";
+import { ProblemBox } from "../../ui/Problem";
+import { say } from "../../ui/Toasts";
+import { changesOf, type Draft, draftOf, EMPTY, requestOf } from "./draft";
+import { AsText } from "./AsText";
+import styles from "./JobForm.module.css";
+import { SchedulePart } from "./SchedulePart";
+import { WhatPart } from "./WhatPart";
+
+export type Set = (change: Partial<Draft>) => void;
+
+export function JobFormPage() {
+  const { from, edit } = useSearch({ from: "/jobs/new" });
+  const source = edit ?? from;
+  const job = useQuery({ ...jobQuery(source ?? ""), enabled: source !== undefined, refetchInterval: false });
+  if (source === undefined) return <JobForm key="new" />;
+  if (job.isPending) return <Skeleton />;
+  if (job.data === undefined)
+    return (
+      <Page title="Edit">
+        <ProblemBox error={job.error} retry={() => void job.refetch()} />
+      </Page>
+    );
+  return <JobForm key={source} job={job.data} editing={edit !== undefined} />;
+}
+
+function JobForm({ job, editing = false }: { job?: JobView; editing?: boolean }) {
+  const key = `mainspring.draft.${editing ? job?.job_id : "new"}`;
+  // The job that was shown when the editing began: the changes, and their version, are relative to it.
+  const [base, setBase] = useState(job);
+  const before = base === undefined ? EMPTY : draftOf(base, !editing);
+  const [draft, setDraft] = useState<Draft>(() => restored(key) ?? before);
+  const [error, setError] = useState<unknown>(null);
+  const [busy, setBusy] = useState(false);
+  const navigate = useNavigate();
+  const client = useQueryClient();
+  const set: Set = (change) => setDraft((old) => ({ ...old, ...change }));
+  useEffect(() => sessionStorage.setItem(key, JSON.stringify(draft)), [key, draft]);
+  const problems = problemsOf(error);
+  const submit = async (event: FormEvent): Promise<void> => {
+    event.preventDefault();
+    setBusy(true);
+    try {
+      const id = editing && base !== undefined ? await change(base, before, draft) : (await post<JobCreated>("/v1/jobs", requestOf(draft))).job_id;
+      sessionStorage.removeItem(key);
+      await client.invalidateQueries({ queryKey: ["job", id] });
+      say(editing ? "The job is changed." : "The job is created.");
+      await navigate({ to: "/jobs/$job", params: { job: id } });
+    } catch (problem) {
+      setError(problem);
+    } finally {
+      setBusy(false);
+    }
+  };
+  const takeNewest = async (): Promise<void> => {
+    if (base === undefined) return;
+    const newest = (await call<JobView>("GET", jobPath(base.job_id))).data;
+    setDraft({ ...draftOf(newest, false), ...typedOver(before, draft) });
+    setBase(newest);
+    setError(null);
+  };
+  const conflict = error instanceof Refused && error.problem.code === "version_mismatch";
+  const title = editing ? `Edit ${job?.name ?? ""}` : "Create a job";
+  return (
+    <Page title={title}>
+      <form className={styles.form} onSubmit={(event) => void submit(event)}>
+        <Card title="What">
+          <div className={styles.part}>
+            <div className={styles.grid}>
+              <Field label="Name" value={draft.name} problem={problems["name"]} onChange={(event) => set({ name: event.target.value })} />
+              <Field
+                label="Id" value={draft.jobId} disabled={editing} help="to find it again; left empty, one is made" problem={problems["job_id"]}
+                onChange={(event) => set({ jobId: event.target.value })}
+              />
+            </div>
+            <WhatPart draft={draft} set={set} problems={problems} />
+          </div>
+        </Card>
+        <Card title="When">
+          <SchedulePart draft={draft} set={set} problems={problems} />
+        </Card>
+        <Card title="How">
+          <How draft={draft} set={set} problems={problems} />
+        </Card>
+        {error ? <ConflictOrProblem error={error} /> : null}
+        {conflict ? (
+          <Button onClick={() => void takeNewest()}>Put my changes on top of the newest version</Button>
+        ) : null}
+        <div className={styles.foot}>
+          <Button kind="primary" type="submit" busy={busy}>
+            {editing ? "Save" : "Create"}
+          </Button>
+          <LinkButton to={editing && job ? "/jobs/$job" : "/jobs"} params={{ job: job?.job_id ?? "" } as never}>
+            Back
+          </LinkButton>
+        </div>
+        <AsText draft={draft} />
+      </form>
+    </Page>
+  );
+}
+
+/** The fields that differ from what the form began with. */
+function typedOver(before: Draft, draft: Draft): Partial<Draft> {
+  const names = Object.keys(draft) as (keyof Draft)[];
+  return Object.fromEntries(names.filter((name) => draft[name] !== before[name]).map((name) => [name, draft[name]]));
+}
+
+async function change(base: JobView, before: Draft, draft: Draft): Promise<string> {
+  await call("PATCH", jobPath(base.job_id), { body: changesOf(before, draft), version: base.version });
+  return base.job_id;
+}
+
+function How({ draft, set, problems }: { draft: Draft; set: Set; problems: Record<string, string> }) {
+  const text = (name: keyof Draft, label: string, help?: string, field: string = name) => (
+    <Field label={label} help={help} value={draft[name]} problem={problems[field]} onChange={(event) => set({ [name]: event.target.value })} />
+  );
+  return (
+    <div className={styles.grid}>
+      {text("queue", "Queue", "default: default, or that of the task")}
+      <Select
+        label="Priority" value={draft.priority} problem={problems["priority"]} onChange={(event) => set({ priority: event.target.value })}
+        options={[["", "default"], ["low", "low"], ["normal", "normal"], ["high", "high"], ["critical", "critical"]]}
+      />
+      {text("timeout", "Timeout", "such as 30s, 10m, 2h")}
+      {text("attempts", "Attempts", "the first one included", "retry.max_attempts")}
+      <Select
+        label="While one is alive" value={draft.overlap} problem={problems["overlap"]} onChange={(event) => set({ overlap: event.target.value })}
+        options={[["", "default"], ["skip", "skip the new run"], ["queue", "queue the new run"], ["allow", "run both"], ["cancel_previous", "cancel the earlier one"]]}
+      />
+      <Select
+        label="Fires that came late" value={draft.misfire} problem={problems["misfire"]} onChange={(event) => set({ misfire: event.target.value })}
+        options={[["", "default"], ["skip", "skip them"], ["once", "run one for all"], ["all", "run all"]]}
+      />
+      {text("owner", "Owner")}
+      {text("labels", "Labels", "key=value, key=value")}
+      {text("description", "Description")}
+    </div>
+  );
+}
+
+/** Each problem at its field: by the path of the problem document. */
+function problemsOf(error: unknown): Record<string, string> {
+  if (!(error instanceof Refused)) return {};
+  const found: Record<string, string> = {};
+  const { field, detail, hint, errors = [] } = error.problem;
+  if (field) found[field] = hint ? `${detail}. ${hint}` : detail;
+  for (const one of errors) found[one.field] ??= one.hint ? `${one.detail}. ${one.hint}` : one.detail;
+  return found;
+}
+
+function restored(key: string): Draft | null {
+  try {
+    const text = sessionStorage.getItem(key);
+    return text === null ? null : { ...EMPTY, ...(JSON.parse(text) as Partial<Draft>) };
+  } catch {
+    return null;
+  }
+}

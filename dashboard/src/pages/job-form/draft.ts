@@ -1,0 +1,147 @@
+// What is typed in the form, and the request that it means.
+import type { JobView } from "../../api/schema";
+import { parsed } from "../../ui/PayloadEditor";
+
+export type What = "task" | "shell" | "http";
+export type When = "now" | "at" | "every" | "cron" | "rrule" | "manual";
+
+export interface Draft {
+  jobId: string;
+  name: string;
+  what: What;
+  task: string;
+  payload: string;
+  command: string;
+  url: string;
+  method: string;
+  when: When;
+  cron: string;
+  every: string;
+  at: string;
+  rrule: string;
+  timezone: string;
+  calendar: string;
+  jitter: string;
+  queue: string;
+  priority: string;
+  timeout: string;
+  attempts: string;
+  overlap: string;
+  misfire: string;
+  owner: string;
+  description: string;
+  labels: string;
+}
+
+export const EMPTY: Draft = {
+  jobId: "", name: "", what: "shell", task: "", payload: "", command: "", url: "", method: "GET", when: "cron",
+  cron: "", every: "", at: "", rrule: "", timezone: "", calendar: "", jitter: "", queue: "", priority: "",
+  timeout: "", attempts: "", overlap: "", misfire: "", owner: "", description: "", labels: "",
+};
+
+const WHENS: Record<string, When> = { CRON: "cron", INTERVAL: "every", FUTURE: "at", RRULE: "rrule", MANUAL: "manual" };
+
+export function draftOf(job: JobView, copy: boolean): Draft {
+  return {
+    ...EMPTY,
+    jobId: copy ? "" : job.job_id,
+    name: job.name === job.job_id ? "" : job.name,
+    what: job.command !== null ? "shell" : job.http !== null ? "http" : "task",
+    task: job.task,
+    payload: job.payload === null || job.payload === undefined ? "" : JSON.stringify(job.payload, null, 2),
+    command: typeof job.command === "string" ? job.command : (job.command ?? []).join(" "),
+    url: job.http?.url ?? "",
+    method: job.http?.method ?? "GET",
+    when: WHENS[job.schedule_type] ?? "now",
+    cron: job.cron_expression ?? "",
+    every: job.every === null ? "" : `${job.every}s`,
+    at: job.schedule_time ?? "",
+    rrule: job.rrule ?? "",
+    timezone: job.timezone ?? "",
+    calendar: job.calendar ?? "",
+    jitter: job.jitter === null ? "" : `${job.jitter}s`,
+    queue: job.queue,
+    priority: job.priority,
+    timeout: `${job.timeout}s`,
+    attempts: String(job.retry.max_attempts),
+    overlap: job.overlap,
+    misfire: job.misfire.policy,
+    owner: job.owner ?? "",
+    description: job.description ?? "",
+    labels: Object.entries(job.labels).map(([key, value]) => `${key}=${value}`).join(", "),
+  };
+}
+
+/** The schedule of the draft as a request has it; null while it is not complete. */
+export function scheduleOf(draft: Draft): unknown {
+  const zone = draft.timezone.trim() || undefined;
+  const more = { calendar: draft.calendar.trim() || undefined, jitter: draft.jitter.trim() || undefined };
+  switch (draft.when) {
+    case "now":
+      return undefined;
+    case "manual":
+      return "manual";
+    case "cron":
+      return draft.cron.trim() === "" ? null : { cron: draft.cron.trim(), timezone: zone, ...more };
+    case "every":
+      return draft.every.trim() === "" ? null : { every: draft.every.trim(), ...more };
+    case "rrule":
+      return draft.rrule.trim() === "" ? null : { rrule: draft.rrule.trim(), timezone: zone, ...more };
+    case "at":
+      return draft.at.trim() === "" ? null : { at: draft.at.trim(), timezone: zone };
+  }
+}
+
+export function requestOf(draft: Draft): Record<string, unknown> {
+  const text = (value: string): string | undefined => value.trim() || undefined;
+  const payload = parsed(draft.payload);
+  const labels = draft.labels.split(",").map((pair) => pair.split("=")).filter(([key]) => key?.trim());
+  const whole: Record<string, unknown> = {
+    job_id: text(draft.jobId),
+    name: text(draft.name),
+    task: draft.what === "task" ? draft.task.trim() : undefined,
+    command: draft.what === "shell" ? draft.command : undefined,
+    http: draft.what === "http" ? { url: draft.url.trim(), method: draft.method } : undefined,
+    payload: draft.what === "task" ? payload?.value : undefined,
+    schedule: scheduleOf(draft) ?? undefined,
+    queue: text(draft.queue),
+    priority: text(draft.priority),
+    timeout: text(draft.timeout),
+    retry: draft.attempts.trim() === "" ? undefined : { max_attempts: Number(draft.attempts) },
+    overlap: text(draft.overlap),
+    misfire: draft.misfire === "" ? undefined : { policy: draft.misfire },
+    owner: text(draft.owner),
+    description: text(draft.description),
+    labels: labels.length === 0 ? undefined : Object.fromEntries(labels.map(([key, ...value]) => [key?.trim() ?? "", value.join("=").trim()])),
+  };
+  return Object.fromEntries(Object.entries(whole).filter(([, value]) => value !== undefined));
+}
+
+/** Only what was changed; what was removed becomes null, which means the default. */
+export function changesOf(before: Draft, after: Draft): Record<string, unknown> {
+  const old = requestOf(before);
+  const next = requestOf(after);
+  delete old["job_id"];
+  delete next["job_id"];
+  const changes: Record<string, unknown> = {};
+  for (const name of new Set([...Object.keys(old), ...Object.keys(next)]))
+    if (JSON.stringify(old[name]) !== JSON.stringify(next[name])) changes[name] = next[name] ?? null;
+  return changes;
+}
+
+/** The same job as a command, as far as a command has words for it. */
+export function commandOf(draft: Draft): string {
+  const quote = (value: string): string => `'${value.replaceAll("'", "'\\''")}'`;
+  const words = ["mainspring submit"];
+  if (draft.what === "shell") words.push(`--command ${quote(draft.command)}`);
+  else if (draft.what === "task") words.push(draft.task);
+  if (draft.what === "task" && draft.payload.trim()) words.push(`--payload ${quote(JSON.stringify(parsed(draft.payload)?.value ?? {}))}`);
+  if (draft.when === "cron") words.push(`--cron ${quote(draft.cron)}`);
+  if (draft.when === "every") words.push(`--every ${draft.every}`);
+  if (draft.when === "at") words.push(`--at ${quote(draft.at)}`);
+  if (draft.when === "rrule") words.push(`--rrule ${quote(draft.rrule)}`);
+  if (draft.timezone) words.push(`--timezone ${draft.timezone}`);
+  if (draft.jobId) words.push(`--id ${quote(draft.jobId)}`);
+  if (draft.queue) words.push(`--queue ${draft.queue}`);
+  return words.join(" ");
+}

@@ -1,0 +1,104 @@
+// The verbs of a job. Each names what follows, sends the version that is shown, and tells of a conflict.
+import { useQueryClient } from "@tanstack/react-query";
+import { Link, useNavigate } from "@tanstack/react-router";
+import { Pause, Pencil, Play, SquareX, Zap } from "lucide-react";
+import { useState } from "react";
+import { call, post } from "../../api/client";
+import { jobPath, useSchema } from "../../api/queries";
+import type { JobView, RunNowAccepted } from "../../api/schema";
+import { Button, LinkButton } from "../../ui/Button";
+import { Confirm } from "../../ui/Dialog";
+import { parsed, PayloadEditor } from "../../ui/PayloadEditor";
+import { Time } from "../../ui/Time";
+import { say } from "../../ui/Toasts";
+
+type Verb = "run" | "pause" | "resume" | "cancel";
+
+export function JobActions({ job }: { job: JobView }) {
+  const [verb, setVerb] = useState<Verb | null>(null);
+  const client = useQueryClient();
+  const renew = (): void => void client.invalidateQueries({ queryKey: ["job", job.job_id] });
+  const shared = { onClose: () => setVerb(null), onConflict: renew };
+  const change = (name: string, done: string) => async (): Promise<void> => {
+    await post(`${jobPath(job.job_id)}:${name}`, {}, job.version);
+    say(`${job.name} ${done}`);
+    renew();
+  };
+  const cancel = async (): Promise<void> => {
+    await call("DELETE", jobPath(job.job_id), { version: job.version });
+    say(`${job.name} is cancelled`);
+    renew();
+  };
+  return (
+    <>
+      <Button kind="primary" icon={<Zap size={14} />} onClick={() => setVerb("run")}>
+        Run now
+      </Button>
+      <LinkButton to="/jobs/new" search={{ edit: job.job_id }} icon={<Pencil size={14} />}>
+        Edit
+      </LinkButton>
+      {job.status === "PAUSED" ? (
+        <Button icon={<Play size={14} />} onClick={() => setVerb("resume")}>
+          Resume
+        </Button>
+      ) : job.next_fire_at !== null ? (
+        <Button icon={<Pause size={14} />} onClick={() => setVerb("pause")}>
+          Pause
+        </Button>
+      ) : null}
+      {["CANCELLED", "COMPLETED", "FAILED"].includes(job.status) ? null : (
+        <Button icon={<SquareX size={14} />} onClick={() => setVerb("cancel")}>
+          Cancel
+        </Button>
+      )}
+      {verb === "run" ? <RunNow job={job} onClose={() => setVerb(null)} onDone={renew} /> : null}
+      {verb === "pause" ? (
+        <Confirm title={`Pause ${job.name}?`} verb="Pause" act={change("pause", "is paused")} {...shared}>
+          <p>
+            It does not fire until it is resumed, so not <Time at={job.next_fire_at} /> either. Fires in between are recorded as missed. Runs that
+            have started go on.
+          </p>
+        </Confirm>
+      ) : null}
+      {verb === "resume" ? (
+        <Confirm title={`Resume ${job.name}?`} verb="Resume" act={change("resume", "is resumed")} {...shared}>
+          <p>It fires again by its schedule from now on. Missed fires are not made up for.</p>
+        </Confirm>
+      ) : null}
+      {verb === "cancel" ? (
+        <Confirm title={`Cancel ${job.name}?`} verb="Cancel the job" danger act={cancel} {...shared}>
+          <p>It fires no more. Runs that wait end at once, and workers stop those that run.</p>
+        </Confirm>
+      ) : null}
+    </>
+  );
+}
+
+function RunNow({ job, onClose, onDone }: { job: JobView; onClose: () => void; onDone: () => void }) {
+  const schema = useSchema(job.task);
+  const own = job.payload === null || job.payload === undefined ? "" : JSON.stringify(job.payload, null, 2);
+  const [text, setText] = useState(own);
+  const navigate = useNavigate();
+  const withPayload = job.command === null && job.http === null;
+  const act = async (): Promise<void> => {
+    const value = parsed(text);
+    if (value === null) throw new Error("The payload is no valid JSON.");
+    const run = await post<RunNowAccepted>(`${jobPath(job.job_id)}:runNow`, text === own || !withPayload ? {} : { payload: value.value ?? null });
+    onDone();
+    say(
+      <>
+        {run.status === "SKIPPED" ? "The run was skipped: another one is alive. " : "It runs. "}
+        <Link to="/runs/$run" params={{ run: run.run_id }}>
+          Look at the run
+        </Link>
+      </>,
+    );
+    await navigate({ to: "/runs/$run", params: { run: run.run_id } });
+  };
+  return (
+    <Confirm title={`Run ${job.name} now?`} verb="Run now" act={act} onClose={onClose}>
+      <p>It runs once, beside its schedule, which stays as it is.</p>
+      {withPayload ? <PayloadEditor schema={schema} text={text} onChange={setText} /> : null}
+    </Confirm>
+  );
+}

@@ -1,0 +1,102 @@
+import { useQuery } from "@tanstack/react-query";
+import { useParams, useSearch } from "@tanstack/react-router";
+import { jobQuery, latestRunsQuery, upcomingQuery } from "../../api/queries";
+import type { JobView, RunView } from "../../api/schema";
+import { duration, percent, plural } from "../../lib/format";
+import { Card, Page, Skeleton } from "../../ui/Page";
+import { ProblemBox } from "../../ui/Problem";
+import { RunBars } from "../../ui/RunBars";
+import { StateMark } from "../../ui/StateMark";
+import { Tabs } from "../../ui/Tabs";
+import { JobZone, Time } from "../../ui/Time";
+import { Definition } from "./Definition";
+import { JobActions } from "./JobActions";
+import styles from "./JobPage.module.css";
+import { JobRuns } from "./JobRuns";
+import { Missed } from "./Missed";
+
+export function JobPage() {
+  const { job: id } = useParams({ from: "/jobs/$job" });
+  const { tab = "runs", after } = useSearch({ from: "/jobs/$job" });
+  const job = useQuery(jobQuery(id));
+  const runs = useQuery(latestRunsQuery(id));
+  if (job.isPending)
+    return (
+      <Page title={id}>
+        <Skeleton />
+      </Page>
+    );
+  if (job.data === undefined)
+    return (
+      <Page title={id}>
+        <ProblemBox error={job.error} retry={() => void job.refetch()} />
+      </Page>
+    );
+  const shown = job.data;
+  return (
+    <JobZone value={shown.timezone}>
+      <Page
+        title={shown.name}
+        heading={
+          <>
+            <span className="wrap">{shown.name}</span> <StateMark state={shown.status} />
+          </>
+        }
+        lead={
+          <>
+            {shown.schedule_in_words || shown.schedule}
+            {shown.name === shown.job_id ? null : <> · <code>{shown.job_id}</code></>}
+          </>
+        }
+        actions={<JobActions job={shown} />}
+      >
+        {shown.pause_reason ? <p className={styles.note}>Paused: {shown.pause_reason}</p> : null}
+        <NextFires job={shown} />
+        <Card title="Last runs" aside={<Outcome runs={runs.data ?? []} />}>
+          {runs.data === undefined ? <Skeleton lines={2} /> : <Bars runs={runs.data} />}
+        </Card>
+        <Tabs label="Parts of the job" name="tab" value={tab} tabs={[["runs", "Runs"], ["definition", "Definition"], ["missed", "Missed fires"]]} />
+        {tab === "definition" ? <Definition job={shown} /> : tab === "missed" ? <Missed job={id} /> : <JobRuns job={id} after={after} />}
+      </Page>
+    </JobZone>
+  );
+}
+
+function NextFires({ job }: { job: JobView }) {
+  const upcoming = useQuery({ ...upcomingQuery(job.job_id), enabled: job.next_fire_at !== null });
+  const fires = job.next_fire_at === null ? [] : (upcoming.data?.fires ?? [job.next_fire_at]);
+  if (fires.length === 0)
+    return <p className={styles.note}>{job.status === "PAUSED" ? "It does not fire while it is paused." : "It will not fire again by itself."}</p>;
+  return (
+    <div className={styles.fires}>
+      <strong>
+        Next <Time at={fires[0]} focusable />
+      </strong>
+      <ol aria-label="Next fires">
+        {fires.slice(0, 4).map((at) => (
+          <li key={at}>
+            <Time at={at} exact focusable />
+          </li>
+        ))}
+      </ol>
+    </div>
+  );
+}
+
+function Bars({ runs }: { runs: RunView[] }) {
+  if (runs.length === 0) return <p className="muted">It has not run yet.</p>;
+  return <RunBars runs={runs} label={`The last ${plural(runs.length, "run")}, oldest first`} />;
+}
+
+/** Figures of the runs that are shown, and no more is claimed. */
+function Outcome({ runs }: { runs: RunView[] }) {
+  const ended = runs.filter((run) => run.status === "SUCCESS" || run.status === "FAILED");
+  if (ended.length === 0) return null;
+  const good = ended.filter((run) => run.status === "SUCCESS").length;
+  const times = ended.map((run) => run.duration ?? 0).sort((a, b) => a - b);
+  return (
+    <span className="muted">
+      {percent(good / ended.length)} of {ended.length} succeeded · p50 {duration(times[Math.floor(times.length / 2)])}
+    </span>
+  );
+}

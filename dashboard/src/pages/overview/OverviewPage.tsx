@@ -1,0 +1,134 @@
+import { keepPreviousData, useQuery } from "@tanstack/react-query";
+import { Link, useSearch } from "@tanstack/react-router";
+import { lazy, Suspense } from "react";
+import { get } from "../../api/client";
+import type { Failures, Overview, UpcomingFires } from "../../api/schema";
+import { count, duration, percent, plural, rate, short } from "../../lib/format";
+import { Filters, TextFilter, useSetSearch } from "../../ui/Filters";
+import { Card, Empty, Figure, Figures, Page, Skeleton } from "../../ui/Page";
+import { ProblemBox } from "../../ui/Problem";
+import { Choice } from "../../ui/Tabs";
+import { Time } from "../../ui/Time";
+import { FailureTable } from "../failures/FailureTable";
+import styles from "./Overview.module.css";
+import { VerdictBox } from "./VerdictBox";
+
+const Charts = lazy(() => import("./Charts"));
+const WINDOWS = ["1h", "6h", "24h", "7d", "30d"] as const;
+type Window = (typeof WINDOWS)[number];
+
+export function OverviewPage() {
+  const search = useSearch({ from: "/" });
+  const w: Window = WINDOWS.find((one) => one === search.w) ?? "1h";
+  const set = useSetSearch();
+  const found = useQuery({
+    queryKey: ["overview", w, search.queue, search.task],
+    queryFn: ({ signal }) => get<Overview>("/v1/insights/overview", { w, queue: search.queue, task: search.task }, signal),
+    refetchInterval: 3000,
+    placeholderData: keepPreviousData,
+  });
+  const active = (["queue", "task"] as const).filter((name) => search[name] !== undefined);
+  const overview = found.data;
+  return (
+    <Page title="Overview">
+      {overview ? <VerdictBox overview={overview} /> : null}
+      <div className={styles.bar}>
+        <Choice<Window> label="Window" value={w} options={WINDOWS.map((one) => [one, one])} onChange={(next) => set({ w: next }, true)} />
+        <Filters active={active}>
+          <TextFilter name="queue" value={search.queue} label="Queue" />
+          <TextFilter name="task" value={search.task} label="Task" />
+        </Filters>
+      </div>
+      {found.isPending ? <Skeleton /> : null}
+      {overview === undefined && found.error ? <ProblemBox error={found.error} retry={() => void found.refetch()} /> : null}
+      {overview ? (
+        <>
+          <Numbers overview={overview} w={w} />
+          <div className={styles.lists}>
+            <Failing />
+            <Coming slots={overview.slots} />
+          </div>
+          {overview.window ? (
+            <Suspense fallback={<Skeleton />}>
+              <Charts window={overview.window} />
+            </Suspense>
+          ) : null}
+          <System overview={overview} />
+        </>
+      ) : null}
+    </Page>
+  );
+}
+
+function Numbers({ overview, w }: { overview: Overview; w: string }) {
+  const totals = overview.window?.totals;
+  const success = totals?.success_rate ?? null;
+  return (
+    <Figures>
+      <Figure label={`Ended, ${w}`} value={short(totals?.ended ?? 0)} note={`${rate(overview.rate)} now`} />
+      <Figure label="Succeeded" value={success === null ? "none yet" : percent(success)} tone={success !== null && success < 0.95 ? "failed" : undefined} note={totals ? `${count(totals.failed)} failed` : undefined} />
+      <Figure label="Start lag p50" value={duration(totals?.lag_p50) || "none"} note={totals?.lag_p99 ? `p99 ${duration(totals.lag_p99)}` : undefined} />
+      <Figure label="Waiting" value={short(overview.waiting)} note={overview.oldest_seconds ? `oldest ${duration(overview.oldest_seconds)}` : undefined} />
+      <Figure label="Busy slots" value={`${count(overview.busy)} of ${count(overview.slots)}`} />
+      <Figure label="Due, not fired" value={count(overview.backlog)} tone={overview.backlog > 0 && overview.fire_lag > 5 ? "held" : undefined} />
+      <Figure label={`Missed, ${w}`} value={<Link to="/missed">{count(totals?.missed ?? 0)}</Link>} />
+      <Figure label="Dead letters" value={<Link to="/dead-letters">{short(overview.dead_letters)}</Link>} />
+    </Figures>
+  );
+}
+
+function Failing() {
+  const failures = useQuery({
+    queryKey: ["failures", "overview"],
+    queryFn: ({ signal }) => get<Failures>("/v1/insights/failures", { since: new Date(Date.now() - 86_400_000).toISOString() }, signal),
+    refetchInterval: 10_000,
+  });
+  const groups = failures.data?.groups.slice(0, 5) ?? [];
+  return (
+    <Card flush title="Failing, last 24 h" aside={<Link to="/failures">All failures</Link>}>
+      {failures.isPending ? <Skeleton lines={3} /> : groups.length === 0 ? <Empty title="Nothing fails">No attempt failed in the last 24 hours.</Empty> : <FailureTable groups={groups} brief />}
+    </Card>
+  );
+}
+
+function Coming({ slots }: { slots: number }) {
+  const coming = useQuery({
+    queryKey: ["coming"],
+    queryFn: ({ signal }) => get<UpcomingFires>("/v1/insights/upcoming", { limit: 100 }, signal),
+    refetchInterval: 10_000,
+  });
+  // A job that fires often would fill the list: each is named once.
+  const named = new Map((coming.data?.fires ?? []).toReversed().map((fire) => [fire.job_id, fire]));
+  const fires = [...named.values()].toReversed().slice(0, 6);
+  return (
+    <Card title="Coming" aside={<Link to="/calendar">Calendar</Link>}>
+      {fires.length === 0 && !coming.isPending ? (
+        <Empty title="Nothing is scheduled" command={"mainspring submit --command 'echo hello' --every 1m --name hello"}>
+          Create a first schedule:
+        </Empty>
+      ) : (
+        <ol className={styles.coming}>
+          {fires.map((fire) => (
+            <li key={fire.at + fire.job_id}>
+              <Link to="/jobs/$job" params={{ job: fire.job_id }} className="cut">
+                {fire.name}
+              </Link>
+              <Time at={fire.at} />
+            </li>
+          ))}
+        </ol>
+      )}
+      <p className="muted">{plural(slots, "slot")} to run them.</p>
+    </Card>
+  );
+}
+
+function System({ overview }: { overview: Overview }) {
+  const workers = Object.entries(overview.workers).map(([state, number]) => `${number} ${state.toLowerCase()}`).join(", ");
+  return (
+    <p className="muted">
+      {plural(overview.schedulers, "scheduler")} with {overview.shards_held} of {overview.shards} shards · workers: <Link to="/workers">{workers || "none"}</Link> · version {overview.version} · counted{" "}
+      <Time at={overview.taken_at ?? overview.at} />
+    </p>
+  );
+}

@@ -1,0 +1,136 @@
+import { useQuery } from "@tanstack/react-query";
+import { Link, useParams, useSearch } from "@tanstack/react-router";
+import { lazy, Suspense } from "react";
+import { get } from "../../api/client";
+import { isLive, jobQuery, runPath } from "../../api/queries";
+import type { RunView, Why } from "../../api/schema";
+import { duration, shortId } from "../../lib/format";
+import { Copy } from "../../ui/Copy";
+import { Card, Figure, Figures, Page, Skeleton } from "../../ui/Page";
+import { ProblemBox } from "../../ui/Problem";
+import { StateMark } from "../../ui/StateMark";
+import { Tabs } from "../../ui/Tabs";
+import { JobZone, Time } from "../../ui/Time";
+import { waited } from "../runs/columns";
+import { Data } from "./Data";
+import { ErrorBox } from "./ErrorBox";
+import { Neighbours } from "./Neighbours";
+import { RunActions } from "./RunActions";
+import styles from "./RunPage.module.css";
+import { Strip } from "./Strip";
+import { Timeline } from "./Timeline";
+
+const Log = lazy(() => import("./Log"));
+
+export function RunPage() {
+  const { run: id } = useParams({ from: "/runs/$run" });
+  const search = useSearch({ from: "/runs/$run" });
+  const tab = search.tab ?? "log";
+  const found = useQuery({
+    queryKey: ["run", id],
+    queryFn: ({ signal }) => get<RunView>(runPath(id), {}, signal),
+    refetchInterval: (query) => (query.state.data === undefined || isLive(query.state.data.status) ? 1000 : 15_000),
+  });
+  const job = useQuery({ ...jobQuery(found.data?.job_id ?? ""), enabled: found.data !== undefined, refetchInterval: false });
+  if (found.isPending)
+    return (
+      <Page title="Run">
+        <Skeleton />
+      </Page>
+    );
+  if (found.data === undefined)
+    return (
+      <Page title="Run">
+        <ProblemBox error={found.error} retry={() => void found.refetch()} />
+      </Page>
+    );
+  const run = found.data;
+  return (
+    <JobZone value={job.data?.timezone ?? null}>
+      <Page
+        title={`${run.name} ${shortId(run.run_id)}`}
+        heading={
+          <>
+            <StateMark state={run.status} large />
+            <Link to="/jobs/$job" params={{ job: run.job_id }} className="wrap">
+              {run.name}
+            </Link>
+            <span className={styles.id}>
+              <code title={run.run_id}>{shortId(run.run_id)}</code>
+              <Copy text={run.run_id} label="Copy the id of the run" />
+            </span>
+          </>
+        }
+        lead={<Lead run={run} />}
+        actions={<RunActions run={run} />}
+      >
+        {run.error_message ? <ErrorBox run={run} /> : null}
+        {isLive(run.status) && run.status !== "RUNNING" ? <WhyBox run={run} /> : null}
+        {!isLive(run.status) && !run.error_message && run.reason ? <p className={styles.reason}>{run.reason}</p> : null}
+        {run.progress && run.status === "RUNNING" ? <Progress run={run} /> : null}
+        <Figures>
+          <Figure label="Scheduled for" value={<Time at={run.scheduled_for} focusable />} note={<Time at={run.scheduled_for} exact />} />
+          <Figure label="Waited" value={waited(run) || "…"} />
+          <Figure label="Ran" value={run.duration === null ? (run.start_time ? <Time at={run.start_time} /> : "…") : duration(run.duration)} />
+          <Figure label="Attempt" value={`${run.attempt_number} of ${run.max_attempts}`} note={run.losses > 0 ? `${run.losses} lost` : undefined} />
+          <Figure label="Worker" value={<span className={styles.small}>{run.executor ?? "none yet"}</span>} />
+        </Figures>
+        <Strip run={run} />
+        <Neighbours run={run} />
+        <Tabs label="Parts of the run" name="tab" value={tab} tabs={[["log", <span key="l" data-key="l">Log</span>], ["timeline", "Timeline"], ["data", "Data"]]} />
+        {tab === "timeline" ? <Timeline run={run} /> : null}
+        {tab === "data" ? <Data run={run} /> : null}
+        {tab === "log" ? (
+          <Suspense fallback={<Skeleton />}>
+            <Log key={run.run_id} run={run} attempt={Number(search.attempt ?? 0)} find={search.find ?? ""} />
+          </Suspense>
+        ) : null}
+      </Page>
+    </JobZone>
+  );
+}
+
+function Lead({ run }: { run: RunView }) {
+  const [kind, id] = run.trigger.split(":", 2);
+  return (
+    <>
+      <code>{run.task}</code> in queue {run.queue}, {run.priority} priority, by {kind}
+      {kind === "replay" && id ? (
+        <>
+          {" "}
+          of{" "}
+          <Link to="/runs/$run" params={{ run: id }}>
+            {shortId(id)}
+          </Link>
+        </>
+      ) : null}
+    </>
+  );
+}
+
+/** While it waits, the reason stands where an error would. */
+function WhyBox({ run }: { run: RunView }) {
+  const why = useQuery({
+    queryKey: ["run", run.run_id, "why"],
+    queryFn: ({ signal }) => get<Why>(`${runPath(run.run_id)}/why`, {}, signal),
+    refetchInterval: 2000,
+  });
+  return (
+    <Card title="Why it waits">
+      <p className="wrap">{why.data?.why ?? "…"}</p>
+    </Card>
+  );
+}
+
+function Progress({ run }: { run: RunView }) {
+  const fraction = run.progress?.fraction ?? null;
+  return (
+    <div className={styles.progress}>
+      <progress max={1} {...(fraction === null ? {} : { value: fraction })} aria-label="Progress" />
+      <span className="wrap">
+        {fraction === null ? "" : `${Math.round(fraction * 100)}% `}
+        {run.progress?.message}
+      </span>
+    </div>
+  );
+}

@@ -1,0 +1,44 @@
+// The life of a run as a strip: waits and attempts, one after another.
+import type { RunView, TimelineEntry } from "../../api/schema";
+import { duration } from "../../lib/format";
+import { StateShape, words } from "../../ui/StateMark";
+import styles from "./RunPage.module.css";
+import { useTimeline } from "./Timeline";
+
+interface Piece {
+  text: string;
+  state: string | null;
+  title: string;
+}
+
+export function Strip({ run }: { run: RunView }) {
+  const timeline = useTimeline(run);
+  const pieces = piecesOf(timeline.data ?? []);
+  if (pieces.length < 2) return null;
+  return (
+    <div className={styles.strip} role="img" aria-label={pieces.map((piece) => piece.title).join(", then ")}>
+      {pieces.map((piece, index) => (
+        <span key={index} className={`${styles.piece} ${piece.state === null ? styles.wait : ""}`} title={piece.title}>
+          {piece.state === null ? null : <StateShape state={piece.state} size={12} />} {piece.text}
+        </span>
+      ))}
+    </div>
+  );
+}
+
+function piecesOf(entries: TimelineEntry[]): Piece[] {
+  const pieces: Piece[] = [];
+  entries.forEach((entry, index) => {
+    const next = entries[index + 1];
+    const seconds = next === undefined ? null : (Date.parse(next.at) - Date.parse(entry.at)) / 1000;
+    const took = seconds === null ? "" : duration(seconds);
+    if (entry.state === "RUNNING") {
+      const end = next?.state ?? "RUNNING";
+      pieces.push({ text: `${entry.attempt ?? ""} ${took}`, state: end, title: `attempt ${entry.attempt ?? ""} ${words(end)} ${took}` });
+    } else if (seconds !== null && seconds > 0.05) {
+      const word = entry.state === "FAILED" || entry.state === "SCHEDULED" ? "backs off" : "waits";
+      pieces.push({ text: `${word} ${took}`, state: null, title: `${word} ${took}` });
+    }
+  });
+  return pieces;
+}

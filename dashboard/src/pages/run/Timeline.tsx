@@ -1,0 +1,42 @@
+import { keepPreviousData, useQuery } from "@tanstack/react-query";
+import { get } from "../../api/client";
+import { isLive, runPath } from "../../api/queries";
+import type { RunView, TimelineEntry } from "../../api/schema";
+import { duration, errorLine } from "../../lib/format";
+import { Card, Skeleton } from "../../ui/Page";
+import { ProblemBox } from "../../ui/Problem";
+import { StateMark } from "../../ui/StateMark";
+import { Time } from "../../ui/Time";
+import styles from "./RunPage.module.css";
+
+export function useTimeline(run: RunView) {
+  return useQuery({
+    queryKey: ["run", run.run_id, "timeline", run.status, run.attempt_number],
+    queryFn: ({ signal }) => get<TimelineEntry[]>(`${runPath(run.run_id)}/timeline`, {}, signal),
+    refetchInterval: isLive(run.status) ? 2000 : false,
+    placeholderData: keepPreviousData,
+  });
+}
+
+export function Timeline({ run }: { run: RunView }) {
+  const timeline = useTimeline(run);
+  if (timeline.isPending) return <Skeleton />;
+  if (timeline.data === undefined) return <ProblemBox error={timeline.error} retry={() => void timeline.refetch()} />;
+  return (
+    <Card>
+      <ol className={styles.timeline}>
+        {timeline.data.map((entry, index) => (
+          <li key={index}>
+            <StateMark state={entry.state} detail={entry.attempt ? `attempt ${entry.attempt}` : null} />
+            <Time at={entry.at} exact focusable />
+            <span className="wrap">
+              {[entry.worker_name ?? entry.node_id, entry.reason, entry.error ? errorLine(entry.error) : null, entry.duration ? `ran ${duration(entry.duration)}` : null]
+                .filter(Boolean)
+                .join(" · ")}
+            </span>
+          </li>
+        ))}
+      </ol>
+    </Card>
+  );
+}

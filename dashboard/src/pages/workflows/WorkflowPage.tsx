@@ -1,0 +1,122 @@
+import { useQuery, useQueryClient } from "@tanstack/react-query";
+import { Link, useNavigate, useParams, useSearch } from "@tanstack/react-router";
+import { useState } from "react";
+import { call, get, post } from "../../api/client";
+import type { RunNowAccepted, WorkflowRunBrief, WorkflowRunList, WorkflowView } from "../../api/schema";
+import { duration, plural, shortId } from "../../lib/format";
+import { Button } from "../../ui/Button";
+import { Confirm } from "../../ui/Dialog";
+import { TextArea } from "../../ui/Field";
+import { List } from "../../ui/List";
+import { Card, Empty, Page, Skeleton } from "../../ui/Page";
+import { parsed } from "../../ui/PayloadEditor";
+import { ProblemBox } from "../../ui/Problem";
+import { StateMark } from "../../ui/StateMark";
+import type { Column } from "../../ui/Table";
+import { JobZone, Time } from "../../ui/Time";
+import { useKeyset } from "../../ui/useKeyset";
+
+const COLUMNS: Column<WorkflowRunBrief>[] = [
+  { key: "state", head: "State", phone: "first", cell: (run) => <StateMark state={run.status} /> },
+  {
+    key: "run", head: "Run", phone: "first",
+    cell: (run) => (
+      <Link to="/workflows/$workflow/runs/$run" params={{ workflow: run.workflow_id, run: run.run_id }} className="mono" title={run.run_id}>
+        {shortId(run.run_id)}
+      </Link>
+    ),
+  },
+  { key: "for", head: "Scheduled for", cell: (run) => <Time at={run.scheduled_for} /> },
+  { key: "took", head: "Took", align: "end", cell: (run) => duration(run.duration) },
+  { key: "steps", head: "Steps", cell: (run) => Object.entries(run.counts).map(([state, number]) => `${number} ${state.toLowerCase()}`).join(", ") || plural(run.step_count, "step") },
+  { key: "reruns", head: "Reruns", align: "end", phone: "none", cell: (run) => run.reruns || "" },
+  { key: "version", head: "Definition", align: "end", phone: "none", cell: (run) => `v${run.definition_version}` },
+  { key: "reason", head: "Reason", grow: true, cell: (run) => <span title={run.reason ?? ""}>{run.reason}</span> },
+];
+
+export function WorkflowPage() {
+  const { workflow: id } = useParams({ from: "/workflows/$workflow" });
+  const { after } = useSearch({ from: "/workflows/$workflow" });
+  const path = `/v1/workflows/${encodeURIComponent(id)}`;
+  const found = useQuery({ queryKey: ["workflow", id], queryFn: ({ signal }) => get<WorkflowView>(path, {}, signal), refetchInterval: 5000 });
+  const list = useKeyset<WorkflowRunList, WorkflowRunBrief>({
+    path: `${path}/runs`, query: {}, after, rows: (body) => body.runs, next: (body) => body.next, id: (run) => run.run_id, everyMs: 2000,
+  });
+  const flow = found.data;
+  if (flow === undefined)
+    return <Page title={id}>{found.isPending ? <Skeleton /> : <ProblemBox error={found.error} retry={() => void found.refetch()} />}</Page>;
+  return (
+    <JobZone value={flow.timezone}>
+      <Page
+        title={flow.name}
+        heading={
+          <>
+            <span className="wrap">{flow.name}</span> <StateMark state={flow.status} />
+          </>
+        }
+        lead={
+          <>
+            {flow.schedule_in_words || flow.schedule} · {plural(flow.step_count, "step")} · definition v{flow.definition_version}
+            {flow.next_fire_at ? <> · next <Time at={flow.next_fire_at} focusable /></> : null}
+          </>
+        }
+        actions={<Verbs flow={flow} path={path} />}
+      >
+        <Card flush title="Runs">
+          <List label="Runs of the workflow" list={list} after={after} rowKey={(run) => run.run_id} columns={COLUMNS} empty={<Empty title="It has not run yet">Run it now, or wait for its next fire.</Empty>} />
+        </Card>
+      </Page>
+    </JobZone>
+  );
+}
+
+function Verbs({ flow, path }: { flow: WorkflowView; path: string }) {
+  const [verb, setVerb] = useState<"run" | "pause" | "resume" | "cancel" | null>(null);
+  const client = useQueryClient();
+  const navigate = useNavigate();
+  const [text, setText] = useState(Object.keys(flow.parameters).length === 0 ? "" : JSON.stringify(flow.parameters, null, 2));
+  const renew = (): void => void client.invalidateQueries({ queryKey: ["workflow", flow.workflow_id] });
+  const shared = { onClose: () => setVerb(null), onConflict: renew };
+  const runNow = async (): Promise<void> => {
+    const value = parsed(text);
+    if (value === null) throw new Error("The parameters are no valid JSON.");
+    const run = await post<RunNowAccepted>(`${path}:runNow`, value.value === undefined ? {} : { parameters: value.value });
+    await navigate({ to: "/workflows/$workflow/runs/$run", params: { workflow: flow.workflow_id, run: run.run_id } });
+  };
+  const change = (name: string) => async (): Promise<void> => {
+    await post(`${path}:${name}`, {}, flow.version);
+    renew();
+  };
+  const cancel = async (): Promise<void> => {
+    await call("DELETE", path, { version: flow.version });
+    renew();
+  };
+  return (
+    <>
+      <Button kind="primary" onClick={() => setVerb("run")}>Run now</Button>
+      {flow.status === "PAUSED" ? <Button onClick={() => setVerb("resume")}>Resume</Button> : flow.next_fire_at ? <Button onClick={() => setVerb("pause")}>Pause</Button> : null}
+      {flow.status === "CANCELLED" ? null : <Button onClick={() => setVerb("cancel")}>Cancel</Button>}
+      {verb === "run" ? (
+        <Confirm title={`Run ${flow.name} now?`} verb="Run now" act={runNow} onClose={() => setVerb(null)}>
+          <p>It runs once, beside its schedule.</p>
+          {Object.keys(flow.parameters).length > 0 ? <TextArea label="Parameters (JSON)" value={text} onChange={(event) => setText(event.target.value)} /> : null}
+        </Confirm>
+      ) : null}
+      {verb === "pause" ? (
+        <Confirm title={`Pause ${flow.name}?`} verb="Pause" act={change("pause")} {...shared}>
+          <p>It does not fire until it is resumed. Runs that have started go on.</p>
+        </Confirm>
+      ) : null}
+      {verb === "resume" ? (
+        <Confirm title={`Resume ${flow.name}?`} verb="Resume" act={change("resume")} {...shared}>
+          <p>It fires again by its schedule from now on.</p>
+        </Confirm>
+      ) : null}
+      {verb === "cancel" ? (
+        <Confirm title={`Cancel ${flow.name}?`} verb="Cancel the workflow" danger act={cancel} {...shared}>
+          <p>It fires no more, and its live runs are stopped.</p>
+        </Confirm>
+      ) : null}
+    </>
+  );
+}

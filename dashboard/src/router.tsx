@@ -1,0 +1,125 @@
+// The map of pages. Each page is loaded when it is first opened. The address is the state of the page.
+import type { QueryClient } from "@tanstack/react-query";
+import {
+  createRootRouteWithContext, createRoute, createRouter, lazyRouteComponent, Link,
+} from "@tanstack/react-router";
+import { only, parseSearch, stringifySearch } from "./lib/search";
+import { Shell } from "./shell/Shell";
+import { Empty, Page } from "./ui/Page";
+import { ProblemBox } from "./ui/Problem";
+
+const root = createRootRouteWithContext<{ client: QueryClient }>()({
+  component: Shell,
+  notFoundComponent: NotFound,
+  errorComponent: ({ error, reset }) => (
+    <Page title="Problem">
+      <ProblemBox error={error} retry={reset} />
+    </Page>
+  ),
+});
+
+const routes = [
+  createRoute({
+    getParentRoute: () => root, path: "/", validateSearch: only("w", "queue", "task"),
+    component: lazyRouteComponent(() => import("./pages/overview/OverviewPage"), "OverviewPage"),
+  }),
+  createRoute({
+    getParentRoute: () => root, path: "/jobs",
+    validateSearch: only("q", "status", "latest", "queue", "label", "owner", "after"),
+    component: lazyRouteComponent(() => import("./pages/jobs/JobsPage"), "JobsPage"),
+  }),
+  createRoute({
+    getParentRoute: () => root, path: "/jobs/new", validateSearch: only("from", "edit"),
+    component: lazyRouteComponent(() => import("./pages/job-form/JobFormPage"), "JobFormPage"),
+  }),
+  createRoute({
+    getParentRoute: () => root, path: "/jobs/$job", validateSearch: only("tab", "after"),
+    component: lazyRouteComponent(() => import("./pages/job/JobPage"), "JobPage"),
+  }),
+  createRoute({
+    getParentRoute: () => root, path: "/runs",
+    validateSearch: only("status", "job", "task", "queue", "error", "label", "since", "until", "after"),
+    component: lazyRouteComponent(() => import("./pages/runs/RunsPage"), "RunsPage"),
+  }),
+  createRoute({
+    getParentRoute: () => root, path: "/runs/$run", validateSearch: only("tab", "attempt", "find"),
+    component: lazyRouteComponent(() => import("./pages/run/RunPage"), "RunPage"),
+  }),
+  createRoute({
+    getParentRoute: () => root, path: "/workflows", validateSearch: only("q", "status", "after"),
+    component: lazyRouteComponent(() => import("./pages/workflows/WorkflowsPage"), "WorkflowsPage"),
+  }),
+  createRoute({
+    getParentRoute: () => root, path: "/workflows/$workflow", validateSearch: only("after"),
+    component: lazyRouteComponent(() => import("./pages/workflows/WorkflowPage"), "WorkflowPage"),
+  }),
+  createRoute({
+    getParentRoute: () => root, path: "/workflows/$workflow/runs/$run",
+    validateSearch: only("view", "step", "status", "open", "after"),
+    component: lazyRouteComponent(() => import("./pages/workflow-run/WorkflowRunPage"), "WorkflowRunPage"),
+  }),
+  createRoute({
+    getParentRoute: () => root, path: "/calendar", validateSearch: only("range"),
+    component: lazyRouteComponent(() => import("./pages/calendar/CalendarPage"), "CalendarPage"),
+  }),
+  createRoute({
+    getParentRoute: () => root, path: "/failures", validateSearch: only("w", "task", "queue", "job"),
+    component: lazyRouteComponent(() => import("./pages/failures/FailuresPage"), "FailuresPage"),
+  }),
+  createRoute({
+    getParentRoute: () => root, path: "/dead-letters",
+    validateSearch: only("job", "task", "queue", "error", "since", "until", "after"),
+    component: lazyRouteComponent(() => import("./pages/dead-letters/DeadLettersPage"), "DeadLettersPage"),
+  }),
+  createRoute({
+    getParentRoute: () => root, path: "/missed", validateSearch: only("q", "after"),
+    component: lazyRouteComponent(() => import("./pages/missed/MissedPage"), "MissedPage"),
+  }),
+  createRoute({
+    getParentRoute: () => root, path: "/queues",
+    component: lazyRouteComponent(() => import("./pages/queues/QueuesPage"), "QueuesPage"),
+  }),
+  createRoute({
+    getParentRoute: () => root, path: "/workers",
+    component: lazyRouteComponent(() => import("./pages/workers/WorkersPage"), "WorkersPage"),
+  }),
+  createRoute({
+    getParentRoute: () => root, path: "/limits", validateSearch: only("q", "after", "limit"),
+    component: lazyRouteComponent(() => import("./pages/limits/LimitsPage"), "LimitsPage"),
+  }),
+  createRoute({
+    getParentRoute: () => root, path: "/access",
+    component: lazyRouteComponent(() => import("./pages/access/AccessPage"), "AccessPage"),
+  }),
+  createRoute({
+    getParentRoute: () => root, path: "/settings",
+    component: lazyRouteComponent(() => import("./pages/settings/SettingsPage"), "SettingsPage"),
+  }),
+];
+
+export const router = createRouter({
+  routeTree: root.addChildren(routes),
+  basepath: "/ui",
+  parseSearch,
+  stringifySearch,
+  scrollRestoration: true,
+  defaultPreload: "intent",
+  defaultPreloadStaleTime: 0,
+  context: { client: undefined as unknown as QueryClient },
+});
+
+declare module "@tanstack/react-router" {
+  interface Register {
+    router: typeof router;
+  }
+}
+
+function NotFound() {
+  return (
+    <Page title="No such page">
+      <Empty title="There is no page at this address.">
+        <Link to="/">To the overview</Link>
+      </Empty>
+    </Page>
+  );
+}

@@ -1,0 +1,61 @@
+// What every page has: who is signed in, side bar or bottom bar, top bar, palette, keys.
+import { useQuery } from "@tanstack/react-query";
+import { Outlet, useRouterState } from "@tanstack/react-router";
+import { useEffect, useState } from "react";
+import { Refused } from "../api/client";
+import { sessionQuery } from "../api/session";
+import { useBeating } from "../live/useBeating";
+import { Skeleton } from "../ui/Page";
+import { ProblemBox } from "../ui/Problem";
+import { TimeCard } from "../ui/Time";
+import { Toasts } from "../ui/Toasts";
+import { BottomBar } from "./BottomBar";
+import { Keys } from "./Keys";
+import { Palette } from "./Palette";
+import styles from "./Shell.module.css";
+import { SideBar } from "./SideBar";
+import { SignIn } from "./SignIn";
+import { TopBar } from "./TopBar";
+
+export function Shell() {
+  const session = useQuery(sessionQuery);
+  if (session.isPending) return <Skeleton />;
+  if (session.error instanceof Refused && session.error.status === 401) return <SignIn refused={session.error} />;
+  if (session.error)
+    return (
+      <main className={styles.alone}>
+        <ProblemBox error={session.error} retry={() => void session.refetch()} />
+      </main>
+    );
+  return <SignedIn />;
+}
+
+function SignedIn() {
+  const [palette, setPalette] = useState(false);
+  const [help, setHelp] = useState(false);
+  const path = useRouterState({ select: (state) => state.location.pathname });
+  const stale = useBeating();
+  useEffect(() => {
+    setPalette(false);
+    setHelp(false);
+  }, [path]);
+  return (
+    <div className={styles.shell}>
+      <a href="#content" className={styles.skip}>
+        To the content
+      </a>
+      <SideBar />
+      <div className={styles.main}>
+        <TopBar onSearch={() => setPalette(true)} />
+        <main id="content" tabIndex={-1} className={stale ? styles.stale : undefined}>
+          <Outlet />
+        </main>
+      </div>
+      <BottomBar />
+      {palette ? <Palette onClose={() => setPalette(false)} /> : null}
+      <Keys help={help} onHelp={setHelp} onSearch={() => setPalette(true)} />
+      <TimeCard />
+      <Toasts />
+    </div>
+  );
+}

@@ -1,0 +1,112 @@
+// A time series on a canvas. One cursor runs over all charts of a page; the table below says the same in words.
+import { useEffect, useRef } from "react";
+import uPlot from "uplot";
+import "uplot/dist/uPlot.min.css";
+import { isDark, usePreferences } from "../lib/preferences";
+import { clockTime, day, zoneOf } from "../lib/time";
+import styles from "./Chart.module.css";
+
+export interface Line {
+  label: string;
+  values: (number | null)[];
+  /** A token: success, failed, held, accent, muted. */
+  color: string;
+  area?: boolean;
+  dashed?: boolean;
+}
+
+interface Props {
+  title: string;
+  at: string[];
+  lines: Line[];
+  format: (value: number) => string;
+  sync: string;
+}
+
+export function Chart({ title, at, lines, format, sync }: Props) {
+  const box = useRef<HTMLDivElement>(null);
+  const plot = useRef<uPlot | null>(null);
+  const { zone, theme } = usePreferences();
+  const times = at.map((moment) => Date.parse(moment) / 1000);
+  const data = [times, ...lines.map((line) => line.values)] as uPlot.AlignedData;
+  const shape = JSON.stringify([lines.map((line) => [line.label, line.color]), zone, theme, isDark()]);
+  useEffect(() => {
+    const element = box.current;
+    if (element === null) return;
+    const made = new uPlot(optionsOf(element, times, lines, format, sync, zoneOf(zone)), data, element);
+    plot.current = made;
+    const watch = new ResizeObserver(() => made.setSize({ width: element.clientWidth, height: 160 }));
+    watch.observe(element);
+    return () => {
+      watch.disconnect();
+      made.destroy();
+      plot.current = null;
+    };
+    // The chart is made anew when its shape changes; new data goes into the chart that is there.
+  }, [shape]);
+  useEffect(() => plot.current?.setData(data), [at, lines]);
+  return (
+    <figure className={styles.chart}>
+      <figcaption>{title}</figcaption>
+      <div ref={box} className={styles.box} aria-hidden="true" />
+      <table className="sr">
+        <caption>{title}</caption>
+        <tbody>
+          {lines.map((line) => (
+            <tr key={line.label}>
+              <th scope="row">{line.label}</th>
+              <td>latest {textOf(line.values.at(-1), format)}</td>
+              <td>highest {textOf(Math.max(...line.values.map((value) => value ?? 0)), format)}</td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </figure>
+  );
+}
+
+function textOf(value: number | null | undefined, format: (value: number) => string): string {
+  return value === null || value === undefined ? "none" : format(value);
+}
+
+/** The time of day; over more than two days, the day. */
+function timeLabel(seconds: number, times: number[], zone: string): string {
+  const long = (times.at(-1) ?? 0) - (times[0] ?? 0) > 172_800;
+  return long ? day(seconds * 1000, zone) : clockTime(seconds * 1000, zone).slice(0, 5);
+}
+
+function optionsOf(
+  element: HTMLElement, times: number[], lines: Line[], format: (value: number) => string, sync: string, zone: string,
+): uPlot.Options {
+  const css = getComputedStyle(document.documentElement);
+  const token = (name: string): string => css.getPropertyValue(`--${name}`).trim();
+  const axis: uPlot.Axis = {
+    stroke: token("muted"), font: "11px system-ui, sans-serif", grid: { stroke: token("line"), width: 1 },
+    ticks: { show: false },
+  };
+  return {
+    width: element.clientWidth,
+    height: 160,
+    tzDate: (ts) => uPlot.tzDate(new Date(ts * 1000), zone),
+    cursor: { sync: { key: sync }, drag: { x: false, y: false } },
+    legend: { show: true, live: true },
+    scales: { y: { range: (_, __, high) => [0, Math.max(1e-9, high || 1) * 1.1] } },
+    axes: [
+      { ...axis, values: (_, ticks) => ticks.map((tick) => timeLabel(tick, times, zone)), grid: { show: false } },
+      { ...axis, size: 70, values: (_, ticks) => ticks.map((tick) => format(tick)) },
+    ],
+    series: [
+      { value: (_, seconds) => (seconds === null ? "" : new Intl.DateTimeFormat("en-GB", { timeZone: zone, dateStyle: "short", timeStyle: "short" }).format(seconds * 1000)) },
+      ...lines.map((line): uPlot.Series => ({
+        label: line.label,
+        stroke: token(line.color),
+        width: 1.5,
+        ...(line.area ? { fill: `color-mix(in srgb, ${token(line.color)} 18%, transparent)` } : {}),
+        ...(line.dashed ? { dash: [4, 3] } : {}),
+        points: { show: false },
+        spanGaps: false,
+        value: (_, value) => (value === null ? "" : format(value)),
+      })),
+    ],
+  };
+}

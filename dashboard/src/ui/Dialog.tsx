@@ -1,0 +1,110 @@
+// Native dialogs: they keep the focus, close with Escape and give the focus back.
+import { X } from "lucide-react";
+import { type FormEvent, type ReactNode, useEffect, useId, useRef, useState } from "react";
+import { Refused } from "../api/client";
+import { Button } from "./Button";
+import styles from "./Dialog.module.css";
+import { ProblemBox } from "./Problem";
+
+interface Props {
+  title: string;
+  onClose: () => void;
+  children: ReactNode;
+  wide?: boolean;
+}
+
+export function Dialog({ title, onClose, children, wide = false }: Props) {
+  const dialog = useRef<HTMLDialogElement>(null);
+  const name = useId();
+  useEffect(() => {
+    const shown = dialog.current;
+    if (shown !== null && !shown.open) shown.showModal();
+    return () => shown?.close();
+  }, []);
+  return (
+    <dialog
+      ref={dialog}
+      className={`${styles.dialog} ${wide ? styles.wide : ""}`}
+      aria-labelledby={name}
+      onClose={onClose}
+      onClick={(event) => event.target === dialog.current && onClose()}
+    >
+      <div className={styles.body}>
+        <header className={styles.head}>
+          <h2 id={name} className="wrap">
+            {title}
+          </h2>
+          <Button kind="quiet" icon={<X size={16} />} aria-label="Close" onClick={onClose} />
+        </header>
+        {children}
+      </div>
+    </dialog>
+  );
+}
+
+interface ConfirmProps {
+  title: string;
+  /** What happens, and to what. */
+  children: ReactNode;
+  verb: string;
+  danger?: boolean;
+  /** Above 100 the number has to be typed. */
+  amount?: number;
+  act: () => Promise<unknown>;
+  onClose: () => void;
+  /** Called when somebody has changed the same thing meanwhile, to show what it is now. */
+  onConflict?: () => void;
+}
+
+export function Confirm({ title, children, verb, danger = false, amount = 1, act, onClose, onConflict }: ConfirmProps) {
+  const [error, setError] = useState<unknown>(null);
+  const [busy, setBusy] = useState(false);
+  const [typed, setTyped] = useState("");
+  const many = amount > 100;
+  const submit = async (event: FormEvent): Promise<void> => {
+    event.preventDefault();
+    setBusy(true);
+    try {
+      await act();
+      onClose();
+    } catch (problem) {
+      setError(problem);
+      if (isConflict(problem)) onConflict?.();
+    } finally {
+      setBusy(false);
+    }
+  };
+  return (
+    <Dialog title={title} onClose={onClose}>
+      <form onSubmit={(event) => void submit(event)} className={styles.form}>
+        <div className={styles.text}>{children}</div>
+        {many ? (
+          <label className={styles.typed}>
+            Type {amount} to go on
+            <input value={typed} inputMode="numeric" onChange={(event) => setTyped(event.target.value)} />
+          </label>
+        ) : null}
+        {error ? <ConflictOrProblem error={error} /> : null}
+        <footer className={styles.foot}>
+          <Button onClick={onClose}>Not now</Button>
+          <Button kind={danger ? "danger" : "primary"} type="submit" busy={busy} disabled={many && typed !== String(amount)}>
+            {verb}
+          </Button>
+        </footer>
+      </form>
+    </Dialog>
+  );
+}
+
+export function isConflict(error: unknown): boolean {
+  return error instanceof Refused && (error.status === 412 || error.problem.code === "version_mismatch");
+}
+
+export function ConflictOrProblem({ error }: { error: unknown }) {
+  if (!isConflict(error)) return <ProblemBox error={error} />;
+  return (
+    <ProblemBox error={error}>
+      <p>Somebody has changed it since this page read it. Look at what it is now, then decide again.</p>
+    </ProblemBox>
+  );
+}

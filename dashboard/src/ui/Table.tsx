@@ -1,0 +1,59 @@
+// A table that becomes two lines per row on a phone.
+import type { ReactNode } from "react";
+import styles from "./Table.module.css";
+
+export interface Column<Row> {
+  key: string;
+  head: ReactNode;
+  cell: (row: Row) => ReactNode;
+  /** On a phone: the first line, the second line, or nothing. */
+  phone?: "first" | "second" | "none";
+  align?: "end";
+  /** Takes the room that is left, and cuts its text. */
+  grow?: boolean;
+}
+
+interface Props<Row> {
+  label: string;
+  columns: Column<Row>[];
+  rows: Row[];
+  rowKey: (row: Row) => string;
+  marked?: (row: Row) => boolean;
+}
+
+export function Table<Row>({ label, columns, rows, rowKey, marked }: Props<Row>) {
+  return (
+    <div className={styles.scroll} tabIndex={-1}>
+      <table className={styles.table} role="table" aria-label={label}>
+        <thead role="rowgroup">
+          <tr role="row">
+            {columns.map((column) => (
+              <th key={column.key} role="columnheader" scope="col" className={classOf(column)}>
+                {column.head}
+              </th>
+            ))}
+          </tr>
+        </thead>
+        <tbody role="rowgroup">
+          {rows.map((row) => (
+            <tr key={rowKey(row)} role="row" data-row={rowKey(row)} className={marked?.(row) ? styles.marked : undefined}>
+              {columns.map((column) => (
+                <td key={column.key} role="cell" className={classOf(column)}>
+                  {column.cell(row)}
+                </td>
+              ))}
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </div>
+  );
+}
+
+function classOf<Row>(column: Column<Row>): string {
+  return [
+    column.align === "end" ? "num" : "",
+    column.grow ? styles.grow : "",
+    styles[column.phone ?? "second"],
+  ].join(" ");
+}

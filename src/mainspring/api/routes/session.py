@@ -1,0 +1,71 @@
+"""/v1/session: sessions of browsers. The cookie has the secret, and no script can read it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from litestar import Request, Response, delete, get, post
+
+from mainspring.api.answers import Answer
+from mainspring.api.auth import check_json
+from mainspring.api.bodies import NoBody, SignInBody
+from mainspring.api.openapi import request_examples as examples
+from mainspring.api.services import caller_of, services_of
+from mainspring.api.session_cookie import check_origin, clear_cookie, csrf_token, secret_of, set_cookie
+from mainspring.wire.jobs import Nothing
+from mainspring.wire.sessions import SessionView, SignedIn, SignInLink, SignInRequest
+
+Http = Request[Any, Any, Any]
+_MOST_BYTES = 4096
+
+
+@post(
+    "/v1/session", dto=SignInBody, return_dto=None, summary="Sign in: begin a session of a browser",
+    operation="session.create", examples=examples.SIGN_INS, request_max_body_size=_MOST_BYTES,
+    answers={201: Answer("The cookie of the session is set.", headers=("Set-Cookie",))},
+    problems=("invalid_link", "invalid_token", "worker_token"),
+)  # fmt: skip
+async def create_session(request: Http, data: SignInRequest) -> Response[SignedIn]:
+    """With the code of a one-time link, or with a token. The session has the rights of the token, and ends with it,
+    after 12 hours without a request, or after seven days."""
+    headers = dict(request.scope["headers"])
+    check_origin(request.scope, headers)  # another page must not sign a browser in as somebody else
+    check_json(headers)
+    secret = await services_of(request).sessions.sign_in(data)
+    return Response(SignedIn(csrf_token(secret)), headers={"Set-Cookie": set_cookie(request.scope, headers, secret)})
+
+
+@get("/v1/session", summary="Get who is signed in", operation="session.read")
+async def get_session(request: Http) -> SessionView:
+    """The caller, its role and its tenant; of a session also its end, and the token that changes must send in the
+    header Mainspring-CSRF."""
+    caller = caller_of(request)
+    view = await services_of(request).sessions.session(caller)
+    if caller.session is not None:
+        secret = secret_of(request.scope, dict(request.scope["headers"]))
+        assert secret is not None
+        view.csrf = csrf_token(secret)
+    return view
+
+
+@delete(
+    "/v1/session", status_code=200, summary="Sign out: end the session", operation="session.end",
+    answers={200: Answer("The session as it was. Its cookie is removed.", headers=("Set-Cookie",))},
+    problems=("session_needed",),
+)  # fmt: skip
+async def delete_session(request: Http) -> Response[SessionView]:
+    """It has ended at every server."""
+    view = await services_of(request).sessions.sign_out(caller_of(request))
+    return Response(view, headers={"Set-Cookie": clear_cookie(request.scope, dict(request.scope["headers"]))})
+
+
+@post(
+    "/v1/session/links", dto=NoBody, return_dto=None, summary="Create a link that signs in once",
+    operation="session.link", problems=("token_needed",),
+)  # fmt: skip
+async def create_sign_in_link(request: Http, data: Nothing | None = None) -> SignInLink:
+    """The link opens the dashboard and signs in as the token of this request. It is valid for five minutes, once."""
+    return await services_of(request).sessions.link(caller_of(request))
+
+
+HANDLERS = [create_session, get_session, delete_session, create_sign_in_link]

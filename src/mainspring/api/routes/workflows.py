@@ -1,0 +1,194 @@
+"""/v1/workflows."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from litestar import Request, Response, delete, get, patch, post, put
+from litestar.params import QueryParameter
+
+from mainspring.api.answers import CHANGES_A_JOB, FIELDS_OF_A_JOB, RUNS_NOW, SEARCHES, Answer
+from mainspring.api.bodies import NoBody
+from mainspring.api.openapi import request_examples as examples
+from mainspring.api.routes.paging import DEFAULT_PAGE, MAX_GENERATION, MAX_PAGE, link_header, several
+from mainspring.api.routes.versions import IfMatch, etag, version_of
+from mainspring.api.services import caller_of, services_of
+from mainspring.api.workflow_bodies import (
+    MAX_WORKFLOW_BYTES,
+    WorkflowBody,
+    WorkflowPatchBody,
+    WorkflowRunNowBody,
+    whole,
+)
+from mainspring.operations.read.search import JobQuery
+from mainspring.wire.jobs import Nothing, RunNowAccepted
+from mainspring.wire.states import JobStatusFilter
+from mainspring.wire.workflows import (
+    WorkflowCheck,
+    WorkflowCreated,
+    WorkflowList,
+    WorkflowPatch,
+    WorkflowRequest,
+    WorkflowRunNow,
+    WorkflowView,
+)
+
+Http = Request[Any, Any, Any]
+Limit = Annotated[int, QueryParameter(ge=1, le=MAX_PAGE)]
+Generation = Annotated[int | None, QueryParameter(ge=1, le=MAX_GENERATION)]
+_STEPS = (
+    *FIELDS_OF_A_JOB, "cycle", "duplicate_step", "invalid_reference", "not_upstream", "unknown_parameter",
+    "unknown_step",
+)  # fmt: skip
+_CHANGES = (
+    *_STEPS, *CHANGES_A_JOB, "already_fired", "already_fired_for", "job_cancelled", "version_mismatch", "wrong_status",
+)  # fmt: skip
+
+
+@post(
+    "/v1/workflows", dto=WorkflowBody, return_dto=None, summary="Create a workflow", operation="workflows.create",
+    request_max_body_size=MAX_WORKFLOW_BYTES,
+    answers={
+        201: Answer("The workflow is stored.", headers=("Location",)),
+        200: Answer("The existing workflow: the idempotency key was used by the same request.", ("Location",)),
+    },
+    problems=(*_STEPS, *CHANGES_A_JOB, "idempotency_key_reused", "job_exists"), examples=examples.WORKFLOWS,
+)  # fmt: skip
+async def create_workflow(request: Http, data: WorkflowRequest) -> Response[WorkflowCreated]:
+    """A workflow is a job whose runs are graphs of steps. Its id is also that of the job. Without a schedule it runs by
+    `:runNow` alone. Nothing is stored unless every step is valid, the names are unique, no steps wait for each other in
+    a cycle, and references go to steps that come before."""
+    body = await whole(data, WorkflowRequest)
+    done = await services_of(request).workflow_changes.create(caller_of(request), body)
+    workflow_id = done.job_ids[0]
+    return Response(
+        WorkflowCreated(workflow_id, done.generations[0]),
+        status_code=200 if done.repeated[0] else 201,
+        headers={"Location": f"/v1/workflows/{workflow_id}"},
+    )
+
+
+@post(
+    "/v1/workflows:validate", dto=WorkflowBody, return_dto=None, status_code=200,
+    summary="Check a workflow without storing it", operation="workflows.validate",
+    request_max_body_size=MAX_WORKFLOW_BYTES, problems=_STEPS, examples=examples.WORKFLOWS,
+)  # fmt: skip
+async def check_workflow(request: Http, data: WorkflowRequest) -> WorkflowCheck:
+    """The same checks as when it is created."""
+    body = await whole(data, WorkflowRequest)
+    return await services_of(request).workflow_changes.validate(caller_of(request), body)
+
+
+@get("/v1/workflows", summary="List workflows, newest first", operation="workflows.list", problems=SEARCHES)
+async def list_workflows(
+    request: Http,
+    status: list[JobStatusFilter] | None = None,
+    q: str | None = None,
+    cursor: str | None = None,
+    limit: Limit = DEFAULT_PAGE,
+) -> Response[WorkflowList]:
+    """Without their steps. Without `status`: those that will fire, or run by hand."""
+    query = JobQuery(several(status), text=q, cursor=cursor, limit=limit)
+    page = await services_of(request).workflow_reader.workflows(caller_of(request), query)
+    return Response(page, headers=link_header(request, page.next))
+
+
+@get("/v1/workflows/{workflow_id:str}", summary="Get a workflow with its steps", operation="workflows.read")
+async def get_workflow(request: Http, workflow_id: str, generation: Generation = None) -> Response[WorkflowView]:
+    """The steps are as they were given. The ETag is its version, for If-Match."""
+    return await _shown(request, workflow_id, generation)
+
+
+@patch(
+    "/v1/workflows/{workflow_id:str}", dto=WorkflowPatchBody, return_dto=None,
+    summary="Change some fields of a workflow", operation="workflows.update",
+    request_max_body_size=MAX_WORKFLOW_BYTES, problems=_CHANGES, examples=examples.WORKFLOW_CHANGES,
+)  # fmt: skip
+async def patch_workflow(
+    request: Http, workflow_id: str, data: WorkflowPatch, if_match: IfMatch = None
+) -> Response[WorkflowView]:
+    """Fields that are not given keep their values. `steps` and `parameters` replace all of them. Runs that have fired
+    keep the definition that they were fired with."""
+    return await _change(request, workflow_id, data, if_match)
+
+
+@put(
+    "/v1/workflows/{workflow_id:str}", dto=WorkflowPatchBody, return_dto=None,
+    summary="Change some fields of a workflow (as PATCH)", operation="workflows.update",
+    request_max_body_size=MAX_WORKFLOW_BYTES, problems=_CHANGES, examples=examples.WORKFLOW_CHANGES,
+)  # fmt: skip
+async def put_workflow(
+    request: Http, workflow_id: str, data: WorkflowPatch, if_match: IfMatch = None
+) -> Response[WorkflowView]:
+    """The same as PATCH: fields that are not given keep their values."""
+    return await _change(request, workflow_id, data, if_match)
+
+
+@delete(
+    "/v1/workflows/{workflow_id:str}", status_code=200, summary="Cancel a workflow and its live runs",
+    operation="workflows.cancel", problems=(*CHANGES_A_JOB, "version_mismatch"),
+)  # fmt: skip
+async def cancel_workflow(request: Http, workflow_id: str, if_match: IfMatch = None) -> Response[WorkflowView]:
+    """It fires no more, and its live runs are cancelled with their steps. A second call changes nothing."""
+    await services_of(request).workflow_changes.delete(caller_of(request), workflow_id, version_of(if_match))
+    return await _shown(request, workflow_id)
+
+
+@post(
+    "/v1/workflows/{workflow_id:str}/pause", verb="pause", dto=NoBody, return_dto=None, status_code=200,
+    summary="Pause a workflow", operation="workflows.pause",
+    problems=(*CHANGES_A_JOB, "already_fired", "wrong_status"),
+)  # fmt: skip
+async def pause_workflow(request: Http, workflow_id: str, data: Nothing | None = None) -> Response[WorkflowView]:
+    """It does not fire until it is resumed. Runs that have fired go on."""
+    await services_of(request).workflow_changes.pause(caller_of(request), workflow_id)
+    return await _shown(request, workflow_id)
+
+
+@post(
+    "/v1/workflows/{workflow_id:str}/resume", verb="resume", dto=NoBody, return_dto=None, status_code=200,
+    summary="Resume a paused workflow", operation="workflows.resume",
+    problems=(*CHANGES_A_JOB, "already_fired", "not_paused"),
+)  # fmt: skip
+async def resume_workflow(request: Http, workflow_id: str, data: Nothing | None = None) -> Response[WorkflowView]:
+    """It continues from now."""
+    await services_of(request).workflow_changes.resume(caller_of(request), workflow_id)
+    return await _shown(request, workflow_id)
+
+
+@post(
+    "/v1/workflows/{workflow_id:str}/runNow", verb="runNow",
+    dto=WorkflowRunNowBody, return_dto=None, status_code=202, summary="Run a workflow now",
+    operation="workflows.run_now",
+    answers={
+        202: Answer("The new run. It is SKIPPED if another run is alive and the workflow does not overlap."),
+        200: Answer("The idempotency key was used before for this workflow: the run of that request."),
+    },
+    problems=(*RUNS_NOW, "unknown_parameter"), examples=examples.WORKFLOW_RUNS_NOW,
+)  # fmt: skip
+async def run_workflow_now(
+    request: Http, workflow_id: str, data: WorkflowRunNow | None = None
+) -> Response[RunNowAccepted]:
+    """A run beside the schedule, with values for some of the parameters. The others keep those of the workflow."""
+    services, caller = services_of(request), caller_of(request)
+    ran = await services.workflow_changes.run_now(caller, workflow_id, data or WorkflowRunNow())
+    accepted = await services.run_reader.accepted(caller, workflow_id, ran.run_id)
+    return Response(accepted, status_code=200 if ran.repeated else 202)
+
+
+async def _change(request: Http, workflow_id: str, data: WorkflowPatch, if_match: str | None) -> Response[WorkflowView]:
+    body = await whole(data, WorkflowPatch)
+    changes = services_of(request).workflow_changes
+    await changes.update(caller_of(request), workflow_id, body, version_of(if_match))
+    return await _shown(request, workflow_id)
+
+
+async def _shown(request: Http, workflow_id: str, generation: int | None = None) -> Response[WorkflowView]:
+    view = await services_of(request).workflow_reader.workflow(caller_of(request), workflow_id, generation)
+    return Response(view, status_code=200, headers=etag(view.version))
+
+
+HANDLERS = [
+    create_workflow, check_workflow, list_workflows, get_workflow, patch_workflow, put_workflow, cancel_workflow,
+    pause_workflow, resume_workflow, run_workflow_now,
+]  # fmt: skip

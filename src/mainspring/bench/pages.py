@@ -1,0 +1,145 @@
+"""Pages: how soon a server answers what the pages of the dashboard ask for first, with very many jobs and runs."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import asyncpg
+import httpx
+import uvloop
+
+from mainspring.bench.arena import Arena, empty_arena, fresh_postgres, until
+from mainspring.bench.figures import progress, show
+from mainspring.bench.generated import add_jobs, add_lanes, add_runs
+
+_TEMPLATE = "template"
+_TRIES = 3
+_FOLDED_WITHIN = 1800.0
+_POSTGRES = {"shared_buffers": "256MB", "max_wal_size": "4GB"}
+_PAGES = {
+    "overview, hour": "/v1/insights/overview?w=1h",
+    "overview, day": "/v1/insights/overview?w=24h",
+    "overview, month": "/v1/insights/overview?w=30d",
+    "overview of a queue": "/v1/insights/overview?w=24h&queue=queue_1",
+    "overview of a task": "/v1/insights/overview?w=24h&task=tasks.task_7",
+    "failures": "/v1/insights/failures",
+    "failures of a job": "/v1/insights/failures?job=job-0000001",
+    "jobs": "/v1/jobs?limit=50",
+    "jobs, next page": "/v1/jobs?limit=50&cursor={cursor}",
+    "jobs, paused": "/v1/jobs?limit=50&status=paused",
+    "jobs of a queue": "/v1/jobs?limit=50&queue=queue_1",
+    "jobs of an owner": "/v1/jobs?limit=50&owner=team-7",
+    "jobs with a label": "/v1/jobs?limit=50&label=team%3Ateam-7",
+    "jobs by text": "/v1/jobs?limit=50&q=Report%201",
+    "jobs by a text that none has": "/v1/jobs?limit=50&q=nothing-has-this",
+    "job": "/v1/jobs/job-0000001",
+    "runs of a job": "/v1/jobs/job-0000001/runs?limit=50",
+    "series of a job": "/v1/jobs/job-0000001/series?w=7d",
+    "upcoming fires of a job": "/v1/jobs/job-0000001/upcoming",
+    "timeline of a job": "/v1/jobs/job-0000001/timeline",
+    "runs": "/v1/runs?limit=50",
+    "runs that failed": "/v1/runs?limit=50&status=failed",
+    "runs of a task": "/v1/runs?limit=50&task=tasks.task_7",
+    "queues": "/v1/queues",
+    "workers": "/v1/workers",
+    "dead letters": "/v1/dead-letters?limit=50",
+    "limits": "/v1/limits",
+    "heat map of a week": "/v1/insights/heatmap?range=week",
+    "metrics": "/metrics",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    jobs: int
+    runs: int
+    days: float = 7.0
+
+
+def main(sizes: Sizes, as_json: bool) -> int:
+    figures = uvloop.run(run(sizes))
+    by_page = figures["by_page"]
+    assert isinstance(by_page, dict)
+    show("pages", figures if as_json else {**figures, "by_page": "in ms:", **by_page}, as_json)
+    return 0
+
+
+async def run(sizes: Sizes) -> dict[str, object]:
+    with progress() as bar:
+        going = bar.add_task("pages", total=len(_PAGES))
+        async with fresh_postgres(_POSTGRES) as (postgres, folder), empty_arena(postgres, folder) as arena:
+            await arena.start_server()
+            began = time.perf_counter()
+            await _fill(arena, sizes)
+            filled = time.perf_counter() - began
+            by_page: dict[str, float] = {}
+            async with httpx.AsyncClient(base_url=arena.server_url, headers=arena.headers, timeout=60) as client:
+                cursor = (await _get(client, "/v1/jobs?limit=50")).json().get("next") or ""
+                for name, path in _PAGES.items():
+                    tries = [await _time(client, path.format(cursor=cursor)) for _ in range(_TRIES)]
+                    by_page[name] = round(max(tries), 1)
+                    bar.advance(going)
+    slowest = max(by_page, key=lambda name: by_page[name])
+    return {
+        "jobs": sizes.jobs,
+        "runs": sizes.runs,
+        "fill_s": round(filled, 1),
+        "slowest_ms": by_page[slowest],
+        "slowest_page": slowest,
+        "by_page": by_page,
+    }
+
+
+async def _fill(arena: Arena, sizes: Sizes) -> None:
+    """Jobs like one that was submitted, runs of the last week, and rollups of them."""
+    async with httpx.AsyncClient(base_url=arena.server_url, headers=arena.headers) as client:
+        request: dict[str, Any] = {
+            "job_id": _TEMPLATE, "task": "tasks.template", "schedule": "30 2 * * *", "owner": "team-0",
+            "labels": {"team": "team-0"}, "payload": {"month": 6},
+        }  # fmt: skip
+        (await client.post("/v1/jobs", json=request)).raise_for_status()
+    connection = await arena.connect()
+    try:
+        await connection.execute("set synchronous_commit = off")
+        lanes = await add_lanes(connection, tasks=100, queues=10)
+        await add_jobs(connection, _TEMPLATE, lanes, sizes.jobs)
+        now = datetime.now(UTC)
+        start = now - timedelta(days=sizes.days)
+        await add_runs(connection, lanes, sizes.runs, start, now, jobs=sizes.jobs)
+        await _fold_again(connection, start)
+        await connection.execute("analyze")
+
+        async def folded() -> bool:
+            behind = "select clock_timestamp() - folded_until < interval '1 minute' from mainspring.rollup_watermark"
+            return bool(await connection.fetchval(behind))
+
+        await until(folded, "the rollups are made", within=_FOLDED_WITHIN, every=0.2)
+    finally:
+        await connection.close()
+
+
+async def _fold_again(connection: asyncpg.Connection, start: datetime) -> None:
+    """The runs were copied behind the watermark."""
+    async with connection.transaction():
+        await connection.execute("select pg_advisory_xact_lock(hashtext('mainspring.rollups'))")
+        await connection.execute("delete from mainspring.rollups")
+        await connection.execute("delete from mainspring.failure_groups")
+        day = start.replace(hour=0, minute=0, second=0, microsecond=0)
+        await connection.execute("update mainspring.rollup_watermark set folded_until = $1", day)
+
+
+async def _time(client: httpx.AsyncClient, path: str) -> float:
+    """Milliseconds until the answer was there."""
+    began = time.perf_counter()
+    await _get(client, path)
+    return (time.perf_counter() - began) * 1000
+
+
+async def _get(client: httpx.AsyncClient, path: str) -> httpx.Response:
+    answer = await client.get(path)
+    if answer.status_code not in (200, 503):  # a forecast that is not made yet is an answer too
+        raise AssertionError(f"GET {path}: {answer.status_code} {answer.text}")
+    return answer

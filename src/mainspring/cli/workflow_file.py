@@ -1,0 +1,107 @@
+"""Files with workflows: YAML or JSON, one workflow or several documents. An error names the file and the line.
+
+Plain words are read as YAML 1.2 reads them: `on`, `no` and `2026-01-01` are texts, not truth values or dates. A name
+that occurs twice in a mapping is refused.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from mainspring.domain.errors import InvalidInput
+
+_WORDS: dict[str, Any] = {
+    **dict.fromkeys(("", "~", "null", "Null", "NULL"), None),
+    **dict.fromkeys(("true", "True", "TRUE"), True),
+    **dict.fromkeys(("false", "False", "FALSE"), False),
+}
+_WHOLE = re.compile(r"[-+]?[0-9]+")
+_NUMBER = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
+_QUOTES = ("'", '"', "|", ">")
+_TAG = "tag:yaml.org,2002:"
+_MOST_NODES = 5_000_000  # 100,000 steps have fewer; a few aliases can stand for more than fit into memory
+
+
+def read_workflows(file: str) -> list[dict[str, Any]]:
+    """The workflows in the file; - is stdin. Raises InvalidInput that names the line."""
+    import yaml
+
+    try:
+        text = sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise _refused(f"{file} cannot be read: {error}") from None
+    name = "stdin" if file == "-" else file
+    try:
+        nodes = list(yaml.compose_all(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)))
+    except yaml.YAMLError as error:
+        raise _refused(_where(name, error)) from None
+    found = [_Document(name).read(node) for node in nodes if node is not None]
+    if not found:
+        raise _refused(f"{name} is empty", expected="a workflow with its steps")
+    return found
+
+
+class _Document:
+    def __init__(self, file: str) -> None:
+        self._file = file
+        self._nodes = 0
+        self._inside: set[int] = set()
+
+    def read(self, node: Any) -> dict[str, Any]:
+        found = self._value(node)
+        if not isinstance(found, dict):
+            raise self._wrong(node, "a workflow is a mapping: workflow_id, schedule, steps")
+        return found
+
+    def _value(self, node: Any) -> Any:
+        self._nodes += 1
+        if self._nodes > _MOST_NODES:
+            raise self._wrong(node, f"the document has more than {_MOST_NODES:,} values")
+        if not node.tag.startswith(_TAG):
+            raise self._wrong(node, f"the tag {node.tag} is unknown")
+        if node.id == "scalar":
+            return self._scalar(node)
+        if id(node) in self._inside:
+            raise self._wrong(node, "the alias contains itself")
+        self._inside.add(id(node))
+        value: Any = dict(self._members(node)) if node.id == "mapping" else [self._value(one) for one in node.value]
+        self._inside.remove(id(node))
+        return value
+
+    def _members(self, node: Any) -> Iterator[tuple[str, Any]]:
+        seen: set[str] = set()
+        for key, value in node.value:
+            if key.id != "scalar":
+                raise self._wrong(key, "a name must be a text")
+            if key.value in seen:
+                raise self._wrong(key, f"{key.value} occurs twice")
+            seen.add(key.value)
+            yield key.value, self._value(value)
+
+    def _scalar(self, node: Any) -> Any:
+        text: str = node.value
+        if node.style in _QUOTES or (text not in _WORDS and not _NUMBER.fullmatch(text)):
+            return text
+        if text in _WORDS:
+            return _WORDS[text]
+        return int(text) if _WHOLE.fullmatch(text) else float(text)
+
+    def _wrong(self, node: Any, what: str) -> InvalidInput:
+        return _refused(f"{self._file}, line {node.start_mark.line + 1}: {what}")
+
+
+def _where(file: str, error: Any) -> str:
+    mark = getattr(error, "problem_mark", None)
+    problem = getattr(error, "problem", None) or str(error)
+    return f"{file}: {problem}" if mark is None else f"{file}, line {mark.line + 1}: {problem}"
+
+
+def _refused(detail: str, expected: str | None = None) -> InvalidInput:
+    from mainspring.domain.errors import InvalidInput
+
+    return InvalidInput(detail, code="bad_file", field="file", expected=expected)

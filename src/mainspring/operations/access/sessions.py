@@ -1,0 +1,108 @@
+"""Sessions of browsers: sign in by a one-time link or a token, say who is signed in, sign out.
+
+A session has the rights of the token that opened it, and ends with it, after 12 hours without a request, or after seven
+days. A link is made with a token, never with a session: otherwise a session could go on for ever.
+"""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from mainspring.domain.errors import Forbidden, InvalidInput, Unauthorized
+from mainspring.kernel.ids import EVERY_TENANT
+from mainspring.kernel.logs import get_logger
+from mainspring.operations.access.caller import Caller
+from mainspring.operations.access.permissions import WORKER
+from mainspring.operations.signals import Signals
+from mainspring.store import sessions, tenants, tokens
+from mainspring.store.pool import Connection, Store
+from mainspring.store.tokens import Principal
+from mainspring.wire.sessions import SessionView, SignInLink, SignInRequest
+
+log = get_logger("sessions")
+
+PAGE = "/ui/"
+
+
+class Sessions:
+    def __init__(self, store: Store, signals: Signals) -> None:
+        self._store = store
+        self._signals = signals
+
+    async def sign_in(self, request: SignInRequest) -> str:
+        """Begin a session. Return its secret. Raises Unauthorized if the code or the token is not valid."""
+        if (request.code is None) == (request.token is None):
+            raise InvalidInput(
+                "the body needs either a code or a token", field="code", hint="give one of code and token"
+            )
+        secret = sessions.new_secret()
+        async with self._store.change() as connection:
+            principal = await _principal(connection, request)
+            if principal.role == WORKER or principal.tenant == EVERY_TENANT:
+                raise Forbidden(
+                    f"the token {principal.name!r} is for workers, which do not sign in", code="worker_token",
+                    field="token", hint="use an admin or viewer token of your tenant",
+                )  # fmt: skip
+            session_id = await sessions.insert(connection, principal.token_id, secret)
+            if session_id is None:  # it was revoked since
+                raise Unauthorized("this token is not valid", code="invalid_token", field="token")
+        log.info("signed in", session=str(session_id), token=str(principal.token_id), name=principal.name)
+        return secret
+
+    async def session(self, caller: Caller) -> SessionView:
+        """Who calls, and until when."""
+        async with self._store.for_short_reads().acquire() as connection:
+            tenant = await tenants.get(connection, caller.tenant)
+            row = None if caller.session is None else await sessions.get(connection, caller.session)
+        name = "" if tenant is None else tenant.name
+        if row is None:
+            return SessionView(caller.name, caller.role, name)
+        return SessionView(
+            caller.name, caller.role, name, str(row.session_id), signed_in_at=row.created_at, expires_at=row.expires_at
+        )
+
+    async def sign_out(self, caller: Caller) -> SessionView:
+        """End the session of the caller, at every server."""
+        if caller.session is None:
+            raise Forbidden(
+                "a token does not sign out", code="session_needed", field="Authorization",
+                hint="send the cookie of the session; a token ends with POST /v1/tokens/{token_id}:revoke",
+            )  # fmt: skip
+        view = await self.session(caller)
+        async with self._store.change() as connection:
+            await sessions.end(connection, caller.session)
+        self._signals.tokens_changed(caller.tenant)  # after the commit: servers that remember the session look again
+        log.info("signed out", session=str(caller.session), name=caller.name)
+        return view
+
+    async def link(self, caller: Caller) -> SignInLink:
+        """A new link that signs in once, as this token."""
+        if caller.session is not None:
+            raise Forbidden(
+                "a session makes no links", code="token_needed", field="Authorization",
+                hint="use a token: mainspring open",
+            )  # fmt: skip
+        async with self._store.change() as connection:
+            return await make_link(connection, caller.credential)
+
+
+async def make_link(connection: Connection, token_id: UUID) -> SignInLink:
+    code = sessions.new_secret()
+    until = await sessions.insert_link(connection, token_id, code)
+    return SignInLink(code, f"{PAGE}#code={code}", until)
+
+
+async def _principal(connection: Connection, request: SignInRequest) -> Principal:
+    if request.token is not None:
+        found = await tokens.find(connection, tokens.hash_token(request.token))
+        if found is None:
+            raise Unauthorized("this token is not valid", code="invalid_token", field="token")
+        return found.principal
+    assert request.code is not None
+    principal = await sessions.use_link(connection, request.code)
+    if principal is None:
+        raise Unauthorized(
+            "this link was used before, or has expired", code="invalid_link", field="code",
+            hint="mainspring open makes another one",
+        )  # fmt: skip
+    return principal

@@ -1,0 +1,107 @@
+"""Makes edges between jobs. Parents that do not exist and cycles are refused."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from datetime import datetime
+
+import msgspec
+
+from mainspring.domain.dependencies import cyclic, find_cycle, is_met, no_parent, parents_of
+from mainspring.domain.errors import InvalidBatch, InvalidInput, MainspringError
+from mainspring.domain.job import JobDefinition
+from mainspring.domain.transitions import StoredJobStatus
+from mainspring.kernel.ids import TenantId
+from mainspring.store import dependencies
+from mainspring.store.dependencies import Edge, JobKey
+from mainspring.store.pool import Connection
+
+
+class Dependant(msgspec.Struct, frozen=True):
+    """A job and what it depends on. fired_for: its last fire. given_as: the field of the request that names them."""
+
+    job_id: str
+    definition: JobDefinition
+    fired_for: datetime | None = None
+    given_as: str = "depends_on"
+
+    @property
+    def parents(self) -> list[str]:
+        return parents_of(self.definition)
+
+    @property
+    def field(self) -> str:
+        return self.given_as if self.definition.schedule.after is None else "schedule.after"
+
+
+class Refused(Exception):
+    """A job cannot have its edges. `place`: which of them it is."""
+
+    def __init__(self, place: int, error: InvalidInput) -> None:
+        super().__init__(error.detail)
+        self.place = place
+        self.error = error
+
+    def of_submission(self, index: int, *, single: bool) -> MainspringError:
+        """The error for a whole submission, of which this job is the one with that index."""
+        return self.error if single else InvalidBatch([self.error.as_field_problem(index)])
+
+
+async def make_edges(connection: Connection, tenant: TenantId, items: Sequence[Dependant]) -> None:
+    """The edges of these jobs are those that they name, and no others. Raises Refused. The jobs are stored already, and
+    the caller has locked the graph before all other locks."""
+    await check_parents(connection, tenant, items)
+    named = sorted({parent for item in items for parent in item.parents})
+    edges = [
+        Edge(parent, item.job_id, item.definition.schedule.after is not None, item.fired_for)
+        for item in items
+        for parent in item.parents
+    ]
+    await dependencies.set_edges(connection, tenant, [item.job_id for item in items], edges)
+    if named:
+        await _check_cycles(connection, tenant, items)
+        await dependencies.follow(connection, tenant, named)
+
+
+async def check_parents(
+    connection: Connection, tenant: TenantId, items: Sequence[Dependant], new: Collection[str] = ()
+) -> None:
+    """Raise Refused if a parent does not exist and is not one of the `new` jobs."""
+    named = sorted({parent for item in items for parent in item.parents}.difference(new))
+    known = {job.job_id: job for job in await dependencies.known_jobs(connection, tenant, named)}
+    for place, item in enumerate(items):
+        for parent in item.parents:
+            if parent in new:
+                continue
+            job = known[parent]
+            deleted = job.status == StoredJobStatus.CANCELLED
+            if deleted or (job.status is None and not job.has_runs):
+                raise Refused(place, no_parent(parent, item.field, deleted=deleted))
+
+
+async def _check_cycles(connection: Connection, tenant: TenantId, items: Sequence[Dependant]) -> None:
+    above: dict[str, list[str]] = {}
+    level = sorted({item.job_id for item in items})
+    while level:
+        for job in level:
+            above[job] = []
+        for child, parent in await dependencies.edges_above(connection, tenant, level):
+            above[child].append(parent)
+        level = sorted({parent for job in level for parent in above[job]} - above.keys())
+    cycle = find_cycle(above)
+    if cycle is not None:
+        place = next(place for place, item in enumerate(items) if item.job_id in cycle)
+        raise Refused(place, cyclic(cycle, items[place].field))
+
+
+async def fire_if_met(connection: Connection, children: Sequence[JobKey]) -> int:
+    """Let jobs fire whose parents have ended since their last fire, by their rules. Returns how many. The caller has
+    locked the jobs, or locks them here."""
+    locked = await dependencies.lock_children(connection, children)
+    ends: dict[JobKey, list[bool]] = {}
+    for edge in await dependencies.after_edges(connection, children):
+        ends.setdefault((edge.tenant_id, edge.child), []).append(edge.satisfied)
+    met = [
+        key for child in locked if (key := (child.tenant_id, child.job_id)) in ends and is_met(child.rule, ends[key])
+    ]
+    return await dependencies.set_due(connection, met) if met else 0

@@ -1,0 +1,192 @@
+"""What follows the end of runs that others wait for: joins count it, and runs whose rules are decided start or end.
+
+Whoever ends a run calls `follow` in the same transaction. The joins of up to 64 parents are locked, by id, and counted:
+the run that waits is QUEUED in the commit that ends its last parent. A wide join takes marks, because its row would
+make all reports wait for each other. Who cancels holds runs that wait, so it writes marks as well. The runs that are
+skipped here feed other joins by marks, so that no transaction grows with the graph. `JoinFolder` counts marks after the
+commit, and also those that a killed process has left.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from uuid import UUID
+
+from mainspring.domain.errors import Conflict
+from mainspring.domain.transitions import Follows, StoredState
+from mainspring.domain.workflows.flow import is_final, is_of_map
+from mainspring.domain.workflows.rules import RULE_BITS, Counts, Decision, Rule, Waiting, decide, decided, reason_of
+from mainspring.operations.lifecycle.effects import Changes, Effects, End, after_end, carry_out
+from mainspring.operations.lifecycle.readiness import fanout_results, resolve
+from mainspring.store import fanouts, joins, workflows
+from mainspring.store.joins import JoinCounts, Ready, Tally, WaitingRun
+from mainspring.store.pool import Connection
+from mainspring.store.runs import Ending
+
+AT_ONCE = 1000  # runs of one join that one transaction deals with
+_SUCCESS, _FAILED, _SKIPPED = StoredState.SUCCESS, StoredState.FAILED, StoredState.SKIPPED
+
+
+async def follow(connection: Connection, effects: Effects, *, by_marks: bool = False) -> None:
+    """Deal with the ends in `effects`. Without any this costs nothing. `by_marks`: the caller must lock no join."""
+    if not effects.ends:
+        return
+    ends, effects.ends = effects.ends, []
+    if kept := [end for end in ends if end.follows & (Follows.STEP | Follows.FLOW)]:
+        await workflows.keep_ends(connection, [(end.run_id, end.state, end.reason, end.result) for end in kept])
+    if flows := [(end.run_id, end.complete, end.reason) for end in ends if end.follows & Follows.FLOW]:
+        effects.stopped.update(await workflows.close(connection, flows))
+    counted, marked = await _tallies(connection, [end for end in ends if end.feeds], by_marks=by_marks)
+    if counted:
+        effects.counted = True
+        await settle(connection, await joins.count(connection, counted), effects)
+    if marked:
+        await joins.mark(connection, marked)
+        effects.folds.update(marked)
+
+
+async def _tallies(
+    connection: Connection, ends: Sequence[End], *, by_marks: bool
+) -> tuple[dict[int, Tally], dict[int, Tally]]:
+    """What each join counts: at once, and by marks."""
+    unnamed = [end.run_id for end in ends if end.state in (_FAILED, StoredState.CANCELLED)]
+    names = await workflows.names_of_ended(connection, unnamed) if unnamed else {}
+    counted: dict[int, Tally] = {}
+    marked: dict[int, Tally] = {}
+    for end in ends:
+        for feed in end.feeds or ():
+            join_id = abs(feed)
+            tally = (marked if feed < 0 or by_marks else counted).setdefault(join_id, Tally())
+            watched = end.follows & Follows.STEP and not end.follows & Follows.LAST and is_final(join_id)
+            if end.state == _SUCCESS or watched:  # the run of the workflow ends by its last steps
+                tally.ok += 1
+            elif end.state == _SKIPPED:
+                tally.skipped += 1
+                tally.blocked += end.cause is not None
+                tally.cause = tally.cause or end.cause
+            else:
+                tally.failed += 1
+                tally.cause = tally.cause or end.cause or names.get(end.run_id)
+    return counted, marked
+
+
+async def settle(connection: Connection, counted: Sequence[JoinCounts], effects: Effects) -> None:
+    """Start and end the runs whose rules are decided by these counts. The joins are locked."""
+    counts = {join.join_id: join.counts for join in counted}
+    effects.maps.update(join_id for join_id in counts if is_of_map(join_id))
+    rules = {join_id: bits for join_id, found in counts.items() if (bits := decided(found))}
+    if not rules:
+        return
+    found = await joins.waiting(connection, rules, AT_ONCE)
+    for join_id, number in Counter(run.join_id for run in found).items():
+        if number == AT_ONCE:  # there may be more
+            await joins.mark(connection, {join_id: Tally()})
+            effects.folds.add(join_id)
+    if found:
+        await _Settlement(connection, effects, counts).carry_out(found)
+
+
+class _Settlement:
+    """What becomes of runs that wait, in one transaction."""
+
+    def __init__(self, connection: Connection, effects: Effects, counts: dict[int, Counts]) -> None:
+        self._connection = connection
+        self._effects = effects
+        self._counts = counts
+        self._ready: list[WaitingRun] = []
+        self._endings: list[Ending] = []
+        self._maps: list[UUID] = []
+        self._members_done: list[WaitingRun] = []
+        self._succeeded: dict[UUID, str | None] = {}
+        self._failed: dict[UUID, str] = {}
+        self._complete: set[UUID] = set()
+
+    async def carry_out(self, found: Sequence[WaitingRun]) -> None:
+        for run in found:
+            self._sort(run)
+        if self._members_done:
+            await self._end_maps()
+        if self._ready:
+            await self._start()
+        if self._maps:
+            _check(len(await fanouts.open_all(self._connection, self._maps)), len(self._maps))
+            self._effects.fanouts.update(self._maps)
+        ended = Effects()
+        if self._succeeded:
+            rows = await joins.succeed(self._connection, self._succeeded)
+            _check(len(rows), len(self._succeeded))
+            after_end(rows, ended, succeeded=True, results=self._succeeded)
+        if self._endings:
+            await carry_out(self._connection, Changes(self._endings), ended)
+        for end in ended.ends:
+            end.complete = end.run_id in self._complete
+            end.result = self._failed.get(end.run_id, end.result)
+        await follow(self._connection, ended, by_marks=True)
+        self._effects.take(ended)
+
+    def _sort(self, run: WaitingRun) -> None:
+        rule, counts = Rule(run.rule & RULE_BITS), self._counts[run.join_id]
+        if rule is Rule.CONTAINER and run.rule & Waiting.MAPPED:
+            self._members_done.append(run)
+            return
+        decision = decide(rule, counts)
+        if decision is Decision.RUN and run.rule & Waiting.MAPPED:
+            self._maps.append(run.run_id)
+        elif decision is Decision.RUN:
+            self._ready.append(run)
+        elif decision is Decision.SUCCEED:
+            self._complete.add(run.run_id)
+            self._succeeded[run.run_id] = None
+        elif decision is Decision.FAIL:
+            self._complete.add(run.run_id)
+            self._end(run, _FAILED, f"step {counts.cause} failed" if counts.cause else "a step failed")
+        elif decision is not None:
+            blocked = decision is Decision.BLOCK
+            state = _FAILED if blocked and run.rule & Waiting.FAILS else _SKIPPED
+            cause = (counts.cause or "a step") if blocked else None
+            self._end(run, state, reason_of(rule, decision, counts), cause)
+
+    def _end(self, run: WaitingRun, state: StoredState, reason: str | None, cause: str | None = None) -> None:
+        before = int(StoredState.WAITING)
+        self._endings.append(
+            Ending(run.run_id, run.fence, int(state), reason, None, before, attempt=run.attempt, cause=cause)
+        )
+
+    async def _start(self) -> None:
+        plain: list[Ready] = []
+        held: list[Ready] = []
+        unresolved = [run for run in self._ready if run.rule & Waiting.RESOLVES]
+        resolved, failed = await resolve(self._connection, [run.run_id for run in unresolved])
+        for run in self._ready:
+            if run.run_id in failed:
+                self._end(run, _FAILED, failed[run.run_id])
+            else:
+                (held if run.limited else plain).append(resolved.get(run.run_id) or Ready(run.run_id))
+        if plain:
+            lanes = await joins.make_ready(self._connection, plain)
+            _check(len(lanes), len(plain))
+            self._effects.admitted.update(lanes)
+        if held:
+            lines = await joins.hold_ready(self._connection, held)
+            _check(len(lines), len(held))
+            self._effects.knocks.update(frozenset({line}) for line in lines)
+
+    async def _end_maps(self) -> None:
+        """Mapped steps whose members have all ended. Their counts are passed on also if they have failed."""
+        closed = await fanouts.close(self._connection, [run.run_id for run in self._members_done])
+        for run in self._members_done:
+            fanout, counts = closed[run.run_id], self._counts[run.join_id]
+            wanted = bool((run.follows or 0) & Follows.RESULT)
+            result = await fanout_results(self._connection, fanout, counts, wants_results=wanted)
+            if decide(Rule.CONTAINER, counts, fanout.failures or 0) is Decision.SUCCEED:
+                self._succeeded[run.run_id] = result
+            else:
+                self._end(run, _FAILED, f"{counts.failed} of {counts.total} members failed")
+                if wanted:
+                    self._failed[run.run_id] = result
+
+
+def _check(written: int, wanted: int) -> None:
+    if written != wanted:
+        raise Conflict("runs changed meanwhile", code="changed_meanwhile", hint="try again")

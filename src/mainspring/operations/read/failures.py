@@ -1,0 +1,174 @@
+"""Failures by fingerprint: of all jobs from the groups of each hour, of one job from its newest runs."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from heapq import nlargest
+
+import msgspec
+
+from mainspring.domain.errors import InvalidInput, NotFound
+from mainspring.domain.fingerprints import fingerprint, masked
+from mainspring.domain.rollups import KEPT, Span, floor_to
+from mainspring.kernel.clock import DatabaseClock
+from mainspring.kernel.ids import parse_uuid
+from mainspring.operations.access.caller import Caller
+from mainspring.operations.lookup import no_job
+from mainspring.operations.read.one_time import fired_job
+from mainspring.store import failure_groups, jobs, rollups
+from mainspring.store.failure_groups import FailureGroup
+from mainspring.store.lanes import LaneRegistry
+from mainspring.store.pool import Connection, Store
+from mainspring.store.rollups import RunEnd
+from mainspring.wire.insights import Failures, FailureView
+
+MOST_RUNS = 3000  # of a job
+_MOST_GROUPS = 200
+_MOST_STEPS = 360
+_SHOWN_JOBS = 20
+_DEFAULT = timedelta(hours=24)
+_MINUTE = timedelta(minutes=1)
+_STEPS = tuple(timedelta(minutes=each) for each in (1, 5, 15, 60, 180, 360, 1440))
+
+
+class FailureReader:
+    def __init__(self, store: Store, lanes: LaneRegistry, clock: DatabaseClock) -> None:
+        self._store = store
+        self._lanes = lanes
+        self._clock = clock
+
+    async def failures(
+        self, caller: Caller, since: datetime | None, task: str | None, queue: str | None, job: str | None
+    ) -> Failures:
+        now = self._clock.now()
+        start = now - _DEFAULT if since is None else since
+        if start >= now:
+            raise InvalidInput(
+                "since is not in the past", code="invalid_time", field="since", expected="a time before now"
+            )
+        grid = _Grid(max(start, now - KEPT[Span.HOUR]), now)
+        async with self._store.reads.acquire() as connection:
+            until = await rollups.watermark(connection)
+            if job is not None:
+                return await self._of_job(connection, caller, job, grid, (task, queue))
+            groups = await failure_groups.since(connection, caller.tenant, grid.first_hour, task, queue)
+        found: dict[str, _Group] = {}
+        for group in groups:
+            found.setdefault(group.fingerprint, _Group(group.title)).add(group, grid)
+        return grid.answer(found, until, None)
+
+    async def _of_job(
+        self, connection: Connection, caller: Caller, job: str, grid: _Grid, only: tuple[str | None, str | None]
+    ) -> Failures:
+        try:
+            ends, more = await ends_of_job(connection, caller, job)
+        except NotFound:  # a filter that matches nothing
+            return grid.answer({}, None, None)
+        found: dict[str, _Group] = {}
+        for end in ends:
+            lane = self._lanes.peek(end.lane_id)
+            if lane is None:
+                await self._lanes.refresh(connection)
+                lane = await self._lanes.get(end.lane_id)
+            wanted = all(name in (None, value) for name, value in zip(only, (lane.task, lane.queue), strict=True))
+            if end.line is None or not wanted:
+                continue
+            title = masked(end.line)
+            group = found.setdefault(fingerprint(lane.task, title), _Group(title))
+            group.add_run(end, lane.task, lane.queue, job, grid)
+        return grid.answer(found, None, ends[-1].ended_at if more else None)
+
+
+async def ends_of_job(connection: Connection, caller: Caller, job_id: str) -> tuple[list[RunEnd], bool]:
+    """The newest ended runs of a job, and whether there are more. Raises NotFound."""
+    if await jobs.get(connection, caller.tenant, job_id) is None:
+        fired = await fired_job(connection, caller.tenant, job_id)
+        if fired is None:
+            raise no_job(job_id)
+        job_id = fired.job_id
+    ends = await rollups.ends_of_job(connection, caller.tenant, job_id, MOST_RUNS + 1, parse_uuid(job_id))
+    return ends[:MOST_RUNS], len(ends) > MOST_RUNS
+
+
+class _Grid:
+    """The steps from a time until now: as short as possible, 360 at most."""
+
+    def __init__(self, start: datetime, now: datetime) -> None:
+        self.step = next(each for each in _STEPS if (now - start) / each < _MOST_STEPS - 1 or each is _STEPS[-1])
+        self.first = floor_to(start, self.step)
+        self.now = now
+        self.at = [self.first + n * self.step for n in range(int((now - self.first) // self.step) + 1)]
+
+    @property
+    def first_hour(self) -> datetime:
+        return floor_to(self.first, timedelta(hours=1))
+
+    def index(self, moment: datetime) -> int | None:
+        number = int((moment - self.first) // self.step)
+        return min(number, len(self.at) - 1) if number >= 0 else None
+
+    def answer(self, found: dict[str, _Group], until: datetime | None, searched_to: datetime | None) -> Failures:
+        counted = {name: group for name, group in found.items() if group.count}
+        largest = nlargest(_MOST_GROUPS, counted, key=lambda name: counted[name].count)
+        return Failures(
+            from_=self.first, to=self.now, step_s=int(self.step.total_seconds()), at=self.at,
+            groups=[counted[name].view(name, len(self.at)) for name in largest],
+            left_out=len(counted) - len(largest), complete_until=until, searched_to=searched_to,
+        )  # fmt: skip
+
+
+class _Group(msgspec.Struct):
+    title: str
+    count: int = 0
+    failed: int = 0
+    first: datetime | None = None
+    last: datetime | None = None
+    sample_run: str = ""
+    steps: dict[int, int] = {}
+    tasks: set[str] = set()
+    queues: set[str] = set()
+    job_ids: set[str] = set()
+
+    def add(self, group: FailureGroup, grid: _Grid) -> None:
+        inside = 0
+        for minute, count in enumerate(group.minutes):
+            index = grid.index(group.at + minute * _MINUTE)
+            if count and index is not None:
+                inside += count
+                self.steps[index] = self.steps.get(index, 0) + count
+        if not inside:
+            return
+        # Of the hour in which the look back begins, only some minutes count.
+        self._put(inside, group.failed if inside == group.count else min(group.failed, inside))
+        self._span(max(group.first_at, grid.first), group.last_at, str(group.sample_run))
+        self.tasks.update([group.task] if group.task else [])
+        self.queues.add(group.queue)
+        self.job_ids.update(group.job_ids)
+
+    def add_run(self, end: RunEnd, task: str, queue: str, job: str, grid: _Grid) -> None:
+        if (index := grid.index(end.ended_at)) is None:
+            return
+        self.steps[index] = self.steps.get(index, 0) + 1
+        self._put(1, 1)
+        self._span(end.ended_at, end.ended_at, str(end.run_id))
+        self.tasks.add(task)
+        self.queues.add(queue)
+        self.job_ids.add(job)
+
+    def _put(self, count: int, failed: int) -> None:
+        self.count += count
+        self.failed += failed
+
+    def _span(self, first: datetime, last: datetime, sample: str) -> None:
+        self.first = first if self.first is None else min(first, self.first)
+        if self.last is None or last >= self.last:
+            self.last, self.sample_run = last, sample
+
+    def view(self, name: str, steps: int) -> FailureView:
+        assert self.first is not None and self.last is not None
+        return FailureView(
+            fingerprint=name, title=self.title, count=self.count, failed=self.failed, first=self.first, last=self.last,
+            series=[self.steps.get(index, 0) for index in range(steps)], tasks=sorted(self.tasks),
+            queues=sorted(self.queues), jobs=len(self.job_ids), job_ids=sorted(self.job_ids)[:_SHOWN_JOBS],
+            sample_run=self.sample_run,
+        )  # fmt: skip

@@ -1,0 +1,1 @@
+"""Workflows: create, change and read them and their runs."""

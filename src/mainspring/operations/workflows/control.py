@@ -1,0 +1,151 @@
+"""Cancel workflow runs, and let parts of them run again."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from functools import partial
+from uuid import UUID
+
+from mainspring.domain.errors import Conflict, InvalidInput, NotFound
+from mainspring.domain.texts import check_line, shown
+from mainspring.domain.transitions import StoredState
+from mainspring.domain.workflows.definition import WorkflowDefinition
+from mainspring.domain.workflows.flow import FlowState, prefix_of
+from mainspring.domain.workflows.graph import downstream
+from mainspring.kernel.ids import TenantId, uuid7
+from mainspring.operations.access.caller import Caller
+from mainspring.operations.lifecycle.cancel import cancel
+from mainspring.operations.signals import FlowNews, Signals
+from mainspring.operations.workflows.outlines import Outlines, current_numbers, ends_by_number, is_blocked
+from mainspring.operations.workflows.stopper import FlowStopper
+from mainspring.store import history, joins, runs, workflow_versions, workflows
+from mainspring.store.deadlocks import despite_deadlocks
+from mainspring.store.joins import join_in
+from mainspring.store.pool import Connection, Store
+from mainspring.store.workflows import StepEnd
+
+_FIRED, _CURRENT = "fired", "current"
+
+
+class WorkflowRuns:
+    def __init__(self, store: Store, signals: Signals, outlines: Outlines) -> None:
+        self._store = store
+        self._signals = signals
+        self._outlines = outlines
+        self._stopper = FlowStopper(store, signals, listens=False)
+
+    async def cancel(self, caller: Caller, run_id: UUID, reason: str | None = None) -> None:
+        """Cancel a workflow run with its steps. When this returns, no step can start any more. A second call changes
+        nothing."""
+        if reason is not None:
+            check_line(reason, "reason")
+        flow_id = await despite_deadlocks(partial(self._cancel, caller.tenant, run_id, reason))
+        if flow_id is not None:
+            await self._stopper.stop(flow_id)
+
+    async def _cancel(self, tenant: TenantId, run_id: UUID, reason: str | None) -> UUID | None:
+        async with self._store.change() as connection:
+            flow = await workflows.of_run(connection, tenant, prefix_of(run_id), run_id)
+            container = run_id if flow is None else flow.container
+            row = await runs.lock_run(connection, tenant, container)
+            if flow is None:  # it may have been started before the lock was held
+                flow = await workflows.of_run(connection, tenant, prefix_of(run_id), run_id)
+            if row is None:
+                ended = await history.ended_run(connection, tenant, container)
+                if ended is None:
+                    raise _unknown(run_id)
+                if ended.state != StoredState.CANCELLED:
+                    state = StoredState(ended.state).name
+                    raise Conflict(f"workflow run {run_id} has ended with {state}", code="run_ended")
+            effects = await cancel(connection, [] if row is None else [row], reason)
+        effects.tell(self._signals)
+        return None if flow is None else flow.flow_id
+
+    async def rerun(self, caller: Caller, run_id: UUID, from_step: str | None = None, definition: str = _FIRED) -> UUID:
+        """Let a step run again with all that follows it, or without one the steps that did not succeed and what follows
+        them. Returns the workflow run."""
+        flow_id = await despite_deadlocks(partial(self._rerun, caller.tenant, run_id, from_step, definition))
+        self._signals.flow(FlowNews(rerun=[flow_id]))
+        return flow_id
+
+    async def _rerun(self, tenant: TenantId, run_id: UUID, from_step: str | None, definition: str) -> UUID:
+        async with self._store.change() as connection:
+            found = await workflows.of_run(connection, tenant, prefix_of(run_id), run_id)
+            flow = None if found is None else await workflows.lock(connection, found.flow_id)
+            if flow is None:
+                raise await self._not_started(connection, tenant, run_id)
+            if flow.state != FlowState.ENDED:
+                raise Conflict(
+                    f"workflow run {run_id} has not ended",
+                    code="run_active",
+                    hint="wait for its end, or cancel it first",
+                )
+            version = flow.version
+            fired = (await self._outlines.of_flow(connection, flow)).definition
+            if definition == _CURRENT:
+                version = await workflow_versions.newest(connection, tenant, flow.job_id, flow.generation)
+                key = flow.job_id, flow.generation, version
+                _check_same(fired, (await self._outlines.get(connection, tenant, key)).definition)
+            numbers = await current_numbers(connection, flow)
+            ends = await ends_by_number(connection, flow, list(numbers.values()))
+            places = _again(fired, from_step, {place: ends.get(number) for place, number in numbers.items()})
+            [block] = await joins.new_blocks(connection)
+            begun = await workflows.begin_rerun(
+                connection,
+                flow,
+                uuid7(),
+                block=block,
+                join_id=join_in(block, 0),
+                version=version,
+                steps=sorted(places),
+                from_step=from_step,
+            )
+            if not begun:
+                raise Conflict(f"workflow run {run_id} changed meanwhile", code="changed_meanwhile", hint="try again")
+        return flow.flow_id
+
+    async def _not_started(self, connection: Connection, tenant: TenantId, run_id: UUID) -> Exception:
+        if await runs.lock_run(connection, tenant, run_id) is None:
+            return _unknown(run_id)
+        return Conflict(f"workflow run {run_id} has not started", code="run_active", hint="wait for its end")
+
+
+def _unknown(run_id: UUID) -> NotFound:
+    return NotFound(f"there is no workflow run {run_id}", hint="see GET /v1/workflows/{id}/runs")
+
+
+def _again(definition: WorkflowDefinition, from_step: str | None, ends: dict[int, StepEnd | None]) -> Collection[int]:
+    """The places of the steps that run again."""
+    if from_step is None:
+        starts = [place for place, end in ends.items() if not _is_good(end)]
+    else:
+        starts = [place for place, step in enumerate(definition.steps) if step.name == from_step]
+        if not starts:
+            raise InvalidInput(
+                f"there is no step {shown(from_step)}", code="unknown_step", field="from",
+                hint="name a step of this workflow run",
+            )  # fmt: skip
+    if not starts:
+        raise Conflict(
+            "no step has failed", code="nothing_to_rerun", hint='name the step from which it runs again: {"from": ...}'
+        )
+    return downstream(definition.graph(), starts)
+
+
+def _is_good(end: StepEnd | None) -> bool:
+    """Whether a step need not run again: it succeeded, or was skipped for no failure."""
+    if end is None or is_blocked(end):
+        return False
+    return end.state in (StoredState.SUCCESS, StoredState.SKIPPED)
+
+
+def _check_same(fired: WorkflowDefinition, current: WorkflowDefinition) -> None:
+    """The steps of both must have the same names and dependencies."""
+    same = fired.joins == current.joins and [(step.name, step.waits_for) for step in fired.steps] == [
+        (step.name, step.waits_for) for step in current.steps
+    ]
+    if not same:
+        raise Conflict(
+            "the current definition has other steps or dependencies", code="other_steps",
+            hint="rerun with the definition that the run was fired with, or start a new run",
+        )  # fmt: skip

@@ -1,0 +1,84 @@
+"""The folder: counts the marks of joins, and starts or ends the runs that wait for them.
+
+Whoever has written marks says so after its commit, and the folder of its process counts them at once. Every process
+also looks each second: somebody who was killed may have left marks. A join whose marks are being counted is locked;
+whoever comes later finds none.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Sequence
+from functools import partial
+
+from mainspring.kernel.logs import get_logger
+from mainspring.operations.dependencies.follow import follow_ends
+from mainspring.operations.lifecycle.effects import Effects, hand_over_freed
+from mainspring.operations.lifecycle.following import settle
+from mainspring.operations.signals import FlowNews, Signals
+from mainspring.store import joins
+from mainspring.store.deadlocks import despite_deadlocks
+from mainspring.store.pool import AWAY, Store
+
+log = get_logger("folder")
+
+_TOGETHER = 50  # joins that one transaction locks
+_LOOKED_AT = 1000  # joins per round
+_PAUSE = 0.005  # seconds in which marks of the same joins come together
+
+
+class JoinFolder:
+    name = "join_folder"
+    interval = 1.0
+
+    def __init__(self, store: Store, signals: Signals) -> None:
+        self._store = store
+        self._signals = signals
+        self._after = joins.FIRST_JOIN
+        self._wanted: set[int] = set()
+        self._folding: asyncio.Task[None] | None = None
+        signals.on_flow(self._on_news)
+
+    async def run_once(self) -> int:
+        """Count the marks that are there, and those that follow. Returns how many joins were counted."""
+        async with self._store.hot.acquire() as connection:
+            found = await joins.marked(connection, self._after, _LOOKED_AT)
+        self._after = found[-1] if len(found) == _LOOKED_AT else joins.FIRST_JOIN
+        return await self.fold(found)
+
+    async def fold(self, join_ids: Collection[int]) -> int:
+        """Count the marks of these joins, and of those that get marks by it."""
+        folded = 0
+        waiting = set(join_ids)
+        while waiting:
+            now = sorted(waiting)[:_TOGETHER]
+            waiting.difference_update(now)
+            number, following = await despite_deadlocks(partial(self._fold, now))
+            folded += number
+            waiting |= following
+        return folded
+
+    async def _fold(self, join_ids: Sequence[int]) -> tuple[int, set[int]]:
+        effects = Effects()
+        async with self._store.hot.acquire() as connection, connection.transaction():
+            counted = await joins.fold(connection, join_ids)
+            await settle(connection, counted, effects)
+            await follow_ends(connection, effects, by_marks=True)
+            await hand_over_freed(connection, effects)
+        following, effects.folds = effects.folds, set()
+        effects.tell(self._signals)
+        return len(counted), following
+
+    def _on_news(self, news: FlowNews) -> None:
+        self._wanted.update(news.folds)
+        if self._wanted and (self._folding is None or self._folding.done()):
+            self._folding = asyncio.create_task(self._answer())
+
+    async def _answer(self) -> None:
+        try:
+            while self._wanted:
+                wanted, self._wanted = self._wanted, set()
+                await self.fold(wanted)
+                await asyncio.sleep(_PAUSE)
+        except AWAY as error:
+            log.warning("joins could not be counted; the next round does it", error=repr(error))

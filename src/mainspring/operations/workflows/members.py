@@ -1,0 +1,135 @@
+"""The members of a mapped step: what it maps over, and the runs of its members."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+from uuid import UUID
+
+import msgspec
+
+from mainspring.domain.job import Spec, StepOf, spec_from_text, spec_to_text, stored_spec
+from mainspring.domain.transitions import Follows
+from mainspring.domain.workflows.definition import Step
+from mainspring.domain.workflows.flow import STEP_TRIGGER, prefix_of, run_in, step_job_id
+from mainspring.domain.workflows.references import Unresolved, Values, resolved_payload, value_of
+from mainspring.operations.lifecycle.readiness import MOST_RESULTS, values_of
+from mainspring.store import fanouts, joins, workflows
+from mainspring.store.fanouts import Fanout
+from mainspring.store.joins import as_fed
+from mainspring.store.pool import Connection
+from mainspring.store.workflows import Flow, NewStep
+from mainspring.wire.workflows import MAX_MEMBERS
+
+CHUNK = 1000  # items that are stored together
+_split = msgspec.json.Decoder(list[msgspec.Raw]).decode
+_encode = msgspec.json.Encoder().encode
+
+
+class Mapped(msgspec.Struct, frozen=True):
+    """What a step is mapped over. chunks: its list, if it has one. targets: the workers of a broadcast."""
+
+    total: int
+    chunks: list[str] | None = None
+    targets: list[str] | None = None
+
+
+async def read_map(connection: Connection, flow: Flow, step: Step, run_id: UUID) -> Mapped:
+    """The members of a mapped step that is ready. Raises Unresolved."""
+    of = step.map
+    assert of is not None
+    if of.range is not None:
+        return Mapped(len(range(*of.range)))
+    if of.workers is not None:
+        labels = _encode(of.workers).decode()
+        found = await fanouts.targets(connection, flow.tenant_id, labels, step.queue, step.task, MAX_MEMBERS)
+        return Mapped(len(found), targets=found)
+    if of.items is not None:
+        return await asyncio.to_thread(_in_chunks, of.items)
+    assert of.source is not None
+    value = value_of(of.source, await values_for(connection, flow, run_id))
+    if not isinstance(value, list):
+        raise Unresolved(f"the result of step {of.source.step} is not a list at {of.source.path or 'its top'}")
+    if len(value) > MAX_MEMBERS:
+        raise Unresolved(f"the list has {len(value)} items, and at most {MAX_MEMBERS} can be mapped")
+    return await asyncio.to_thread(_in_chunks, _encode(value).decode())
+
+
+def _in_chunks(text: str) -> Mapped:
+    items = _split(text)
+    parts = [items[first : first + CHUNK] for first in range(0, len(items), CHUNK)]
+    return Mapped(len(items), ["[" + ",".join(str(item, "utf-8") for item in part) + "]" for part in parts])
+
+
+async def values_for(connection: Connection, flow: Flow, run_id: UUID) -> Values:
+    """What the references of a step stand for, apart from its items."""
+    [run] = await joins.to_resolve(connection, [run_id])
+    of = spec_from_text(run.spec_text).step
+    uses = {name: run_in(flow.prefix, number) for name, number in ((of and of.uses) or {}).items()}
+    ends = await workflows.ends_of(connection, sorted(uses.values()))
+    values = values_of(uses, ends, flow.parameters_text)
+    known: dict[str, Any] = {}
+
+    def result(step: str) -> Any:  # once for all members
+        if step not in known:
+            known[step] = values.result(step)
+        return known[step]
+
+    return msgspec.structs.replace(values, result=result)
+
+
+class MemberRows:
+    """The runs of members, in order."""
+
+    def __init__(self, flow: Flow, fanout: Fanout, step: Step, lanes: Sequence[int], *, kept: bool) -> None:
+        assert fanout.join_id is not None and fanout.total is not None and fanout.first_number is not None
+        self._flow = flow
+        self._fanout = fanout
+        self._step = step
+        self._lanes = lanes
+        self._first, self._total = fanout.first_number, fanout.total
+        self._job_id = step_job_id(flow.job_id, step.name)
+        self._feeds = [as_fed(fanout.join_id, fanout.total)]
+        keep = Follows.STEP | Follows.RESULT if kept and self._total <= MOST_RESULTS else Follows(0)
+        self._follows = int(Follows.EDGES | keep)
+        self._spec: Spec = msgspec.structs.replace(step.spec, step=StepOf(fanout.step))
+        self._limited = step.spec.concurrency or step.spec.rate_limit or step.spec.circuit_breaker
+        self._plain_spec = spec_to_text(self._spec)
+        self.failed: dict[UUID, str] = {}
+
+    def rows(self, first: int, items: Sequence[Any], values: Values) -> list[NewStep]:
+        """The members from `first` on, one for each of the items. Those in `failed` cannot run."""
+        return [self._row(first + place, item, values) for place, item in enumerate(items)]
+
+    def _row(self, index: int, item: Any, values: Values) -> NewStep:
+        step, number = self._step, self._first + index
+        run_id = run_in(prefix_of(self._fanout.run_id), number)
+        payload, spec = step.payload, self._plain_spec
+        try:
+            if step.refers and payload is not None:
+                own = msgspec.structs.replace(values, item=item, index=index, total=self._total)
+                payload = resolved_payload(payload, own)
+            if self._limited:
+                job = msgspec.structs.replace(step.job(), payload=payload, spec=self._spec)
+                spec = stored_spec(job, self._job_id)
+        except (Unresolved, ValueError) as error:
+            self.failed[run_id] = str(error)
+            payload, spec = None, self._plain_spec
+        return NewStep(
+            run_id=run_id,
+            tenant_id=self._flow.tenant_id,
+            lane_id=self._lanes[index] if len(self._lanes) > 1 else self._lanes[0],
+            max_attempts=step.spec.retry.max_attempts,
+            scheduled_for=self._flow.scheduled_for,
+            job_id=None,
+            generation=self._flow.generation,
+            trigger=f"{STEP_TRIGGER}{self._flow.flow_id}:{number}",
+            name=step.name,
+            payload=payload,
+            spec=spec,
+            follows=self._follows,
+            feeds=self._feeds,
+            waits_for=None,
+            rule=None,
+        )

@@ -1,0 +1,104 @@
+"""Parts of workflow runs: which steps are created, and which have ended before."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+
+import msgspec
+
+from mainspring.domain.transitions import StoredState
+from mainspring.domain.workflows.flow import number_of, run_in
+from mainspring.kernel.ids import TenantId
+from mainspring.operations.workflows.definitions import Definitions
+from mainspring.operations.workflows.graph_rows import Outline, Part
+from mainspring.store import workflows
+from mainspring.store.pool import Connection
+from mainspring.store.workflow_versions import VersionKey
+from mainspring.store.workflows import Flow, StepEnd
+
+_KEPT = 20
+_SMALL = 1000  # steps whose outline is made at once
+BLOCKED = "upstream failed"  # how the reasons of steps begin that were skipped because of a failure
+
+
+class Outlines:
+    """The outlines of definitions as this process knows them."""
+
+    def __init__(self, definitions: Definitions) -> None:
+        self._definitions = definitions
+        self._known: OrderedDict[tuple[TenantId, VersionKey], Outline] = OrderedDict()
+
+    async def get(self, connection: Connection, tenant: TenantId, key: VersionKey) -> Outline:
+        """Raises NotFound if there is no such version."""
+        found = self._known.get((tenant, key))
+        if found is None:
+            definition = await self._definitions.get(connection, tenant, key)
+            small = len(definition.steps) <= _SMALL
+            found = Outline(definition) if small else await asyncio.to_thread(Outline, definition)
+            self._known[(tenant, key)] = found
+            if len(self._known) > _KEPT:
+                self._known.popitem(last=False)
+        return found
+
+    async def of_flow(self, connection: Connection, flow: Flow) -> Outline:
+        return await self.get(connection, flow.tenant_id, (flow.job_id, flow.generation, flow.version))
+
+
+async def current_numbers(connection: Connection, flow: Flow, *, before_rerun: int | None = None) -> dict[int, int]:
+    """The number of the newest run of each step, by place; before a rerun."""
+    numbers = {place: place for place in range(flow.steps)}
+    if flow.reruns:
+        for rerun in await workflows.reruns(connection, flow.flow_id):
+            if before_rerun is None or rerun.rerun < before_rerun:
+                numbers.update({place: rerun.first_number + index for index, place in enumerate(rerun.steps)})
+    return numbers
+
+
+async def ends_by_number(connection: Connection, flow: Flow, numbers: list[int]) -> dict[int, StepEnd]:
+    ends: dict[int, StepEnd] = {}
+    for first in range(0, len(numbers), _SMALL):
+        found = await workflows.ends_of(
+            connection, [run_in(flow.prefix, number) for number in numbers[first : first + _SMALL]]
+        )
+        ends.update({number_of(run_id): end for run_id, end in found.items()})
+    return ends
+
+
+async def part_of(connection: Connection, flow: Flow) -> Part:
+    """What is to be created of a workflow run that starts, or runs again."""
+    part = Part(
+        flow_id=flow.flow_id,
+        tenant_id=flow.tenant_id,
+        workflow_id=flow.job_id,
+        generation=flow.generation,
+        scheduled_for=flow.scheduled_for,
+        block=flow.block,
+        prefix=flow.prefix,
+        numbers={place: place for place in range(flow.steps)},
+    )
+    if not flow.reruns:
+        return part
+    earlier = await current_numbers(connection, flow, before_rerun=flow.reruns)
+    last = (await workflows.reruns(connection, flow.flow_id))[-1]
+    numbers = {place: last.first_number + index for index, place in enumerate(last.steps)}
+    ends = await ends_by_number(connection, flow, list(earlier.values()))
+    before = {
+        place: (number, ends[number].state if number in ends else int(StoredState.CANCELLED))
+        for place, number in earlier.items()
+        if place not in numbers
+    }
+    return msgspec.structs.replace(
+        part,
+        numbers=numbers,
+        before=before,
+        blocked=frozenset(place for place, (number, _) in before.items() if is_blocked(ends.get(number))),
+        again=frozenset(
+            place for place in numbers if (end := ends.get(earlier[place])) and end.state == StoredState.SUCCESS
+        ),
+    )
+
+
+def is_blocked(end: StepEnd | None) -> bool:
+    """Whether a step was skipped because of a failure."""
+    return end is not None and end.state == StoredState.SKIPPED and (end.reason or "").startswith(BLOCKED)

@@ -1,0 +1,86 @@
+"""Reads workflows: one with its steps, and lists of them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from mainspring.domain.errors import NotFound
+from mainspring.domain.workflows.flow import WORKFLOW_TASK
+from mainspring.domain.workflows.intake import WorkflowSource
+from mainspring.operations.access.caller import Caller
+from mainspring.operations.read.jobs import JobReader
+from mainspring.operations.read.search import JobQuery
+from mainspring.store import workflow_versions
+from mainspring.store.pool import Store
+from mainspring.store.workflow_versions import VersionKey
+from mainspring.wire.jobs import JobView
+from mainspring.wire.workflows import StepIn, WorkflowList, WorkflowView
+
+_SMALL = 64 * 1024  # bytes that are decoded at once
+_decode_source = msgspec.json.Decoder(WorkflowSource).decode
+_SHARED = tuple(
+    name for name in WorkflowView.__struct_fields__ if name in JobView.__struct_fields__ and name != "timeout"
+)
+
+
+class WorkflowReader:
+    def __init__(self, store: Store, job_reader: JobReader) -> None:
+        self._store = store
+        self._jobs = job_reader
+
+    async def job(self, caller: Caller, workflow_id: str, generation: int | None = None) -> JobView:
+        """The job that a workflow is. Raises NotFound for other jobs."""
+        view = await self._jobs.job(caller, workflow_id, generation)
+        if view.task != WORKFLOW_TASK or view.workflow_version is None:
+            raise NotFound(f"job {workflow_id!r} is not a workflow", hint=f"see GET /v1/jobs/{workflow_id}")
+        return view
+
+    async def workflow(self, caller: Caller, workflow_id: str, generation: int | None = None) -> WorkflowView:
+        """A workflow with its steps as they were given."""
+        view = await self.job(caller, workflow_id, generation)
+        source = await self.source(caller, view)
+        return workflow_view(view, len(source.steps), source.steps)
+
+    async def source(self, caller: Caller, view: JobView) -> WorkflowSource:
+        """What the definition of a workflow was made from."""
+        async with self._store.reads.acquire() as connection:
+            text = await workflow_versions.source(connection, caller.tenant, version_key(view))
+        if text is None:
+            raise NotFound(f"workflow {view.job_id!r} has no definition", hint="create it again")
+        return _decode_source(text) if len(text) < _SMALL else await asyncio.to_thread(_decode_source, text)
+
+    async def workflows(self, caller: Caller, query: JobQuery) -> WorkflowList:
+        """A page of workflows, newest first, without their steps."""
+        page = await self._jobs.jobs(caller, msgspec.structs.replace(query, task=WORKFLOW_TASK))
+        keys = [version_key(view) for view in page.jobs]
+        async with self._store.reads.acquire() as connection:
+            counts = await workflow_versions.counts_of_steps(connection, caller.tenant, keys)
+        views = [workflow_view(view, counts.get(key, 0)) for view, key in zip(page.jobs, keys, strict=True)]
+        return WorkflowList(views, page.next)
+
+
+def version_key(view: JobView) -> VersionKey:
+    return view.job_id, view.generation, view.workflow_version or 0
+
+
+def workflow_view(view: JobView, step_count: int, steps: Sequence[StepIn] = ()) -> WorkflowView:
+    """A job as the workflow that it is. The limit of a run is the timeout of the workflow."""
+    return WorkflowView(
+        workflow_id=view.job_id,
+        timeout=view.run_timeout,
+        parameters=parameters_of(view),
+        step_count=step_count,
+        definition_version=view.workflow_version or 0,
+        steps=list(steps),
+        **{name: getattr(view, name) for name in _SHARED},
+    )
+
+
+def parameters_of(view: JobView) -> dict[str, Any]:
+    """The parameters of a workflow. They are the payload of its job."""
+    found: dict[str, Any] = {} if view.payload is None else msgspec.json.decode(bytes(memoryview(view.payload)))
+    return found

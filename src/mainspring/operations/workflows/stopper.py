@@ -1,0 +1,101 @@
+"""The stopper: cancels what is left of workflow runs that were cancelled, replaced, or timed out.
+
+The end of the workflow run is committed first. Then its step runs are walked in slices, those that wait first: so none
+of them can start when another one ends. Whoever is killed in between is followed by the next round of any server.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from uuid import UUID
+
+from mainspring.domain.transitions import StoredState
+from mainspring.domain.workflows.flow import FlowState, last_in
+from mainspring.kernel.logs import get_logger
+from mainspring.operations.lifecycle.cancel import cancel
+from mainspring.operations.signals import FlowNews, Signals
+from mainspring.store import joins, workflows
+from mainspring.store.deadlocks import despite_deadlocks
+from mainspring.store.pool import AWAY, Store
+from mainspring.store.workflows import Flow
+
+log = get_logger("stopper")
+
+_SLICE = 500  # runs per transaction
+_LOOKED_AT = 100  # workflow runs per round
+_WAITING = (StoredState.WAITING,)
+_OTHERS = (StoredState.QUEUED, StoredState.HELD, StoredState.RUNNING)
+_STOPPED = "its workflow run has ended"
+
+
+class FlowStopper:
+    name = "flow_stopper"
+    interval = 1.0
+
+    def __init__(self, store: Store, signals: Signals, *, listens: bool = True) -> None:
+        self._store = store
+        self._signals = signals
+        self._after = workflows.FIRST
+        self._wanted: set[UUID] = set()
+        self._stopping: asyncio.Task[None] | None = None
+        if listens:
+            signals.on_flow(self._on_news)
+
+    async def run_once(self) -> int:
+        """Continue what somebody has left, and see whether the last run of a workflow run has ended."""
+        async with self._store.reads.acquire() as connection:
+            found = await workflows.in_state(connection, FlowState.STOPPING, self._after, _LOOKED_AT)
+        self._after = found[-1] if len(found) == _LOOKED_AT else workflows.FIRST
+        for flow_id in found:
+            await self.stop(flow_id)
+        return len(found)
+
+    async def stop(self, flow_id: UUID) -> None:
+        """Cancel the step runs of a workflow run that is over. When this returns, none of them can start any more."""
+        async with self._store.reads.acquire() as connection:
+            flow = await workflows.get(connection, flow_id)
+        if flow is None or flow.state not in (FlowState.STOPPING, FlowState.ENDED):
+            return
+        if flow.state == FlowState.STOPPING:
+            for states in (_WAITING, _OTHERS):
+                await self._walk(flow, states)
+            async with self._store.change() as connection:
+                flow = await workflows.lock(connection, flow_id)
+                if flow is None or flow.state != FlowState.STOPPING:
+                    return
+                if await workflows.any_left(connection, flow.prefix):
+                    return  # workers have been told to stop the rest
+                await workflows.end(connection, flow_id)
+        await self._forget_joins(flow)
+
+    async def _walk(self, flow: Flow, states: tuple[StoredState, ...]) -> None:
+        following: UUID | None = flow.prefix
+        while following is not None:
+            following = await despite_deadlocks(partial(self._slice, flow, following, states))
+
+    async def _slice(self, flow: Flow, first: UUID, states: tuple[StoredState, ...]) -> UUID | None:
+        """Cancel some runs. Returns where to go on."""
+        async with self._store.change() as connection:
+            found = await workflows.lock_left(connection, first, last_in(flow.prefix), states, _SLICE)
+            effects = await cancel(connection, found, flow.stop_reason or _STOPPED)
+        effects.tell(self._signals)
+        return UUID(int=found[-1].run_id.int + 1) if len(found) == _SLICE else None
+
+    async def _forget_joins(self, flow: Flow) -> None:
+        """Nobody waits for the joins of a workflow run that has ended."""
+        async with self._store.reads.acquire() as connection:
+            while await joins.delete(connection, flow.block, _SLICE) == _SLICE:
+                pass
+
+    def _on_news(self, news: FlowNews) -> None:
+        self._wanted.update(news.stopped)
+        if self._wanted and (self._stopping is None or self._stopping.done()):
+            self._stopping = asyncio.create_task(self._answer())
+
+    async def _answer(self) -> None:
+        try:
+            while self._wanted:
+                await self.stop(self._wanted.pop())
+        except AWAY as error:
+            log.warning("workflow runs could not be stopped; the next round does it", error=repr(error))

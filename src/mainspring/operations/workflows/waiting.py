@@ -1,0 +1,86 @@
+"""Explains what a WAITING run of a workflow waits for."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from mainspring.domain.errors import NotFound
+from mainspring.domain.job import spec_from_text
+from mainspring.domain.transitions import StoredState, shown_state
+from mainspring.domain.workflows.flow import flow_of, number_of
+from mainspring.domain.workflows.numbers import Numbers
+from mainspring.operations.workflows.definitions import Definitions
+from mainspring.store import workflow_reads, workflows
+from mainspring.store.history import LiveRun, Run
+from mainspring.store.pool import Connection
+from mainspring.store.workflows import Flow
+
+_SHOWN = 5
+_LOOKED_AT = 1000  # parents
+
+
+async def why_waiting(connection: Connection, definitions: Definitions, run: LiveRun) -> str:
+    """One sentence: the steps that a step waits for, how far a workflow run is, or how many members have ended."""
+    flow_id = UUID(flow_of(run.trigger)) if flow_of(run.trigger) else run.run_id
+    flow = await workflows.get(connection, flow_id)
+    if flow is None:
+        return "It waits for the runs that it depends on."
+    of = spec_from_text(run.spec_text).step
+    if of is None:
+        return await _progress_of_flow(connection, flow)
+    if run.started_at is not None:
+        return await _progress_of_map(connection, run.run_id)
+    try:
+        definition = await definitions.get(connection, flow.tenant_id, (flow.job_id, flow.generation, flow.version))
+    except NotFound:
+        return "It waits for the steps that it depends on."
+    numbers = Numbers(flow.prefix, len(definition.steps), await _reruns(connection, flow))
+    step = definition.steps[of.place]
+    parents = definition.graph().parents(of.place)
+    ids = {numbers.run_id(parent): definition.steps[parent].name for parent in parents[:_LOOKED_AT]}
+    rows = await workflow_reads.runs(connection, flow.tenant_id, list(ids))
+    left = [
+        f"{ids[run_id]} ({shown_state(row.state, row.ready_at, row.started_at, row.now).value})"
+        for run_id, row in sorted(rows.items())
+        if row.ended_at is None
+    ]
+    if not left:
+        return "Its parents have ended; it is about to be decided."
+    more = f" and {len(left) - _SHOWN} more" if len(left) > _SHOWN else ""
+    return f"It waits for {', '.join(left[:_SHOWN])}{more}, by the rule {step.rule}."
+
+
+async def _progress_of_flow(connection: Connection, flow: Flow) -> str:
+    numbers = Numbers(flow.prefix, flow.steps, await _reruns(connection, flow))
+    ended = 0
+    for first, last in numbers.ranges:
+        counts = await workflow_reads.count(connection, first, last, numbers.replaced)
+        ended += sum(number for state, number in counts.items() if state in _ENDED)
+    return f"It runs its steps: {ended} of {flow.steps} have ended. See GET /v1/workflow-runs/{flow.flow_id}."
+
+
+_ENDED = (StoredState.SUCCESS, StoredState.FAILED, StoredState.CANCELLED, StoredState.SKIPPED)
+
+
+async def _progress_of_map(connection: Connection, run_id: UUID) -> str:
+    row = (await workflow_reads.maps(connection, [run_id])).get(run_id)
+    if row is None or row.total is None:
+        return "Its members are about to be created."
+    return f"It runs its members: {row.ok + row.failed + row.skipped} of {row.total} have ended, {row.failed} FAILED."
+
+
+async def member_index(connection: Connection, run: Run) -> int | None:
+    """The index of a member of a mapped step. None for other runs."""
+    flow_id = flow_of(run.trigger)
+    if flow_id is None or run.job_id is not None:  # a member has no job
+        return None
+    of = spec_from_text(run.spec_text).step
+    if of is None:
+        return None
+    return await workflow_reads.member_index(connection, UUID(flow_id), of.place, number_of(run.run_id))
+
+
+async def _reruns(connection: Connection, flow: Flow) -> list[tuple[int, list[int]]]:
+    if not flow.reruns:
+        return []
+    return [(one.first_number, one.steps) for one in await workflow_reads.reruns(connection, flow.flow_id)]

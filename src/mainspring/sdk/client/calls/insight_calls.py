@@ -1,0 +1,32 @@
+"""Calls for figures: the overview, failures by error, and the series of a job."""
+
+from __future__ import annotations
+
+from mainspring.sdk.client.calls.common import job_path, query_of
+from mainspring.sdk.client.core import Call, json_of
+from mainspring.sdk.client.job_fields import When
+from mainspring.wire.insights import Failures, JobSeries, Overview, WindowWord
+
+_overview = json_of(Overview)
+_failures = json_of(Failures)
+_job_series = json_of(JobSeries)
+
+
+def overview(w: WindowWord | None = None, *, queue: str | None = None, task: str | None = None) -> Call[Overview]:
+    """How the system is doing: throughput, lag, queues, workers, and what is wrong. With `w` also what ended within the
+    last hour ("1h") to thirty days ("30d"), of all or of a queue or a task."""
+    params = query_of({"w": w, "queue": queue, "task": task})
+    return Call("GET", "/v1/insights/overview", _overview, params=params)
+
+
+def failures(
+    *, since: When | None = None, task: str | None = None, queue: str | None = None, job: str | None = None
+) -> Call[Failures]:
+    """What fails, grouped by error: of the last day, or since a time."""
+    params = query_of({"since": since, "task": task, "queue": queue, "job": job})
+    return Call("GET", "/v1/insights/failures", _failures, params=params)
+
+
+def job_series(job_id: str, w: WindowWord = "24h") -> Call[JobSeries]:
+    """What became of the runs of a job: the newest 100, and outcomes, lags and durations over time."""
+    return Call("GET", job_path(job_id, "/series"), _job_series, params=query_of({"w": w}))

@@ -1,0 +1,100 @@
+"""The methods of the clients that are about workflows."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, cast
+
+from mainspring.sdk.client import calls
+from mainspring.sdk.client.methods import awaited, blocking
+from mainspring.sdk.client.workflow_handle import AsyncWorkflowRun, WorkflowRun
+from mainspring.wire.workflows import StepRunView
+
+if TYPE_CHECKING:
+    from mainspring.sdk.client.client import AsyncClient, Client
+
+
+class WorkflowMethods:
+    """Workflows, for `Client`."""
+
+    def run_workflow(
+        self, workflow_id: str, parameters: Mapping[str, Any] | None = None, *, idempotency_key: str | None = None
+    ) -> WorkflowRun:
+        """Run the workflow once now, with these values of its parameters, and return the handle of the run."""
+        made = self._sender.send(calls.start_workflow(workflow_id, parameters, idempotency_key=idempotency_key))
+        return self.workflow_run_handle(made.run_id)
+
+    def workflow_run_handle(self, run_id: str) -> WorkflowRun:
+        """A handle of a workflow run. Nothing is sent."""
+        return WorkflowRun(self._sender, run_id)
+
+    def all_workflow_steps(
+        self, run_id: str, *, status: str | None = None, name: str | None = None, members: bool | None = None
+    ) -> Iterator[StepRunView]:
+        """All steps of a workflow run that match, or all members of a mapped step. Pages are fetched as needed."""
+        for page in self._sender.pages(calls.workflow_steps(run_id, status=status, name=name, members=members)):
+            yield from page.steps
+
+    create_workflow = blocking(calls.create_workflow)
+    check_workflow = blocking(calls.check_workflow)
+    workflow = blocking(calls.workflow)
+    workflows = blocking(calls.workflows)
+    replace_workflow = blocking(calls.replace_workflow)
+    update_workflow = blocking(calls.update_workflow)
+    delete_workflow = blocking(calls.delete_workflow)
+    pause_workflow = blocking(calls.pause_workflow)
+    resume_workflow = blocking(calls.resume_workflow)
+    start_workflow = blocking(calls.start_workflow)
+    workflow_runs = blocking(calls.workflow_runs)
+    workflow_run = blocking(calls.workflow_run)
+    workflow_steps = blocking(calls.workflow_steps)
+    cancel_workflow_run = blocking(calls.cancel_workflow_run)
+    rerun_workflow = blocking(calls.rerun_workflow)
+
+    @property
+    def _sender(self) -> Client:
+        return cast("Client", self)
+
+
+class AsyncWorkflowMethods:
+    """Workflows, for `AsyncClient`."""
+
+    async def run_workflow(
+        self, workflow_id: str, parameters: Mapping[str, Any] | None = None, *, idempotency_key: str | None = None
+    ) -> AsyncWorkflowRun:
+        """Run the workflow once now, with these values of its parameters, and return the handle of the run."""
+        made = await self._sender.send(calls.start_workflow(workflow_id, parameters, idempotency_key=idempotency_key))
+        return self.workflow_run_handle(made.run_id)
+
+    def workflow_run_handle(self, run_id: str) -> AsyncWorkflowRun:
+        """A handle of a workflow run. Nothing is sent."""
+        return AsyncWorkflowRun(self._sender, run_id)
+
+    async def all_workflow_steps(
+        self, run_id: str, *, status: str | None = None, name: str | None = None, members: bool | None = None
+    ) -> AsyncIterator[StepRunView]:
+        """All steps of a workflow run that match, or all members of a mapped step. Pages are fetched as needed."""
+        call = calls.workflow_steps(run_id, status=status, name=name, members=members)
+        async for page in self._sender.pages(call):
+            for step in page.steps:
+                yield step
+
+    create_workflow = awaited(calls.create_workflow)
+    check_workflow = awaited(calls.check_workflow)
+    workflow = awaited(calls.workflow)
+    workflows = awaited(calls.workflows)
+    replace_workflow = awaited(calls.replace_workflow)
+    update_workflow = awaited(calls.update_workflow)
+    delete_workflow = awaited(calls.delete_workflow)
+    pause_workflow = awaited(calls.pause_workflow)
+    resume_workflow = awaited(calls.resume_workflow)
+    start_workflow = awaited(calls.start_workflow)
+    workflow_runs = awaited(calls.workflow_runs)
+    workflow_run = awaited(calls.workflow_run)
+    workflow_steps = awaited(calls.workflow_steps)
+    cancel_workflow_run = awaited(calls.cancel_workflow_run)
+    rerun_workflow = awaited(calls.rerun_workflow)
+
+    @property
+    def _sender(self) -> AsyncClient:
+        return cast("AsyncClient", self)

@@ -1,0 +1,1 @@
+"""Workflows built in Python: steps, references to results, and batches."""

@@ -1,0 +1,115 @@
+"""Fan-outs: mapped steps, their items, and the cursor over their members."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from uuid import UUID
+
+import msgspec
+
+from mainspring.domain.workflows.rules import Counts
+from mainspring.kernel.ids import TenantId
+from mainspring.store.pool import Connection
+from mainspring.store.queries import load
+from mainspring.store.rows import RowQuery
+
+_SQL = load("fanouts")
+FIRST = UUID(int=0)
+
+
+class Fanout(msgspec.Struct, frozen=True):
+    """A mapped step that is ready. step: its place in the definition. join_id, total, first_number: of its members,
+    once they are known. expanded: how many of them were created."""
+
+    run_id: UUID
+    flow_id: UUID
+    step: int
+    state: int
+    join_id: int | None
+    total: int | None
+    expanded: int
+    first_number: int | None
+    at_a_time: int | None
+    failures: int | None
+    targets: list[str] | None
+
+
+_get_fanout = RowQuery(Fanout, _SQL["get_fanout"])
+_lock_fanout = RowQuery(Fanout, _SQL["lock_fanout"])
+_close_fanouts = RowQuery(Fanout, _SQL["close_fanouts"])
+
+
+async def open_all(connection: Connection, run_ids: Sequence[UUID]) -> list[UUID]:
+    """Mapped steps are ready. The caller has locked their runs. Returns those that matched."""
+    return [run_id for (run_id,) in await connection.fetch(_SQL["open_fanouts"], run_ids)]
+
+
+async def get(connection: Connection, run_id: UUID) -> Fanout | None:
+    return await _get_fanout.first(connection, run_id)
+
+
+async def lock(connection: Connection, run_id: UUID) -> Fanout | None:
+    return await _lock_fanout.first(connection, run_id)
+
+
+async def at_work(connection: Connection, after: UUID, limit: int) -> list[UUID]:
+    return [run_id for (run_id,) in await connection.fetch(_SQL["fanouts_at_work"], after, limit)]
+
+
+async def of_joins(connection: Connection, join_ids: Sequence[int]) -> list[UUID]:
+    """The mapped steps whose members feed these joins."""
+    return [run_id for (run_id,) in await connection.fetch(_SQL["fanouts_of_joins"], join_ids)]
+
+
+async def begin(
+    connection: Connection,
+    run_id: UUID,
+    *,
+    join_id: int,
+    total: int,
+    first_number: int,
+    at_a_time: int | None,
+    failures: int | None,
+    targets: list[str] | None,
+) -> bool:
+    """Its members are known. The caller has locked it. False if it has begun, or its run does not wait any more."""
+    matched = await connection.fetchval(
+        _SQL["begin_fanout"], run_id, join_id, total, first_number, at_a_time, failures, targets
+    )
+    return matched is not None and await connection.fetchval(_SQL["await_members"], run_id, join_id) is not None
+
+
+async def insert_items(connection: Connection, run_id: UUID, first: int, chunks: Sequence[str]) -> None:
+    """Store chunks of its list: JSON arrays, numbered from `first` on."""
+    numbers = list(range(first, first + len(chunks)))
+    await connection.execute(_SQL["insert_items"], run_id, numbers, chunks)
+
+
+async def items(connection: Connection, run_id: UUID, chunk: int) -> str | None:
+    text: str | None = await connection.fetchval(_SQL["items_of_chunk"], run_id, chunk)
+    return text
+
+
+async def counted(connection: Connection, fanout: Fanout) -> Counts:
+    """The ends of its members so far."""
+    row = await connection.fetchrow(_SQL["counted_of_join"], fanout.join_id)
+    return Counts(fanout.total or 0, *(row or (0, 0, 0, 0)))
+
+
+async def advance(connection: Connection, fanout: Fanout, expanded: int, *, close: bool) -> bool:
+    """So many members are created."""
+    return (
+        await connection.fetchval(_SQL["advance_fanout"], fanout.run_id, fanout.expanded, expanded, close) is not None
+    )
+
+
+async def close(connection: Connection, run_ids: Sequence[UUID]) -> dict[UUID, Fanout]:
+    """Their members have ended."""
+    return {fanout.run_id: fanout for fanout in await _close_fanouts.fetch(connection, run_ids)}
+
+
+async def targets(
+    connection: Connection, tenant: TenantId, labels: str, queue: str, task: str, limit: int
+) -> list[str]:
+    """The live workers of a broadcast."""
+    return [one for (one,) in await connection.fetch(_SQL["broadcast_targets"], tenant, labels, queue, task, limit)]

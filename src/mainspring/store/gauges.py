@@ -1,0 +1,70 @@
+"""Gauges: samples of what waits and runs, and their largest values of each minute and hour."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+import msgspec
+
+from mainspring.domain.rollups import KEPT, Span
+from mainspring.kernel.ids import TenantId
+from mainspring.store.history import LaneDepth
+from mainspring.store.pool import Connection
+from mainspring.store.queries import load
+from mainspring.store.rows import RowQuery
+
+_SQL = load("gauges")
+
+
+class Gauge(msgspec.Struct, frozen=True):
+    """The largest values of a minute or an hour. `backlog`: jobs that were due and had not fired, up to 10,000."""
+
+    at: datetime
+    waiting: int
+    held: int
+    running: int
+    slots: int
+    backlog: int
+
+
+_depths = RowQuery(LaneDepth, _SQL["depths"])
+_series = RowQuery(Gauge, _SQL["gauge_series"])
+
+
+async def claim_sample(connection: Connection, seconds: float) -> datetime | None:
+    """The time of the sample. None if the next one is not due, or another server is at it."""
+    moment: datetime | None = await connection.fetchval(_SQL["claim_sample"], seconds)
+    return moment
+
+
+async def finish_sample(connection: Connection, taken_at: datetime, seconds: float) -> bool:
+    """Whether the claim was still ours."""
+    done: str = await connection.execute(_SQL["finish_sample"], taken_at, seconds)
+    return done == "UPDATE 1"
+
+
+async def sample(connection: Connection, taken_at: datetime) -> int:
+    """Count the live runs. Returns how many there are."""
+    live: int = await connection.fetchval(_SQL["sample_lanes"], taken_at)
+    await connection.execute(_SQL["add_sample"], taken_at)
+    return live
+
+
+async def many_live(connection: Connection, tenant: TenantId, many: int) -> datetime | None:
+    """When the last sample was taken, if it shows more than `many` live runs."""
+    moment: datetime | None = await connection.fetchval(_SQL["many_live"], tenant, many)
+    return moment
+
+
+async def depths(connection: Connection, tenant: TenantId) -> list[LaneDepth]:
+    return await _depths.fetch(connection, tenant)
+
+
+async def series(
+    connection: Connection, tenant: TenantId, span: Span, since: datetime, queue: str | None
+) -> list[Gauge]:
+    return await _series.fetch(connection, int(span), tenant, queue, since)
+
+
+async def prune(connection: Connection) -> None:
+    await connection.execute(_SQL["prune_gauges"], KEPT[Span.MINUTE].total_seconds(), KEPT[Span.HOUR].total_seconds())

@@ -1,0 +1,170 @@
+"""Rollups: what ended in each minute, hour and day, folded from the history by watermark."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from uuid import UUID
+
+import msgspec
+
+from mainspring.domain.rollups import KEPT, Span
+from mainspring.kernel.ids import TenantId
+from mainspring.store.pool import Connection
+from mainspring.store.queries import load
+from mainspring.store.rows import RowQuery
+
+_SQL = load("rollups")
+_LATEST_COMMIT = timedelta(seconds=1)
+_LATER = timedelta(hours=1)  # after the clock was read, a run may still end
+
+
+class Rollup(msgspec.Struct, frozen=True):
+    """What ended in a minute, hour or day. `ran_us`: the sum of durations, in microseconds. `lag` and `ran`:
+    histograms, which begin with the buckets `lag_first` and `ran_first`."""
+
+    at: datetime
+    succeeded: int
+    failed: int
+    cancelled: int
+    skipped: int
+    retried: int
+    lost: int
+    missed: int
+    ran_us: int
+    lag_first: int | None
+    lag: list[int] | None
+    ran_first: int | None
+    ran: list[int] | None
+
+
+class TaskRollup(Rollup, frozen=True):
+    """The same of one task in one queue."""
+
+    task: str
+    queue: str
+
+
+class QueueEnds(msgspec.Struct, frozen=True):
+    queue: str
+    ended: int
+    succeeded: int
+    failed: int
+
+
+class RunEnd(msgspec.Struct, frozen=True):
+    """How a run ended. `lag_ms`: of a run with one attempt. `line`: of its error, if it failed."""
+
+    run_id: UUID
+    lane_id: int
+    state: int
+    scheduled_for: datetime
+    ended_at: datetime
+    ran_ms: float | None
+    lag_ms: float | None
+    line: str | None
+
+
+class Folded(msgspec.Struct, frozen=True):
+    """How many runs and attempts a fold has read, and how many runs failed. `attempts_text`: attempts that failed and
+    were followed by another one, as a JSON array of FailureSeen."""
+
+    read: int
+    failed: int
+    attempts_text: str | None
+
+
+class _Writers(msgspec.Struct, frozen=True):
+    since: datetime | None
+    hidden: bool
+
+
+_series = RowQuery(Rollup, _SQL["series"])
+_ends_of_job = RowQuery(RunEnd, _SQL["ends_of_job"])
+_by_task = RowQuery(TaskRollup, _SQL["by_task"])
+_by_queue = RowQuery(QueueEnds, _SQL["by_queue"])
+_fold = RowQuery(Folded, _SQL["fold"])
+_writers_since = RowQuery(_Writers, _SQL["writers_since"])
+
+
+async def horizon(connection: Connection) -> tuple[datetime, datetime | None]:
+    """The time, and one before which nothing is added to the history any more, if that can be known. A later statement
+    sees everything before it."""
+    now: datetime = await connection.fetchval(_SQL["clock"])
+    [writers] = await _writers_since.fetch(connection)
+    if writers.hidden:
+        return now, None
+    latest = now - _LATEST_COMMIT
+    return now, latest if writers.since is None else min(latest, writers.since)
+
+
+async def lock(connection: Connection) -> bool:
+    """Whether this transaction may fold. No other does until its end."""
+    locked: bool = await connection.fetchval(_SQL["fold_lock"])
+    return locked
+
+
+async def watermark(connection: Connection) -> datetime | None:
+    """What ended before it is in the rollups. None before the first fold."""
+    until: datetime | None = await connection.fetchval(_SQL["watermark"])
+    return until
+
+
+async def begin_watermark(connection: Connection) -> datetime:
+    """The watermark; if there is none, that of the first day of the history."""
+    await connection.execute(_SQL["begin_watermark"])
+    until: datetime = await connection.fetchval(_SQL["watermark"])
+    return until
+
+
+async def move_watermark(connection: Connection, before: datetime, after: datetime) -> bool:
+    """Whether it was still where the caller has read it."""
+    done: str = await connection.execute(_SQL["move_watermark"], before, after)
+    return done == "UPDATE 1"
+
+
+async def something_ended(connection: Connection, start: datetime, end: datetime) -> bool:
+    found: bool = await connection.fetchval(_SQL["something_ended"], start, end)
+    return found
+
+
+async def fold(connection: Connection, start: datetime, end: datetime, minute: datetime, until: datetime) -> Folded:
+    """Add what ended from `start` on and before `end` to its minute. `until`: the time of now, or later."""
+    [folded] = await _fold.fetch(connection, start, end, until + _LATER, minute)
+    return folded
+
+
+async def close_minute(connection: Connection, minute: datetime) -> None:
+    """Add a minute that is over to its hour and its day."""
+    await connection.execute(_SQL["close_minute"], minute)
+
+
+async def forget_since(connection: Connection, day: datetime) -> None:
+    await connection.execute(_SQL["forget_since"], day)
+    await connection.execute(_SQL["forget_groups_since"], day)
+
+
+async def prune(connection: Connection) -> None:
+    await connection.execute(_SQL["prune_rollups"], *(KEPT[span].total_seconds() for span in Span))
+
+
+async def series(
+    connection: Connection, tenant: TenantId, span: Span, since: datetime, task: str | None, queue: str | None
+) -> list[Rollup]:
+    """In no order. The same time occurs more than once if a task is in several queues."""
+    return await _series.fetch(connection, int(span), tenant, since, task, queue)
+
+
+async def ends_of_job(
+    connection: Connection, tenant: TenantId, job_id: str, most: int, own: UUID | None
+) -> list[RunEnd]:
+    """The newest ended runs of a job, newest first. `own`: the run that is itself the job."""
+    return await _ends_of_job.fetch(connection, tenant, job_id, most, own)
+
+
+async def by_task(connection: Connection, tenant: TenantId, span: Span, at: datetime, most: int) -> list[TaskRollup]:
+    return await _by_task.fetch(connection, int(span), tenant, at, most)
+
+
+async def by_queue(connection: Connection, tenant: TenantId, minute: datetime) -> list[QueueEnds]:
+    """How many runs of each queue ended in this minute."""
+    return await _by_queue.fetch(connection, tenant, minute)

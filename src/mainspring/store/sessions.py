@@ -1,0 +1,81 @@
+"""Sessions of browsers and the links that open them, by hash."""
+
+from __future__ import annotations
+
+import secrets
+from datetime import datetime
+from uuid import UUID
+
+import msgspec
+
+from mainspring.kernel.ids import TenantId, uuid7
+from mainspring.store.pool import Connection
+from mainspring.store.queries import load
+from mainspring.store.rows import RowQuery
+from mainspring.store.tokens import Found, Principal, hash_token
+
+LONGEST = 7 * 86400.0  # seconds from sign-in to the end of a session
+IDLE = 12 * 3600.0  # seconds without a request after which it ends
+LINK_LIFE = 300.0
+_TOUCH = 300.0  # seconds; a use is stored once in this time
+
+_SQL = load("sessions")
+
+
+class SessionRow(msgspec.Struct, frozen=True):
+    session_id: UUID
+    created_at: datetime
+    expires_at: datetime
+
+
+_get_session = RowQuery(SessionRow, _SQL["get_session"])
+
+
+def new_secret() -> str:
+    """A secret of a session, or the code of a link: 256 random bits."""
+    return secrets.token_urlsafe(32)
+
+
+async def insert_link(connection: Connection, token_id: UUID, code: str) -> datetime:
+    """Store a link that signs in as this token, once. Return when it expires."""
+    await connection.execute(_SQL["delete_expired_links"])
+    until: datetime = await connection.fetchval(_SQL["insert_link"], hash_token(code), token_id, LINK_LIFE)
+    return until
+
+
+async def use_link(connection: Connection, code: str) -> Principal | None:
+    """The token of the link, which does not work again. None if there is no such link, or the link or the token has
+    ended."""
+    row = await connection.fetchrow(_SQL["use_link"], hash_token(code))
+    if row is None:
+        return None
+    return Principal(TenantId(row["tenant_id"]), row["role"], row["name"], row["token_id"])
+
+
+async def insert(connection: Connection, token_id: UUID, secret: str) -> UUID | None:
+    """Begin a session of this token. None if the token is not valid any more."""
+    await connection.execute(_SQL["delete_expired_sessions"])
+    session_id: UUID | None = await connection.fetchval(
+        _SQL["insert_session"], uuid7(), hash_token(secret), token_id, LONGEST
+    )
+    return session_id
+
+
+async def find(connection: Connection, secret_hash: bytes) -> Found | None:
+    """The rights of a session that has not ended. This is a use of it."""
+    row = await connection.fetchrow(_SQL["find_session"], secret_hash, IDLE, _TOUCH)
+    if row is None:
+        return None
+    if row["unseen"]:
+        await connection.execute(_SQL["touch_session"], row["session_id"], _TOUCH)
+    principal = Principal(TenantId(row["tenant_id"]), row["role"], row["name"], row["token_id"], row["session_id"])
+    return Found(principal, row["seconds_left"])
+
+
+async def get(connection: Connection, session_id: UUID) -> SessionRow | None:
+    return await _get_session.first(connection, session_id)
+
+
+async def end(connection: Connection, session_id: UUID) -> bool:
+    """Return False if it had ended before."""
+    return await connection.fetchval(_SQL["end_session"], session_id) is not None

@@ -1,0 +1,58 @@
+-- Sessions of browsers, and the links that open them. Only hashes of their secrets are stored.
+
+-- name: insert_link
+-- unguarded: an insert under a new hash.
+insert into mainspring.sign_in_links (code_hash, token_id, expires_at)
+values ($1, $2, (select clock_timestamp()) + $3::float8 * interval '1 second')
+returning expires_at
+
+-- name: use_link
+-- guard: the row is deleted, so the code works once.
+delete from mainspring.sign_in_links l
+using mainspring.tokens t
+where l.code_hash = $1 and l.expires_at > (select clock_timestamp()) and t.token_id = l.token_id
+  and t.revoked_at is null and (t.expires_at is null or t.expires_at > (select clock_timestamp()))
+returning t.tenant_id, t.role, t.name, t.token_id
+
+-- name: delete_expired_links
+-- guard: expired.
+delete from mainspring.sign_in_links where expires_at <= (select clock_timestamp())
+
+-- name: insert_session
+-- It ends with its token at the latest.
+-- unguarded: an insert under a new id.
+insert into mainspring.sessions (session_id, secret_hash, token_id, expires_at)
+select $1, $2, t.token_id, least(t.expires_at, (select clock_timestamp()) + $4::float8 * interval '1 second')
+from mainspring.tokens t
+where t.token_id = $3 and t.revoked_at is null
+  and (t.expires_at is null or t.expires_at > (select clock_timestamp()))
+returning session_id
+
+-- name: find_session
+select s.session_id, t.token_id, t.tenant_id, t.role, t.name,
+       extract(epoch from s.expires_at - (select clock_timestamp()))::float8 as seconds_left,
+       s.seen_at < (select clock_timestamp()) - $3::float8 * interval '1 second' as unseen
+from mainspring.sessions s
+join mainspring.tokens t using (token_id)
+where s.secret_hash = $1 and s.expires_at > (select clock_timestamp())
+  and s.seen_at > (select clock_timestamp()) - $2::float8 * interval '1 second'
+  and t.revoked_at is null and (t.expires_at is null or t.expires_at > (select clock_timestamp()))
+
+-- name: touch_session
+-- guard: not seen for a while, so that several servers write once.
+update mainspring.sessions
+set seen_at = (select clock_timestamp())
+where session_id = $1 and seen_at < (select clock_timestamp()) - $2::float8 * interval '1 second'
+
+-- name: get_session
+select s.session_id, s.created_at, s.expires_at
+from mainspring.sessions s
+where s.session_id = $1
+
+-- name: end_session
+-- guard: the row is deleted, and never comes back.
+delete from mainspring.sessions where session_id = $1 returning session_id
+
+-- name: delete_expired_sessions
+-- guard: expired.
+delete from mainspring.sessions where expires_at <= (select clock_timestamp())

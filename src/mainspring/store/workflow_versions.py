@@ -1,0 +1,67 @@
+"""The definitions of workflows, one for each version."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from mainspring.kernel.ids import TenantId
+from mainspring.store.pool import Connection
+from mainspring.store.queries import load
+
+_SQL = load("workflow_versions")
+
+VersionKey = tuple[str, int, int]  # workflow, generation, version
+
+
+async def insert(
+    connection: Connection,
+    tenant: TenantId,
+    key: VersionKey,
+    *,
+    steps: int,
+    definition: str,
+    source: str,
+    created_by: str | None,
+) -> None:
+    """Store a version, in the transaction that stores the job."""
+    await connection.execute(
+        _SQL["insert_workflow_version"], tenant, *key, steps, definition, source, created_by
+    )  # fmt: skip
+
+
+async def definition(connection: Connection, tenant: TenantId, key: VersionKey) -> str | None:
+    """The JSON of a definition."""
+    text: str | None = await connection.fetchval(_SQL["workflow_definition"], tenant, *key)
+    return text
+
+
+async def source(connection: Connection, tenant: TenantId, key: VersionKey) -> str | None:
+    """The JSON of what a definition was made from."""
+    text: str | None = await connection.fetchval(_SQL["workflow_source"], tenant, *key)
+    return text
+
+
+async def newest(connection: Connection, tenant: TenantId, workflow_id: str, generation: int) -> int:
+    """The highest version of a workflow. 0 if it has none."""
+    return await connection.fetchval(_SQL["newest_workflow_version"], tenant, workflow_id, generation) or 0
+
+
+async def counts_of_steps(
+    connection: Connection, tenant: TenantId, keys: Collection[VersionKey]
+) -> dict[VersionKey, int]:
+    """How many steps these definitions have."""
+    if not keys:
+        return {}
+    ids, generations, versions = map(list, zip(*keys, strict=True))
+    rows = await connection.fetch(_SQL["counts_of_steps"], tenant, ids, generations, versions)
+    return {(row["workflow_id"], row["generation"], row["version"]): row["steps"] for row in rows}
+
+
+async def prune(connection: Connection, days: float, batch: int = 1000) -> int:
+    """Forget old versions that no run needs. Returns how many."""
+    deleted = 0
+    while True:
+        done = int((await connection.execute(_SQL["prune_workflow_versions"], days, batch)).rpartition(" ")[2])
+        deleted += done
+        if done < batch:
+            return deleted

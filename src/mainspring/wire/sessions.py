@@ -1,0 +1,49 @@
+"""Messages about sessions of browsers."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from mainspring.wire.states import RoleWord
+
+CSRF_HEADER = "Mainspring-CSRF"
+
+Secret = Annotated[str, Meta(min_length=1, max_length=200)]
+
+
+class SignInRequest(msgspec.Struct, forbid_unknown_fields=True):
+    """The body of `POST /v1/session`: the code of a one-time link, or a token."""
+
+    code: Secret | None = None
+    token: Secret | None = None
+
+
+class SessionView(msgspec.Struct):
+    """Who calls. name: that of the token. tenant: its name. session_id, csrf, signed_in_at and expires_at: of a
+    session; null if the caller sent a token."""
+
+    name: str
+    role: RoleWord
+    tenant: str
+    session_id: str | None = None
+    csrf: str | None = None
+    signed_in_at: datetime | None = None
+    expires_at: datetime | None = None
+
+
+class SignedIn(msgspec.Struct):
+    """The answer to `POST /v1/session`. csrf: for the header Mainspring-CSRF of changes."""
+
+    csrf: str
+
+
+class SignInLink(msgspec.Struct):
+    """A link that signs in once. path: the address at the server, with the code in its fragment."""
+
+    code: str
+    path: str
+    expires_at: datetime

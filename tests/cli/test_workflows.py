@@ -1,0 +1,188 @@
+"""`mainspring workflow`: files, what is sent for them, lists, and a run as a tree."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from mainspring.cli import completing
+from mainspring.cli.main import _GROUPS, load
+from mainspring.cli.workflow_file import read_workflows
+from mainspring.cli.workflow_tree import tree_lines
+from mainspring.domain.errors import InvalidInput
+from mainspring.wire.workflows import WorkflowRunView
+from tests.sdk.wire_samples import MOMENT, job
+
+from .conftest import CannedServer
+from .test_completion import offered
+
+Call = Callable[..., tuple[int, str, str]]
+RUN = "0197a6c0-5d1e-7c3a-9d50-2f1e6f0a8b11"
+FILE = """\
+workflow_id: nightly
+schedule: {cron: "0 2 * * *", timezone: Europe/Berlin}
+parameters: {region: no, day: 2026-01-01}   # texts, as YAML 1.2 reads them
+steps:
+- name: extract
+  task: etl.extract
+  payload: {region: {$parameter: region}, limit: 10, ratio: 0.5, all: true, none: ~}
+- name: report
+  command: python report.py
+  depends_on: [extract]
+"""
+
+
+def workflow(**changes: Any) -> dict[str, Any]:
+    return {
+        "workflow_id": "nightly", "name": "nightly", "status": "SCHEDULED", "schedule_type": "CRON",
+        "schedule": "0 2 * * * (Europe/Berlin)", "schedule_in_words": "at 02:00", "timezone": "Europe/Berlin",
+        "misfire": {"policy": "once", "cap": 9, "grace": None}, "overlap": "skip", "timeout": None, "queue": "default",
+        "priority": "normal", "owner": None, "description": None, "labels": {}, "step_count": 2, "next_fire_at": MOMENT,
+        "parameters": {"region": "no", "day": "2026-01-01"}, "last_fired_for": None, "version": 3,
+        "definition_version": 1, "created_at": MOMENT, "updated_at": MOMENT, **changes,
+    }  # fmt: skip
+
+
+def step(name: str, status: str, *after: str, **changes: Any) -> dict[str, Any]:
+    return {"name": name, "task": "t", "status": status, "run_id": RUN, "depends_on": list(after), **changes}
+
+
+def run(status: str = "RUNNING", **changes: Any) -> dict[str, Any]:
+    steps = [
+        step("extract", "SUCCESS", start_time=MOMENT, end_time=MOMENT),
+        step("resize", "RUNNING", "extract",
+             map={"total": 100, "created": 60, "succeeded": 39, "failed": 1, "skipped": 0}),
+        step("load", "FAILED", "extract", attempt_number=2, max_attempts=4, error_message="OSError: no disk"),
+        step("report", "WAITING", "load", "resize"),
+    ]  # fmt: skip
+    return {
+        "run_id": RUN, "workflow_id": "nightly", "name": "nightly", "status": status, "reason": None,
+        "trigger": "schedule", "scheduled_for": MOMENT, "created_at": MOMENT, "start_time": None, "end_time": None,
+        "duration": None, "definition_version": 1, "generation": 1, "step_count": 4, "parameters": {},
+        "counts": {"SUCCESS": 1, "FAILED": 1, "RUNNING": 1, "WAITING": 1}, "steps": steps, "edges": [], **changes,
+    }  # fmt: skip
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> str:
+    path = tmp_path / "nightly.yaml"
+    path.write_text(FILE)
+    return str(path)
+
+
+def test_every_command_of_the_group_has_help_that_fits_and_examples(call: Call, monkeypatch: Any) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    for verb in _GROUPS["workflow"][2]:
+        code, out, _ = call("workflow", verb, "--help")
+        assert code == 0 and max(map(len, out.splitlines())) <= 80
+        assert set(load(f"workflow-{verb}").EXAMPLES) <= {line.strip() for line in out.splitlines()}
+        assert "--json" in out
+    assert all(verb in call("workflow")[1] for verb in _GROUPS["workflow"][2])
+
+
+def test_a_file_is_read_as_it_looks(file: str) -> None:
+    [body] = read_workflows(file)
+    assert body["parameters"] == {"region": "no", "day": "2026-01-01"}
+    assert body["steps"][0]["payload"] == {
+        "region": {"$parameter": "region"}, "limit": 10, "ratio": 0.5, "all": True, "none": None,
+    }  # fmt: skip
+    assert body["schedule"] == {"cron": "0 2 * * *", "timezone": "Europe/Berlin"}
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("a: 1\nb: 2\na: 3\n", "line 3: a occurs twice"),
+        ("a: [1\nb: 2\n", "line 2: "),
+        ("- 1\n", "line 1: a workflow is a mapping"),
+        ("", "is empty"),
+        ("a: !x 1\n", "line 1: the tag !x is unknown"),
+        ("a: &a [*a]\n", "line 1: the alias contains itself"),
+        ("{[1]: 2}\n", "line 1: a name must be a text"),
+    ],
+)
+def test_a_wrong_file_is_refused_with_its_line(tmp_path: Path, text: str, words: str) -> None:
+    path = tmp_path / "wrong.yaml"
+    path.write_text(text)
+    with pytest.raises(InvalidInput, match=words):
+        read_workflows(str(path))
+
+
+def test_apply_creates_changes_or_leaves_as_it_is(server: CannedServer, call: Call, file: str) -> None:
+    [body] = read_workflows(file)
+    server.says("POST /v1/workflows:validate", {"steps": 2, "edges": 1, "layers": 2, "first": [], "last": []})
+    server.says("POST /v1/workflows", {"workflow_id": "nightly"}, status=201)
+    assert call("workflow", "apply", file)[1] == "workflow nightly created\n"
+    assert server.asked[-1][2]["steps"] == body["steps"]
+
+    server.says("GET /v1/jobs/nightly", job(
+        job_id="nightly", schedule="0 2 * * * (Europe/Berlin)", schedule_type="CRON", cron_expression="0 2 * * *",
+        timezone="Europe/Berlin",
+    ))  # fmt: skip
+    server.says("GET /v1/workflows/nightly", workflow(steps=body["steps"]))
+    assert call("workflow", "apply", file)[1] == "workflow nightly unchanged\n"
+    assert server.asked[-1][0] == "GET /v1/jobs/nightly"
+    server.says("GET /v1/workflows/nightly", workflow(steps=body["steps"][:1]))
+    server.says("PATCH /v1/workflows/nightly", workflow(version=4))
+    assert call("workflow", "apply", file)[1] == "workflow nightly changed, version 4: steps\n"
+    assert server.asked[-1][2] == {"steps": body["steps"]}
+    code, out, _ = call("workflow", "check", file)
+    assert (code, out) == (0, "nightly is valid: 2 steps, 1 edges, 2 layers\n")
+
+
+def test_a_run_is_a_tree_in_which_a_step_is_below_the_last_that_it_waits_for() -> None:
+    view = msgspec.convert(run(), WorkflowRunView)
+    now = datetime(2026, 1, 1, tzinfo=UTC)
+    lines = [line.plain for line in tree_lines(view, now, None)]
+    assert lines == [
+        "nightly  RUNNING  2 of 4 steps: 1 SUCCESS, 1 FAILED, 1 RUNNING, 1 WAITING",
+        "└─ extract       SUCCESS    0ms",
+        "   ├─ resize     RUNNING    40 of 100 members, 1 failed",
+        "   └─ load       FAILED     attempt 2 of 4, OSError: no disk",
+        "      └─ report  WAITING    after load, resize",
+    ]
+    assert max(len(line.plain) for line in tree_lines(view, now, 40)) <= 40
+
+
+def test_watching_ends_with_the_run_and_the_code_says_how(server: CannedServer, call: Call) -> None:
+    server.says(f"GET /v1/workflow-runs/{RUN}", run(), run(), run("SUCCESS"))
+    code, out, _ = call("workflow", "watch", RUN)
+    assert code == 0 and out.startswith("nightly  SUCCESS")
+    server.says("POST /v1/workflows/nightly:runNow", {"run_id": RUN, "job_id": "nightly", "status": "QUEUED"})
+    server.says(f"GET /v1/workflow-runs/{RUN}", run(), run("FAILED", reason="step load failed"))
+    code, out, _ = call("workflow", "run", "nightly", "region=us", "days=[1,2]", "--watch")
+    assert code == 1 and "step load failed" in out
+    assert ("POST /v1/workflows/nightly:runNow", "", {"parameters": {"region": "us", "days": [1, 2]}}) in server.asked
+    server.says(f"POST /v1/workflow-runs/{RUN}:rerun", run(reruns=1))
+    code, out, _ = call("workflow", "rerun", RUN, "--from", "load", "--definition", "current")
+    assert (code, out) == (0, f"workflow run {RUN} is RUNNING, rerun 1\n")
+    assert server.asked[-1][2] == {"from": "load", "definition": "current"}
+    server.says(f"POST /v1/workflow-runs/{RUN}:cancel", run("CANCELLED"))
+    assert call("workflow", "cancel", RUN, "--reason", "wrong")[1] == f"workflow run {RUN} is CANCELLED\n"
+
+
+def test_workflows_runs_and_steps_are_listed(server: CannedServer, call: Call) -> None:
+    server.says("GET /v1/workflows", {"workflows": [workflow()], "next": None})
+    server.says("GET /v1/workflows/nightly", workflow(steps=[{"name": "a", "task": "t", "depends_on": ["b"]}]))
+    brief = {name: value for name, value in run().items() if name not in ("steps", "edges", "parameters")}
+    server.says("GET /v1/workflows/nightly/runs", {"runs": [brief], "next": None})
+    server.says(f"GET /v1/workflow-runs/{RUN}/steps", {"steps": run()["steps"], "next": "c"})
+    server.says("GET /v1/runs", {"runs": [{"run_id": RUN, "job_id": "nightly", "status": "RUNNING"}]})
+    code, out, err = call("workflow", "list")
+    assert "nightly   SCHEDULED" in out, err
+    assert "t, after b" in call("workflow", "show", "nightly")[1]
+    assert "2 of 4 steps" in call("workflow", "runs", "nightly")[1]
+    code, out, err = call("workflow", "steps", RUN, "--status", "failed")
+    assert code == 0 and "OSError: no disk" in out and "--cursor c" in err
+    for verb in ("pause", "resume"):
+        server.says(f"POST /v1/workflows/nightly:{verb}", workflow(status="PAUSED"))
+        assert call("workflow", verb, "nightly")[1] == "workflow nightly is PAUSED\n"
+    server.says("DELETE /v1/workflows/nightly", workflow(status="CANCELLED"))
+    assert call("workflow", "delete", "nightly")[1] == "workflow nightly is CANCELLED\n"
+    assert offered(completing.workflows, "nig") == ["nightly"]
+    assert offered(completing.workflow_runs) == ["6f0a8b11"]

@@ -1,0 +1,116 @@
+"""FEATURES 4.2: jobs that depend on workflows, and workflows that fire after jobs and after each other."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from mainspring.operations.dependencies.looker import Looker
+from tests.api.bookkeeping import problem
+from tests.operations.firing import fire_due
+from tests.operations.hand_worker import outcome
+from tests.operations.test_dependencies import due_together
+from tests.operations.workflows.scene import Answer, Scene, task_of
+
+pytestmark = pytest.mark.anyio
+
+NO_WORKER = "no worker of queue other offers task noop"
+STEPS: list[dict[str, Any]] = [{"name": "a", "retries": 0}, {"name": "b", "depends_on": ["a"], "retries": 0}]
+
+
+@pytest.fixture
+def looker(scene: Scene) -> Looker:
+    """It looks only when the test says so."""
+    scene.assembly.signals._look_listeners.clear()
+    return task_of(scene.assembly, Looker)
+
+
+async def make(scene: Scene, job_id: str, **fields: Any) -> None:
+    answer = await scene.api.post("/v1/jobs", json={"task": "noop", "job_id": job_id, "name": job_id, **fields})
+    assert answer.status_code == 201, answer.text
+
+
+async def state_of(scene: Scene, job_id: str) -> tuple[str, str | None] | None:
+    """Status and reason of the newest run of a job."""
+    runs = (await scene.api.get(f"/v1/jobs/{job_id}/runs")).json()
+    return (runs[0]["status"], runs[0]["reason"]) if runs else None
+
+
+def failing(*names: str) -> Answer:
+    return lambda order: outcome(order, "FAILED", error="no", retry=False) if order.name in names else outcome(order)
+
+
+async def test_a_job_fires_after_a_workflow_and_a_workflow_after_a_job(scene: Scene) -> None:
+    """A failed run counts when it has run again with success."""
+    await scene.create(STEPS, workflow_id="first")
+    await make(scene, "between", schedule={"after": ["first"]})
+    await scene.create([{"name": "c"}], workflow_id="second", schedule={"after": ["between"]})
+    await scene.create([{"name": "d"}], workflow_id="third", schedule={"after": ["second"]})
+    run_id = await scene.begin("first")
+    await scene.run_all(failing("b"))
+    assert await scene.ended(run_id) == ("FAILED", "step b failed")
+    assert await fire_due(scene.assembly, scene.connection) == 0
+    await scene.control.rerun(scene.caller, run_id)
+    await scene.starter.run_once()
+    assert await scene.run_all() == ["b"]
+    for name in ("between", "c", "d"):
+        assert await fire_due(scene.assembly, scene.connection) == 1
+        if name != "between":
+            await scene.starter.run_once()
+        assert await scene.run_all() == [name]
+    assert await state_of(scene, "third") == ("SUCCESS", None)
+    assert await fire_due(scene.assembly, scene.connection) == 0
+    await scene.at_rest()
+
+
+@pytest.mark.parametrize(
+    ("bad", "rule", "expected"),
+    [
+        ((), "all_success", ("QUEUED", NO_WORKER)),
+        (("a",), "all_success", ("SKIPPED", "upstream failed: flow")),
+        (("b",), "one_failed", ("QUEUED", NO_WORKER)),
+    ],
+)
+async def test_a_run_waits_for_the_workflow_run_of_the_same_time(
+    scene: Scene, looker: Looker, bad: tuple[str, ...], rule: str, expected: tuple[str, str | None]
+) -> None:
+    await fired_together(scene, looker, rule)
+    assert await state_of(scene, "child") == ("WAITING", "waiting for flow")
+    await scene.run_all(failing(*bad))
+    assert await state_of(scene, "child") == expected
+    await scene.at_rest()
+
+
+async def test_the_cancel_of_a_workflow_run_reaches_the_run_that_waits_for_it(scene: Scene, looker: Looker) -> None:
+    await fired_together(scene, looker, "all_success")
+    [run] = (await scene.api.get("/v1/workflows/flow/runs")).json()["runs"]
+    await scene.control.cancel(scene.caller, UUID(run["run_id"]))
+    assert await state_of(scene, "child") == ("SKIPPED", "upstream cancelled: flow")
+
+
+async def fired_together(scene: Scene, looker: Looker, rule: str) -> None:
+    """A workflow and a job that waits for it, both for the same time."""
+    await scene.create(STEPS, workflow_id="flow", schedule="@daily")
+    await make(scene, "child", schedule="@daily", depends_on=["flow"], rule=rule, queue="other")
+    await due_together(scene.connection, "flow", "child")
+    await fire_due(scene.assembly, scene.connection)
+    await scene.starter.run_once()
+    await looker.run_once()
+
+
+async def test_what_a_workflow_cannot_be_is_refused_by_name(scene: Scene) -> None:
+    """It fires after others, but its runs do not wait. And nothing waits for itself."""
+    await scene.create(STEPS, workflow_id="flow")
+    await make(scene, "child", schedule={"after": ["flow"]})
+    steps = [{"name": "a", "task": "noop"}]
+    for body, code, field in (
+        ({"depends_on": ["flow"]}, "unknown_field", "depends_on"),
+        ({"schedule": {"after": ["nothing"]}}, "unknown_job", "schedule.after"),
+    ):
+        found = problem(await scene.api.post("/v1/workflows", json={"steps": steps, **body}))
+        assert (found["code"], found["field"]) == (code, field)
+    found = problem(await scene.api.patch("/v1/workflows/flow", json={"schedule": {"after": ["child"]}}))
+    assert (found["code"], found["field"]) == ("cycle", "schedule.after")
+    assert (await scene.api.patch("/v1/jobs/flow", json={"depends_on": ["child"]})).status_code == 422

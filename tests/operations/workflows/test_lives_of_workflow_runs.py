@@ -1,0 +1,234 @@
+"""FEATURES 4.1 to 4.5: workflow runs start, their steps follow each other, and they end."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+import msgspec
+import pytest
+
+from mainspring.domain.errors import Conflict
+from mainspring.upkeep.deadline_sweeper import DeadlineSweeper
+from mainspring.wire.exchange import Outcome, RunOrder
+from tests.operations.hand_worker import HandWorker, outcome
+from tests.operations.workflows.scene import Answer, Scene, task_of
+
+pytestmark = pytest.mark.anyio
+
+DIAMOND: list[dict[str, Any]] = [
+    {"name": "a"},
+    {"name": "b", "depends_on": ["a"]},
+    {"name": "c", "depends_on": ["a"]},
+    {"name": "d", "depends_on": ["b", "c"]},
+]
+
+
+def failing(*names: str) -> Answer:
+    def answer(order: RunOrder) -> Outcome:
+        return outcome(order, "FAILED", error="boom", retry=False) if order.name in names else outcome(order)
+
+    return answer
+
+
+async def test_steps_follow_their_parents_and_the_workflow_run_ends_with_the_last(scene: Scene) -> None:
+    run_id = await scene.begin(await scene.create(DIAMOND))
+    assert {name: state for name, (state, _) in (await scene.steps(run_id)).items()} == {
+        "a": "QUEUED", "b": "WAITING", "c": "WAITING", "d": "WAITING",
+    }  # fmt: skip
+    names = await scene.run_all()
+    assert (names[0], sorted(names[1:3]), names[3]) == ("a", ["b", "c"], "d")
+    assert await scene.ended(run_id) == ("SUCCESS", None)
+    await scene.at_rest()
+
+
+async def test_a_failure_skips_what_follows_and_fails_the_workflow_run(scene: Scene) -> None:
+    steps = [*DIAMOND, {"name": "e", "depends_on": ["b"], "rule": "all_done"}]
+    steps += [{"name": "f", "depends_on": ["d"], "on_upstream_failure": "fail"}]
+    run_id = await scene.begin(await scene.create([{**step, "retries": 0} for step in steps]))
+    assert sorted(await scene.run_all(failing("b"))) == ["a", "b", "c", "e"]
+    found = await scene.steps(run_id)
+    assert found["d"] == ("SKIPPED", "upstream failed: b")
+    assert found["f"] == ("FAILED", "upstream failed: b")
+    assert (await scene.ended(run_id)) == ("FAILED", "step b failed")
+    letters = await scene.connection.fetch("select name from mainspring.dead_letters")
+    assert [row["name"] for row in letters] == ["b"]
+    await scene.at_rest()
+
+
+MAPPED: list[dict[str, Any]] = [
+    {"name": "list"},
+    {
+        "name": "each",
+        "depends_on": ["list"],
+        "map": {"over": {"$from": "list", "path": "rows"}, "max_parallel": 2},
+        "payload": {"row": {"$item": ""}, "index": {"$index": True}, "total": {"$total": True}},
+    },
+    {"name": "sum", "depends_on": ["each"], "payload": {"all": {"$from": "each"}, "of": {"$parameter": "of"}}},
+]
+
+
+async def test_results_are_handed_on_to_members_and_to_those_that_follow_them(scene: Scene) -> None:
+    """A list from a result, members at most two at a time, and their results in the payload of the next step."""
+    run_id = await scene.begin(await scene.create(MAPPED, parameters={"of": "rows"}))
+    seen: list[Any] = []
+
+    def answer(order: RunOrder) -> Outcome:
+        payload = msgspec.json.decode(order.payload)
+        seen.append((order.name, payload))
+        if order.name == "list":
+            return outcome(order, result={"rows": ["x", "y", "z"]})
+        return outcome(order, result=payload.get("row"))
+
+    assert await scene.run_all(answer) == ["list"]
+    while await scene.expander.run_once():
+        alive = await scene.connection.fetchval("select count(*) from mainspring.runs where job_id is null")
+        assert alive <= 2
+        await scene.run_all(answer)
+    members = sorted(payload["row"] + str(payload["index"]) for name, payload in seen if name == "each")
+    assert members == ["x0", "y1", "z2"]
+    [total] = [payload for name, payload in seen if name == "sum"]
+    counts = {"total": 3, "succeeded": 3, "failed": 0, "skipped": 0, "results": ["x", "y", "z"]}
+    assert total == {"all": counts, "of": "rows"}
+    assert await scene.ended(run_id) == ("SUCCESS", None)
+    await scene.at_rest()
+
+
+async def test_a_value_that_is_missing_fails_the_step_with_a_reason(scene: Scene) -> None:
+    run_id = await scene.begin(await scene.create(MAPPED, parameters={"of": "rows"}))
+    await scene.run_all(lambda order: outcome(order, result={"rows": 7}))
+    await scene.expander.run_once()
+    await scene.run_all()
+    found = await scene.steps(run_id)
+    assert found["each"] == ("FAILED", "the result of step list is not a list at rows")
+    assert found["sum"] == ("SKIPPED", "upstream failed: each")
+
+
+async def test_too_many_failed_members_fail_the_step_and_skip_the_rest(scene: Scene) -> None:
+    step = {"name": "each", "map": {"range": 50, "max_failures": 2}, "retries": 0}
+    run_id = await scene.begin(await scene.create([step]))
+    await scene.expander.run_once()
+    await scene.round(failing("each"), most=4)
+    await scene.expander.run_once()
+    await scene.folder.run_once()
+    assert await scene.ended(run_id) == ("FAILED", "step each failed")
+    counts = await scene.connection.fetch(
+        "select state, count(*) from mainspring.run_history where job_id is null group by 1"
+    )
+    assert dict(counts) == {11: 4, 13: 46}
+    await scene.at_rest()
+
+
+async def test_a_cancelled_workflow_run_starts_nothing_more_and_ends_when_its_workers_have(scene: Scene) -> None:
+    steps = [*DIAMOND, {"name": "clean", "depends_on": ["d"], "rule": "all_done"}]
+    run_id = await scene.begin(await scene.create(steps))
+    [order] = await scene.worker.claim()
+    await scene.control.cancel(scene.caller, run_id, "not today")
+    assert await scene.ended(run_id) == ("CANCELLED", "not today")
+    found = await scene.steps(run_id)
+    assert found.pop("a") == ("RUNNING", None)
+    assert set(found.values()) == {("CANCELLED", "not today")}
+    await scene.worker.report(outcome(order))
+    await scene.folder.run_once()
+    await scene.stopper.run_once()
+    assert (await scene.steps(run_id))["a"] == ("SUCCESS", None)
+    assert await scene.connection.fetchval("select state from mainspring.flows") == 4
+    assert await scene.connection.fetchval("select count(*) from mainspring.joins") == 0
+    await scene.control.cancel(scene.caller, run_id)
+    with pytest.raises(Conflict):
+        await scene.control.rerun(scene.caller, await scene.begin(await scene.create(DIAMOND)))
+
+
+async def test_the_timeout_of_a_workflow_ends_all_of_it(scene: Scene) -> None:
+    run_id = await scene.begin(await scene.create(DIAMOND, timeout="1h"))
+    await scene.connection.execute("update mainspring.runs set deadline = now() where run_id = $1", run_id)
+    await task_of(scene.assembly, DeadlineSweeper).run_once()
+    await scene.stopper.run_once()
+    assert await scene.ended(run_id) == ("FAILED", "timed out after 1h, the timeout of the workflow")
+    assert {state for state, _ in (await scene.steps(run_id)).values()} == {"CANCELLED"}
+
+
+async def test_a_rerun_repeats_what_failed_and_what_follows_it(scene: Scene) -> None:
+    """Mended, it runs again from the step that failed. The others keep their results."""
+    steps: list[dict[str, Any]] = [
+        {"name": "a"},
+        {"name": "b", "depends_on": ["a"], "payload": {"from": {"$from": "a", "path": "n"}}},
+        {"name": "c", "depends_on": ["b"]},
+        {"name": "x"},
+    ]
+    run_id = await scene.begin(await scene.create([{**step, "retries": 0} for step in steps]))
+
+    def answer(order: RunOrder) -> Outcome:
+        if order.name == "b":
+            return outcome(order, "FAILED", error="boom", retry=False)
+        return outcome(order, result={"n": 7})
+
+    await scene.run_all(answer)
+    assert await scene.ended(run_id) == ("FAILED", "step b failed")
+    await scene.control.rerun(scene.caller, run_id)
+    with pytest.raises(Conflict):
+        await scene.control.rerun(scene.caller, run_id)
+    await scene.starter.run_once()
+    await scene.folder.run_once()
+    payloads: dict[str | None, Any] = {}
+
+    def mended(order: RunOrder) -> Outcome:
+        payloads[order.name] = msgspec.json.decode(order.payload)
+        return outcome(order)
+
+    assert await scene.run_all(mended) == ["b", "c"]
+    assert payloads["b"] == {"from": 7}
+    assert set((await scene.steps(run_id)).values()) == {("SUCCESS", None)}
+    flow = await scene.connection.fetchrow("select container, reruns, state from mainspring.flows")
+    assert flow is not None and (flow["reruns"], flow["state"]) == (1, 4)
+    assert await scene.ended(flow["container"]) == ("SUCCESS", None)
+    assert await scene.ended(run_id) == ("FAILED", "step b failed")
+    await scene.control.rerun(scene.caller, run_id, "x")
+    await scene.starter.run_once()
+    assert await scene.run_all() == ["x"]
+    await scene.at_rest()
+
+
+async def test_a_large_graph_is_created_in_parts_and_none_twice(scene: Scene) -> None:
+    """Whoever is killed between two parts is followed by another one. A cancel in between ends it."""
+    layers = [[f"{layer}.{place}" for place in range(70)] for layer in range(3)]
+    steps: list[dict[str, Any]] = [
+        {"name": name, "depends_on": layers[layer - 1] if layer else []}
+        for layer, names in enumerate(layers)
+        for name in names
+    ]
+    workflow_id = await scene.create(steps, overlap="allow")
+    scene.starter._rows = 40
+    continue_flow = scene.starter.continue_flow
+    scene.starter.continue_flow = no_more  # type: ignore[method-assign, assignment]
+    first, second = await scene.begin(workflow_id), await scene.begin(workflow_id)
+    await scene.control.cancel(scene.caller, second)
+    scene.starter.continue_flow = continue_flow  # type: ignore[method-assign]
+    await scene.starter.run_once()
+    assert len(await scene.run_all(most=33)) == 210
+    assert await scene.ended(first) == ("SUCCESS", None)
+    assert await scene.ended(second) == ("CANCELLED", "cancelled before it started")
+    assert await scene.connection.fetchval("select count(*) from mainspring.runs") == 0
+    await scene.at_rest()
+
+
+async def no_more(_: UUID) -> None:
+    """The process is killed."""
+
+
+async def test_a_broadcast_runs_once_on_each_worker_and_gives_up_those_that_are_gone(scene: Scene) -> None:
+    second = HandWorker(scene.api)
+    await scene.worker.hello()
+    await second.hello()
+    step = {"name": "each", "map": {"workers": {"zone": "a"}}, "payload": {"n": {"$index": True}}, "retries": 0}
+    run_id = await scene.begin(await scene.create([step]))
+    await scene.expander.run_once()
+    [order] = (await scene.worker.exchange(free=10)).runs
+    await scene.worker.report(outcome(order))
+    assert (await scene.worker.exchange(free=10)).runs == []
+    await second.exchange(stopped=True)
+    await scene.expander.run_once()
+    await scene.folder.run_once()
+    assert (await scene.steps(run_id))["each"][0] == "FAILED"
+    states = await scene.connection.fetch("select state, reason from mainspring.run_history where job_id is null")
+    assert sorted(map(tuple, states)) == [(10, None), (11, "its worker is gone")]

@@ -1,0 +1,89 @@
+"""Writes a picture of every page, wide and light, and on a phone in the dark: `python -m tests.ui.screenshots`."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from pathlib import Path
+
+import httpx
+from playwright.sync_api import Page
+
+from tests.ui.serving import CHROMIUM, PAGES, ROOT, browser, is_loaded, look, serving, sign_in, until
+
+STEPS = [
+    {"name": "extract", "command": "echo '[1, 2, 3]'"},
+    {"name": "check", "command": "true", "depends_on": ["extract"]},
+    {"name": "sum-up", "command": "true", "depends_on": ["extract"], "map": {"range": 12, "max_parallel": 4}},
+    {"name": "refuse", "command": "echo no rows >&2; exit 3", "retries": 0, "depends_on": ["check"]},
+    {"name": "report", "command": "true", "depends_on": ["sum-up", "refuse"]},
+    {"name": "clean", "command": "true", "depends_on": ["report"], "rule": "all_done"},
+]
+PRINTED = r"printf '\033[32mready\033[0m\n'; seq 1 60; printf '\033[31mfailed: disk full\033[0m\n' >&2; exit 1"
+
+
+def furnish(server: httpx.Client) -> list[str]:
+    """Jobs of all kinds, failures, a workflow run, queues and limits. Returns the paths of single things."""
+
+    def create(**fields: object) -> str:
+        created: str = server.post("/v1/jobs", json=fields).raise_for_status().json()["job_id"]
+        return created
+
+    server.post("/v1/queues/mail:pause", json={})
+    charge = {"task": "shop.charge", "retries": 0}
+    create(
+        job_id="tick", name="Tick", command="echo tick", schedule="*/2 * * * * *", owner="ada", labels={"team": "core"}
+    )
+    create(job_id="billing.monthly", **charge, payload={"account": "a1", "cents": 1999}, schedule="0 9 1 * *")
+    create(
+        job_id="reports.daily", name="Daily report for everybody in the company", command="true",
+        schedule={"cron": "0 9 * * MON-FRI", "timezone": "Europe/Berlin"}, owner="grace", queue="reports",
+        description="Sums up what was sold, and mails it.", labels={"team": "sales", "tier": "gold"},
+    )  # fmt: skip
+    create(job_id="cleanup", command="true", schedule={"every": "1h"})
+    create(job_id="import.night", command="true", schedule="H 2 * * *")
+    server.post("/v1/jobs/cleanup:pause", json={})
+    waiting = create(command="true", queue="mail", name="Mail for Ada")
+    failed = create(command=PRINTED, retries=0, name="Fill the disk")
+    for number in range(12):
+        create(**charge, payload={"account": "broken" if number % 3 else "a1", "cents": number}, name="Charge")
+    talking = create(task="shop.talk", name="Talk")
+    server.post("/v1/workflows", json={"workflow_id": "nightly", "schedule": "0 2 * * *", "steps": STEPS})
+    flow = server.post("/v1/workflows/nightly:runNow", json={}).raise_for_status().json()
+    run = flow.get("workflow_run_id") or flow["run_id"]
+    paths = [
+        "/jobs/tick", "/jobs/tick?tab=definition", "/jobs/tick?tab=missed", "/jobs/new?edit=reports.daily",
+        f"/runs/{failed}", f"/runs/{failed}?tab=timeline", f"/runs/{failed}?tab=data", f"/runs/{waiting}",
+        f"/runs/{talking}", "/workflows/nightly",
+        f"/workflows/nightly/runs/{run}", f"/workflows/nightly/runs/{run}?view=gantt",
+        f"/workflows/nightly/runs/{run}?view=list", f"/workflows/nightly/runs/{run}?step=refuse", "/nowhere",
+    ]  # fmt: skip
+    until(lambda: server.get(f"/v1/runs/{failed}").json()["status"] == "FAILED")
+    until(lambda: server.get(f"/v1/workflow-runs/{run}").json()["duration"] is not None)
+    return paths
+
+
+def shoot(page: Page, path: str, folder: Path) -> None:
+    page.goto("/ui" + path)
+    is_loaded(page)
+    name = path.strip("/").replace("/", "-").replace("?", "-").replace("=", "-") or "overview"
+    page.screenshot(path=folder / f"{name}.png", full_page=True)
+
+
+def main() -> None:
+    if CHROMIUM is None:
+        sys.exit("chromium is not installed")
+    folder = Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / "screenshots"
+    with tempfile.TemporaryDirectory() as data, serving(Path(data) / "data") as server, browser() as shown:
+        paths = furnish(server)
+        for phone, name in ((False, "wide"), (True, "phone")):
+            (folder / name).mkdir(parents=True, exist_ok=True)
+            context = look(shown, server, phone=phone, dark=phone)
+            sign_in(page := context.new_page(), server)
+            for path in (*PAGES, *paths):
+                shoot(page, path, folder / name)
+            context.close()
+
+
+if __name__ == "__main__":
+    main()

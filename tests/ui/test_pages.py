@@ -1,0 +1,101 @@
+"""Every page: nothing wrong for assistive technology, nothing wider than the screen, and text of users stays text."""
+
+from __future__ import annotations
+
+import gzip
+from typing import Any
+
+import httpx
+import pytest
+from playwright.sync_api import Page, expect
+
+from mainspring.api.page import FOLDER
+from tests.ui.conftest import Open
+from tests.ui.serving import PAGES, PATIENCE, ROOT, is_loaded
+
+expect.set_options(timeout=PATIENCE * 1000)
+AXE = ROOT / "dashboard" / "node_modules" / "axe-core" / "axe.min.js"
+HOSTILE = "<img src=x onerror=\"document.title='hit'\"><script>document.title='hit'</script>"
+PRINTED = HOSTILE + "\\033[31mred\\033]0;title\\007\\n"
+
+
+WIDER = "document.documentElement.scrollWidth > innerWidth"
+SERIOUS = """
+axe.run(document, {resultTypes: ['violations']}).then(({violations}) => violations
+  .filter(({impact}) => impact === 'serious' || impact === 'critical')
+  .flatMap(({id, nodes}) => nodes.slice(0, 3).map(({html, failureSummary}) => [id, html, failureSummary].join(' '))))
+"""
+
+
+class Beside:
+    """Scripts beside those of the page. `page.evaluate` would use `eval`, which the CSP of the page reports."""
+
+    def __init__(self, page: Page) -> None:
+        self.devtools = page.context.new_cdp_session(page)
+        frame = self.devtools.send("Page.getFrameTree")["frameTree"]["frame"]["id"]
+        self.world = self.devtools.send("Page.createIsolatedWorld", {"frameId": frame})["executionContextId"]
+
+    def evaluate(self, script: str) -> Any:
+        told = {"expression": script, "contextId": self.world, "awaitPromise": True, "returnByValue": True}
+        found = self.devtools.send("Runtime.evaluate", told)
+        assert "exceptionDetails" not in found, found["exceptionDetails"]
+        return found["result"].get("value")
+
+    def close(self) -> None:
+        self.devtools.detach()
+
+
+@pytest.mark.parametrize("phone", [False, True], ids=["wide and light", "phone and dark"])
+def test_every_page_is_accessible_and_fits(open_page: Open, server: httpx.Client, phone: bool) -> None:
+    job = server.post("/v1/jobs", json={"command": "exit 1", "retries": 0}).raise_for_status().json()["job_id"]
+    page = open_page(phone=phone, dark=phone)
+    faults: list[str] = []
+    for path in (*PAGES, f"/jobs/{job}", f"/runs/{job}"):
+        page.goto("/ui" + path)
+        is_loaded(page)
+        beside = Beside(page)
+        if beside.evaluate(WIDER):
+            faults.append(f"{path} is wider than the screen")
+        if AXE.is_file():
+            beside.evaluate(AXE.read_text() + ";0")
+            faults += [f"{path} {fault}" for fault in beside.evaluate(SERIOUS)]
+        beside.close()
+    assert faults == []
+
+
+def test_text_of_users_stays_text(open_page: Open, server: httpx.Client) -> None:
+    body = {
+        "job_id": "hostile", "name": HOSTILE[:100], "command": ["printf", PRINTED], "owner": "<b>x</b>",
+        "description": HOSTILE, "labels": {"team": "<i>x</i>"}, "schedule": "0 0 1 1 *",
+    }  # fmt: skip
+    server.post("/v1/jobs", json=body).raise_for_status()
+    run = server.post("/v1/jobs/hostile:runNow", json={}).raise_for_status().json()["run_id"]
+    page = open_page("/jobs")
+    for path in ("/jobs", "/jobs/hostile?tab=definition", "/runs", f"/runs/{run}"):
+        page.goto("/ui" + path)
+        expect(page.get_by_role("main").get_by_text("<img src=x").first).to_be_visible()
+        assert page.title() != "hit"
+        assert page.locator("main img[src=x], main script").count() == 0
+    expect(page.get_by_role("log")).to_contain_text("<script>")
+
+
+def test_the_keyboard_is_enough(open_page: Open) -> None:
+    page = open_page("/settings")
+    is_loaded(page)
+    page.keyboard.press("Control+k")
+    page.get_by_role("dialog").get_by_role("combobox").fill("queues")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("heading", level=1)).to_have_text("Queues")
+    page.keyboard.press("g")
+    page.keyboard.press("w")
+    expect(page.get_by_role("heading", level=1)).to_have_text("Workflows")
+    page.go_back()
+    expect(page.get_by_role("heading", level=1)).to_have_text("Queues")
+
+
+def test_the_first_load_is_small() -> None:
+    """300 kB compressed, with what the shell needs before any page."""
+    shell = (FOLDER / "index.html").read_text()
+    names = [path for path in (FOLDER / "assets").iterdir() if path.name in shell]
+    assert names
+    assert sum(len(gzip.compress(path.read_bytes())) for path in names) < 300_000
