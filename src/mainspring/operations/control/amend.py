@@ -35,7 +35,7 @@ from mainspring.operations.lifecycle.cancel import cancel
 from mainspring.operations.lifecycle.effects import admit_knocked
 from mainspring.operations.lifecycle.fire_locked import FiredLocked, fire_locked, miss_due
 from mainspring.operations.limits.changed_rules import change_lines
-from mainspring.operations.lookup import load_lane, no_job, own_run
+from mainspring.operations.lookup import load_lane, no_job, own_run, refuse_step
 from mainspring.operations.signals import Signals
 from mainspring.operations.submit.path_compiler import compile_paths
 from mainspring.operations.submit.signature_registry import SignatureRegistry
@@ -230,6 +230,8 @@ class Amender:
                 await backfills.end_of_job(connection, tenant, job_id, JOB_CANCELLED)
             live: list[runs.LockedRun] = []
             own = await own_run(connection, tenant, job_id)  # it is older than manual runs, so this is key order
+            if row is None:
+                await refuse_step(connection, tenant, job_id, own)
             if own is not None and (locked := await runs.lock_run(connection, tenant, own.run_id)) is not None:
                 live.append(locked)
             live += await runs.lock_runs_of_job(connection, tenant, job_id)
@@ -269,8 +271,10 @@ class Amender:
         row = await jobs.lock(connection, tenant, job_id)
         if row is not None:
             return row
+        own = await own_run(connection, tenant, job_id)
+        await refuse_step(connection, tenant, job_id, own)
         fired = bool(await runs.lock_runs_of_job(connection, tenant, job_id))
-        if fired or await own_run(connection, tenant, job_id) or await self._has_ended(connection, tenant, job_id):
+        if fired or own or await self._has_ended(connection, tenant, job_id):
             raise already_fired(job_id, what)
         raise no_job(job_id)
 
