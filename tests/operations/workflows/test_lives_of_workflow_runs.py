@@ -126,6 +126,21 @@ async def test_results_are_put_into_the_body_of_a_call(scene: Scene) -> None:
     assert (calls["each"].method, calls["each"].body) == ("PUT", {"row": 7, "all": {"rows": [7]}})
 
 
+@pytest.mark.parametrize("rule", ["one_success", "one_failed"])
+async def test_a_rerun_from_a_step_with_references_runs_it_whatever_its_rule(scene: Scene, rule: str) -> None:
+    """Its parents have ended before, and it does not wait for them again."""
+    used = {"x": {"$parameter": "p"}}
+    steps = [{"name": "a", "retries": 0}, {"name": "b", "depends_on": ["a"], "rule": rule, "payload": used}]
+    run_id = await scene.begin(await scene.create(steps, parameters={"p": 1}))
+    answer = failing("a") if rule == "one_failed" else outcome
+    assert await scene.run_all(answer) == ["a", "b"]
+    await scene.control.rerun(scene.caller, run_id, "b")
+    await scene.starter.run_once()
+    await scene.folder.run_once()
+    assert await scene.run_all() == ["b"]
+    await scene.at_rest()
+
+
 async def test_too_many_failed_members_fail_the_step_and_skip_the_rest(scene: Scene) -> None:
     step = {"name": "each", "map": {"range": 50, "max_failures": 2}, "retries": 0}
     run_id = await scene.begin(await scene.create([step]))
