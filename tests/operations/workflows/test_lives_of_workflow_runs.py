@@ -189,6 +189,22 @@ async def test_a_cancel_without_a_reason_says_what_had_started(scene: Scene) -> 
     assert {reason for name, _, reason in found if name in ("a", "b", "c", "d")} == {waited[1]}
 
 
+@pytest.mark.parametrize("way", ["DELETE /v1/workflows/flow", "DELETE /v1/jobs/flow", "POST /v1/runs/{}:cancel"])
+async def test_after_any_cancel_no_step_can_start(scene: Scene, way: str) -> None:
+    """S11, also of steps that are ready, and of members of a map that has more of them."""
+    each = {"name": "each", "map": {"range": 600, "max_parallel": 550}}
+    run_id = await scene.begin(await scene.create([*DIAMOND, each], workflow_id="flow"))
+    await scene.expander.run_once()
+    method, path = way.format(run_id).split()
+    assert (await scene.api.request(method, path)).status_code in (200, 202)
+    assert await scene.connection.fetchval("select count(*) from mainspring.runs") == 0
+    assert await scene.expander.run_once() == 0
+    await scene.folder.run_once()
+    await scene.stopper.run_once()
+    assert await scene.connection.fetchval("select state from mainspring.flows") == 4
+    await scene.at_rest()
+
+
 async def test_the_timeout_of_a_workflow_ends_all_of_it(scene: Scene) -> None:
     run_id = await scene.begin(await scene.create(DIAMOND, timeout="1h"))
     await scene.connection.execute("update mainspring.runs set deadline = now() where run_id = $1", run_id)
