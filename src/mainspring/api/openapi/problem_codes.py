@@ -39,6 +39,7 @@ CODES: dict[str, tuple[int, str]] = {
     "limited": (409, "the job that has the unique key waits under a limit"),
     "already_fired": (409, "a one-time job that has fired cannot be changed"),
     "unreadable": (409, "what is stored about it cannot be read; it can only be cancelled"),
+    "is_a_step": (409, "a step of a workflow is not a job of its own"),
     "changed_meanwhile": (409, "somebody else has changed it; try again"),
     "job_cancelled": (409, "the job is cancelled"),
     "wrong_status": (409, "the status of the job does not allow this"),

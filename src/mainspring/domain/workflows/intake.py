@@ -35,6 +35,7 @@ from mainspring.domain.workflows.references import (
     may_refer,
     without_references,
 )
+from mainspring.wire.execution import HttpCallIn
 from mainspring.wire.jobs import JobPatch, JobRequest, MisfireIn
 from mainspring.wire.states import PriorityIn
 from mainspring.wire.workflows import MAX_STEPS, RULES, UPSTREAM_FAILURES, StepIn, WorkflowPatch, WorkflowRequest
@@ -160,11 +161,16 @@ def _read_step(
 ) -> ReadStep:
     payload, references = _payload_of(step)
     refers = may_refer(payload)
-    if refers:
+    if step.http is not None and payload is None:
+        payload, references = _call_of(step.http)
+        refers = payload is not None
+        if refers:
+            request = msgspec.structs.replace(request, http=_call_without_references(step.http))
+    elif refers:
         request = msgspec.structs.replace(
             request, payload=msgspec.Raw(_encode(without_references(_decoded(payload or "{}"))))
         )
-    job = _job(request, now, known, payload if references else None)
+    job = _job(request, now, known, payload if references and step.http is None else None)
     mapped = None if step.map is None else read_map(step.map)
     for reference in references:
         _check_reference(reference, parameters, step)
@@ -232,6 +238,29 @@ def _payload_of(step: StepIn) -> tuple[str | None, list[Reference]]:
     if not may_refer(text):
         return text, []
     return text, collect(_decoded(text))
+
+
+def _call_of(call: HttpCallIn) -> tuple[str | None, list[Reference]]:
+    """The call as a payload, and its references. A worker prefers a payload to the call of the spec. None if the call
+    has none."""
+    try:
+        text = _encode(call).decode()
+    except RecursionError:
+        raise InvalidInput("the body is nested too deeply", field="http.body") from None
+    if not may_refer(text):
+        return None, []
+    value = _decoded(text)
+    references = collect(value, "http")
+    return (None, []) if without_references(value) == value else (text, references)
+
+
+def _call_without_references(call: HttpCallIn) -> HttpCallIn:
+    """The call as far as it is known. A body that is a reference is a body, which not every method takes."""
+    body = without_references(call.body)
+    success = call.success
+    if success is not None:
+        success = msgspec.structs.replace(success, equals=without_references(success.equals))
+    return msgspec.structs.replace(call, body={} if body is None and call.body is not None else body, success=success)
 
 
 def _check_known(declaration: Declaration, payload: Any) -> None:
@@ -319,5 +348,5 @@ def renamed(error: MainspringError) -> MainspringError:
         error.field = f"{_NAMES[first]}{dot}{rest}"
         error.detail = error.detail.replace("the payload", "the object of parameters")
     if error.hint is not None:
-        error.hint = error.hint.replace("/v1/jobs/", "/v1/workflows/").replace("job_id", "workflow_id")
+        error.hint = error.hint.replace("/v1/jobs", "/v1/workflows").replace("job_id", "workflow_id")
     return error

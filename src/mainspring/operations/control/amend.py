@@ -32,13 +32,14 @@ from mainspring.operations.calendars.rules import load_rules, with_current_rules
 from mainspring.operations.dependencies.changes import change_edges, names_parents
 from mainspring.operations.dependencies.edges import fire_if_met
 from mainspring.operations.lifecycle.cancel import cancel
-from mainspring.operations.lifecycle.effects import admit_knocked
+from mainspring.operations.lifecycle.effects import Effects, admit_knocked
 from mainspring.operations.lifecycle.fire_locked import FiredLocked, fire_locked, miss_due
 from mainspring.operations.limits.changed_rules import change_lines
-from mainspring.operations.lookup import load_lane, no_job, own_run
+from mainspring.operations.lookup import load_lane, no_job, own_run, refuse_step
 from mainspring.operations.signals import Signals
 from mainspring.operations.submit.path_compiler import compile_paths
 from mainspring.operations.submit.signature_registry import SignatureRegistry
+from mainspring.operations.workflows.stopper import FlowStopper
 from mainspring.store import backfills, dependencies, history, jobs, runs
 from mainspring.store.deadlocks import despite_deadlocks
 from mainspring.store.jobs import JobRow, LockedJob, schedule_from_text
@@ -60,6 +61,7 @@ class Amender:
         self._lanes = lanes
         self._signals = signals
         self._signatures = signatures
+        self._stopper = FlowStopper(store, signals, listens=False)
 
     async def update(self, caller: Caller, job_id: str, patch: JobPatch, if_version: int | None) -> None:
         await compile_paths([patch])
@@ -230,6 +232,8 @@ class Amender:
                 await backfills.end_of_job(connection, tenant, job_id, JOB_CANCELLED)
             live: list[runs.LockedRun] = []
             own = await own_run(connection, tenant, job_id)  # it is older than manual runs, so this is key order
+            if row is None:
+                await refuse_step(connection, tenant, job_id, own)
             if own is not None and (locked := await runs.lock_run(connection, tenant, own.run_id)) is not None:
                 live.append(locked)
             live += await runs.lock_runs_of_job(connection, tenant, job_id)
@@ -237,7 +241,7 @@ class Amender:
             effects.look |= await dependencies.look_again(connection, [(tenant, job_id)]) > 0
             if row is None and own is None and not live and not await self._has_ended(connection, tenant, job_id):
                 raise no_job(job_id)
-        effects.tell(self._signals)
+        await self._stop(effects)
 
     async def _cancel(self, connection: Connection, row: LockedJob) -> None:
         reason = DELETED if row.paused_from is None else PAUSED
@@ -263,14 +267,22 @@ class Amender:
                     return
                 raise Conflict(f"run {run_id} has ended with {state.name}", code="run_ended")
             effects = await cancel(connection, [row], reason)
+        await self._stop(effects)
+
+    async def _stop(self, effects: Effects) -> None:
+        """Tell of a cancel. When this returns, no step of a cancelled workflow run can start any more."""
         effects.tell(self._signals)
+        for flow_id in sorted(effects.stopped):
+            await self._stopper.stop(flow_id)
 
     async def _lock(self, connection: Connection, tenant: TenantId, job_id: str, what: str) -> LockedJob:
         row = await jobs.lock(connection, tenant, job_id)
         if row is not None:
             return row
+        own = await own_run(connection, tenant, job_id)
+        await refuse_step(connection, tenant, job_id, own)
         fired = bool(await runs.lock_runs_of_job(connection, tenant, job_id))
-        if fired or await own_run(connection, tenant, job_id) or await self._has_ended(connection, tenant, job_id):
+        if fired or own or await self._has_ended(connection, tenant, job_id):
             raise already_fired(job_id, what)
         raise no_job(job_id)
 

@@ -29,7 +29,7 @@ from mainspring.operations.access.caller import Caller
 from mainspring.operations.dependencies.newest_results import with_newest_results
 from mainspring.operations.lifecycle.effects import admit_knocked
 from mainspring.operations.lifecycle.fire import Fired, cancel_earlier, run_again, run_now
-from mainspring.operations.lookup import load_lane, no_job, own_run, run_definition
+from mainspring.operations.lookup import load_lane, no_job, own_run, refuse_step, run_definition
 from mainspring.operations.signals import Signals
 from mainspring.operations.submit.signature_registry import SignatureRegistry
 from mainspring.store import dead_letters, fired_jobs, history, jobs
@@ -132,6 +132,7 @@ class ManualRuns:
         """A repeat of a one-time job that has fired."""
         await jobs.lock_fired(connection, tenant, [job_id])
         own = await own_run(connection, tenant, job_id)
+        await refuse_step(connection, tenant, job_id, own)
         original = own or await fired_jobs.fire_of(connection, tenant, job_id, generation)
         if original is None:  # it is no longer in the history, but a repeat of it may be
             original = next(iter(await history.runs_of_job(connection, tenant, job_id, None, 1, generation)), None)

@@ -96,7 +96,11 @@ class WorkflowChanges:
 
     async def validate(self, caller: Caller, request: WorkflowRequest) -> WorkflowCheck:
         """Check a workflow without storing it."""
-        define_workflow(request, self._clock.now())
+        job = define_workflow(request, self._clock.now())
+        try:
+            await self._submitter.validate_defined(caller, job)
+        except MainspringError as error:
+            raise renamed(error) from None
         source = WorkflowSource(request.steps, request.queue, request.priority)
         definition = await self._definition(caller.tenant, source, request.parameters or {})
         graph = definition.graph()

@@ -305,7 +305,7 @@ r.gates, r.limit_keys is not null as limited, r.cancel_reason
 
 -- fragment: locked_run
 -- LockedRun in store/runs.py.
-r.run_id, r.state, r.fence, r.attempt, r.held_key
+r.run_id, r.state, r.fence, r.attempt, r.held_key, r.started_at is not null as begun
 
 -- fragment: started_at
 -- When the present attempt began, if that is known. Servers of 0.2.0 do not reset the column.
