@@ -17,6 +17,7 @@ from mainspring.store import dependencies
 from mainspring.store.dependencies import EndedParent, JobKey, WaitRow
 from mainspring.store.pool import Connection
 
+_JOBS = int(Follows.JOBS)
 _AT_ONCE = 1000  # runs that one transaction starts or ends; more of them are looked at after the commit
 
 
@@ -34,7 +35,7 @@ async def _follow_jobs(connection: Connection, effects: Effects, seen: int) -> i
     """Start or end the runs that have waited for the runs in `effects.following`, from the place `seen` on, and what
     follows these ends in turn. Jobs that fire after them become due. Returns how many were seen."""
     while seen < len(effects.following):
-        run_ids = [row[0] for row in effects.following[seen:] if (row[1] or 0) & Follows.JOBS]
+        run_ids = [row[0] for row in effects.following[seen:] if (row[1] or 0) & _JOBS]
         seen = len(effects.following)
         if run_ids:
             await _follow(connection, await dependencies.ended_parents(connection, run_ids), effects)
