@@ -18,7 +18,6 @@ from mainspring.store.dependencies import EndedParent, JobKey, WaitRow
 from mainspring.store.pool import Connection
 
 _JOBS = int(Follows.JOBS)
-_AT_ONCE = 1000  # runs that one transaction starts or ends; more of them are looked at after the commit
 
 
 async def follow_ends(connection: Connection, effects: Effects, *, by_marks: bool = False) -> None:
@@ -44,8 +43,8 @@ async def _follow_jobs(connection: Connection, effects: Effects, seen: int) -> i
 
 async def _follow(connection: Connection, parents: Sequence[EndedParent], effects: Effects) -> None:
     await _satisfy(connection, parents, effects)
-    found = await dependencies.waiting_for(connection, parents, _AT_ONCE + 1)
-    if len(found) > _AT_ONCE:
+    found = await dependencies.waiting_for(connection, parents)
+    if found is None:  # they are looked at after the commit
         await dependencies.look_again(connection, [(parent.tenant_id, parent.job_id) for parent in parents])
         effects.look = True
         return
@@ -79,9 +78,19 @@ def _key(run: EndedParent) -> JobKey:
 
 
 async def _satisfy(connection: Connection, parents: Sequence[EndedParent], effects: Effects) -> None:
-    children = await dependencies.after_children(connection, [_key(parent) for parent in parents])
-    if not children:
-        return
+    """The jobs that fire after these runs, in the order in which they are locked."""
+    keys = [_key(parent) for parent in parents]
+    children = await dependencies.after_children(connection, keys, dependencies.FIRST_JOB)
+    while children:
+        await _satisfy_children(connection, parents, children, effects)
+        if len(children) < dependencies.MOST_ROWS:
+            return
+        children = await dependencies.after_children(connection, keys, children[-1])
+
+
+async def _satisfy_children(
+    connection: Connection, parents: Sequence[EndedParent], children: Sequence[JobKey], effects: Effects
+) -> None:
     locked = {
         (child.tenant_id, child.job_id): child for child in await dependencies.lock_children(connection, children)
     }

@@ -80,7 +80,7 @@ async def values_for(connection: Connection, flow: Flow, run_id: UUID) -> Values
 
 
 class MemberRows:
-    """The runs of members, in order. alike: they have one lane and no limits, and differ only in number and payload."""
+    """The runs of members, in order."""
 
     def __init__(self, flow: Flow, fanout: Fanout, step: Step, lanes: Sequence[int], *, kept: bool) -> None:
         assert fanout.join_id is not None and fanout.total is not None and fanout.first_number is not None
@@ -96,8 +96,12 @@ class MemberRows:
         self._spec: Spec = msgspec.structs.replace(step.spec, step=StepOf(fanout.step))
         self._limited = step.spec.concurrency or step.spec.rate_limit or step.spec.circuit_breaker
         self._plain_spec = spec_to_text(self._spec)
-        self.alike = len(lanes) == 1 and not self._limited
         self.failed: dict[UUID, str] = {}
+
+    @property
+    def alike(self) -> bool:
+        """They have one lane and no limits, and differ only in number and payload."""
+        return len(self._lanes) == 1 and not self._limited
 
     def together(self, first: int, items: Sequence[Any], values: Values | None) -> NewMembers:
         """The members from `first` on, one for each of the items, if they are alike. Those in `failed` cannot run.
