@@ -71,6 +71,7 @@ ROUTES = (
     Route("insights.upcoming", "GET", "/v1/insights/upcoming", "upcoming"),
     Route("insights.heatmap", "GET", "/v1/insights/heatmap", "heatmap"),
     Route("schedules.preview", "POST", "/v1/schedules:preview", "preview"),
+    Route("schedules.explain", "POST", "/v1/schedules:explain", "preview"),
     Route("calendars.list", "GET", "/v1/calendars", "calendars"),
     Route("calendars.read", "GET", "/v1/calendars/{}", "calendar {}"),
     Route("calendars.put", "PUT", "/v1/calendars/{}", "calendar-set {}"),

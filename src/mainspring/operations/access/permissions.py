@@ -29,6 +29,7 @@ PERMISSIONS: dict[str, frozenset[str]] = {
     "insights.upcoming": _READERS,
     "insights.heatmap": _READERS,
     "schedules.preview": _READERS,
+    "schedules.explain": _READERS,
     "jobs.create": _ADMINS,
     "jobs.create_batch": _ADMINS,
     "jobs.validate": _READERS,
