@@ -127,6 +127,8 @@ ROUTES = (
     Route("session.read", "GET", "/v1/session", None),
     Route("session.end", "DELETE", "/v1/session", None),
     Route("session.link", "POST", "/v1/session/links", "open"),
+    Route("sessions.list", "GET", "/v1/sessions", None),
+    Route("sessions.end", "POST", "/v1/sessions/{}:end", None),
     Route("metrics.read", "GET", "/metrics", None),
     Route("schema.read", "GET", "/schema/openapi.json", None),
     Route("health.live", "GET", "/healthz", None),

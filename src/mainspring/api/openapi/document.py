@@ -54,6 +54,7 @@ _TAGS = {
     "tenants": ("access", "Tenants and tokens."),
     "tokens": ("access", "Tenants and tokens."),
     "session": ("access", "Tenants and tokens."),
+    "sessions": ("access", "Tenants and tokens."),
     "worker": ("worker protocol", "What worker programs call."),
     "applications": ("applications", "What the code of applications declares."),
     "search": ("ids", "Ids by a part of them."),

@@ -108,6 +108,8 @@ PERMISSIONS: dict[str, frozenset[str]] = {
     "session.read": _READERS,
     "session.end": _READERS,
     "session.link": _READERS,
+    "sessions.list": _READERS,
+    "sessions.end": _ADMINS,
     "tenants.list": _READERS,
     "tenants.create": _ADMINS,
     "tokens.list": _READERS,
