@@ -187,6 +187,8 @@ class _Operation:
                     }
             else:
                 schema = self._schemas.of(answer.body or self._returned)
+                if answer.or_body is not None:
+                    schema = {"anyOf": [schema, self._schemas.of(answer.or_body)]}
                 content = {"application/json": {"schema": schema, "example": example_of(answer.body or self._returned)}}
             found[str(status)] = _answer(answer.description, content, headers)
         return found

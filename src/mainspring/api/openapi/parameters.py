@@ -43,6 +43,7 @@ PARAMETERS: dict[str, tuple[str, Any]] = {
     "limit": (
         "The most items per page. A page with large payloads and results has fewer. `next` is set if more follow.", 50,
     ),
+    "view": ("`row`: only the fields that a list shows, without payloads and results.", "row"),
     "application": ("The name of the application.", "billing"),
     "declared_by": ("Only those that this application declares.", "billing"),
     "part": ("The beginning or the end of an id.", "0a8b11"),
