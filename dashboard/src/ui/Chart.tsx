@@ -13,6 +13,8 @@ export interface Line {
   color: string;
   area?: boolean;
   dashed?: boolean;
+  /** Values that are far apart: a dot each, and lines over the gaps. */
+  sparse?: boolean;
 }
 
 interface Props {
@@ -108,8 +110,8 @@ function optionsOf(
         width: 1.5,
         ...(line.area ? { fill: `color-mix(in srgb, ${token(line.color)} 18%, transparent)` } : {}),
         ...(line.dashed ? { dash: [4, 3] } : {}),
-        points: { show: false },
-        spanGaps: false,
+        points: { show: line.sparse ?? false, size: 5 },
+        spanGaps: line.sparse ?? false,
         value: (plot, value, index, at) => textOf(at === null ? plot.data[index]?.at(-1) : value, format),
       })),
     ],

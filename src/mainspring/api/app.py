@@ -94,7 +94,7 @@ def app_without_a_server() -> Litestar:
             *workflows.HANDLERS,
             *workflow_runs.HANDLERS,
             tasks.list_tasks,
-            schedules.preview_schedule,
+            *schedules.HANDLERS,
             *insights.HANDLERS,
             ids.find_ids,
             *exchange.HANDLERS,

@@ -27,6 +27,7 @@ from mainspring.operations.limits.settings import LimitSetter
 from mainspring.operations.logs.log_service import LogService
 from mainspring.operations.read.calendars import CalendarReader
 from mainspring.operations.read.dead_letters import DeadLetterReader
+from mainspring.operations.read.explanation import Explainer
 from mainspring.operations.read.failures import FailureReader
 from mainspring.operations.read.find import Finder
 from mainspring.operations.read.heat_map import HeatMapReader
@@ -74,6 +75,7 @@ class Services:
     failure_reader: FailureReader
     job_series: JobSeriesReader
     previewer: Previewer
+    explainer: Explainer
     upcoming_reader: UpcomingReader
     heat_map_reader: HeatMapReader
     replayer: Replayer

@@ -45,6 +45,7 @@ from mainspring.operations.logs.log_service import LogService
 from mainspring.operations.logs.log_watch import LogWatch
 from mainspring.operations.read.calendars import CalendarReader
 from mainspring.operations.read.dead_letters import DeadLetterReader
+from mainspring.operations.read.explanation import Explainer
 from mainspring.operations.read.failures import FailureReader
 from mainspring.operations.read.find import Finder
 from mainspring.operations.read.heat_map import HeatMapReader
@@ -187,9 +188,10 @@ async def assemble(
         overview_reader=OverviewReader(store, standing_reader, timing),
         failure_reader=FailureReader(store, lanes, database_clock),
         job_series=JobSeriesReader(store, database_clock),
-        previewer=Previewer(store, database_clock),
+        previewer=(previewer := Previewer(store, database_clock)),
         upcoming_reader=UpcomingReader(store, lanes, database_clock),
-        heat_map_reader=HeatMapReader(store, database_clock),
+        heat_map_reader=(heat_maps := HeatMapReader(store, database_clock)),
+        explainer=Explainer(previewer, heat_maps),
         id_reader=(id_reader := IdReader(store, lanes)),
         finder=Finder(store, lanes, signatures, id_reader),
         node_reader=NodeReader(store, timing),

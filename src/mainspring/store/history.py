@@ -13,7 +13,7 @@ from mainspring.store import pages
 from mainspring.store.jobs import contains
 from mainspring.store.pool import Connection
 from mainspring.store.queries import load
-from mainspring.store.rows import PageRow, RowQuery, size_of
+from mainspring.store.rows import PageRow, RowQuery, size_of, without_payloads
 
 _SQL = load("history")
 
@@ -130,6 +130,10 @@ _live_runs_of_job = RowQuery(LiveRun, _SQL["live_runs_of_job"])
 _ended_run = RowQuery(EndedRun, _SQL["ended_run"])
 _ended_runs = RowQuery(EndedRun, _SQL["ended_runs"])
 _ended_runs_of_job = RowQuery(EndedRun, _SQL["ended_runs_of_job"])
+_live_rows = without_payloads(_live_runs)
+_live_rows_of_job = without_payloads(_live_runs_of_job)
+_ended_rows = without_payloads(_ended_runs)
+_ended_rows_of_job = without_payloads(_ended_runs_of_job)
 _queue_depths = RowQuery(LaneDepth, _SQL["queue_depths"])
 _ended_last_minute = RowQuery(LaneEnds, _SQL["ended_last_minute"])
 _attempts_of = RowQuery(AttemptRow, _SQL["attempts_of"])
@@ -166,11 +170,11 @@ async def find_run(connection: Connection, tenant: TenantId, run_id: UUID) -> Ru
 
 
 async def live_runs(
-    connection: Connection, tenant: TenantId, chosen: RunFilter, before: UUID | None, limit: int
+    connection: Connection, tenant: TenantId, chosen: RunFilter, before: UUID | None, limit: int, *, light: bool = False
 ) -> list[LiveRun]:
     return await pages.read(
         connection,
-        _live_runs,
+        _live_rows if light else _live_runs,
         tenant,
         before,
         chosen.job_id,
@@ -190,11 +194,11 @@ async def live_runs(
 
 
 async def ended_runs(
-    connection: Connection, tenant: TenantId, chosen: RunFilter, before: UUID | None, limit: int
+    connection: Connection, tenant: TenantId, chosen: RunFilter, before: UUID | None, limit: int, *, light: bool = False
 ) -> list[EndedRun]:
     return await pages.read(
         connection,
-        _ended_runs,
+        _ended_rows if light else _ended_runs,
         tenant,
         before,
         chosen.job_id,
@@ -220,14 +224,16 @@ async def runs_of_job(
     before: UUID | None,
     limit: int,
     generation: int | None = None,
+    *,
+    light: bool = False,
 ) -> list[Run]:
-    """Newest first, live and ended, of one generation or of all. Clients that wait for a job ask repeatedly for the
-    newest run only."""
-    live = await pages.read(connection, _live_runs_of_job, tenant, job_id, before, generation, limit)
+    """Newest first, live and ended, of one generation or of all. `light`: without payloads and results. Clients that
+    wait for a job ask repeatedly for the newest run only."""
+    arguments = (tenant, job_id, before, generation, limit)
+    live = await pages.read(connection, _live_rows_of_job if light else _live_runs_of_job, *arguments)
     straight = limit > 1 and generation is None
-    ended = await pages.read(
-        connection, _ended_runs_of_job, tenant, job_id, before, generation, limit, straight=straight
-    )
+    past = _ended_rows_of_job if light else _ended_runs_of_job
+    ended = await pages.read(connection, past, *arguments, straight=straight)
     return newest_first([*live, *ended], limit)
 
 

@@ -29,7 +29,7 @@ from mainspring.store import pages
 from mainspring.store.lanes import Lane
 from mainspring.store.pool import Connection
 from mainspring.store.queries import load
-from mainspring.store.rows import PageRow, RowQuery, size_of
+from mainspring.store.rows import PageRow, RowQuery, size_of, without_payloads
 
 KEY_DAYS = 30  # an idempotency key is known at least so long after the end of its job
 
@@ -137,6 +137,8 @@ _get_past_job = RowQuery(JobRow, _SQL["get_past_job"])
 _holders = RowQuery(Holder, _SQL["holders"])
 _list_jobs = RowQuery(JobRow, _SQL["list_jobs"])
 _list_jobs_at_rest = RowQuery(JobRow, _SQL["list_jobs_at_rest"])
+_list_rows = without_payloads(_list_jobs)
+_list_rows_at_rest = without_payloads(_list_jobs_at_rest)
 _lock_job = RowQuery(LockedJob, _SQL["lock_job"])
 _known_run_now_key = RowQuery(RunNowKey, _SQL["known_run_now_key"])
 _list_missed = RowQuery(MissedRow, _SQL["list_missed"])
@@ -417,12 +419,17 @@ async def list_jobs(
     before: Place | None,
     floor: Place | None,
     limit: int,
+    *,
+    light: bool = False,
 ) -> list[JobRow]:
-    """Newest first, before `before` and down to `floor`."""
+    """Newest first, before `before` and down to `floor`. `light`: without payloads."""
     asked = chosen.asked
+    query = _list_jobs_at_rest if chosen.at_rest else _list_jobs
+    if light:
+        query = _list_rows_at_rest if chosen.at_rest else _list_rows
     return await pages.read(
         connection,
-        _list_jobs_at_rest if chosen.at_rest else _list_jobs,
+        query,
         tenant,
         *(before or (None, None)),
         chosen.statuses,

@@ -382,6 +382,42 @@ class JobList(msgspec.Struct):
     next: str | None = None
 
 
+class JobListRow(msgspec.Struct):
+    """A job as a list with `view=row` shows it: without payload, command and policies. The fields are those of a job.
+    Errors are cut after 200 characters."""
+
+    job_id: str
+    name: str
+    task: str
+    queue: str
+    priority: PriorityWord
+    status: JobStatusWord
+    schedule_type: ScheduleType
+    schedule: str
+    schedule_in_words: str
+    timezone: TimeZone | None
+    next_fire_at: datetime | None
+    last_fired_for: datetime | None
+    latest_run: RunBrief | None
+    error_message: str | None
+    pause_reason: str | None
+    owner: str | None
+    labels: dict[str, str]
+    declared_by: str | None
+    workflow_version: int | None
+    version: int
+    generation: int
+    created_at: datetime
+    updated_at: datetime
+
+
+class JobRows(msgspec.Struct):
+    """The response to `GET /v1/jobs?view=row`."""
+
+    jobs: list[JobListRow]
+    next: str | None = None
+
+
 class Upcoming(msgspec.Struct):
     """The next fire times of a job, if it is neither paused nor changed."""
 

@@ -99,6 +99,41 @@ class RunList(msgspec.Struct):
     next: str | None = None
 
 
+class RunListRow(msgspec.Struct):
+    """A run as a list with `view=row` shows it: without payload and result. The fields are those of a run. An error is
+    cut after 200 characters."""
+
+    run_id: str
+    job_id: str
+    name: str
+    task: str
+    queue: str
+    status: RunStateWord
+    reason: str | None
+    trigger: Trigger
+    scheduled_for: datetime
+    created_at: datetime | None
+    start_time: datetime | None
+    end_time: datetime | None
+    duration: float | None
+    attempt_number: int
+    max_attempts: int
+    error_message: str | None
+    executor_id: str | None
+    executor: str | None
+    progress: ProgressView | None
+    generation: int
+    workflow_run_id: str | None
+    step: str | None
+
+
+class RunRows(msgspec.Struct):
+    """The response to `GET /v1/runs?view=row`."""
+
+    runs: list[RunListRow]
+    next: str | None = None
+
+
 class JobStatus(msgspec.Struct):
     """The response to `GET /v1/jobs/{id}/status`. error_message: the error of the last attempt of the latest run."""
 

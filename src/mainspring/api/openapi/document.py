@@ -54,6 +54,7 @@ _TAGS = {
     "tenants": ("access", "Tenants and tokens."),
     "tokens": ("access", "Tenants and tokens."),
     "session": ("access", "Tenants and tokens."),
+    "sessions": ("access", "Tenants and tokens."),
     "worker": ("worker protocol", "What worker programs call."),
     "applications": ("applications", "What the code of applications declares."),
     "search": ("ids", "Ids by a part of them."),
@@ -186,6 +187,8 @@ class _Operation:
                     }
             else:
                 schema = self._schemas.of(answer.body or self._returned)
+                if answer.or_body is not None:
+                    schema = {"anyOf": [schema, self._schemas.of(answer.or_body)]}
                 content = {"application/json": {"schema": schema, "example": example_of(answer.body or self._returned)}}
             found[str(status)] = _answer(answer.description, content, headers)
         return found

@@ -19,6 +19,7 @@ PARAMETERS: dict[str, tuple[str, Any]] = {
     "members": ("Whether to list the members of a mapped step, which `name` names.", False),
     "state": ("Only those in one of these states.", ["running"]),
     "token_id": ("The id of the token, not its secret.", "0197a6c0-8d41-7f66-8083-b2cc34de56f0"),
+    "session_id": ("The id of a session.", "0197a6c0-5d1e-7c3a-9d50-2f1f6f0a8b11"),
     "name": ("The name of the queue, the calendar or the step.", "default"),
     "status": ("Only those with one of these statuses.", ["FAILED"]),
     "label": ("Only those with this label, as name:value.", "team:bi"),
@@ -42,6 +43,7 @@ PARAMETERS: dict[str, tuple[str, Any]] = {
     "limit": (
         "The most items per page. A page with large payloads and results has fewer. `next` is set if more follow.", 50,
     ),
+    "view": ("`row`: only the fields that a list shows, without payloads and results.", "row"),
     "application": ("The name of the application.", "billing"),
     "declared_by": ("Only those that this application declares.", "billing"),
     "part": ("The beginning or the end of an id.", "0a8b11"),

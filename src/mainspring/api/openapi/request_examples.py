@@ -54,6 +54,10 @@ PREVIEWS: Examples = {
     "a cron line": {"schedule": "0 9 * * MON-FRI", "timezone": "Europe/Berlin", "n": 5},
     "an interval": {"schedule": {"every": "90m"}, "from": "2030-01-01T00:00:00Z"},
 }
+EXPLANATIONS: Examples = {
+    "a cron line": {"schedule": {"cron": "30 2 * * *", "timezone": "Europe/Berlin"}},
+    "with mistakes": {"schedule": {"cron": "61 9 * * *", "timezone": "Europe/Berln"}},
+}
 PAUSES: Examples = {"of the tenant": {}, "of all tenants": {"all_tenants": True}}
 BACKFILLS: Examples = {
     "a month": {"from": "2025-01-01T00:00:00Z", "to": "2025-02-01T00:00:00Z"},

@@ -16,6 +16,7 @@ from mainspring.api.routes.paging import (
     DEFAULT_PAGE,
     MAX_GENERATION,
     MAX_PAGE,
+    ListView,
     label_filter,
     link_header,
     several,
@@ -35,6 +36,7 @@ from mainspring.wire.jobs import (
     JobList,
     JobPatch,
     JobRequest,
+    JobRows,
     JobView,
     MissedRange,
     Nothing,
@@ -42,7 +44,7 @@ from mainspring.wire.jobs import (
     RunNowRequest,
     Upcoming,
 )
-from mainspring.wire.runs import JobStatus, JobTimelineEntry, RunView
+from mainspring.wire.runs import JobStatus, JobTimelineEntry, RunListRow, RunView
 from mainspring.wire.states import JobStatusFilter, RunStateFilter
 
 Http = Request[Any, Any, Any]
@@ -117,7 +119,10 @@ async def check_job(request: Http, data: JobRequest) -> JobCheck:
     return JobCheck(found.task, found.queue, schedule.kind.value, schedule.words(), explain(schedule))
 
 
-@get("/", summary="List jobs, newest first", operation="jobs.list", problems=SEARCHES)
+@get(
+    "/", summary="List jobs, newest first", operation="jobs.list", problems=SEARCHES,
+    answers={200: Answer("The jobs; with `view=row`, their rows.", body=JobList, or_body=JobRows)},
+)  # fmt: skip
 async def list_jobs(
     request: Http,
     status: list[JobStatusFilter] | None = None,
@@ -133,7 +138,8 @@ async def list_jobs(
     declared_by: str | None = None,
     cursor: str | None = None,
     limit: Limit = DEFAULT_PAGE,
-) -> Response[JobList]:
+    view: ListView = "full",
+) -> Response[Any]:
     """Without `status`: the jobs that have yet to fire or will fire again. With it: the jobs that show one of these
     statuses, one-time jobs that have fired included. Times from `_after` on, and before `_before`. A page may have
     fewer jobs than `limit`, or none, while `next` says that more may follow."""
@@ -152,7 +158,9 @@ async def list_jobs(
         next_fire_after=time_filter(next_fire_after, "next_fire_after"),
         next_fire_before=time_filter(next_fire_before, "next_fire_before"),
     )
-    page = await services_of(request).job_reader.jobs(caller_of(request), query)
+    reader = services_of(request).job_reader
+    read = reader.rows if view == "row" else reader.jobs
+    page = await read(caller_of(request), query)
     return Response(page, headers=link_header(request, page.next))
 
 
@@ -263,16 +271,22 @@ async def get_job_series(request: Http, job_id: str, w: WindowWord = "24h") -> J
     return await services_of(request).job_series.series(caller_of(request), job_id, w)
 
 
-@get("/{job_id:str}/runs", summary="List a job's runs, newest first", operation="jobs.runs", problems=LISTS)
+@get(
+    "/{job_id:str}/runs", summary="List a job's runs, newest first", operation="jobs.runs", problems=LISTS,
+    answers={200: Answer("The runs; with `view=row`, their rows.", body=list[RunView], or_body=list[RunListRow])},
+)  # fmt: skip
 async def list_job_runs(
     request: Http,
     job_id: str,
     cursor: str | None = None,
     limit: Limit = DEFAULT_PAGE,
     generation: Generation = None,
-) -> Response[list[RunView]]:
+    view: ListView = "full",
+) -> Response[Any]:
     """A JSON array. The address of the next page is in the header Link."""
-    page = await services_of(request).run_reader.runs_of_job(caller_of(request), job_id, cursor, limit, generation)
+    reader = services_of(request).run_reader
+    read = reader.rows_of_job if view == "row" else reader.runs_of_job
+    page = await read(caller_of(request), job_id, cursor, limit, generation)
     return Response(page.runs, headers=link_header(request, page.next))
 
 

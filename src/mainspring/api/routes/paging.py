@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any
+from typing import Any, Literal
 from urllib.parse import urlencode
 
 from litestar import Request
@@ -12,6 +12,7 @@ from mainspring.domain.errors import InvalidInput
 from mainspring.domain.intake.request import parse_time
 
 DEFAULT_PAGE = 50
+ListView = Literal["full", "row"]
 MAX_PAGE = 1000
 MAX_GENERATION = 2**31 - 1
 

@@ -88,8 +88,10 @@ class Source(Protocol[At]):
 class JobsWithRows:
     """The jobs that have a row."""
 
-    def __init__(self, connection: Connection, tenant: TenantId, lanes: LaneRegistry, wanted: Wanted) -> None:
-        self._connection, self._tenant, self._lanes = connection, tenant, lanes
+    def __init__(
+        self, connection: Connection, tenant: TenantId, lanes: LaneRegistry, wanted: Wanted, *, light: bool = False
+    ) -> None:
+        self._connection, self._tenant, self._lanes, self._light = connection, tenant, lanes, light
         shown = YET_TO_FIRE if wanted.statuses is None else wanted.statuses
         self._filter = RowFilter(
             statuses=[int(status) for status in StoredJobStatus if status.name in shown],
@@ -101,7 +103,9 @@ class JobsWithRows:
         return await jobs.boundary(self._connection, self._tenant, self._filter, before, count)
 
     async def read(self, before: Place | None, floor: Place | None, limit: int) -> list[Entry[Place]]:
-        rows = await jobs.list_jobs(self._connection, self._tenant, self._filter, before, floor, limit)
+        rows = await jobs.list_jobs(
+            self._connection, self._tenant, self._filter, before, floor, limit, light=self._light
+        )
         latest = await fired_jobs.newest_runs(
             self._connection, self._tenant, [row.job_id for row in rows], [row.generation for row in rows]
         )
@@ -123,8 +127,10 @@ class JobsWithRows:
 class JobsThatFired:
     """One-time jobs that have fired. Their runs have the ids of their creation, or later ones."""
 
-    def __init__(self, connection: Connection, tenant: TenantId, lanes: LaneRegistry, wanted: Wanted) -> None:
-        self._connection, self._tenant, self._lanes = connection, tenant, lanes
+    def __init__(
+        self, connection: Connection, tenant: TenantId, lanes: LaneRegistry, wanted: Wanted, *, light: bool = False
+    ) -> None:
+        self._connection, self._tenant, self._lanes, self._light = connection, tenant, lanes, light
         ranks, states = states_of(() if wanted.fires_again else sorted(wanted.statuses or ()))
         asked = wanted.asked
         after, until = asked.created_after, asked.created_before
@@ -150,7 +156,10 @@ class JobsThatFired:
 
     async def read(self, before: UUID | None, floor: UUID | None, limit: int) -> list[Entry[UUID]]:
         lowest = floor or self._lowest
-        runs, _ = cut(await fired_jobs.page(self._connection, self._tenant, self._filter, before, lowest, limit), limit)
+        found_runs = await fired_jobs.page(
+            self._connection, self._tenant, self._filter, before, lowest, limit, light=self._light
+        )
+        runs, _ = cut(found_runs, limit)
         found = []
         for run, job in zip(runs, await fired_jobs_of(self._connection, self._tenant, runs), strict=True):
             lane = await load_lane(self._lanes, self._connection, job.fired.lane_id)

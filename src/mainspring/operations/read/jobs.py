@@ -26,6 +26,7 @@ from mainspring.operations.read.job_pages import (
     status_of_missed,
     was_missed,
 )
+from mainspring.operations.read.list_rows import job_row
 from mainspring.operations.read.one_time import deciding_run, fired_job
 from mainspring.operations.read.runs import ONE_SNAPSHOT, RunReader
 from mainspring.operations.read.search import JobQuery, searching
@@ -37,7 +38,7 @@ from mainspring.store.jobs import JobFilter, JobRow
 from mainspring.store.lanes import LaneRegistry
 from mainspring.store.pool import Connection, Store
 from mainspring.store.shown_definitions import schedule_to_show
-from mainspring.wire.jobs import JobList, JobView, MissedRange, Upcoming
+from mainspring.wire.jobs import JobList, JobRows, JobView, MissedRange, Upcoming
 from mainspring.wire.runs import JobStatus
 
 _BUDGET = 1.0  # seconds for a page of jobs
@@ -71,8 +72,13 @@ class JobReader:
             return row
         return await jobs.past(connection, tenant, job_id, generation)
 
-    async def jobs(self, caller: Caller, query: JobQuery) -> JobList:
-        """Newest first."""
+    async def rows(self, caller: Caller, query: JobQuery) -> JobRows:
+        """The same as `jobs`, without payloads."""
+        found = await self.jobs(caller, query, light=True)
+        return JobRows([job_row(view) for view in found.jobs], found.next)
+
+    async def jobs(self, caller: Caller, query: JobQuery, *, light: bool = False) -> JobList:
+        """Newest first. `light`: payloads are not read."""
         tenant = caller.tenant
         statuses, latest = named_statuses(query.statuses), named_states(query.latest, "latest_run")
         wanted = Wanted(
@@ -95,8 +101,8 @@ class JobReader:
         async with searching(self._store, tenant, "jobs", query, ONE_SNAPSHOT) as connection:
             budget = TimeSlices(self.budget)
             sources = (
-                JobsWithRows(connection, tenant, self._lanes, wanted),
-                JobsThatFired(connection, tenant, self._lanes, wanted),
+                JobsWithRows(connection, tenant, self._lanes, wanted, light=light),
+                JobsThatFired(connection, tenant, self._lanes, wanted, light=light),
             )
             rows = await gather(sources[0], wanted, row_place(after), limit, lambda: budget.over, first)
             fired = Stretch[UUID]([], None)

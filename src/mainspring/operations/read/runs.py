@@ -14,6 +14,7 @@ from mainspring.kernel.ids import TenantId, parse_uuid
 from mainspring.operations.access.caller import Caller
 from mainspring.operations.lookup import chosen_lanes, load_lane, no_job, own_run
 from mainspring.operations.read.cursors import encode_cursor, run_cursor
+from mainspring.operations.read.list_rows import run_rows
 from mainspring.operations.read.one_time import fired_job
 from mainspring.operations.read.search import RunQuery, run_states, searching
 from mainspring.operations.read.timeline import timeline_of, workers_in
@@ -36,7 +37,7 @@ from mainspring.store.lanes import LaneRegistry
 from mainspring.store.pages import cut
 from mainspring.store.pool import Connection, Store
 from mainspring.wire.jobs import RunNowAccepted
-from mainspring.wire.runs import RunList, RunView, TimelineEntry, Why
+from mainspring.wire.runs import RunList, RunRows, RunView, TimelineEntry, Why
 
 _SHOWN_HOLDERS = 3
 ONE_SNAPSHOT = "repeatable_read"  # for live and ended runs: a run is in exactly one of both tables
@@ -63,7 +64,12 @@ class RunReader:
             return RunNowAccepted(str(run_id), job_id, reason="the run is no longer in the history")
         return RunNowAccepted(run.run_id, job_id, run.status, run.reason, run.replay_of)
 
-    async def runs(self, caller: Caller, query: RunQuery) -> RunList:
+    async def rows(self, caller: Caller, query: RunQuery) -> RunRows:
+        """The same as `runs`, without payloads and results."""
+        return run_rows(await self.runs(caller, query, light=True))
+
+    async def runs(self, caller: Caller, query: RunQuery, *, light: bool = False) -> RunList:
+        """Newest first. `light`: payloads and results are not read."""
         tenant = caller.tenant
         live, ended = run_states(query.statuses)
         chosen = RunFilter(
@@ -87,20 +93,33 @@ class RunReader:
         async with searching(self._store, tenant, "runs", query, ONE_SNAPSHOT) as connection:
             for one in asked:
                 if live is None or live:
-                    found += await history.live_runs(connection, tenant, one, before, query.limit + 1)
+                    found += await history.live_runs(connection, tenant, one, before, query.limit + 1, light=light)
                 if ended is None or ended:
-                    found += await history.ended_runs(connection, tenant, one, before, query.limit + 1)
+                    found += await history.ended_runs(connection, tenant, one, before, query.limit + 1, light=light)
             found = history.newest_first(found, query.limit + 1)
             return await self._page(connection, tenant, found, query.limit)
 
-    async def runs_of_job(
+    async def rows_of_job(
         self, caller: Caller, job_id: str, cursor: str | None, limit: int, generation: int | None = None
+    ) -> RunRows:
+        """The same as `runs_of_job`, without payloads and results."""
+        return run_rows(await self.runs_of_job(caller, job_id, cursor, limit, generation, light=True))
+
+    async def runs_of_job(
+        self,
+        caller: Caller,
+        job_id: str,
+        cursor: str | None,
+        limit: int,
+        generation: int | None = None,
+        *,
+        light: bool = False,
     ) -> RunList:
         """Newest first, of all generations or of one. A one-time job with a generated id is itself a run, in addition
         to its manual runs."""
         tenant, before = caller.tenant, run_cursor(cursor)
         async with searching(self._store, tenant, "runs of a job", isolation=ONE_SNAPSHOT) as connection:
-            found = await history.runs_of_job(connection, tenant, job_id, before, limit + 1, generation)
+            found = await history.runs_of_job(connection, tenant, job_id, before, limit + 1, generation, light=light)
             own = await own_run(connection, tenant, job_id) if generation in (None, 1) else None
             if own is not None and (before is None or own.run_id < before):
                 found = history.newest_first([*found, own], limit + 1)
