@@ -16,6 +16,7 @@ from mainspring.store.queries import load
 from mainspring.store.rows import PageRow, RowQuery, size_of
 
 _SQL = load("dead_letters")
+EXACT_TO = 100_000  # more are not counted but estimated
 
 
 class DeadLetterRow(PageRow, frozen=True):
@@ -37,6 +38,11 @@ class DeadLetterRow(PageRow, frozen=True):
     @property
     def weight(self) -> int:
         return size_of(self.payload_text, self.error, self.name, self.reason)
+
+
+class Count(msgspec.Struct, frozen=True):
+    number: int
+    estimated: bool = False
 
 
 class DeadLetterId(PageRow, frozen=True):
@@ -80,6 +86,7 @@ class NewRun(msgspec.Struct, frozen=True):
 _page = RowQuery(DeadLetterRow, _SQL["page"])
 _some = RowQuery(DeadLetterId, _SQL["some"])
 _get = RowQuery(DeadLetterRow, _SQL["get"])
+_count = RowQuery(Count, _SQL["count"])
 _lock = RowQuery(LockedLetter, _SQL["lock"])
 _allowed = RowQuery(AllowedRun, _SQL["allowed"])
 _replay = RowQuery(NewRun, _SQL["replay"])
@@ -149,9 +156,9 @@ async def get(connection: Connection, tenant: TenantId, run_id: UUID) -> DeadLet
     return await _get.first(connection, tenant, run_id)
 
 
-async def count(connection: Connection, tenant: TenantId) -> int:
-    number: int = await connection.fetchval(_SQL["count"], tenant)
-    return number
+async def count(connection: Connection, tenant: TenantId, exact_to: int = EXACT_TO) -> Count:
+    [counted] = await _count.fetch(connection, tenant, exact_to)
+    return counted
 
 
 async def lock(connection: Connection, tenant: TenantId, run_ids: Sequence[UUID], *, whole: bool) -> list[LockedLetter]:

@@ -170,8 +170,16 @@ async def find_run(connection: Connection, tenant: TenantId, run_id: UUID) -> Ru
 
 
 async def live_runs(
-    connection: Connection, tenant: TenantId, chosen: RunFilter, before: UUID | None, limit: int, *, light: bool = False
+    connection: Connection,
+    tenant: TenantId,
+    chosen: RunFilter,
+    before: UUID | None,
+    limit: int,
+    floor: UUID | None = None,
+    *,
+    light: bool = False,
 ) -> list[LiveRun]:
+    """Newest first, before `before` and down to `floor`."""
     return await pages.read(
         connection,
         _live_rows if light else _live_runs,
@@ -188,13 +196,21 @@ async def live_runs(
         chosen.created_before,
         *(chosen.label or (None, None)),
         chosen.generation,
+        floor,
         limit,
-        straight=chosen == RunFilter(),
+        straight=floor is not None or chosen == RunFilter(),
     )
 
 
 async def ended_runs(
-    connection: Connection, tenant: TenantId, chosen: RunFilter, before: UUID | None, limit: int, *, light: bool = False
+    connection: Connection,
+    tenant: TenantId,
+    chosen: RunFilter,
+    before: UUID | None,
+    limit: int,
+    floor: UUID | None = None,
+    *,
+    light: bool = False,
 ) -> list[EndedRun]:
     return await pages.read(
         connection,
@@ -212,8 +228,9 @@ async def ended_runs(
         chosen.created_before,
         *(chosen.label or (None, None)),
         chosen.generation,
+        floor,
         limit,
-        straight=chosen == RunFilter(job_id=chosen.job_id, own=chosen.own),
+        straight=floor is not None or chosen == RunFilter(job_id=chosen.job_id, own=chosen.own),
     )
 
 

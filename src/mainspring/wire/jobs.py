@@ -378,8 +378,12 @@ class JobView(PlainValues, msgspec.Struct):
 
 
 class JobList(msgspec.Struct):
+    """A page of jobs. `searched_to`: the page is short because a filter matches few of very many jobs; those that were
+    created since then have been looked at, and `next` goes on there."""
+
     jobs: list[JobView]
     next: str | None = None
+    searched_to: datetime | None = None
 
 
 class JobListRow(msgspec.Struct):

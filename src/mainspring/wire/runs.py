@@ -95,8 +95,12 @@ class RunBrief(msgspec.Struct):
 
 
 class RunList(msgspec.Struct):
+    """A page of runs. `searched_to`: the page is short because a filter matches few of very many runs; those that were
+    created since then have been looked at, and `next` goes on there."""
+
     runs: list[RunView]
     next: str | None = None
+    searched_to: datetime | None = None
 
 
 class RunListRow(msgspec.Struct):

@@ -35,7 +35,7 @@ from mainspring.wire.jobs import JobView
 
 YET_TO_FIRE = frozenset({JobStatus.SCHEDULED, JobStatus.PAUSED})
 _CLOCKS_DIFFER = timedelta(hours=1)
-_MOST_AT_A_TIME = 20_000
+_MOST_AT_A_TIME = 10_000
 _LEAST = 200
 
 At = TypeVar("At", Place, UUID)
@@ -227,6 +227,11 @@ def run_place(after: Place | UUID | None) -> UUID | None:
     if after is None or isinstance(after, UUID):
         return after
     return first_uuid7(after[0] + timedelta(microseconds=1))
+
+
+def time_of(place: Place | UUID) -> datetime:
+    """When the jobs of this place were created, or fired."""
+    return uuid7_time(place) if isinstance(place, UUID) else place[0]
 
 
 def was_missed(row: JobRow) -> bool:

@@ -24,6 +24,7 @@ from mainspring.operations.read.job_pages import (
     row_place,
     run_place,
     status_of_missed,
+    time_of,
     was_missed,
 )
 from mainspring.operations.read.list_rows import job_row
@@ -41,7 +42,7 @@ from mainspring.store.shown_definitions import schedule_to_show
 from mainspring.wire.jobs import JobList, JobRows, JobView, MissedRange, Upcoming
 from mainspring.wire.runs import JobStatus
 
-_BUDGET = 1.0  # seconds for a page of jobs
+_BUDGET = 0.2  # seconds for a page of jobs
 _BACKFILLS = 100  # of which a range of missed fires names those that cover it
 
 
@@ -109,7 +110,10 @@ class JobReader:
             if sources[1].any:
                 fired = await gather(sources[1], wanted, run_place(after), limit, lambda: budget.over, first)
         views, following = merge(rows, fired, limit)
-        return JobList(views, None if following is None else encode_place(following))
+        if following is None:
+            return JobList(views)
+        short = len(views) < limit
+        return JobList(views, encode_place(following), time_of(following) if short else None)
 
     async def status(self, caller: Caller, job_id: str) -> JobStatus:
         """The status of a job, and its latest run."""

@@ -36,7 +36,19 @@ from mainspring.dead_letters d
 where d.tenant_id = $1 and d.run_id = $2
 
 -- name: count
-select count(*)::int from mainspring.dead_letters where tenant_id = $1
+-- Exact up to $2. What is above is estimated by the statistics: the rows of the table, and the share of the tenant.
+select case when counted.n <= $2 then counted.n
+            else greatest(counted.n, coalesce(c.reltuples * share.part, 0)::bigint) end as number,
+       counted.n > $2 as estimated
+from (select count(*) as n
+      from (select from mainspring.dead_letters where tenant_id = $1 limit $2::bigint + 1) as first) as counted
+join pg_class c on c.oid = 'mainspring.dead_letters'::regclass
+left join lateral (
+    select m.part
+    from pg_stats s
+    cross join lateral unnest(s.most_common_vals::text::int[], s.most_common_freqs) as m (tenant_id, part)
+    where s.schemaname = 'mainspring' and s.tablename = 'dead_letters' and s.attname = 'tenant_id' and m.tenant_id = $1
+) as share on counted.n > $2
 
 -- name: lock
 -- In key order, and before their jobs. $3: whether to return the definition. The payloads of 500 dead letters can have

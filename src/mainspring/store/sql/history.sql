@@ -13,9 +13,9 @@ order by h.ended_at desc
 limit 1
 
 -- name: live_runs
--- Keyset by run_id, newest first: UUIDv7 is in order of creation. $3: runs of a job. $9: the run that is itself a job;
--- it is read by a separate query, because a condition with "or" would not use an index. Texts are compared last, because
--- that costs most.
+-- Keyset by run_id, newest first, before $2 and down to $15: UUIDv7 is in order of creation. $3: runs of a job. $9: the run
+-- that is itself a job; it is read by a separate query, because a condition with "or" would not use an index. Texts are
+-- compared last, because that costs most.
 select {{live_run_columns}}
 from mainspring.runs r
 where r.tenant_id = $1
@@ -31,8 +31,9 @@ where r.tenant_id = $1
   and ($12::text is null or r.spec -> 'labels' ->> $12 = $13)
   and ($14::int is null or r.generation = $14)
   and ($6::text is null or r.last_error ilike $6)
+  and ($15::uuid is null or r.run_id >= $15)
 order by r.run_id desc
-limit $15
+limit $16
 
 -- name: ended_runs
 -- No run ends before it is due or created, so $7 and $10 also say which partitions to read. The hour is for clocks that
@@ -53,8 +54,9 @@ where h.tenant_id = $1
   and ($12::text is null or h.spec -> 'labels' ->> $12 = $13)
   and ($14::int is null or h.generation = $14)
   and ($6::text is null or h.error ilike $6)
+  and ($15::uuid is null or h.run_id >= $15)
 order by h.run_id desc
-limit $15
+limit $16
 
 -- name: live_runs_of_job
 select {{live_run_columns}}
