@@ -37,7 +37,11 @@ VERBS = (
     "run", "ship",
 )  # fmt: skip
 # Text, not JSON.
-TEXTS = {"/metrics": {"text/plain"}, "/v1/runs/{run_id}/logs": {"text/plain", "text/event-stream"}}
+TEXTS = {
+    "/metrics": {"text/plain"},
+    "/v1/runs/{run_id}/logs": {"text/plain", "text/event-stream"},
+    "/v1/stream": {"text/event-stream"},
+}
 # Codes that no handler answers with: those of the protocol below, of clients, of commands and of migrations.
 SOURCE = Path(mainspring.__file__).parent
 ANSWERING = ("api", "domain", "operations")

@@ -25,6 +25,7 @@ _INTERNAL = {
     "Previewer": {"fires", "in_thread"},
     "SignatureRegistry": {"known", "check", "read", "declare", "refresh", "run_once"},
     "Exchanger": {"poll", "close", "forget"},
+    "Streams": {"close", "next_id", "run_once"},
 }
 _SERVICES_WITHOUT_CALLER = {"clock", "readiness", "death_notices"}
 

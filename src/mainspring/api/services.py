@@ -24,6 +24,7 @@ from mainspring.operations.exchange.exchanger import Exchanger
 from mainspring.operations.gates.changes import GateChanger
 from mainspring.operations.limits.breaker_control import BreakerControl
 from mainspring.operations.limits.settings import LimitSetter
+from mainspring.operations.live.streams import Streams
 from mainspring.operations.logs.log_service import LogService
 from mainspring.operations.read.calendars import CalendarReader
 from mainspring.operations.read.dead_letters import DeadLetterReader
@@ -91,6 +92,7 @@ class Services:
     workflow_runs: WorkflowRuns
     gate_changer: GateChanger
     logs: LogService
+    streams: Streams
     signatures: SignatureRegistry
     access: AccessAdmin
     sessions: Sessions

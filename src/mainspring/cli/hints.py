@@ -122,6 +122,7 @@ ROUTES = (
     Route("tokens.revoke", "POST", "/v1/tokens/{}:revoke", "token-revoke {}"),
     Route("jobs.validate", "POST", "/v1/jobs:validate", None),
     Route("search.find", "GET", "/v1/search", None),
+    Route("stream.read", "GET", "/v1/stream", None),
     Route("nodes.list", "GET", "/v1/nodes", None),
     Route("session.create", "POST", "/v1/session", None),
     Route("session.read", "GET", "/v1/session", None),

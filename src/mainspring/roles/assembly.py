@@ -40,6 +40,7 @@ from mainspring.operations.gates.registry import GateRegistry
 from mainspring.operations.lifecycle.decide import Random
 from mainspring.operations.limits.breaker_control import BreakerControl
 from mainspring.operations.limits.settings import LimitSetter
+from mainspring.operations.live.streams import Streams
 from mainspring.operations.logs.log_merger import LogMerger
 from mainspring.operations.logs.log_service import LogService
 from mainspring.operations.logs.log_watch import LogWatch
@@ -112,9 +113,10 @@ class Assembly:
             await self.node.start(loops)
 
     def release_waiters(self) -> None:
-        """End all requests that wait here: long polls and followed logs. They would delay the shutdown."""
+        """End all requests that wait here, which would delay the shutdown: long polls, followed logs, event streams."""
         self.long_polls.close()
         self.services.logs.watch.close()
+        self.services.streams.close()
 
     async def stop(self, loops: Loops) -> None:
         if self.node is not None:
@@ -207,6 +209,7 @@ async def assemble(
         workflow_run_reader=WorkflowRunReader(store, lanes, definitions, run_reader),
         workflow_runs=WorkflowRuns(store, signals, Outlines(definitions)),
         gate_changer=gate_changer,
+        streams=(streams := Streams(store, signals, lanes, clock)),
         logs=LogService(store, log_files, log_watch, log_merger, exchanger.check_worker),
         signatures=signatures,
         access=AccessAdmin(store, signals),
@@ -239,6 +242,7 @@ async def assemble(
             signatures,
             log_watch,
             log_merger,
+            streams,
             *upkeep_tasks(store, lanes, signals, clock, timing, judge, log_files),
         ],
     )

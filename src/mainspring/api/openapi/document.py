@@ -60,6 +60,7 @@ _TAGS = {
     "search": ("ids", "Ids by a part of them."),
     "nodes": ("insights", "How the whole is doing."),
     "ids": ("ids", "Ids by a part of them."),
+    "stream": ("insights", "How the whole is doing."),
     "insights": ("insights", "How the whole is doing."),
     "health": ("health", "How the server is."),
     "metrics": ("health", "How the server is."),

@@ -56,6 +56,10 @@ PARAMETERS: dict[str, tuple[str, Any]] = {
     "timezone": ("The time zone of the cells.", "Europe/Berlin"),
     "attempt": ("The number of the attempt, from 1. Without it, the last one.", 1),
     "follow": ("Stay connected, and get the output as it comes, as server-sent events.", False),
+    "topics": (
+        "What to tell about, separated by commas: jobs, runs, queues, workers, run:ID, job:ID, workflow-run:ID. "
+        "At most 16.", "runs,run:0197a6c0-5d1e-7c3a-9d50-2f1f6f0a8b11",
+    ),
     "If-Match": ("The version that it must have, as its ETag has it. Otherwise nothing is changed: 412.", '"3"'),
     "Last-Event-ID": ("With follow=true: the id of the last received event. The stream continues after it.", "1:2048"),
     SECRET_HEADER: ("The secret with which the incarnation was registered, if it has one.", "k3tPq0"),

@@ -108,6 +108,8 @@ CODES: dict[str, tuple[int, str]] = {
     "search_too_slow": (422, "the search reads too much; make it narrower"),
     "queue_full": (429, "too many runs wait in the queue or the tenant; nothing was stored"),
     "overloaded": (429, "the server has too much to do; nothing was stored"),
+    "too_many_streams": (429, "the session or token has too many event streams"),
+    "streams_full": (503, "the server has too many event streams"),
     "store_down": (503, "the database is unavailable"),
     "busy": (503, "a concurrent change was in conflict; nothing was stored"),
     "unavailable": (503, "it cannot be done at this moment"),

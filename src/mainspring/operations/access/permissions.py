@@ -28,6 +28,7 @@ PERMISSIONS: dict[str, frozenset[str]] = {
     "insights.failures": _READERS,
     "insights.upcoming": _READERS,
     "insights.heatmap": _READERS,
+    "stream.read": _READERS,
     "schedules.preview": _READERS,
     "schedules.explain": _READERS,
     "jobs.create": _ADMINS,
