@@ -21,6 +21,9 @@ from mainspring.roles.assembly import Assembly
 
 # Public methods that no route calls, or that need no token.
 _INTERNAL = {
+    "Amender": {"tell_resumed"},
+    "ManualRuns": {"tell"},
+    "Replayer": {"tell"},
     "Sessions": {"sign_in"},
     "Previewer": {"fires", "in_thread"},
     "SignatureRegistry": {"known", "check", "read", "declare", "refresh", "run_once"},

@@ -13,6 +13,7 @@ from mainspring.operations.access.access_admin import AccessAdmin
 from mainspring.operations.access.caller import Caller
 from mainspring.operations.access.sessions import Sessions
 from mainspring.operations.backfills.control import BackfillControl
+from mainspring.operations.bulk.control import BulkControl
 from mainspring.operations.calendars.changes import CalendarChanger
 from mainspring.operations.control.amend import Amender
 from mainspring.operations.control.declare import Declarer
@@ -86,6 +87,7 @@ class Services:
     drainer: Drainer
     breakers: BreakerControl
     backfills: BackfillControl
+    bulk: BulkControl
     workflow_changes: WorkflowChanges
     workflow_reader: WorkflowReader
     workflow_run_reader: WorkflowRunReader

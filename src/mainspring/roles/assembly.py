@@ -22,6 +22,7 @@ from mainspring.kernel.loop_monitor import LoopMonitor
 from mainspring.operations.access.access_admin import AccessAdmin
 from mainspring.operations.access.sessions import Sessions
 from mainspring.operations.backfills.control import BackfillControl
+from mainspring.operations.bulk.control import BulkControl
 from mainspring.operations.calendars.changes import CalendarChanger
 from mainspring.operations.control.amend import Amender
 from mainspring.operations.control.declare import Declarer
@@ -204,6 +205,7 @@ async def assemble(
         drainer=Drainer(store, signals),
         breakers=BreakerControl(store, signals),
         backfills=BackfillControl(store, signals, database_clock),
+        bulk=BulkControl(store, lanes),
         workflow_reader=(workflow_reader := WorkflowReader(store, job_reader)),
         workflow_changes=WorkflowChanges(database_clock, signatures, submitter, amender, manual_runs, workflow_reader),
         workflow_run_reader=WorkflowRunReader(store, lanes, definitions, run_reader),
@@ -243,6 +245,6 @@ async def assemble(
             log_watch,
             log_merger,
             streams,
-            *upkeep_tasks(store, lanes, signals, clock, timing, judge, log_files),
+            *upkeep_tasks(store, lanes, signals, clock, database_clock, timing, judge, log_files),
         ],
     )

@@ -10,6 +10,7 @@ import msgspec
 
 from mainspring.kernel.ids import TenantId, parse_uuid
 from mainspring.store import jobs, pages
+from mainspring.store.counts import Count
 from mainspring.store.jobs import contains
 from mainspring.store.pool import Connection
 from mainspring.store.queries import load
@@ -150,6 +151,12 @@ async def some(
         straight=chosen == DeadLetterFilter(),
     )
     return [row.run_id for row in rows]
+
+
+def count_of(tenant: TenantId, chosen: DeadLetterFilter, begun: datetime) -> Count:
+    """How many of them failed before `begun`."""
+    wanted = (tenant, None, chosen.job_id, chosen.lane_ids, contains(chosen.error), chosen.since, chosen.until, begun)
+    return Count(_SQL["count_some"], wanted)
 
 
 async def get(connection: Connection, tenant: TenantId, run_id: UUID) -> DeadLetterRow | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from typing import Any
 from uuid import UUID
 
 import msgspec
@@ -26,6 +27,7 @@ from mainspring.domain.transitions import StoredJobStatus
 from mainspring.kernel.config import SHARD_COUNT
 from mainspring.kernel.ids import TenantId
 from mainspring.store import pages
+from mainspring.store.counts import Count
 from mainspring.store.lanes import Lane
 from mainspring.store.pool import Connection
 from mainspring.store.queries import load
@@ -435,30 +437,30 @@ async def list_jobs(
     light: bool = False,
 ) -> list[JobRow]:
     """Newest first, before `before` and down to `floor`. `light`: without payloads."""
-    asked = chosen.asked
     query = _list_jobs_at_rest if chosen.at_rest else _list_jobs_of_lanes if chosen.few_lanes else _list_jobs
-    if light:
-        query = _LIGHT[query]
     return await pages.read(
         connection,
-        query,
-        tenant,
-        *(before or (None, None)),
-        chosen.statuses,
-        asked.lane_ids,
-        asked.owner,
-        *(asked.label or (None, None)),
-        contains(asked.text),
-        *(floor or (None, None)),
-        asked.created_after,
-        asked.created_before,
-        asked.next_fire_after,
-        asked.next_fire_before,
-        chosen.missed,
-        asked.declared_by,
-        limit,
+        _LIGHT[query] if light else query,
+        *_listed(tenant, chosen, before, floor, limit),
         straight=chosen.plain or floor is not None,
     )
+
+
+def _listed(
+    tenant: TenantId, chosen: RowFilter, before: Place | None, floor: Place | None, limit: int
+) -> tuple[Any, ...]:
+    """The arguments of the fragment listed_job, and the limit."""
+    asked = chosen.asked
+    return (
+        tenant, *(before or (None, None)), chosen.statuses, asked.lane_ids, asked.owner, *(asked.label or (None, None)),
+        contains(asked.text), *(floor or (None, None)), asked.created_after, asked.created_before,
+        asked.next_fire_after, asked.next_fire_before, chosen.missed, asked.declared_by, limit,
+    )  # fmt: skip
+
+
+def count_of(tenant: TenantId, chosen: RowFilter) -> Count:
+    """How many jobs that have a row match."""
+    return Count(_SQL["count_jobs"], _listed(tenant, chosen, None, None, 0)[:-1])
 
 
 async def boundary(

@@ -441,6 +441,24 @@ class MissedRange(msgspec.Struct):
     backfills: list[str] = []
 
 
+class MissedFires(msgspec.Struct):
+    """A range of fires of a job that were not run. name: that of the job as it is now."""
+
+    job_id: str
+    name: str
+    first: datetime
+    last: datetime
+    count: int
+    reason: str
+    recorded_at: datetime
+    generation: int = 1
+
+
+class MissedList(msgspec.Struct, omit_defaults=True):
+    missed: list[MissedFires]
+    next: str | None = None
+
+
 class RunNowRequest(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     """The body of `POST /v1/jobs/{id}:runNow`. It may be empty. payload: instead of the job's own. idempotency_key: a
     repeat of the request with this key and for this job creates no second run."""

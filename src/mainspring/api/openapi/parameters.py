@@ -16,6 +16,8 @@ PARAMETERS: dict[str, tuple[str, Any]] = {
     "limit_id": ("The id of the limit, a number.", "7"),
     "breaker_id": ("The id of the circuit breaker, a number.", "8"),
     "backfill_id": ("The id of the backfill.", "0197a6c0-7c30-7e55-9f72-a1bb23cd45ef"),
+    "operation_id": ("The id of the operation.", "0197a6c0-7c30-7e55-9f72-a1bb23cd45ef"),
+    "reason": ("Only those with this reason.", "paused"),
     "members": ("Whether to list the members of a mapped step, which `name` names.", False),
     "state": ("Only those in one of these states.", ["running"]),
     "token_id": ("The id of the token, not its secret.", "0197a6c0-8d41-7f66-8083-b2cc34de56f0"),

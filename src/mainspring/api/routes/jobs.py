@@ -191,37 +191,43 @@ async def put_job(request: Http, job_id: str, data: JobPatch, if_match: IfMatch 
 
 @delete(
     "/{job_id:str}", status_code=200, summary="Cancel a job and its live runs", operation="jobs.cancel",
-    problems=(*CHANGES_A_JOB, "is_a_step"),
+    problems=(*CHANGES_A_JOB, "is_a_step", "version_mismatch"),
 )  # fmt: skip
-async def cancel_job(request: Http, job_id: str) -> Response[JobView]:
+async def cancel_job(request: Http, job_id: str, if_match: IfMatch = None) -> Response[JobView]:
     """It fires no more. Runs that wait end as CANCELLED at once, and workers are told to stop those that run. A second
     call changes nothing."""
     services = services_of(request)
-    await services.amender.cancel_job(caller_of(request), job_id)
+    await services.amender.cancel_job(caller_of(request), job_id, version_of(if_match))
     return _with_version(await services.job_reader.job(caller_of(request), job_id))
 
 
 @post(
     "/{job_id:str}/pause", verb="pause", dto=NoBody, return_dto=None, status_code=200, summary="Pause a job",
-    operation="jobs.pause", problems=(*CHANGES_A_JOB, "already_fired", "is_a_step", "wrong_status"),
+    operation="jobs.pause",
+    problems=(*CHANGES_A_JOB, "already_fired", "is_a_step", "version_mismatch", "wrong_status"),
 )  # fmt: skip
-async def pause_job(request: Http, job_id: str, data: Nothing | None = None) -> Response[JobView]:
+async def pause_job(
+    request: Http, job_id: str, data: Nothing | None = None, if_match: IfMatch = None
+) -> Response[JobView]:
     """It does not fire until it is resumed. The fires of a recurring job in between are recorded as missed. Pausing a
     paused job changes nothing."""
     services, caller = services_of(request), caller_of(request)
-    await services.amender.pause(caller, job_id)
+    await services.amender.pause(caller, job_id, version_of(if_match))
     return _with_version(await services.job_reader.job(caller, job_id))
 
 
 @post(
     "/{job_id:str}/resume", verb="resume", dto=NoBody, return_dto=None, status_code=200, summary="Resume a paused job",
-    operation="jobs.resume", problems=(*CHANGES_A_JOB, "already_fired", "is_a_step", "not_paused"),
+    operation="jobs.resume",
+    problems=(*CHANGES_A_JOB, "already_fired", "is_a_step", "not_paused", "version_mismatch"),
 )  # fmt: skip
-async def resume_job(request: Http, job_id: str, data: Nothing | None = None) -> Response[JobView]:
+async def resume_job(
+    request: Http, job_id: str, data: Nothing | None = None, if_match: IfMatch = None
+) -> Response[JobView]:
     """It continues from now. A one-time job whose time has come during the pause fires now. Resuming a job that is not
     paused changes nothing."""
     services, caller = services_of(request), caller_of(request)
-    await services.amender.resume(caller, job_id)
+    await services.amender.resume(caller, job_id, version_of(if_match))
     return _with_version(await services.job_reader.job(caller, job_id))
 
 

@@ -70,7 +70,8 @@ class QueueReader:
             depths = {depth.lane_id: depth for depth in await counted(connection, tenant)}
             ended = await self._ended(connection, tenant)
             offers = await workers.offers_by_queue(connection, tenant)
-            known = [gate for gate in await gates.of_tenant(connection, tenant) if gate.has_settings]
+            every = await gates.of_tenant(connection, tenant)
+        known = [gate for gate in every if gate.has_settings]
         grouped = self._lanes.queues(tenant)
         for queue in offers:
             grouped.setdefault(queue, [])
@@ -79,6 +80,7 @@ class QueueReader:
                 grouped.setdefault(gate.queue, [])
         names = nsmallest(MOST_QUEUES, grouped) if only is None else [only] if only in grouped else []
         of_queue = {gate.queue: gate for gate in known if gate.queue is not None}
+        versions = {gate.queue: gate.version for gate in every}
         of_all = [gate for gate in known if gate.queue is None]
         views = []
         for name in names:
@@ -87,6 +89,7 @@ class QueueReader:
             view.paused_why = pause_in_words(of_all if own is None else [own, *of_all])
             view.paused = view.paused_why is not None
             view.limits = None if own is None else gate_view(own)
+            view.version = versions.get(name, 1)
             views.append(view)
         return QueueList(views, left_out=len(grouped) - len(views) if only is None else 0, taken_at=taken_at)
 

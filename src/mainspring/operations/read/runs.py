@@ -80,24 +80,8 @@ class RunReader:
     async def runs(self, caller: Caller, query: RunQuery, *, light: bool = False) -> RunList:
         """Newest first. `light`: payloads and results are not read."""
         tenant = caller.tenant
-        live, ended = run_states(query.statuses)
-        chosen = RunFilter(
-            job_id=query.job,
-            lane_ids=await chosen_lanes(self._lanes, tenant, query.queue, query.task),
-            live_states=live,
-            ended_states=ended,
-            error=query.error,
-            since=query.due_from,
-            until=query.due_until,
-            created_after=query.created_after,
-            created_before=query.created_before,
-            label=query.label,
-            generation=query.generation,
-        )
+        asked = await wanted_runs(self._lanes, tenant, query)
         before = run_cursor(query.cursor)
-        asked = [chosen]
-        if query.job is not None and (own := parse_uuid(query.job)) is not None:
-            asked.append(msgspec.structs.replace(chosen, job_id=None, own=own))
         first = self.first_stretch or 2 * query.limit + 50
         async with searching(self._store, tenant, "runs", query, ONE_SNAPSHOT) as connection:
             budget = TimeSlices(self.budget)
@@ -209,6 +193,27 @@ class RunReader:
         facts = await _facts(connection, page)
         views = [run_view(run, lanes[run.lane_id], lacking=missing.get(run.lane_id), facts=facts) for run in page]
         return RunList(views, encode_cursor(str(page[-1].run_id)) if more else None)
+
+
+async def wanted_runs(lanes: LaneRegistry, tenant: TenantId, query: RunQuery) -> list[RunFilter]:
+    """Which runs a query asks for. The run that is itself a job has a filter of its own."""
+    live, ended = run_states(query.statuses)
+    chosen = RunFilter(
+        job_id=query.job,
+        lane_ids=await chosen_lanes(lanes, tenant, query.queue, query.task),
+        live_states=live,
+        ended_states=ended,
+        error=query.error,
+        since=query.due_from,
+        until=query.due_until,
+        created_after=query.created_after,
+        created_before=query.created_before,
+        label=query.label,
+        generation=query.generation,
+    )
+    if query.job is not None and (own := parse_uuid(query.job)) is not None:
+        return [chosen, msgspec.structs.replace(chosen, job_id=None, own=own)]
+    return [chosen]
 
 
 async def _find(connection: Connection, tenant: TenantId, run_id: UUID) -> Run:

@@ -155,13 +155,13 @@ class WorkflowChanges:
         except MainspringError as error:
             raise renamed(error) from None
 
-    async def pause(self, caller: Caller, workflow_id: str) -> None:
+    async def pause(self, caller: Caller, workflow_id: str, if_version: int | None = None) -> None:
         await self._workflows.job(caller, workflow_id)
-        await self._amender.pause(caller, workflow_id)
+        await self._amender.pause(caller, workflow_id, if_version)
 
-    async def resume(self, caller: Caller, workflow_id: str) -> None:
+    async def resume(self, caller: Caller, workflow_id: str, if_version: int | None = None) -> None:
         await self._workflows.job(caller, workflow_id)
-        await self._amender.resume(caller, workflow_id)
+        await self._amender.resume(caller, workflow_id, if_version)
 
     async def delete(self, caller: Caller, workflow_id: str, if_version: int | None) -> None:
         """It fires no more, and its live runs are cancelled."""

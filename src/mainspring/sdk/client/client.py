@@ -24,6 +24,7 @@ from mainspring.kernel.light_httpx import httpx
 from mainspring.kernel.trust import tls_failure, trusted_context
 from mainspring.sdk.client import calls
 from mainspring.sdk.client.backfill_handle import AsyncBackfill, Backfill
+from mainspring.sdk.client.bulk_methods import AsyncBulkMethods, BulkMethods
 from mainspring.sdk.client.connection import Connection, find_connection
 from mainspring.sdk.client.core import (
     Answer,
@@ -122,7 +123,7 @@ def _no_answer(error: httpx.TransportError) -> NoAnswer:
     return NoAnswer(why, reached, refused, guess=_PERHAPS_TLS if plain else None)
 
 
-class Client(WorkflowMethods):
+class Client(WorkflowMethods, BulkMethods):
     """A blocking client. Threads can share one.
 
     `patience` is for how long a call is repeated while no server answers: a number of seconds, "30s" or a timedelta.
@@ -343,7 +344,7 @@ class _AsyncHttp(httpx.AsyncClient):
             raise
 
 
-class AsyncClient(AsyncWorkflowMethods):
+class AsyncClient(AsyncWorkflowMethods, AsyncBulkMethods):
     """A client for async code. Its methods are coroutines, and its parameters are those of `Client`: `patience` is for
     how long a call is repeated while no server answers (15 s, and 2 s while connections are refused).
     """

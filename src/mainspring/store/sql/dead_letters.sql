@@ -19,16 +19,13 @@ limit $8
 -- meanwhile is not replayed again.
 select d.run_id
 from mainspring.dead_letters d
-where d.tenant_id = $1
-  and ($2::uuid is null or d.run_id > $2)
-  and ($3::text is null or d.job_id = $3 or (d.job_id is null and d.run_id::text = $3))
-  and ($4::int[] is null or d.lane_id = any ($4))
-  and ($6::timestamptz is null or d.died_at >= $6)
-  and ($7::timestamptz is null or d.died_at < $7)
-  and d.died_at <= $8
-  and ($5::text is null or d.error ilike $5)
+where {{chosen_letter}}
 order by d.run_id
 limit $9
+
+-- name: count_some
+-- How many of them there are, at most $9.
+select count(*)::int from (select from mainspring.dead_letters d where {{chosen_letter}} limit $9) as found
 
 -- name: get
 select {{dead_letter_columns}}

@@ -176,6 +176,10 @@ where tenant_id = $1 and job_id = $2 and ($3::bigint is null or missed_id < $3)
 order by missed_id desc
 limit $4
 
+-- name: count_jobs
+-- How many jobs that have a row are listed, at most $18.
+select count(*)::int from (select from mainspring.jobs j where {{listed_job}} limit $18) as found
+
 -- name: list_jobs
 -- Keyset pages, newest first: jobs before ($2, $3), down to ($10, $11). $16: also one-time jobs that were missed, which
 -- are stored as COMPLETED.
