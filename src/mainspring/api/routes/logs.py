@@ -97,8 +97,8 @@ async def get_log_range(
     numbered: bool = False,
 ) -> LogRange:
     """The last lines; or those from the byte `start` on; or the last ones that end before the byte `before`; or, with
-    both, those between. At most `lines` of them, and 256 KiB. To read on, ask with `start` = its `end`, or `before` = its
-    `start`. `numbered` asks for the number of the first line."""
+    both, those between. At most `lines` of them, and 256 KiB. To read on, ask with `start` = its `end`, or with
+    `before` = its `start`. `numbered` asks for the number of the first line."""
     wanted = WantedLines(lines, start, before, numbered)
     return await services_of(request).logs.lines(caller_of(request), run_id_of(run_id), attempt, wanted)
 
