@@ -64,6 +64,8 @@ ROUTES = (
     Route("runs.why", "GET", "/v1/runs/{}/why", "why {}"),
     Route("runs.timeline", "GET", "/v1/runs/{}/timeline", "timeline {}"),
     Route("runs.logs", "GET", "/v1/runs/{}/logs", "logs {}"),
+    Route("runs.log_range", "GET", "/v1/runs/{}/logs/range", "logs {} --tail 100"),
+    Route("runs.log_search", "GET", "/v1/runs/{}/logs/search", "logs {} --grep TEXT"),
     Route("runs.cancel", "POST", "/v1/runs/{}:cancel", "cancel {}"),
     Route("runs.retry", "POST", "/v1/runs/{}:retry", "retry {}"),
     Route("dead_letters.list", "GET", "/v1/dead-letters", "dead-letters"),

@@ -41,7 +41,7 @@ class DeadLetterRow(PageRow, frozen=True):
         return size_of(self.payload_text, self.error, self.name, self.reason)
 
 
-class Count(msgspec.Struct, frozen=True):
+class Size(msgspec.Struct, frozen=True):
     number: int
     estimated: bool = False
 
@@ -87,7 +87,7 @@ class NewRun(msgspec.Struct, frozen=True):
 _page = RowQuery(DeadLetterRow, _SQL["page"])
 _some = RowQuery(DeadLetterId, _SQL["some"])
 _get = RowQuery(DeadLetterRow, _SQL["get"])
-_count = RowQuery(Count, _SQL["count"])
+_count = RowQuery(Size, _SQL["count"])
 _lock = RowQuery(LockedLetter, _SQL["lock"])
 _allowed = RowQuery(AllowedRun, _SQL["allowed"])
 _replay = RowQuery(NewRun, _SQL["replay"])
@@ -163,7 +163,7 @@ async def get(connection: Connection, tenant: TenantId, run_id: UUID) -> DeadLet
     return await _get.first(connection, tenant, run_id)
 
 
-async def count(connection: Connection, tenant: TenantId, exact_to: int = EXACT_TO) -> Count:
+async def count(connection: Connection, tenant: TenantId, exact_to: int = EXACT_TO) -> Size:
     [counted] = await _count.fetch(connection, tenant, exact_to)
     return counted
 

@@ -62,6 +62,11 @@ PARAMETERS: dict[str, tuple[str, Any]] = {
         "What to tell about, separated by commas: jobs, runs, queues, workers, run:ID, job:ID, workflow-run:ID. "
         "At most 16.", "runs,run:0197a6c0-5d1e-7c3a-9d50-2f1f6f0a8b11",
     ),
+    "start": ("From the line with this byte of the output on.", 0),
+    "before": ("Lines that end before this byte of the output.", 2048),
+    "lines": ("The most lines.", 100),
+    "numbered": ("Whether the answer has the number of the first line.", False),
+    "text": ("The text to search for, within one line. Upper and lower case are the same.", "timeout"),
     "If-Match": ("The version that it must have, as its ETag has it. Otherwise nothing is changed: 412.", '"3"'),
     "Last-Event-ID": ("With follow=true: the id of the last received event. The stream continues after it.", "1:2048"),
     SECRET_HEADER: ("The secret with which the incarnation was registered, if it has one.", "k3tPq0"),

@@ -56,6 +56,8 @@ PERMISSIONS: dict[str, frozenset[str]] = {
     "runs.why": _READERS,
     "runs.timeline": _READERS,
     "runs.logs": _READERS,
+    "runs.log_range": _READERS,
+    "runs.log_search": _READERS,
     "runs.cancel": _ADMINS,
     "runs.retry": _ADMINS,
     "runs.act": _ADMINS,
