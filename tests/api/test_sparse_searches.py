@@ -104,12 +104,12 @@ async def test_very_many_dead_letters_are_estimated(connection: asyncpg.Connecti
            select gen_random_uuid(), 1 + n % 2, 1, 1, 1, clock_timestamp(), clock_timestamp()
            from generate_series(1, 200) as n"""
     )
-    assert await dead_letters.count(connection, DEFAULT_TENANT) == dead_letters.Count(100)
-    assert await dead_letters.count(connection, DEFAULT_TENANT, 100) == dead_letters.Count(100)
+    assert await dead_letters.count(connection, DEFAULT_TENANT) == dead_letters.Size(100)
+    assert await dead_letters.count(connection, DEFAULT_TENANT, 100) == dead_letters.Size(100)
     unknown = await dead_letters.count(connection, DEFAULT_TENANT, 50)
     assert unknown.estimated and unknown.number >= 51
     await connection.execute("analyze mainspring.dead_letters")
-    assert await dead_letters.count(connection, DEFAULT_TENANT, 50) == dead_letters.Count(100, estimated=True)
+    assert await dead_letters.count(connection, DEFAULT_TENANT, 50) == dead_letters.Size(100, estimated=True)
 
 
 async def test_the_metrics_of_tasks_are_in_the_format_of_prometheus() -> None:

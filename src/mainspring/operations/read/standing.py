@@ -12,7 +12,7 @@ from mainspring.operations.access.caller import Caller
 from mainspring.operations.read.queues import QueueReader
 from mainspring.operations.read.windows import Sum
 from mainspring.store import dead_letters, rollups, workers
-from mainspring.store.dead_letters import Count
+from mainspring.store.dead_letters import Size
 from mainspring.store.pool import Store
 from mainspring.wire.runs import QueueView
 
@@ -28,7 +28,7 @@ class Standing(msgspec.Struct, frozen=True):
     queues: list[QueueView]
     workers: dict[str, int]
     slots: int
-    dead_letters: Count
+    dead_letters: Size
     taken_at: datetime | None = None
 
 
