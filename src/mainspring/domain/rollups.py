@@ -7,7 +7,7 @@ A histogram has eight buckets for each factor of two, from half a millisecond to
 from __future__ import annotations
 
 import math
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from enum import IntEnum
@@ -55,9 +55,12 @@ WINDOWS: dict[WindowWord, Window] = {
 }
 
 
+BOUNDS = [LEAST_MS * 2 ** (bucket / PER_OCTAVE) for bucket in range(1, LAST_BUCKET + 1)]  # between two buckets
+
+
 def bucket_of(ms: float) -> int:
     """The same as the SQL fragment `bucket`."""
-    return 0 if ms <= LEAST_MS else min(LAST_BUCKET, math.floor(math.log(ms / LEAST_MS) * PER_OCTAVE / math.log(2)))
+    return bisect_right(BOUNDS, ms)
 
 
 def upper_bound(bucket: int) -> float:

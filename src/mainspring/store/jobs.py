@@ -33,7 +33,6 @@ from mainspring.store.pool import Connection
 from mainspring.store.queries import load
 from mainspring.store.rows import PageRow, RowQuery, size_of, without_payloads
 
-FEW_LANES = 20  # that are looked at one by one
 KEY_DAYS = 30  # an idempotency key is known at least so long after the end of its job
 
 _SQL = load("jobs")
@@ -139,9 +138,9 @@ _get_job = RowQuery(JobRow, _SQL["get_job"])
 _get_past_job = RowQuery(JobRow, _SQL["get_past_job"])
 _holders = RowQuery(Holder, _SQL["holders"])
 _list_jobs = RowQuery(JobRow, _SQL["list_jobs"])
-_list_jobs_of_lanes = RowQuery(JobRow, _SQL["list_jobs_of_lanes"])
+_list_workflows = RowQuery(JobRow, _SQL["list_workflows"])
 _list_jobs_at_rest = RowQuery(JobRow, _SQL["list_jobs_at_rest"])
-_LIGHT = {query: without_payloads(query) for query in (_list_jobs, _list_jobs_of_lanes, _list_jobs_at_rest)}
+_LIGHT = {query: without_payloads(query) for query in (_list_jobs, _list_workflows, _list_jobs_at_rest)}
 _lock_job = RowQuery(LockedJob, _SQL["lock_job"])
 _known_run_now_key = RowQuery(RunNowKey, _SQL["known_run_now_key"])
 _list_missed = RowQuery(MissedRow, _SQL["list_missed"])
@@ -382,7 +381,7 @@ async def missed_page(
 
 
 class JobFilter(msgspec.Struct, frozen=True):
-    """What `GET /v1/jobs` asks for, except the status. None means any."""
+    """What `GET /v1/jobs` asks for, except the status. None means any. `workflows`: only these, which are few."""
 
     lane_ids: Sequence[int] | None = None
     owner: str | None = None
@@ -393,6 +392,7 @@ class JobFilter(msgspec.Struct, frozen=True):
     next_fire_after: datetime | None = None
     next_fire_before: datetime | None = None
     declared_by: str | None = None
+    workflows: bool = False
 
 
 class RowFilter(msgspec.Struct, frozen=True):
@@ -413,12 +413,6 @@ class RowFilter(msgspec.Struct, frozen=True):
         return not self.at_rest and self.asked.owner is not None
 
     @property
-    def few_lanes(self) -> bool:
-        """Whether the index of the lanes has these jobs, and they are few lanes."""
-        lanes = self.asked.lane_ids
-        return not self.at_rest and not self.of_owner and lanes is not None and len(lanes) <= FEW_LANES
-
-    @property
     def plain(self) -> bool:
         return self.asked == JobFilter()
 
@@ -437,12 +431,12 @@ async def list_jobs(
     light: bool = False,
 ) -> list[JobRow]:
     """Newest first, before `before` and down to `floor`. `light`: without payloads."""
-    query = _list_jobs_at_rest if chosen.at_rest else _list_jobs_of_lanes if chosen.few_lanes else _list_jobs
+    query = _list_workflows if chosen.asked.workflows else _list_jobs_at_rest if chosen.at_rest else _list_jobs
     return await pages.read(
         connection,
         _LIGHT[query] if light else query,
         *_listed(tenant, chosen, before, floor, limit),
-        straight=chosen.plain or floor is not None,
+        straight=not chosen.asked.workflows and (chosen.plain or floor is not None),
     )
 
 
@@ -467,15 +461,14 @@ async def boundary(
     connection: Connection, tenant: TenantId, chosen: RowFilter, before: Place | None, count: int
 ) -> Place | None:
     """The job down to which `count` jobs come after `before`, of those that an index has. None if there are fewer."""
-    after = before or (None, None)
+    if chosen.asked.workflows:
+        return None
+    sql = _SQL["jobs_at_rest_boundary"] if chosen.at_rest else _SQL["jobs_boundary"]
+    arguments = [tenant, *(before or (None, None)), count]
     if chosen.of_owner:
-        place = pages.place(connection, _SQL["jobs_of_owner_boundary"], tenant, *after, count, chosen.asked.owner)
-    elif chosen.few_lanes:
-        place = pages.place(connection, _SQL["jobs_of_lanes_boundary"], tenant, *after, count, chosen.asked.lane_ids)
-    else:
-        sql = _SQL["jobs_at_rest_boundary"] if chosen.at_rest else _SQL["jobs_boundary"]
-        place = pages.place(connection, sql, tenant, *after, count)
-    row = await place
+        sql = _SQL["jobs_of_owner_boundary"]
+        arguments.append(chosen.asked.owner)
+    row = await pages.place(connection, sql, *arguments)
     return None if row is None else (row["created_at"], row["job_id"])
 
 

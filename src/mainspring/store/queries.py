@@ -10,7 +10,6 @@ other fragments; these see its parameters. `python -m tests.store.sql_snapshot` 
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Mapping
 from functools import lru_cache
@@ -22,7 +21,7 @@ from mainspring.domain.dependencies import Edges
 from mainspring.domain.fairness import AGING_STEP
 from mainspring.domain.job import DUE_TOGETHER, STILL_ALIVE, Delivery, Overlap, Priority
 from mainspring.domain.pacing import LONGEST_LOOK
-from mainspring.domain.rollups import LAST_BUCKET, LEAST_MS, NO_BUCKET, PER_OCTAVE, SAMPLE_JOBS, Span
+from mainspring.domain.rollups import NO_BUCKET, SAMPLE_JOBS, Span
 from mainspring.domain.transitions import ENDED, SHOWN_SCHEDULED, TRANSITIONS, Follows, StoredJobStatus, StoredState
 from mainspring.domain.worker_state import WorkerState
 from mainspring.domain.workflows.flow import RERUN_TRIGGER, STEP_TRIGGER, WORKFLOW_TASK, FanoutState, FlowState
@@ -68,9 +67,6 @@ CONSTANTS: dict[str, str] = {
     "AT_MOST_ONCE": f"'{Delivery.AT_MOST_ONCE}'",
     "LONGEST_LOOK": str(LONGEST_LOOK),
     **{span.name: str(int(span)) for span in Span},
-    "LEAST_MS": f"{LEAST_MS}::float8",
-    "BUCKETS_PER_E": f"{PER_OCTAVE / math.log(2)!r}::float8",
-    "LAST_BUCKET": str(LAST_BUCKET),
     "NO_BUCKET": str(NO_BUCKET),
     "SAMPLE_JOBS": str(SAMPLE_JOBS),
     "AGING": f"interval '{int(AGING_STEP.total_seconds())} seconds'",

@@ -7,7 +7,7 @@ from uuid import UUID
 
 import msgspec
 
-from mainspring.domain.rollups import KEPT, Span
+from mainspring.domain.rollups import BOUNDS, KEPT, Span
 from mainspring.kernel.ids import TenantId
 from mainspring.store.pool import Connection
 from mainspring.store.queries import load
@@ -129,7 +129,7 @@ async def something_ended(connection: Connection, start: datetime, end: datetime
 
 async def fold(connection: Connection, start: datetime, end: datetime, minute: datetime, until: datetime) -> Folded:
     """Add what ended from `start` on and before `end` to its minute. `until`: the time of now, or later."""
-    [folded] = await _fold.fetch(connection, start, end, until + _LATER, minute)
+    [folded] = await _fold.fetch(connection, start, end, until + _LATER, minute, BOUNDS)
     return folded
 
 

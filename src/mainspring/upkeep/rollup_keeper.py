@@ -42,6 +42,7 @@ class RollupKeeper:
         self._clock = clock
         self.interval = _REST
         self._slice = _HOUR
+        self._busy = False  # something ended in the last fold, so the next minute is not looked at before it is read
 
     async def run_once(self) -> int:
         """Fold until the horizon, or for a few seconds. Returns how many runs and attempts were read."""
@@ -76,11 +77,12 @@ class RollupKeeper:
                     return await self._start_again(connection, start, now)
                 if horizon - start < _WORTH:
                     return None
-                read, end = 0, await _after_nothing(connection, start, horizon)
+                read, end = 0, None if self._busy else await _after_nothing(connection, start, horizon)
                 if end is None:
                     length = self._slice if start < now - KEPT[Span.MINUTE] - _HOUR else _MINUTE
                     end = min(floor_to(start, length) + length, horizon)
                     read = await self._add(connection, start, end, now)
+                self._busy = read > 0
                 if not await rollups.move_watermark(connection, start, end):
                     raise RuntimeError("the watermark of the rollups has moved under the lock")
         return read

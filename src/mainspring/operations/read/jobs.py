@@ -8,6 +8,7 @@ from uuid import UUID
 from mainspring.domain.schedules.fires import fires, next_fire
 from mainspring.domain.schedules.schedule import Schedule
 from mainspring.domain.state_names import named_states, named_statuses
+from mainspring.domain.workflows.flow import WORKFLOW_TASK
 from mainspring.kernel.ids import TenantId
 from mainspring.kernel.time_slices import TimeSlices
 from mainspring.operations.access.caller import Caller
@@ -205,6 +206,7 @@ async def wanted_jobs(lanes: LaneRegistry, tenant: TenantId, query: JobQuery) ->
             next_fire_after=query.next_fire_after,
             next_fire_before=query.next_fire_before,
             declared_by=query.declared_by,
+            workflows=query.task == WORKFLOW_TASK,
         ),
     )
 

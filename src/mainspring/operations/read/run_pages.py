@@ -12,7 +12,7 @@ from uuid import UUID
 
 import msgspec
 
-from mainspring.domain.transitions import ENDED
+from mainspring.domain.transitions import ENDED, StoredState
 from mainspring.kernel.ids import TenantId
 from mainspring.store import fired_jobs, history
 from mainspring.store.fired_jobs import RANKS, FiredFilter
@@ -21,6 +21,8 @@ from mainspring.store.pages import PAGE_BYTES
 from mainspring.store.pool import Connection
 
 _MOST_AT_A_TIME = 10_000
+_MOST_UNSUCCESSFUL = 2500  # they lie far apart
+_UNSUCCESSFUL = sorted(int(state) for state in ENDED - {StoredState.SUCCESS})
 
 
 class Found(msgspec.Struct):
@@ -44,6 +46,7 @@ async def find_runs(
 ) -> Found:
     """The newest runs before `before` that match one of the filters. `first`: how many are looked at before `over` is
     asked. The filters have the same states. `light`: without payloads and results."""
+    asked = [_with_error(one) for one in asked]
     if not all(map(_sparse, asked)):
         return Found(await _read(connection, tenant, asked, before, None, limit, light=light))
     states = asked[0]
@@ -62,7 +65,14 @@ async def find_runs(
             return Found(found)
         if over() or sum(run.weight for run in found) > PAGE_BYTES:
             return Found(found, floor)
-        before, count = floor, min(4 * count, _MOST_AT_A_TIME)
+        before, count = floor, min(4 * count, _MOST_UNSUCCESSFUL if ends.unsuccessful_only else _MOST_AT_A_TIME)
+
+
+def _with_error(asked: RunFilter) -> RunFilter:
+    """No run that succeeded has an error, and the others have an index."""
+    if asked.error is None or asked.ended_states is not None:
+        return asked
+    return msgspec.structs.replace(asked, ended_states=_UNSUCCESSFUL)
 
 
 def _sparse(asked: RunFilter) -> bool:

@@ -5,7 +5,7 @@
 select l.tenant_id, l.queue, l.task, f.line, f.count, f.failed, f.first_at, f.last_at, f.sample_run, f.job_ids
 from (select lane_id, line, count(*) as count, count(*) as failed, min(ended_at) as first_at, max(ended_at) as last_at,
              (array_agg(run_id))[1] as sample_run, (array_remove(array_agg(distinct job_id), null))[1:{{SAMPLE_JOBS}}] as job_ids
-      from (select lane_id, {{first_line(words)}} as line, ended_at, run_id, job_id
+      from (select lane_id, {{like_line(words)}} as line, ended_at, run_id, job_id
             from (select lane_id, coalesce(error, reason, '') as words, ended_at, run_id, job_id
                   from mainspring.run_history
                   where ended_at >= $1 and ended_at < $2 and state = {{FAILED}}) as each) as each

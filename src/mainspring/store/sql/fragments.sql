@@ -909,9 +909,8 @@ j.tenant_id, j.shard, j.job_id, j.name, j.lane_id, j.next_fire_at, j.schedule::t
 -- ------------------------------------------------------------------------------------------------------ rollups
 
 -- fragment: bucket(ms)
--- The bucket of a histogram, as bucket_of in domain/rollups.py. Null of null.
-case when {{ms}} > {{LEAST_MS}} then least({{LAST_BUCKET}}, floor(ln({{ms}} / {{LEAST_MS}}) * {{BUCKETS_PER_E}}))::int
-     when {{ms}} is not null then 0 end
+-- The bucket of a histogram, as bucket_of in domain/rollups.py. $5 has the bounds. Null of null.
+width_bucket({{ms}}, $5::float8[])
 
 -- fragment: lag_ms(run, started)
 -- From the time for which a run was meant to its start. A replay and a run of a backfill are meant for when they were
@@ -947,16 +946,21 @@ case when r.{{name}} is null then excluded.{{name}}
                        || excluded.{{name}}) as both_of (x, y)) end
 
 -- fragment: run_of_attempt
--- The run of attempt `a`, live or ended. It has ended after the attempt; the hour is for clocks that differ.
+-- The run of attempt `a`, live or ended. It has ended after the attempt, which has not ended before $1; the hour is for
+-- clocks that differ. Compared with parameters, partitions are chosen once and not for each attempt.
 select run_id, lane_id, scheduled_for, trigger, job_id from mainspring.runs r where r.run_id = a.run_id
 union all
 select run_id, lane_id, scheduled_for, trigger, job_id
 from mainspring.run_history h
-where h.run_id = a.run_id and h.ended_at >= a.ended_at - interval '1 hour' and h.ended_at < $3
+where h.run_id = a.run_id and h.ended_at >= $1 - interval '1 hour' and h.ended_at < $3
 limit 1
 
 -- fragment: first_line(text)
 left(split_part(ltrim({{text}}, E' \n\r\t'), E'\n', 1), 300)
+
+-- fragment: like_line(text)
+-- The same, with 1 for the digits from 2 on. Its mask is the same, and far fewer lines differ.
+translate(left(split_part(ltrim({{text}}, E' \n\r\t'), E'\n', 1), 300), '23456789', '11111111')
 
 -- fragment: run_end
 -- RunEnd in store/rollups.py.

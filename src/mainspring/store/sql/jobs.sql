@@ -197,18 +197,13 @@ where j.status <> {{JOB_SCHEDULED}} and {{listed_job}}
 order by j.created_at desc, j.job_id desc
 limit $18
 
--- name: list_jobs_of_lanes
--- The same for the jobs of few lanes, which have an index: the next ones of each lane.
-select found.*
-from unnest($5::int[]) as l (wanted)
-cross join lateral (
-    select {{job_columns}}
-    from mainspring.jobs j
-    where j.lane_id = l.wanted and {{listed_job}}
-    order by j.created_at desc, j.job_id desc
-    limit $18
-) as found
-order by found.created_at desc, found.job_id desc
+-- name: list_workflows
+-- The same for workflows: few of many jobs, whose ids are known from their versions.
+select {{job_columns}}
+from mainspring.jobs j
+where j.job_id = any (array(select workflow_id from mainspring.workflow_versions where tenant_id = $1 group by workflow_id))
+  and {{listed_job}}
+order by j.created_at desc, j.job_id desc
 limit $18
 
 -- name: jobs_boundary
@@ -226,22 +221,8 @@ where tenant_id = $1 and ($2::timestamptz is null or (created_at, job_id) < ($2,
 order by created_at desc, job_id desc
 offset $4 limit 1
 
--- name: jobs_of_lanes_boundary
--- The same among the jobs of the lanes $5.
-select found.created_at, found.job_id
-from unnest($5::int[]) as l (lane_id)
-cross join lateral (
-    select created_at, job_id
-    from mainspring.jobs
-    where tenant_id = $1 and lane_id = l.lane_id and ($2::timestamptz is null or (created_at, job_id) < ($2, $3))
-    order by created_at desc, job_id desc
-    limit $4::bigint + 1
-) as found
-order by found.created_at desc, found.job_id desc
-offset $4 limit 1
-
 -- name: jobs_of_owner_boundary
--- The same among the jobs of the owner $5.
+-- The same among the jobs of the owner $5, who has an index.
 select created_at, job_id
 from mainspring.jobs
 where tenant_id = $1 and spec ->> 'owner' = $5 and ($2::timestamptz is null or (created_at, job_id) < ($2, $3))

@@ -49,7 +49,7 @@ select exists (select from mainspring.run_history where ended_at >= $1 and ended
 -- read once and grouped by numbers: lane, state and bucket of the duration, and lane and bucket of the lag; all the rest
 -- works on these groups. A run with one attempt has its start in the history, the first attempt of any other is in
 -- attempts. A lane counts for its task in its queue, for its queue and for its tenant; each of these has the number of its
--- first lane, so that texts are compared once. Returns how many runs and attempts were read, how many runs failed, and the failed attempts.
+-- first lane, so that texts are compared once. $5: the bounds of buckets. Returns how many runs and attempts were read, how many runs failed, and the failed attempts.
 -- unguarded: move_watermark in the same transaction is the guard.
 with ended as materialized (
     select grouping(of_ran) = 1 as of_lag, coalesce(of_ran, of_lag_too) as key, count(*)::int as n, sum(us) as us
