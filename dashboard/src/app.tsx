@@ -2,6 +2,7 @@ import { QueryClient, QueryClientProvider } from "@tanstack/react-query";
 import { RouterProvider } from "@tanstack/react-router";
 import { Refused } from "./api/client";
 import { sessionQuery } from "./api/session";
+import { relaxWhileLive } from "./live/pace";
 import { router } from "./router";
 
 const client = new QueryClient({
@@ -10,6 +11,8 @@ const client = new QueryClient({
     mutations: { networkMode: "always" },
   },
 });
+
+relaxWhileLive(client);
 
 /** A refusal is final. Silence and an overloaded server are not. A 401 asks who is signed in. */
 function retry(count: number, error: Error): boolean {

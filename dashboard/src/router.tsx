@@ -1,7 +1,7 @@
 // The map of pages. Each page is loaded when it is first opened. The address is the state of the page.
 import type { QueryClient } from "@tanstack/react-query";
 import {
-  createRootRouteWithContext, createRoute, createRouter, lazyRouteComponent, Link,
+  createRootRouteWithContext, createRoute, createRouter, type ErrorComponentProps, lazyRouteComponent, Link,
 } from "@tanstack/react-router";
 import { only, parseSearch, stringifySearch } from "./lib/search";
 import { Shell } from "./shell/Shell";
@@ -11,11 +11,7 @@ import { ProblemBox } from "./ui/Problem";
 const root = createRootRouteWithContext<{ client: QueryClient }>()({
   component: Shell,
   notFoundComponent: NotFound,
-  errorComponent: ({ error, reset }) => (
-    <Page title="Problem">
-      <ProblemBox error={error} retry={reset} />
-    </Page>
-  ),
+  errorComponent: Broken,
 });
 
 const routes = [
@@ -103,6 +99,7 @@ export const router = createRouter({
   parseSearch,
   stringifySearch,
   scrollRestoration: true,
+  defaultErrorComponent: Broken, // in the place of the page, so that the top bar still says how things are
   defaultPreload: "intent",
   defaultPreloadStaleTime: 0,
   context: { client: undefined as unknown as QueryClient },
@@ -112,6 +109,14 @@ declare module "@tanstack/react-router" {
   interface Register {
     router: typeof router;
   }
+}
+
+function Broken({ error, reset }: ErrorComponentProps) {
+  return (
+    <Page title="Problem">
+      <ProblemBox error={error} retry={reset} />
+    </Page>
+  );
 }
 
 function NotFound() {

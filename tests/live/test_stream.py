@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from typing import Any
 
 import httpx
@@ -302,6 +303,31 @@ async def test_a_client_that_does_not_read_is_dropped(assembly: Assembly) -> Non
         await until(is_dropped)
         assert edge.serves(other)
         await until(lambda: len(assembly.services.streams) == 1)
+
+
+async def test_a_claim_and_a_report_have_no_further_statement(
+    assembly: Assembly, served: httpx.AsyncClient, api: httpx.AsyncClient, worker: HandWorker
+) -> None:
+    asked: list[str] = []
+
+    def note(record: Any) -> None:
+        asked.append(record.query)
+
+    async def statements() -> Counter[str]:
+        await a_run(api)
+        for connection in assembly.store.connections:
+            connection.add_query_logger(note)
+        asked.clear()
+        [order] = await worker.claim()
+        await worker.report(outcome(order))
+        return Counter(text for text in asked if "mainspring.tokens" not in text and "beats" not in text)
+
+    await statements()  # the worker says hello, and connections are opened
+    before = await statements()
+    async with watching(assembly, served, "runs", "queues", "workers"):
+        during = await statements()
+    assert before == during
+    assert any("mainspring.run_history" in text for text in before)
 
 
 async def test_nothing_is_counted_while_nobody_watches(assembly: Assembly, api: httpx.AsyncClient) -> None:

@@ -5,6 +5,7 @@ import { useEffect, useState } from "react";
 import { Refused } from "../api/client";
 import { sessionQuery } from "../api/session";
 import { useBeating } from "../live/useBeating";
+import { useLive } from "../live/useLive";
 import { Skeleton } from "../ui/Page";
 import { ProblemBox } from "../ui/Problem";
 import { TimeCard } from "../ui/Time";
@@ -35,6 +36,7 @@ function SignedIn() {
   const [help, setHelp] = useState(false);
   const path = useRouterState({ select: (state) => state.location.pathname });
   const stale = useBeating();
+  useLive();
   useEffect(() => {
     setPalette(false);
     setHelp(false);

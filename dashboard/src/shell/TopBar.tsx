@@ -3,7 +3,7 @@ import { LogOut, Moon, Search, Sun } from "lucide-react";
 import { sessionQuery, signOut } from "../api/session";
 import { isDark, prefer, usePreferences, type Zone } from "../lib/preferences";
 import { clockTime, LOCAL_ZONE, offset, zoneOf } from "../lib/time";
-import { useBeat } from "../live/beat";
+import { type Link, useBeat } from "../live/beat";
 import { useNow } from "../live/clock";
 import { Button } from "../ui/Button";
 import styles from "./TopBar.module.css";
@@ -33,9 +33,14 @@ export function TopBar({ onSearch }: { onSearch: () => void }) {
   );
 }
 
+const HOW: Record<Link, string> = {
+  live: "The server tells this page what changes.",
+  polling: "There is no stream of changes; this page asks every few seconds.",
+};
+
 /** Whether what is shown is live, and since when it is not. */
 function Live() {
-  const { stale, heardAt } = useBeat();
+  const { stale, heardAt, link } = useBeat();
   const { zone } = usePreferences();
   const now = useNow();
   if (stale)
@@ -47,8 +52,9 @@ function Live() {
     );
   const age = Math.max(0, Math.round((now - heardAt) / 1000));
   return (
-    <span className={styles.live} title={`Heard from the server ${age} s ago`}>
-      <span className={styles.on} aria-hidden="true" /> <span className={styles.liveText}>live</span>
+    <span className={styles.live} title={`${HOW[link]} Heard from the server ${age} s ago.`}>
+      <span className={link === "live" ? styles.on : styles.polls} aria-hidden="true" />{" "}
+      <span className={styles.liveText}>{link}</span>
     </span>
   );
 }
