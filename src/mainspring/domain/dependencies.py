@@ -143,6 +143,8 @@ def rule_of(definition: JobDefinition) -> str | None:
 
 def has_references(definition: JobDefinition) -> bool:
     """Whether its payload may take results of its parents."""
+    if definition.spec.depends_on is None and definition.schedule.after is None:
+        return False
     return bool(parents_of(definition)) and may_refer(definition.payload)
 
 

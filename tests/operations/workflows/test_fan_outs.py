@@ -9,6 +9,7 @@ from uuid import UUID
 import msgspec
 import pytest
 
+from mainspring.operations.signals import FlowNews
 from mainspring.operations.workflows.expander import FanoutExpander
 from mainspring.operations.workflows.members import MemberRows
 from mainspring.store import fanouts
@@ -103,5 +104,45 @@ async def test_two_who_expand_at_once_create_each_member_once(scene: Scene) -> N
     await asyncio.gather(*(other.work(run_id) for other in others), *(others[0].work(run_id) for _ in range(3)))
     assert await scene.connection.fetchval("select count(*) from mainspring.runs where job_id is null") == 2500
     assert len(await scene.run_all(most=1000)) == 2500
+    assert await scene.ended(flow_id) == ("SUCCESS", None)
+    await scene.at_rest()
+
+
+async def test_the_marks_of_a_join_that_is_far_from_done_are_counted_together_and_the_last_ones_at_once(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ten reports of one member are one count. When few are left, each is."""
+    monkeypatch.setattr("mainspring.operations.workflows.folder._FAR", 4)
+    monkeypatch.setattr("mainspring.operations.workflows.folder._LATER", 3600)  # until the test says so
+    flow_id = await scene.begin(await scene.create([{"name": "each", "map": {"range": 100}}]))
+    await scene.expander.run_once()
+    folder, join_id = scene.folder, await scene.connection.fetchval("select join_id from mainspring.fanouts")
+
+    async def report(number: int) -> None:
+        orders = await scene.worker.claim(number)
+        await scene.worker.report(*map(outcome, orders))
+        folder._on_news(FlowNews(folds={join_id}))
+
+    async def marks() -> int:
+        if folder._folding is not None:
+            await folder._folding
+        found: int = await scene.connection.fetchval("select count(*) from mainspring.join_marks")
+        return found
+
+    await scene.worker.hello()
+    await report(1)
+    assert await marks() == 0
+    for _ in range(10):
+        await report(1)
+    assert await marks() == 10
+    folder._count_later()
+    assert await marks() == 0
+    await report(86)
+    assert await marks() == 1
+    folder._count_later()
+    for _ in range(3):
+        assert await marks() == 0
+        await report(1)
+    assert (await marks(), folder._later, folder._far) == (0, set(), {})
     assert await scene.ended(flow_id) == ("SUCCESS", None)
     await scene.at_rest()

@@ -27,6 +27,7 @@ from mainspring.domain.intake.task_options import fill, merged, only
 from mainspring.domain.intake.times import parse_time
 from mainspring.domain.intake.unique import check_unique, unique_as_given
 from mainspring.domain.job import (
+    DEFAULT_SPEC,
     HTTP_TASK,
     ONE_AFTER_ANOTHER,
     SHELL_TASK,
@@ -107,7 +108,8 @@ def define(request: JobRequest, now: datetime, before: Schedule | None = None) -
     )
     if spec.unique is not None:
         check_unique(definition)
-    if before is None:  # otherwise the job may keep its schedule, and it is checked with that
+    # With `before` the job may keep its schedule, and it is checked with that. Most jobs have nothing to check.
+    if before is None and (spec is not DEFAULT_SPEC or schedule is not NOW):
         check_dependencies(definition)
     return definition
 

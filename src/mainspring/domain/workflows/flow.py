@@ -72,6 +72,11 @@ def is_final(join_id: int) -> bool:
     return join_id % JOIN_BLOCK == 0
 
 
+def ends_a_container(join_id: int) -> bool:
+    """Whether one run waits for it: a workflow run or a mapped step, which ends when all that it counts has ended."""
+    return is_of_map(join_id) or is_final(join_id)
+
+
 def step_job_id(workflow_id: str, step: str) -> str:
     """The job of the runs of a step. The id of another job has no @."""
     return f"{step}@{workflow_id}"

@@ -15,7 +15,7 @@ from uuid import UUID
 
 from mainspring.domain.errors import Conflict
 from mainspring.domain.transitions import Follows, StoredState
-from mainspring.domain.workflows.flow import is_final, is_of_map
+from mainspring.domain.workflows.flow import ends_a_container, is_final, is_of_map
 from mainspring.domain.workflows.rules import RULE_BITS, Counts, Decision, Rule, Waiting, decide, decided, reason_of
 from mainspring.operations.lifecycle.effects import Changes, Effects, End, after_end, carry_out
 from mainspring.operations.lifecycle.readiness import fanout_results, resolve
@@ -81,7 +81,7 @@ async def settle(connection: Connection, counted: Sequence[JoinCounts], effects:
     rules = {
         join_id: bits
         for join_id, found in counts.items()
-        if (found.done or not is_of_map(join_id)) and (bits := decided(found))  # a mapped step waits for all members
+        if (found.done or not ends_a_container(join_id)) and (bits := decided(found))
     }
     if not rules:
         return

@@ -20,7 +20,7 @@ import msgspec
 from mainspring.domain.transitions import StoredState
 from mainspring.domain.worker_state import WORKER_LABEL, WorkerState
 from mainspring.domain.workflows.definition import Step
-from mainspring.domain.workflows.flow import FanoutState, FlowState, map_join, prefix_of, run_in
+from mainspring.domain.workflows.flow import FanoutState, FlowState, is_of_map, map_join, prefix_of, run_in
 from mainspring.domain.workflows.references import Unresolved
 from mainspring.domain.workflows.rules import Counts
 from mainspring.kernel.logs import get_logger
@@ -294,6 +294,7 @@ class FanoutExpander:
     def _on_news(self, news: FlowNews) -> None:
         self._wanted.update(news.fanouts)
         self._joins.update(news.maps)
+        self._joins.update(join_id for join_id in news.folds if is_of_map(join_id))
         if (self._wanted or self._joins) and (self._expanding is None or self._expanding.done()):
             self._expanding = asyncio.create_task(self._answer())
 

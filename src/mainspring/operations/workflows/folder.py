@@ -3,6 +3,9 @@
 Whoever has written marks says so after its commit, and the folder of its process counts them at once. Every process
 also looks each second: somebody who was killed may have left marks. A join whose marks are being counted is locked;
 whoever comes later finds none.
+
+A container, such as a mapped step with many members, waits for the last of them. As long as its join is far from done,
+nothing is decided by its marks, so these are counted together every 50 ms.
 """
 
 from __future__ import annotations
@@ -11,6 +14,7 @@ import asyncio
 from collections.abc import Collection, Sequence
 from functools import partial
 
+from mainspring.domain.workflows.flow import ends_a_container
 from mainspring.kernel.logs import get_logger
 from mainspring.operations.dependencies.follow import follow_ends
 from mainspring.operations.lifecycle.effects import Effects, hand_over_freed
@@ -18,6 +22,7 @@ from mainspring.operations.lifecycle.following import settle
 from mainspring.operations.signals import FlowNews, Signals
 from mainspring.store import joins
 from mainspring.store.deadlocks import despite_deadlocks
+from mainspring.store.joins import JoinCounts
 from mainspring.store.pool import AWAY, Store
 
 log = get_logger("folder")
@@ -25,6 +30,9 @@ log = get_logger("folder")
 _TOGETHER = 50  # joins that one transaction locks
 _LOOKED_AT = 1000  # joins per round
 _PAUSE = 0.005  # seconds in which marks of the same joins come together
+_LATER = 0.05  # the same of joins that are far from done
+_FAR = 64  # ends at least that are left then, and four times as many as were counted last
+_MOST_KNOWN = 10_000  # joins
 
 
 class JoinFolder:
@@ -36,6 +44,8 @@ class JoinFolder:
         self._signals = signals
         self._after = joins.FIRST_JOIN
         self._wanted: set[int] = set()
+        self._later: set[int] = set()
+        self._far: dict[int, int] = {}  # joins that are far from done, and how many ends they have counted
         self._folding: asyncio.Task[None] | None = None
         signals.on_flow(self._on_news)
 
@@ -66,11 +76,36 @@ class JoinFolder:
             await follow_ends(connection, effects, by_marks=True)
             await hand_over_freed(connection, effects)
         following, effects.folds = effects.folds, set()
+        for join in counted:
+            self._note(join)
         effects.tell(self._signals)
         return len(counted), following
 
+    def _note(self, join: JoinCounts) -> None:
+        """Remember whether the join is far from done, at the pace of its last ends."""
+        ended = join.counts.ended
+        fresh = ended - self._far.pop(join.join_id, 0)
+        if ends_a_container(join.join_id) and join.total - ended > max(_FAR, 4 * fresh):
+            if len(self._far) >= _MOST_KNOWN:
+                self._far.clear()
+            self._far[join.join_id] = ended
+
     def _on_news(self, news: FlowNews) -> None:
-        self._wanted.update(news.folds)
+        for join_id in news.folds:
+            if join_id not in self._far:
+                self._wanted.add(join_id)
+                continue
+            if not self._later:
+                asyncio.get_running_loop().call_later(_LATER, self._count_later)
+            self._later.add(join_id)
+        self._wake()
+
+    def _count_later(self) -> None:
+        self._wanted |= self._later
+        self._later = set()
+        self._wake()
+
+    def _wake(self) -> None:
         if self._wanted and (self._folding is None or self._folding.done()):
             self._folding = asyncio.create_task(self._answer())
 
