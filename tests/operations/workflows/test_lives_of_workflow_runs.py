@@ -142,6 +142,18 @@ async def test_a_rerun_from_a_step_with_references_runs_it_whatever_its_rule(sce
     await scene.at_rest()
 
 
+async def test_a_rerun_beside_a_failure_names_the_step_that_failed(scene: Scene) -> None:
+    """And not the one that was skipped because of it."""
+    steps = [{"name": "a", "retries": 0}, {"name": "b", "depends_on": ["a"]}, {"name": "c"}]
+    run_id = await scene.begin(await scene.create(steps))
+    await scene.run_all(failing("a"))
+    await scene.control.rerun(scene.caller, run_id, "c")
+    await scene.starter.run_once()
+    assert await scene.run_all() == ["c"]
+    view = (await scene.api.get(f"/v1/workflow-runs/{run_id}")).json()
+    assert (view["status"], view["reason"]) == ("FAILED", "step a failed")
+
+
 async def test_a_rerun_discards_the_dead_letters_of_what_it_repeats(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
