@@ -110,7 +110,13 @@ def test_what_is_wrong_is_refused_at_once(wf: Workflow) -> None:
     assert list(wf.steps) == ["extract"]
 
 
-@pytest.mark.parametrize("use", [bool, list, len, str.format, "{}".format, lambda value: f"{value}"])
+@pytest.mark.parametrize(
+    "use",
+    [
+        bool, list, len, str.format, "{}".format, lambda value: f"{value}", lambda value: value == 1,
+        lambda value: value != [], lambda value: value[-1], lambda value: 1 in value, lambda value: value > 0,
+    ],
+)  # fmt: skip
 def test_a_reference_is_not_a_value_yet(wf: Workflow, use: Any) -> None:
     with pytest.raises(TypeError):
         use(wf.step(extract).result["rows"])

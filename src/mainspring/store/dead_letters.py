@@ -231,6 +231,13 @@ async def discard(connection: Connection, tenant: TenantId, run_ids: Sequence[UU
     return len(await connection.fetch(_SQL["discard"], tenant, run_ids))
 
 
+async def discard_of_steps(
+    connection: Connection, tenant: TenantId, first: UUID, last: UUID, places: Sequence[int], most: int
+) -> int:
+    """Discard those of some steps of a workflow run, whose step runs have ids from `first` to `last`."""
+    return len(await connection.fetch(_SQL["discard_of_steps"], tenant, first, last, places, most))
+
+
 async def replay_of(connection: Connection, tenant: TenantId, run_id: UUID) -> UUID | None:
     """The run that repeats `run_id`, if there is one."""
     replay_id: UUID | None = await connection.fetchval(_SQL["replay_of"], run_id, tenant)

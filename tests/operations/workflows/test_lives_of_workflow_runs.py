@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from mainspring.domain.errors import Conflict
+from mainspring.operations.workflows import control
 from mainspring.upkeep.deadline_sweeper import DeadlineSweeper
 from mainspring.wire.exchange import Outcome, RunOrder
 from mainspring.worker.executors.http.executor import _call_of
@@ -139,6 +140,47 @@ async def test_a_rerun_from_a_step_with_references_runs_it_whatever_its_rule(sce
     await scene.folder.run_once()
     assert await scene.run_all() == ["b"]
     await scene.at_rest()
+
+
+async def test_a_rerun_beside_a_failure_names_the_step_that_failed(scene: Scene) -> None:
+    """And not the one that was skipped because of it."""
+    steps = [{"name": "a", "retries": 0}, {"name": "b", "depends_on": ["a"]}, {"name": "c"}]
+    run_id = await scene.begin(await scene.create(steps))
+    await scene.run_all(failing("a"))
+    await scene.control.rerun(scene.caller, run_id, "c")
+    await scene.starter.run_once()
+    assert await scene.run_all() == ["c"]
+    view = (await scene.api.get(f"/v1/workflow-runs/{run_id}")).json()
+    assert (view["status"], view["reason"]) == ("FAILED", "step a failed")
+
+
+async def test_a_rerun_discards_the_dead_letters_of_what_it_repeats(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also those of members, however many, and no others. What fails again is a dead letter again."""
+    monkeypatch.setattr(control, "_SLICE", 2)
+    steps: list[dict[str, Any]] = [
+        {"name": "each", "map": {"range": 3}, "retries": 0}, {"name": "after", "depends_on": ["each"]},
+        {"name": "other", "retries": 0},
+    ]  # fmt: skip
+    workflow_id = await scene.create(steps, overlap="allow")
+
+    async def letters() -> list[str]:
+        return [
+            row["name"] for row in await scene.connection.fetch("select name from mainspring.dead_letters order by 1")
+        ]
+
+    for _ in range(2):
+        run_id = await scene.begin(workflow_id)
+        await scene.expander.run_once()
+        await scene.run_all(failing("each", "other"))
+    assert await letters() == ["each"] * 6 + ["other"] * 2
+    await scene.control.rerun(scene.caller, run_id, "each")
+    assert await letters() == ["each"] * 3 + ["other"] * 2
+    await scene.starter.run_once()
+    await scene.expander.run_once()
+    await scene.run_all(failing("each"))
+    assert await letters() == ["each"] * 6 + ["other"] * 2
 
 
 async def test_too_many_failed_members_fail_the_step_and_skip_the_rest(scene: Scene) -> None:

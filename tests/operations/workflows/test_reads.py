@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from mainspring.store import workflows
+from mainspring.store import workflow_reads, workflows
 from mainspring.wire.exchange import Outcome, RunOrder
 from tests.operations.hand_worker import outcome
 from tests.operations.workflows.scene import Scene
@@ -174,6 +174,29 @@ async def test_members_of_a_map_are_listed_and_counted(scene: Scene) -> None:
     assert await scene.connection.fetchval("select count(*) from mainspring.joins") == 1
     await workflows.prune(scene.connection, -1)
     assert await scene.connection.fetchval("select count(*) from mainspring.joins") == 0
+
+
+async def test_a_rare_state_is_found_among_many_by_few_statements(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However small the page is."""
+    many = [{"name": f"s{number}"} for number in range(1200)]
+    run_id = await scene.begin(await scene.create([*many, {"name": "each", "map": {"range": 1200}}]))
+    await scene.expander.run_once()
+    last = "(select r.run_id from mainspring.runs r where r.name = 'each' order by r.run_id desc limit 1)"
+    await scene.connection.execute(f"update mainspring.runs set state = 4 where name = 's1100' or run_id = {last}")
+    read, statements = workflow_reads.runs, 0
+
+    async def counted(*arguments: Any) -> Any:
+        nonlocal statements
+        statements += 1
+        return await read(*arguments)
+
+    monkeypatch.setattr(workflow_reads, "runs", counted)
+    for more, first in (("", "s1100"), ("&name=each&members=true", "each")):
+        page = await get(scene, f"/v1/workflow-runs/{run_id}/steps?status=held&limit=1{more}")
+        assert [step["name"] for step in page["steps"]] == [first]
+    assert statements < 10
 
 
 async def test_a_workflow_run_is_cancelled_with_its_steps(scene: Scene) -> None:

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from mainspring.domain.transitions import StoredState
+from mainspring.domain.workflows.flow import CANCELLED_WHILE_IT_RAN
 from mainspring.operations.dependencies.follow import follow_ends
 from mainspring.operations.lifecycle.effects import Changes, Effects, carry_out, hand_over_freed
 from mainspring.store import runs
 from mainspring.store.pool import Connection
 from mainspring.store.runs import Ending, LockedRun
-
-WHILE_IT_RAN = "cancelled while it ran"  # of a workflow run, or a mapped step
 
 
 async def cancel(connection: Connection, live: Sequence[LockedRun], reason: str | None = None) -> Effects:
@@ -39,5 +38,5 @@ async def cancel(connection: Connection, live: Sequence[LockedRun], reason: str 
 
 def _reason(run: LockedRun) -> str:
     if run.begun and run.state == StoredState.WAITING:
-        return WHILE_IT_RAN
+        return CANCELLED_WHILE_IT_RAN
     return "cancelled while it waited for its next attempt" if run.attempt else "cancelled before it started"

@@ -13,3 +13,10 @@ from mainspring.store.pool import Connection
 async def discard(connection: Connection, tenant: TenantId, run_ids: Sequence[UUID]) -> int:
     """Return how many were deleted."""
     return await dead_letters.discard(connection, tenant, run_ids)
+
+
+async def discard_of_steps(
+    connection: Connection, tenant: TenantId, first: UUID, last: UUID, places: Sequence[int], most: int
+) -> int:
+    """The same for the runs of some steps, by their places, of a workflow run: those from `first` to `last`."""
+    return await dead_letters.discard_of_steps(connection, tenant, first, last, places, most)

@@ -6,15 +6,18 @@ from collections.abc import Collection
 from functools import partial
 from uuid import UUID
 
+import msgspec
+
 from mainspring.domain.errors import Conflict, InvalidInput, NotFound
 from mainspring.domain.texts import check_line, shown
 from mainspring.domain.transitions import StoredState
 from mainspring.domain.workflows.definition import WorkflowDefinition
-from mainspring.domain.workflows.flow import FlowState, prefix_of
+from mainspring.domain.workflows.flow import FlowState, prefix_of, run_in
 from mainspring.domain.workflows.graph import downstream
 from mainspring.kernel.ids import TenantId, uuid7
 from mainspring.operations.access.caller import Caller
 from mainspring.operations.lifecycle.cancel import cancel
+from mainspring.operations.lifecycle.discard import discard_of_steps
 from mainspring.operations.signals import FlowNews, Signals
 from mainspring.operations.workflows.outlines import Outlines, current_numbers, ends_by_number, is_blocked
 from mainspring.operations.workflows.stopper import FlowStopper
@@ -25,6 +28,16 @@ from mainspring.store.pool import Connection, Store
 from mainspring.store.workflows import StepEnd
 
 _FIRED, _CURRENT = "fired", "current"
+_SLICE = 1000  # dead letters that are discarded in one transaction
+
+
+class _Begun(msgspec.Struct, frozen=True):
+    """A rerun that has begun: of the steps with these places. first, last: the ids of earlier step runs."""
+
+    flow_id: UUID
+    first: UUID
+    last: UUID
+    places: list[int]
 
 
 class WorkflowRuns:
@@ -63,12 +76,20 @@ class WorkflowRuns:
 
     async def rerun(self, caller: Caller, run_id: UUID, from_step: str | None = None, definition: str = _FIRED) -> UUID:
         """Let a step run again with all that follows it, or without one the steps that did not succeed and what follows
-        them. Returns the workflow run."""
-        flow_id = await despite_deadlocks(partial(self._rerun, caller.tenant, run_id, from_step, definition))
-        self._signals.flow(FlowNews(rerun=[flow_id]))
-        return flow_id
+        them. The dead letters of these steps are discarded. Returns the workflow run."""
+        begun = await despite_deadlocks(partial(self._rerun, caller.tenant, run_id, from_step, definition))
+        self._signals.flow(FlowNews(rerun=[begun.flow_id]))
+        await self._discard_letters(caller.tenant, begun)
+        return begun.flow_id
 
-    async def _rerun(self, tenant: TenantId, run_id: UUID, from_step: str | None, definition: str) -> UUID:
+    async def _discard_letters(self, tenant: TenantId, begun: _Begun) -> None:
+        """In slices: there may be one of each member of a map. Whoever is killed in between leaves some."""
+        async with self._store.reads.acquire() as connection:
+            found = _SLICE
+            while found == _SLICE:
+                found = await discard_of_steps(connection, tenant, begun.first, begun.last, begun.places, _SLICE)
+
+    async def _rerun(self, tenant: TenantId, run_id: UUID, from_step: str | None, definition: str) -> _Begun:
         async with self._store.change() as connection:
             found = await workflows.of_run(connection, tenant, prefix_of(run_id), run_id)
             flow = None if found is None else await workflows.lock(connection, found.flow_id)
@@ -102,7 +123,8 @@ class WorkflowRuns:
             )
             if not begun:
                 raise Conflict(f"workflow run {run_id} changed meanwhile", code="changed_meanwhile", hint="try again")
-        return flow.flow_id
+            number = (await workflows.reruns(connection, flow.flow_id))[-1].first_number
+        return _Begun(flow.flow_id, flow.prefix, run_in(flow.prefix, number - 1), sorted(places))
 
     async def _not_started(self, connection: Connection, tenant: TenantId, run_id: UUID) -> Exception:
         if await runs.lock_run(connection, tenant, run_id) is None:

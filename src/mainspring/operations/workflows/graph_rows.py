@@ -7,7 +7,7 @@ process can continue where another one stopped.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from uuid import UUID
 
@@ -49,8 +49,8 @@ def references_in(step: Step) -> list[Reference]:
 
 class Part(msgspec.Struct, frozen=True):
     """What is to be created of a workflow run. numbers: of the steps that run, by their places. before: the numbers and
-    states of the other steps, which have ended earlier. blocked: those of them that were skipped because of a failure.
-    again: the steps that run although they had succeeded."""
+    states of the other steps, which have ended earlier. blocked: those of them that were skipped because of a failure,
+    and the step that failed. again: the steps that run although they had succeeded."""
 
     flow_id: UUID
     tenant_id: TenantId
@@ -61,7 +61,7 @@ class Part(msgspec.Struct, frozen=True):
     prefix: UUID
     numbers: Mapping[int, int]
     before: Mapping[int, tuple[int, int]] = {}
-    blocked: frozenset[int] = frozenset()
+    blocked: Mapping[int, str] = {}
     again: frozenset[int] = frozenset()
 
 
@@ -102,7 +102,7 @@ class GraphRows:
     def _final(self) -> NewJoin:
         """The join of all steps. In a rerun, a last step that failed before still counts."""
         bad = [place for place in self._part.before if place in self._outline.last and self._is_bad(place)]
-        cause = self._outline.definition.steps[bad[0]].name if bad else None
+        cause = self._cause(bad)
         total = len(self._part.numbers) + len(bad)
         return NewJoin(join_in(self._part.block, 0), total, failed=len(bad), cause=cause)
 
@@ -112,9 +112,13 @@ class GraphRows:
         blocked = sum(parent in self._part.blocked for parent in parents)
         ok, skipped = states.count(StoredState.SUCCESS), states.count(StoredState.SKIPPED)
         bad = [parent for parent in parents if parent not in self._part.numbers and self._is_bad(parent)]
-        cause = self._outline.definition.steps[bad[0]].name if bad else None
+        cause = self._cause(bad)
         join_id = join_in(self._part.block, number + 1)
         return NewJoin(join_id, len(parents), ok, len(states) - ok - skipped, skipped, blocked, cause)
+
+    def _cause(self, bad: Sequence[int]) -> str | None:
+        """The step whose failure is the reason: the first of these, or the one that blocked it."""
+        return (self._part.blocked.get(bad[0]) or self._outline.definition.steps[bad[0]].name) if bad else None
 
     def _is_bad(self, place: int) -> bool:
         return place in self._part.blocked or self._part.before[place][1] in (

@@ -92,7 +92,11 @@ async def part_of(connection: Connection, flow: Flow) -> Part:
         part,
         numbers=numbers,
         before=before,
-        blocked=frozenset(place for place, (number, _) in before.items() if is_blocked(ends.get(number))),
+        blocked={
+            place: (end.reason or "").removeprefix(BLOCKED).removeprefix(": ")
+            for place, (number, _) in before.items()
+            if (end := ends.get(number)) is not None and is_blocked(end)
+        },
         again=frozenset(
             place for place in numbers if (end := ends.get(earlier[place])) and end.state == StoredState.SUCCESS
         ),

@@ -43,6 +43,7 @@ from mainspring.wire.workflows import (
 
 SHOWN_STEPS = 1000  # with the run itself
 _LOOKED_AT = 5000  # steps of a page that is filtered by state
+_AT_ONCE = 1000  # steps that one statement reads
 _NO_PREFIX = UUID(int=0)
 
 
@@ -115,7 +116,7 @@ class WorkflowRunReader:
             shown: list[StepRunView] = []
             place = first
             while place < end and len(shown) < query.limit and place - first < _LOOKED_AT:
-                part = range(place, min(place + query.limit, end))
+                part = range(place, min(place + _at_once(query), end))
                 for view in await self._steps(connection, caller.tenant, found, part):
                     if len(shown) == query.limit:
                         break
@@ -209,7 +210,7 @@ class WorkflowRunReader:
         shown: list[StepRunView] = []
         first = start
         while start < row.expanded and len(shown) < query.limit and start - first < _LOOKED_AT:
-            indexes = range(start, min(start + query.limit, row.expanded))
+            indexes = range(start, min(start + _at_once(query), row.expanded))
             ids = [run_in(flow.prefix, row.first_number + index) for index in indexes]
             rows = await workflow_reads.runs(connection, tenant, ids)
             for index, member in zip(indexes, ids, strict=True):
@@ -220,6 +221,11 @@ class WorkflowRunReader:
                 if wanted is None or view.status in wanted:
                     shown.append(view)
         return StepRunList(shown, encode_cursor(str(start)) if start < row.expanded else None)
+
+
+def _at_once(query: StepQuery) -> int:
+    """How many steps one statement reads. Few of those with a certain state may be wanted."""
+    return max(query.limit, _AT_ONCE) if query.statuses else query.limit
 
 
 async def _rerun_of(connection: Connection, tenant: TenantId, rerun: UUID, first: BriefRun) -> BriefRun:

@@ -11,9 +11,9 @@ from functools import partial
 from uuid import UUID
 
 from mainspring.domain.transitions import StoredState
-from mainspring.domain.workflows.flow import FlowState, last_in
+from mainspring.domain.workflows.flow import CANCELLED_WHILE_IT_RAN, FlowState, last_in
 from mainspring.kernel.logs import get_logger
-from mainspring.operations.lifecycle.cancel import WHILE_IT_RAN, cancel
+from mainspring.operations.lifecycle.cancel import cancel
 from mainspring.operations.signals import FlowNews, Signals
 from mainspring.store import joins, workflows
 from mainspring.store.deadlocks import despite_deadlocks
@@ -103,4 +103,4 @@ class FlowStopper:
 
 def _reason(flow: Flow) -> str | None:
     """Why its step runs end. None: each of them was cancelled as it was, like the workflow run."""
-    return None if flow.stop_reason == WHILE_IT_RAN else flow.stop_reason or _STOPPED
+    return None if flow.stop_reason == CANCELLED_WHILE_IT_RAN else flow.stop_reason or _STOPPED

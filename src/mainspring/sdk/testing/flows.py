@@ -15,7 +15,7 @@ import msgspec
 from mainspring.domain.errors import Conflict
 from mainspring.domain.transitions import RunState
 from mainspring.domain.workflows.definition import FAIL, Step, WorkflowDefinition
-from mainspring.domain.workflows.flow import STEP_TRIGGER, step_job_id
+from mainspring.domain.workflows.flow import CANCELLED_WHILE_IT_RAN, STEP_TRIGGER, step_job_id
 from mainspring.domain.workflows.graph import Graph, downstream
 from mainspring.domain.workflows.intake import WorkflowSource
 from mainspring.domain.workflows.references import FROM, Unresolved, Values, collect, resolved_payload, value_of
@@ -133,7 +133,7 @@ class Flows:
         """Cancel a workflow run or a mapped step: with all that is left of it."""
         if run.run_id in self.flows:
             flow = self.flows[run.run_id]
-            flow.stopping = flow.stopping or reason or "cancelled on request"
+            flow.stopping = flow.stopping or reason or CANCELLED_WHILE_IT_RAN
             for one in list(flow.runs):
                 if one.live:
                     self._engine.cancel(one, reason)
@@ -177,6 +177,11 @@ class Flows:
         for place in chosen:
             flow.earlier.append(flow.runs[place])
             flow.runs[place] = self._new_run(flow, place)
+        again = set(chosen)
+        for place in chosen:
+            join = flow.graph.waits_for[place]
+            if join is None or not again.intersection(flow.graph.joins[join]):  # its parents have ended before
+                self._ready(flow, place)
         self._decide(flow, chosen)
         self._work()
 
@@ -365,7 +370,7 @@ class Flows:
         run, mapped = fanout.run, flow.steps[place].map
         assert mapped is not None
         if run.cancel_requested:
-            self._engine.end(run, RunState.CANCELLED, run.cancel_reason or "cancelled on request")
+            self._engine.end(run, RunState.CANCELLED, run.cancel_reason or CANCELLED_WHILE_IT_RAN)
             return
         counts = Counts(fanout.total, fanout.succeeded, fanout.failed, fanout.skipped)
         if decide(Rule.CONTAINER, counts, mapped.max_failures or 0) is Decision.SUCCEED:

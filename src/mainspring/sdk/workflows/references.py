@@ -34,6 +34,10 @@ class Reference:
         part = str(key)
         if isinstance(key, bool) or not isinstance(key, str | int) or not part or "." in part:
             raise TypeError(f"{key!r} cannot be part of a path: use the name of a member without a dot, or a number")
+        if isinstance(key, int) and key < 0:
+            raise TypeError(
+                f"{key} cannot be part of a path: items are counted from 0; the task can count from the end"
+            )
         return Reference(self._kind, self._of, self._owner, (*self._path, part))
 
     def __getattr__(self, name: str) -> Reference:
@@ -51,6 +55,16 @@ class Reference:
         )
 
     def __bool__(self) -> bool:
+        self._not_known()
+
+    def __eq__(self, other: object) -> bool:
+        """A comparison would always be False."""
+        return True if other is self else self._not_known()
+
+    def __hash__(self) -> int:
+        return id(self)
+
+    def __contains__(self, _: object) -> bool:
         self._not_known()
 
     def __iter__(self) -> NoReturn:

@@ -169,6 +169,19 @@ where tenant_id = $1 and run_id = any (array(
     for update))
 returning run_id
 
+-- name: discard_of_steps
+-- Those of the steps $4, by their places in the definition, of a workflow run whose step runs have ids from $2 to $3. At
+-- most $5.
+-- guard: a dead letter is deleted once; the caller counts the returned rows.
+delete from mainspring.dead_letters
+where tenant_id = $1 and run_id = any (array(
+    select run_id from mainspring.dead_letters
+    where tenant_id = $1 and run_id between $2 and $3 and (spec -> 'step' ->> 'place')::int = any ($4::int[])
+    order by run_id
+    limit $5
+    for update))
+returning run_id
+
 -- name: replay_of
 -- The run that repeats this one.
 select replay_id from mainspring.replays where run_id = $1 and tenant_id = $2
