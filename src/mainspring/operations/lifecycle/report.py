@@ -23,6 +23,7 @@ from mainspring.operations.lifecycle.effects import (
 from mainspring.store import runs
 from mainspring.store.pool import Connection
 from mainspring.wire.exchange import Outcome
+from mainspring.wire.usage import usage_text
 
 
 async def settle(connection: Connection, worker_id: UUID, outcomes: Sequence[Outcome], random: Random) -> Effects:
@@ -66,6 +67,7 @@ async def _settle_successes(
         [item.held_ms for item in successes],
         [item.ran_ms for item in successes],
         [str(item.result, "utf-8") or None for item in successes],
+        [usage_text(item.usage) for item in successes] if any(item.usage for item in successes) else (),
     )
     results = NO_RESULTS
     if any(row[1] for row in rows):
