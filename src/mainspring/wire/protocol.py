@@ -27,6 +27,10 @@ NEWER_FIELDS: dict[tuple[str, str], int] = {
     ("Outcome", "snooze"): 3,
     ("Outcome", "usage"): 4,
     ("Progress", "usage"): 4,
+    ("Usage", "cpu_s"): 4,
+    ("Usage", "rss_peak"): 4,
+    ("Usage", "rss"): 4,
+    ("Usage", "samples"): 4,
 }
 # The header with which a worker proves each request. Older servers ignore it.
 SECRET_HEADER = "Mainspring-Worker-Secret"
