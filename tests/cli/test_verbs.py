@@ -232,3 +232,12 @@ def test_what_a_job_wrote_cannot_steer_the_terminal(server: CannedServer, call: 
     server.says(f"GET /v1/runs/{RUN_ID}", run(status="FAILED", error_message="\x1b[2Jgone [red]not markup[/red]"))
     _, out, _ = call("run", RUN_ID)
     assert "\x1b" not in out and "[red]not markup[/red]" in out
+
+
+def test_a_run_shows_what_its_processes_use(server: CannedServer, call: Call) -> None:
+    server.says(f"GET /v1/runs/{RUN_ID}", run(usage={"cpu_s": 61.5, "rss_peak": 88_690_688, "rss": 1024}))
+    assert "1m2s of CPU time, at most 84.6MiB of memory (1KiB now)" in call("run", RUN_ID)[1]
+    server.says(f"GET /v1/runs/{RUN_ID}", run(usage={"cpu_s": 0.02, "rss_peak": 900}))
+    assert "20ms of CPU time, at most 900B of memory\n" in call("run", RUN_ID)[1]
+    server.says(f"GET /v1/runs/{RUN_ID}", run())
+    assert "CPU" not in call("run", RUN_ID)[1]

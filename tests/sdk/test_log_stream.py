@@ -141,3 +141,32 @@ def test_a_handle_gives_the_log_of_its_latest_run() -> None:
     assert face.handle("j", RUN).logs(2) == "printed\n"
     assert face.handle("j").logs() == ""
     assert [request.url.path for request in asked[1:3]] == [f"/v1/runs/{RUN}/logs"] * 2
+
+
+def test_parts_of_a_log_are_asked_for_by_byte_and_by_text() -> None:
+    part = {"attempt": 1, "start": 8, "end": 12, "bytes": 12, "text": "two\n"}
+    found = {"attempt": 1, "matches": [{"start": 8, "at": 8, "text": "two"}], "searched_to": 12, "bytes": 12}
+    asked: list[httpx.Request] = []
+
+    def handle(request: httpx.Request) -> httpx.Response:
+        asked.append(request)
+        return httpx.Response(200, json=part if request.url.path.endswith("range") else found)
+
+    face = client(handle)
+    assert face.log_lines(RUN, 1, start=8, lines=1, numbered=True).text == "two\n"
+    assert face.search_log(RUN, "TWO & more", start=4).matches[0].at == 8
+    assert [dict(request.url.params) for request in asked] == [
+        {"attempt": "1", "start": "8", "lines": "1", "numbered": "true"},
+        {"text": "TWO & more", "start": "4"},
+    ]
+
+
+def test_a_log_is_followed_from_a_byte_on() -> None:
+    asked: list[httpx.Request] = []
+
+    def handle(request: httpx.Request) -> httpx.Response:
+        asked.append(request)
+        return httpx.Response(200, content=b'id: 1:12\nevent: end\ndata: {"status":"SUCCESS"}\n\n')
+
+    assert [event.kind for event in client(handle).log_events(RUN, after="1:12")] == ["end"]
+    assert asked[0].headers["last-event-id"] == "1:12"

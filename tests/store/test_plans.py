@@ -170,7 +170,7 @@ async def statements(connection: asyncpg.Connection, node: UUID) -> list[Stateme
         [],
         [],
     ]
-    ended = [some, fences, [11] * BATCH, nothing, nothing, nothing, [2] * BATCH, zeros, zeros]
+    ended = [some, fences, [11] * BATCH, nothing, nothing, nothing, [2] * BATCH, zeros, zeros, nothing]
     gated = [[1] * 10, [BATCH] * 10, [2] * 10, [BATCH] * 10, ["{1,2}"] * 10]
     merged = [LANES, BATCH, US, 2, [BEGINNING] * 10, [1] * 10]
     return [
@@ -184,7 +184,7 @@ async def statements(connection: asyncpg.Connection, node: UUID) -> list[Stateme
         Statement("gates", "unstarted_of", [US, LANES], 2 * len(ours)),
         Statement("gates", "count_waiting", [LANES, BATCH], 2 * BATCH),
         Statement("runs", "ready_lanes", [LANES, [BEGINNING] * 10], len(LANES)),
-        Statement("runs", "report_successes", [some, fences, zeros, zeros, nothing, US], 2 * BATCH),
+        Statement("runs", "report_successes", [some, fences, zeros, zeros, nothing, US, nothing], 2 * BATCH),
         Statement("runs", "lock_reported", [some, fences, US], 2 * BATCH),
         Statement("runs", "free_to_report", [some], 4 * BATCH),
         Statement("runs", "requeue", [some, fences, zeros, zeros, nothing, zeros, zeros], 2 * BATCH),

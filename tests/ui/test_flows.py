@@ -79,6 +79,16 @@ def test_a_large_log_opens_at_its_end_and_is_read_back_and_searched(open_page: O
     expect(log.get_by_text("160000", exact=True)).to_be_visible()
 
 
+def test_a_command_shows_what_its_processes_use(open_page: Open, server: httpx.Client) -> None:
+    job = create(server, command="exec sleep 600")
+    page = open_page(f"/runs/{job}")
+    expect(page.get_by_role("main")).to_contain_text(re.compile(r"Memory, at most.* now", re.DOTALL))
+    page.get_by_role("button", name="Cancel").click()
+    confirm(page, "Cancel the run")
+    expect(page.get_by_role("heading", level=1)).to_contain_text("Cancelled")
+    expect(page.get_by_role("main")).to_contain_text("CPU time")
+
+
 def test_a_dead_letter_is_replayed_with_another_payload(open_page: Open, server: httpx.Client) -> None:
     job = create(
         server, task="shop.charge", payload={"account": "broken", "cents": 9}, name=f"Charge {uuid4().hex[:6]}"

@@ -12,7 +12,7 @@ from mainspring.cli.listing import UtcFlag
 from mainspring.cli.screen import show_fields, show_json
 from mainspring.cli.waiting import brief, wait_and_show
 from mainspring.cli.which_run import RunOrJob, call_for_run
-from mainspring.cli.wording import Times, span
+from mainspring.cli.wording import Times, memory, span
 
 if TYPE_CHECKING:
     from mainspring.wire.runs import RunView
@@ -64,6 +64,7 @@ def _fields(run: RunView, times: Times) -> list[tuple[str, str | None]]:
         ("ended", times.full(run.end_time) if run.end_time is not None else None),
         ("took", span(run.duration) if run.duration is not None else None),
         ("progress", _progress(run)),
+        ("used", _used(run)),
         ("attempt", f"{run.attempt_number} of {run.max_attempts}"),
         ("losses", str(run.losses) if run.losses else None),
         ("snoozes", str(run.snoozes) if run.snoozes else None),
@@ -82,6 +83,14 @@ def _payload(run: RunView) -> str | None:
     if run.payload_dropped:
         return "not kept after success; see keep_payload of the job"
     return msgspec.json.encode(run.payload).decode() if run.payload else None
+
+
+def _used(run: RunView) -> str | None:
+    """CPU time and memory of its processes."""
+    if run.usage is None:
+        return None
+    now = "" if run.usage.rss is None else f" ({memory(run.usage.rss)} now)"
+    return f"{span(run.usage.cpu_s)} of CPU time, at most {memory(run.usage.rss_peak)} of memory{now}"
 
 
 def _progress(run: RunView) -> str | None:

@@ -29,6 +29,16 @@ class Times:
         return f"{in_utc(moment) if self.utc else local(moment)} ({relative(moment, self.now)})"
 
 
+def memory(size: int) -> str:
+    """A size with at most one decimal: "12.5MiB"."""
+    value, unit = float(size), "B"
+    for larger in ("KiB", "MiB", "GiB", "TiB"):
+        if value < 1024:
+            break
+        value, unit = value / 1024, larger
+    return f"{value:.1f}".removesuffix(".0") + unit
+
+
 def span(seconds: float) -> str:
     """A duration in its two largest units: "340ms", "12.5s", "3m20s", "2d4h"."""
     if seconds < 1:

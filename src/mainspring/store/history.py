@@ -59,6 +59,7 @@ class LiveRun(RunRow, frozen=True):
     expires_at: datetime | None
     snoozed_until: datetime | None
     held_key: int | None
+    usage_text: str | None
     now: datetime
 
     @property
@@ -68,7 +69,9 @@ class LiveRun(RunRow, frozen=True):
 
     @property
     def weight(self) -> int:
-        return size_of(self.payload_text, self.spec_text, self.last_error, self.name, self.progress_text)
+        return size_of(
+            self.payload_text, self.spec_text, self.last_error, self.name, self.progress_text, self.usage_text
+        )
 
 
 class EndedRun(RunRow, frozen=True):
@@ -81,10 +84,12 @@ class EndedRun(RunRow, frozen=True):
     error: str | None
     result_text: str | None
     payload_dropped: bool
+    usage_text: str | None
 
     @property
     def weight(self) -> int:
-        return size_of(self.payload_text, self.spec_text, self.result_text, self.error, self.name, self.reason)
+        texts = (self.payload_text, self.spec_text, self.result_text, self.error, self.name, self.reason)
+        return size_of(*texts, self.usage_text)
 
 
 Run = LiveRun | EndedRun

@@ -146,6 +146,7 @@ class Ending(msgspec.Struct, frozen=True):
     attempt: int = 0
     lost: int = 0
     cause: str | None = None
+    usage: str | None = None
 
 
 class Requeue(msgspec.Struct, frozen=True):
@@ -174,6 +175,7 @@ class PastAttempt(msgspec.Struct, frozen=True):
     outcome: str
     error: str | None
     delay: float = 0.0
+    usage: str | None = None
 
 
 async def insert(connection: Connection, tenant: TenantId, new: NewRuns, *, waiting: bool = False) -> None:
@@ -329,10 +331,12 @@ async def report_successes(
     held_ms: Sequence[float],
     ran_ms: Sequence[float],
     results: Sequence[str | None],
+    usages: Sequence[str | None] = (),
 ) -> list[EndedRow]:
-    """Move succeeded runs to the history. Return those that matched run, fence and incarnation."""
+    """Move succeeded runs to the history. Return those that matched run, fence and incarnation. Without `usages`, none
+    of them has any."""
     rows: list[EndedRow] = await connection.fetch(
-        _SQL["report_successes"], run_ids, fences, held_ms, ran_ms, results, worker_id
+        _SQL["report_successes"], run_ids, fences, held_ms, ran_ms, results, worker_id, usages
     )
     return rows
 
@@ -377,6 +381,7 @@ async def end(connection: Connection, endings: Sequence[Ending]) -> list[EndedRo
         [item.before for item in ordered],
         [item.held_ms for item in ordered],
         [item.lost for item in ordered],
+        [item.usage for item in ordered],
     )
     return rows
 
@@ -392,6 +397,7 @@ async def record_attempts(connection: Connection, attempts: Sequence[PastAttempt
         [item.outcome for item in attempts],
         [item.error for item in attempts],
         [item.delay for item in attempts],
+        [item.usage for item in attempts],
     )
 
 

@@ -18,6 +18,7 @@ from mainspring.store.pool import Connection
 from mainspring.store.queries import load
 from mainspring.store.rows import PageRow, RowQuery, size_of
 from mainspring.wire.exchange import Progress, Start, WorkerHello
+from mainspring.wire.usage import usage_text
 
 _SQL = load("workers")
 _RECENT = 5.0  # seconds
@@ -230,6 +231,7 @@ async def note_progress(
         [None if word.message is None else word.message.replace("\x00", "\ufffd") for word in words],
         tenant,
         patience,
+        [usage_text(word.usage) for word in words],
     )
     current = {row["run_id"] for row in rows}
     return [word.run_id for word in words if word.run_id not in current]

@@ -16,6 +16,7 @@ from msgspec import Meta
 from mainspring.kernel.config import DEFAULT_QUEUE
 from mainspring.wire.execution import Cause, RunSetup
 from mainspring.wire.protocol import BASE_PROTOCOL, LONGEST_SECRET
+from mainspring.wire.usage import Usage
 
 Milliseconds = Annotated[float, Meta(ge=0, le=1e12)]  # as a date has room for: 31 years
 OutcomeStatus = Literal["SUCCESS", "FAILED", "CANCELLED", "RETURNED"]
@@ -47,7 +48,8 @@ class Outcome(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     """The outcome of one attempt. RETURNED gives back an unstarted run (drain, recall). It uses no attempt. With an
     error it gives back a run that had started: the worker ended it with its lease, and the run counts as lost.
     unstarted: the attempt never began. snooze: the attempt, whose status is FAILED, asks for another one after so many
-    seconds, and uses none. A server that does not know the field sees a failure with the same `retry_after`."""
+    seconds, and uses none. A server that does not know the field sees a failure with the same `retry_after`.
+    usage: what its processes have used."""
 
     run_id: UUID
     fence: int
@@ -61,6 +63,7 @@ class Outcome(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     cause: Cause | None = None
     unstarted: bool = False
     snooze: Annotated[float, Meta(ge=0)] | None = None
+    usage: Usage | None = None
 
 
 class Held(msgspec.Struct, array_like=True):
@@ -72,13 +75,14 @@ class Held(msgspec.Struct, array_like=True):
 
 class Progress(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     """The progress of a running attempt: a fraction from 0 to 1, and a message. `number` rises with each progress of an
-    attempt, so one that arrives late or twice has no effect."""
+    attempt, so one that arrives late or twice has no effect. usage: what its processes have used so far."""
 
     run_id: UUID
     fence: int
     number: Annotated[int, Meta(ge=1, le=2**31 - 1)]
     fraction: Annotated[float, Meta(ge=0, le=1)] | None = None
     message: Annotated[str, Meta(max_length=1000)] | None = None
+    usage: Usage | None = None
 
 
 class QueueShare(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):

@@ -25,6 +25,12 @@ NEWER_FIELDS: dict[tuple[str, str], int] = {
     ("WorkerHello", "protocol"): 2,
     ("WorkerHello", "secret"): 2,
     ("Outcome", "snooze"): 3,
+    ("Outcome", "usage"): 4,
+    ("Progress", "usage"): 4,
+    ("Usage", "cpu_s"): 4,
+    ("Usage", "rss_peak"): 4,
+    ("Usage", "rss"): 4,
+    ("Usage", "samples"): 4,
 }
 # The header with which a worker proves each request. Older servers ignore it.
 SECRET_HEADER = "Mainspring-Worker-Secret"
@@ -36,6 +42,7 @@ GENERATED_KEY = "client-"
 GENERATED_KEY_OF_0_2_0 = "sdk-"
 
 TELLS_STARTS = 2  # a worker of this protocol tells which runs have started
+TAKES_USAGE = 4  # a server of this protocol takes what processes use while they run
 
 
 class WireProtocol:

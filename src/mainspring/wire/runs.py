@@ -19,6 +19,7 @@ from mainspring.wire.states import (
     Trigger,
     WorkerStateWord,
 )
+from mainspring.wire.usage import UsageView
 
 
 class ProgressView(msgspec.Struct):
@@ -37,7 +38,8 @@ class RunView(msgspec.Struct):
     (`keep_payload`). idempotency_key: what its task passes to services that de-duplicate. generation: of the
     job, when the run was created. backfill_id: the backfill that has created it. workflow_run_id: of the run of a step,
     the workflow run that it belongs to (GET /v1/workflow-runs/{run_id}); of a workflow run, its own id. step: the name
-    of the step. index: of a member of a mapped step."""
+    of the step. index: of a member of a mapped step. usage: what the processes of its last attempt have used; null if
+    it had none, as an async or thread task."""
 
     run_id: str
     job_id: str
@@ -75,6 +77,7 @@ class RunView(msgspec.Struct):
     workflow_run_id: str | None = None
     step: str | None = None
     index: int | None = None
+    usage: UsageView | None = None
 
 
 class RunBrief(msgspec.Struct):

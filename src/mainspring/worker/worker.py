@@ -23,7 +23,7 @@ from mainspring.kernel.ids import uuid7
 from mainspring.kernel.logs import get_logger
 from mainspring.wire.exchange import ExchangeReply, Progress, WorkerHello
 from mainspring.wire.execution import Cause
-from mainspring.wire.protocol import PROTOCOL, TELLS_STARTS
+from mainspring.wire.protocol import PROTOCOL, TAKES_USAGE, TELLS_STARTS
 from mainspring.worker.drain import Drain
 from mainspring.worker.earliest_timer import EarliestTimer
 from mainspring.worker.exchange.exchange_timing import ExchangeTiming
@@ -420,7 +420,7 @@ class Worker:
         self._progress.put_back(held[key] for key in keys if key in held)
 
     def _report(self, attempt: Attempt, ending: Ending) -> None:
-        if attempt.progress is not None:
+        if attempt.progress_sent or attempt.progress is not None or attempt.usage is not None:
             self._progress.forget(attempt)
         if attempt.start_told:
             self._starts.forget(attempt)
@@ -473,6 +473,7 @@ class Worker:
             now = self._now()
             if self._starts.look(self._runner.active, now, self._server_client.server):
                 self._consider_soon()
+            self._progress.look(self._runner.active, now, tell=self._server_client.protocol >= TAKES_USAGE)
             if self._runner.longest_wait(now) > _LONGEST_WAIT:
                 self._held_runs.observe_rate(now)
                 returned = self._runner.return_unstarted(keep=self._held_runs.prefetch.prefetch)

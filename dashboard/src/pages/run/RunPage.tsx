@@ -19,6 +19,7 @@ import { RunActions } from "./RunActions";
 import styles from "./RunPage.module.css";
 import { Strip } from "./Strip";
 import { Timeline } from "./Timeline";
+import { Usage } from "./Usage";
 
 const Log = lazy(() => import("./Log"));
 
@@ -74,6 +75,7 @@ export function RunPage() {
           <Figure label="Ran" value={run.duration === null ? (run.start_time ? <Time at={run.start_time} /> : "…") : duration(run.duration)} />
           <Figure label="Attempt" value={`${run.attempt_number} of ${run.max_attempts}`} note={run.losses > 0 ? `${run.losses} lost` : undefined} />
           <Figure label="Worker" value={<span className={styles.small}>{run.executor ?? "none yet"}</span>} />
+          {run.usage ? <Usage usage={run.usage} /> : null}
         </Figures>
         <Strip run={run} />
         <Neighbours run={run} />

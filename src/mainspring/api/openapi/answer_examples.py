@@ -27,6 +27,7 @@ _BY_NAME: dict[str, Any] = {
     "why": "it waits for a worker that offers the task report on the queue default", "tenant_id": 1,
     "token_id": "0197a6c0-8d41-7f66-8083-b2cc34de56f0", "tenant": "default", "role": "worker",
     "token": "ms_the-secret-of-the-token", "checks": {"database": "ok"}, "protocol": 2, "count": 3, "accepted": 1,
+    "cpu_s": 0.4, "rss_peak": 31_457_280, "samples": [[1.0, 0.4, 31_457_280]],
     "breaker_id": 8, "failed": 5, "failures": 5, "open_for": 600.0, "probe_at": _TIME, "opened_at": _TIME,
     "id": _RUN_ID, "from": "2026-06-01T00:00:00Z", "to": _TIME,
     "limit_id": 7, "limit": 1, "declared": 1, "in_use": 1, "held": 2, "keys": 1, "key": "payload.account",

@@ -15,6 +15,7 @@ from mainspring.operations.lifecycle.effects import Changes
 from mainspring.store.limits import HoldBack
 from mainspring.store.runs import Ending, HeldRun, PastAttempt, Requeue
 from mainspring.wire.exchange import Outcome
+from mainspring.wire.usage import usage_text
 
 _MAX_ERROR = 65536  # characters of an error that are stored
 
@@ -26,6 +27,7 @@ def decide(run: HeldRun, outcome: Outcome, random: Random, changes: Changes, *, 
     error = None if outcome.error is None else storable_text(outcome.error[:_MAX_ERROR])
     lost = lost or (outcome.status == "RETURNED" and error is not None)
     loss = int(lost)
+    usage = usage_text(outcome.usage)
 
     def end(state: StoredState, reason: str) -> None:
         before = int(StoredState.RUNNING)
@@ -33,7 +35,19 @@ def decide(run: HeldRun, outcome: Outcome, random: Random, changes: Changes, *, 
         known = not lost and not outcome.unstarted
         ran_ms, held_ms = (outcome.ran_ms, outcome.held_ms) if known else (None, None)
         changes.endings.append(
-            Ending(run.run_id, run.fence, int(state), reason, error, before, ran_ms, held_ms, run.attempt, loss)
+            Ending(
+                run.run_id,
+                run.fence,
+                int(state),
+                reason,
+                error,
+                before,
+                ran_ms,
+                held_ms,
+                run.attempt,
+                loss,
+                usage=usage,
+            )
         )
 
     def again(how: str, delay: float, given_back: int = 0, snoozed: int = 0) -> None:
@@ -46,7 +60,7 @@ def decide(run: HeldRun, outcome: Outcome, random: Random, changes: Changes, *, 
         else:
             changes.requeues.append(Requeue(run.run_id, run.fence, delay, given_back, error, loss, snoozed))
         changes.attempts.append(
-            PastAttempt(run.run_id, run.attempt, run.fence, run.worker_id, started_at, how, error, delay)
+            PastAttempt(run.run_id, run.attempt, run.fence, run.worker_id, started_at, how, error, delay, usage)
         )
 
     if run.cancel_requested_at is not None:

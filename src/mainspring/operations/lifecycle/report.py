@@ -24,6 +24,7 @@ from mainspring.operations.lifecycle.effects import (
 from mainspring.store import runs
 from mainspring.store.pool import Connection
 from mainspring.wire.exchange import Outcome
+from mainspring.wire.usage import usage_text
 
 _RESULT = int(Follows.RESULT)
 
@@ -69,6 +70,7 @@ async def _settle_successes(
         [item.held_ms for item in successes],
         [item.ran_ms for item in successes],
         [str(item.result, "utf-8") or None for item in successes],
+        [usage_text(item.usage) for item in successes] if any(item.usage for item in successes) else (),
     )
     results = NO_RESULTS
     if any(row[1] and row[1] & _RESULT for row in rows):

@@ -170,7 +170,7 @@ class RunReader:
         lane = await load_lane(self._lanes, connection, run.lane_id)
         facts = await _facts(connection, [run])
         if not _is_queued(run):
-            return run_view(run, lane, facts=facts)
+            return run_view(run, lane, facts=facts, samples=True)
         known = await gates.of_tenant(connection, caller.tenant)
         missing = kept_back(lane, await workers.offers(connection, caller.tenant), known)
         waited = (run.now - run.ready_at).total_seconds()

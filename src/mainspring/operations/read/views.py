@@ -32,6 +32,7 @@ from mainspring.store.shown_definitions import definition_to_show
 from mainspring.store.workers import WorkerRow
 from mainspring.wire.jobs import JobView
 from mainspring.wire.runs import AttemptView, DeadLetterView, ProgressView, RunBrief, RunView, WorkerView
+from mainspring.wire.usage import usage_view
 
 
 class _OfJob(Protocol):
@@ -111,11 +112,13 @@ def _job_error(status: JobStatus, latest: BriefRun | None) -> str | None:
     return latest.error or (latest.reason if failed or latest.state == StoredState.FAILED else None)
 
 
-def run_view(row: Run, lane: Lane, *, lacking: str | None = None, facts: RunFacts = _NO_FACTS) -> RunView:
-    """A run, live or ended. `lacking`: why no live worker can take a queued run."""
+def run_view(
+    row: Run, lane: Lane, *, lacking: str | None = None, facts: RunFacts = _NO_FACTS, samples: bool = False
+) -> RunView:
+    """A run, live or ended. `lacking`: why no live worker can take a queued run. `samples`: with those of its usage."""
     executor = None if row.worker_id is None else facts.names.get(row.worker_id)
     if isinstance(row, EndedRun):
-        return _ended_run_view(row, lane, executor)
+        return _ended_run_view(row, lane, executor, samples=samples)
     state = shown_state(row.state, row.ready_at, row.started_at, row.now)
     started = row.started_at if state is RunState.RUNNING else None
     return RunView(
@@ -151,11 +154,12 @@ def run_view(row: Run, lane: Lane, *, lacking: str | None = None, facts: RunFact
         idempotency_key=_key(row),
         generation=row.generation,
         backfill_id=backfill_of(row.trigger),
+        usage=usage_view(row.usage_text, samples=samples),
         **_of_workflow(row, lane),
     )
 
 
-def _ended_run_view(row: EndedRun, lane: Lane, executor: str | None) -> RunView:
+def _ended_run_view(row: EndedRun, lane: Lane, executor: str | None, *, samples: bool) -> RunView:
     return RunView(
         run_id=str(row.run_id),
         job_id=job_id_of(row),
@@ -189,6 +193,7 @@ def _ended_run_view(row: EndedRun, lane: Lane, executor: str | None) -> RunView:
         idempotency_key=_key(row),
         generation=row.generation,
         backfill_id=backfill_of(row.trigger),
+        usage=usage_view(row.usage_text, samples=samples),
         **_of_workflow(row, lane),
     )
 

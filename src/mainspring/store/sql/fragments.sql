@@ -148,7 +148,7 @@ select n.run_id, n.tenant_id, n.lane_id, {{SKIPPED}} as state, 0 as attempt, n.m
        n.skip_reason as reason, null::text as error, null::json as result,
        n.payload, n.spec, n.node_id, t.now as fired_at, null::timestamptz as cancel_requested_at,
        null::smallint as follows, 0 as losses, 0 as snoozes, null::boolean as payload_dropped, n.generation,
-       null::bigint[] as held, null::bigint[] as feeds
+       null::bigint[] as held, null::bigint[] as feeds, null::json as usage
 from new_run n, (select clock_timestamp() as now) as t
 where n.skip_reason is not null
 
@@ -159,11 +159,11 @@ where n.skip_reason is not null
 insert into mainspring.run_history
     (run_id, tenant_id, lane_id, state, attempt, max_attempts, fence, scheduled_for, started_at, ended_at, ran_ms,
      worker_id, job_id, trigger, name, reason, error, result, payload, spec, node_id, fired_at, cancel_requested_at,
-     follows, losses, snoozes, payload_dropped, generation, held, feeds)
+     follows, losses, snoozes, payload_dropped, generation, held, feeds, usage)
 select e.run_id, e.tenant_id, e.lane_id, e.state, e.attempt, e.max_attempts, e.fence, e.scheduled_for, e.started_at,
        (select clock_timestamp()), e.ran_ms, e.worker_id, e.job_id, e.trigger, e.name, e.reason, e.error, e.result,
        e.payload, e.spec, e.node_id, e.fired_at, e.cancel_requested_at, e.follows, e.losses,
-       e.snoozes, e.payload_dropped, e.generation, e.held, e.feeds
+       e.snoozes, e.payload_dropped, e.generation, e.held, e.feeds, e.usage
 from ended_run e
 returning run_id, follows, held, feeds
 
@@ -609,20 +609,20 @@ run_id, lane_id, state, attempt, max_attempts, fence, scheduled_for, fired_at, c
 -- The fields of store/history.py LiveRun.
 {{run_columns}},
        ready_at, claimed_at, {{started_at}} as started_at, deadline, last_error, progress, progress_text,
-       case when attempt = 0 then expires_at end as expires_at, snoozed_until, held_key,
+       case when attempt = 0 then expires_at end as expires_at, snoozed_until, held_key, usage::text as usage_text,
        (select clock_timestamp()) as now
 
 -- fragment: ended_run_columns
 -- The fields of store/history.py EndedRun.
 {{run_columns}},
        started_at, ended_at, ran_ms, reason, error, result::text as result_text,
-       state = {{SUCCESS}} and payload is null and payload_dropped is true as payload_dropped
+       state = {{SUCCESS}} and payload is null and payload_dropped is true as payload_dropped, usage::text as usage_text
 
 -- fragment: ended_row
 -- The columns of run_history that ended_run_columns and ended_decides need, as they are stored.
 h.run_id, h.tenant_id, h.lane_id, h.state, h.attempt, h.max_attempts, h.fence, h.scheduled_for, h.fired_at,
 h.cancel_requested_at, h.worker_id, h.node_id, h.job_id, h.trigger, h.name, h.payload, h.spec, h.losses, h.snoozes,
-h.started_at, h.ended_at, h.ran_ms, h.reason, h.error, h.result, h.payload_dropped, h.generation
+h.started_at, h.ended_at, h.ran_ms, h.reason, h.error, h.result, h.payload_dropped, h.generation, h.usage
 
 -- fragment: brief_columns
 -- The fields of store/fired_jobs.py BriefRun that live and ended runs share.

@@ -128,7 +128,7 @@ with gone as (
     select run_id, tenant_id, lane_id, {{SUCCESS}} as state, attempt, max_attempts, fence, scheduled_for, started_at,
            {{waited_ms}} as ran_ms, worker_id, job_id, trigger, name, null::text as reason, null::text as error, result,
            payload, spec, node_id, fired_at, null::timestamptz as cancel_requested_at, follows, losses, snoozes,
-           null::boolean as payload_dropped, generation, {{held_slots(gone)}} as held, feeds
+           null::boolean as payload_dropped, generation, {{held_slots(gone)}} as held, feeds, null::json as usage
     from gone
 )
 {{enter_history}}

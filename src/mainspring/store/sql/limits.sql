@@ -213,7 +213,7 @@ update mainspring.runs r
 set state = {{HELD}}, attempt = r.attempt - o.given_back, fence = r.fence + 1, worker_id = null, claim_seq = null,
     claimed_at = null, started_at = null, losses = r.losses + o.lost,
     snoozes = r.snoozes + o.snoozed, max_attempts = r.max_attempts + o.lost + o.snoozed,
-    last_error = coalesce(o.error, r.last_error), progress = null, progress_text = null, progress_number = null,
+    last_error = coalesce(o.error, r.last_error), progress = null, progress_text = null, progress_number = null, usage = null,
     rate_keys = null, breaker_key = null,
     ready_at = t.now + o.delay * interval '1 second',
     wake_at = case when o.delay > 0 then t.now + o.delay * interval '1 second' end,

@@ -202,19 +202,20 @@ select * from lost order by run_id limit $4
 -- moves: RUNNING -> SUCCESS
 -- guard: run, fence and worker incarnation; the caller compares the returned rows with those that it sent.
 with outcome as (
-    select * from unnest($1::uuid[], $2::int[], $3::real[], $4::real[], $5::json[])
-        as o (run_id, fence, held_ms, ran_ms, result)
+    select * from unnest($1::uuid[], $2::int[], $3::real[], $4::real[], $5::json[], $7::json[])
+        as o (run_id, fence, held_ms, ran_ms, result, used)
 ), gone as (
     delete from mainspring.runs r
     using outcome o
     where r.run_id = o.run_id and r.fence = o.fence and r.worker_id = $6 and r.state + 0 = {{RUNNING}}
-    returning r.*, o.held_ms, o.ran_ms, o.result, {{keeps_payload}} as keeps_payload
+    returning r.*, o.held_ms, o.ran_ms, o.result, o.used, {{keeps_payload}} as keeps_payload
 ), ended_run as (
     select run_id, tenant_id, lane_id, {{SUCCESS}} as state, attempt, max_attempts, fence, scheduled_for,
            claimed_at + held_ms * interval '1 millisecond' as started_at, ran_ms, worker_id, job_id, trigger, name,
            null::text as reason, null::text as error, result, case when keeps_payload then payload end as payload, spec,
            node_id, fired_at, null::timestamptz as cancel_requested_at, follows, losses, snoozes,
-           case when not keeps_payload then true end as payload_dropped, generation, {{held_slots(gone)}} as held, feeds
+           case when not keeps_payload then true end as payload_dropped, generation, {{held_slots(gone)}} as held, feeds,
+           used as usage
     from gone
 )
 {{enter_history}}
@@ -252,7 +253,7 @@ update mainspring.runs r
 set state = {{QUEUED}}, attempt = r.attempt - o.given_back, fence = r.fence + 1, worker_id = null, claim_seq = null,
     claimed_at = null, started_at = null, gates = null, adopted = null, losses = r.losses + o.lost, snoozes = r.snoozes + o.snoozed,
     max_attempts = r.max_attempts + o.lost + o.snoozed, last_error = coalesce(o.error, r.last_error),
-    progress = null, progress_text = null, progress_number = null,
+    progress = null, progress_text = null, progress_number = null, usage = null,
     ready_at = t.now + o.delay * interval '1 second',
     snoozed_until = case when o.snoozed > 0 then t.now + o.delay * interval '1 second' end
 from unnest($1::uuid[], $2::int[], $3::float8[], $4::smallint[], $5::text[], $6::smallint[], $7::smallint[])
@@ -272,14 +273,14 @@ returning r.run_id, r.lane_id
 -- $8: null if the worker has not reported when the attempt began.
 with outcome as (
     select * from unnest($1::uuid[], $2::int[], $3::smallint[], $4::text[], $5::text[], $6::real[], $7::smallint[],
-                         $8::real[], $9::smallint[])
-        as o (run_id, fence, state, reason, error, ran_ms, before, held_ms, lost)
+                         $8::real[], $9::smallint[], $10::json[])
+        as o (run_id, fence, state, reason, error, ran_ms, before, held_ms, lost, used)
 ), gone as (
     delete from mainspring.runs r
     using outcome o
     where r.run_id = o.run_id and r.fence = o.fence and r.state + 0 = o.before
       and (o.before, o.state) in ({{ENDS}})
-    returning r.*, o.state as end_state, o.before, o.reason, o.ran_ms, o.held_ms, o.lost,
+    returning r.*, o.state as end_state, o.before, o.reason, o.ran_ms, o.held_ms, o.lost, o.used,
               case when o.state = {{FAILED}} then coalesce(o.error, r.last_error) else o.error end as error
 ), dead_lettered as (
     insert into mainspring.dead_letters
@@ -295,7 +296,7 @@ with outcome as (
            case when state = {{WAITING}} then {{waited_ms}} else ran_ms end as ran_ms,
            worker_id, job_id, trigger, name, reason, error, null::json as result, payload, spec, node_id, fired_at,
            cancel_requested_at, follows, losses + lost as losses, snoozes, null::boolean as payload_dropped, generation,
-           case when state <> {{HELD}} then {{held_slots(r)}} end as held, feeds
+           case when state <> {{HELD}} then {{held_slots(r)}} end as held, feeds, coalesce(used, usage) as usage
     from gone r
 )
 {{enter_history}}
@@ -304,11 +305,12 @@ with outcome as (
 -- Attempts that are followed by another one, $8 seconds later: failed, lost, snoozed, or returned unstarted. The last
 -- attempt is in the history itself.
 -- unguarded: append-only; the caller has locked and matched the rows in this transaction.
-insert into mainspring.attempts (run_id, attempt, fence, worker_id, started_at, ended_at, outcome, error, ready_at)
+insert into mainspring.attempts (run_id, attempt, fence, worker_id, started_at, ended_at, outcome, error, ready_at,
+                                 usage)
 select o.run_id, o.attempt, o.fence, o.worker_id, o.started_at, t.now, o.outcome, o.error,
-       t.now + o.delay * interval '1 second'
-from unnest($1::uuid[], $2::smallint[], $3::int[], $4::uuid[], $5::timestamptz[], $6::text[], $7::text[], $8::float8[])
-         as o (run_id, attempt, fence, worker_id, started_at, outcome, error, delay),
+       t.now + o.delay * interval '1 second', o.usage
+from unnest($1::uuid[], $2::smallint[], $3::int[], $4::uuid[], $5::timestamptz[], $6::text[], $7::text[], $8::float8[],
+            $9::json[]) as o (run_id, attempt, fence, worker_id, started_at, outcome, error, delay, usage),
      (select clock_timestamp() as now) as t
 
 -- name: reported_before

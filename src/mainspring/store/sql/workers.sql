@@ -100,11 +100,11 @@ with patience as materialized (
     select set_config('lock_timeout', $8, true)
 ), word as materialized (
     select distinct on (w.run_id, w.fence) w.*
-    from patience, unnest($2::uuid[], $3::int[], $4::int[], $5::real[], $6::text[])
-        as w (run_id, fence, number, fraction, message)
+    from patience, unnest($2::uuid[], $3::int[], $4::int[], $5::real[], $6::text[], $9::text[])
+        as w (run_id, fence, number, fraction, message, usage)
     order by w.run_id, w.fence, w.number desc
 ), locked as materialized (
-    select r.run_id, r.fence, w.number, w.fraction, w.message
+    select r.run_id, r.fence, w.number, w.fraction, w.message, w.usage
     from mainspring.runs r
     join word w on r.run_id = w.run_id and r.fence = w.fence
     where r.worker_id = $1 and $7 in (r.tenant_id, {{EVERY_TENANT}}) and r.state + 0 = {{RUNNING}}
@@ -113,6 +113,7 @@ with patience as materialized (
 ), told as (
     update mainspring.runs r
     set progress = l.fraction, progress_text = l.message, progress_number = l.number,
+        usage = coalesce(l.usage::json, r.usage),
         started_at = coalesce({{started_at}}, (select clock_timestamp()))
     from locked l
     where r.run_id = l.run_id and r.fence = l.fence and r.state + 0 = {{RUNNING}}

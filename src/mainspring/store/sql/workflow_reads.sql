@@ -23,7 +23,7 @@ select f.flow_id as run_id, f.lane_id, e.state, 1 as attempt, 1 as max_attempts,
        f.job_id, 'unknown' as trigger, f.name, f.parameters::text as payload_text, f.spec::text as spec_text, 0 as losses,
        0 as snoozes, f.generation, f.started_at, e.ended_at,
        (extract(epoch from e.ended_at - f.started_at) * 1000)::float8 as ran_ms, e.reason, null::text as error,
-       null::text as result_text, false as payload_dropped
+       null::text as result_text, false as payload_dropped, null::text as usage_text
 from mainspring.flows f
 join mainspring.step_ends e on e.run_id = f.flow_id
 where f.tenant_id = $1 and f.flow_id = $2

@@ -23,6 +23,7 @@ from mainspring.worker.execution.attempt import Attempt, Ending, Key, key_of
 MAX_OUTCOMES = 2000
 MAX_OUTCOME_BYTES = 4 * 1024 * 1024
 _MAX_FREE = 10_000
+_SAMPLE_BYTES = 40
 _NO_LIMITS: Mapping[str, int] = MappingProxyType({})
 
 
@@ -120,10 +121,12 @@ class HeldRuns:
             outcome.retry_after = ending.retry_after
         if ending.snooze is not None:
             outcome.snooze = ending.snooze
+        if attempt.usage is not None:
+            outcome.usage = attempt.usage.final()
         if not self.pending:
             self.pending_since = now
         self.pending.append(outcome)
-        if ending.error is not None or ending.result is not None:
+        if ending.error is not None or ending.result is not None or outcome.usage is not None:
             self._pending_bytes += _size(outcome)
 
     def holds_only(self, lone: Attempt) -> bool:
@@ -303,4 +306,5 @@ class HeldRuns:
 
 
 def _size(outcome: Outcome) -> int:
-    return len(outcome.error or "") + memoryview(outcome.result).nbytes
+    samples = 0 if outcome.usage is None else len(outcome.usage.samples)
+    return len(outcome.error or "") + memoryview(outcome.result).nbytes + samples * _SAMPLE_BYTES

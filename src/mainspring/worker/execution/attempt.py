@@ -14,6 +14,7 @@ from mainspring.domain.durations import format_duration
 from mainspring.kernel.texts import shorten_text, storable_text
 from mainspring.wire.exchange import OutcomeStatus, RunOrder
 from mainspring.wire.execution import Cause
+from mainspring.worker.execution.attempt_usage import AttemptUsage
 from mainspring.worker.execution.interruption import Interruption
 
 ERROR_BYTES = 8 * 1024
@@ -91,7 +92,8 @@ class Attempt(msgspec.Struct, eq=False):
     on_stop: asks its executor to stop it. kill: ends it at once, where that is possible. stops_by: what else is needed
     to stop it. interruption: only for an attempt that runs in a thread. progress_sent: how many progress reports were
     sent. start_told: the server is told that it has started. fenced: the run belongs to another worker; the attempt is
-    not reported, however it ends. start_by: it is handed back if it starts later.
+    not reported, however it ends. start_by: it is handed back if it starts later. usage: what its processes use; None
+    if it has none.
     """
 
     order: RunOrder
@@ -112,6 +114,7 @@ class Attempt(msgspec.Struct, eq=False):
     interruption: Interruption | None = None
     start_told: bool = False
     start_by: float = math.inf
+    usage: AttemptUsage | None = None
 
 
 OpenLog = Callable[[Attempt], LogSink]

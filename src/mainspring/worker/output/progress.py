@@ -1,4 +1,5 @@
-"""Progress of the running attempts: the newest report of each, sent at most twice a second."""
+"""Progress of the running attempts, and what their processes use: the newest report of each, sent at most twice a
+second."""
 
 from __future__ import annotations
 
@@ -14,6 +15,7 @@ _LONGEST_PAUSE = 60.0
 _MOST_TEXT = 1000
 _MOST_AT_A_TIME = 1000
 _NEVER = float("inf")
+_NOTHING = Progressed(None, None)
 
 
 class ProgressReports:
@@ -38,6 +40,17 @@ class ProgressReports:
         if fraction is None or not 0.0 <= fraction <= 1.0:
             fraction = None if before is None else before.fraction
         attempt.progress = Progressed(fraction, None if message is None else _clean(message))
+        self._renew(attempt)
+
+    def look(self, active: Iterable[Attempt], now: float, *, tell: bool) -> None:
+        """Look at the processes of the attempts that last. `tell`: report what earlier looks have shown."""
+        for attempt in active:
+            if (usage := attempt.usage) is not None and not attempt.reported:
+                if usage.has_news() and tell:
+                    self._renew(attempt)
+                usage.ask(now - attempt.started)
+
+    def _renew(self, attempt: Attempt) -> None:
         # Set after the report is stored and cleared before it is read, so that the newest is never lost.
         if attempt.key not in self._fresh:
             self._fresh[attempt.key] = attempt
@@ -64,16 +77,17 @@ class ProgressReports:
                 continue
             del self._fresh[key]
             self._not_before[key] = now + EVERY
-            if (said := attempt.progress) is not None:
-                order = attempt.order
-                attempt.progress_sent += 1
-                taken.append(Progress(order.run_id, order.fence, attempt.progress_sent, said.fraction, said.message))
+            said, used = attempt.progress or _NOTHING, attempt.usage
+            order = attempt.order
+            attempt.progress_sent += 1
+            usage = None if used is None else used.now()
+            taken.append(Progress(order.run_id, order.fence, attempt.progress_sent, said.fraction, said.message, usage))
         return taken
 
     def put_back(self, lost: Iterable[Attempt]) -> None:
         """The exchange that carried the reports of these attempts was lost."""
         for attempt in lost:
-            if attempt.progress is not None and not attempt.reported:
+            if not attempt.reported:
                 self._fresh[attempt.key] = attempt
 
     def refused(self, attempt: Attempt, now: float) -> None:

@@ -60,7 +60,8 @@ class Command:
     to terminate before. gone: set when the last process of the tree is gone, and not earlier; an attempt waits for it.
     pid: of an isolated command, the one inside its namespace. supervisor: the pid of its supervisor. exit_code: that of
     the command, -N if signal N ended it. breach: a limit that was exceeded; the tree is being killed for it. unread:
-    the supervisor died before it had read everything it was sent.
+    the supervisor died before it had read everything it was sent. on_sample: called with CPU seconds and resident bytes
+    after `look`.
     """
 
     def __init__(
@@ -78,6 +79,7 @@ class Command:
         self.breach: str | None = None
         self.unread = False
         self.usage: Usage | None = None
+        self.on_sample: Callable[[float, int], None] | None = None
         self.started = asyncio.Event()
         self.exited = asyncio.Event()
         self.gone = asyncio.Event()
@@ -115,6 +117,11 @@ class Command:
         if self._pending_limits and self._channel is not None:
             await self._limited.wait()
 
+    def look(self) -> None:
+        """Ask what the tree uses now. The answer goes to `on_sample`."""
+        if self._channel is not None:
+            self._channel.say("look")
+
     def on_news(self, callback: Callable[[], None] | None) -> None:
         """Call `callback` when the command has exited, and when the tree is gone."""
         self._on_news = callback
@@ -147,6 +154,10 @@ class Command:
                     self._limited.set()
             case "breach":
                 self.breach = self.breach or _breach(value, self._limits)
+            case "usage":
+                if self.on_sample is not None:
+                    cpu, _, resident = value.partition(" ")
+                    self.on_sample(float(cpu), int(resident))
             case "gone":
                 cpu, _, peak = value.partition(" ")
                 self.usage = Usage(float(cpu), int(peak))

@@ -16,6 +16,7 @@ import msgspec
 from mainspring.kernel.clock import SYSTEM_CLOCK, LoopClock
 from mainspring.kernel.logs import get_logger
 from mainspring.worker.execution.attempt import Attempt, LogSink, NoteProgress, OpenLog
+from mainspring.worker.execution.attempt_usage import AttemptUsage
 from mainspring.worker.execution.work_folders import WorkFolders
 from mainspring.worker.executors.process.warm.frames import (
     Begin,
@@ -97,7 +98,8 @@ def _order(origin: Origin) -> SpawnOrder:
 
 
 class WarmChild(asyncio.Protocol):
-    """runs: how many it was given. memory: what it used before the first run. on_lost: called when it is gone; its exit
+    """runs: how many it was given. memory: what it used before the first run. cpu: the CPU seconds that it and its
+    processes had used when the last run ended. on_lost: called when it is gone; its exit
     code is known after `kill_and_wait`. unread: it was gone before it had read its run. nonsense: an invalid message;
     a task wrote to the channel."""
 
@@ -105,6 +107,7 @@ class WarmChild(asyncio.Protocol):
         self.command = command
         self.runs = 0
         self.memory = 0
+        self.cpu = 0.0
         self.lost = False
         self.unread = False
         self.nonsense: str | None = None
@@ -151,7 +154,7 @@ class WarmChild(asyncio.Protocol):
             self.command.kill()
             raise
         if isinstance(answer, Ready):
-            self.memory = answer.memory
+            self.memory, self.cpu = answer.memory, answer.cpu
             return
         await self.kill_and_wait()
         if answer is None:
@@ -171,6 +174,15 @@ class WarmChild(asyncio.Protocol):
         if self.lost:
             self._ended.set_result(None)
         return self._ended
+
+    def count(self, used: AttemptUsage, ended: Ended | None) -> None:
+        """The run has ended, or the child is gone: say what the run has used."""
+        used.look = self.command.on_sample = None
+        if ended is not None:
+            used.ended(ended.cpu, ended.peak)
+            self.cpu = ended.cpu
+        elif self.command.usage is not None:
+            used.ended(self.command.usage.cpu_seconds, self.command.usage.peak_bytes)
 
     def halt(self, run_id: str) -> None:
         """Ask the run to end. It is no error if it has ended."""

@@ -30,6 +30,7 @@ from mainspring.worker.execution.attempt import (
     failed,
     grace_of,
 )
+from mainspring.worker.execution.attempt_usage import AttemptUsage
 from mainspring.worker.execution.work_folders import WorkFolders
 from mainspring.worker.executors.process.child import Origin, Unfit, WarmChild, in_words, start_child
 from mainspring.worker.executors.process.pool import RUNS_EACH, ProcessPool
@@ -164,6 +165,8 @@ class ProcessExecutor:
         order = attempt.order
         begin = _begin(order, folder="" if pool is self._apart else str(child.folder))
         attempt.kill = child.command.kill
+        attempt.usage = used = AttemptUsage(child.command.look, child.cpu)
+        child.command.on_sample = used.sampled
         stopping = _Stopping(child, begin.run_id, grace_of(order, self._kill_grace), self._clock)
         attempt.on_stop = stopping.ask
         if begin.limits is not None:
@@ -180,6 +183,7 @@ class ProcessExecutor:
                 await self._end_child(child, begin, ended)
         finally:
             stopping.over()
+            child.count(used, ended)
             attempt.kill = attempt.on_stop = None  # from here on the child belongs to another run
             child.end_run()
             pool.give_back(child, fit=fit)

@@ -32,6 +32,7 @@ from mainspring.worker.execution.attempt import (
     failed,
     grace_of,
 )
+from mainspring.worker.execution.attempt_usage import AttemptUsage
 from mainspring.worker.execution.work_folders import WorkFolders
 from mainspring.worker.executors.shell.sandbox.bubblewrap import Bubblewrap, NoSandbox
 from mainspring.worker.output.process_output import Output
@@ -157,6 +158,8 @@ class ShellExecutor:
         """Returns when no process of the tree is left. A command that is asked to stop is killed after its grace."""
         self._commands.add(command)
         attempt.kill = command.kill
+        attempt.usage = used = AttemptUsage(command.look)
+        command.on_sample = used.sampled
         command.on_news(news.set)
         try:
             if attempt.stopping is not None or attempt.fenced:
@@ -173,7 +176,9 @@ class ShellExecutor:
             await command.gone.wait()
         finally:
             command.close()
-            attempt.kill = None
+            attempt.kill = used.look = None
+            if command.usage is not None:
+                used.ended(command.usage.cpu_seconds, command.usage.peak_bytes)
             self._commands.discard(command)
 
 

@@ -15,6 +15,7 @@ from typing import Any
 
 from . import cgroup, child, namespaces, tree
 from . import resource_limits as limits
+from .tree_use import usage_of
 
 # How soon to check again for processes that a kill missed: there is no event for a process that was just forked.
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.01, 0.25
@@ -85,6 +86,12 @@ class SupervisedCommand:
             tree.kill_below(self._us)
         else:
             self._signal_group(signal.SIGKILL)
+
+    def look(self) -> str:
+        """What the tree uses now, as a line."""
+        cpu, resident = usage_of(tree.descendants(self._us))
+        self._peak = max(self._peak, resident)
+        return f"usage {cpu + limits.cpu_of_the_reaped() - self._spent_before:.6f} {resident}"
 
     def limit(self, given: dict[str, Any]) -> None:
         self._gauge.set(given)

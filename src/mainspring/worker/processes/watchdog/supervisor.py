@@ -5,14 +5,15 @@ Its control socket carries frames: four bytes of length and a marshalled (word, 
     start ORDER      argv, env, cwd, limits, wrapper, inputs, account; with descriptors: output, errors, and
                      maybe a channel
     limits LIMITS    enforce these limits from now on, and answer `limited`
+    look             answer with `usage`
     term, kill       send this signal to every process of the tree
     (end of input)   the worker is gone, or gives up the command: kill the tree, and exit
 
 It says `supervisor PID` first. It answers with lines: `started PID`, `exited CODE` (of the command itself), `breach
-LIMIT`, `limited`, and `gone CPU_SECONDS PEAK_BYTES` when the last process of the tree is gone. Then it is ready for
-another command. Its last line is `cleared`: it exits, and nothing is left of its tree. If it was killed, the watchdog
-writes this line. `started PID` comes twice: the new process says it too, because its command may stop the supervisor
-at once.
+LIMIT`, `limited`, `usage CPU_SECONDS BYTES`, and `gone CPU_SECONDS PEAK_BYTES` when the last process of the tree is
+gone. Then it is ready for another command. Its last line is `cleared`: it exits, and nothing is left of its tree. If it
+was killed, the watchdog writes this line. `started PID` comes twice: the new process says it too, because its command
+may stop the supervisor at once.
 
 An isolated supervisor is the first process of a pid namespace (namespaces.py). Pids in `started` are those inside.
 """
@@ -126,6 +127,8 @@ class CommandSupervisor:
         elif word == "limits":
             self._command.limit(value)
             self._say("limited")
+        elif word == "look":
+            self._say(self._command.look())
         elif word == "term":
             self._command.terminate()
         elif word == "kill":

@@ -49,9 +49,10 @@ class Halt(msgspec.Struct, tag="halt", array_like=True):
 
 
 class Ready(msgspec.Struct, tag="ready", array_like=True):
-    """The application is loaded, and the interpreter uses this much memory."""
+    """The application is loaded. The interpreter uses this much memory, and has used so many CPU seconds."""
 
     memory: int
+    cpu: float = 0.0
 
 
 class Unready(msgspec.Struct, tag="unready", array_like=True):
@@ -67,7 +68,8 @@ class Progress(msgspec.Struct, tag="progress", array_like=True):
 
 class Ended(msgspec.Struct, tag="ended", array_like=True):
     """The run has ended, and all its output has been written. `unfit` says why the child must not run another one, for
-    example because processes or threads are left."""
+    example because processes or threads are left. cpu: the CPU seconds of this process, and of those it has waited for,
+    since it was started. peak: the most resident memory that it used in this run."""
 
     status: OutcomeStatus
     error: str | None
@@ -77,6 +79,8 @@ class Ended(msgspec.Struct, tag="ended", array_like=True):
     result: bytes | None
     unfit: str | None
     snooze: float | None = None
+    cpu: float = 0.0
+    peak: int = 0
 
 
 Order = Hello | Begin | Halt

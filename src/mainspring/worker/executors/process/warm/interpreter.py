@@ -33,6 +33,7 @@ from mainspring.worker.execution.interruption import Halted
 from mainspring.worker.executors.process.warm.child_loop import ChildLoop
 from mainspring.worker.executors.process.warm.cleanup import LeftoverCheck
 from mainspring.worker.executors.process.warm.frames import Begin, Ended, Frames, Halt, Order, Progress, Word, framed
+from mainspring.worker.executors.process.warm.own_use import OwnUse
 from mainspring.worker.executors.process.warm.run_environment import RunEnvironment
 
 _CHUNK = 256 * 1024
@@ -62,6 +63,7 @@ class Interpreter:
         self._listen()
         self._run_environment = RunEnvironment()
         self._leftover_check = LeftoverCheck()
+        self._own_use = OwnUse()
 
     def serve(self) -> None:
         """Serve until the worker is gone."""
@@ -127,7 +129,7 @@ class Interpreter:
     def _run(self, begin: Begin) -> Ended:
         task = self._app.tasks.get(begin.task)
         if task is None:
-            return _ended(failed(f"this worker does not offer the task {begin.task}"), None)
+            return _ended(failed(f"this worker does not offer the task {begin.task}"), None, *self._own_use.of_run())
         try:
             self._run_environment.enter(begin)
             self._run_id = begin.run_id
@@ -138,7 +140,8 @@ class Interpreter:
             self._run_id = None
         if os.getpid() != self._pid:  # the task forked, and this is the child process
             os._exit(_EXIT_FORKED)
-        return _ended(ending, self._clean_up(ending))
+        unfit = self._clean_up(ending)
+        return _ended(ending, unfit, *self._own_use.of_run())
 
     def _ending_of(self, task: Task[Any, Any], begin: Begin) -> Ending:
         context = self._context_of(begin) if task.context_parameter is not None else None
@@ -281,10 +284,19 @@ def _on_loop(loop: asyncio.AbstractEventLoop, call: Callable[[], None]) -> None:
     loop.call_soon_threadsafe(call)
 
 
-def _ended(ending: Ending, unfit: str | None) -> Ended:
+def _ended(ending: Ending, unfit: str | None, cpu: float, peak: int) -> Ended:
     result = None if ending.result is None else bytes(memoryview(ending.result))
     return Ended(
-        ending.status, ending.error, ending.retry, ending.retry_after, ending.cause, result, unfit, ending.snooze
+        ending.status,
+        ending.error,
+        ending.retry,
+        ending.retry_after,
+        ending.cause,
+        result,
+        unfit,
+        ending.snooze,
+        cpu,
+        peak,
     )
 
 
