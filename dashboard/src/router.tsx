@@ -68,7 +68,7 @@ const routes = [
     component: lazyRouteComponent(() => import("./pages/dead-letters/DeadLettersPage"), "DeadLettersPage"),
   }),
   createRoute({
-    getParentRoute: () => root, path: "/missed", validateSearch: only("q", "after"),
+    getParentRoute: () => root, path: "/missed", validateSearch: only("job", "reason", "after"),
     component: lazyRouteComponent(() => import("./pages/missed/MissedPage"), "MissedPage"),
   }),
   createRoute({

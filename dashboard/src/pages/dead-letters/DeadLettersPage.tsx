@@ -1,5 +1,9 @@
 import { Link, useSearch } from "@tanstack/react-router";
 import { useState } from "react";
+import { ActDialog } from "../../bulk/ActDialog";
+import { type Verb, VERBS } from "../../bulk/acts";
+import { BulkBar } from "../../bulk/BulkBar";
+import { useSelection } from "../../bulk/useSelection";
 import type { DeadLetterList, DeadLetterView } from "../../api/schema";
 import { errorLine, plain, shortId } from "../../lib/format";
 import { Button } from "../../ui/Button";
@@ -11,21 +15,23 @@ import type { Column } from "../../ui/Table";
 import { Time } from "../../ui/Time";
 import { useKeyset } from "../../ui/useKeyset";
 import { Replay } from "../run/RunActions";
-import { ByFilter } from "./ByFilter";
 import { Groups } from "./Groups";
 
+const idOf = (letter: DeadLetterView): string => letter.run_id;
+const nameOf = (letter: DeadLetterView): string => `${letter.name} ${shortId(letter.run_id)}`;
 const FILTERS = ["job", "task", "queue", "error", "since", "until"] as const;
 
 export function DeadLettersPage() {
   const search = useSearch({ from: "/dead-letters" });
   const [replaying, setReplaying] = useState<DeadLetterView | null>(null);
-  const [many, setMany] = useState<"replay" | "discard" | null>(null);
+  const [many, setMany] = useState<Verb | null>(null);
   const filter = Object.fromEntries(FILTERS.flatMap((name) => (search[name] === undefined ? [] : [[name, search[name]]])));
   const list = useKeyset<DeadLetterList, DeadLetterView>({
     path: "/v1/dead-letters", query: filter, after: search.after, rows: (body) => body.dead_letters, next: (body) => body.next,
     id: (letter) => letter.run_id,
   });
   const active = FILTERS.filter((name) => search[name] !== undefined);
+  const selection = useSelection(list.rows, idOf, nameOf);
   const some = list.rows.length > 0;
   return (
     <Page
@@ -34,8 +40,11 @@ export function DeadLettersPage() {
       actions={
         some ? (
           <>
-            <Button onClick={() => setMany("replay")}>{active.length > 0 ? "Replay these" : "Replay all"}</Button>
-            <Button onClick={() => setMany("discard")}>{active.length > 0 ? "Discard these" : "Discard all"}</Button>
+            {VERBS["dead-letters"].map((verb) => (
+              <Button key={verb.name} onClick={() => setMany(verb)}>
+                {active.length > 0 ? `${verb.label} these` : `${verb.label} all`}
+              </Button>
+            ))}
           </>
         ) : null
       }
@@ -47,14 +56,16 @@ export function DeadLettersPage() {
         <TextFilter name="queue" value={search.queue} label="Queue" />
       </Filters>
       {some ? <Groups letters={list.rows} more={list.next !== null} /> : null}
+      <BulkBar target="dead-letters" selection={selection} filter={filter} id={idOf} name={nameOf} />
       <Card flush title="Letters">
         <List
-          label="Dead letters" list={list} after={search.after} rowKey={(letter) => letter.run_id} columns={columns(setReplaying)}
+          label="Dead letters" list={list} after={search.after} rowKey={idOf} marked={selection.has}
+          columns={[selection.column, ...columns(setReplaying)]}
           empty={<Empty title={active.length > 0 ? "No dead letter matches." : "No dead letters"}>Runs that fail after their last attempt come here.</Empty>}
         />
       </Card>
       {replaying ? <Replay run={replaying} onClose={() => setReplaying(null)} /> : null}
-      {many ? <ByFilter verb={many} filter={filter} list={list} onClose={() => setMany(null)} /> : null}
+      {many ? <ActDialog target="dead-letters" verb={many} chosen={{ filter }} onClose={() => setMany(null)} /> : null}
     </Page>
   );
 }

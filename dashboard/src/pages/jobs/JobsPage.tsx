@@ -1,6 +1,7 @@
 import { Link, useSearch } from "@tanstack/react-router";
 import { Plus } from "lucide-react";
-import { useState } from "react";
+import { BulkBar } from "../../bulk/BulkBar";
+import { useSelection } from "../../bulk/useSelection";
 import type { JobListRow, JobRows } from "../../api/schema";
 import { duration } from "../../lib/format";
 import { LinkButton } from "../../ui/Button";
@@ -11,17 +12,17 @@ import { StateMark } from "../../ui/StateMark";
 import type { Column } from "../../ui/Table";
 import { Time } from "../../ui/Time";
 import { useKeyset } from "../../ui/useKeyset";
-import { BulkBar } from "./BulkBar";
 
 const STATES: [string, string][] = [
   ["SCHEDULED", "Scheduled"], ["RUNNING", "Running"], ["PAUSED", "Paused"], ["COMPLETED", "Completed"],
   ["FAILED", "Failed"], ["CANCELLED", "Cancelled"],
 ];
+const idOf = (job: JobListRow): string => job.job_id;
+const nameOf = (job: JobListRow): string => job.name;
 const FILTERS = ["q", "status", "latest", "queue", "label", "owner"] as const;
 
 export function JobsPage() {
   const search = useSearch({ from: "/jobs" });
-  const [chosen, setChosen] = useState<ReadonlySet<string>>(new Set());
   const query = {
     q: search.q, status: search.status, latest_run: search.latest, queue: search.queue, label: search.label,
     owner: search.owner, view: "row",
@@ -31,12 +32,7 @@ export function JobsPage() {
     id: (job) => job.job_id,
   });
   const active = FILTERS.filter((name) => search[name] !== undefined);
-  const toggle = (id: string): void => {
-    const next = new Set(chosen);
-    if (!next.delete(id)) next.add(id);
-    setChosen(next);
-  };
-  const picked = list.rows.filter((job) => chosen.has(job.job_id));
+  const selection = useSelection(list.rows, idOf, nameOf);
   return (
     <Page
       title="Jobs"
@@ -55,11 +51,11 @@ export function JobsPage() {
         <TextFilter name="label" value={search.label} label="Label key=value" />
         <TextFilter name="owner" value={search.owner} label="Owner" />
       </Filters>
-      {picked.length > 0 ? <BulkBar jobs={picked} onDone={() => setChosen(new Set())} /> : null}
+      <BulkBar target="jobs" selection={selection} filter={query} id={idOf} name={nameOf} />
       <Card flush>
         <List
-          label="Jobs" list={list} after={search.after} rowKey={(job) => job.job_id} marked={(job) => chosen.has(job.job_id)}
-          columns={columns(chosen, toggle)}
+          label="Jobs" list={list} after={search.after} rowKey={(job) => job.job_id} marked={selection.has}
+          columns={[selection.column, ...COLUMNS]}
           empty={
             active.length > 0 ? (
               <Empty title="No job matches.">Clear the filters to see all jobs.</Empty>
@@ -75,36 +71,28 @@ export function JobsPage() {
   );
 }
 
-function columns(chosen: ReadonlySet<string>, toggle: (id: string) => void): Column<JobListRow>[] {
-  return [
-    {
-      key: "pick", head: <span className="sr">Select</span>, phone: "none",
-      cell: (job) => (
-        <input type="checkbox" aria-label={`Select ${job.name}`} checked={chosen.has(job.job_id)} onChange={() => toggle(job.job_id)} />
-      ),
-    },
-    { key: "state", head: "State", phone: "first", cell: (job) => <StateMark state={job.status} /> },
-    {
-      key: "name", head: "Job", phone: "first", grow: true,
-      cell: (job) => (
-        <Link to="/jobs/$job" params={{ job: job.job_id }} title={job.job_id}>
-          {job.name}
+const COLUMNS: Column<JobListRow>[] = [
+  { key: "state", head: "State", phone: "first", cell: (job) => <StateMark state={job.status} /> },
+  {
+    key: "name", head: "Job", phone: "first", grow: true,
+    cell: (job) => (
+      <Link to="/jobs/$job" params={{ job: job.job_id }} title={job.job_id}>
+        {job.name}
+      </Link>
+    ),
+  },
+  { key: "schedule", head: "Runs", cell: (job) => <span className="short" title={`${job.schedule_in_words}\n${job.schedule}`}>{job.schedule_in_words || job.schedule}</span> },
+  { key: "next", head: "Next fire", cell: (job) => <Time at={job.next_fire_at} /> },
+  {
+    key: "last", head: "Last run",
+    cell: (job) =>
+      job.latest_run ? (
+        <Link to="/runs/$run" params={{ run: job.latest_run.run_id }}>
+          <StateMark state={job.latest_run.status} />
         </Link>
-      ),
-    },
-    { key: "schedule", head: "Runs", cell: (job) => <span className="short" title={`${job.schedule_in_words}\n${job.schedule}`}>{job.schedule_in_words || job.schedule}</span> },
-    { key: "next", head: "Next fire", cell: (job) => <Time at={job.next_fire_at} /> },
-    {
-      key: "last", head: "Last run",
-      cell: (job) =>
-        job.latest_run ? (
-          <Link to="/runs/$run" params={{ run: job.latest_run.run_id }}>
-            <StateMark state={job.latest_run.status} />
-          </Link>
-        ) : null,
-    },
-    { key: "took", head: "Took", align: "end", phone: "none", cell: (job) => duration(job.latest_run?.duration) },
-    { key: "queue", head: "Queue", phone: "none", cell: (job) => job.queue },
-    { key: "owner", head: "Owner", phone: "none", cell: (job) => job.owner },
-  ];
-}
+      ) : null,
+  },
+  { key: "took", head: "Took", align: "end", phone: "none", cell: (job) => duration(job.latest_run?.duration) },
+  { key: "queue", head: "Queue", phone: "none", cell: (job) => job.queue },
+  { key: "owner", head: "Owner", phone: "none", cell: (job) => job.owner },
+];

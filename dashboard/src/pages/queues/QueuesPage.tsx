@@ -79,6 +79,11 @@ function columns(setVerb: (verb: Verb) => void): Column<QueueView>[] {
   ];
 }
 
+function useRenew(): () => void {
+  const client = useQueryClient();
+  return () => void client.invalidateQueries({ queryKey: ["queues"] });
+}
+
 function limitWords(queue: QueueView): string {
   const limits = queue.limits;
   const words = [
@@ -90,38 +95,38 @@ function limitWords(queue: QueueView): string {
 }
 
 function PauseOrResume({ verb, onClose }: { verb: Verb; onClose: () => void }) {
-  const client = useQueryClient();
+  const renew = useRenew();
   const { kind, queue } = verb;
   const act = async (): Promise<void> => {
-    await post(`/v1/queues/${encodeURIComponent(queue.name)}:${kind}`);
+    await post(`/v1/queues/${encodeURIComponent(queue.name)}:${kind}`, {}, queue.version);
     say(`The queue ${queue.name} is ${kind === "pause" ? "paused" : "resumed"}.`);
-    await client.invalidateQueries({ queryKey: ["queues"] });
+    renew();
   };
   return kind === "pause" ? (
-    <Confirm title={`Pause the queue ${queue.name}?`} verb="Pause the queue" act={act} onClose={onClose}>
+    <Confirm title={`Pause the queue ${queue.name}?`} verb="Pause the queue" act={act} onClose={onClose} onConflict={renew}>
       <p>No run of it starts from now on; {count(queue.depth)} wait. The {count(queue.running)} that run go on. Jobs can be submitted, and schedules fire.</p>
     </Confirm>
   ) : (
-    <Confirm title={`Resume the queue ${queue.name}?`} verb="Resume the queue" act={act} onClose={onClose}>
+    <Confirm title={`Resume the queue ${queue.name}?`} verb="Resume the queue" act={act} onClose={onClose} onConflict={renew}>
       <p>Its {count(queue.depth)} waiting runs start as soon as workers are free.</p>
     </Confirm>
   );
 }
 
 function Limits({ queue, onClose }: { queue: QueueView; onClose: () => void }) {
-  const client = useQueryClient();
+  const renew = useRenew();
   const [concurrency, setConcurrency] = useState(String(queue.limits?.concurrency ?? ""));
   const [perTime, setPerTime] = useState(queue.limits?.rate ?? "");
   const [depth, setDepth] = useState(String(queue.limits?.max_depth ?? ""));
   const act = async (): Promise<void> => {
     const number = (text: string): number | null => (text.trim() === "" ? null : Number(text));
     const body = { concurrency: number(concurrency), rate: perTime.trim() || null, max_depth: number(depth) };
-    await call("PUT", `/v1/queues/${encodeURIComponent(queue.name)}`, { body });
+    await call("PUT", `/v1/queues/${encodeURIComponent(queue.name)}`, { body, version: queue.version });
     say(`The limits of ${queue.name} hold from now on.`);
-    await client.invalidateQueries({ queryKey: ["queues"] });
+    renew();
   };
   return (
-    <Confirm title={`Limits of the queue ${queue.name}`} verb="Set the limits" act={act} onClose={onClose}>
+    <Confirm title={`Limits of the queue ${queue.name}`} verb="Set the limits" act={act} onClose={onClose} onConflict={renew}>
       <p className="muted">They hold at once, also for runs that wait already. Empty means no limit.</p>
       <Field label="Runs at once" inputMode="numeric" value={concurrency} onChange={(event) => setConcurrency(event.target.value)} />
       <Field label="Starts" help="such as 100/m or 5/s" value={perTime} onChange={(event) => setPerTime(event.target.value)} />

@@ -1,5 +1,8 @@
 import { useSearch } from "@tanstack/react-router";
+import { BulkBar } from "../../bulk/BulkBar";
+import { useSelection } from "../../bulk/useSelection";
 import type { RunListRow, RunRows } from "../../api/schema";
+import { shortId } from "../../lib/format";
 import { ChoiceFilter, Filters, TextFilter } from "../../ui/Filters";
 import { List } from "../../ui/List";
 import { Card, Empty, Page } from "../../ui/Page";
@@ -12,6 +15,8 @@ const STATES: [string, string][] = [
 ];
 const FILTERS = ["status", "job", "task", "queue", "error", "label", "since", "until"] as const;
 const COLUMNS = runColumns({ job: true });
+const idOf = (run: RunListRow): string => run.run_id;
+const nameOf = (run: RunListRow): string => `${run.name} ${shortId(run.run_id)}`;
 
 export function RunsPage() {
   const search = useSearch({ from: "/runs" });
@@ -20,6 +25,7 @@ export function RunsPage() {
     path: "/v1/runs", query, after: search.after, rows: (body) => body.runs, next: (body) => body.next,
     id: (run) => run.run_id, everyMs: 3000,
   });
+  const selection = useSelection(list.rows, idOf, nameOf);
   const active = FILTERS.filter((name) => search[name] !== undefined);
   return (
     <Page title="Runs" lead="Every firing of every job, newest first.">
@@ -31,9 +37,11 @@ export function RunsPage() {
         <TextFilter name="error" value={search.error} label="Error contains" />
         <TextFilter name="label" value={search.label} label="Label key=value" />
       </Filters>
+      <BulkBar target="runs" selection={selection} filter={query} id={idOf} name={nameOf} />
       <Card flush>
         <List
-          label="Runs" list={list} after={search.after} rowKey={(run) => run.run_id} columns={COLUMNS}
+          label="Runs" list={list} after={search.after} rowKey={idOf} marked={selection.has}
+          columns={[selection.column, ...COLUMNS]}
           empty={
             active.length > 0 ? (
               <Empty title="No run matches.">Clear the filters to see all runs.</Empty>
