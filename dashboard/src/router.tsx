@@ -88,6 +88,10 @@ const routes = [
     component: lazyRouteComponent(() => import("./pages/access/AccessPage"), "AccessPage"),
   }),
   createRoute({
+    getParentRoute: () => root, path: "/docs", validateSearch: only("q", "op", "status"),
+    component: lazyRouteComponent(() => import("./pages/docs/DocsPage"), "DocsPage"),
+  }),
+  createRoute({
     getParentRoute: () => root, path: "/settings",
     component: lazyRouteComponent(() => import("./pages/settings/SettingsPage"), "SettingsPage"),
   }),

@@ -53,6 +53,16 @@ async def test_the_root_leads_to_the_dashboard(client: httpx.AsyncClient) -> Non
         assert (answer.status_code, headers_of(answer)["location"]) == (307, "/ui/"), path
 
 
+async def test_docs_leads_to_the_page_of_the_api(client: httpx.AsyncClient) -> None:
+    for path in ("/docs", "/docs/"):
+        for method in ("GET", "HEAD"):
+            answer = await client.request(method, path)
+            assert (answer.status_code, headers_of(answer)["location"]) == (307, "/ui/docs"), path
+    assert (await client.post("/docs")).status_code in (401, 404, 405)
+    assert "the shell" in (await client.get("/ui/docs")).text
+    assert (await client.get("/schema/openapi.json")).status_code == 401, "what it shows needs a session"
+
+
 async def test_every_address_of_the_dashboard_is_the_shell(client: httpx.AsyncClient) -> None:
     for path in (
         "/ui/",

@@ -22,7 +22,7 @@ WIDE: ViewportSize = {"width": 1280, "height": 900}
 PHONE: ViewportSize = {"width": 360, "height": 740}
 PAGES = (
     "/", "/jobs", "/jobs/new", "/runs", "/workflows", "/calendar", "/failures", "/dead-letters", "/missed", "/queues",
-    "/workers", "/limits", "/access", "/settings",
+    "/workers", "/limits", "/access", "/docs", "/settings",
 )  # fmt: skip
 
 

@@ -50,7 +50,7 @@ def test_every_page_is_accessible_and_fits(open_page: Open, server: httpx.Client
     job = server.post("/v1/jobs", json={"command": "exit 1", "retries": 0}).raise_for_status().json()["job_id"]
     page = open_page(phone=phone, dark=phone)
     faults: list[str] = []
-    for path in (*PAGES, f"/jobs/{job}", f"/runs/{job}"):
+    for path in (*PAGES, "/docs?op=createJob", f"/jobs/{job}", f"/runs/{job}"):
         page.goto("/ui" + path)
         is_loaded(page)
         beside = Beside(page)

@@ -1,6 +1,6 @@
 // The pages that the side bar, the palette and the keys lead to.
 import {
-  Activity, AlarmClockOff, CalendarDays, CircleX, Gauge, Inbox, KeyRound, Layers, ListChecks, type LucideIcon, Server,
+  Activity, AlarmClockOff, BookOpen, CalendarDays, CircleX, Gauge, Inbox, KeyRound, Layers, ListChecks, type LucideIcon, Server,
   Settings, Workflow, Wrench,
 } from "lucide-react";
 
@@ -25,5 +25,6 @@ export const PLACES: Place[] = [
   { to: "/workers", name: "Workers", key: "k", icon: Server, group: "System" },
   { to: "/limits", name: "Limits", key: "l", icon: Wrench, group: "System" },
   { to: "/access", name: "Tokens", key: "t", icon: KeyRound, group: "System" },
+  { to: "/docs", name: "API", key: "a", icon: BookOpen, group: "System" },
   { to: "/settings", name: "Settings", key: "s", icon: Settings, group: "System" },
 ];

@@ -1,5 +1,6 @@
 // A state is always a shape and a word; colour only helps.
 import type { ReactNode } from "react";
+import hues from "./hues.module.css";
 import styles from "./StateMark.module.css";
 
 type Hue = "success" | "failed" | "running" | "held" | "idle";
@@ -80,7 +81,7 @@ export function StateShape({ state, size = 16 }: { state: string; size?: number 
   const name = state.toUpperCase();
   const shape = SHAPES[name] ?? (() => <circle cx="8" cy="8" r="3" fill="currentColor" />);
   return (
-    <svg width={size} height={size} viewBox="0 0 16 16" className={styles[hueOf(name)]} aria-hidden="true">
+    <svg width={size} height={size} viewBox="0 0 16 16" className={hues[hueOf(name)]} aria-hidden="true">
       {shape()}
     </svg>
   );
@@ -93,7 +94,7 @@ export function words(state: string): string {
 
 export function StateMark({ state, detail, large = false }: { state: string; detail?: string | null; large?: boolean }) {
   return (
-    <span className={`${styles.mark} ${styles[hueOf(state)]} ${large ? styles.large : ""}`}>
+    <span className={`${styles.mark} ${hues[hueOf(state)]} ${large ? styles.large : ""}`}>
       <StateShape state={state} size={large ? 20 : 16} />
       <span>{words(state)}</span>
       {detail ? <span className="muted"> {detail}</span> : null}

@@ -1,4 +1,5 @@
-"""The dashboard: static files from inside the package, in front of the API. `/` leads there.
+"""The dashboard: static files from inside the package, in front of the API. `/` leads there, and `/docs` to its page
+that shows the API document.
 
 The files are public: they hold no data. What they show comes from the API, with a session. Every address below /ui/
 that is no file is answered with the shell, which looks at the address itself. Where the package was built without the
@@ -23,6 +24,7 @@ from mainspring.wire.problems import PROBLEM_MEDIA_TYPE, Problem
 FOLDER = Path(mainspring.__file__).parent / "ui" / "static"
 _ROOT = "/ui"
 _SHELL = "index.html"
+_LEADS = {"/": b"/ui/", "/docs": b"/ui/docs", "/docs/": b"/ui/docs"}
 _ASSETS = "assets/"  # their names have a digest of their content
 _LEAST_COMPRESSED = 1000
 _TYPES = {
@@ -92,8 +94,8 @@ class Page:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != ScopeType.HTTP:
             await self._app(scope, receive, send)
-        elif scope["path"] == "/" and scope["method"] in ("GET", "HEAD"):
-            await _answer(send, 307, [(b"location", b"/ui/")], b"")
+        elif scope["path"] in _LEADS and scope["method"] in ("GET", "HEAD"):
+            await _answer(send, 307, [(b"location", _LEADS[scope["path"]])], b"")
         elif is_page(scope["raw_path"]):
             await self._serve(scope, send)
         else:

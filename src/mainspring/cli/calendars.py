@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
-
-from mainspring.cli.connect import DataOption, TokenFileOption, UrlOption, connect
-from mainspring.cli.listing import Listing, ListOptions, more_pages, show_list, with_list_options
+from mainspring.cli.listing import Listing, ListOptions, PageCursor, PageLimit, more_pages, show_list, with_list_options
 from mainspring.cli.table import Column
 
 if TYPE_CHECKING:
@@ -25,15 +22,10 @@ _COLUMNS = (
 
 @with_list_options
 def command(
-    limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, max=1000, help="How many, at most 1000.")] = 50,
-    cursor: Annotated[
-        str | None, typer.Option("--cursor", metavar="C", help="Continue after the previous page.", show_default=False)
-    ] = None,
+    limit: PageLimit = 50,
+    cursor: PageCursor = None,
     *,
     options: ListOptions,
-    url: UrlOption = None,
-    token_file: TokenFileOption = None,
-    data: DataOption = None,
 ) -> None:
     """List calendars: which days and times schedules may use."""
 
@@ -47,7 +39,7 @@ def command(
             more_pages(page.next),
         )
 
-    show_list(connect(url, token_file, data), options, read)
+    show_list(options, read)
 
 
 def _row(one: CalendarView) -> tuple[str, ...]:

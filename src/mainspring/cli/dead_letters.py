@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING
 
 from mainspring.cli.choosing import (
     ErrorOption,
@@ -15,9 +13,8 @@ from mainspring.cli.choosing import (
     UntilOption,
     filters_of,
 )
-from mainspring.cli.connect import DataOption, TokenFileOption, UrlOption, connect
 from mainspring.cli.find_id import dead_letters_job
-from mainspring.cli.listing import Listing, ListOptions, more_pages, show_list, with_list_options
+from mainspring.cli.listing import Listing, ListOptions, PageCursor, PageLimit, more_pages, show_list, with_list_options
 from mainspring.cli.table import Column
 from mainspring.kernel.texts import error_line
 
@@ -50,15 +47,10 @@ def command(
     error: ErrorOption = None,
     since: SinceOption = None,
     until: UntilOption = None,
-    limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, max=1000, help="How many, at most 1000.")] = 20,
-    cursor: Annotated[
-        str | None, typer.Option("--cursor", metavar="C", help="Continue after the previous page.", show_default=False)
-    ] = None,
+    limit: PageLimit = 20,
+    cursor: PageCursor = None,
     *,
     options: ListOptions,
-    url: UrlOption = None,
-    token_file: TokenFileOption = None,
-    data: DataOption = None,
 ) -> None:
     """List runs that failed after their last attempt and were neither replayed nor discarded, newest first."""
 
@@ -77,7 +69,7 @@ def command(
             more_pages(page.next),
         )
 
-    show_list(connect(url, token_file, data), options, read)
+    show_list(options, read)
 
 
 def _row(letter: DeadLetterView, times: Times) -> tuple[str, ...]:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from mainspring.cli.connect import DataOption, TokenFileOption, UrlOption, connect
 from mainspring.cli.listing import Listing, ListOptions, show_list, with_list_options
 from mainspring.cli.table import Column
 from mainspring.cli.wording import Times
@@ -38,9 +37,6 @@ def command(
     task: Annotated[str | None, typer.Option("--task", help="Only of this task.", show_default=False)] = None,
     queue: Annotated[str | None, typer.Option("--queue", help="Only of this queue.", show_default=False)] = None,
     job: Annotated[str | None, typer.Option("--job", help="Only of this job.", show_default=False)] = None,
-    url: UrlOption = None,
-    token_file: TokenFileOption = None,
-    data: DataOption = None,
 ) -> None:
     """List what fails, grouped by error: how often, since when, and a run to look at."""
 
@@ -63,4 +59,4 @@ def command(
         notes = [f"{answer.left_out:,} more errors are not shown"] if answer.left_out else []
         return Listing(answer, _COLUMNS, lambda _: rows, nothing="nothing has failed", notes=notes)
 
-    show_list(connect(url, token_file, data), options, read)
+    show_list(options, read)

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from mainspring.cli.connect import DataOption, TokenFileOption, UrlOption, connect
-from mainspring.cli.listing import Listing, ListOptions, more_pages, show_list, with_list_options
+from mainspring.cli.listing import Listing, ListOptions, PageCursor, PageLimit, more_pages, show_list, with_list_options
 from mainspring.cli.table import Column
 
 if TYPE_CHECKING:
@@ -31,15 +30,10 @@ def command(
     search: Annotated[
         str | None, typer.Option("--search", metavar="TEXT", help="A part of the name.", show_default=False)
     ] = None,
-    limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, max=1000, help="How many, at most 1000.")] = 50,
-    cursor: Annotated[
-        str | None, typer.Option("--cursor", metavar="C", help="Continue after the previous page.", show_default=False)
-    ] = None,
+    limit: PageLimit = 50,
+    cursor: PageCursor = None,
     *,
     options: ListOptions,
-    url: UrlOption = None,
-    token_file: TokenFileOption = None,
-    data: DataOption = None,
 ) -> None:
     """List limits: how many runs at once, how many have a slot, and how many wait for one."""
 
@@ -53,7 +47,7 @@ def command(
             more_pages(page.next),
         )
 
-    show_list(connect(url, token_file, data), options, read)
+    show_list(options, read)
 
 
 def _row(one: LimitView) -> tuple[str, ...]:

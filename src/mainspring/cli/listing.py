@@ -1,4 +1,5 @@
-"""The list commands: --utc, --full-ids, --watch, --interval and --json, which mean the same in all of them."""
+"""The list commands: --utc, --full-ids, --watch, --interval, --json and the server, which mean the same in all of them;
+and --limit and --cursor of those that have pages."""
 
 from __future__ import annotations
 
@@ -12,12 +13,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from mainspring.cli.connect import JsonFlag
+from mainspring.cli.connect import DataOption, JsonFlag, TokenFileOption, UrlOption, connect
 from mainspring.cli.screen import cell, say, show_json, show_rows, table_texts
 from mainspring.cli.table import Column
 from mainspring.cli.wording import Times
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from rich.text import Text
 
     from mainspring.sdk.client.client import Client
@@ -50,25 +53,35 @@ IntervalOption = Annotated[
         show_default=False,
     ),
 ]
+PageLimit = Annotated[int, typer.Option("--limit", metavar="N", min=1, max=1000, help="How many, at most 1000.")]
+PageCursor = Annotated[
+    str | None, typer.Option("--cursor", metavar="C", help="Continue after the previous page.", show_default=False)
+]
 _OPTIONS: dict[str, tuple[Any, Any]] = {
     "utc": (UtcFlag, False),
     "full_ids": (FullIdsFlag, False),
     "watch": (WatchFlag, False),
     "interval": (IntervalOption, None),
     "as_json": (JsonFlag, False),
+    "url": (UrlOption, None),
+    "token_file": (TokenFileOption, None),
+    "data": (DataOption, None),
 }
 _EVERY = 2.0
 
 
 @dataclass(frozen=True, slots=True)
 class ListOptions:
-    """What the reader of a list chose."""
+    """What the reader of a list chose. url, token_file, data: the server."""
 
     utc: bool = False
     full_ids: bool = False
     watch: bool = False
     interval: str | None = None
     as_json: bool = False
+    url: str | None = None
+    token_file: Path | None = None
+    data: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,10 +126,11 @@ def more_pages(cursor: str | None) -> list[str]:
     return [] if cursor is None else [f"more: repeat with --cursor {cursor}"]
 
 
-def show_list(client: Client, options: ListOptions, read: Callable[[Client], Listing]) -> None:
+def show_list(options: ListOptions, read: Callable[[Client], Listing]) -> None:
     """Read a list and show it, once or again and again."""
     from mainspring.domain.errors import InvalidInput
 
+    client = connect(options.url, options.token_file, options.data)
     if options.interval is not None and not options.watch:
         raise InvalidInput("--interval needs --watch", field="interval", hint="add --watch")
     with client:

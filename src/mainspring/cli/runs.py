@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from mainspring.cli import completing
-from mainspring.cli.connect import DataOption, TokenFileOption, UrlOption, connect
 from mainspring.cli.find_id import job_filter
-from mainspring.cli.listing import Listing, ListOptions, more_pages, show_list, with_list_options
+from mainspring.cli.listing import Listing, ListOptions, PageCursor, PageLimit, more_pages, show_list, with_list_options
 from mainspring.cli.table import Column
 from mainspring.cli.wording import span
 from mainspring.kernel.texts import error_line
@@ -80,15 +79,10 @@ def command(
     until: Annotated[
         str | None, typer.Option("--until", metavar="T", help="Only those due before T.", show_default=False)
     ] = None,
-    limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, max=1000, help="How many, at most 1000.")] = 20,
-    cursor: Annotated[
-        str | None, typer.Option("--cursor", metavar="C", help="Continue after the previous page.", show_default=False)
-    ] = None,
+    limit: PageLimit = 20,
+    cursor: PageCursor = None,
     *,
     options: ListOptions,
-    url: UrlOption = None,
-    token_file: TokenFileOption = None,
-    data: DataOption = None,
 ) -> None:
     """List runs, newest first."""
 
@@ -105,7 +99,7 @@ def command(
             page, _COLUMNS, lambda times: [_row(run, times) for run in rows], "no runs", more_pages(page.next)
         )
 
-    show_list(connect(url, token_file, data), options, read)
+    show_list(options, read)
 
 
 def _row(run: RunView, times: Times) -> tuple[str, ...]:

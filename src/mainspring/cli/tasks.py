@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from mainspring.cli.connect import DataOption, TokenFileOption, UrlOption, connect
 from mainspring.cli.listing import Listing, ListOptions, show_list, with_list_options
 from mainspring.cli.screen import TOO_LARGE
 from mainspring.cli.table import Column
@@ -30,11 +29,9 @@ _SIZES = ("limits.memory", "limits.output", "limits.disk")
 
 
 @with_list_options
-def command(
-    options: ListOptions, url: UrlOption = None, token_file: TokenFileOption = None, data: DataOption = None
-) -> None:
+def command(options: ListOptions) -> None:
     """List the tasks that workers offer, with their parameters and the default options of their jobs."""
-    show_list(connect(url, token_file, data), options, _read)
+    show_list(options, _read)
 
 
 def _read(client: Client) -> Listing:

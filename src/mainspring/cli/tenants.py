@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mainspring.cli.connect import DataOption, TokenFileOption, UrlOption, connect
 from mainspring.cli.listing import Listing, ListOptions, show_list, with_list_options
 from mainspring.cli.table import Column
 
@@ -16,11 +15,9 @@ _COLUMNS = (Column("ID", right=True), Column("NAME", least=12), Column("CREATED"
 
 
 @with_list_options
-def command(
-    options: ListOptions, url: UrlOption = None, token_file: TokenFileOption = None, data: DataOption = None
-) -> None:
+def command(options: ListOptions) -> None:
     """List tenants. A token of the tenant `default` lists all of them, other tokens list only their own tenant."""
-    show_list(connect(url, token_file, data), options, _read)
+    show_list(options, _read)
 
 
 def _read(client: Client) -> Listing:

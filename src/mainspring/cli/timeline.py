@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mainspring.cli.connect import DataOption, TokenFileOption, UrlOption, connect
 from mainspring.cli.listing import Listing, ListOptions, show_list, with_list_options
 from mainspring.cli.table import Column
 from mainspring.cli.which_run import RunOrJob, call_for_run
@@ -32,9 +31,6 @@ _COLUMNS = (
 def command(
     run_or_job: RunOrJob,
     options: ListOptions,
-    url: UrlOption = None,
-    token_file: TokenFileOption = None,
-    data: DataOption = None,
 ) -> None:
     """Show the history of a run: each state with its time, attempt, worker or node, and reason."""
 
@@ -47,7 +43,7 @@ def command(
             nothing="no entries",
         )
 
-    show_list(connect(url, token_file, data), options, read)
+    show_list(options, read)
 
 
 def _row(entry: TimelineEntry, first: TimelineEntry, times: Times) -> tuple[str, ...]:

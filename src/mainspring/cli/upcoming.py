@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from mainspring.cli.connect import DataOption, TokenFileOption, UrlOption, connect
-from mainspring.cli.listing import Listing, ListOptions, more_pages, show_list, with_list_options
+from mainspring.cli.listing import Listing, ListOptions, PageCursor, PageLimit, more_pages, show_list, with_list_options
 from mainspring.cli.table import Column
 from mainspring.cli.wording import in_utc
 
@@ -37,15 +36,10 @@ def command(
     end: Annotated[
         str | None, typer.Option("--to", metavar="T", help="End before this time. Default: a year.", show_default=False)
     ] = None,
-    limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, max=1000, help="How many, at most 1000.")] = 50,
-    cursor: Annotated[
-        str | None, typer.Option("--cursor", metavar="C", help="Continue after the previous page.", show_default=False)
-    ] = None,
+    limit: PageLimit = 50,
+    cursor: PageCursor = None,
     *,
     options: ListOptions,
-    url: UrlOption = None,
-    token_file: TokenFileOption = None,
-    data: DataOption = None,
 ) -> None:
     """List the next fires of all jobs, in order of time. A job occurs as often as it fires."""
 
@@ -59,7 +53,7 @@ def command(
             _notes(page),
         )
 
-    show_list(connect(url, token_file, data), options, read)
+    show_list(options, read)
 
 
 def _row(fire: UpcomingFire, times: Times) -> tuple[str, ...]:

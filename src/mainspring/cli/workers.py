@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mainspring.cli.connect import DataOption, TokenFileOption, UrlOption, connect
 from mainspring.cli.listing import Listing, ListOptions, show_list, with_list_options
 from mainspring.cli.screen import TOO_LARGE
 from mainspring.cli.table import Column
@@ -29,11 +28,9 @@ _COLUMNS = (
 
 
 @with_list_options
-def command(
-    options: ListOptions, url: UrlOption = None, token_file: TokenFileOption = None, data: DataOption = None
-) -> None:
+def command(options: ListOptions) -> None:
     """List workers: their state, how many slots are busy, and what they can run."""
-    show_list(connect(url, token_file, data), options, _read)
+    show_list(options, _read)
 
 
 def _read(client: Client) -> Listing:

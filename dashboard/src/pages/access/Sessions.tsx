@@ -37,9 +37,9 @@ function columns(end: (session: OpenSession) => void): Column<OpenSession>[] {
   return [
     { key: "name", head: "Signed in as", phone: "first", grow: true, cell: (session) => (session.current ? `${session.name} (this browser)` : session.name) },
     { key: "role", head: "Role", cell: (session) => session.role },
-    { key: "since", head: "Since", cell: (session) => <Time at={session.signed_in_at} /> },
-    { key: "seen", head: "Last seen", cell: (session) => <Time at={session.last_seen_at} /> },
-    { key: "ends", head: "Ends", cell: (session) => <Time at={session.ends_at} /> },
+    { key: "since", head: "Since", cell: (session) => <><span className="onPhone">since </span><Time at={session.signed_in_at} /></> },
+    { key: "seen", head: "Last seen", cell: (session) => <><span className="onPhone">seen </span><Time at={session.last_seen_at} /></> },
+    { key: "ends", head: "Ends", cell: (session) => <><span className="onPhone">ends </span><Time at={session.ends_at} /></> },
     { key: "end", head: <span className="sr">Verbs</span>, cell: (session) => (session.current ? null : <Button onClick={() => end(session)} aria-label={`End the session of ${session.name}`}>End</Button>) },
   ];
 }

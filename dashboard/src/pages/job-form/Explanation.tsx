@@ -34,7 +34,7 @@ export function Explanation({ shown, set }: { shown: ScheduleExplanation; set: S
       ) : null}
       {shown.fires_per_day ? (
         <p className="muted">
-          Times in {shown.timezone} · on average {RATE.format(shown.fires_per_day)} fires a day
+          Times in {shown.timezone} · on average {RATE.format(shown.fires_per_day)} {shown.fires_per_day === 1 ? "fire" : "fires"} a day
         </p>
       ) : null}
     </div>

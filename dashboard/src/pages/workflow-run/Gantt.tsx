@@ -6,6 +6,7 @@ import { duration, plural } from "../../lib/format";
 import { useNow } from "../../live/clock";
 import { MOST_ROWS } from "../../ui/Parts";
 import { hueOf, StateShape } from "../../ui/StateMark";
+import hues from "../../ui/hues.module.css";
 import styles from "./Graph.module.css";
 
 export function Gantt({ run, onChoose }: { run: WorkflowRunView; onChoose: (name: string) => void }) {
@@ -29,7 +30,7 @@ export function Gantt({ run, onChoose }: { run: WorkflowRunView; onChoose: (name
           const end = step.end_time ? at(step.end_time) : step.start_time ? 100 : start;
           return (
             <div key={step.name} role="listitem">
-              <button type="button" className={`${styles.row} ${styles[hueOf(step.status ?? "")]}`} onClick={() => onChoose(step.name)}>
+              <button type="button" className={`${styles.row} ${hues[hueOf(step.status ?? "")]} ${styles[hueOf(step.status ?? "")] ?? ""}`} onClick={() => onChoose(step.name)}>
                 <span className={styles.name}>
                   <StateShape state={step.status ?? ""} size={12} />
                   <span className={`cut ${styles.texts}`}>{step.name}</span>

@@ -7,6 +7,7 @@ import { type Layout, layOut, NODE_HEIGHT, NODE_WIDTH } from "../../lib/layout";
 import { isDark } from "../../lib/preferences";
 import { Button } from "../../ui/Button";
 import { hueOf, StateShape, words } from "../../ui/StateMark";
+import hues from "../../ui/hues.module.css";
 import styles from "./Graph.module.css";
 import { isCounted, membersOf } from "./members";
 
@@ -80,7 +81,7 @@ function GraphNode({ step, layout, current, onChoose }: { step: StepRunView; lay
   const map = step.map;
   return (
     <button
-      type="button" className={`${styles.node} ${styles[hueOf(state)]} ${current ? styles.current : ""}`} onClick={() => onChoose(step.name)}
+      type="button" className={`${styles.node} ${hues[hueOf(state)]} ${styles[hueOf(state)] ?? ""} ${current ? styles.current : ""}`} onClick={() => onChoose(step.name)}
       style={{ left: `${at.x}px`, top: `${at.y}px`, width: `${NODE_WIDTH}px`, height: `${NODE_HEIGHT}px` }}
       aria-label={`${step.name}: ${words(state)}`} aria-pressed={current} data-step={step.name} data-state={state}
     >

@@ -1,5 +1,5 @@
-"""/schema/openapi.json. A file only: the framework's HTML pages load scripts from other sites, and a browser has no
-token."""
+"""/schema/openapi.json. A file only: the framework's HTML pages load scripts from other sites. The dashboard shows it
+at /docs."""
 
 from __future__ import annotations
 
