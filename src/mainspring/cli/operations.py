@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from mainspring.cli import completing
-from mainspring.cli.connect import DataOption, TokenFileOption, UrlOption, connect
-from mainspring.cli.listing import Listing, ListOptions, more_pages, show_list, with_list_options
+from mainspring.cli.listing import Listing, ListOptions, PageCursor, PageLimit, more_pages, show_list, with_list_options
 from mainspring.cli.operating import in_words, progress
 from mainspring.cli.table import Column
 
@@ -38,15 +37,10 @@ def command(
             show_default=False,
         ),
     ] = None,
-    limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, max=1000, help="How many, at most 1000.")] = 50,
-    cursor: Annotated[
-        str | None, typer.Option("--cursor", metavar="C", help="Continue after the previous page.", show_default=False)
-    ] = None,
+    limit: PageLimit = 50,
+    cursor: PageCursor = None,
     *,
     options: ListOptions,
-    url: UrlOption = None,
-    token_file: TokenFileOption = None,
-    data: DataOption = None,
 ) -> None:
     """List operations with their progress, newest first."""
 
@@ -71,4 +65,4 @@ def command(
             more_pages(page.next),
         )
 
-    show_list(connect(url, token_file, data), options, read)
+    show_list(options, read)

@@ -420,6 +420,7 @@ class JobRows(msgspec.Struct):
 
     jobs: list[JobListRow]
     next: str | None = None
+    searched_to: datetime | None = None
 
 
 class Upcoming(msgspec.Struct):

@@ -139,6 +139,7 @@ class RunRows(msgspec.Struct):
 
     runs: list[RunListRow]
     next: str | None = None
+    searched_to: datetime | None = None
 
 
 class JobStatus(msgspec.Struct):

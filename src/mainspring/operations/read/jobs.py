@@ -77,7 +77,7 @@ class JobReader:
     async def rows(self, caller: Caller, query: JobQuery) -> JobRows:
         """The same as `jobs`, without payloads."""
         found = await self.jobs(caller, query, light=True)
-        return JobRows([job_row(view) for view in found.jobs], found.next)
+        return JobRows([job_row(view) for view in found.jobs], found.next, found.searched_to)
 
     async def jobs(self, caller: Caller, query: JobQuery, *, light: bool = False) -> JobList:
         """Newest first. `light`: payloads are not read."""

@@ -11,7 +11,7 @@ _LONGEST_ERROR = 200
 
 
 def run_rows(found: RunList) -> RunRows:
-    return RunRows([_run_row(view) for view in found.runs], found.next)
+    return RunRows([_run_row(view) for view in found.runs], found.next, found.searched_to)
 
 
 def job_row(view: JobView) -> JobListRow:
