@@ -29,7 +29,7 @@ const routes = [
     component: lazyRouteComponent(() => import("./pages/job-form/JobFormPage"), "JobFormPage"),
   }),
   createRoute({
-    getParentRoute: () => root, path: "/jobs/$job", validateSearch: only("tab", "after"),
+    getParentRoute: () => root, path: "/jobs/$job", validateSearch: only("tab", "after", "w"),
     component: lazyRouteComponent(() => import("./pages/job/JobPage"), "JobPage"),
   }),
   createRoute({

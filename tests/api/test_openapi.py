@@ -32,9 +32,10 @@ from mainspring.wire.problems import Problem
 
 PUBLIC = {("get", "/healthz"), ("get", "/readyz"), ("post", "/v1/exchange/gone"), ("post", "/v1/session")}
 VERBS = (
-    "cancel", "check", "create", "declare", "delete", "discard", "drain", "exchange", "explain", "find", "get", "list",
-    "patch", "pause", "preview", "put", "replay", "report", "rerun", "reset", "resume", "retry", "revoke", "run",
-    "ship",
+    "act", "cancel", "check", "create", "declare", "delete", "discard", "drain", "end", "exchange", "explain", "find",
+    "get",
+    "list", "patch", "pause", "preview", "put", "replay", "report", "rerun", "reset", "resume", "retry", "revoke",
+    "run", "ship",
 )  # fmt: skip
 # Text, not JSON.
 TEXTS = {

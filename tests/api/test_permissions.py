@@ -21,7 +21,11 @@ from mainspring.roles.assembly import Assembly
 
 # Public methods that no route calls, or that need no token.
 _INTERNAL = {
+    "Amender": {"tell_resumed"},
+    "ManualRuns": {"tell"},
+    "Replayer": {"tell"},
     "Sessions": {"sign_in"},
+    "Previewer": {"fires", "in_thread"},
     "SignatureRegistry": {"known", "check", "read", "declare", "refresh", "run_once"},
     "Exchanger": {"poll", "close", "forget"},
     "Streams": {"close", "next_id", "run_once"},
@@ -74,7 +78,10 @@ def test_what_a_role_may_do(operation: str) -> None:
 
 
 # What reads under a method of its own, or changes nothing but the session.
-_VIEWED = {"schedules.preview", "jobs.validate", "workflows.validate", "session.read", "session.end", "session.link"}
+_VIEWED = {
+    "schedules.preview", "schedules.explain", "jobs.validate", "workflows.validate", "session.read", "session.end",
+    "session.link",
+}  # fmt: skip
 
 
 @pytest.mark.anyio

@@ -9,6 +9,7 @@ import signal
 import socket
 from pathlib import Path
 
+import httpx
 import pytest
 
 from mainspring.kernel.trust import trusted_context
@@ -85,3 +86,23 @@ async def test_everything_goes_through_tls_and_the_certificate_can_change(cluste
         )
 
     await eventually(told, SLOW, "the death notice arrived")
+
+
+async def test_the_cookie_of_a_session_is_kept_to_this_host(cluster: Cluster) -> None:
+    authority = Authority(cluster.folder)
+    trusted = trusted_context(str(authority.ca))
+    await cluster.use_tls(trusted)
+    await cluster.server(options=authority.issue("served", "IP:127.0.0.1").options)
+    code = (await cluster.http.post("/v1/session/links")).json()["code"]
+    own = {"Origin": cluster.url, "Sec-Fetch-Site": "same-origin"}
+    async with httpx.AsyncClient(base_url=cluster.url, verify=trusted, timeout=60) as browser:
+        signed = await browser.post("/v1/session", json={"code": code}, headers=own)
+        value, *attributes = signed.headers["set-cookie"].split("; ")
+        assert value.startswith("__Host-mainspring=")
+        assert set(attributes) == {"Path=/", "Max-Age=604800", "HttpOnly", "SameSite=Strict", "Secure"}
+        assert (await browser.get("/v1/session")).json()["session_id"] is not None
+        plain = {"Origin": cluster.url.replace("https", "http")}
+        assert (await browser.get("/v1/session", headers=plain)).json()["code"] == "wrong_origin"
+        # The name that the cookie has without TLS opens nothing: a page of plain HTTP could have set it.
+        browser.cookies = httpx.Cookies({f"mainspring-{cluster.port}": value.partition("=")[2]})
+        assert (await browser.get("/v1/session")).status_code == 401

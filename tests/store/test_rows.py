@@ -18,7 +18,7 @@ import pytest
 import mainspring
 import mainspring.store
 from mainspring.store.queries import load
-from mainspring.store.rows import ROW_QUERIES, PageRow, RowQuery
+from mainspring.store.rows import ROW_QUERIES, PageRow, RowQuery, light
 
 SOURCE = Path(mainspring.__file__).parent
 MODULES = [
@@ -30,6 +30,9 @@ NAMES = {
     for file in (SOURCE / "store" / "sql").glob("*.sql")
     if file.stem != "fragments"
     for name, sql in load(file.stem).items()
+}
+WITHOUT_PAYLOADS = {
+    light(sql): f"{name}, without payloads" for sql, name in NAMES.items() if "payload::text as payload_text" in sql
 }
 PYTHON_TYPES: dict[str, object] = {
     "int2": int,
@@ -53,7 +56,7 @@ PYTHON_TYPES: dict[str, object] = {
 
 
 def name_of(query: RowQuery[Any]) -> str:
-    return NAMES[query.sql]
+    return NAMES.get(query.sql) or WITHOUT_PAYLOADS[query.sql]
 
 
 def python_type(annotation: Any) -> object:

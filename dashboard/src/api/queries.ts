@@ -2,7 +2,7 @@
 import { queryOptions, useQuery } from "@tanstack/react-query";
 import type { Schema } from "../ui/PayloadEditor";
 import { call, get } from "./client";
-import type { JobView, QueueList, RunView, TaskList, Upcoming } from "./schema";
+import type { JobView, QueueList, RunListRow, TaskList, Upcoming } from "./schema";
 
 export function jobPath(job: string): string {
   return `/v1/jobs/${encodeURIComponent(job)}`;
@@ -29,7 +29,7 @@ export const upcomingQuery = (job: string) =>
 export const latestRunsQuery = (job: string) =>
   queryOptions({
     queryKey: ["job", job, "latest"],
-    queryFn: ({ signal }) => get<RunView[]>(`${jobPath(job)}/runs`, { limit: 100 }, signal),
+    queryFn: ({ signal }) => get<RunListRow[]>(`${jobPath(job)}/runs`, { limit: 100, view: "row" }, signal),
     refetchInterval: 3000,
   });
 

@@ -3,7 +3,7 @@ import { useQuery } from "@tanstack/react-query";
 import { useNavigate } from "@tanstack/react-router";
 import { type KeyboardEvent, useEffect, useState } from "react";
 import { get } from "../api/client";
-import type { IdList, JobList } from "../api/schema";
+import type { IdList, JobRows } from "../api/schema";
 import { prefer } from "../lib/preferences";
 import { Dialog } from "../ui/Dialog";
 import styles from "./Palette.module.css";
@@ -66,7 +66,7 @@ function useEntries(text: string): Entry[] {
   }, [text]);
   const jobs = useQuery({
     queryKey: ["palette", "jobs", asked],
-    queryFn: ({ signal }) => get<JobList>("/v1/jobs", { q: asked, limit: 8 }, signal),
+    queryFn: ({ signal }) => get<JobRows>("/v1/jobs", { q: asked, limit: 8, view: "row" }, signal),
     enabled: asked.length > 1,
   });
   const ids = useQuery({

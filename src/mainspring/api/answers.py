@@ -19,12 +19,14 @@ BODY = "body"
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A success. body: the type of its body; None means that of the handler. content: instead of that, an example for
+    """A success. body: the type of its body; None means that of the handler. or_body: another type that it may have.
+    content: instead of that, an example for
     each media type of an answer that is not JSON. events: of a stream of events, the type of the data of each."""
 
     description: str
     headers: tuple[str, ...] = ()
     body: Any = None
+    or_body: Any = None
     content: dict[str, str] | None = None
     events: dict[str, Any] = field(default_factory=dict)
 

@@ -13,6 +13,7 @@ from mainspring.operations.access.access_admin import AccessAdmin
 from mainspring.operations.access.caller import Caller
 from mainspring.operations.access.sessions import Sessions
 from mainspring.operations.backfills.control import BackfillControl
+from mainspring.operations.bulk.control import BulkControl
 from mainspring.operations.calendars.changes import CalendarChanger
 from mainspring.operations.control.amend import Amender
 from mainspring.operations.control.declare import Declarer
@@ -28,6 +29,7 @@ from mainspring.operations.live.streams import Streams
 from mainspring.operations.logs.log_service import LogService
 from mainspring.operations.read.calendars import CalendarReader
 from mainspring.operations.read.dead_letters import DeadLetterReader
+from mainspring.operations.read.explanation import Explainer
 from mainspring.operations.read.failures import FailureReader
 from mainspring.operations.read.find import Finder
 from mainspring.operations.read.heat_map import HeatMapReader
@@ -75,6 +77,7 @@ class Services:
     failure_reader: FailureReader
     job_series: JobSeriesReader
     previewer: Previewer
+    explainer: Explainer
     upcoming_reader: UpcomingReader
     heat_map_reader: HeatMapReader
     replayer: Replayer
@@ -84,6 +87,7 @@ class Services:
     drainer: Drainer
     breakers: BreakerControl
     backfills: BackfillControl
+    bulk: BulkControl
     workflow_changes: WorkflowChanges
     workflow_reader: WorkflowReader
     workflow_run_reader: WorkflowRunReader

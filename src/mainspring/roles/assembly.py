@@ -22,6 +22,7 @@ from mainspring.kernel.loop_monitor import LoopMonitor
 from mainspring.operations.access.access_admin import AccessAdmin
 from mainspring.operations.access.sessions import Sessions
 from mainspring.operations.backfills.control import BackfillControl
+from mainspring.operations.bulk.control import BulkControl
 from mainspring.operations.calendars.changes import CalendarChanger
 from mainspring.operations.control.amend import Amender
 from mainspring.operations.control.declare import Declarer
@@ -46,6 +47,7 @@ from mainspring.operations.logs.log_service import LogService
 from mainspring.operations.logs.log_watch import LogWatch
 from mainspring.operations.read.calendars import CalendarReader
 from mainspring.operations.read.dead_letters import DeadLetterReader
+from mainspring.operations.read.explanation import Explainer
 from mainspring.operations.read.failures import FailureReader
 from mainspring.operations.read.find import Finder
 from mainspring.operations.read.heat_map import HeatMapReader
@@ -189,9 +191,10 @@ async def assemble(
         overview_reader=OverviewReader(store, standing_reader, timing),
         failure_reader=FailureReader(store, lanes, database_clock),
         job_series=JobSeriesReader(store, database_clock),
-        previewer=Previewer(store, database_clock),
+        previewer=(previewer := Previewer(store, database_clock)),
         upcoming_reader=UpcomingReader(store, lanes, database_clock),
-        heat_map_reader=HeatMapReader(store, database_clock),
+        heat_map_reader=(heat_maps := HeatMapReader(store, database_clock)),
+        explainer=Explainer(previewer, heat_maps),
         id_reader=(id_reader := IdReader(store, lanes)),
         finder=Finder(store, lanes, signatures, id_reader),
         node_reader=NodeReader(store, timing),
@@ -202,6 +205,7 @@ async def assemble(
         drainer=Drainer(store, signals),
         breakers=BreakerControl(store, signals),
         backfills=BackfillControl(store, signals, database_clock),
+        bulk=BulkControl(store, lanes),
         workflow_reader=(workflow_reader := WorkflowReader(store, job_reader)),
         workflow_changes=WorkflowChanges(database_clock, signatures, submitter, amender, manual_runs, workflow_reader),
         workflow_run_reader=WorkflowRunReader(store, lanes, definitions, run_reader),
@@ -241,6 +245,6 @@ async def assemble(
             log_watch,
             log_merger,
             streams,
-            *upkeep_tasks(store, lanes, signals, clock, timing, judge, log_files),
+            *upkeep_tasks(store, lanes, signals, clock, database_clock, timing, judge, log_files),
         ],
     )

@@ -15,7 +15,7 @@ from mainspring.store.history import EndedRun, LiveRun, Run, newest_first
 from mainspring.store.jobs import contains
 from mainspring.store.pool import Connection
 from mainspring.store.queries import load
-from mainspring.store.rows import RowQuery
+from mainspring.store.rows import RowQuery, without_payloads
 
 _SQL = load("fired_jobs")
 
@@ -88,6 +88,7 @@ _live = RowQuery(LiveRun, _SQL["live"])
 _held = RowQuery(LiveRun, _SQL["held"])
 _ended = RowQuery(EndedRun, _SQL["ended"])
 _unsuccessful = RowQuery(EndedRun, _SQL["unsuccessful"])
+_ROWS = {query: without_payloads(query) for query in (_live, _held, _ended, _unsuccessful)}
 _deciding_live = RowQuery(LiveRun, _SQL["deciding_live"])
 _deciding_ended = RowQuery(EndedRun, _SQL["deciding_ended"])
 _fire_live = RowQuery(LiveRun, _SQL["fire_live"])
@@ -103,8 +104,11 @@ async def page(
     before: UUID | None,
     floor: UUID | None,
     limit: int,
+    *,
+    light: bool = False,
 ) -> list[Run]:
-    """The deciding runs of jobs, newest first, before `before` and down to `floor`. The caller has one snapshot."""
+    """The deciding runs of jobs, newest first, before `before` and down to `floor`. `light`: without payloads. The
+    caller has one snapshot."""
     label = chosen.label or (None, None)
     found: list[Run] = []
     for query, states, straight in (
@@ -114,7 +118,7 @@ async def page(
         if states:
             found += await pages.read(
                 connection,
-                query,  # type: ignore[arg-type]
+                _ROWS[query] if light else query,  # type: ignore[arg-type]
                 tenant,
                 before,
                 floor,

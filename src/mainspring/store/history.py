@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
+from typing import Any
 from uuid import UUID
 
 import msgspec
 
 from mainspring.kernel.ids import TenantId
 from mainspring.store import pages
+from mainspring.store.counts import Count
 from mainspring.store.jobs import contains
 from mainspring.store.pool import Connection
 from mainspring.store.queries import load
-from mainspring.store.rows import PageRow, RowQuery, size_of
+from mainspring.store.rows import PageRow, RowQuery, size_of, without_payloads
 
 _SQL = load("history")
 
@@ -130,6 +132,10 @@ _live_runs_of_job = RowQuery(LiveRun, _SQL["live_runs_of_job"])
 _ended_run = RowQuery(EndedRun, _SQL["ended_run"])
 _ended_runs = RowQuery(EndedRun, _SQL["ended_runs"])
 _ended_runs_of_job = RowQuery(EndedRun, _SQL["ended_runs_of_job"])
+_live_rows = without_payloads(_live_runs)
+_live_rows_of_job = without_payloads(_live_runs_of_job)
+_ended_rows = without_payloads(_ended_runs)
+_ended_rows_of_job = without_payloads(_ended_runs_of_job)
 _queue_depths = RowQuery(LaneDepth, _SQL["queue_depths"])
 _ended_last_minute = RowQuery(LaneEnds, _SQL["ended_last_minute"])
 _attempts_of = RowQuery(AttemptRow, _SQL["attempts_of"])
@@ -166,51 +172,52 @@ async def find_run(connection: Connection, tenant: TenantId, run_id: UUID) -> Ru
 
 
 async def live_runs(
-    connection: Connection, tenant: TenantId, chosen: RunFilter, before: UUID | None, limit: int
+    connection: Connection,
+    tenant: TenantId,
+    chosen: RunFilter,
+    before: UUID | None,
+    limit: int,
+    floor: UUID | None = None,
+    *,
+    light: bool = False,
 ) -> list[LiveRun]:
-    return await pages.read(
-        connection,
-        _live_runs,
-        tenant,
-        before,
-        chosen.job_id,
-        chosen.lane_ids,
-        chosen.live_states,
-        contains(chosen.error),
-        chosen.since,
-        chosen.until,
-        chosen.own,
-        chosen.created_after,
-        chosen.created_before,
-        *(chosen.label or (None, None)),
-        chosen.generation,
-        limit,
-        straight=chosen == RunFilter(),
-    )
+    """Newest first, before `before` and down to `floor`. `light`: without payloads."""
+    wanted = _wanted(tenant, chosen, chosen.live_states, before)
+    query, straight = _live_rows if light else _live_runs, floor is not None or chosen == RunFilter()
+    return await pages.read(connection, query, *wanted, floor, limit, straight=straight)
 
 
 async def ended_runs(
-    connection: Connection, tenant: TenantId, chosen: RunFilter, before: UUID | None, limit: int
+    connection: Connection,
+    tenant: TenantId,
+    chosen: RunFilter,
+    before: UUID | None,
+    limit: int,
+    floor: UUID | None = None,
+    *,
+    light: bool = False,
 ) -> list[EndedRun]:
-    return await pages.read(
-        connection,
-        _ended_runs,
-        tenant,
-        before,
-        chosen.job_id,
-        chosen.lane_ids,
-        chosen.ended_states,
-        contains(chosen.error),
-        chosen.since,
-        chosen.until,
-        chosen.own,
-        chosen.created_after,
-        chosen.created_before,
-        *(chosen.label or (None, None)),
-        chosen.generation,
-        limit,
-        straight=chosen == RunFilter(job_id=chosen.job_id, own=chosen.own),
-    )
+    wanted = _wanted(tenant, chosen, chosen.ended_states, before)
+    straight = floor is not None or chosen == RunFilter(job_id=chosen.job_id, own=chosen.own)
+    query = _ended_rows if light else _ended_runs
+    return await pages.read(connection, query, *wanted, floor, limit, straight=straight)
+
+
+def _wanted(tenant: TenantId, chosen: RunFilter, states: Sequence[int] | None, before: UUID | None) -> tuple[Any, ...]:
+    """The arguments of the fragments wanted_live_run and wanted_ended_run."""
+    return (
+        tenant, before, chosen.job_id, chosen.lane_ids, states, contains(chosen.error), chosen.since, chosen.until,
+        chosen.own, chosen.created_after, chosen.created_before, *(chosen.label or (None, None)), chosen.generation,
+    )  # fmt: skip
+
+
+def count_live(tenant: TenantId, chosen: RunFilter) -> Count:
+    """How many live runs match."""
+    return Count(_SQL["count_live_runs"], _wanted(tenant, chosen, chosen.live_states, None))
+
+
+def count_ended(tenant: TenantId, chosen: RunFilter) -> Count:
+    return Count(_SQL["count_ended_runs"], _wanted(tenant, chosen, chosen.ended_states, None))
 
 
 async def runs_of_job(
@@ -220,14 +227,16 @@ async def runs_of_job(
     before: UUID | None,
     limit: int,
     generation: int | None = None,
+    *,
+    light: bool = False,
 ) -> list[Run]:
-    """Newest first, live and ended, of one generation or of all. Clients that wait for a job ask repeatedly for the
-    newest run only."""
-    live = await pages.read(connection, _live_runs_of_job, tenant, job_id, before, generation, limit)
+    """Newest first, live and ended, of one generation or of all. `light`: without payloads and results. Clients that
+    wait for a job ask repeatedly for the newest run only."""
+    arguments = (tenant, job_id, before, generation, limit)
+    live = await pages.read(connection, _live_rows_of_job if light else _live_runs_of_job, *arguments)
     straight = limit > 1 and generation is None
-    ended = await pages.read(
-        connection, _ended_runs_of_job, tenant, job_id, before, generation, limit, straight=straight
-    )
+    past = _ended_rows_of_job if light else _ended_runs_of_job
+    ended = await pages.read(connection, past, *arguments, straight=straight)
     return newest_first([*live, *ended], limit)
 
 

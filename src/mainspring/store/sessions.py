@@ -28,6 +28,20 @@ class SessionRow(msgspec.Struct, frozen=True):
     expires_at: datetime
 
 
+class OpenSessionRow(msgspec.Struct, frozen=True):
+    """ends_at: if nobody uses it any more."""
+
+    session_id: UUID
+    token_id: UUID
+    name: str
+    role: str
+    created_at: datetime
+    seen_at: datetime
+    ends_at: datetime
+
+
+_list_sessions = RowQuery(OpenSessionRow, _SQL["list_sessions"])
+_end_of_tenant = RowQuery(OpenSessionRow, _SQL["end_session_of_tenant"])
 _get_session = RowQuery(SessionRow, _SQL["get_session"])
 
 
@@ -74,6 +88,16 @@ async def find(connection: Connection, secret_hash: bytes) -> Found | None:
 
 async def get(connection: Connection, session_id: UUID) -> SessionRow | None:
     return await _get_session.first(connection, session_id)
+
+
+async def open_of(connection: Connection, tenant: TenantId, limit: int) -> list[OpenSessionRow]:
+    """The sessions of a tenant that have not ended, newest first."""
+    return await _list_sessions.fetch(connection, tenant, IDLE, limit)
+
+
+async def end_of(connection: Connection, tenant: TenantId, session_id: UUID) -> OpenSessionRow | None:
+    """End a session of the tenant. None if it has none with this id, or it had ended before."""
+    return await _end_of_tenant.first(connection, tenant, session_id)
 
 
 async def end(connection: Connection, session_id: UUID) -> bool:

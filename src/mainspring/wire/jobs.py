@@ -378,7 +378,47 @@ class JobView(PlainValues, msgspec.Struct):
 
 
 class JobList(msgspec.Struct):
+    """A page of jobs. `searched_to`: the page is short because a filter matches few of very many jobs; those that were
+    created since then have been looked at, and `next` goes on there."""
+
     jobs: list[JobView]
+    next: str | None = None
+    searched_to: datetime | None = None
+
+
+class JobListRow(msgspec.Struct):
+    """A job as a list with `view=row` shows it: without payload, command and policies. The fields are those of a job.
+    Errors are cut after 200 characters."""
+
+    job_id: str
+    name: str
+    task: str
+    queue: str
+    priority: PriorityWord
+    status: JobStatusWord
+    schedule_type: ScheduleType
+    schedule: str
+    schedule_in_words: str
+    timezone: TimeZone | None
+    next_fire_at: datetime | None
+    last_fired_for: datetime | None
+    latest_run: RunBrief | None
+    error_message: str | None
+    pause_reason: str | None
+    owner: str | None
+    labels: dict[str, str]
+    declared_by: str | None
+    workflow_version: int | None
+    version: int
+    generation: int
+    created_at: datetime
+    updated_at: datetime
+
+
+class JobRows(msgspec.Struct):
+    """The response to `GET /v1/jobs?view=row`."""
+
+    jobs: list[JobListRow]
     next: str | None = None
 
 
@@ -399,6 +439,24 @@ class MissedRange(msgspec.Struct):
     recorded_at: datetime
     generation: int = 1
     backfills: list[str] = []
+
+
+class MissedFires(msgspec.Struct):
+    """A range of fires of a job that were not run. name: that of the job as it is now."""
+
+    job_id: str
+    name: str
+    first: datetime
+    last: datetime
+    count: int
+    reason: str
+    recorded_at: datetime
+    generation: int = 1
+
+
+class MissedList(msgspec.Struct, omit_defaults=True):
+    missed: list[MissedFires]
+    next: str | None = None
 
 
 class RunNowRequest(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):

@@ -10,16 +10,19 @@ from msgspec import Meta
 
 from mainspring.wire.formats import ChosenJobId, Cron, DurationIn, Moment, ScheduleText, TimeZone
 from mainspring.wire.jobs import ScheduleIn
-from mainspring.wire.states import ScheduleType
+from mainspring.wire.problems import FieldProblem
+from mainspring.wire.states import ScheduleType, words
 
 MOST_FIRES = 1000
 _NAMES = {"from_": "from"}
 RangeWord = Literal["day", "week"]
+WarningKind = Annotated[str, words("WarningKind", "clock_change", "note", "pile_up")]
 
 
 class PreviewRequest(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True, rename=_NAMES):
-    """The body of `POST /v1/schedules:preview`: a schedule in any form in which a job can have it. n: how many fires.
-    from: those from this time on; by default from now on. job_id: the job for which `H` and jitter are worked out."""
+    """The body of `POST /v1/schedules:preview` and `:explain`: a schedule in any form in which a job can have it. n:
+    how many fires. from: those from this time on; by default from now on. job_id: the job for which `H` and jitter are
+    worked out."""
 
     schedule: ScheduleText | ScheduleIn | None = None
     schedule_type: ScheduleType | None = None
@@ -63,6 +66,32 @@ class SchedulePreview(msgspec.Struct, rename=_NAMES):
     fires: list[FireTime]
     fires_per_day: float
     notes: list[str]
+    spread: SpreadView | None = None
+
+
+class ScheduleWarning(msgspec.Struct):
+    """What a person should know before using a schedule. at: the moment that it is about, of a pile-up."""
+
+    kind: WarningKind
+    text: str
+    at: datetime | None = None
+
+
+class ScheduleExplanation(msgspec.Struct):
+    """The response to `POST /v1/schedules:explain`. valid: whether a job with the schedule would be accepted.
+    problems: otherwise, what is wrong with each field; the rest is empty then. words: when it fires. fires_per_day: on
+    average over the next 364 days, or until the last fire. warnings: what the changes of the clocks do to fires of the
+    next year, minutes in which many jobs of the tenant fire already, and notes. spread: how to move away from them."""
+
+    valid: bool
+    problems: list[FieldProblem] = []
+    words: str | None = None
+    schedule: str | None = None
+    schedule_type: ScheduleType | None = None
+    timezone: TimeZone | None = None
+    fires: list[FireTime] = []
+    fires_per_day: float | None = None
+    warnings: list[ScheduleWarning] = []
     spread: SpreadView | None = None
 
 

@@ -47,3 +47,24 @@ class SignInLink(msgspec.Struct):
     code: str
     path: str
     expires_at: datetime
+
+
+class OpenSession(msgspec.Struct):
+    """A session of the tenant that has not ended. name, role: of its token. last_seen_at: its last use, to five
+    minutes. ends_at: when it ends if nobody uses it. current: whether it is the one that asks."""
+
+    session_id: str
+    token_id: str
+    name: str
+    role: RoleWord
+    signed_in_at: datetime
+    last_seen_at: datetime
+    ends_at: datetime
+    current: bool = False
+
+
+class SessionList(msgspec.Struct):
+    """The response to `GET /v1/sessions`: newest first. more: there are others, beyond 1,000."""
+
+    sessions: list[OpenSession]
+    more: bool = False

@@ -13,6 +13,7 @@ import { type Column, Table } from "../../ui/Table";
 import { Time } from "../../ui/Time";
 import { say } from "../../ui/Toasts";
 import styles from "./Access.module.css";
+import { Sessions } from "./Sessions";
 
 export function AccessPage() {
   const [creating, setCreating] = useState(false);
@@ -35,6 +36,7 @@ export function AccessPage() {
           <Table label="Tokens" columns={columns(setRevoking)} rows={tokens.data.tokens} rowKey={(token) => token.token_id} />
         )}
       </Card>
+      <Sessions />
       {tenants.data ? (
         <Card flush title="Tenants">
           <Table

@@ -14,6 +14,7 @@ import { say } from "../../ui/Toasts";
 import { changesOf, type Draft, draftOf, EMPTY, requestOf } from "./draft";
 import { AsText } from "./AsText";
 import styles from "./JobForm.module.css";
+import { problemsOf } from "./problems";
 import { SchedulePart } from "./SchedulePart";
 import { WhatPart } from "./WhatPart";
 
@@ -147,16 +148,6 @@ function How({ draft, set, problems }: { draft: Draft; set: Set; problems: Recor
       {text("description", "Description")}
     </div>
   );
-}
-
-/** Each problem at its field: by the path of the problem document. */
-function problemsOf(error: unknown): Record<string, string> {
-  if (!(error instanceof Refused)) return {};
-  const found: Record<string, string> = {};
-  const { field, detail, hint, errors = [] } = error.problem;
-  if (field) found[field] = hint ? `${detail}. ${hint}` : detail;
-  for (const one of errors) found[one.field] ??= one.hint ? `${one.detail}. ${one.hint}` : one.detail;
-  return found;
 }
 
 function restored(key: string): Draft | null {

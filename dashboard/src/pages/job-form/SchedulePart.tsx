@@ -1,113 +1,102 @@
 // When: each kind of schedule, explained by the server while one types, with its next ten fires.
-import { keepPreviousData, useQuery } from "@tanstack/react-query";
-import { useEffect, useState } from "react";
-import { post } from "../../api/client";
-import type { SchedulePreview } from "../../api/schema";
-import { Field } from "../../ui/Field";
+import { LOCAL_ZONE } from "../../lib/time";
+import { Field, Select } from "../../ui/Field";
 import { ProblemBox } from "../../ui/Problem";
 import { Choice } from "../../ui/Tabs";
-import { Button } from "../../ui/Button";
-import { LOCAL_ZONE } from "../../lib/time";
-import { type Draft, scheduleOf, type When } from "./draft";
+import type { Draft, When } from "./draft";
+import { Explanation } from "./Explanation";
 import styles from "./JobForm.module.css";
 import type { Set } from "./JobFormPage";
+import type { Problems } from "./problems";
+import { useExplanation } from "./useExplanation";
 
 const KINDS: [When, string][] = [
-  ["now", "Now"], ["at", "At a time"], ["every", "Every"], ["cron", "Cron"], ["rrule", "RRULE"], ["manual", "By hand"],
+  ["now", "Now"], ["at", "At a time"], ["every", "Every"], ["cron", "Cron"], ["rrule", "RRULE"], ["after", "After jobs"], ["manual", "By hand"],
 ];
 const WORDS: Partial<Record<When, string>> = {
   now: "It runs once, as soon as a worker is free.",
   manual: "It runs when somebody says so: here, by a command, or from code.",
 };
+const GAPS: [string, string][] = [["", "default"], ["shift", "runs right after"], ["skip", "does not run"]];
+const OVERLAPS: [string, string][] = [["", "default"], ["first", "the first time"], ["last", "the second time"], ["both", "both times"]];
+const OUTSIDE: [string, string][] = [["", "no fire"], ["next", "the next time that it allows"]];
 
-export function SchedulePart({ draft, set, problems }: { draft: Draft; set: Set; problems: Record<string, string> }) {
+type Text = (name: keyof Draft, field: string, label: string, more?: { placeholder?: string; help?: string; required?: boolean; list?: string }) => React.ReactNode;
+type Choose = (name: keyof Draft, field: string, label: string, options: [string, string][]) => React.ReactNode;
+
+export function SchedulePart({ draft, set, problems: refused }: { draft: Draft; set: Set; problems: Problems }) {
+  const { shown, problems: found, failure } = useExplanation(draft);
+  const problems = { ...refused, ...found };
+  const at = (name: string): string | undefined =>
+    problems[`schedule.${name}`] ?? problems[name] ?? problems[Object.keys(problems).find((path) => path.startsWith(`schedule.${name}[`)) ?? ""];
+  const text: Text = (name, field, label, more = {}) => (
+    <Field label={label} value={draft[name]} problem={at(field)} {...more} onChange={(event) => set({ [name]: event.target.value })} />
+  );
+  const choose: Choose = (name, field, label, options) => (
+    <Select label={label} value={draft[name]} problem={at(field)} options={options} onChange={(event) => set({ [name]: event.target.value })} />
+  );
   const words = WORDS[draft.when];
-  const at = (name: string): string | undefined => problems[`schedule.${name}`] ?? problems[name];
+  const recurs = ["cron", "rrule", "every"].includes(draft.when);
   return (
     <div className={styles.part}>
       <Choice<When> label="Kind of schedule" value={draft.when} options={KINDS} onChange={(when) => set({ when })} />
       {words ? <p className="muted">{words}</p> : null}
       <div className={styles.grid}>
-        {draft.when === "cron" ? (
-          <Field label="Cron line" required value={draft.cron} placeholder="0 9 * * MON-FRI" problem={at("cron")} onChange={(event) => set({ cron: event.target.value })} />
-        ) : null}
-        {draft.when === "every" ? (
-          <Field label="Every" required value={draft.every} placeholder="15m" problem={at("every")} onChange={(event) => set({ every: event.target.value })} />
-        ) : null}
-        {draft.when === "at" ? (
-          <Field label="At" required value={draft.at} placeholder="2030-12-31T23:59:00Z" problem={at("at")} onChange={(event) => set({ at: event.target.value })} />
-        ) : null}
-        {draft.when === "rrule" ? (
-          <Field label="RRULE" required value={draft.rrule} placeholder="FREQ=MONTHLY;BYDAY=-1FR;BYHOUR=18" problem={at("rrule")} onChange={(event) => set({ rrule: event.target.value })} />
-        ) : null}
-        {["cron", "rrule", "at"].includes(draft.when) ? (
-          <Field
-            label="Zone" value={draft.timezone} placeholder="UTC" list="zones" problem={at("timezone")}
-            help={draft.timezone === "" && LOCAL_ZONE !== "UTC" ? `UTC unless you say otherwise; you are in ${LOCAL_ZONE}` : undefined}
-            onChange={(event) => set({ timezone: event.target.value })}
-          />
-        ) : null}
-        {["cron", "rrule", "every"].includes(draft.when) ? (
-          <>
-            <Field label="Calendar" value={draft.calendar} problem={at("calendar")} help="leave out the days that it excludes" onChange={(event) => set({ calendar: event.target.value })} />
-            <Field label="Jitter" value={draft.jitter} problem={at("jitter")} help="a delay of its own for each fire, up to this" onChange={(event) => set({ jitter: event.target.value })} />
-          </>
-        ) : null}
+        {rule(draft.when, text)}
+        {["cron", "rrule", "at"].includes(draft.when)
+          ? text("timezone", "timezone", "Zone", { placeholder: "UTC", list: "zones", ...inZone(draft) })
+          : null}
+        {recurs ? text("calendar", "calendar", "Calendar", { help: "leave out the days that it excludes" }) : null}
+        {recurs && draft.calendar.trim() ? choose("outside", "outside", "On excluded days", OUTSIDE) : null}
+        {recurs ? text("jitter", "jitter", "Jitter", { help: "a delay of its own for each fire, up to this" }) : null}
       </div>
+      {recurs ? <More draft={draft} text={text} choose={choose} /> : null}
+      {problems["schedule"] && !words ? <p role="alert">{problems["schedule"]}</p> : null}
       <datalist id="zones">
         {Intl.supportedValuesOf("timeZone").map((zone) => (
           <option key={zone} value={zone} />
         ))}
       </datalist>
-      {words ? null : <Preview draft={draft} set={set} />}
+      {failure ? <ProblemBox error={failure} /> : shown && !words ? <Explanation shown={shown} set={set} /> : null}
     </div>
   );
 }
 
-function Preview({ draft, set }: { draft: Draft; set: Set }) {
-  const schedule = scheduleOf(draft);
-  const [asked, setAsked] = useState<{ text: string; schedule: unknown } | null>(null);
-  const text = JSON.stringify([schedule, draft.jobId]);
-  useEffect(() => {
-    const timer = window.setTimeout(() => setAsked(schedule ? { text, schedule } : null), 250);
-    return () => window.clearTimeout(timer);
-  }, [text]);
-  const preview = useQuery({
-    queryKey: ["preview", asked?.text],
-    queryFn: () => post<SchedulePreview>("/v1/schedules:preview", { schedule: asked?.schedule, n: 10, ...(draft.jobId ? { job_id: draft.jobId } : {}) }),
-    enabled: asked !== null,
-    placeholderData: keepPreviousData,
-    retry: false,
-  });
-  if (asked === null) return null;
-  if (preview.error && asked.text === text) return <ProblemBox error={preview.error} />;
-  const shown = preview.data;
-  if (shown === undefined) return null;
+function rule(when: When, text: Text): React.ReactNode {
+  switch (when) {
+    case "cron":
+      return text("cron", "cron", "Cron line", { required: true, placeholder: "0 9 * * MON-FRI" });
+    case "every":
+      return text("every", "every", "Every", { required: true, placeholder: "15m" });
+    case "at":
+      return text("at", "at", "At", { required: true, placeholder: "2030-12-31T23:59:00Z" });
+    case "rrule":
+      return text("rrule", "rrule", "RRULE", { required: true, placeholder: "FREQ=MONTHLY;BYDAY=-1FR;BYHOUR=18" });
+    case "after":
+      return text("after", "after", "After these jobs", { required: true, placeholder: "extract, load", help: "ids, with commas between them" });
+    default:
+      return null;
+  }
+}
+
+/** Bounds, and what a change of the clocks does. */
+function More({ draft, text, choose }: { draft: Draft; text: Text; choose: Choose }) {
+  const used = [draft.gap, draft.overlapping, draft.start, draft.end, draft.maxRuns, draft.exdates].some((value) => value !== "");
   return (
-    <div className={styles.part} aria-live="polite">
-      <p className={styles.words}>{shown.explanation}</p>
-      {shown.notes.map((note) => (
-        <p key={note} className={styles.warn}>
-          {note}
-        </p>
-      ))}
-      {shown.spread ? (
-        <p className={styles.warn}>
-          {shown.spread.reason}{" "}
-          {shown.spread.cron ? <Button onClick={() => set({ cron: shown.spread?.cron ?? "" })}>Use {shown.spread.cron}</Button> : null}{" "}
-          {shown.spread.jitter ? <Button onClick={() => set({ jitter: shown.spread?.jitter ?? "" })}>Jitter {shown.spread.jitter}</Button> : null}
-        </p>
-      ) : null}
-      <ol className={styles.fires} aria-label="Next fires">
-        {shown.fires.map((fire) => (
-          <li key={fire.at}>
-            {fire.weekday.slice(0, 3)} {fire.local.replace("T", " ")}
-          </li>
-        ))}
-      </ol>
-      <p className="muted">
-        Times in {shown.timezone} · on average {new Intl.NumberFormat("en", { maximumSignificantDigits: 3 }).format(shown.fires_per_day)} fires a day
-      </p>
-    </div>
+    <details open={used || undefined}>
+      <summary>Bounds and changes of the clocks</summary>
+      <div className={styles.grid}>
+        {draft.when === "every" ? null : choose("gap", "dst.gap", "A time that clocks skip", GAPS)}
+        {draft.when === "every" ? null : choose("overlapping", "dst.overlap", "A time that occurs twice", OVERLAPS)}
+        {text("start", "start", "Not before", { placeholder: "2030-01-01T00:00:00Z" })}
+        {text("end", "end", "Not after", { placeholder: "2030-12-31T23:59:00Z" })}
+        {text("maxRuns", "max_runs", "Runs at most")}
+        {draft.when === "rrule" ? text("exdates", "exdates", "Fires left out", { help: "times, with commas between them" }) : null}
+      </div>
+    </details>
   );
+}
+
+function inZone(draft: Draft): { help?: string } {
+  return draft.timezone === "" && LOCAL_ZONE !== "UTC" ? { help: `UTC unless you say otherwise; you are in ${LOCAL_ZONE}` } : {};
 }

@@ -3,7 +3,7 @@ import type { JobView } from "../../api/schema";
 import { parsed } from "../../ui/PayloadEditor";
 
 export type What = "task" | "shell" | "http";
-export type When = "now" | "at" | "every" | "cron" | "rrule" | "manual";
+export type When = "now" | "at" | "every" | "cron" | "rrule" | "after" | "manual";
 
 export interface Draft {
   jobId: string;
@@ -19,9 +19,17 @@ export interface Draft {
   every: string;
   at: string;
   rrule: string;
+  after: string;
   timezone: string;
   calendar: string;
+  outside: string;
   jitter: string;
+  gap: string;
+  overlapping: string;
+  start: string;
+  end: string;
+  maxRuns: string;
+  exdates: string;
   queue: string;
   priority: string;
   timeout: string;
@@ -35,11 +43,11 @@ export interface Draft {
 
 export const EMPTY: Draft = {
   jobId: "", name: "", what: "shell", task: "", payload: "", command: "", url: "", method: "GET", when: "cron",
-  cron: "", every: "", at: "", rrule: "", timezone: "", calendar: "", jitter: "", queue: "", priority: "",
-  timeout: "", attempts: "", overlap: "", misfire: "", owner: "", description: "", labels: "",
+  cron: "", every: "", at: "", rrule: "", after: "", timezone: "", calendar: "", outside: "", jitter: "", gap: "",
+  overlapping: "", start: "", end: "", maxRuns: "", exdates: "", queue: "", priority: "", timeout: "", attempts: "", overlap: "", misfire: "", owner: "", description: "", labels: "",
 };
 
-const WHENS: Record<string, When> = { CRON: "cron", INTERVAL: "every", FUTURE: "at", RRULE: "rrule", MANUAL: "manual" };
+const WHENS: Record<string, When> = { CRON: "cron", INTERVAL: "every", FUTURE: "at", RRULE: "rrule", AFTER: "after", MANUAL: "manual" };
 
 export function draftOf(job: JobView, copy: boolean): Draft {
   return {
@@ -57,9 +65,17 @@ export function draftOf(job: JobView, copy: boolean): Draft {
     every: job.every === null ? "" : `${job.every}s`,
     at: job.schedule_time ?? "",
     rrule: job.rrule ?? "",
+    after: job.after.join(", "),
     timezone: job.timezone ?? "",
     calendar: job.calendar ?? "",
+    outside: job.outside ?? "",
     jitter: job.jitter === null ? "" : `${job.jitter}s`,
+    gap: job.dst?.gap ?? "",
+    overlapping: job.dst?.overlap ?? "",
+    start: job.start ?? "",
+    end: job.end ?? "",
+    maxRuns: job.max_runs === null ? "" : String(job.max_runs),
+    exdates: job.exdates.join(", "),
     queue: job.queue,
     priority: job.priority,
     timeout: `${job.timeout}s`,
@@ -72,28 +88,49 @@ export function draftOf(job: JobView, copy: boolean): Draft {
   };
 }
 
+const text = (value: string): string | undefined => value.trim() || undefined;
+const listed = (value: string): string[] => value.split(",").map((one) => one.trim()).filter(Boolean);
+
 /** The schedule of the draft as a request has it; null while it is not complete. */
 export function scheduleOf(draft: Draft): unknown {
-  const zone = draft.timezone.trim() || undefined;
-  const more = { calendar: draft.calendar.trim() || undefined, jitter: draft.jitter.trim() || undefined };
+  const timezone = text(draft.timezone);
   switch (draft.when) {
     case "now":
       return undefined;
     case "manual":
       return "manual";
     case "cron":
-      return draft.cron.trim() === "" ? null : { cron: draft.cron.trim(), timezone: zone, ...more };
+      return text(draft.cron) && { cron: text(draft.cron), timezone, dst: clocksOf(draft), ...boundsOf(draft) } || null;
     case "every":
-      return draft.every.trim() === "" ? null : { every: draft.every.trim(), ...more };
-    case "rrule":
-      return draft.rrule.trim() === "" ? null : { rrule: draft.rrule.trim(), timezone: zone, ...more };
+      return text(draft.every) && { every: text(draft.every), ...boundsOf(draft) } || null;
+    case "rrule": {
+      const exdates = listed(draft.exdates);
+      const more = { dst: clocksOf(draft), exdates: exdates.length === 0 ? undefined : exdates };
+      return text(draft.rrule) && { rrule: text(draft.rrule), timezone, ...more, ...boundsOf(draft) } || null;
+    }
     case "at":
-      return draft.at.trim() === "" ? null : { at: draft.at.trim(), timezone: zone };
+      return text(draft.at) && { at: text(draft.at), timezone } || null;
+    case "after":
+      return text(draft.after) && { after: listed(draft.after) } || null;
   }
 }
 
+/** What every schedule that recurs may have. */
+function boundsOf(draft: Draft): Record<string, unknown> {
+  const runs = text(draft.maxRuns);
+  const count = Number(runs);
+  return {
+    calendar: text(draft.calendar), outside: text(draft.calendar) && text(draft.outside), jitter: text(draft.jitter),
+    start: text(draft.start), end: text(draft.end), max_runs: runs === undefined || Number.isNaN(count) ? runs : count,
+  };
+}
+
+function clocksOf(draft: Draft): Record<string, unknown> | undefined {
+  const policy = { gap: text(draft.gap), overlap: text(draft.overlapping) };
+  return policy.gap || policy.overlap ? policy : undefined;
+}
+
 export function requestOf(draft: Draft): Record<string, unknown> {
-  const text = (value: string): string | undefined => value.trim() || undefined;
   const payload = parsed(draft.payload);
   const labels = draft.labels.split(",").map((pair) => pair.split("=")).filter(([key]) => key?.trim());
   const whole: Record<string, unknown> = {
@@ -141,6 +178,8 @@ export function commandOf(draft: Draft): string {
   if (draft.when === "at") words.push(`--at ${quote(draft.at)}`);
   if (draft.when === "rrule") words.push(`--rrule ${quote(draft.rrule)}`);
   if (draft.timezone) words.push(`--timezone ${draft.timezone}`);
+  if (draft.calendar) words.push(`--calendar ${quote(draft.calendar)}`);
+  if (draft.jitter) words.push(`--jitter ${quote(draft.jitter)}`);
   if (draft.jobId) words.push(`--id ${quote(draft.jobId)}`);
   if (draft.queue) words.push(`--queue ${draft.queue}`);
   return words.join(" ");

@@ -1,7 +1,8 @@
 import { useQuery } from "@tanstack/react-query";
 import { useParams, useSearch } from "@tanstack/react-router";
+import { lazy, Suspense } from "react";
 import { jobQuery, latestRunsQuery, upcomingQuery } from "../../api/queries";
-import type { JobView, RunView } from "../../api/schema";
+import type { JobView, RunListRow } from "../../api/schema";
 import { duration, percent, plural } from "../../lib/format";
 import { Card, Page, Skeleton } from "../../ui/Page";
 import { ProblemBox } from "../../ui/Problem";
@@ -15,9 +16,11 @@ import styles from "./JobPage.module.css";
 import { JobRuns } from "./JobRuns";
 import { Missed } from "./Missed";
 
+const Trends = lazy(() => import("./Trends"));
+
 export function JobPage() {
   const { job: id } = useParams({ from: "/jobs/$job" });
-  const { tab = "runs", after } = useSearch({ from: "/jobs/$job" });
+  const { tab = "runs", after, w } = useSearch({ from: "/jobs/$job" });
   const job = useQuery(jobQuery(id));
   const runs = useQuery(latestRunsQuery(id));
   if (job.isPending)
@@ -55,6 +58,9 @@ export function JobPage() {
         <Card title="Last runs" aside={<Outcome runs={runs.data ?? []} />}>
           {runs.data === undefined ? <Skeleton lines={2} /> : <Bars runs={runs.data} />}
         </Card>
+        <Suspense fallback={<Skeleton />}>
+          <Trends job={id} w={w} />
+        </Suspense>
         <Tabs label="Parts of the job" name="tab" value={tab} tabs={[["runs", "Runs"], ["definition", "Definition"], ["missed", "Missed fires"]]} />
         {tab === "definition" ? <Definition job={shown} /> : tab === "missed" ? <Missed job={id} /> : <JobRuns job={id} after={after} />}
       </Page>
@@ -83,13 +89,13 @@ function NextFires({ job }: { job: JobView }) {
   );
 }
 
-function Bars({ runs }: { runs: RunView[] }) {
+function Bars({ runs }: { runs: RunListRow[] }) {
   if (runs.length === 0) return <p className="muted">It has not run yet.</p>;
   return <RunBars runs={runs} label={`The last ${plural(runs.length, "run")}, oldest first`} />;
 }
 
 /** Figures of the runs that are shown, and no more is claimed. */
-function Outcome({ runs }: { runs: RunView[] }) {
+function Outcome({ runs }: { runs: RunListRow[] }) {
   const ended = runs.filter((run) => run.status === "SUCCESS" || run.status === "FAILED");
   if (ended.length === 0) return null;
   const good = ended.filter((run) => run.status === "SUCCESS").length;

@@ -1,5 +1,5 @@
 import { jobPath } from "../../api/queries";
-import type { RunView } from "../../api/schema";
+import type { RunListRow } from "../../api/schema";
 import { List } from "../../ui/List";
 import { Card, Empty } from "../../ui/Page";
 import { useKeyset } from "../../ui/useKeyset";
@@ -8,8 +8,8 @@ import { runColumns } from "../runs/columns";
 const COLUMNS = runColumns({ job: false });
 
 export function JobRuns({ job, after }: { job: string; after: string | undefined }) {
-  const list = useKeyset<RunView[], RunView>({
-    path: `${jobPath(job)}/runs`, query: {}, after, rows: (body) => body, id: (run) => run.run_id, everyMs: 3000,
+  const list = useKeyset<RunListRow[], RunListRow>({
+    path: `${jobPath(job)}/runs`, query: { view: "row" }, after, rows: (body) => body, id: (run) => run.run_id, everyMs: 3000,
   });
   return (
     <Card flush>

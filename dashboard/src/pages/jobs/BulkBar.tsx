@@ -2,7 +2,7 @@
 import { useQueryClient } from "@tanstack/react-query";
 import { useState } from "react";
 import { call, Refused } from "../../api/client";
-import type { JobView } from "../../api/schema";
+import type { JobListRow } from "../../api/schema";
 import { plural } from "../../lib/format";
 import { Button } from "../../ui/Button";
 import { Confirm } from "../../ui/Dialog";
@@ -13,10 +13,10 @@ interface Verb {
   name: string;
   effect: string;
   danger?: boolean;
-  act: (job: JobView) => Promise<unknown>;
+  act: (job: JobListRow) => Promise<unknown>;
 }
 
-const path = (job: JobView): string => `/v1/jobs/${encodeURIComponent(job.job_id)}`;
+const path = (job: JobListRow): string => `/v1/jobs/${encodeURIComponent(job.job_id)}`;
 const VERBS: Verb[] = [
   {
     name: "Pause", effect: "They do not fire until they are resumed. Runs that have started go on.",
@@ -36,7 +36,7 @@ const VERBS: Verb[] = [
   },
 ];
 
-export function BulkBar({ jobs, onDone }: { jobs: JobView[]; onDone: () => void }) {
+export function BulkBar({ jobs, onDone }: { jobs: JobListRow[]; onDone: () => void }) {
   const [verb, setVerb] = useState<Verb | null>(null);
   const client = useQueryClient();
   const act = async (): Promise<void> => {

@@ -1,7 +1,7 @@
 import { Link, useSearch } from "@tanstack/react-router";
 import { Plus } from "lucide-react";
 import { useState } from "react";
-import type { JobList, JobView } from "../../api/schema";
+import type { JobListRow, JobRows } from "../../api/schema";
 import { duration } from "../../lib/format";
 import { LinkButton } from "../../ui/Button";
 import { ChoiceFilter, Filters, TextFilter } from "../../ui/Filters";
@@ -24,9 +24,9 @@ export function JobsPage() {
   const [chosen, setChosen] = useState<ReadonlySet<string>>(new Set());
   const query = {
     q: search.q, status: search.status, latest_run: search.latest, queue: search.queue, label: search.label,
-    owner: search.owner,
+    owner: search.owner, view: "row",
   };
-  const list = useKeyset<JobList, JobView>({
+  const list = useKeyset<JobRows, JobListRow>({
     path: "/v1/jobs", query, after: search.after, rows: (body) => body.jobs, next: (body) => body.next,
     id: (job) => job.job_id,
   });
@@ -75,7 +75,7 @@ export function JobsPage() {
   );
 }
 
-function columns(chosen: ReadonlySet<string>, toggle: (id: string) => void): Column<JobView>[] {
+function columns(chosen: ReadonlySet<string>, toggle: (id: string) => void): Column<JobListRow>[] {
   return [
     {
       key: "pick", head: <span className="sr">Select</span>, phone: "none",

@@ -3,7 +3,7 @@ import { useQueries } from "@tanstack/react-query";
 import { Link, useSearch } from "@tanstack/react-router";
 import { get } from "../../api/client";
 import { jobPath } from "../../api/queries";
-import type { JobList, JobView, MissedRange } from "../../api/schema";
+import type { JobListRow, JobRows, MissedRange } from "../../api/schema";
 import { plural } from "../../lib/format";
 import { Filters, TextFilter } from "../../ui/Filters";
 import { Card, Empty, Page, Skeleton } from "../../ui/Page";
@@ -14,7 +14,7 @@ import { Time } from "../../ui/Time";
 import { useKeyset } from "../../ui/useKeyset";
 
 interface Row {
-  job: JobView;
+  job: JobListRow;
   range: MissedRange;
 }
 
@@ -36,8 +36,8 @@ const COLUMNS: Column<Row>[] = [
 
 export function MissedPage() {
   const search = useSearch({ from: "/missed" });
-  const jobs = useKeyset<JobList, JobView>({
-    path: "/v1/jobs", query: { q: search.q, status: "SCHEDULED,PAUSED" }, after: search.after, rows: (body) => body.jobs,
+  const jobs = useKeyset<JobRows, JobListRow>({
+    path: "/v1/jobs", query: { q: search.q, status: "SCHEDULED,PAUSED", view: "row" }, after: search.after, rows: (body) => body.jobs,
     next: (body) => body.next, id: (job) => job.job_id, limit: 50, everyMs: 30_000,
   });
   const found = useQueries({

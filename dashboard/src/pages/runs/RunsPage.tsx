@@ -1,5 +1,5 @@
 import { useSearch } from "@tanstack/react-router";
-import type { RunList, RunView } from "../../api/schema";
+import type { RunListRow, RunRows } from "../../api/schema";
 import { ChoiceFilter, Filters, TextFilter } from "../../ui/Filters";
 import { List } from "../../ui/List";
 import { Card, Empty, Page } from "../../ui/Page";
@@ -15,8 +15,8 @@ const COLUMNS = runColumns({ job: true });
 
 export function RunsPage() {
   const search = useSearch({ from: "/runs" });
-  const query = Object.fromEntries(FILTERS.map((name) => [name, search[name]]));
-  const list = useKeyset<RunList, RunView>({
+  const query = { ...Object.fromEntries(FILTERS.map((name) => [name, search[name]])), view: "row" };
+  const list = useKeyset<RunRows, RunListRow>({
     path: "/v1/runs", query, after: search.after, rows: (body) => body.runs, next: (body) => body.next,
     id: (run) => run.run_id, everyMs: 3000,
   });

@@ -1,13 +1,13 @@
 // The columns of lists of runs.
 import { Link } from "@tanstack/react-router";
-import type { RunView } from "../../api/schema";
+import type { RunListRow } from "../../api/schema";
 import { duration, errorLine, plain, shortId } from "../../lib/format";
 import { StateMark } from "../../ui/StateMark";
 import type { Column } from "../../ui/Table";
 import { Time } from "../../ui/Time";
 
-export function runColumns(options: { job: boolean }): Column<RunView>[] {
-  const all: (Column<RunView> | null)[] = [
+export function runColumns(options: { job: boolean }): Column<RunListRow>[] {
+  const all: (Column<RunListRow> | null)[] = [
     { key: "state", head: "State", phone: "first", cell: (run) => <StateMark state={run.status} /> },
     {
       key: "run", head: "Run", phone: "first",
@@ -40,7 +40,7 @@ export function runColumns(options: { job: boolean }): Column<RunView>[] {
   return all.filter((column) => column !== null);
 }
 
-export function waited(run: RunView): string {
+export function waited(run: Pick<RunListRow, "start_time" | "scheduled_for">): string {
   if (run.start_time === null) return "";
   return duration(Math.max(0, (Date.parse(run.start_time) - Date.parse(run.scheduled_for)) / 1000));
 }

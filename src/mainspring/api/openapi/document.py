@@ -20,9 +20,11 @@ from mainspring.api.routing import VERB, public_path
 from mainspring.kernel.version import VERSION
 from mainspring.operations.access.permissions import is_public
 from mainspring.wire.calendars import CalendarView
+from mainspring.wire.gates import GateView
 from mainspring.wire.jobs import JobView, Nothing
 from mainspring.wire.problems import PROBLEM_MEDIA_TYPE, Problem
 from mainspring.wire.protocol import SECRET_HEADER
+from mainspring.wire.runs import QueueView
 
 _SHORT = "/jobs"  # the same as /v1/jobs
 CODES_OF = "x-problem-codes"
@@ -41,6 +43,8 @@ _TAGS = {
     "schedules": ("jobs", "What to run and when."),
     "runs": ("runs", "One firing of a job each, with its attempts and its output."),
     "dead_letters": ("dead letters", "Runs that failed for good, kept with their payloads."),
+    "missed_fires": ("jobs", "What to run and when."),
+    "operations": ("operations", "One verb on many jobs, runs or dead letters."),
     "queues": ("queues", "Named lines of work, and their limits."),
     "tenant": ("queues", "Named lines of work, and their limits."),
     "limits": ("limits", "How many runs at once."),
@@ -54,6 +58,7 @@ _TAGS = {
     "tenants": ("access", "Tenants and tokens."),
     "tokens": ("access", "Tenants and tokens."),
     "session": ("access", "Tenants and tokens."),
+    "sessions": ("access", "Tenants and tokens."),
     "worker": ("worker protocol", "What worker programs call."),
     "applications": ("applications", "What the code of applications declares."),
     "search": ("ids", "Ids by a part of them."),
@@ -171,7 +176,7 @@ class _Operation:
         found: dict[str, Any] = {}
         for status, answer in sorted(self._answers.items()):
             headers = list(answer.headers)
-            if self._returned in (JobView, CalendarView):
+            if self._returned in (JobView, CalendarView, GateView, QueueView):
                 headers.append("ETag")
             if "cursor" in [parameter.name for parameter in self._parameters]:
                 headers.append("Link")
@@ -187,6 +192,8 @@ class _Operation:
                     }
             else:
                 schema = self._schemas.of(answer.body or self._returned)
+                if answer.or_body is not None:
+                    schema = {"anyOf": [schema, self._schemas.of(answer.or_body)]}
                 content = {"application/json": {"schema": schema, "example": example_of(answer.body or self._returned)}}
             found[str(status)] = _answer(answer.description, content, headers)
         return found

@@ -15,6 +15,7 @@ from mainspring.api.routes.paging import (
     DEFAULT_PAGE,
     MAX_GENERATION,
     MAX_PAGE,
+    ListView,
     label_filter,
     link_header,
     several,
@@ -26,7 +27,7 @@ from mainspring.kernel.ids import parse_uuid
 from mainspring.operations.read.search import RunQuery
 from mainspring.wire.formats import Moment
 from mainspring.wire.jobs import Nothing
-from mainspring.wire.runs import ReplayRequest, RunList, RunView, TimelineEntry, Why
+from mainspring.wire.runs import ReplayRequest, RunList, RunRows, RunView, TimelineEntry, Why
 from mainspring.wire.states import RunStateFilter
 
 Http = Request[Any, Any, Any]
@@ -34,7 +35,10 @@ Limit = Annotated[int, QueryParameter(ge=1, le=MAX_PAGE)]
 Generation = Annotated[int | None, QueryParameter(ge=1, le=MAX_GENERATION)]
 
 
-@get("/v1/runs", summary="Search runs, newest first", operation="runs.list", problems=SEARCHES)
+@get(
+    "/v1/runs", summary="Search runs, newest first", operation="runs.list", problems=SEARCHES,
+    answers={200: Answer("The runs; with `view=row`, their rows.", body=RunList, or_body=RunRows)},
+)  # fmt: skip
 async def list_runs(
     request: Http,
     status: list[RunStateFilter] | None = None,
@@ -52,7 +56,8 @@ async def list_runs(
     cursor: str | None = None,
     limit: Limit = DEFAULT_PAGE,
     generation: Generation = None,
-) -> Response[RunList]:
+    view: ListView = "full",
+) -> Response[Any]:
     """Live runs and ended ones, page by page. All filters that are given must match. `since` and `until` are other
     names of `scheduled_after` and `scheduled_before`: when the run was due. `created_after` and `created_before`: when
     it was fired or submitted. Times from `_after` on, and before `_before`."""
@@ -73,7 +78,9 @@ async def list_runs(
         created_before=time_filter(created_before, "created_before"),
         generation=generation,
     )
-    page = await services_of(request).run_reader.runs(caller_of(request), query)
+    reader = services_of(request).run_reader
+    read = reader.rows if view == "row" else reader.runs
+    page = await read(caller_of(request), query)
     return Response(page, headers=link_header(request, page.next))
 
 

@@ -10,7 +10,7 @@ from mainspring.api.answers import FIELDS_OF_A_JOB
 from mainspring.api.bodies import PreviewBody
 from mainspring.api.openapi import request_examples as examples
 from mainspring.api.services import caller_of, services_of
-from mainspring.wire.preview import PreviewRequest, SchedulePreview
+from mainspring.wire.preview import PreviewRequest, ScheduleExplanation, SchedulePreview
 
 
 @post(
@@ -22,3 +22,17 @@ async def preview_schedule(request: Request[Any, Any, Any], data: PreviewRequest
     """The schedule in words, its next fires in UTC and in its zone, what the changes of the clocks do to them, and a
     proposal if many jobs fire at the same moments. Nothing is stored. It is refused as a job with it would be."""
     return await services_of(request).previewer.preview(caller_of(request), data)
+
+
+@post(
+    "/v1/schedules:explain", dto=PreviewBody, return_dto=None, status_code=200,
+    summary="Explain a schedule while it is written", operation="schedules.explain", examples=examples.EXPLANATIONS,
+)  # fmt: skip
+async def explain_schedule(request: Request[Any, Any, Any], data: PreviewRequest) -> ScheduleExplanation:
+    """For forms: a schedule that would be refused is answered with 200 too, and `problems` names each wrong field.
+    Otherwise as preview, with warnings about the coming year and about minutes in which many jobs fire. Nothing is
+    stored."""
+    return await services_of(request).explainer.explain(caller_of(request), data)
+
+
+HANDLERS = (preview_schedule, explain_schedule)

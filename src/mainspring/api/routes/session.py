@@ -1,4 +1,4 @@
-"""/v1/session: sessions of browsers. The cookie has the secret, and no script can read it."""
+"""/v1/session and /v1/sessions: sessions of browsers. The cookie has the secret, and no script can read it."""
 
 from __future__ import annotations
 
@@ -12,8 +12,10 @@ from mainspring.api.bodies import NoBody, SignInBody
 from mainspring.api.openapi import request_examples as examples
 from mainspring.api.services import caller_of, services_of
 from mainspring.api.session_cookie import check_origin, clear_cookie, csrf_token, secret_of, set_cookie
+from mainspring.domain.errors import NotFound
+from mainspring.kernel.ids import parse_uuid
 from mainspring.wire.jobs import Nothing
-from mainspring.wire.sessions import SessionView, SignedIn, SignInLink, SignInRequest
+from mainspring.wire.sessions import OpenSession, SessionList, SessionView, SignedIn, SignInLink, SignInRequest
 
 Http = Request[Any, Any, Any]
 _MOST_BYTES = 4096
@@ -68,4 +70,23 @@ async def create_sign_in_link(request: Http, data: Nothing | None = None) -> Sig
     return await services_of(request).sessions.link(caller_of(request))
 
 
-HANDLERS = [create_session, get_session, delete_session, create_sign_in_link]
+@get("/v1/sessions", summary="List the sessions that have not ended", operation="sessions.list")
+async def list_sessions(request: Http) -> SessionList:
+    """Those of all tokens of the tenant, newest first: who, since when, when it was last used, and when it ends."""
+    return await services_of(request).sessions.open_sessions(caller_of(request))
+
+
+@post(
+    "/v1/sessions/{session_id:str}/end", verb="end", dto=NoBody, return_dto=None, status_code=200,
+    summary="End a session", operation="sessions.end",
+)  # fmt: skip
+async def end_session(request: Http, session_id: str, data: Nothing | None = None) -> OpenSession:
+    """It has ended at every server. The answer is the session as it was. Its token is still valid, and can open
+    another."""
+    found = parse_uuid(session_id)
+    if found is None:
+        raise NotFound(f"there is no session {session_id!r}", hint="a session_id is a UUID")
+    return await services_of(request).sessions.end(caller_of(request), found)
+
+
+HANDLERS = [create_session, get_session, delete_session, create_sign_in_link, list_sessions, end_session]

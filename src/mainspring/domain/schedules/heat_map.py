@@ -17,8 +17,8 @@ from mainspring.wire.preview import HeatCell, HeatMap, PileUp, PileUpPart, Range
 _DAY = timedelta(days=1)
 _LENGTHS: dict[str, tuple[timedelta, int]] = {"day": (_DAY, 5), "week": (7 * _DAY, 60)}  # and the minutes of a cell
 _MOST_PILE_UPS = 5
-_NOTABLE = 2.0  # times the average minute
-_LEAST = 3  # fires
+NOTABLE = 2.0  # times the average minute
+LEAST_FIRES = 3
 _SHARE = 4  # of the worst one
 ONE_TIME = "one-time jobs"
 
@@ -72,7 +72,7 @@ def _pile_ups(forecast: Forecast, peaks: list[Peak], average: float, timezone: s
     found: list[PileUp] = []
     place, seen = zone(timezone), set()
     worst = max((peak.fires for peak in peaks), default=0)
-    least = max(_LEAST, _NOTABLE * average, worst / _SHARE)
+    least = max(LEAST_FIRES, NOTABLE * average, worst / _SHARE)
     for peak in sorted(peaks, key=lambda peak: (-peak.fires, peak.minute)):
         if len(found) >= _MOST_PILE_UPS or peak.fires < least:
             break

@@ -89,7 +89,7 @@ def previewed(asked: Asked, fires: list[datetime], *, cut: bool = False) -> Sche
         from_=asked.start.astimezone(UTC),
         fires=[fire_time(moment, schedule.timezone) for moment in fires],
         fires_per_day=_per_day(asked, fires),
-        notes=_notes(asked, fires, cut=cut),
+        notes=[*notes(asked, fires, cut=cut), *(dst_notes(schedule, asked.after, fires[-1]) if fires else ())],
         spread=_spread(schedule, fires),
     )
 
@@ -132,7 +132,8 @@ def _end_of_list(asked: Asked, fires: list[datetime], *, cut: bool) -> str:
     return "there are no more fires" if fires else "there are no fires from this time on"
 
 
-def _notes(asked: Asked, fires: list[datetime], *, cut: bool) -> list[str]:
+def notes(asked: Asked, fires: list[datetime], *, cut: bool) -> list[str]:
+    """What is special about these fires, except for what the changes of the clocks do to them."""
     schedule, notes = asked.schedule, []
     if schedule.seed is not None and asked.job_id is None:
         notes.append("H and jitter depend on the job's id: these are those of some job; give a job id for another")
@@ -147,6 +148,4 @@ def _notes(asked: Asked, fires: list[datetime], *, cut: bool) -> list[str]:
             notes.append("the time has passed: a job with it runs at once")
         case _ if schedule.recurring and len(fires) < asked.count:
             notes.append(_end_of_list(asked, fires, cut=cut))
-    if fires:
-        notes += dst_notes(schedule, asked.after, fires[-1])
     return notes

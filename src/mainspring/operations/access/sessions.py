@@ -1,4 +1,4 @@
-"""Sessions of browsers: sign in by a one-time link or a token, say who is signed in, sign out.
+"""Sessions of browsers: sign in by a one-time link or a token, say who is signed in, sign out, end those of others.
 
 A session has the rights of the token that opened it, and ends with it, after 12 hours without a request, or after seven
 days. A link is made with a token, never with a session: otherwise a session could go on for ever.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from mainspring.domain.errors import Forbidden, InvalidInput, Unauthorized
+from mainspring.domain.errors import Forbidden, InvalidInput, NotFound, Unauthorized
 from mainspring.kernel.ids import EVERY_TENANT
 from mainspring.kernel.logs import get_logger
 from mainspring.operations.access.caller import Caller
@@ -16,12 +16,14 @@ from mainspring.operations.access.permissions import WORKER
 from mainspring.operations.signals import Signals
 from mainspring.store import sessions, tenants, tokens
 from mainspring.store.pool import Connection, Store
+from mainspring.store.sessions import OpenSessionRow
 from mainspring.store.tokens import Principal
-from mainspring.wire.sessions import SessionView, SignInLink, SignInRequest
+from mainspring.wire.sessions import OpenSession, SessionList, SessionView, SignInLink, SignInRequest
 
 log = get_logger("sessions")
 
 PAGE = "/ui/"
+_MOST_LISTED = 1000
 
 
 class Sessions:
@@ -75,6 +77,23 @@ class Sessions:
         log.info("signed out", session=str(caller.session), name=caller.name)
         return view
 
+    async def open_sessions(self, caller: Caller) -> SessionList:
+        """The sessions of the tenant that have not ended, newest first."""
+        async with self._store.reads.acquire() as connection:
+            rows = await sessions.open_of(connection, caller.tenant, _MOST_LISTED + 1)
+        shown = [_open_session(row, caller) for row in rows[:_MOST_LISTED]]
+        return SessionList(shown, more=len(rows) > _MOST_LISTED)
+
+    async def end(self, caller: Caller, session_id: UUID) -> OpenSession:
+        """End a session of the tenant, at every server. Returns it as it was."""
+        async with self._store.change() as connection:
+            row = await sessions.end_of(connection, caller.tenant, session_id)
+        if row is None:
+            raise NotFound(f"there is no session {session_id}", hint="it may have ended")
+        self._signals.tokens_changed(caller.tenant)  # after the commit: servers that remember the session look again
+        log.info("session ended", session=str(session_id), name=row.name, by=caller.name)
+        return _open_session(row, caller)
+
     async def link(self, caller: Caller) -> SignInLink:
         """A new link that signs in once, as this token."""
         if caller.session is not None:
@@ -84,6 +103,19 @@ class Sessions:
             )  # fmt: skip
         async with self._store.change() as connection:
             return await make_link(connection, caller.credential)
+
+
+def _open_session(row: OpenSessionRow, caller: Caller) -> OpenSession:
+    return OpenSession(
+        str(row.session_id),
+        str(row.token_id),
+        row.name,
+        row.role,
+        row.created_at,
+        row.seen_at,
+        row.ends_at,
+        current=row.session_id == caller.session,
+    )
 
 
 async def make_link(connection: Connection, token_id: UUID) -> SignInLink:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
@@ -28,6 +29,8 @@ MANY_JOBS = 5000  # of a tenant: too many to look at their schedules for a reque
 MINUTES_AHEAD = (DAYS_AHEAD * 24 + 6) * 60  # a forecast is good for six hours
 _EFFORT = 250_000  # fires; about 0.1 s
 _OLDEST = timedelta(hours=6)
+_RECENT = timedelta(seconds=30)
+_MOST_RECENT = 20  # tenants; a forecast has 100 kB
 _decode = msgspec.json.Decoder(Forecast).decode
 
 
@@ -36,6 +39,7 @@ class HeatMapReader:
         self._store = store
         self._clock = clock
         self._many = many
+        self._recent: OrderedDict[TenantId, tuple[datetime, Forecast]] = OrderedDict()
 
     async def heat_map(self, caller: Caller, span: RangeWord, given: str | None, timezone: str) -> HeatMap:
         check_timezone(timezone, "timezone")
@@ -43,6 +47,18 @@ class HeatMapReader:
         start = first_cell(moment, span, timezone, self._clock.now())
         as_of, forecast = await self._forecast(caller.tenant, start)
         return heat_map(forecast, span, start, timezone, as_of)
+
+    async def recent(self, caller: Caller) -> Forecast:
+        """The forecast of the tenant from now on, or from up to half a minute ago on."""
+        tenant, now = caller.tenant, self._clock.now()
+        known = self._recent.get(tenant)
+        if known is None or not timedelta() <= now - known[0] < _RECENT:
+            known = now, (await self._forecast(tenant, now))[1]
+            self._recent[tenant] = known
+            self._recent.move_to_end(tenant)
+            while len(self._recent) > _MOST_RECENT:
+                self._recent.popitem(last=False)
+        return known[1]
 
     async def _forecast(self, tenant: TenantId, start: datetime) -> tuple[datetime, Forecast]:
         now = self._clock.now()

@@ -35,7 +35,7 @@ from mainspring.wire.jobs import JobView
 
 YET_TO_FIRE = frozenset({JobStatus.SCHEDULED, JobStatus.PAUSED})
 _CLOCKS_DIFFER = timedelta(hours=1)
-_MOST_AT_A_TIME = 20_000
+_MOST_AT_A_TIME = 10_000
 _LEAST = 200
 
 At = TypeVar("At", Place, UUID)
@@ -85,23 +85,37 @@ class Source(Protocol[At]):
     async def read(self, before: At | None, floor: At | None, limit: int) -> list[Entry[At]]: ...
 
 
+def row_filter(wanted: Wanted) -> RowFilter:
+    """Which jobs that have a row. The latest run is not part of it."""
+    shown = YET_TO_FIRE if wanted.statuses is None else wanted.statuses
+    return RowFilter(
+        statuses=[int(status) for status in StoredJobStatus if status.name in shown],
+        missed=wanted.statuses is not None and shown != {JobStatus.PAUSED},
+        asked=wanted.asked,
+    )
+
+
+def fired_states(wanted: Wanted) -> tuple[list[int], list[int]]:
+    """Which one-time jobs that have fired: the ranks of live runs and the states of ended ones that decide."""
+    return states_of(() if wanted.fires_again else sorted(wanted.statuses or ()))
+
+
 class JobsWithRows:
     """The jobs that have a row."""
 
-    def __init__(self, connection: Connection, tenant: TenantId, lanes: LaneRegistry, wanted: Wanted) -> None:
-        self._connection, self._tenant, self._lanes = connection, tenant, lanes
-        shown = YET_TO_FIRE if wanted.statuses is None else wanted.statuses
-        self._filter = RowFilter(
-            statuses=[int(status) for status in StoredJobStatus if status.name in shown],
-            missed=wanted.statuses is not None and shown != {JobStatus.PAUSED},
-            asked=wanted.asked,
-        )
+    def __init__(
+        self, connection: Connection, tenant: TenantId, lanes: LaneRegistry, wanted: Wanted, *, light: bool = False
+    ) -> None:
+        self._connection, self._tenant, self._lanes, self._light = connection, tenant, lanes, light
+        self._filter = row_filter(wanted)
 
     async def boundary(self, before: Place | None, count: int) -> Place | None:
         return await jobs.boundary(self._connection, self._tenant, self._filter, before, count)
 
     async def read(self, before: Place | None, floor: Place | None, limit: int) -> list[Entry[Place]]:
-        rows = await jobs.list_jobs(self._connection, self._tenant, self._filter, before, floor, limit)
+        rows = await jobs.list_jobs(
+            self._connection, self._tenant, self._filter, before, floor, limit, light=self._light
+        )
         latest = await fired_jobs.newest_runs(
             self._connection, self._tenant, [row.job_id for row in rows], [row.generation for row in rows]
         )
@@ -123,9 +137,11 @@ class JobsWithRows:
 class JobsThatFired:
     """One-time jobs that have fired. Their runs have the ids of their creation, or later ones."""
 
-    def __init__(self, connection: Connection, tenant: TenantId, lanes: LaneRegistry, wanted: Wanted) -> None:
-        self._connection, self._tenant, self._lanes = connection, tenant, lanes
-        ranks, states = states_of(() if wanted.fires_again else sorted(wanted.statuses or ()))
+    def __init__(
+        self, connection: Connection, tenant: TenantId, lanes: LaneRegistry, wanted: Wanted, *, light: bool = False
+    ) -> None:
+        self._connection, self._tenant, self._lanes, self._light = connection, tenant, lanes, light
+        ranks, states = fired_states(wanted)
         asked = wanted.asked
         after, until = asked.created_after, asked.created_before
         self._filter = FiredFilter(
@@ -150,7 +166,10 @@ class JobsThatFired:
 
     async def read(self, before: UUID | None, floor: UUID | None, limit: int) -> list[Entry[UUID]]:
         lowest = floor or self._lowest
-        runs, _ = cut(await fired_jobs.page(self._connection, self._tenant, self._filter, before, lowest, limit), limit)
+        found_runs = await fired_jobs.page(
+            self._connection, self._tenant, self._filter, before, lowest, limit, light=self._light
+        )
+        runs, _ = cut(found_runs, limit)
         found = []
         for run, job in zip(runs, await fired_jobs_of(self._connection, self._tenant, runs), strict=True):
             lane = await load_lane(self._lanes, self._connection, job.fired.lane_id)
@@ -218,6 +237,11 @@ def run_place(after: Place | UUID | None) -> UUID | None:
     if after is None or isinstance(after, UUID):
         return after
     return first_uuid7(after[0] + timedelta(microseconds=1))
+
+
+def time_of(place: Place | UUID) -> datetime:
+    """When the jobs of this place were created, or fired."""
+    return uuid7_time(place) if isinstance(place, UUID) else place[0]
 
 
 def was_missed(row: JobRow) -> bool:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from datetime import datetime
 from time import thread_time
+from typing import TypeVar
 
 from mainspring.domain.intake.schedule import read_schedule
 from mainspring.domain.job import JobDefinition
@@ -18,6 +20,8 @@ from mainspring.wire.preview import PreviewRequest, SchedulePreview
 _AT_ONCE = 2
 _LONGEST = 2.0  # seconds of CPU time for the list
 
+T = TypeVar("T")
+
 
 class Previewer:
     def __init__(self, store: Store, clock: DatabaseClock) -> None:
@@ -27,23 +31,39 @@ class Previewer:
 
     async def preview(self, caller: Caller, request: PreviewRequest) -> SchedulePreview:
         """The next fires of a schedule. Raises what the creation of a job with it would raise."""
+        plan = await self.plan(caller, request)
+        return await self.in_thread(lambda: _previewed(plan))
+
+    async def plan(self, caller: Caller, request: PreviewRequest) -> Asked:
+        """What is asked for. Raises what the creation of a job with this schedule would raise."""
         now = self._clock.now()
         schedule = read_schedule(when_of(request), now)
         if schedule.calendar is not None:
             job = JobDefinition(task="preview", schedule=schedule, job_id=request.job_id)
             (job,) = await self._calendars.resolved(caller.tenant, [job], single=True)
             schedule = job.schedule
-        plan = asked(request, caller.tenant, now, schedule)
+        return asked(request, caller.tenant, now, schedule)
+
+    async def fires(self, plan: Asked) -> tuple[list[datetime], bool]:
+        """The fires, and whether there are more that it takes too long to list."""
+        return await self.in_thread(lambda: _fires(plan))
+
+    async def in_thread(self, work: Callable[[], T]) -> T:
+        """A calendar that divides each day takes a second to count a year."""
         async with self._at_once:
-            return await asyncio.to_thread(_previewed, plan)
+            return await asyncio.to_thread(work)
 
 
 def _previewed(plan: Asked) -> SchedulePreview:
-    """In a thread: a calendar that divides each day takes a second to count a year."""
+    found, cut = _fires(plan)
+    return previewed(plan, found, cut=cut)
+
+
+def _fires(plan: Asked) -> tuple[list[datetime], bool]:
     found: list[datetime] = []
     end = thread_time() + _LONGEST
     for moment in listed(plan):
         found.append(moment)
         if thread_time() > end and len(found) < plan.most:
-            return previewed(plan, found, cut=True)
-    return previewed(plan, found)
+            return found, True
+    return found, False

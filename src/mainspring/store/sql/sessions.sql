@@ -49,6 +49,25 @@ select s.session_id, s.created_at, s.expires_at
 from mainspring.sessions s
 where s.session_id = $1
 
+-- name: list_sessions
+-- Those that have not ended, of the tokens of a tenant. A session ends early if nobody uses it.
+select s.session_id, s.token_id, t.name, t.role, s.created_at, s.seen_at,
+       least(s.expires_at, s.seen_at + $2::float8 * interval '1 second', t.expires_at) as ends_at
+from mainspring.sessions s
+join mainspring.tokens t using (token_id)
+where t.tenant_id = $1 and s.expires_at > (select clock_timestamp())
+  and s.seen_at > (select clock_timestamp()) - $2::float8 * interval '1 second'
+  and t.revoked_at is null and (t.expires_at is null or t.expires_at > (select clock_timestamp()))
+order by s.session_id desc
+limit $3
+
+-- name: end_session_of_tenant
+-- guard: the row is deleted, and only if its token is of the tenant.
+delete from mainspring.sessions s
+using mainspring.tokens t
+where s.session_id = $2 and t.token_id = s.token_id and t.tenant_id = $1
+returning s.session_id, s.token_id, t.name, t.role, s.created_at, s.seen_at, (select clock_timestamp()) as ends_at
+
 -- name: end_session
 -- guard: the row is deleted, and never comes back.
 delete from mainspring.sessions where session_id = $1 returning session_id
