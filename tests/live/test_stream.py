@@ -16,6 +16,7 @@ from tests.api.bookkeeping import problem
 from tests.attack.edge import HEAD, an_edge
 from tests.live.scene import watching
 from tests.logs.sockets import on_a_socket
+from tests.operations.bulk import begin, performer_of, read
 from tests.operations.hand_worker import HandWorker, outcome
 from tests.operations.tenants import Tenants
 from tests.operations.waiting import until
@@ -52,6 +53,20 @@ async def test_lists_are_told_about_after_the_change(
     assert watcher.events[0][2] == {"topics": ["jobs", "runs", "queues"], "beat": 5.0}
     marks = [int(mark.partition(":")[2]) for mark, _, _ in watcher.events]
     assert marks == sorted(set(marks))
+
+
+async def test_a_bulk_operation_is_told_about_as_it_goes(
+    assembly: Assembly, served: httpx.AsyncClient, api: httpx.AsyncClient
+) -> None:
+    for number in range(3):
+        await api.post("/v1/jobs", json={**NIGHTLY, "job_id": f"nightly-{number}"})
+    async with watching(assembly, served, "jobs") as watcher:
+        began = await begin(api, "jobs", "pause", ids=[f"nightly-{number}" for number in range(3)])
+        await watcher.told("jobs")
+        before = watcher.counted("jobs")
+        await watcher.told("jobs", performer_of(assembly).run_once)
+        assert watcher.counted("jobs") == before + 3
+        assert (await read(api, began))["done"] == 3
 
 
 async def test_what_is_refused_or_only_read_is_not_a_change(

@@ -52,6 +52,7 @@ class Signals:
     fill     runs of backfills have ended, or a backfill may continue; in this process only
     flow     what workflow runs have to do; in this process only
     exchanged  a worker has reported, or was given runs; in this process only
+    changed  a bulk operation has changed objects of a tenant; in this process only
     live     what servers with event streams tell each other; on a channel of its own, not batched here
     """
 
@@ -69,6 +70,7 @@ class Signals:
         self._flow_listeners: list[Callable[[FlowNews], None]] = []
         self._look_listeners: list[Callable[[], None]] = []
         self._exchanged_listeners: list[Callable[[TenantId, ExchangeRequest, ExchangeReply | None], None]] = []
+        self._changed_listeners: list[Callable[[TenantId, int], None]] = []
         self._live_listeners: list[Callable[[str, str], None]] = []
         self._ready: dict[int, int] = {}
         self._freed: dict[int, int] = {}
@@ -123,6 +125,13 @@ class Signals:
         """After the commit. Without a reply: what has started, and progress."""
         for listener in self._exchanged_listeners:
             listener(tenant, request, reply)
+
+    def on_changed(self, listener: Callable[[TenantId, int], None]) -> None:
+        self._changed_listeners.append(listener)
+
+    def changed(self, tenant: TenantId, count: int) -> None:
+        for listener in self._changed_listeners:
+            listener(tenant, count)
 
     def on_live(self, listener: Callable[[str, str], None]) -> None:
         self._live_listeners.append(listener)

@@ -97,6 +97,7 @@ class Performer:
             return False
         for tell in outcome.tell:
             tell()
+        self._verbs.tell_changed(row.tenant_id, len(chosen.ids))
         if chosen.place is None:
             log.info("operation is done", operation=str(row.operation_id), target=row.target, verb=row.verb)
         return True

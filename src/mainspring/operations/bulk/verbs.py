@@ -16,6 +16,7 @@ import msgspec
 from mainspring.domain.bulk import Target
 from mainspring.domain.errors import Conflict, MainspringError, NotFound
 from mainspring.domain.transitions import StoredState
+from mainspring.kernel.ids import TenantId
 from mainspring.kernel.logs import get_logger
 from mainspring.operations.access.caller import Caller
 from mainspring.operations.control.amend import Amender
@@ -75,6 +76,10 @@ class Verbs:
 
     def named(self, target: Target, verb: str) -> Verb:
         return self._known[target, verb]
+
+    def tell_changed(self, tenant: TenantId, count: int) -> None:
+        """After the commit of a slice: somebody may look at what has changed."""
+        self._signals.changed(tenant, count)
 
     async def _pause(self, caller: Caller, connection: Connection, job_id: str) -> None:
         await self._amender.pause_in(caller, connection, job_id)

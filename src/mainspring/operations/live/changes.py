@@ -48,6 +48,7 @@ class Changes:
         self._wanted_until = self._ask_at = float("-inf")
         signals.on_ready(self._on_ready)
         signals.on_exchanged(self._on_exchanged)
+        signals.on_changed(lambda tenant, count: self.add(tenant, (JOBS, RUNS, QUEUES), count))
         signals.on_live(self._on_message)
 
     @property

@@ -26,6 +26,7 @@ _CHANGED = {
     "jobs": (JOBS,),
     "jobs.cancel": (JOBS, RUNS, QUEUES),
     "limits": (RUNS, QUEUES),
+    "operations": (JOBS, RUNS),
     "queues": (QUEUES,),
     "runs": (RUNS, QUEUES),
     "tenant": (QUEUES,),
