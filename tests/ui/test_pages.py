@@ -99,3 +99,34 @@ def test_the_first_load_is_small() -> None:
     names = [path for path in (FOLDER / "assets").iterdir() if path.name in shell]
     assert names
     assert sum(len(gzip.compress(path.read_bytes())) for path in names) < 300_000
+
+
+def test_a_page_has_no_more_than_200_rows_of_a_long_list(open_page: Open, server: httpx.Client) -> None:
+    [queue, *_] = server.get("/v1/queues").raise_for_status().json()["queues"] or [_queue_of(server)]
+    many = {"queues": [{**queue, "name": f"queue {n:03}"} for n in range(450)]}
+    page = open_page("/queues")
+    page.route("**/v1/queues", lambda route: route.fulfill(json=many))
+    page.goto("/ui/queues")
+    rows, parts = page.locator("tbody tr"), page.get_by_role("navigation", name="Parts of Queues")
+    expect(parts).to_contain_text("1 to 200 of 450")
+    assert rows.count() == 200
+    parts.get_by_role("button", name="Next 200").click()
+    parts.get_by_role("button", name="Next 200").click()
+    expect(parts).to_contain_text("401 to 450 of 450")
+    assert rows.count() == 50
+    page.unroute_all()
+
+
+def test_a_search_says_how_far_it_looked(open_page: Open) -> None:
+    page = open_page("/jobs")
+    looked = {"jobs": [], "next": "further", "searched_to": "2026-07-01T12:00:00Z"}
+    page.route("**/v1/jobs?*", lambda route: route.fulfill(json=looked))
+    page.goto("/ui/jobs?q=rare")
+    expect(page.get_by_text("Nothing found so far. Looked back to")).to_be_visible()
+    expect(page.get_by_role("link", name="Go on")).to_be_visible()
+    page.unroute_all()
+
+
+def _queue_of(server: httpx.Client) -> Any:
+    server.post("/v1/jobs", json={"task": "nobody", "schedule": "manual"}).raise_for_status()
+    return server.get("/v1/queues").raise_for_status().json()["queues"][0]

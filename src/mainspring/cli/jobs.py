@@ -88,8 +88,8 @@ def command(
             page,
             _COLUMNS,
             lambda times: [_row(job, times) for job in page.jobs],
-            "no jobs; to list what has run: mainspring runs",
-            more_pages(page.next),
+            "no jobs; to list what has run: mainspring runs" if page.next is None else "no jobs so far",
+            more_pages(page.next, page.searched_to),
         )
 
     show_list(options, read)

@@ -122,8 +122,12 @@ def with_list_options(command: Callable[..., None]) -> Callable[..., None]:
     return with_options
 
 
-def more_pages(cursor: str | None) -> list[str]:
-    return [] if cursor is None else [f"more: repeat with --cursor {cursor}"]
+def more_pages(cursor: str | None, searched_to: datetime | None = None) -> list[str]:
+    """`searched_to`: how far a search has looked that is not over."""
+    if cursor is None:
+        return []
+    looked = "" if searched_to is None else f"looked back to {searched_to.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC; "
+    return [f"{looked}more: repeat with --cursor {cursor}"]
 
 
 def show_list(options: ListOptions, read: Callable[[Client], Listing]) -> None:

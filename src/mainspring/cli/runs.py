@@ -96,7 +96,11 @@ def command(
         if found is not None and not rows:
             client.job(found)  # it has no such runs, or there is no such job
         return Listing(
-            page, _COLUMNS, lambda times: [_row(run, times) for run in rows], "no runs", more_pages(page.next)
+            page,
+            _COLUMNS,
+            lambda times: [_row(run, times) for run in rows],
+            "no runs" if page.next is None else "no runs so far",
+            more_pages(page.next, page.searched_to),
         )
 
     show_list(options, read)
