@@ -91,7 +91,7 @@ def test_only_what_has_changed_is_told() -> None:
     assert final is not None and (final.cpu_s, final.rss_peak) == (2.0, 101 * MB)
 
 
-def test_it_goes_to_the_server_as_progress_does() -> None:
+def test_it_goes_along_with_the_next_exchange() -> None:
     book = ProgressReports()
     order = an_order()
     attempt = Attempt(order, key_of(order), 0.0, started=10.0)
@@ -100,6 +100,7 @@ def test_it_goes_to_the_server_as_progress_does() -> None:
     assert book.take(20.0) == []
     attempt.usage.sampled(0.5, 3 * MB)
     book.look([attempt], 20.25, tell=True)
+    assert (book.due(), book.waiting) == (float("inf"), True)  # no exchange is sent for it
     [word] = book.take(20.25)
     assert word.usage is not None and (word.usage.cpu_s, word.usage.rss) == (0.5, 3 * MB)
     assert (word.fraction, word.message, word.number) == (None, None, 1)

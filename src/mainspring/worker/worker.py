@@ -247,7 +247,7 @@ class Worker:
         if self._server_client.hello_outdated:
             flight.request.hello = self._hello
             flight.request.wait_ms = 0  # the answer grants a lease
-        if not flight.trial and self._progress.due() <= now:
+        if not flight.trial and self._progress.waiting:
             flight.request.progress = self._progress.take(now)
         if not flight.trial and self._tells_starts:
             flight.request.started = self._starts.take(now)

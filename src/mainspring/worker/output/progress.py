@@ -25,6 +25,7 @@ class ProgressReports:
         self._tell: Callable[[], None] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._fresh: dict[Key, Attempt] = {}
+        self._beside: dict[Key, Attempt] = {}  # with news of their processes, which wait for the next exchange
         self._not_before: dict[Key, float] = {}
         self._refusals: dict[Key, int] = {}
 
@@ -40,17 +41,6 @@ class ProgressReports:
         if fraction is None or not 0.0 <= fraction <= 1.0:
             fraction = None if before is None else before.fraction
         attempt.progress = Progressed(fraction, None if message is None else _clean(message))
-        self._renew(attempt)
-
-    def look(self, active: Iterable[Attempt], now: float, *, tell: bool) -> None:
-        """Look at the processes of the attempts that last. `tell`: report what earlier looks have shown."""
-        for attempt in active:
-            if (usage := attempt.usage) is not None and not attempt.reported:
-                if usage.has_news() and tell:
-                    self._renew(attempt)
-                usage.ask(now - attempt.started)
-
-    def _renew(self, attempt: Attempt) -> None:
         # Set after the report is stored and cleared before it is read, so that the newest is never lost.
         if attempt.key not in self._fresh:
             self._fresh[attempt.key] = attempt
@@ -58,8 +48,22 @@ class ProgressReports:
                 with suppress(RuntimeError):  # the loop is closed: the process ends
                     self._loop.call_soon_threadsafe(self._tell)
 
+    def look(self, active: Iterable[Attempt], now: float, *, tell: bool) -> None:
+        """Look at the processes of the attempts that last. `tell`: what earlier looks have shown goes along with the
+        next exchange. It is no reason for one."""
+        for attempt in active:
+            if (usage := attempt.usage) is not None and not attempt.reported:
+                if usage.has_news() and tell:
+                    self._beside[attempt.key] = attempt
+                usage.ask(now - attempt.started)
+
+    @property
+    def waiting(self) -> bool:
+        """Whether there is anything for an exchange that is sent anyway."""
+        return bool(self._fresh or self._beside)
+
     def due(self) -> float:
-        """When the next report may be sent; infinity if there is none."""
+        """When an exchange may be sent for the next report; infinity if there is none."""
         if not self._fresh:
             return _NEVER
         return min(self._not_before.get(key, 0.0) for key in list(self._fresh))
@@ -67,7 +71,7 @@ class ProgressReports:
     def take(self, now: float) -> list[Progress]:
         """The reports to send now."""
         taken: list[Progress] = []
-        for key, attempt in list(self._fresh.items()):
+        for key, attempt in list((self._beside | self._fresh).items()):
             if len(taken) == _MOST_AT_A_TIME:
                 break
             if attempt.reported or attempt.fenced:
@@ -75,7 +79,8 @@ class ProgressReports:
                 continue
             if self._not_before.get(key, 0.0) > now:
                 continue
-            del self._fresh[key]
+            self._fresh.pop(key, None)
+            self._beside.pop(key, None)
             self._not_before[key] = now + EVERY
             said, used = attempt.progress or _NOTHING, attempt.usage
             order = attempt.order
@@ -88,7 +93,8 @@ class ProgressReports:
         """The exchange that carried the reports of these attempts was lost."""
         for attempt in lost:
             if not attempt.reported:
-                self._fresh[attempt.key] = attempt
+                queue = self._beside if attempt.progress is None else self._fresh
+                queue[attempt.key] = attempt
 
     def refused(self, attempt: Attempt, now: float) -> None:
         """The server rejected a report of this attempt. The next may be valid, but each rejection costs a search."""
@@ -99,6 +105,7 @@ class ProgressReports:
     def forget(self, attempt: Attempt) -> None:
         """The attempt has ended."""
         self._fresh.pop(attempt.key, None)
+        self._beside.pop(attempt.key, None)
         self._not_before.pop(attempt.key, None)
         self._refusals.pop(attempt.key, None)
 
