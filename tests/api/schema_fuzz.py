@@ -131,6 +131,8 @@ async def set_up(api: httpx.AsyncClient) -> Scene:
     [breaker] = (await api.get("/v1/breakers")).json()["breakers"]
     past = {"from": "2025-03-01T00:00:00Z", "to": "2025-04-01T00:00:00Z"}
     backfills = [(await api.post("/v1/jobs/daily:backfill", json=past)).json()["id"] for _ in range(2)]
+    act = {"verb": "pause", "ids": ["paused"]}
+    operations = [(await api.post("/v1/jobs:act", json=act)).json()["id"] for _ in range(2)]
     steps = [{"name": "a", "command": "true"}, {"name": "b", "command": "true", "depends_on": ["a"]}]
     await api.post("/v1/workflows", json={"workflow_id": "weekly", "steps": steps, "schedule": "@weekly"})
     workflow_run = (await api.post("/v1/workflows/weekly:runNow")).json()["run_id"]
@@ -138,6 +140,7 @@ async def set_up(api: httpx.AsyncClient) -> Scene:
         {
             "workflow_id": ["weekly", "daily"],
             "backfill_id": backfills,
+            "operation_id": operations,
             "limit_id": [str(limit["limit_id"])],
             "breaker_id": [str(breaker["breaker_id"])],
             "job_id": [*jobs, *runs],

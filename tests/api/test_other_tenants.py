@@ -20,6 +20,7 @@ pytestmark = pytest.mark.anyio
 _EVERYTHING = "select (select json_agg(t order by t::text) from mainspring.{table} t)::text"
 TABLES = (
     "jobs", "runs", "run_history", "dead_letters", "workers", "replays", "tokens", "run_logs", "workflow_versions",
+    "operations",
 )  # fmt: skip
 
 

@@ -59,3 +59,11 @@ def test_a_wrong_filter_and_a_wrong_noun_send_nothing(server: CannedServer, call
     assert call("act", "pause", "jobs", "mails")[0] == 2
     assert call("act", "pause", "queues")[0] == 2
     assert server.asked == []
+
+
+def test_yes_begins_with_the_number_that_was_counted(server: CannedServer, call: Call) -> None:
+    server.says("POST /v1/jobs:act", view())
+    assert call("act", "pause", "jobs", "queue=mails", "--yes", "--no-wait")[:2] == (0, f"{ID}\n")
+    assert server.asked[-1][2] == {"verb": "pause", "filter": {"queue": "mails"}, "expected": 3}
+    code, out, _ = call("act", "pause", "jobs", "queue=mails", "--yes")
+    assert code == 0 and "3 of 3 done" in out

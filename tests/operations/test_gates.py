@@ -32,7 +32,7 @@ async def test_no_more_runs_of_a_queue_run_than_its_limit(
     view = (await api.get("/v1/queues/default")).json()
     assert view["limits"] | {"paused_at": None} == {
         "queue": "default", "paused": False, "paused_by": None, "paused_at": None, "concurrency": 3, "in_use": 3,
-        "rate": None, "burst": None, "tokens": None, "max_depth": None,
+        "rate": None, "burst": None, "tokens": None, "max_depth": None, "version": 2,
     }  # fmt: skip
     assert (view["depth"] + view["running"], view["paused"]) == (10, False)  # claimed ones are shown as queued
     await check_counts(connection)

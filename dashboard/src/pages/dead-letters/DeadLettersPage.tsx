@@ -31,7 +31,7 @@ export function DeadLettersPage() {
     id: (letter) => letter.run_id,
   });
   const active = FILTERS.filter((name) => search[name] !== undefined);
-  const selection = useSelection(list.rows, idOf, nameOf);
+  const selection = useSelection(list.rows, filter, idOf, nameOf);
   const some = list.rows.length > 0;
   return (
     <Page

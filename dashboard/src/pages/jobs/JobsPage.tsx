@@ -32,7 +32,7 @@ export function JobsPage() {
     id: (job) => job.job_id,
   });
   const active = FILTERS.filter((name) => search[name] !== undefined);
-  const selection = useSelection(list.rows, idOf, nameOf);
+  const selection = useSelection(list.rows, query, idOf, nameOf);
   return (
     <Page
       title="Jobs"

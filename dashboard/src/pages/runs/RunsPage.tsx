@@ -25,7 +25,7 @@ export function RunsPage() {
     path: "/v1/runs", query, after: search.after, rows: (body) => body.runs, next: (body) => body.next,
     id: (run) => run.run_id, everyMs: 3000,
   });
-  const selection = useSelection(list.rows, idOf, nameOf);
+  const selection = useSelection(list.rows, query, idOf, nameOf);
   const active = FILTERS.filter((name) => search[name] !== undefined);
   return (
     <Page title="Runs" lead="Every firing of every job, newest first.">
