@@ -62,6 +62,7 @@ TOKEN = "ms_test-token"
 LONGEST = (
     "tests/cluster/test_faults.py", "tests/docs/test_sitting.py", "tests/cluster/test_outage.py",
     "tests/processes/test_exactly_once.py", "tests/processes/test_one_per_account.py",
+    "tests/processes/test_expansion.py",
 )  # fmt: skip
 
 

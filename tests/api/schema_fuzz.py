@@ -190,8 +190,10 @@ def requests_of(operations: list[Any], mode: GenerationMode) -> st.SearchStrateg
 
 
 async def send(api: httpx.AsyncClient, scene: Scene, asked: Asked) -> httpx.Response | None:
-    """The answer. None if the request would last as long as a run."""
+    """The answer. None if the request would last as long as a run, or for ever."""
     case = asked.case
+    if case.operation.path == "/v1/stream":
+        return None
     if str((case.query or {}).get("follow", "")).lower() in ("true", "1"):
         return None
     if asked.chosen is not None:

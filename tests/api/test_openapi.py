@@ -32,12 +32,17 @@ from mainspring.wire.problems import Problem
 
 PUBLIC = {("get", "/healthz"), ("get", "/readyz"), ("post", "/v1/exchange/gone"), ("post", "/v1/session")}
 VERBS = (
-    "cancel", "check", "create", "declare", "delete", "discard", "drain", "end", "exchange", "explain", "find", "get",
+    "act", "cancel", "check", "create", "declare", "delete", "discard", "drain", "end", "exchange", "explain", "find",
+    "get",
     "list", "patch", "pause", "preview", "put", "replay", "report", "rerun", "reset", "resume", "retry", "revoke",
     "run", "ship",
 )  # fmt: skip
 # Text, not JSON.
-TEXTS = {"/metrics": {"text/plain"}, "/v1/runs/{run_id}/logs": {"text/plain", "text/event-stream"}}
+TEXTS = {
+    "/metrics": {"text/plain"},
+    "/v1/runs/{run_id}/logs": {"text/plain", "text/event-stream"},
+    "/v1/stream": {"text/event-stream"},
+}
 # Codes that no handler answers with: those of the protocol below, of clients, of commands and of migrations.
 SOURCE = Path(mainspring.__file__).parent
 ANSWERING = ("api", "domain", "operations")

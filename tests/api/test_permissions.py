@@ -21,10 +21,14 @@ from mainspring.roles.assembly import Assembly
 
 # Public methods that no route calls, or that need no token.
 _INTERNAL = {
+    "Amender": {"tell_resumed"},
+    "ManualRuns": {"tell"},
+    "Replayer": {"tell"},
     "Sessions": {"sign_in"},
     "Previewer": {"fires", "in_thread"},
     "SignatureRegistry": {"known", "check", "read", "declare", "refresh", "run_once"},
     "Exchanger": {"poll", "close", "forget"},
+    "Streams": {"close", "next_id", "run_once"},
 }
 _SERVICES_WITHOUT_CALLER = {"clock", "readiness", "death_notices"}
 

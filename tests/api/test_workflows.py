@@ -105,6 +105,35 @@ async def test_a_workflow_is_paused_resumed_run_and_deleted_like_a_job(api: http
     refused_as(await api.post("/v1/workflows/other:pause"), 404, "not_found")
 
 
+async def test_an_unknown_workflow_is_called_a_workflow(api: httpx.AsyncClient) -> None:
+    await api.post("/v1/workflows", json=NIGHTLY)
+    for path, words in (("nope", "workflow 'nope'"), ("nightly?generation=7", "of workflow 'nightly'")):
+        found = problem(await api.get(f"/v1/workflows/{path}"))
+        assert words in found["detail"] and "/v1/workflows" in found["hint"] and "job" not in found["hint"]
+
+
+async def test_a_check_looks_at_what_the_workflow_would_fire_after(
+    api: httpx.AsyncClient, connection: asyncpg.Connection
+) -> None:
+    """As its creation does. Jobs are checked in the same way."""
+    steps = [{"name": "a", "command": "x"}]
+    for path, key in (("/v1/workflows:validate", "workflow_id"), ("/v1/jobs:validate", "job_id")):
+        what: dict[str, Any] = {"steps": steps} if key == "workflow_id" else {"command": "x"}
+        unknown = {key: "w", "schedule": {"after": ["nothing"]}, **what}
+        refused_as(await api.post(path, json=unknown), 422, "unknown_job", "schedule.after")
+        itself = {key: "w", "schedule": {"after": ["w"]}, **what}
+        refused_as(await api.post(path, json=itself), 422, "cycle", "schedule.after")
+    assert await connection.fetchval("select count(*) from mainspring.job_edges") == 0
+    await api.post("/v1/workflows", json={"workflow_id": "first", "steps": steps})
+    await api.post("/v1/workflows", json={"workflow_id": "then", "steps": steps, "schedule": {"after": ["first"]}})
+    around = {"workflow_id": "first", "steps": steps, "schedule": {"after": ["then"]}}
+    assert "first > then > first" in problem(await api.post("/v1/workflows:validate", json=around))["detail"]
+    fits = {"steps": steps, "schedule": {"after": ["then"]}}
+    assert (await api.post("/v1/workflows:validate", json=fits)).status_code == 200
+    calendar = {"steps": steps, "schedule": {"cron": "0 2 * * *", "calendar": "none"}}
+    assert problem(await api.post("/v1/workflows:validate", json=calendar))["code"] == "unknown_calendar"
+
+
 async def test_the_same_request_with_a_key_creates_one_workflow(api: httpx.AsyncClient) -> None:
     body = {"steps": [{"name": "a", "command": "x"}], "idempotency_key": "once"}
     first, second = [await api.post("/v1/workflows", json=body) for _ in range(2)]

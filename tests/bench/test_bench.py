@@ -64,10 +64,12 @@ async def test_jitter_measures_how_late_tasks_start_that_are_due_at_random_momen
 
 
 async def test_dag_measures_workflows_that_all_succeeded() -> None:
-    figures = await dag.run(dag.Sizes(members=200, chain=3, layers=3, workflows=3))
-    assert (figures["members"], figures["layers"], figures["workflows"]) == (200, "3 x 3", 3)
+    figures = await dag.run(dag.Sizes(members=200, chain=3, layers=3, workflows=3, checked=300))
+    assert (figures["members"], figures["layers"], figures["small_workflows"]) == (200, "3 x 3", 3)
     assert 0 <= number(figures["chain_step_p50_ms"]) <= number(figures["chain_step_p99_ms"])
-    assert number(figures["fanout_per_s"]) > 0 and number(figures["layers_s"]) > 0
+    assert number(figures["fanout_per_s"]) > 0 and number(figures["fanout_ratio"]) > 0
+    assert number(figures["layers_s"]) > 0 and number(figures["small_workflows_s"]) > 0
+    assert number(figures["fanout_rss_mb"]) > 10 and number(figures["check_s"]) >= 0
 
 
 async def test_output_measures_runs_whose_logs_are_what_they_printed() -> None:

@@ -64,3 +64,11 @@ create trigger note_birth after insert on mainspring.backfills
 create trigger note after update on mainspring.backfills
     for each row when (old.state <> new.state or old.concurrency <> new.concurrency)
     execute function cluster_audit.note('backfills');
+create trigger note after insert on mainspring.workflow_versions
+    for each row execute function cluster_audit.note('workflow_versions');
+create trigger note after insert or update on mainspring.flows
+    for each row execute function cluster_audit.note('flows');
+create trigger note after insert on mainspring.flow_reruns
+    for each row execute function cluster_audit.note('flow_reruns');
+create trigger note after insert or update on mainspring.fanouts
+    for each row execute function cluster_audit.note('fanouts');

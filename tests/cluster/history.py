@@ -23,7 +23,7 @@ TTL = 3.0
 RESCUE = SHORTEST_LEASE
 KILL = kill_for(RESCUE)
 EXCLUSIVE_RESCUE = DEFAULT_TIMING.exclusive_rescue
-QUEUED, RUNNING, HELD, SUCCESS, FAILED, CANCELLED, SKIPPED = 1, 2, 4, 10, 11, 12, 13
+QUEUED, RUNNING, WAITING, HELD, SUCCESS, FAILED, CANCELLED, SKIPPED = 1, 2, 3, 4, 10, 11, 12, 13
 SCHEDULED_JOB, PAUSED_JOB, CANCELLED_JOB, COMPLETED_JOB = 1, 2, 3, 4
 
 
@@ -155,7 +155,7 @@ QUIET = Machine()
 BUSY = Machine(late=60.0, lingering=4.0)
 
 
-@dataclass
+@dataclass(eq=False)
 class History:
     events: list[Event]
     lines: list[Line]
@@ -195,9 +195,11 @@ class History:
 
     @cached_property
     def births(self) -> list[Event]:
-        """The first row of every run. A skipped run is created in the history."""
+        """The first row of every run. A run that is skipped at once is created in the history."""
         skips = [event for event in self.of("run_history") if event.op == "I" and event.new["state"] == SKIPPED]
-        return [event for event in self.of("runs") if event.op == "I"] + skips
+        live = [event for event in self.of("runs") if event.op == "I"]
+        known = {event.new["run_id"] for event in live if event.new["state"] == WAITING}
+        return live + [event for event in skips if event.new["run_id"] not in known]
 
     @cached_property
     def nodes(self) -> dict[str, str]:

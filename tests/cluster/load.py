@@ -14,9 +14,10 @@ from typing import Any
 import httpx
 
 from mainspring.worker.processes.watchdog.namespaces import why_not
-from tests.cluster import load_limits, load_schedules
+from tests.cluster import load_flows, load_limits, load_schedules
 from tests.cluster.history import Call
 from tests.cluster.line_book import SET
+from tests.cluster.rules_flows import CANCEL_FLOW
 from tests.cluster.tasks import LEDGER_VARIABLE, family_command, shell_command
 
 NAMESPACES = why_not() is None  # workers here put each command into a pid namespace of its own
@@ -111,6 +112,9 @@ class Load:
             keyed = {"task": "note", "job_id": job_id, "idempotency_key": job_id, **body}
             call = await self._clients.submit(keyed)
             assert call.result == "ok", call
+        for name in load_flows.FLOWS:
+            call = await self._clients.insist("workflow", "POST", "/v1/workflows", load_flows.definition(name))
+            assert call.result == "ok" or call.answer.get("code") == "job_exists", call
         self._go(self._run())
         self._go(self._steer())
         self._go(self._redefine())
@@ -156,6 +160,7 @@ class Load:
             (5, self._thread), (3, self._bad), (3, self._same_key_other_body), (6, self._cancel_one),
             (4, self._family), (5, self._process), (6, self._print), (1, self._poison), (3, self._snooze),
             (5, self._again), (4, self._retry_one), (30, self._limited), (12, self._unique),
+            (10, self._workflow),
         ]  # fmt: skip
         weights = [weight for weight, _ in choices]
         await self._random.choices([choice for _, choice in choices], weights)[0](self._number)
@@ -329,6 +334,22 @@ class Load:
         first = asyncio.ensure_future(self._submit(number, **body))
         await self._over_after(pause)
         await asyncio.gather(first, self._clients.submit({"idempotency_key": f"second-{number}", **body}))
+
+    async def _workflow(self, number: int) -> None:
+        """A workflow run. Some are cancelled, and some run again when they have ended."""
+        name = self._random.choice(sorted(load_flows.FLOWS))
+        chosen = load_flows.parameters(self._random, name)
+        body = {"idempotency_key": f"flow-{number}", "parameters": chosen}
+        call = await self._clients.insist("workflow run", "POST", f"/v1/workflows/{name}:runNow", body, target=name)
+        chance = self._random.random()
+        if call.result != "ok" or chance > 0.5:
+            return
+        run_id = call.answer["run_id"]
+        await self._over_after(self._random.uniform(0.0, 2.0))
+        if chance < 0.2:
+            await self._clients.insist(CANCEL_FLOW, "POST", f"/v1/workflow-runs/{run_id}:cancel", {}, target=run_id)
+            await self._over_after(self._random.uniform(0.0, 2.0))
+        await self._clients.call("rerun", "POST", f"/v1/workflow-runs/{run_id}:rerun", {}, target=run_id)
 
     async def _change_overlap(self) -> None:
         """Change what happens when a job fires while a run of it is alive."""

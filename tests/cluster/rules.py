@@ -8,6 +8,7 @@ from itertools import chain
 from tests.cluster import (
     rules_client,
     rules_fire,
+    rules_flows,
     rules_gates,
     rules_limits,
     rules_logs,
@@ -45,6 +46,13 @@ RULES: dict[str, Rule] = {
         rules_unique.s7_one_waiting_job_per_later_key,
     ),
     "S8": rules_client.s8_acknowledged_is_there_refused_is_not,
+    "S9": _all(
+        rules_flows.s9_a_step_starts_after_its_parents,
+        rules_flows.s9_a_step_works_after_its_parents,
+        rules_flows.s9_a_step_runs_once,
+        rules_flows.s9_joins_count_exactly,
+        rules_flows.s9_a_workflow_run_ends_with_its_steps,
+    ),
     "S10": _all(
         rules_limits.s10_no_more_slots_than_allowed,
         rules_limits.s10_no_more_attempts_than_allowed,

@@ -17,13 +17,19 @@ from tests.cluster.history import (
     RUNNING,
     SKIPPED,
     SUCCESS,
+    WAITING,
     Event,
     History,
     Row,
 )
 from tests.cluster.oracle import parse
 
-_ENDS = {QUEUED: {CANCELLED, FAILED}, HELD: {CANCELLED, FAILED}, RUNNING: {SUCCESS, FAILED, CANCELLED}}
+_ENDS = {
+    QUEUED: {CANCELLED, FAILED},
+    WAITING: {SUCCESS, CANCELLED, FAILED},
+    HELD: {CANCELLED, FAILED},
+    RUNNING: {SUCCESS, FAILED, CANCELLED},
+}
 _ALLOW = 1  # the overlap rule under which runs of a job may overlap
 _SLOW = 3.0  # seconds that a rescue may take, a sweep and the age of the last beat included
 _CUT_OFF_GRACE = DEFAULT_TIMING.cut_off_grace
@@ -52,8 +58,9 @@ def s4_legal_steps_and_one_end(history: History) -> Iterator[str]:
 
 
 def _is_new(row: Row) -> bool:
-    """A run that needs slots is HELD first."""
-    return bool(row["state"] == (HELD if row.get("limit_keys") else QUEUED))
+    """A run that needs slots is HELD first. A step that has parents or members is WAITING."""
+    waits = row["state"] == WAITING and row.get("rule") is not None
+    return bool(waits or row["state"] == (HELD if row.get("limit_keys") else QUEUED))
 
 
 def _legal_step(run: str, event: Event) -> Iterator[str]:
@@ -73,6 +80,8 @@ def _legal_step(run: str, event: Event) -> Iterator[str]:
             spent = bool(old.get("rate_keys") or old.get("breaker_key"))
             kept = new["attempt"] == old["attempt"] or (spent and new["attempt"] == old["attempt"] - 1)
             legal = new["fence"] > old["fence"] and kept and new["worker_id"] is None
+        case (1, 3) | (3, 1) | (3, 4) | (3, 3):  # a workflow run begins, a step is ready, a mapped one has members
+            legal = _kept(old, new) and new.get("rule") is not None
         case (4, 1) | (4, 4):  # admitted, or it stands elsewhere
             legal = _kept(old, new)
         case (1, 1):
@@ -140,6 +149,8 @@ def s5_outcomes_of_the_current_holder(history: History) -> Iterator[str]:
         for event in life:
             if event.table == "run_history" and event.new["state"] == SUCCESS:
                 attempt = event.new["attempt"]
+                if not attempt and event.new.get("worker_id") is None:  # a workflow run, or a mapped step
+                    continue
                 at = finished.get((run, attempt))
                 if at is None:
                     yield f"run {run} is a SUCCESS by attempt {attempt}, which has not finished in the ledger"

@@ -45,8 +45,9 @@ def s7_a_merged_submission_names_a_job_that_lived(history: History) -> Iterator[
 
 
 def s7_one_waiting_job_per_later_key(history: History) -> Iterator[str]:
-    """A submission pushes the job that waits for its time, and creates none beside it. The time never becomes earlier,
-    and ends `for` after the first submission."""
+    """A submission pushes the job that waits for its time, and creates none beside it, until its key ends, `for` after
+    the first submission: a job may wait longer if nobody fires it. The time never becomes earlier, and ends with the
+    key."""
     waiting: dict[str, set[str]] = defaultdict(set)
     latest: dict[str, float] = {}
     for event in history.of("jobs"):
@@ -57,8 +58,8 @@ def s7_one_waiting_job_per_later_key(history: History) -> Iterator[str]:
             waiting[name].discard(job)
             continue
         if event.op == "I":
-            if waiting[name]:
-                yield f"{name}: {job} was created while {sorted(waiting[name])} waited for its time"
+            if held := sorted(other for other in waiting[name] if event.at < latest[other]):
+                yield f"{name}: {job} was created while {held} waited for its time"
             waiting[name].add(job)
             latest[job] = history.moment(event.new["created_at"]) + LATER_FOR
         before, after = event.old.get("next_fire_at"), event.new.get("next_fire_at")

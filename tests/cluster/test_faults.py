@@ -12,6 +12,7 @@ import pytest
 
 from tests.cluster.arena import Shape
 from tests.cluster.drill import drill
+from tests.cluster.flow_book import read_flows
 from tests.cluster.history import BUSY
 
 pytestmark = pytest.mark.anyio
@@ -40,4 +41,5 @@ async def test_a_cluster_keeps_its_promises_while_it_is(kind: str) -> None:
     outcome = await drill(SEED, SMALL, SELECTION[kind], rate=RATE, machine=BUSY)
     assert not outcome.violations, str(outcome)
     assert len(outcome.history.births) > 50, "there was no load to speak of"
+    assert len(read_flows(outcome.history)) > 2, "hardly a workflow ran"
     assert all(injection.recovery is not None for injection in outcome.history.injections), str(outcome)

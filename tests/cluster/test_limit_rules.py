@@ -385,15 +385,16 @@ def test_a_run_of_a_queue_beside_more_than_its_limit_is_found(beside: int, claim
 
 
 @pytest.mark.parametrize(
-    ("second", "next_fire", "bad"), [(False, 3, False), (True, 3, True), (False, 0, True), (False, 30, True)]
+    ("second", "next_fire", "bad"),
+    [(None, 3, False), (1.5, 3, True), (4.5, 3, False), (None, 0, True), (None, 30, True)],
 )
 def test_the_key_of_a_job_that_is_pushed_belongs_to_one_and_its_time_only_rises(
-    second: bool, next_fire: int, bad: bool
+    second: float | None, next_fire: int, bad: bool
 ) -> None:
     story = limit_story()
     job = {"job_id": "a", "name": f"{LATER}1", "created_at": time_of(0), "next_fire_at": time_of(2)}
     story.write(0.0, "server", ("jobs", "I", {}, job))
     story.write(1.0, "server", ("jobs", "U", job, job | {"next_fire_at": time_of(next_fire)}))
-    if second:
-        story.write(1.5, "server", ("jobs", "I", {}, job | {"job_id": "b"}))
+    if second is not None:
+        story.write(second, "server", ("jobs", "I", {}, job | {"job_id": "b", "created_at": time_of(second)}))
     assert bool(list(s7_one_waiting_job_per_later_key(story.history))) is bad

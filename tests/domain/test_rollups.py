@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mainspring.domain.fingerprints import fingerprint, masked
-from mainspring.domain.rollups import LAST_BUCKET, Histogram, bucket_of, upper_bound
+from mainspring.domain.rollups import LAST_BUCKET, PER_OCTAVE, Histogram, bucket_of, upper_bound
 
 VALUES = st.floats(min_value=0.6, max_value=1e9)
 
@@ -19,7 +19,7 @@ def test_a_percentile_is_at_most_nine_percent_off_with_its_rounding(values: list
     histogram = Histogram()
     histogram.add_values(values)
     exact = sorted(values)[math.ceil(share * len(values)) - 1] / 1000
-    found = histogram.percentile(share)
+    [found] = histogram.percentiles(share)
     assert found is not None and abs(found - exact) <= 0.09 * exact + 1e-9
 
 
@@ -41,6 +41,21 @@ def test_adding_histograms_is_adding_their_values(first: list[float], second: li
             low = min(buckets)
             apart.add(low, [buckets.count(bucket) for bucket in range(low, max(buckets) + 1)])
     assert both.counts == apart.counts and both.total == len(first) + len(second)
+    apart.add_all(both)
+    assert apart.total == 2 * both.total
+
+
+@given(st.lists(VALUES, max_size=30))
+def test_below_counts_the_values_of_whole_octaves(values: list[float]) -> None:
+    histogram = Histogram()
+    histogram.add_values(values)
+    octaves = (1, 5, 12, 40)
+    expected = [sum(bucket_of(value) < PER_OCTAVE * octave for value in values) for octave in octaves]
+    assert histogram.below(octaves) == expected
+
+
+def test_without_values_there_are_no_percentiles() -> None:
+    assert Histogram().percentiles(0.5, 0.99) == [None, None]
 
 
 @pytest.mark.parametrize(

@@ -36,7 +36,7 @@ async def on_a_socket(
                     await asyncio.sleep(0.01)
                 yield client
         finally:
-            watch.close()
+            assembly.release_waiters()
             server.should_exit = True
             await serving
             await loops.stop()

@@ -14,6 +14,7 @@ import pytest
 
 from mainspring.operations.dependencies.looker import Looker
 from mainspring.roles.assembly import Assembly
+from mainspring.store import dependencies
 from tests.api.bookkeeping import problem
 from tests.operations.firing import fire_due, make_due
 from tests.operations.hand_worker import HandWorker, outcome
@@ -333,3 +334,24 @@ async def test_what_has_no_effect_or_contradicts_itself_is_refused(api: httpx.As
         assert (await refused(api, {**job, **body}))[1] == field, body
     await api.delete("/v1/jobs/a")
     assert await refused(api, {**job, "depends_on": ["a"]}) == ("unknown_job", "depends_on", "job 'a' was deleted")
+
+
+async def test_more_dependants_than_a_statement_may_look_at_all_follow(
+    api: httpx.AsyncClient, looker: Looker, connection: asyncpg.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Seven runs wait for one that ends, and seven jobs fire after it, with three rows for each statement."""
+    monkeypatch.setattr(dependencies, "MOST_ROWS", 3)
+    parent = await make(api, "parent", schedule="0 0 1 1 *")
+    waiting = [await make(api, f"waits{number}", depends_on=[parent]) for number in range(7)]
+    after = [await make(api, f"after{number}", schedule={"after": [parent]}) for number in range(7)]
+    await api.post(f"/v1/jobs/{parent}:runNow", json={})
+    await looker.run_once()
+    assert await connection.fetchval("select count(*) from mainspring.job_waits where looked") == 7
+    assert await finish(worker_for(api, parent)) == parent
+    assert {(await state_of(api, job))[0] for job in waiting} == {"WAITING"}
+    assert await connection.fetchval("select count(*) from mainspring.job_waits where not looked") == 7
+    due = "select count(*) from mainspring.jobs where job_id = any ($1) and next_fire_at is not null"
+    assert await connection.fetchval(due, after) == 7
+    await looker.run_once()
+    assert {(await state_of(api, job))[0] for job in waiting} == {"QUEUED"}
+    assert not await connection.fetchval("select count(*) from mainspring.job_waits")

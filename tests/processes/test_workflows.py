@@ -1,22 +1,17 @@
 """FEATURES 4.1, 4.7: a workflow of five steps in YAML is run by real processes, fails in the middle, is mended and
-rerun from there. And the workflow of the application, which its worker has created. S9: a server is killed while it
-creates the members of a mapped step."""
+rerun from there. And the workflow of the application, which its worker has created."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-import os
-import signal
 from pathlib import Path
-from typing import Any
 
-import asyncpg
 import pytest
 
 from mainspring import AsyncClient
 from tests.conftest import TOKEN
-from tests.processes.cluster import SLOW, START, Cluster, eventually
+from tests.processes.cluster import START, Cluster, eventually
 
 pytestmark = pytest.mark.anyio
 ROOT = Path(__file__).resolve().parents[2]
@@ -57,57 +52,3 @@ async def test_a_workflow_in_yaml_fails_is_mended_and_rerun(cluster: Cluster, tm
         await eventually(declared, START, "the worker has created the workflow of its application")
         handle = await client.run_workflow("nightly", {"days": 2})
         assert await handle.result("report", timeout=60) == "eu: 3000 cents on 2 days"
-
-
-MEMBERS = 2500
-COUNTED: dict[str, Any] = {
-    "workflow_id": "counted",
-    "steps": [
-        {
-            "name": "each",
-            "task": "hello",
-            "map": {"range": MEMBERS, "max_parallel": 600},
-            "payload": {"name": {"$literal": "you"}},
-        },
-        {
-            "name": "join",
-            "task": "add",
-            "depends_on": ["each"],
-            "payload": {"a": {"$from": "each", "path": "succeeded"}, "b": {"$from": "each", "path": "total"}},
-        },
-    ],
-}
-
-
-async def test_a_server_killed_amid_an_expansion_loses_and_repeats_no_member(
-    cluster: Cluster, connection: asyncpg.Connection
-) -> None:
-    """It is killed in a transaction that has created members, before the cursor has moved."""
-    doomed = await cluster.server()
-    await cluster.worker(app="tests.processes.sample_app:app", folder=ROOT, slots=50)
-    assert (await cluster.http.post("/v1/workflows", json=COUNTED)).status_code == 201
-    answer = await cluster.http.post("/v1/workflows/counted:runNow", json={})
-    run_id = answer.json()["run_id"]
-
-    async def expanding() -> int:
-        expanded: int | None = await connection.fetchval("select expanded from mainspring.fanouts where expanded > 0")
-        return expanded or 0
-
-    async def stuck() -> bool:
-        asked = "select from pg_locks where relation = 'mainspring.fanouts'::regclass and not granted"
-        return bool(await connection.fetchval(f"select exists ({asked})"))
-
-    await eventually(expanding, SLOW, "the first members are created")
-    async with connection.transaction():
-        await connection.execute("lock table mainspring.fanouts in share mode")
-        await eventually(stuck, SLOW, "further members are created, and the cursor is about to move")
-        assert 0 < await expanding() < MEMBERS
-        os.kill(doomed.pid, signal.SIGKILL)
-        doomed.wait()
-    await cluster.server()
-    async with AsyncClient(cluster.url, TOKEN) as client:
-        assert await client.workflow_run_handle(run_id).result("join", timeout=SLOW) == 2 * MEMBERS
-    ended = await connection.fetch(
-        "select state, count(*) from mainspring.run_history where job_id is null and name = 'each' group by state"
-    )
-    assert [tuple(row) for row in ended] == [(10, MEMBERS)]

@@ -54,6 +54,31 @@ def test_a_log_is_followed_and_its_run_cancelled(open_page: Open, server: httpx.
     expect(page.get_by_role("heading", level=1)).to_contain_text("Cancelled")
 
 
+def test_a_large_log_opens_at_its_end_and_is_read_back_and_searched(open_page: Open, server: httpx.Client) -> None:
+    job = create(server, command="seq 100001 160000")
+    page = open_page(f"/runs/{job}")
+    region, log = page.get_by_role("region", name="Log"), page.get_by_role("log")
+    rows = log.locator("div > div > span[dir]")
+    expect(log.get_by_text("160000", exact=True)).to_be_visible()
+    expect(log.get_by_text("60000", exact=True)).to_be_visible()  # the number of the line
+    assert rows.count() <= 200
+    log.evaluate("box => { box.scrollTop = 0 }")
+    expect(log.get_by_text("159490", exact=True)).to_be_attached()  # above what was loaded at first
+    page.get_by_role("button", name="Beginning of the log").click()
+    expect(log.get_by_text("100001", exact=True)).to_be_visible()
+    page.get_by_label("Find in the log").fill("31415")
+    expect(region.get_by_role("status")).to_have_text("1/1")
+    expect(log.get_by_text("131415", exact=True)).to_be_visible()
+    expect(log.get_by_text("31415", exact=True)).to_be_visible()
+    page.get_by_label("Find in the log").fill("00")
+    expect(region.get_by_role("status")).to_contain_text("1/")
+    page.get_by_role("button", name="Previous match").click()
+    expect(region.get_by_role("status")).not_to_contain_text(re.compile("^1/"))
+    assert rows.count() <= 200
+    page.get_by_role("button", name="End of the log").click()
+    expect(log.get_by_text("160000", exact=True)).to_be_visible()
+
+
 def test_a_dead_letter_is_replayed_with_another_payload(open_page: Open, server: httpx.Client) -> None:
     job = create(
         server, task="shop.charge", payload={"account": "broken", "cents": 9}, name=f"Charge {uuid4().hex[:6]}"

@@ -183,6 +183,21 @@ def forks() -> str:
 
 
 @process
+def ends_forks_at_once(count: int) -> list[int]:
+    """The signals that ended processes which were told to end right after the fork."""
+    ends = []
+    for _ in range(count):
+        pid = os.fork()
+        if pid == 0:
+            signal.alarm(20)
+            signal.pause()
+            os._exit(0)
+        os.kill(pid, signal.SIGTERM)
+        ends.append(os.WTERMSIG(os.waitpid(pid, 0)[1]))
+    return sorted(set(ends))
+
+
+@process
 def maps_in_processes() -> list[int]:
     with multiprocessing.get_context("fork").Pool(2) as pool:
         return pool.map(abs, [-1, 2, -3])

@@ -283,6 +283,13 @@ def test_a_task_may_fork_and_use_processes_of_its_own() -> None:
     with_an_executor(test)
 
 
+def test_a_process_that_a_task_has_just_forked_can_be_ended() -> None:
+    async def test(executor: Executor) -> None:
+        assert await executor.result("ends_forks_at_once", {"count": 100}) == [signal.SIGTERM]
+
+    with_an_executor(test)
+
+
 def test_progress_and_all_that_is_printed_come_in_order() -> None:
     async def test(executor: Executor) -> None:
         attempt, running = executor.begin("talks")

@@ -31,6 +31,7 @@ interface Options {
   /** The version that the page shows. The server refuses the change if there is a newer one. */
   version?: number | string | null;
   signal?: AbortSignal;
+  headers?: Record<string, string>;
 }
 
 let csrf: { header: string; value: string } | null = null;
@@ -66,7 +67,7 @@ export async function post<T>(path: string, body: unknown = {}, version?: number
 }
 
 export async function send(method: string, path: string, options: Options = {}): Promise<Response> {
-  const headers: Record<string, string> = { Accept: "application/json, application/problem+json" };
+  const headers: Record<string, string> = { Accept: "application/json, application/problem+json", ...options.headers };
   if (options.body !== undefined) headers["Content-Type"] = "application/json";
   if (options.version !== undefined && options.version !== null) headers["If-Match"] = `"${options.version}"`;
   if (method !== "GET" && csrf !== null) headers[csrf.header] = csrf.value;

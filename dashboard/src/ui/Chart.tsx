@@ -23,9 +23,13 @@ interface Props {
   lines: Line[];
   format: (value: number) => string;
   sync: string;
+  /** The values are counts: no tick between two numbers. */
+  whole?: boolean;
 }
 
-export function Chart({ title, at, lines, format, sync }: Props) {
+const WHOLE = Array.from({ length: 10 }, (_, power) => [1, 2, 5].map((digit) => digit * 10 ** power)).flat();
+
+export function Chart({ title, at, lines, format, sync, whole = false }: Props) {
   const box = useRef<HTMLDivElement>(null);
   const plot = useRef<uPlot | null>(null);
   const { zone, theme } = usePreferences();
@@ -35,7 +39,7 @@ export function Chart({ title, at, lines, format, sync }: Props) {
   useEffect(() => {
     const element = box.current;
     if (element === null) return;
-    const made = new uPlot(optionsOf(element, times, lines, format, sync, zoneOf(zone)), data, element);
+    const made = new uPlot(optionsOf(element, times, lines, format, sync, zoneOf(zone), whole), data, element);
     plot.current = made;
     const watch = new ResizeObserver(() => made.setSize({ width: element.clientWidth, height: 160 }));
     watch.observe(element);
@@ -79,6 +83,7 @@ function timeLabel(seconds: number, times: number[], zone: string): string {
 
 function optionsOf(
   element: HTMLElement, times: number[], lines: Line[], format: (value: number) => string, sync: string, zone: string,
+  whole: boolean,
 ): uPlot.Options {
   const css = getComputedStyle(document.documentElement);
   const token = (name: string): string => css.getPropertyValue(`--${name}`).trim();
@@ -95,10 +100,10 @@ function optionsOf(
     scales: { y: { range: (_, __, high) => [0, Math.max(1e-9, high || 1) * 1.1] } },
     axes: [
       { ...axis, values: (_, ticks) => ticks.map((tick) => timeLabel(tick, times, zone)), grid: { show: false } },
-      { ...axis, size: 70, values: (_, ticks) => ticks.map((tick) => format(tick)) },
+      { ...axis, size: 70, ...(whole ? { incrs: WHOLE } : {}), values: (_, ticks) => ticks.map((tick) => format(tick)) },
     ],
     series: [
-      { value: (_, seconds) => (seconds === null ? "" : new Intl.DateTimeFormat("en-GB", { timeZone: zone, dateStyle: "short", timeStyle: "short" }).format(seconds * 1000)) },
+      { value: (_, seconds) => (seconds === null ? "latest" : new Intl.DateTimeFormat("en-GB", { timeZone: zone, dateStyle: "short", timeStyle: "short" }).format(seconds * 1000)) },
       ...lines.map((line): uPlot.Series => ({
         label: line.label,
         stroke: token(line.color),
@@ -107,7 +112,7 @@ function optionsOf(
         ...(line.dashed ? { dash: [4, 3] } : {}),
         points: { show: line.sparse ?? false, size: 5 },
         spanGaps: line.sparse ?? false,
-        value: (_, value) => (value === null ? "" : format(value)),
+        value: (plot, value, index, at) => textOf(at === null ? plot.data[index]?.at(-1) : value, format),
       })),
     ],
   };

@@ -6,6 +6,7 @@ import styles from "./List.module.css";
 import { Skeleton } from "./Page";
 import { ProblemBox } from "./Problem";
 import { type Column, Table } from "./Table";
+import { Time } from "./Time";
 import type { Keyset } from "./useKeyset";
 
 interface Props<Row> {
@@ -35,18 +36,27 @@ export function List<Row>({ label, list, columns, rowKey, empty, after, marked }
         </button>
       ) : null}
       {nothing && list.next === null ? empty : <Table label={label} columns={columns} rows={list.rows} rowKey={rowKey} marked={marked} />}
-      {nothing && list.next !== null ? <p className={styles.pad}>Nothing found so far. Older ones may match.</p> : null}
-      <Pager after={after} next={list.next} />
+      {list.next !== null && (nothing || list.searchedTo !== null) ? <Looked nothing={nothing} to={list.searchedTo} /> : null}
+      <Pager after={after} next={list.next} goOn={list.searchedTo !== null} />
     </div>
   );
 }
 
-function Pager({ after, next }: { after: string | undefined; next: string | null }) {
+function Looked({ nothing, to }: { nothing: boolean; to: string | null }) {
+  return (
+    <p className={styles.pad}>
+      {nothing ? "Nothing found so far. " : ""}
+      {to === null ? "Older ones may match." : <>Looked back to <Time at={to} exact />. Older ones may match.</>}
+    </p>
+  );
+}
+
+function Pager({ after, next, goOn }: { after: string | undefined; next: string | null; goOn: boolean }) {
   if (after === undefined && next === null) return null;
   return (
     <nav className={styles.pager} aria-label="Pages">
       {after === undefined ? <span className="muted">First page</span> : <PageLink to={undefined}>First page</PageLink>}
-      {next === null ? <span className="muted">Last page</span> : <PageLink to={next}>Next page</PageLink>}
+      {next === null ? <span className="muted">Last page</span> : <PageLink to={next}>{goOn ? "Go on" : "Next page"}</PageLink>}
     </nav>
   );
 }

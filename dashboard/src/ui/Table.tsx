@@ -1,5 +1,6 @@
 // A table that becomes two lines per row on a phone.
 import type { ReactNode } from "react";
+import { Parts } from "./Parts";
 import styles from "./Table.module.css";
 
 export interface Column<Row> {
@@ -21,7 +22,15 @@ interface Props<Row> {
   marked?: (row: Row) => boolean;
 }
 
-export function Table<Row>({ label, columns, rows, rowKey, marked }: Props<Row>) {
+export function Table<Row>(props: Props<Row>) {
+  return (
+    <Parts label={props.label} rows={props.rows}>
+      {(shown) => <Shown {...props} rows={shown} />}
+    </Parts>
+  );
+}
+
+function Shown<Row>({ label, columns, rows, rowKey, marked }: Props<Row>) {
   return (
     <div className={styles.scroll} tabIndex={-1}>
       <table className={styles.table} role="table" aria-label={label}>

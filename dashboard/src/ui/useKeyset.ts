@@ -21,6 +21,8 @@ export interface Keyset<Row> {
   waiting: number;
   showNew: () => void;
   next: string | null;
+  /** How far back the server has looked, if the time of the search was over before the page was full. */
+  searchedTo: string | null;
   pending: boolean;
   stale: boolean;
   error: unknown;
@@ -38,7 +40,8 @@ export function useKeyset<Body, Row>(options: Options<Body, Row>): Keyset<Row> {
     queryKey: ["list", path, query, after, limit],
     queryFn: async ({ signal }) => {
       const answer = await call<Body>("GET", path, { query: { ...query, cursor: after, limit }, signal });
-      return { rows: options.rows(answer.data), next: options.next?.(answer.data) ?? answer.next };
+      const looked = (answer.data as { searched_to?: string | null }).searched_to ?? null;
+      return { rows: options.rows(answer.data), next: options.next?.(answer.data) ?? answer.next, searchedTo: looked };
     },
     refetchInterval: everyMs,
     placeholderData: keepPreviousData,
@@ -60,6 +63,7 @@ export function useKeyset<Body, Row>(options: Options<Body, Row>): Keyset<Row> {
     waiting,
     showNew,
     next: found.data?.next ?? null,
+    searchedTo: found.data?.searchedTo ?? null,
     pending: found.isPending,
     stale: found.isPlaceholderData,
     error: found.error,

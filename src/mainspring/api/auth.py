@@ -15,6 +15,7 @@ from urllib.parse import parse_qsl, urlsplit
 from litestar.enums import ScopeType
 from litestar.types import ASGIApp, Receive, Scope, Send
 
+from mainspring.api.noticing import tell_changes
 from mainspring.api.operation_names import operation_of
 from mainspring.api.parameters import check_parameters
 from mainspring.api.routing import describe, without_body
@@ -107,6 +108,7 @@ class Gate:
             if scope["method"] == "OPTIONS":
                 await describe(scope, receive, send)
                 return
+            send = tell_changes(scope, send)
         await self._app(scope, receive, send)
 
 

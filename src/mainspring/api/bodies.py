@@ -17,6 +17,7 @@ from mainspring.kernel.config import MAX_BATCH
 from mainspring.wire.access import TenantRequest, TokenRequest
 from mainspring.wire.applications import DeclarationRequest
 from mainspring.wire.backfills import BackfillCancel, BackfillPatch, BackfillRequest
+from mainspring.wire.bulk import DeadLettersAct, JobsAct, RunsAct
 from mainspring.wire.calendars import CalendarRequest
 from mainspring.wire.death_notice import DeathNotice
 from mainspring.wire.exchange import ExchangeRequest
@@ -55,6 +56,9 @@ _decode_preview = msgspec.json.Decoder(PreviewRequest).decode
 _decode_backfill = msgspec.json.Decoder(BackfillRequest).decode
 _decode_backfill_patch = msgspec.json.Decoder(BackfillPatch).decode
 _decode_backfill_cancel = msgspec.json.Decoder(BackfillCancel).decode
+_decode_jobs_act = msgspec.json.Decoder(JobsAct).decode
+_decode_runs_act = msgspec.json.Decoder(RunsAct).decode
+_decode_letters_act = msgspec.json.Decoder(DeadLettersAct).decode
 _decode_nothing = msgspec.json.Decoder(Nothing).decode
 _decode_batch = msgspec.json.Decoder(JobBatch).decode
 _decode_raw_batch = msgspec.json.Decoder(RawBatch).decode
@@ -147,6 +151,18 @@ def decode_backfill_patch(body: bytes) -> BackfillPatch:
 
 def decode_backfill_cancel(body: bytes) -> BackfillCancel:
     return decoded(_decode_backfill_cancel, body, BackfillCancel)
+
+
+def decode_jobs_act(body: bytes) -> JobsAct:
+    return decoded(_decode_jobs_act, body, JobsAct)
+
+
+def decode_runs_act(body: bytes) -> RunsAct:
+    return decoded(_decode_runs_act, body, RunsAct)
+
+
+def decode_letters_act(body: bytes) -> DeadLettersAct:
+    return decoded(_decode_letters_act, body, DeadLettersAct)
 
 
 def decode_nothing(body: bytes) -> Nothing:
@@ -273,6 +289,18 @@ class BackfillPatchBody(Body[BackfillPatch]):
 
 class BackfillCancelBody(Body[BackfillCancel]):
     decode = staticmethod(decode_backfill_cancel)
+
+
+class JobsActBody(Body[JobsAct]):
+    decode = staticmethod(decode_jobs_act)
+
+
+class RunsActBody(Body[RunsAct]):
+    decode = staticmethod(decode_runs_act)
+
+
+class LettersActBody(Body[DeadLettersAct]):
+    decode = staticmethod(decode_letters_act)
 
 
 class TenantBody(Body[TenantRequest]):

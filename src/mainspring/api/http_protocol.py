@@ -338,6 +338,13 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         metrics.connections_cut.labels(why).inc()
         self.transport.abort()
 
+    def cut_if_behind(self, most: int) -> bool:
+        """Cut the connection of a client that has not taken so many bytes. Return whether it was cut."""
+        behind = self._bytes_unsent() > most
+        if behind:
+            self._cut("reader")
+        return behind
+
     def _bytes_unsent(self) -> int:
         """Bytes of answers that have not arrived: in the transport, and in the kernel as far as it tells."""
         count: int = self.transport.get_write_buffer_size()

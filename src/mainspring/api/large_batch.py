@@ -19,7 +19,7 @@ from mainspring.wire.jobs import JobRequest
 from mainspring.wire.problems import FieldProblem
 
 AT_ONCE = 1024 * 1024  # bytes that are decoded in one go: 60 ms at worst
-_SMALL = 256 * 1024  # bytes: 40 ms and 40 MB at worst, whatever they are
+_SMALL = 64 * 1024  # bytes: 15 ms at worst, whatever they are
 _ELEMENTS_AT_ONCE = 20_000
 _MAX_ERRORS = 100
 _SHOWN = 1000  # bytes of a body whose beginning is not understood

@@ -29,7 +29,7 @@ BUSY = 0.03  # seconds of smoothed lag of the loop
 LONGEST_WAIT = 0.1  # seconds for which an exchange waits for a connection to the database
 RETRY_AFTER = 1
 _WORKERS = "/v1/exchange"
-_STREAMED = "/logs"
+_STREAMED = ("/logs", "/v1/stream")
 
 _BODY = msgspec.json.encode(
     Problem(
@@ -71,7 +71,7 @@ class LoadShedder:
             await send({"type": "http.response.start", "status": 429, "headers": _HEADERS})
             await send({"type": "http.response.body", "body": _BODY, "more_body": False})
             return
-        if path.endswith(_STREAMED):  # somebody follows a log, for days perhaps
+        if path.endswith(_STREAMED):  # somebody follows a log or all changes, for days perhaps
             await self._app(scope, receive, send)
             return
         can_wait.set(True)  # in the context of this request

@@ -13,6 +13,7 @@ from mainspring.operations.access.access_admin import AccessAdmin
 from mainspring.operations.access.caller import Caller
 from mainspring.operations.access.sessions import Sessions
 from mainspring.operations.backfills.control import BackfillControl
+from mainspring.operations.bulk.control import BulkControl
 from mainspring.operations.calendars.changes import CalendarChanger
 from mainspring.operations.control.amend import Amender
 from mainspring.operations.control.declare import Declarer
@@ -24,6 +25,7 @@ from mainspring.operations.exchange.exchanger import Exchanger
 from mainspring.operations.gates.changes import GateChanger
 from mainspring.operations.limits.breaker_control import BreakerControl
 from mainspring.operations.limits.settings import LimitSetter
+from mainspring.operations.live.streams import Streams
 from mainspring.operations.logs.log_service import LogService
 from mainspring.operations.read.calendars import CalendarReader
 from mainspring.operations.read.dead_letters import DeadLetterReader
@@ -85,12 +87,14 @@ class Services:
     drainer: Drainer
     breakers: BreakerControl
     backfills: BackfillControl
+    bulk: BulkControl
     workflow_changes: WorkflowChanges
     workflow_reader: WorkflowReader
     workflow_run_reader: WorkflowRunReader
     workflow_runs: WorkflowRuns
     gate_changer: GateChanger
     logs: LogService
+    streams: Streams
     signatures: SignatureRegistry
     access: AccessAdmin
     sessions: Sessions

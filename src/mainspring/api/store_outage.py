@@ -12,7 +12,7 @@ from mainspring.domain.errors import Unavailable
 from mainspring.operations.access.permissions import is_public
 from mainspring.store.pulse import Pulse
 
-_STREAMED = "/logs"
+_STREAMED = ("/logs", "/v1/stream")
 
 
 class OpenRequests:
@@ -54,7 +54,7 @@ class StoreOutageGuard:
         if requests.store_down:
             raise store_down()
         if scope["path"].endswith(_STREAMED) and scope["method"] == "GET":
-            await self._app(scope, receive, send)  # a followed log only reads, so it survives an outage
+            await self._app(scope, receive, send)  # it only reads, so it survives an outage
             return
         limit = asyncio.timeout(None)
         try:

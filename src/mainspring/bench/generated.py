@@ -63,6 +63,13 @@ cross join generate_series(0, $3::int - 1) as n
 where j.tenant_id = $1 and j.job_id = $2
 """
 
+_DEAD_LETTERS = f"""
+insert into mainspring.dead_letters
+    (run_id, tenant_id, lane_id, job_id, attempts, max_attempts, error, reason, scheduled_for, died_at, payload)
+select run_id, tenant_id, lane_id, job_id, attempt, max_attempts, error, reason, scheduled_for, ended_at, payload
+from mainspring.run_history where state = {StoredState.FAILED:d}
+"""
+
 
 async def add_lanes(connection: asyncpg.Connection, tasks: int, queues: int = 1) -> list[int]:
     rows = await connection.fetch(
@@ -94,6 +101,11 @@ async def add_runs(
     for first in range(0, number, _BATCH):
         last = min(number, first + _BATCH) - 1
         await connection.execute(_RUNS, DEFAULT_TENANT, lanes, first, last, start, step, worker, jobs)
+
+
+async def add_dead_letters(connection: asyncpg.Connection) -> None:
+    """Of all runs that failed."""
+    await connection.execute(_DEAD_LETTERS)
 
 
 async def _add_days(connection: asyncpg.Connection, start: datetime, end: datetime) -> None:

@@ -13,7 +13,7 @@ import uvloop
 
 from mainspring.bench.arena import Arena, empty_arena, fresh_postgres, until
 from mainspring.bench.figures import progress, show
-from mainspring.bench.generated import add_jobs, add_lanes, add_runs
+from mainspring.bench.generated import add_dead_letters, add_jobs, add_lanes, add_runs
 
 _TEMPLATE = "template"
 _TRIES = 3
@@ -25,7 +25,10 @@ _PAGES = {
     "overview, month": "/v1/insights/overview?w=30d",
     "overview of a queue": "/v1/insights/overview?w=24h&queue=queue_1",
     "overview of a task": "/v1/insights/overview?w=24h&task=tasks.task_7",
+    "overview, coming fires": "/v1/insights/upcoming?limit=100",
     "failures": "/v1/insights/failures",
+    "failures of a week": "/v1/insights/failures?since={week_ago}",
+    "failures of a task": "/v1/insights/failures?task=tasks.task_7",
     "failures of a job": "/v1/insights/failures?job=job-0000001",
     "jobs": "/v1/jobs?limit=50",
     "jobs, next page": "/v1/jobs?limit=50&cursor={cursor}",
@@ -33,6 +36,8 @@ _PAGES = {
     "jobs of a queue": "/v1/jobs?limit=50&queue=queue_1",
     "jobs of an owner": "/v1/jobs?limit=50&owner=team-7",
     "jobs with a label": "/v1/jobs?limit=50&label=team%3Ateam-7",
+    "jobs with a label that none has": "/v1/jobs?limit=50&label=team%3Anobody",
+    "jobs whose latest run failed": "/v1/jobs?limit=50&latest_run=failed",
     "jobs by text": "/v1/jobs?limit=50&q=Report%201",
     "jobs by a text that none has": "/v1/jobs?limit=50&q=nothing-has-this",
     "job": "/v1/jobs/job-0000001",
@@ -40,12 +45,27 @@ _PAGES = {
     "series of a job": "/v1/jobs/job-0000001/series?w=7d",
     "upcoming fires of a job": "/v1/jobs/job-0000001/upcoming",
     "timeline of a job": "/v1/jobs/job-0000001/timeline",
+    "missed fires of a job": "/v1/jobs/job-0000001/missed",
+    "palette": "/v1/search?q=job-00",
+    "palette, by a name": "/v1/search?q=Report",
+    "tasks": "/v1/tasks",
     "runs": "/v1/runs?limit=50",
     "runs that failed": "/v1/runs?limit=50&status=failed",
     "runs of a task": "/v1/runs?limit=50&task=tasks.task_7",
+    "runs of a queue": "/v1/runs?limit=50&queue=queue_1",
+    "runs of a task that has none": "/v1/runs?limit=50&task=tasks.nobody",
+    "runs by their error": "/v1/runs?limit=50&error=smtp",
+    "runs by an error that none has": "/v1/runs?limit=50&error=nothing-has-this",
+    "runs with a label that none has": "/v1/runs?limit=50&label=team%3Anobody",
+    "run": "/v1/runs/{run}",
+    "timeline of a run": "/v1/runs/{run}/timeline",
+    "why a run waits": "/v1/runs/{run}/why",
     "queues": "/v1/queues",
     "workers": "/v1/workers",
     "dead letters": "/v1/dead-letters?limit=50",
+    "dead letters by an error that none has": "/v1/dead-letters?limit=50&error=nothing-has-this",
+    "workflows": "/v1/workflows?limit=50",
+    "breakers": "/v1/breakers",
     "limits": "/v1/limits",
     "heat map of a week": "/v1/insights/heatmap?range=week",
     "metrics": "/metrics",
@@ -77,9 +97,9 @@ async def run(sizes: Sizes) -> dict[str, object]:
             filled = time.perf_counter() - began
             by_page: dict[str, float] = {}
             async with httpx.AsyncClient(base_url=arena.server_url, headers=arena.headers, timeout=60) as client:
-                cursor = (await _get(client, "/v1/jobs?limit=50")).json().get("next") or ""
+                places = await _places(client)
                 for name, path in _PAGES.items():
-                    tries = [await _time(client, path.format(cursor=cursor)) for _ in range(_TRIES)]
+                    tries = [await _time(client, path.format(**places)) for _ in range(_TRIES)]
                     by_page[name] = round(max(tries), 1)
                     bar.advance(going)
     slowest = max(by_page, key=lambda name: by_page[name])
@@ -90,6 +110,17 @@ async def run(sizes: Sizes) -> dict[str, object]:
         "slowest_ms": by_page[slowest],
         "slowest_page": slowest,
         "by_page": by_page,
+    }
+
+
+async def _places(client: httpx.AsyncClient) -> dict[str, str]:
+    """What the addresses of the pages name."""
+    jobs, runs = [(await _get(client, f"/v1/{kind}?limit=50")).json() for kind in ("jobs", "runs")]
+    week_ago = datetime.now(UTC) - timedelta(days=7)
+    return {
+        "cursor": jobs.get("next") or "",
+        "run": runs["runs"][0]["run_id"],
+        "week_ago": week_ago.strftime("%Y-%m-%dT%H:%M:%SZ"),
     }
 
 
@@ -109,6 +140,7 @@ async def _fill(arena: Arena, sizes: Sizes) -> None:
         now = datetime.now(UTC)
         start = now - timedelta(days=sizes.days)
         await add_runs(connection, lanes, sizes.runs, start, now, jobs=sizes.jobs)
+        await add_dead_letters(connection)
         await _fold_again(connection, start)
         await connection.execute("analyze")
 

@@ -122,13 +122,14 @@ def dag(
     chain: Annotated[int, typer.Option("--chain", min=2, help="How many steps the chain has.")] = 1000,
     layers: Annotated[int, typer.Option("--layers", min=1, help="How many layers of as many steps.")] = 100,
     workflows: Annotated[int, typer.Option("--workflows", min=1, help="How many small workflows at once.")] = 1000,
+    checked: Annotated[int, typer.Option("--checked", min=2, help="How many steps the graph has to check.")] = 100_000,
     as_json: JsonFlag = False,
 ) -> None:
-    """Measure workflows: a chain of steps, layers with all edges between them, a fan-out with a join, and many small
-    workflows at once. Takes minutes with a million members."""
+    """Measure workflows: the check of a large graph, a chain of steps, layers with all edges between them, many small
+    workflows at once, and a fan-out with a join beside plain jobs. Takes minutes with a million members."""
     from mainspring.bench.dag import Sizes, main
 
-    raise typer.Exit(main(Sizes(members, chain, layers, workflows), as_json))
+    raise typer.Exit(main(Sizes(members, chain, layers, workflows, checked), as_json))
 
 
 @app.command(epilog="Example: mainspring bench jitter --schedules 50000 --seconds 60")

@@ -36,7 +36,8 @@ def last_minute(seen: Overview) -> str:
 
 
 def dead_letters(seen: Overview) -> str:
-    return f"{seen.dead_letters:,}" + ("; see: mainspring dead-letters" if seen.dead_letters else "")
+    about = "about " if seen.dead_letters_estimated else ""
+    return f"{about}{seen.dead_letters:,}" + ("; see: mainspring dead-letters" if seen.dead_letters else "")
 
 
 def counted(number: int, word: str) -> str:

@@ -23,6 +23,7 @@ _PANELS: dict[str, tuple[str, ...]] = {
     "Start": ("up", "server", "scheduler", "worker", "migrate"),
     "Submit and look": ("submit", "jobs", "job", "runs", "run", "logs", "why", "timeline", "preview"),
     "Steer": ("edit", "run-now", "pause", "resume", "cancel", "retry"),
+    "Act on many": ("act", "operations", "operation", "operation-cancel"),
     "Backfill": (
         "backfill",
         "backfills",

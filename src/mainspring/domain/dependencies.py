@@ -16,6 +16,7 @@ from mainspring.domain.errors import InvalidInput
 from mainspring.domain.job import JobDefinition, Spec
 from mainspring.domain.texts import shown
 from mainspring.domain.transitions import StoredState
+from mainspring.domain.workflows.flow import workflow_of
 from mainspring.domain.workflows.references import may_refer
 from mainspring.domain.workflows.rules import Counts, Decision, Rule, decide
 
@@ -193,6 +194,12 @@ def cyclic(cycle: Sequence[str], field: str) -> InvalidInput:
 
 
 def no_parent(parent: str, field: str, *, deleted: bool) -> InvalidInput:
+    workflow_id = workflow_of(parent)
+    if workflow_id is not None:
+        return InvalidInput(
+            f"{shown(parent)} is a step, and not a job of its own", code="unknown_job", field=field,
+            expected="job_ids of jobs that exist", hint=f"depend on its workflow, {shown(workflow_id)}",
+        )  # fmt: skip
     what = f"job {shown(parent)} was deleted" if deleted else f"there is no job {shown(parent)}"
     return InvalidInput(
         what, code="unknown_job", field=field, expected="job_ids of jobs that exist", hint="create it first"

@@ -57,3 +57,10 @@ def run_lives(job_id: str, run_id: str) -> Conflict:
 
 def id_taken(detail: str, hint: str) -> Conflict:
     return Conflict(detail, code="job_exists", field="job_id", hint=hint)
+
+
+def is_a_step(job_id: str, workflow_id: str) -> Conflict:
+    """The id is that of the runs of a step, or of a member of a mapped one."""
+    again = "repeat a step with POST /v1/workflow-runs/{run_id}:rerun"
+    hint = f"change the workflow with PATCH /v1/workflows/{workflow_id}, or {again}"
+    return Conflict(f"job {job_id!r} belongs to a step of workflow {workflow_id!r}", code="is_a_step", hint=hint)

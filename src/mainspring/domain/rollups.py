@@ -7,10 +7,12 @@ A histogram has eight buckets for each factor of two, from half a millisecond to
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from enum import IntEnum
-from functools import lru_cache
+from itertools import accumulate
+from operator import add, mul
 
 import msgspec
 
@@ -58,7 +60,6 @@ def bucket_of(ms: float) -> int:
     return 0 if ms <= LEAST_MS else min(LAST_BUCKET, math.floor(math.log(ms / LEAST_MS) * PER_OCTAVE / math.log(2)))
 
 
-@lru_cache(maxsize=LAST_BUCKET + 1)
 def upper_bound(bucket: int) -> float:
     """Milliseconds below which the values of a bucket lie."""
     return float(LEAST_MS * 2 ** ((bucket + 1) / PER_OCTAVE))
@@ -70,49 +71,50 @@ class Histogram:
     __slots__ = ("counts",)
 
     def __init__(self) -> None:
-        self.counts: dict[int, int] = {}
+        self.counts = [0] * (LAST_BUCKET + 1)
 
     def add(self, first: int | None, counts: Sequence[int] | None) -> None:
         """Add a histogram as it is stored."""
         if first is None or counts is None:
             return
-        mine = self.counts
-        for bucket, count in enumerate(counts, first):
-            if count:
-                mine[bucket] = mine.get(bucket, 0) + count
+        mine, end = self.counts, first + len(counts)
+        mine[first:end] = map(add, mine[first:end], counts)
+
+    def add_all(self, other: Histogram) -> None:
+        self.counts = list(map(add, self.counts, other.counts))
 
     def add_values(self, values: Iterable[float]) -> None:
         for ms in values:
-            bucket = bucket_of(ms)
-            self.counts[bucket] = self.counts.get(bucket, 0) + 1
+            self.counts[bucket_of(ms)] += 1
 
     @property
     def total(self) -> int:
-        return sum(self.counts.values())
+        return sum(self.counts)
 
     @property
     def about_seconds(self) -> float:
         """About the sum of the values, in seconds."""
-        return sum(count * _middle(bucket) for bucket, count in self.counts.items())
+        return float(sum(map(mul, self.counts, _MIDDLES)))
 
-    def percentile(self, share: float) -> float | None:
-        """Seconds that the fraction `share` of the values does not exceed; two digits are meant. None without
-        values."""
-        left = math.ceil(share * self.total)
-        for bucket in sorted(self.counts):
-            left -= self.counts[bucket]
-            if left <= 0:
-                return two_digits(_middle(bucket))
-        return None
+    def percentiles(self, *shares: float) -> list[float | None]:
+        """Seconds that these fractions of the values do not exceed; two digits are meant. None without values."""
+        reached = list(accumulate(self.counts))
+        if not reached[-1]:
+            return [None] * len(shares)
+        return [two_digits(_MIDDLES[bisect_left(reached, math.ceil(share * reached[-1]))]) for share in shares]
 
-    def below(self, ms: float) -> int:
-        """How many values lie in buckets that end at `ms` or below."""
-        return sum(count for bucket, count in self.counts.items() if upper_bound(bucket) <= ms * 1.000001)
+    def below(self, octaves: Iterable[int]) -> list[int]:
+        """How many values lie below LEAST_MS times two to the power of each of these numbers."""
+        reached = list(accumulate(self.counts))
+        return [reached[min(LAST_BUCKET, PER_OCTAVE * octave - 1)] for octave in octaves]
 
 
 def _middle(bucket: int) -> float:
     """Seconds in the middle of a bucket."""
     return float(LEAST_MS / 1000 * 2 ** ((bucket + 0.5) / PER_OCTAVE))
+
+
+_MIDDLES = [_middle(bucket) for bucket in range(LAST_BUCKET + 1)]
 
 
 def two_digits(value: float) -> float:

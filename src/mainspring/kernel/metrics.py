@@ -51,6 +51,14 @@ loop_stall_seconds = Histogram(
     "mainspring_loop_stall_seconds", "How long it stood still", buckets=(0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 60.0),
     registry=REGISTRY,
 )  # fmt: skip
+streams = Gauge("mainspring_streams", "Event streams that are open at this server", registry=REGISTRY)
+streams_ended = Counter(
+    "mainspring_streams_ended_total",
+    "Event streams that this server has ended: signed_out, server_stops, full, or behind (the client did not read)",
+    ["why"],
+    registry=REGISTRY,
+)
+stream_events = Counter("mainspring_stream_events_total", "Events sent to event streams", registry=REGISTRY)
 refused = Counter("mainspring_requests_refused_total", "Requests refused because of load (429)", registry=REGISTRY)
 connections = Gauge("mainspring_connections", "Open connections of clients and workers", registry=REGISTRY)
 connections_cut = Counter(

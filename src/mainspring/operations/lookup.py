@@ -3,10 +3,14 @@ lanes of a filter."""
 
 from __future__ import annotations
 
+from uuid import UUID
+
 from mainspring.domain.errors import NotFound
 from mainspring.domain.job import JobDefinition, Priority, Spec, spec_from_text
+from mainspring.domain.refusals import is_a_step
+from mainspring.domain.workflows.flow import flow_of, workflow_of
 from mainspring.kernel.ids import TenantId, parse_uuid
-from mainspring.store import history
+from mainspring.store import history, workflows
 from mainspring.store.dead_letters import LockedLetter
 from mainspring.store.history import Run
 from mainspring.store.lanes import Lane, LaneRegistry
@@ -21,6 +25,17 @@ async def own_run(connection: Connection, tenant: TenantId, job_id: str) -> Run 
         return None
     run = await history.find_run(connection, tenant, run_id)
     return run if run is not None and run.job_id is None else None
+
+
+async def refuse_step(connection: Connection, tenant: TenantId, job_id: str, own: Run | None = None) -> None:
+    """Raise Conflict if the runs of this job are those of a step, or if `own` is the run of a member. Such a job has no
+    row: it is changed and repeated by its workflow."""
+    workflow_id = workflow_of(job_id)
+    if workflow_id is not None and await history.runs_of_job(connection, tenant, job_id, None, 1):
+        raise is_a_step(job_id, workflow_id)
+    flow_id = None if own is None else flow_of(own.trigger)
+    if flow_id is not None and (flow := await workflows.get(connection, UUID(flow_id))) is not None:
+        raise is_a_step(job_id, flow.job_id)
 
 
 async def load_lane(lanes: LaneRegistry, connection: Connection, lane_id: int) -> Lane:
@@ -71,4 +86,6 @@ def no_job(job_id: str, generation: int | None = None) -> NotFound:
             field="generation",
             hint=f"see GET /v1/jobs/{job_id}",
         )
-    return NotFound(f"there is no job {job_id!r}", hint="see GET /v1/jobs")
+    workflow_id = workflow_of(job_id)
+    hint = "see GET /v1/jobs" if workflow_id is None else f"steps are shown by GET /v1/workflows/{workflow_id}"
+    return NotFound(f"there is no job {job_id!r}", hint=hint)

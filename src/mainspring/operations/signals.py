@@ -16,10 +16,12 @@ import msgspec
 from mainspring.kernel.ids import TenantId, uuid7
 from mainspring.kernel.logs import get_logger
 from mainspring.store.pool import Store, connect
+from mainspring.wire.exchange import ExchangeReply, ExchangeRequest
 
 log = get_logger("signals")
 
 CHANNEL = "mainspring"
+LIVE_CHANNEL = "mainspring_live"  # of event streams; older servers do not know its messages
 _BATCH_DELAY = 0.005  # seconds during which signals are collected into one NOTIFY
 _RETRY_MARGIN = 0.002  # seconds after a backoff, so that the run is ready by the database's clock too
 _MAX_NAMES = 100  # per message: the payload of NOTIFY is limited to 8,000 bytes
@@ -49,6 +51,8 @@ class Signals:
     look     runs wait for other jobs, and it must be found out for what; in this process only
     fill     runs of backfills have ended, or a backfill may continue; in this process only
     flow     what workflow runs have to do; in this process only
+    exchanged  a worker has reported, or was given runs; in this process only
+    live     what servers with event streams tell each other; on a channel of its own, not batched here
     """
 
     def __init__(self, store: Store) -> None:
@@ -64,6 +68,8 @@ class Signals:
         self._fill_listeners: list[Callable[[Collection[UUID]], None]] = []
         self._flow_listeners: list[Callable[[FlowNews], None]] = []
         self._look_listeners: list[Callable[[], None]] = []
+        self._exchanged_listeners: list[Callable[[TenantId, ExchangeRequest, ExchangeReply | None], None]] = []
+        self._live_listeners: list[Callable[[str, str], None]] = []
         self._ready: dict[int, int] = {}
         self._freed: dict[int, int] = {}
         self._gates = False
@@ -109,6 +115,21 @@ class Signals:
     def look(self) -> None:
         for listener in self._look_listeners:
             listener()
+
+    def on_exchanged(self, listener: Callable[[TenantId, ExchangeRequest, ExchangeReply | None], None]) -> None:
+        self._exchanged_listeners.append(listener)
+
+    def exchanged(self, tenant: TenantId, request: ExchangeRequest, reply: ExchangeReply | None) -> None:
+        """After the commit. Without a reply: what has started, and progress."""
+        for listener in self._exchanged_listeners:
+            listener(tenant, request, reply)
+
+    def on_live(self, listener: Callable[[str, str], None]) -> None:
+        self._live_listeners.append(listener)
+
+    async def send_live(self, kind: str, names: str) -> None:
+        """Tell the other servers. The listeners here are not called."""
+        await self._store.reads.execute("select pg_notify($1, $2)", LIVE_CHANNEL, f"{self._origin} {kind} {names}")
 
     def fill(self, ended: Collection[UUID] = ()) -> None:
         """These runs of backfills have ended. Without runs: some backfill may continue."""
@@ -197,6 +218,7 @@ class Signals:
         connection.add_termination_listener(on_termination)
         try:
             await connection.add_listener(CHANNEL, self._on_notify)
+            await connection.add_listener(LIVE_CHANNEL, self._on_live)
             await lost
         finally:
             with suppress(OSError, asyncpg.PostgresError, asyncpg.InterfaceError):
@@ -253,6 +275,12 @@ class Signals:
                     on_tokens_changed(TenantId(int(names)))
             case _:
                 log.warning("unknown signal", kind=kind)
+
+    def _on_live(self, _connection: object, _pid: int, _channel: str, payload: object) -> None:
+        origin, kind, names = str(payload).split(" ", 2)
+        if origin != self._origin:
+            for listener in self._live_listeners:
+                listener(kind, names)
 
 
 def _counts(names: str) -> dict[int, int]:

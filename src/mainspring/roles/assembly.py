@@ -22,6 +22,7 @@ from mainspring.kernel.loop_monitor import LoopMonitor
 from mainspring.operations.access.access_admin import AccessAdmin
 from mainspring.operations.access.sessions import Sessions
 from mainspring.operations.backfills.control import BackfillControl
+from mainspring.operations.bulk.control import BulkControl
 from mainspring.operations.calendars.changes import CalendarChanger
 from mainspring.operations.control.amend import Amender
 from mainspring.operations.control.declare import Declarer
@@ -40,6 +41,7 @@ from mainspring.operations.gates.registry import GateRegistry
 from mainspring.operations.lifecycle.decide import Random
 from mainspring.operations.limits.breaker_control import BreakerControl
 from mainspring.operations.limits.settings import LimitSetter
+from mainspring.operations.live.streams import Streams
 from mainspring.operations.logs.log_merger import LogMerger
 from mainspring.operations.logs.log_service import LogService
 from mainspring.operations.logs.log_watch import LogWatch
@@ -112,9 +114,10 @@ class Assembly:
             await self.node.start(loops)
 
     def release_waiters(self) -> None:
-        """End all requests that wait here: long polls and followed logs. They would delay the shutdown."""
+        """End all requests that wait here, which would delay the shutdown: long polls, followed logs, event streams."""
         self.long_polls.close()
         self.services.logs.watch.close()
+        self.services.streams.close()
 
     async def stop(self, loops: Loops) -> None:
         if self.node is not None:
@@ -202,11 +205,13 @@ async def assemble(
         drainer=Drainer(store, signals),
         breakers=BreakerControl(store, signals),
         backfills=BackfillControl(store, signals, database_clock),
+        bulk=BulkControl(store, lanes),
         workflow_reader=(workflow_reader := WorkflowReader(store, job_reader)),
         workflow_changes=WorkflowChanges(database_clock, signatures, submitter, amender, manual_runs, workflow_reader),
         workflow_run_reader=WorkflowRunReader(store, lanes, definitions, run_reader),
         workflow_runs=WorkflowRuns(store, signals, Outlines(definitions)),
         gate_changer=gate_changer,
+        streams=(streams := Streams(store, signals, lanes, clock)),
         logs=LogService(store, log_files, log_watch, log_merger, exchanger.check_worker),
         signatures=signatures,
         access=AccessAdmin(store, signals),
@@ -239,6 +244,7 @@ async def assemble(
             signatures,
             log_watch,
             log_merger,
-            *upkeep_tasks(store, lanes, signals, clock, timing, judge, log_files),
+            streams,
+            *upkeep_tasks(store, lanes, signals, clock, database_clock, timing, judge, log_files),
         ],
     )

@@ -8,11 +8,18 @@ from mainspring.kernel.clock import Clock, DatabaseClock
 from mainspring.kernel.config import Timing
 from mainspring.kernel.lifecycle import PeriodicTask
 from mainspring.operations.backfills.filler import Filler
+from mainspring.operations.bulk.choosing import Chooser
+from mainspring.operations.bulk.performer import Performer
+from mainspring.operations.bulk.verbs import Verbs
 from mainspring.operations.calendars.recompute import Recomputer
+from mainspring.operations.control.amend import Amender
+from mainspring.operations.control.replay import Replayer
+from mainspring.operations.control.run_now import ManualRuns
 from mainspring.operations.dependencies.looker import Looker
 from mainspring.operations.exchange.exchanger import Exchanger
 from mainspring.operations.limits.admitter import Admitter
 from mainspring.operations.signals import Signals
+from mainspring.operations.submit.signature_registry import SignatureRegistry
 from mainspring.operations.workflows.definitions import Definitions
 from mainspring.operations.workflows.expander import FanoutExpander
 from mainspring.operations.workflows.folder import JoinFolder
@@ -73,6 +80,7 @@ def upkeep_tasks(
     lanes: LaneRegistry,
     signals: Signals,
     clock: Clock,
+    database_clock: DatabaseClock,
     timing: Timing,
     judge: SilenceJudge,
     log_files: LogFiles | None = None,
@@ -84,6 +92,7 @@ def upkeep_tasks(
         DeadlineSweeper(store, signals),
         Admitter(store, signals),
         Filler(store, lanes, signals),
+        Performer(store, Chooser(store, lanes), _verbs(store, lanes, signals, database_clock)),
         FlowStarter(store, lanes, signals, outlines),
         FanoutExpander(store, lanes, signals, outlines),
         JoinFolder(store, signals),
@@ -98,3 +107,13 @@ def upkeep_tasks(
         PartitionMaintainer(store),
         HistoryPruner(store, history_days(), log_files),
     ]
+
+
+def _verbs(store: Store, lanes: LaneRegistry, signals: Signals, clock: DatabaseClock) -> Verbs:
+    signatures = SignatureRegistry(store)  # no verb on many takes a payload, so it may know none
+    return Verbs(
+        signals,
+        Amender(store, lanes, signals, signatures),
+        ManualRuns(store, lanes, signals, clock, signatures),
+        Replayer(store, lanes, signals, clock, signatures),
+    )

@@ -10,12 +10,14 @@ import msgspec
 
 from mainspring.kernel.ids import TenantId, parse_uuid
 from mainspring.store import jobs, pages
+from mainspring.store.counts import Count
 from mainspring.store.jobs import contains
 from mainspring.store.pool import Connection
 from mainspring.store.queries import load
 from mainspring.store.rows import PageRow, RowQuery, size_of
 
 _SQL = load("dead_letters")
+EXACT_TO = 100_000  # more are not counted but estimated
 
 
 class DeadLetterRow(PageRow, frozen=True):
@@ -37,6 +39,11 @@ class DeadLetterRow(PageRow, frozen=True):
     @property
     def weight(self) -> int:
         return size_of(self.payload_text, self.error, self.name, self.reason)
+
+
+class Size(msgspec.Struct, frozen=True):
+    number: int
+    estimated: bool = False
 
 
 class DeadLetterId(PageRow, frozen=True):
@@ -80,6 +87,7 @@ class NewRun(msgspec.Struct, frozen=True):
 _page = RowQuery(DeadLetterRow, _SQL["page"])
 _some = RowQuery(DeadLetterId, _SQL["some"])
 _get = RowQuery(DeadLetterRow, _SQL["get"])
+_count = RowQuery(Size, _SQL["count"])
 _lock = RowQuery(LockedLetter, _SQL["lock"])
 _allowed = RowQuery(AllowedRun, _SQL["allowed"])
 _replay = RowQuery(NewRun, _SQL["replay"])
@@ -145,13 +153,19 @@ async def some(
     return [row.run_id for row in rows]
 
 
+def count_of(tenant: TenantId, chosen: DeadLetterFilter, begun: datetime) -> Count:
+    """How many of them failed before `begun`."""
+    wanted = (tenant, None, chosen.job_id, chosen.lane_ids, contains(chosen.error), chosen.since, chosen.until, begun)
+    return Count(_SQL["count_some"], wanted)
+
+
 async def get(connection: Connection, tenant: TenantId, run_id: UUID) -> DeadLetterRow | None:
     return await _get.first(connection, tenant, run_id)
 
 
-async def count(connection: Connection, tenant: TenantId) -> int:
-    number: int = await connection.fetchval(_SQL["count"], tenant)
-    return number
+async def count(connection: Connection, tenant: TenantId, exact_to: int = EXACT_TO) -> Size:
+    [counted] = await _count.fetch(connection, tenant, exact_to)
+    return counted
 
 
 async def lock(connection: Connection, tenant: TenantId, run_ids: Sequence[UUID], *, whole: bool) -> list[LockedLetter]:

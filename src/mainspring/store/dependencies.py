@@ -15,8 +15,10 @@ from mainspring.store.rows import RowQuery
 
 _SQL = load("dependencies")
 FIRST = UUID(int=0)
+MOST_ROWS = 1000  # that a statement looks at because of the end of one run, however many wait for it
 _CLOCKS_DIFFER = timedelta(hours=1)  # the id of a run has the time of the node that fired it
 JobKey = tuple[TenantId, str]
+FIRST_JOB: JobKey = (TenantId(0), "")
 
 
 class KnownJob(msgspec.Struct, frozen=True):
@@ -225,22 +227,29 @@ async def ended_parents(connection: Connection, run_ids: Sequence[UUID]) -> list
     return await _ended_parents.fetch(connection, run_ids)
 
 
-async def waiting_for(connection: Connection, ended: Sequence[EndedParent], limit: int) -> list[UUID]:
-    """The runs that wait for one of these ends."""
+async def waiting_for(connection: Connection, ended: Sequence[EndedParent]) -> set[UUID] | None:
+    """The runs that wait for one of these ends. None if they are too many to deal with at once."""
     rows = await connection.fetch(
         _SQL["waiting_for"],
         [run.run_id for run in ended],
         [run.tenant_id for run in ended],
         [run.job_id for run in ended],
-        limit,
+        MOST_ROWS + 1,
     )
-    return [run_id for (run_id,) in rows]
+    return None if len(rows) > MOST_ROWS else {run_id for (run_id,) in rows}
 
 
 async def look_again(connection: Connection, parents: Sequence[JobKey]) -> int:
-    """Find out anew what the runs wait for that wait for these jobs. Returns how many there are."""
-    done: str = await connection.execute(_SQL["look_again"], [key[0] for key in parents], [key[1] for key in parents])
-    return int(done.rpartition(" ")[2])
+    """Find out anew what the runs wait for that wait for these jobs. Returns how many there are. No statement changes
+    more than `MOST_ROWS` of them."""
+    keys, found = list(dict.fromkeys(parents)), 0
+    tenants, jobs = [key[0] for key in keys], [key[1] for key in keys]
+    while True:
+        done: str = await connection.execute(_SQL["look_again"], tenants, jobs, MOST_ROWS)
+        number = int(done.rpartition(" ")[2])
+        found += number
+        if number < MOST_ROWS:
+            return found
 
 
 async def results(connection: Connection, run_ids: Sequence[UUID]) -> dict[UUID, str | None]:
@@ -253,8 +262,11 @@ async def newest_successes(connection: Connection, tenant: TenantId, job_ids: Se
     return dict(await connection.fetch(_SQL["newest_successes"], tenant, job_ids, own))
 
 
-async def after_children(connection: Connection, parents: Sequence[JobKey]) -> list[JobKey]:
-    rows = await connection.fetch(_SQL["after_children"], [key[0] for key in parents], [key[1] for key in parents])
+async def after_children(connection: Connection, parents: Sequence[JobKey], behind: JobKey) -> list[JobKey]:
+    """The next jobs behind one of them that fire after these, at most `MOST_ROWS`."""
+    rows = await connection.fetch(
+        _SQL["after_children"], [key[0] for key in parents], [key[1] for key in parents], *behind, MOST_ROWS
+    )
     return [(TenantId(tenant), child) for tenant, child in rows]
 
 

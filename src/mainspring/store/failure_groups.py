@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from datetime import datetime
+from collections.abc import Iterable, Sequence
+from datetime import datetime, timedelta
 from uuid import UUID
 
 import msgspec
 
-from mainspring.domain.rollups import KEPT, Span
+from mainspring.domain.rollups import KEPT, Span, floor_to
 from mainspring.kernel.ids import TenantId
 from mainspring.store.pool import Connection
 from mainspring.store.queries import load
 from mainspring.store.rows import RowQuery
 
 _SQL = load("failure_groups")
+_HOUR = timedelta(hours=1)
 
 
 class FailureSeen(msgspec.Struct, frozen=True):
@@ -49,24 +50,61 @@ class NewFailures(msgspec.Struct):
 
 
 class FailureGroup(msgspec.Struct, frozen=True):
-    """A group of one hour. `minutes`: the failures of each minute, up to the last one."""
+    """A group over a time. `groups`: how many there are in all."""
 
-    at: datetime
     fingerprint: str
-    queue: str
-    task: str
     title: str
     count: int
     failed: int
-    minutes: list[int]
     first_at: datetime
     last_at: datetime
     sample_run: UUID
+    tasks: list[str]
+    queues: list[str]
+    groups: int
+
+
+class GroupMinutes(msgspec.Struct, frozen=True):
+    """Failures of a group in the minutes of an hour. `first`: minutes from the first hour to this one."""
+
+    fingerprint: str
+    first: int
+    counts: list[int]
+
+
+class GroupSteps(msgspec.Struct, frozen=True):
+    """Failures of a group in steps of whole hours, by the numbers of these."""
+
+    fingerprint: str
+    steps: list[int]
+    counts: list[int]
+
+
+class GroupJobs(msgspec.Struct, frozen=True):
+    """Some of the jobs of a group."""
+
+    fingerprint: str
     job_ids: list[str]
 
 
+class Chosen(msgspec.Struct, frozen=True):
+    """Whose groups, from when on."""
+
+    tenant: TenantId
+    since: datetime
+    task: str | None = None
+    queue: str | None = None
+
+    @property
+    def hour(self) -> datetime:
+        return floor_to(self.since, _HOUR)
+
+
 _failed_runs = RowQuery(FailureSeen, _SQL["failed_runs"])
-_groups = RowQuery(FailureGroup, _SQL["groups"])
+_largest = RowQuery(FailureGroup, _SQL["largest_groups"])
+_minutes = RowQuery(GroupMinutes, _SQL["minutes_of_groups"])
+_steps = RowQuery(GroupSteps, _SQL["steps_of_groups"])
+_jobs = RowQuery(GroupJobs, _SQL["jobs_of_groups"])
 
 
 async def failed_runs(connection: Connection, start: datetime, end: datetime) -> list[FailureSeen]:
@@ -93,10 +131,34 @@ def _values(group: NewFailures) -> tuple[object, ...]:
     )  # fmt: skip
 
 
-async def since(
-    connection: Connection, tenant: TenantId, hour: datetime, task: str | None, queue: str | None
-) -> list[FailureGroup]:
-    return await _groups.fetch(connection, tenant, hour, task, queue)
+async def largest(connection: Connection, chosen: Chosen, most: int) -> list[FailureGroup]:
+    """The largest first."""
+    since, hour = chosen.since, chosen.hour
+    skipped = int((since - hour).total_seconds()) // 60
+    return await _largest.fetch(connection, chosen.tenant, since, chosen.task, chosen.queue, hour, skipped, most)
+
+
+async def minutes(connection: Connection, chosen: Chosen, groups: Sequence[FailureGroup]) -> list[GroupMinutes]:
+    """Whole hours, also if a part of the first one lies before."""
+    return await _minutes.fetch(connection, chosen.tenant, chosen.hour, _names(groups), chosen.task, chosen.queue)
+
+
+async def steps(
+    connection: Connection, chosen: Chosen, groups: Sequence[FailureGroup], step: timedelta
+) -> list[GroupSteps]:
+    """For steps of whole hours, the first of which begins where the time does."""
+    return await _steps.fetch(
+        connection, chosen.tenant, chosen.hour, _names(groups), chosen.task, chosen.queue, step.total_seconds()
+    )
+
+
+async def jobs_hit(connection: Connection, chosen: Chosen, groups: Sequence[FailureGroup]) -> list[GroupJobs]:
+    """Some of the jobs of each group."""
+    return await _jobs.fetch(connection, chosen.tenant, chosen.hour, _names(groups), chosen.task, chosen.queue)
+
+
+def _names(groups: Sequence[FailureGroup]) -> list[str]:
+    return [group.fingerprint for group in groups]
 
 
 async def prune(connection: Connection) -> None:

@@ -50,9 +50,9 @@ async def sample(connection: Connection, taken_at: datetime) -> int:
     return live
 
 
-async def many_live(connection: Connection, tenant: TenantId, many: int) -> datetime | None:
-    """When the last sample was taken, if it shows more than `many` live runs."""
-    moment: datetime | None = await connection.fetchval(_SQL["many_live"], tenant, many)
+async def many_live(connection: Connection, many: int) -> datetime | None:
+    """When the last sample was taken, if it shows more than `many` live runs, of all tenants."""
+    moment: datetime | None = await connection.fetchval(_SQL["many_live"], many)
     return moment
 
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
+from typing import Any
 from uuid import UUID
 
 import msgspec
 
 from mainspring.kernel.ids import TenantId
 from mainspring.store import pages
+from mainspring.store.counts import Count
 from mainspring.store.jobs import contains
 from mainspring.store.pool import Connection
 from mainspring.store.queries import load
@@ -170,51 +172,52 @@ async def find_run(connection: Connection, tenant: TenantId, run_id: UUID) -> Ru
 
 
 async def live_runs(
-    connection: Connection, tenant: TenantId, chosen: RunFilter, before: UUID | None, limit: int, *, light: bool = False
+    connection: Connection,
+    tenant: TenantId,
+    chosen: RunFilter,
+    before: UUID | None,
+    limit: int,
+    floor: UUID | None = None,
+    *,
+    light: bool = False,
 ) -> list[LiveRun]:
-    return await pages.read(
-        connection,
-        _live_rows if light else _live_runs,
-        tenant,
-        before,
-        chosen.job_id,
-        chosen.lane_ids,
-        chosen.live_states,
-        contains(chosen.error),
-        chosen.since,
-        chosen.until,
-        chosen.own,
-        chosen.created_after,
-        chosen.created_before,
-        *(chosen.label or (None, None)),
-        chosen.generation,
-        limit,
-        straight=chosen == RunFilter(),
-    )
+    """Newest first, before `before` and down to `floor`. `light`: without payloads."""
+    wanted = _wanted(tenant, chosen, chosen.live_states, before)
+    query, straight = _live_rows if light else _live_runs, floor is not None or chosen == RunFilter()
+    return await pages.read(connection, query, *wanted, floor, limit, straight=straight)
 
 
 async def ended_runs(
-    connection: Connection, tenant: TenantId, chosen: RunFilter, before: UUID | None, limit: int, *, light: bool = False
+    connection: Connection,
+    tenant: TenantId,
+    chosen: RunFilter,
+    before: UUID | None,
+    limit: int,
+    floor: UUID | None = None,
+    *,
+    light: bool = False,
 ) -> list[EndedRun]:
-    return await pages.read(
-        connection,
-        _ended_rows if light else _ended_runs,
-        tenant,
-        before,
-        chosen.job_id,
-        chosen.lane_ids,
-        chosen.ended_states,
-        contains(chosen.error),
-        chosen.since,
-        chosen.until,
-        chosen.own,
-        chosen.created_after,
-        chosen.created_before,
-        *(chosen.label or (None, None)),
-        chosen.generation,
-        limit,
-        straight=chosen == RunFilter(job_id=chosen.job_id, own=chosen.own),
-    )
+    wanted = _wanted(tenant, chosen, chosen.ended_states, before)
+    straight = floor is not None or chosen == RunFilter(job_id=chosen.job_id, own=chosen.own)
+    query = _ended_rows if light else _ended_runs
+    return await pages.read(connection, query, *wanted, floor, limit, straight=straight)
+
+
+def _wanted(tenant: TenantId, chosen: RunFilter, states: Sequence[int] | None, before: UUID | None) -> tuple[Any, ...]:
+    """The arguments of the fragments wanted_live_run and wanted_ended_run."""
+    return (
+        tenant, before, chosen.job_id, chosen.lane_ids, states, contains(chosen.error), chosen.since, chosen.until,
+        chosen.own, chosen.created_after, chosen.created_before, *(chosen.label or (None, None)), chosen.generation,
+    )  # fmt: skip
+
+
+def count_live(tenant: TenantId, chosen: RunFilter) -> Count:
+    """How many live runs match."""
+    return Count(_SQL["count_live_runs"], _wanted(tenant, chosen, chosen.live_states, None))
+
+
+def count_ended(tenant: TenantId, chosen: RunFilter) -> Count:
+    return Count(_SQL["count_ended_runs"], _wanted(tenant, chosen, chosen.ended_states, None))
 
 
 async def runs_of_job(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from typing import Any
 from uuid import UUID
 
 import msgspec
@@ -26,11 +27,13 @@ from mainspring.domain.transitions import StoredJobStatus
 from mainspring.kernel.config import SHARD_COUNT
 from mainspring.kernel.ids import TenantId
 from mainspring.store import pages
+from mainspring.store.counts import Count
 from mainspring.store.lanes import Lane
 from mainspring.store.pool import Connection
 from mainspring.store.queries import load
 from mainspring.store.rows import PageRow, RowQuery, size_of, without_payloads
 
+FEW_LANES = 20  # that are looked at one by one
 KEY_DAYS = 30  # an idempotency key is known at least so long after the end of its job
 
 _SQL = load("jobs")
@@ -136,9 +139,9 @@ _get_job = RowQuery(JobRow, _SQL["get_job"])
 _get_past_job = RowQuery(JobRow, _SQL["get_past_job"])
 _holders = RowQuery(Holder, _SQL["holders"])
 _list_jobs = RowQuery(JobRow, _SQL["list_jobs"])
+_list_jobs_of_lanes = RowQuery(JobRow, _SQL["list_jobs_of_lanes"])
 _list_jobs_at_rest = RowQuery(JobRow, _SQL["list_jobs_at_rest"])
-_list_rows = without_payloads(_list_jobs)
-_list_rows_at_rest = without_payloads(_list_jobs_at_rest)
+_LIGHT = {query: without_payloads(query) for query in (_list_jobs, _list_jobs_of_lanes, _list_jobs_at_rest)}
 _lock_job = RowQuery(LockedJob, _SQL["lock_job"])
 _known_run_now_key = RowQuery(RunNowKey, _SQL["known_run_now_key"])
 _list_missed = RowQuery(MissedRow, _SQL["list_missed"])
@@ -405,6 +408,17 @@ class RowFilter(msgspec.Struct, frozen=True):
         return int(StoredJobStatus.SCHEDULED) not in self.statuses
 
     @property
+    def of_owner(self) -> bool:
+        """Whether the index of the owners has these jobs."""
+        return not self.at_rest and self.asked.owner is not None
+
+    @property
+    def few_lanes(self) -> bool:
+        """Whether the index of the lanes has these jobs, and they are few lanes."""
+        lanes = self.asked.lane_ids
+        return not self.at_rest and not self.of_owner and lanes is not None and len(lanes) <= FEW_LANES
+
+    @property
     def plain(self) -> bool:
         return self.asked == JobFilter()
 
@@ -423,38 +437,45 @@ async def list_jobs(
     light: bool = False,
 ) -> list[JobRow]:
     """Newest first, before `before` and down to `floor`. `light`: without payloads."""
-    asked = chosen.asked
-    query = _list_jobs_at_rest if chosen.at_rest else _list_jobs
-    if light:
-        query = _list_rows_at_rest if chosen.at_rest else _list_rows
+    query = _list_jobs_at_rest if chosen.at_rest else _list_jobs_of_lanes if chosen.few_lanes else _list_jobs
     return await pages.read(
         connection,
-        query,
-        tenant,
-        *(before or (None, None)),
-        chosen.statuses,
-        asked.lane_ids,
-        asked.owner,
-        *(asked.label or (None, None)),
-        contains(asked.text),
-        *(floor or (None, None)),
-        asked.created_after,
-        asked.created_before,
-        asked.next_fire_after,
-        asked.next_fire_before,
-        chosen.missed,
-        asked.declared_by,
-        limit,
+        _LIGHT[query] if light else query,
+        *_listed(tenant, chosen, before, floor, limit),
         straight=chosen.plain or floor is not None,
     )
+
+
+def _listed(
+    tenant: TenantId, chosen: RowFilter, before: Place | None, floor: Place | None, limit: int
+) -> tuple[Any, ...]:
+    """The arguments of the fragment listed_job, and the limit."""
+    asked = chosen.asked
+    return (
+        tenant, *(before or (None, None)), chosen.statuses, asked.lane_ids, asked.owner, *(asked.label or (None, None)),
+        contains(asked.text), *(floor or (None, None)), asked.created_after, asked.created_before,
+        asked.next_fire_after, asked.next_fire_before, chosen.missed, asked.declared_by, limit,
+    )  # fmt: skip
+
+
+def count_of(tenant: TenantId, chosen: RowFilter) -> Count:
+    """How many jobs that have a row match."""
+    return Count(_SQL["count_jobs"], _listed(tenant, chosen, None, None, 0)[:-1])
 
 
 async def boundary(
     connection: Connection, tenant: TenantId, chosen: RowFilter, before: Place | None, count: int
 ) -> Place | None:
-    """The job down to which `count` jobs come after `before`. None if there are fewer."""
-    sql = _SQL["jobs_at_rest_boundary"] if chosen.at_rest else _SQL["jobs_boundary"]
-    row = await pages.place(connection, sql, tenant, *(before or (None, None)), count)
+    """The job down to which `count` jobs come after `before`, of those that an index has. None if there are fewer."""
+    after = before or (None, None)
+    if chosen.of_owner:
+        place = pages.place(connection, _SQL["jobs_of_owner_boundary"], tenant, *after, count, chosen.asked.owner)
+    elif chosen.few_lanes:
+        place = pages.place(connection, _SQL["jobs_of_lanes_boundary"], tenant, *after, count, chosen.asked.lane_ids)
+    else:
+        sql = _SQL["jobs_at_rest_boundary"] if chosen.at_rest else _SQL["jobs_boundary"]
+        place = pages.place(connection, sql, tenant, *after, count)
+    row = await place
     return None if row is None else (row["created_at"], row["job_id"])
 
 

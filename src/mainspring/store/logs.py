@@ -7,6 +7,7 @@ from uuid import UUID
 
 import msgspec
 
+from mainspring.domain.transitions import StoredState
 from mainspring.kernel.ids import TenantId
 from mainspring.store.pool import Connection
 from mainspring.store.queries import load
@@ -59,6 +60,12 @@ class Standing(msgspec.Struct, frozen=True):
     attempt: int
     over: bool
     logs: dict[int, AttemptLog]
+
+    def has_ended(self, attempt: int) -> bool:
+        """Whether this attempt prints nothing more."""
+        if self.over or self.attempt > attempt:
+            return True
+        return self.attempt == attempt and self.state != StoredState.RUNNING
 
 
 class ExpiredLog(msgspec.Struct, frozen=True):

@@ -17,6 +17,7 @@ from functools import lru_cache
 from importlib.resources import files
 
 from mainspring.domain.backfills import BACKFILL_TRIGGER, BackfillState
+from mainspring.domain.bulk import BulkState
 from mainspring.domain.dependencies import Edges
 from mainspring.domain.fairness import AGING_STEP
 from mainspring.domain.job import DUE_TOGETHER, STILL_ALIVE, Delivery, Overlap, Priority
@@ -39,6 +40,7 @@ CONSTANTS: dict[str, str] = {
     "SHOWN_SCHEDULED": str(SHOWN_SCHEDULED),
     **{f"JOB_{status.name}": str(int(status)) for status in StoredJobStatus},
     **{f"BACKFILL_{state.name}": str(int(state)) for state in BackfillState},
+    **{f"BULK_{state.name}": str(int(state)) for state in BulkState},
     "BACKFILL_TRIGGER": f"'{BACKFILL_TRIGGER}'",
     "FOLLOWS_BACKFILL": str(int(Follows.BACKFILL)),
     "FOLLOWS_JOBS": str(int(Follows.JOBS)),

@@ -168,3 +168,9 @@ async def by_task(connection: Connection, tenant: TenantId, span: Span, at: date
 async def by_queue(connection: Connection, tenant: TenantId, minute: datetime) -> list[QueueEnds]:
     """How many runs of each queue ended in this minute."""
     return await _by_queue.fetch(connection, tenant, minute)
+
+
+async def ended_in_minute(connection: Connection, minute: datetime) -> int:
+    """How many runs of all tenants ended in this minute."""
+    ended: int = await connection.fetchval(_SQL["ended_in_minute"], minute)
+    return ended

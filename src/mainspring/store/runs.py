@@ -88,13 +88,15 @@ class HeldRun(msgspec.Struct, frozen=True):
 
 
 class LockedRun(msgspec.Struct, frozen=True):
-    """A run that has not ended, locked. `attempt`: how many attempts it has had."""
+    """A run that has not ended, locked. `attempt`: how many attempts it has had. `begun`: whether it has a time of
+    start. A workflow run and a mapped step have one, and wait."""
 
     run_id: UUID
     state: int
     fence: int
     attempt: int
     held_key: int | None = None
+    begun: bool = False
 
 
 class OverdueRun(msgspec.Struct, frozen=True):

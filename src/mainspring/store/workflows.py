@@ -85,6 +85,27 @@ class NewStep(msgspec.Struct, frozen=True):
     rule: int | None
 
 
+class NewMembers(msgspec.Struct, frozen=True):
+    """Members of a mapped step, without limits, that run in one lane. first: the number of the first one. trigger: of
+    each of them, without its number. payload: of all of them, or payloads: of each."""
+
+    prefix: UUID
+    first: int
+    count: int
+    tenant_id: TenantId
+    lane_id: int
+    max_attempts: int
+    scheduled_for: datetime
+    generation: int
+    trigger: str
+    name: str
+    payload: str | None
+    payloads: list[str | None] | None
+    spec: str | None
+    follows: int
+    feeds: list[int]
+
+
 class StepEnd(msgspec.Struct, frozen=True):
     run_id: UUID
     state: int
@@ -169,6 +190,29 @@ async def create_steps(connection: Connection, steps: Sequence[NewStep]) -> Made
             made.lanes.append(lane_id)
         elif line is not None:
             made.lines.add(line)
+    return made
+
+
+async def create_members(connection: Connection, members: NewMembers) -> int:
+    """Create members that are QUEUED. Returns how many."""
+    made: int = await connection.fetchval(
+        _SQL["create_members"],
+        str(members.prefix)[:28],
+        members.first,
+        members.first + members.count - 1,
+        members.tenant_id,
+        members.lane_id,
+        members.max_attempts,
+        members.scheduled_for,
+        members.trigger,
+        members.name,
+        members.payload,
+        members.spec,
+        members.payloads,
+        members.follows,
+        members.generation,
+        members.feeds,
+    )
     return made
 
 

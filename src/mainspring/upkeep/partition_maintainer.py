@@ -12,6 +12,7 @@ from mainspring.store import (
     gauges,
     jobs,
     logs,
+    operations,
     partitions,
     rollups,
     unique,
@@ -54,8 +55,8 @@ class HistoryPruner:
 
     async def run_once(self) -> list[str]:
         """Drop partitions older than the retention, and the keys and ids that refer to them, unique keys whose
-        time is over, backfills and workflow runs that ended long ago, versions of workflows that no run needs, and old
-        rollups. Returns the partitions."""
+        time is over, backfills, operations and workflow runs that ended long ago, versions of workflows that no run
+        needs, and old rollups. Returns the partitions."""
         async with self._store.reads.acquire() as connection:
             # With a longer history, the history itself says when a job ended.
             keep_keys = partial(jobs.keep_keys, connection) if self._days < jobs.KEY_DAYS else None
@@ -64,6 +65,7 @@ class HistoryPruner:
             await dead_letters.prune(connection, self._days)
             await unique.prune(connection)
             await backfills.prune(connection, self._days)
+            await operations.prune(connection, self._days)
             await workflows.prune(connection, self._days * _FLOWS_KEPT)
             await workflow_versions.prune(connection, self._days)
             for kept in (rollups, failure_groups, gauges):

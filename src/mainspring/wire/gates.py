@@ -38,7 +38,8 @@ class PauseRequest(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=Tru
 
 class GateView(msgspec.Struct):
     """The limits of a queue, or of all runs of a tenant (`queue` is null). in_use: how many runs count for
-    `concurrency` now. tokens: how many runs may start now by the rate. paused_by: the token that paused it."""
+    `concurrency` now. tokens: how many runs may start now by the rate. paused_by: the token that paused it. version:
+    for If-Match; it rises with every change, and is 1 as long as nothing was ever set."""
 
     queue: str | None
     paused: bool = False
@@ -50,3 +51,4 @@ class GateView(msgspec.Struct):
     burst: int | None = None
     tokens: int | None = None
     max_depth: int | None = None
+    version: int = 1

@@ -93,8 +93,9 @@ class NodeView(msgspec.Struct):
 class FailureView(msgspec.Struct):
     """Failed attempts with the same fingerprint: task, error class, and first line with numbers, ids, quoted words and
     paths masked. `count`: all of them; `failed`: those that ended their run. `series`: how many in each step. `jobs`:
-    how many jobs are known to be hit, up to 20 for each hour and queue, and `job_ids`: some of these; one-time jobs do
-    not count. The fingerprint `other` has what was left when there were too many groups in an hour."""
+    how many jobs are known to be hit in the newest 24 hours, up to 20 for each hour and queue, and `job_ids`: some of
+    these; one-time jobs do not count. The fingerprint `other` has what was left when there were too many groups in an
+    hour."""
 
     fingerprint: str
     title: str
@@ -168,7 +169,8 @@ class Overview(msgspec.Struct):
     number of running runs and `slots` that of the live workers. The queues are the busiest ones. `schedulers` is the
     number of live ones, which share the `shards`. `paused` says in sentences what is paused and by whom. `taken_at`:
     when the runs were counted. `verdict` is the whole in a sentence. `backlog`: jobs that are due and have not fired,
-    as sampled, up to 10,000. `window` is there if `w` was given.
+    as sampled, up to 10,000. More than 100,000 dead letters are not counted but estimated, and
+    `dead_letters_estimated` says so. `window` is there if `w` was given.
     """
 
     status: Literal["ok", "degraded"]
@@ -197,3 +199,4 @@ class Overview(msgspec.Struct):
     backlog: int = 0
     nodes: list[NodeView] = []
     window: WindowView | None = None
+    dead_letters_estimated: bool = False

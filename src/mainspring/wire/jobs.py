@@ -378,8 +378,12 @@ class JobView(PlainValues, msgspec.Struct):
 
 
 class JobList(msgspec.Struct):
+    """A page of jobs. `searched_to`: the page is short because a filter matches few of very many jobs; those that were
+    created since then have been looked at, and `next` goes on there."""
+
     jobs: list[JobView]
     next: str | None = None
+    searched_to: datetime | None = None
 
 
 class JobListRow(msgspec.Struct):
@@ -435,6 +439,24 @@ class MissedRange(msgspec.Struct):
     recorded_at: datetime
     generation: int = 1
     backfills: list[str] = []
+
+
+class MissedFires(msgspec.Struct):
+    """A range of fires of a job that were not run. name: that of the job as it is now."""
+
+    job_id: str
+    name: str
+    first: datetime
+    last: datetime
+    count: int
+    reason: str
+    recorded_at: datetime
+    generation: int = 1
+
+
+class MissedList(msgspec.Struct, omit_defaults=True):
+    missed: list[MissedFires]
+    next: str | None = None
 
 
 class RunNowRequest(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):

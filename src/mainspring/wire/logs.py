@@ -60,3 +60,41 @@ class LogEnd(msgspec.Struct):
     """Event `end`: the run, or the requested attempt, has ended. No event follows."""
 
     status: RunStateWord
+
+
+class LogRange(msgspec.Struct):
+    """Whole lines of one attempt's output. start, end: which bytes of it these are. bytes: how much output there is so
+    far. line: the number of the first line, from 1; only if it was asked for, and not more than 16 MiB come before it.
+    truncated: output after the last byte was dropped. ended: the attempt prints nothing more. The last line of an
+    attempt may be incomplete, and a line of more than 256 KiB comes in parts."""
+
+    attempt: int
+    start: int
+    end: int
+    bytes: int
+    text: str
+    line: int | None = None
+    truncated: bool = False
+    ended: bool = False
+
+
+class LogMatch(msgspec.Struct):
+    """A line that contains the text. start: the byte at which the line begins. at: the byte at which the text begins.
+    text: the line, or the part of a long line around the match."""
+
+    start: int
+    at: int
+    text: str
+
+
+class LogMatches(msgspec.Struct):
+    """The lines that contain the text, in order. searched_to: the byte up to which the output was searched. more: the
+    next request with `start` = `searched_to` finds more or searches on. bytes: how much output there is so far. ended:
+    the attempt prints nothing more. While it prints, its incomplete last line is searched again."""
+
+    attempt: int
+    matches: list[LogMatch]
+    searched_to: int
+    bytes: int
+    more: bool = False
+    ended: bool = False

@@ -95,8 +95,12 @@ class RunBrief(msgspec.Struct):
 
 
 class RunList(msgspec.Struct):
+    """A page of runs. `searched_to`: the page is short because a filter matches few of very many runs; those that were
+    created since then have been looked at, and `next` goes on there."""
+
     runs: list[RunView]
     next: str | None = None
+    searched_to: datetime | None = None
 
 
 class RunListRow(msgspec.Struct):
@@ -194,7 +198,7 @@ class QueueView(msgspec.Struct):
     """A queue: waiting and running runs, the age of the oldest waiting run, the runs that ended per second over the
     last minute, and how many of these succeeded and failed. paused: no run of it starts, and `paused_why` says whether
     the queue, the tenant or everything is paused, and by whom. limits: what was set for this queue, with its use now;
-    null if nothing was. held: the runs that wait for room in a limit."""
+    null if nothing was. held: the runs that wait for room in a limit. version: for If-Match."""
 
     name: str
     depth: int
@@ -209,6 +213,7 @@ class QueueView(msgspec.Struct):
     paused: bool = False
     paused_why: str | None = None
     limits: GateView | None = None
+    version: int = 1
 
 
 class QueueList(msgspec.Struct, omit_defaults=True):

@@ -99,6 +99,16 @@ BACKFILL_STATES = ("running", "paused", "cancelled", "completed")
 BackfillStateWord = Annotated[str, words("BackfillState", *BACKFILL_STATES)]
 BackfillStateFilter = Annotated[str, _filter("BackfillStateFilter", BACKFILL_STATES)]
 BackfillOrder = Annotated[str, words("BackfillOrder", "oldest", "newest")]
+BULK_STATES = ("RUNNING", "DONE", "CANCELLED", "FAILED")
+BulkStateWord = Annotated[str, words("OperationState", *BULK_STATES)]
+BulkStateFilter = Annotated[str, _filter("OperationStateFilter", BULK_STATES)]
+BulkTargetWord = Annotated[str, words("OperationTarget", "jobs", "runs", "dead_letters")]
+JOB_VERBS = ("pause", "resume", "cancel", "run_now")
+JobVerbWord = Annotated[str, words("JobVerb", *JOB_VERBS)]
+RUN_VERBS = ("cancel", "retry", "replay")
+RunVerbWord = Annotated[str, words("RunVerb", *RUN_VERBS)]
+DEAD_LETTER_VERBS = ("replay", "discard")
+DeadLetterVerbWord = Annotated[str, words("DeadLetterVerb", *DEAD_LETTER_VERBS)]
 PriorityWord = Annotated[str, words("Priority", "low", "normal", "high", "critical")]
 PriorityIn = PriorityWord | Annotated[int, Meta(extra_json_schema={"minimum": 0, "maximum": 3})]
 ScheduleType = Annotated[

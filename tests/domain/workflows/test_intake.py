@@ -227,3 +227,41 @@ def test_a_step_has_every_field_of_a_job_but_those_of_when_and_which() -> None:
     }  # fmt: skip
     own = {"map"}
     assert set(StepIn.__struct_fields__) - own == set(JobRequest.__struct_fields__) - left_out
+
+
+CALL = {
+    "url": "https://example.com/hook",
+    "body": {"rows": {"$from": "a", "path": "rows"}, "as": {"$literal": {"$x": 1}}},
+}
+
+
+def test_a_call_with_references_becomes_a_payload() -> None:
+    """It is resolved like one, and workers prefer it to the call of the spec."""
+    found = read(steps=[step("a"), {"name": "b", "http": CALL, "depends_on": ["a"]}]).steps[1]
+    assert (found.task, found.refers, json.loads(found.payload or "")) == ("http", True, CALL)
+    plain = {"url": "https://example.com/hook", "body": {"a": 1}, "success": {"json": "$.accepted"}}
+    found = read(steps=[{"name": "b", "http": plain}]).steps[0]
+    assert (found.task, found.refers, found.payload) == ("http", False, None)
+
+
+@pytest.mark.parametrize(
+    ("call", "field"),
+    [
+        ({"body": {"rows": {"$from": "nothing"}}}, "steps[1].http.body.rows"),
+        ({"body": {"$parameter": "nothing"}}, "steps[1].http.body"),
+        ({"body": {"$set": 1}}, "steps[1].http.body"),
+        ({"body": {"$from": "a"}, "method": "GET"}, "steps[1].http.body"),
+        ({"body": {"$from": "a"}, "headers": {"$x": "1"}}, "steps[1].http.headers"),
+    ],
+)
+def test_a_wrong_reference_in_a_call_is_refused_by_its_place(call: dict[str, Any], field: str) -> None:
+    with pytest.raises(InvalidInput) as caught:
+        read(steps=[step("a"), {"name": "b", "http": {"url": "https://example.com", **call}, "depends_on": ["a"]}])
+    assert caught.value.field == field
+
+
+def test_results_are_refused_in_the_call_of_a_job_after_jobs() -> None:
+    body = {"http": CALL, "depends_on": ["a"]}
+    with pytest.raises(InvalidInput) as caught:
+        defined(msgspec.json.decode(msgspec.json.encode(body), type=JobRequest), NOW, {})
+    assert (caught.value.code, caught.value.field) == ("invalid_reference", "http.body.rows")

@@ -114,3 +114,40 @@ async def test_what_a_workflow_cannot_be_is_refused_by_name(scene: Scene) -> Non
     found = problem(await scene.api.patch("/v1/workflows/flow", json={"schedule": {"after": ["child"]}}))
     assert (found["code"], found["field"]) == ("cycle", "schedule.after")
     assert (await scene.api.patch("/v1/jobs/flow", json={"depends_on": ["child"]})).status_code == 422
+
+
+async def test_a_step_is_not_a_job_of_its_own(scene: Scene) -> None:
+    """Neither are the members of a mapped step. They are changed and repeated by their workflow."""
+    await scene.create([{"name": "a"}, {"name": "each", "map": {"range": 1}}], workflow_id="flow")
+    await scene.begin("flow")
+    await scene.expander.run_once()
+    member = await scene.connection.fetchval("select run_id::text from mainspring.runs where job_id is null")
+    hour = {"from": "2026-01-01T00:00:00Z", "to": "2026-01-01T01:00:00Z"}
+
+    async def refused() -> None:
+        before = await counted(scene)
+        for job_id in ("a@flow", "each@flow", member):
+            for method, verb, body in (
+                ("PATCH", "", {"priority": "high"}), ("PUT", "", {"priority": "high"}), ("DELETE", "", None),
+                ("POST", ":pause", None), ("POST", ":resume", None), ("POST", ":runNow", {}),
+                ("POST", ":runNow", {"payload": {}, "idempotency_key": "k"}), ("POST", ":backfill", hour),
+            ):  # fmt: skip
+                answer = await scene.api.request(method, f"/v1/jobs/{job_id}{verb}", json=body)
+                found = problem(answer)
+                assert (answer.status_code, found["code"]) == (409, "is_a_step"), (method, verb, found)
+                assert "workflow 'flow'" in found["detail"]
+        assert await counted(scene) == before
+
+    await refused()
+    await scene.run_all()
+    await refused()
+    found = problem(await scene.api.delete("/v1/jobs/b@flow"))
+    assert (found["status"], found["hint"]) == (404, "steps are shown by GET /v1/workflows/flow")
+    body = {"task": "noop", "depends_on": ["a@flow"]}
+    found = problem(await scene.api.post("/v1/jobs", json=body))
+    assert (found["code"], found["field"]) == ("unknown_job", "depends_on") and "'flow'" in found["hint"]
+
+
+async def counted(scene: Scene) -> list[Any]:
+    tables = ("runs", "run_history", "jobs", "run_now_keys", "job_edges")
+    return [await scene.connection.fetch(f"select * from mainspring.{table} order by 1, 2") for table in tables]

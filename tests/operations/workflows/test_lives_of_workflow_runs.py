@@ -11,6 +11,7 @@ import pytest
 from mainspring.domain.errors import Conflict
 from mainspring.upkeep.deadline_sweeper import DeadlineSweeper
 from mainspring.wire.exchange import Outcome, RunOrder
+from mainspring.worker.executors.http.executor import _call_of
 from tests.operations.hand_worker import HandWorker, outcome
 from tests.operations.workflows.scene import Answer, Scene, task_of
 
@@ -104,6 +105,42 @@ async def test_a_value_that_is_missing_fails_the_step_with_a_reason(scene: Scene
     assert found["sum"] == ("SKIPPED", "upstream failed: each")
 
 
+async def test_results_are_put_into_the_body_of_a_call(scene: Scene) -> None:
+    """Also into those of members."""
+    url = "https://example.com/hook"
+    each = {"url": url, "body": {"row": {"$item": ""}, "all": {"$from": "list"}}, "method": "PUT"}
+    steps: list[dict[str, Any]] = [
+        {"name": "list", "task": "noop"},
+        {"name": "all", "depends_on": ["list"], "http": {"url": url, "body": {"$from": "list"}}},
+        {"name": "each", "depends_on": ["list"], "http": each, "map": {"over": {"$from": "list", "path": "rows"}}},
+    ]
+    created = await scene.api.post("/v1/workflows", json={"workflow_id": "calls", "steps": steps})
+    assert created.status_code == 201, created.text
+    assert (await scene.api.get("/v1/workflows/calls")).json()["steps"] == steps
+    await scene.begin("calls")
+    await scene.run_all(lambda order: outcome(order, result={"rows": [7]}))
+    await scene.expander.run_once()
+    orders = await HandWorker(scene.api, tasks=("http",)).claim(2)
+    calls = {order.name: _call_of(order) for order in orders}
+    assert (calls["all"].method, calls["all"].body) == ("POST", {"rows": [7]})
+    assert (calls["each"].method, calls["each"].body) == ("PUT", {"row": 7, "all": {"rows": [7]}})
+
+
+@pytest.mark.parametrize("rule", ["one_success", "one_failed"])
+async def test_a_rerun_from_a_step_with_references_runs_it_whatever_its_rule(scene: Scene, rule: str) -> None:
+    """Its parents have ended before, and it does not wait for them again."""
+    used = {"x": {"$parameter": "p"}}
+    steps = [{"name": "a", "retries": 0}, {"name": "b", "depends_on": ["a"], "rule": rule, "payload": used}]
+    run_id = await scene.begin(await scene.create(steps, parameters={"p": 1}))
+    answer = failing("a") if rule == "one_failed" else outcome
+    assert await scene.run_all(answer) == ["a", "b"]
+    await scene.control.rerun(scene.caller, run_id, "b")
+    await scene.starter.run_once()
+    await scene.folder.run_once()
+    assert await scene.run_all() == ["b"]
+    await scene.at_rest()
+
+
 async def test_too_many_failed_members_fail_the_step_and_skip_the_rest(scene: Scene) -> None:
     step = {"name": "each", "map": {"range": 50, "max_failures": 2}, "retries": 0}
     run_id = await scene.begin(await scene.create([step]))
@@ -137,6 +174,35 @@ async def test_a_cancelled_workflow_run_starts_nothing_more_and_ends_when_its_wo
     await scene.control.cancel(scene.caller, run_id)
     with pytest.raises(Conflict):
         await scene.control.rerun(scene.caller, await scene.begin(await scene.create(DIAMOND)))
+
+
+async def test_a_cancel_without_a_reason_says_what_had_started(scene: Scene) -> None:
+    steps = [*DIAMOND, {"name": "each", "map": {"range": 2}}]
+    run_id = await scene.begin(await scene.create(steps))
+    await scene.expander.run_once()
+    await scene.control.cancel(scene.caller, run_id)
+    ran, waited = ("CANCELLED", "cancelled while it ran"), ("CANCELLED", "cancelled before it started")
+    assert await scene.ended(run_id) == ran
+    states = await scene.connection.fetch("select name, job_id is null as member, reason from mainspring.run_history")
+    found = {(row["name"], row["member"], row["reason"]) for row in states}
+    assert ("each", False, ran[1]) in found and ("each", True, waited[1]) in found
+    assert {reason for name, _, reason in found if name in ("a", "b", "c", "d")} == {waited[1]}
+
+
+@pytest.mark.parametrize("way", ["DELETE /v1/workflows/flow", "DELETE /v1/jobs/flow", "POST /v1/runs/{}:cancel"])
+async def test_after_any_cancel_no_step_can_start(scene: Scene, way: str) -> None:
+    """S11, also of steps that are ready, and of members of a map that has more of them."""
+    each = {"name": "each", "map": {"range": 600, "max_parallel": 550}}
+    run_id = await scene.begin(await scene.create([*DIAMOND, each], workflow_id="flow"))
+    await scene.expander.run_once()
+    method, path = way.format(run_id).split()
+    assert (await scene.api.request(method, path)).status_code in (200, 202)
+    assert await scene.connection.fetchval("select count(*) from mainspring.runs") == 0
+    assert await scene.expander.run_once() == 0
+    await scene.folder.run_once()
+    await scene.stopper.run_once()
+    assert await scene.connection.fetchval("select state from mainspring.flows") == 4
+    await scene.at_rest()
 
 
 async def test_the_timeout_of_a_workflow_ends_all_of_it(scene: Scene) -> None:
@@ -207,7 +273,7 @@ async def test_a_large_graph_is_created_in_parts_and_none_twice(scene: Scene) ->
     await scene.starter.run_once()
     assert len(await scene.run_all(most=33)) == 210
     assert await scene.ended(first) == ("SUCCESS", None)
-    assert await scene.ended(second) == ("CANCELLED", "cancelled before it started")
+    assert await scene.ended(second) == ("CANCELLED", "cancelled while it ran")
     assert await scene.connection.fetchval("select count(*) from mainspring.runs") == 0
     await scene.at_rest()
 

@@ -1,6 +1,7 @@
 import { useQuery } from "@tanstack/react-query";
 import { tasksQuery, useSchema } from "../../api/queries";
 import { Field, Select, TextArea } from "../../ui/Field";
+import { MOST_ROWS } from "../../ui/Parts";
 import { PayloadEditor } from "../../ui/PayloadEditor";
 import { Choice } from "../../ui/Tabs";
 import type { Draft, What } from "./draft";
@@ -10,7 +11,7 @@ import type { Set } from "./JobFormPage";
 export function WhatPart({ draft, set, problems }: { draft: Draft; set: Set; problems: Record<string, string> }) {
   const tasks = useQuery(tasksQuery);
   const schema = useSchema(draft.task || undefined);
-  const names = (tasks.data?.tasks ?? []).map((task) => task.task).filter((task) => task !== "shell" && task !== "http");
+  const names = (tasks.data?.tasks ?? []).map((task) => task.task).filter((task) => task !== "shell" && task !== "http" && task.includes(draft.task));
   return (
     <div className={styles.part}>
       <Choice<What>
@@ -30,7 +31,7 @@ export function WhatPart({ draft, set, problems }: { draft: Draft; set: Set; pro
             onChange={(event) => set({ task: event.target.value })}
           />
           <datalist id="tasks">
-            {names.map((name) => (
+            {names.slice(0, MOST_ROWS).map((name) => (
               <option key={name} value={name} />
             ))}
           </datalist>

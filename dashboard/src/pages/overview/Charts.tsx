@@ -9,7 +9,7 @@ export default function Charts({ window: shown }: { window: WindowView }) {
   return (
     <div className={styles.charts}>
       <Chart
-        title={`Ended, per ${step}`} at={series.at} sync="overview" format={short}
+        title={`Ended, per ${step}`} at={series.at} sync="overview" format={short} whole
         lines={[
           { label: "succeeded", values: series.succeeded, color: "success", area: true },
           { label: "failed", values: series.failed, color: "failed", dashed: true },
@@ -23,7 +23,7 @@ export default function Charts({ window: shown }: { window: WindowView }) {
         ]}
       />
       <Chart
-        title="Waiting and running" at={series.at} sync="overview" format={short}
+        title="Waiting and running" at={series.at} sync="overview" format={short} whole
         lines={[
           { label: "waiting", values: series.waiting, color: "muted", area: true },
           { label: "held", values: series.held, color: "held", dashed: true },
@@ -31,7 +31,7 @@ export default function Charts({ window: shown }: { window: WindowView }) {
         ]}
       />
       <Chart
-        title="Busy of all slots" at={series.at} sync="overview" format={short}
+        title="Busy of all slots" at={series.at} sync="overview" format={short} whole
         lines={[
           { label: "running", values: series.running, color: "accent", area: true },
           { label: "slots", values: series.slots, color: "muted", dashed: true },

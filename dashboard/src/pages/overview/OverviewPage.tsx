@@ -3,7 +3,7 @@ import { Link, useSearch } from "@tanstack/react-router";
 import { lazy, Suspense } from "react";
 import { get } from "../../api/client";
 import type { Failures, Overview, UpcomingFires } from "../../api/schema";
-import { count, duration, percent, plural, rate, short } from "../../lib/format";
+import { count, counted, duration, percent, plural, rate, short } from "../../lib/format";
 import { Filters, TextFilter, useSetSearch } from "../../ui/Filters";
 import { Card, Empty, Figure, Figures, Page, Skeleton } from "../../ui/Page";
 import { ProblemBox } from "../../ui/Problem";
@@ -72,7 +72,7 @@ function Numbers({ overview, w }: { overview: Overview; w: string }) {
       <Figure label="Busy slots" value={`${count(overview.busy)} of ${count(overview.slots)}`} />
       <Figure label="Due, not fired" value={count(overview.backlog)} tone={overview.backlog > 0 && overview.fire_lag > 5 ? "held" : undefined} />
       <Figure label={`Missed, ${w}`} value={<Link to="/missed">{count(totals?.missed ?? 0)}</Link>} />
-      <Figure label="Dead letters" value={<Link to="/dead-letters">{short(overview.dead_letters)}</Link>} />
+      <Figure label="Dead letters" value={<Link to="/dead-letters">{counted(overview.dead_letters, overview.dead_letters_estimated ?? false)}</Link>} />
     </Figures>
   );
 }

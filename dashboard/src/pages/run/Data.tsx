@@ -7,10 +7,16 @@ export function Data({ run }: { run: RunView }) {
   return (
     <>
       <Card title="Payload">
-        {run.payload_dropped ? <p className="muted">The run succeeded, and its payload was not kept.</p> : <Json value={run.payload} label="payload" />}
+        {run.payload_dropped ? (
+          <p className="muted">The run succeeded, and its payload was not kept.</p>
+        ) : run.payload === null ? (
+          <p className="muted">The run has no payload.</p>
+        ) : (
+          <Json value={run.payload} label="payload" />
+        )}
       </Card>
       <Card title="Result">
-        <Json value={run.result} label="result" />
+        {run.result === null ? <p className="muted">There is no result.</p> : <Json value={run.result} label="result" />}
       </Card>
       <Card title="Facts">
         <Facts

@@ -1,114 +1,169 @@
-// The log: only the lines in view are in the page. Scrolling up stops following.
-import { ArrowDown, ChevronDown, ChevronUp, Download } from "lucide-react";
-import { useEffect, useMemo, useRef, useState } from "react";
+// The log: only the lines in view are in the page, and only some of the others in the browser. Scrolling up stops
+// following.
+import { ArrowDown, ArrowDownToLine, ArrowUpToLine, ChevronDown, ChevronUp, Download } from "lucide-react";
+import { useEffect, useLayoutEffect, useRef, useState } from "react";
 import { runPath } from "../../api/queries";
 import type { RunView } from "../../api/schema";
 import type { Line } from "../../lib/ansi";
-import { count } from "../../lib/format";
+import { bytes, count } from "../../lib/format";
 import { Button } from "../../ui/Button";
 import { useSetSearch } from "../../ui/Filters";
 import { ProblemBox } from "../../ui/Problem";
 import styles from "./Log.module.css";
+import type { LogWindow } from "./logWindow";
 import { useLog } from "./useLog";
+import { type Found, useLogSearch } from "./useLogSearch";
 
 const HEIGHT = 20;
 const AROUND = 20;
+const SHOWN = 60;
+const NEAR = HEIGHT * 40;
+const ABOVE_A_MATCH = 120;
 
 export default function Log({ run, attempt, find }: { run: RunView; attempt: number; find: string }) {
-  const output = useLog(run, attempt);
+  const source = useLog(run, attempt);
+  const { window } = source;
+  const found = useLogSearch(run.run_id, attempt > 0 ? attempt : window.attempt, find);
   const box = useRef<HTMLDivElement>(null);
+  const shift = useRef(0);
+  const target = useRef<number | null>(null);
   const [top, setTop] = useState(0);
   const [follow, setFollow] = useState(true);
   const [at, setAt] = useState(0);
+  const [current, setCurrent] = useState<number | null>(null);
   const set = useSetSearch();
-  const { lines } = output;
-  const matches = useMemo(() => matching(lines, find), [lines, lines.length, find]);
-  useEffect(() => {
-    if (follow && box.current !== null) box.current.scrollTop = box.current.scrollHeight;
-  }, [follow, lines.length]);
+  source.pinned = follow;
+  const total = window.count;
+
+  useLayoutEffect(() => {
+    const element = box.current;
+    if (element === null) return;
+    if (target.current !== null) element.scrollTop = Math.max(0, target.current * HEIGHT - ABOVE_A_MATCH);
+    else if (shift.current !== 0) element.scrollTop += shift.current;
+    else if (follow) element.scrollTop = element.scrollHeight;
+    target.current = null;
+    shift.current = 0;
+  });
+  const move = (lines: number): void => {
+    shift.current += lines * HEIGHT;
+    setCurrent((place) => (place === null ? null : place + lines));
+  };
   const scroll = (): void => {
     const element = box.current;
     if (element === null) return;
+    const below = element.scrollHeight - element.scrollTop - element.clientHeight;
     setTop(element.scrollTop);
-    const atEnd = element.scrollHeight - element.scrollTop - element.clientHeight < HEIGHT * 2;
-    setFollow(atEnd);
+    setFollow(below < HEIGHT * 2 && window.reachesEnd);
+    if (element.scrollTop < NEAR) void source.older().then((moved) => moved && move(moved.added));
+    else if (below < NEAR) void source.newer().then((moved) => moved && move(-moved.dropped));
   };
-  const jump = (step: 1 | -1): void => {
-    if (matches.length === 0) return;
-    const next = (at + step + matches.length) % matches.length;
-    setAt(next);
+  const openAt = async (byte: number, isMatch: boolean): Promise<void> => {
+    const place = await source.openAt(byte);
+    if (place === null) return;
+    target.current = place;
     setFollow(false);
-    if (box.current !== null) box.current.scrollTop = Math.max(0, (matches[next] ?? 0) * HEIGHT - 120);
+    setCurrent(isMatch ? place : null);
   };
-  const shownFrom = Math.max(0, Math.floor(top / HEIGHT) - AROUND);
-  const shown = lines.slice(shownFrom, shownFrom + 60 + AROUND * 2);
-  const attempts = Array.from({ length: run.attempt_number }, (_, index) => index + 1).slice(-8);
+  const openEnd = (): void => {
+    setCurrent(null);
+    setFollow(true);
+    if (!window.reachesEnd) void source.openEnd();
+  };
+  const go = (place: number): void => {
+    const match = found.matches[place];
+    if (match === undefined) return;
+    setAt(place);
+    void openAt(match.start, true);
+  };
+  const jump = (step: 1 | -1): void => go((at + step + found.matches.length) % Math.max(1, found.matches.length));
+  const isFirst = found.text !== "" && found.matches.length > 0;
+  useEffect(() => {
+    if (isFirst) go(0);
+  }, [isFirst, found.text]);
+
+  const from = Math.max(0, Math.floor(top / HEIGHT) - AROUND);
+  const shown = window.slice(from, from + SHOWN + AROUND * 2);
   return (
     <section className={styles.log} aria-label="Log">
       <div className={styles.tools}>
         <input
-          type="search" placeholder="Find" aria-label="Find in the log" defaultValue={find} className={styles.find}
-          onChange={(event) => { set({ find: event.target.value || undefined }); setAt(0); }}
+          type="search" placeholder="Find" aria-label="Find in the log" defaultValue={find} className={styles.find} maxLength={200}
+          onChange={(event) => set({ find: event.target.value || undefined })}
           onKeyDown={(event) => event.key === "Enter" && jump(event.shiftKey ? -1 : 1)}
         />
         {find ? (
           <>
             <span className="muted" role="status">
-              {matches.length === 0 ? "none" : `${at + 1}/${count(matches.length)}`}
+              {inWords(found, at)}
             </span>
             <Button kind="quiet" icon={<ChevronUp size={14} />} aria-label="Previous match" onClick={() => jump(-1)} />
             <Button kind="quiet" icon={<ChevronDown size={14} />} aria-label="Next match" onClick={() => jump(1)} />
           </>
         ) : null}
         <span className={styles.space} />
-        {attempts.length > 1 ? (
-          <label className={styles.attempts}>
-            Attempt{" "}
-            <select value={attempt} onChange={(event) => set({ attempt: event.target.value === "0" ? undefined : event.target.value })}>
-              <option value={0}>latest</option>
-              {attempts.map((number) => (
-                <option key={number} value={number}>
-                  {number}
-                </option>
-              ))}
-            </select>
-          </label>
-        ) : null}
+        <Attempts run={run} attempt={attempt} />
+        <Button kind="quiet" icon={<ArrowUpToLine size={14} />} aria-label="Beginning of the log" onClick={() => void openAt(0, false)} />
+        <Button kind="quiet" icon={<ArrowDownToLine size={14} />} aria-label="End of the log" onClick={openEnd} />
         <a className={styles.download} href={`${runPath(run.run_id)}/logs${attempt > 0 ? `?attempt=${attempt}` : ""}`} download={`${run.run_id}.log`}>
           <Download size={14} aria-hidden="true" /> Download
         </a>
       </div>
-      {output.error ? <ProblemBox error={output.error} /> : null}
+      {source.error ? <ProblemBox error={source.error} /> : null}
+      {found.error ? <ProblemBox error={found.error} /> : null}
       <div ref={box} className={styles.box} onScroll={scroll} tabIndex={0} role="log" aria-label="Output" aria-live="off">
-        <div style={{ height: `${lines.length * HEIGHT}px` }} className={styles.all}>
+        <div style={{ height: `${total * HEIGHT}px` }} className={styles.all}>
           {shown.map((line, index) => (
             <LogLine
-              key={shownFrom + index} line={line} number={output.dropped + shownFrom + index + 1}
-              place={(shownFrom + index) * HEIGHT} find={find} current={matches[at] === shownFrom + index && find !== ""}
+              key={from + index} line={line} number={window.first === null ? null : window.first + from + index}
+              place={(from + index) * HEIGHT} find={find} current={current === from + index}
             />
           ))}
         </div>
-        {lines.length === 0 ? <p className={styles.nothing}>{output.ended ? "It printed nothing." : "Nothing printed yet."}</p> : null}
+        {total === 0 && source.opened ? <p className={styles.nothing}>{window.ended ? "It printed nothing." : "Nothing printed yet."}</p> : null}
       </div>
-      {follow || output.ended ? null : (
-        <button type="button" className={styles.down} onClick={() => setFollow(true)}>
-          <ArrowDown size={14} aria-hidden="true" /> Follow
+      {follow || (window.ended && window.reachesEnd) ? null : (
+        <button type="button" className={styles.down} onClick={openEnd}>
+          <ArrowDown size={14} aria-hidden="true" /> {window.ended ? "End" : "Follow"}
         </button>
       )}
-      <p className={styles.foot}>
-        {count(output.dropped + lines.length)} lines{output.dropped > 0 ? `, the first ${count(output.dropped)} are not kept here` : ""}
-        {output.ended ? "" : " · following"}
-      </p>
+      <p className={styles.foot}>{footOf(window)}</p>
     </section>
   );
 }
 
-function LogLine({ line, number, place, find, current }: { line: Line; number: number; place: number; find: string; current: boolean }) {
+function Attempts({ run, attempt }: { run: RunView; attempt: number }) {
+  const set = useSetSearch();
+  const attempts = Array.from({ length: run.attempt_number }, (_, index) => index + 1).slice(-8);
+  if (attempts.length < 2) return null;
+  return (
+    <label className={styles.attempts}>
+      Attempt{" "}
+      <select value={attempt} onChange={(event) => set({ attempt: event.target.value === "0" ? undefined : event.target.value })}>
+        <option value={0}>latest</option>
+        {attempts.map((number) => (
+          <option key={number} value={number}>
+            {number}
+          </option>
+        ))}
+      </select>
+    </label>
+  );
+}
+
+interface LineProps {
+  line: Line;
+  number: number | null;
+  place: number;
+  find: string;
+  current: boolean;
+}
+
+function LogLine({ line, number, place, find, current }: LineProps) {
   const hit = find !== "" && line.plain.toLowerCase().includes(find.toLowerCase());
   return (
     <div className={`${styles.line} ${hit ? styles.hit : ""} ${current ? styles.current : ""}`} style={{ top: `${place}px` }}>
       <span className={styles.number} aria-hidden="true">
-        {number}
+        {number ?? "·"}
       </span>
       <span dir="ltr">
         {line.spans.map((span, index) => (
@@ -121,12 +176,15 @@ function LogLine({ line, number, place, find, current }: { line: Line; number: n
   );
 }
 
-function matching(lines: Line[], find: string): number[] {
-  if (find === "") return [];
-  const wanted = find.toLowerCase();
-  const found: number[] = [];
-  lines.forEach((line, index) => {
-    if (line.plain.toLowerCase().includes(wanted)) found.push(index);
-  });
-  return found;
+function inWords(found: Found, at: number): string {
+  const { matches, searching, searchedTo } = found;
+  const all = matches.length >= 1000 ? `${count(matches.length)}+` : count(matches.length);
+  const place = matches.length === 0 ? (searching ? "" : "none") : `${Math.min(at, matches.length - 1) + 1}/${all}`;
+  return searching ? `${place} searched ${bytes(searchedTo)} of ${bytes(found.bytes)}`.trim() : place;
+}
+
+function footOf(window: LogWindow): string {
+  const part = window.start > 0 || !window.reachesEnd ? `${bytes(window.start)} to ${bytes(window.end)} of ` : "";
+  const state = window.ended ? "" : window.reachesEnd ? " · following" : " · still running";
+  return `${part}${bytes(window.bytes)}${window.truncated ? ", the rest was not kept" : ""}${state}`;
 }

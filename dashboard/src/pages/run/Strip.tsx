@@ -1,6 +1,7 @@
 // The life of a run as a strip: waits and attempts, one after another.
 import type { RunView, TimelineEntry } from "../../api/schema";
 import { duration } from "../../lib/format";
+import { MOST_ROWS } from "../../ui/Parts";
 import { StateShape, words } from "../../ui/StateMark";
 import styles from "./RunPage.module.css";
 import { useTimeline } from "./Timeline";
@@ -13,7 +14,7 @@ interface Piece {
 
 export function Strip({ run }: { run: RunView }) {
   const timeline = useTimeline(run);
-  const pieces = piecesOf(timeline.data ?? []);
+  const pieces = piecesOf(timeline.data ?? []).slice(-MOST_ROWS);
   if (pieces.length < 2) return null;
   return (
     <div className={styles.strip} role="img" aria-label={pieces.map((piece) => piece.title).join(", then ")}>

@@ -4,6 +4,7 @@ import { isLive, runPath } from "../../api/queries";
 import type { RunView, TimelineEntry } from "../../api/schema";
 import { duration, errorLine } from "../../lib/format";
 import { Card, Skeleton } from "../../ui/Page";
+import { Parts } from "../../ui/Parts";
 import { ProblemBox } from "../../ui/Problem";
 import { StateMark } from "../../ui/StateMark";
 import { Time } from "../../ui/Time";
@@ -24,19 +25,29 @@ export function Timeline({ run }: { run: RunView }) {
   if (timeline.data === undefined) return <ProblemBox error={timeline.error} retry={() => void timeline.refetch()} />;
   return (
     <Card>
-      <ol className={styles.timeline}>
-        {timeline.data.map((entry, index) => (
-          <li key={index}>
-            <StateMark state={entry.state} detail={entry.attempt ? `attempt ${entry.attempt}` : null} />
-            <Time at={entry.at} exact focusable />
-            <span className="wrap">
-              {[entry.worker_name ?? entry.node_id, entry.reason, entry.error ? errorLine(entry.error) : null, entry.duration ? `ran ${duration(entry.duration)}` : null]
-                .filter(Boolean)
-                .join(" · ")}
-            </span>
-          </li>
-        ))}
-      </ol>
+      <Parts label="the timeline" rows={timeline.data}>
+        {(shown) => (
+          <ol className={styles.timeline}>
+            {shown.map((entry, index) => (
+              <Entry key={index} entry={entry} />
+            ))}
+          </ol>
+        )}
+      </Parts>
     </Card>
+  );
+}
+
+function Entry({ entry }: { entry: TimelineEntry }) {
+  return (
+    <li>
+      <StateMark state={entry.state} detail={entry.attempt ? `attempt ${entry.attempt}` : null} />
+      <Time at={entry.at} exact focusable />
+      <span className="wrap">
+        {[entry.worker_name ?? entry.node_id, entry.reason, entry.error ? errorLine(entry.error) : null, entry.duration ? `ran ${duration(entry.duration)}` : null]
+          .filter(Boolean)
+          .join(" · ")}
+      </span>
+    </li>
   );
 }

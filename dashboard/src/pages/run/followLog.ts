@@ -3,14 +3,20 @@ import { send } from "../../api/client";
 import { runPath } from "../../api/queries";
 
 export interface LogEvents {
-  output: (attempt: number, text: string) => void;
+  /** `end`: the byte of the attempt's output at which the text ends. */
+  output: (attempt: number, text: string, end: number) => void;
+  truncated: () => void;
   attempt: (attempt: number) => void;
   end: () => void;
 }
 
-export async function followLog(run: string, attempt: number, events: LogEvents, signal: AbortSignal): Promise<void> {
+/** `after`: attempt and byte, such as "1:2048", after which it begins. Returns at the end of the run, or of the stream. */
+export async function followLog(
+  run: string, attempt: number, after: string | null, events: LogEvents, signal: AbortSignal,
+): Promise<void> {
   const query = { follow: true, attempt: attempt > 0 ? attempt : undefined };
-  const response = await send("GET", `${runPath(run)}/logs`, { query, signal });
+  const headers: Record<string, string> = after === null ? {} : { "Last-Event-ID": after };
+  const response = await send("GET", `${runPath(run)}/logs`, { query, signal, headers });
   const reader = response.body?.pipeThrough(new TextDecoderStream()).getReader();
   if (reader === undefined) return;
   let rest = "";
@@ -25,15 +31,18 @@ export async function followLog(run: string, attempt: number, events: LogEvents,
 }
 
 function deliver(message: string, events: LogEvents): boolean {
-  let name = "";
-  let data = "";
+  const fields = new Map<string, string>();
   for (const line of message.split("\n")) {
-    if (line.startsWith("event: ")) name = line.slice(7);
-    else if (line.startsWith("data: ")) data = line.slice(6);
+    const colon = line.indexOf(": ");
+    if (colon > 0) fields.set(line.slice(0, colon), line.slice(colon + 2));
   }
-  if (data === "") return false;
+  const data = fields.get("data");
+  if (data === undefined) return false;
+  const name = fields.get("event");
   const body = JSON.parse(data) as { attempt?: number; text?: string };
-  if (name === "output" || name === "truncated") events.output(body.attempt ?? 0, body.text ?? "");
+  const byte = Number(fields.get("id")?.split(":")[1] ?? 0);
+  if (name === "output") events.output(body.attempt ?? 0, body.text ?? "", byte);
+  else if (name === "truncated") events.truncated();
   else if (name === "attempt") events.attempt(body.attempt ?? 0);
   else if (name === "end") events.end();
   return name === "end";

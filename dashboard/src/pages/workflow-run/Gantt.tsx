@@ -4,11 +4,10 @@ import type { WorkflowRunView } from "../../api/schema";
 import { isLive } from "../../api/queries";
 import { duration, plural } from "../../lib/format";
 import { useNow } from "../../live/clock";
+import { MOST_ROWS } from "../../ui/Parts";
 import { hueOf, StateShape } from "../../ui/StateMark";
 import hues from "../../ui/hues.module.css";
 import styles from "./Graph.module.css";
-
-const ROWS = 200;
 
 export function Gantt({ run, onChoose }: { run: WorkflowRunView; onChoose: (name: string) => void }) {
   const now = useNow(isLive(run.status));
@@ -24,7 +23,7 @@ export function Gantt({ run, onChoose }: { run: WorkflowRunView; onChoose: (name
         <input type="checkbox" checked={hide} onChange={(event) => setHide(event.target.checked)} /> Hide finished steps
       </label>
       <div className={styles.gantt} role="list" aria-label="Steps over time">
-        {steps.slice(0, ROWS).map((step) => {
+        {steps.slice(0, MOST_ROWS).map((step) => {
           const started = step.start_time ?? step.end_time ?? null;
           const begin = at(step.created_at);
           const start = started ? at(started) : 100;
@@ -45,7 +44,7 @@ export function Gantt({ run, onChoose }: { run: WorkflowRunView; onChoose: (name
             </div>
           );
         })}
-        {steps.length > ROWS ? <p className="muted">{plural(steps.length - ROWS, "more step")}: the list has all.</p> : null}
+        {steps.length > MOST_ROWS ? <p className="muted">{plural(steps.length - MOST_ROWS, "more step")}: the list has all.</p> : null}
       </div>
     </div>
   );

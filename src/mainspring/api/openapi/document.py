@@ -20,9 +20,11 @@ from mainspring.api.routing import VERB, public_path
 from mainspring.kernel.version import VERSION
 from mainspring.operations.access.permissions import is_public
 from mainspring.wire.calendars import CalendarView
+from mainspring.wire.gates import GateView
 from mainspring.wire.jobs import JobView, Nothing
 from mainspring.wire.problems import PROBLEM_MEDIA_TYPE, Problem
 from mainspring.wire.protocol import SECRET_HEADER
+from mainspring.wire.runs import QueueView
 
 _SHORT = "/jobs"  # the same as /v1/jobs
 CODES_OF = "x-problem-codes"
@@ -41,6 +43,8 @@ _TAGS = {
     "schedules": ("jobs", "What to run and when."),
     "runs": ("runs", "One firing of a job each, with its attempts and its output."),
     "dead_letters": ("dead letters", "Runs that failed for good, kept with their payloads."),
+    "missed_fires": ("jobs", "What to run and when."),
+    "operations": ("operations", "One verb on many jobs, runs or dead letters."),
     "queues": ("queues", "Named lines of work, and their limits."),
     "tenant": ("queues", "Named lines of work, and their limits."),
     "limits": ("limits", "How many runs at once."),
@@ -60,6 +64,7 @@ _TAGS = {
     "search": ("ids", "Ids by a part of them."),
     "nodes": ("insights", "How the whole is doing."),
     "ids": ("ids", "Ids by a part of them."),
+    "stream": ("insights", "How the whole is doing."),
     "insights": ("insights", "How the whole is doing."),
     "health": ("health", "How the server is."),
     "metrics": ("health", "How the server is."),
@@ -171,7 +176,7 @@ class _Operation:
         found: dict[str, Any] = {}
         for status, answer in sorted(self._answers.items()):
             headers = list(answer.headers)
-            if self._returned in (JobView, CalendarView):
+            if self._returned in (JobView, CalendarView, GateView, QueueView):
                 headers.append("ETag")
             if "cursor" in [parameter.name for parameter in self._parameters]:
                 headers.append("Link")

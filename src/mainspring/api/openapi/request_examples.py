@@ -67,6 +67,19 @@ BACKFILLS: Examples = {
 }  # fmt: skip
 BACKFILL_CHANGES: Examples = {"eight at once": {"concurrency": 8}}
 BACKFILL_CANCELS: Examples = {"what has not started": {}, "all of it": {"running": True}}
+JOBS_ACTS: Examples = {
+    "how many": {"verb": "pause", "filter": {"queue": "mails"}, "dry_run": True},
+    "all of them": {"verb": "pause", "filter": {"queue": "mails"}, "expected": 3},
+    "these two": {"verb": "run_now", "ids": ["nightly-report", "weekly-report"]},
+}
+RUNS_ACTS: Examples = {
+    "how many": {"verb": "retry", "filter": {"status": ["FAILED"], "task": "mail.send"}, "dry_run": True},
+    "this one": {"verb": "cancel", "ids": [_RUN_ID]},
+}
+LETTERS_ACTS: Examples = {
+    "how many": {"verb": "discard", "filter": {"error": "timeout"}, "dry_run": True},
+    "this one": {"verb": "replay", "ids": [_RUN_ID]},
+}
 WORKFLOWS: Examples = {
     "every night": {
         "workflow_id": "nightly", "schedule": {"cron": "0 2 * * *", "timezone": "Europe/Berlin"},

@@ -28,7 +28,7 @@ _CHANGES = (*CHANGES_A_JOB, "backfill_ended")
     answers={201: Answer("The backfill. Its runs are created from now on.", headers=("Location",))},
     problems=(
         *CHANGES_A_JOB, "has_references", "invalid_range", "invalid_time", "job_cancelled", "missing_timezone",
-        "no_fires", "not_recurring", "too_many_backfills", "too_many_fires",
+        "is_a_step", "no_fires", "not_recurring", "too_many_backfills", "too_many_fires",
     ),
     examples=examples.BACKFILLS,
 )  # fmt: skip

@@ -52,8 +52,8 @@ Limit = Annotated[int, QueryParameter(ge=1, le=MAX_PAGE)]
 Generation = Annotated[int | None, QueryParameter(ge=1, le=MAX_GENERATION)]
 _UNIQUE = ("limited", "unique_other_task", "unique_started")
 _AMENDS = (
-    *FIELDS_OF_A_JOB, *CHANGES_A_JOB, "already_fired", "already_fired_for", "is_a_workflow", "job_cancelled",
-    "version_mismatch", "wrong_status",
+    *FIELDS_OF_A_JOB, *CHANGES_A_JOB, "already_fired", "already_fired_for", "is_a_step", "is_a_workflow",
+    "job_cancelled", "version_mismatch", "wrong_status",
 )  # fmt: skip
 
 
@@ -114,7 +114,7 @@ async def create_jobs(request: Http, data: JobBatch) -> BatchCreated:
 async def check_job(request: Http, data: JobRequest) -> JobCheck:
     """Refused as its creation would be, with the field and a hint. Whether its id or key is taken is not looked at, and
     nothing is stored."""
-    found = await services_of(request).submitter.check(caller_of(request), data)
+    found = await services_of(request).submitter.validate(caller_of(request), data)
     schedule = found.schedule
     return JobCheck(found.task, found.queue, schedule.kind.value, schedule.words(), explain(schedule))
 
@@ -191,37 +191,43 @@ async def put_job(request: Http, job_id: str, data: JobPatch, if_match: IfMatch 
 
 @delete(
     "/{job_id:str}", status_code=200, summary="Cancel a job and its live runs", operation="jobs.cancel",
-    problems=CHANGES_A_JOB,
+    problems=(*CHANGES_A_JOB, "is_a_step", "version_mismatch"),
 )  # fmt: skip
-async def cancel_job(request: Http, job_id: str) -> Response[JobView]:
+async def cancel_job(request: Http, job_id: str, if_match: IfMatch = None) -> Response[JobView]:
     """It fires no more. Runs that wait end as CANCELLED at once, and workers are told to stop those that run. A second
     call changes nothing."""
     services = services_of(request)
-    await services.amender.cancel_job(caller_of(request), job_id)
+    await services.amender.cancel_job(caller_of(request), job_id, version_of(if_match))
     return _with_version(await services.job_reader.job(caller_of(request), job_id))
 
 
 @post(
     "/{job_id:str}/pause", verb="pause", dto=NoBody, return_dto=None, status_code=200, summary="Pause a job",
-    operation="jobs.pause", problems=(*CHANGES_A_JOB, "already_fired", "wrong_status"),
+    operation="jobs.pause",
+    problems=(*CHANGES_A_JOB, "already_fired", "is_a_step", "version_mismatch", "wrong_status"),
 )  # fmt: skip
-async def pause_job(request: Http, job_id: str, data: Nothing | None = None) -> Response[JobView]:
+async def pause_job(
+    request: Http, job_id: str, data: Nothing | None = None, if_match: IfMatch = None
+) -> Response[JobView]:
     """It does not fire until it is resumed. The fires of a recurring job in between are recorded as missed. Pausing a
     paused job changes nothing."""
     services, caller = services_of(request), caller_of(request)
-    await services.amender.pause(caller, job_id)
+    await services.amender.pause(caller, job_id, version_of(if_match))
     return _with_version(await services.job_reader.job(caller, job_id))
 
 
 @post(
     "/{job_id:str}/resume", verb="resume", dto=NoBody, return_dto=None, status_code=200, summary="Resume a paused job",
-    operation="jobs.resume", problems=(*CHANGES_A_JOB, "already_fired", "not_paused"),
+    operation="jobs.resume",
+    problems=(*CHANGES_A_JOB, "already_fired", "is_a_step", "not_paused", "version_mismatch"),
 )  # fmt: skip
-async def resume_job(request: Http, job_id: str, data: Nothing | None = None) -> Response[JobView]:
+async def resume_job(
+    request: Http, job_id: str, data: Nothing | None = None, if_match: IfMatch = None
+) -> Response[JobView]:
     """It continues from now. A one-time job whose time has come during the pause fires now. Resuming a job that is not
     paused changes nothing."""
     services, caller = services_of(request), caller_of(request)
-    await services.amender.resume(caller, job_id)
+    await services.amender.resume(caller, job_id, version_of(if_match))
     return _with_version(await services.job_reader.job(caller, job_id))
 
 
@@ -232,7 +238,7 @@ async def resume_job(request: Http, job_id: str, data: Nothing | None = None) ->
         202: Answer("The new run. It is SKIPPED if another run is alive and the job does not overlap."),
         200: Answer("The idempotency key was used before for this job: the run of that request."),
     },
-    problems=RUNS_NOW, examples=examples.RUNS_NOW,
+    problems=(*RUNS_NOW, "is_a_step"), examples=examples.RUNS_NOW,
 )  # fmt: skip
 async def run_job_now(request: Http, job_id: str, data: RunNowRequest | None = None) -> Response[RunNowAccepted]:
     """A run beside the schedule, which stays as it is. It works on paused jobs too, and on one-time jobs that have

@@ -1,4 +1,5 @@
-"""/v1/runs/{id}/logs: the output of a run, complete or followed. /v1/exchange/logs: workers send output there."""
+"""/v1/runs/{id}/logs: the output of a run, complete, followed, in ranges or searched. /v1/exchange/logs: workers send
+output there."""
 
 from __future__ import annotations
 
@@ -18,10 +19,13 @@ from mainspring.api.routes.runs import run_id_of
 from mainspring.api.services import caller_of, services_of
 from mainspring.kernel.config import MAX_SHIPMENT_BYTES
 from mainspring.operations.logs.log_follower import Event, LogFollower, parse_mark
+from mainspring.operations.logs.log_service import WantedLines
 from mainspring.store.logs import NOTHING_PRINTED
-from mainspring.wire.logs import LogAttempt, LogEnd, LogOutput, LogReceipt, LogShipment
+from mainspring.wire.logs import LogAttempt, LogEnd, LogMatches, LogOutput, LogRange, LogReceipt, LogShipment
 
 Http = Request[Any, Any, Any]
+Attempt = Annotated[int | None, QueryParameter(ge=1, le=100_000)]
+MOST_OUTPUT = 2**53  # bytes; as JSON has room for
 _encode = msgspec.json.Encoder().encode
 _STREAM = """: the log of a run
 
@@ -53,7 +57,7 @@ data: {"status":"SUCCESS"}
 async def get_logs(
     request: Http,
     run_id: str,
-    attempt: Annotated[int | None, QueryParameter(ge=1, le=100_000)] = None,
+    attempt: Attempt = None,
     follow: bool = False,
     last_event_id: Annotated[str | None, HeaderParameter(name="Last-Event-ID")] = None,
 ) -> Stream:
@@ -75,6 +79,49 @@ async def get_logs(
         headers["Mainspring-Log-Truncated"] = "true"
     text = services.logs.read(caller, found, log)
     return Stream(text, media_type="text/plain", headers=headers)
+
+
+@get(
+    "/v1/runs/{run_id:str}/logs/range",
+    summary="Get some lines of the output of an attempt",
+    operation="runs.log_range",
+    problems=("log_store_down",),
+)
+async def get_log_range(
+    request: Http,
+    run_id: str,
+    attempt: Attempt = None,
+    start: Annotated[int | None, QueryParameter(ge=0, le=MOST_OUTPUT)] = None,
+    before: Annotated[int | None, QueryParameter(ge=0, le=MOST_OUTPUT)] = None,
+    lines: Annotated[int, QueryParameter(ge=1, le=10_000)] = 500,
+    numbered: bool = False,
+) -> LogRange:
+    """The last lines; or those from the byte `start` on; or the last ones that end before the byte `before`; or, with
+    both, those between. At most `lines` of them, and 256 KiB. To read on, ask with `start` = its `end`, or with
+    `before` = its `start`. `numbered` asks for the number of the first line."""
+    wanted = WantedLines(lines, start, before, numbered)
+    return await services_of(request).logs.lines(caller_of(request), run_id_of(run_id), attempt, wanted)
+
+
+@get(
+    "/v1/runs/{run_id:str}/logs/search",
+    summary="Search the output of an attempt",
+    operation="runs.log_search",
+    problems=("log_store_down",),
+)
+async def find_in_log(
+    request: Http,
+    run_id: str,
+    text: Annotated[str, QueryParameter(min_length=1, max_length=200, pattern=r"^[^\r\n]+$")],
+    attempt: Attempt = None,
+    start: Annotated[int, QueryParameter(ge=0, le=MOST_OUTPUT)] = 0,
+    limit: Annotated[int, QueryParameter(ge=1, le=1000)] = 100,
+) -> LogMatches:
+    """The lines that contain `text`, whatever its case, from the byte `start` on. A request searches at most 16
+    MiB. As long as `more` is true, ask again with `start` = `searched_to`."""
+    return await services_of(request).logs.search(
+        caller_of(request), run_id_of(run_id), attempt, text, start=start, limit=limit
+    )
 
 
 @post(
@@ -108,4 +155,4 @@ def _encoded(event: Event) -> bytes:
     return b"id: %b\nevent: %b\ndata: %b\n\n" % (str(event.mark).encode(), event.name.encode(), _encode(event.data))
 
 
-HANDLERS = [get_logs, ship_logs]
+HANDLERS = [get_logs, get_log_range, find_in_log, ship_logs]

@@ -8,8 +8,10 @@ from urllib.parse import urlencode
 
 from litestar import Request
 
-from mainspring.domain.errors import InvalidInput
+from mainspring.domain.intake.filters import label_filter, several
 from mainspring.domain.intake.request import parse_time
+
+__all__ = ["DEFAULT_PAGE", "MAX_GENERATION", "MAX_PAGE", "label_filter", "link_header", "several", "time_filter"]
 
 DEFAULT_PAGE = 50
 ListView = Literal["full", "row"]
@@ -23,25 +25,6 @@ def link_header(request: Request[Any, Any, Any], cursor: str | None) -> dict[str
     parameters = [(name, value) for name, value in request.query_params.multi_items() if name != "cursor"]
     address = f"{request.url.path}?{urlencode([*parameters, ('cursor', cursor)])}"
     return {"Link": f'<{address}>; rel="next"'}
-
-
-def several(values: list[str] | None, field: str = "status") -> list[str]:
-    """`?status=a&status=b` and `?status=a,b` mean the same."""
-    found = [part.strip() for value in values or [] for part in value.split(",")]
-    if "" in found:
-        raise InvalidInput(f"{field} is empty", code="invalid_parameter", field=field, hint="leave it out, or name one")
-    return found
-
-
-def label_filter(text: str | None) -> tuple[str, str] | None:
-    """`label=team:bi` and `label=team=bi` mean the same."""
-    if text is None:
-        return None
-    for separator in (":", "="):
-        name, found, value = text.partition(separator)
-        if found and name:
-            return name, value
-    raise InvalidInput("a label filter needs a name and a value", field="label", expected="label=team:bi")
 
 
 def time_filter(text: str | None, name: str) -> datetime | None:

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
-from litestar import Request, get, post, put
+from litestar import Request, Response, get, post, put
 
 from mainspring.api.answers import LISTS
 from mainspring.api.bodies import GateBody, NoBody, PauseBody
 from mainspring.api.openapi import request_examples as examples
+from mainspring.api.routes.versions import IfMatch, etag, version_of
 from mainspring.api.services import caller_of, services_of
 from mainspring.wire.gates import GateRequest, GateView, PauseRequest
 from mainspring.wire.jobs import Nothing
 from mainspring.wire.runs import QueueList, QueueView
 
 Http = Request[Any, Any, Any]
-_CHANGES = ("changed_meanwhile", "migration_needed", "unavailable")
+_CHANGES = ("changed_meanwhile", "migration_needed", "unavailable", "version_mismatch")
 
 
 @get("/v1/queues", summary="List queues", operation="queues.list", problems=LISTS)
@@ -28,74 +29,91 @@ async def list_queues(request: Http) -> QueueList:
     "/v1/queues/{name:str}", summary="Get a queue: depth, age of the oldest run, rate", operation="queues.read",
     problems=LISTS,
 )  # fmt: skip
-async def get_queue(request: Http, name: str) -> QueueView:
-    """A queue exists as soon as it has a job or a worker."""
-    return await services_of(request).queue_reader.queue(caller_of(request), name)
+async def get_queue(request: Http, name: str) -> Response[QueueView]:
+    """A queue exists as soon as it has a job or a worker. The ETag is the version of its limits, for If-Match."""
+    view = await services_of(request).queue_reader.queue(caller_of(request), name)
+    return Response(view, headers=etag(view.version))
 
 
 @put(
     "/v1/queues/{name:str}", dto=GateBody, return_dto=None, summary="Set the limits of a queue, or pause it",
     operation="queues.update", problems=(*_CHANGES, "invalid_rate"), examples=examples.GATES,
 )  # fmt: skip
-async def put_queue(request: Http, name: str, data: GateRequest) -> GateView:
+async def put_queue(request: Http, name: str, data: GateRequest, if_match: IfMatch = None) -> Response[GateView]:
     """Fields that are left out stay as they are; null removes a limit. The limits hold when the answer is sent, also
     for runs that wait already. Runs that run go on, and count."""
-    return await services_of(request).gate_changer.put_queue(caller_of(request), name, data)
+    changer = services_of(request).gate_changer
+    return _shown(await changer.put_queue(caller_of(request), name, data, version_of(if_match)))
 
 
 @post(
     "/v1/queues/{name:str}/pause", verb="pause", dto=NoBody, return_dto=None, status_code=200, summary="Pause a queue",
     operation="queues.pause", problems=_CHANGES,
 )  # fmt: skip
-async def pause_queue(request: Http, name: str, data: Nothing | None = None) -> GateView:
+async def pause_queue(
+    request: Http, name: str, data: Nothing | None = None, if_match: IfMatch = None
+) -> Response[GateView]:
     """No run of it is given to a worker from now on. Runs that have started go on, and unstarted ones come back from
     their workers within a beat. Jobs can be submitted, and schedules fire."""
-    return await services_of(request).gate_changer.pause_queue(caller_of(request), name, paused=True)
+    changer, version = services_of(request).gate_changer, version_of(if_match)
+    return _shown(await changer.pause_queue(caller_of(request), name, paused=True, if_version=version))
 
 
 @post(
     "/v1/queues/{name:str}/resume", verb="resume", dto=NoBody, return_dto=None, status_code=200,
     summary="Resume a paused queue", operation="queues.resume", problems=_CHANGES,
 )  # fmt: skip
-async def resume_queue(request: Http, name: str, data: Nothing | None = None) -> GateView:
+async def resume_queue(
+    request: Http, name: str, data: Nothing | None = None, if_match: IfMatch = None
+) -> Response[GateView]:
     """Waiting workers get its runs at once. Resuming a queue that is not paused changes nothing."""
-    return await services_of(request).gate_changer.pause_queue(caller_of(request), name, paused=False)
+    changer, version = services_of(request).gate_changer, version_of(if_match)
+    return _shown(await changer.pause_queue(caller_of(request), name, paused=False, if_version=version))
 
 
 @get("/v1/tenant/limits", summary="Get the limits of all runs of the tenant", operation="tenant.limits")
-async def get_tenant_limits(request: Http) -> GateView:
+async def get_tenant_limits(request: Http) -> Response[GateView]:
     """They apply in addition to the limits of each queue."""
-    return await services_of(request).queue_reader.tenant_limits(caller_of(request))
+    return _shown(await services_of(request).queue_reader.tenant_limits(caller_of(request)))
 
 
 @put(
     "/v1/tenant/limits", dto=GateBody, return_dto=None, summary="Set the limits of all runs of the tenant",
     operation="tenant.update_limits", problems=(*_CHANGES, "invalid_rate"), examples=examples.GATES,
 )  # fmt: skip
-async def put_tenant_limits(request: Http, data: GateRequest) -> GateView:
+async def put_tenant_limits(request: Http, data: GateRequest, if_match: IfMatch = None) -> Response[GateView]:
     """Fields that are left out stay as they are; null removes a limit."""
-    return await services_of(request).gate_changer.put_tenant(caller_of(request), data)
+    changer = services_of(request).gate_changer
+    return _shown(await changer.put_tenant(caller_of(request), data, version_of(if_match)))
 
 
 @post(
     "/v1/pause", dto=PauseBody, return_dto=None, status_code=200, summary="Pause everything",
     operation="tenant.pause", problems=(*_CHANGES, "operator_only"), examples=examples.PAUSES,
 )  # fmt: skip
-async def pause_all(request: Http, data: PauseRequest | None = None) -> GateView:
+async def pause_all(request: Http, data: PauseRequest | None = None, if_match: IfMatch = None) -> Response[GateView]:
     """No run of the tenant is given to a worker from now on, or with `all_tenants`, which only the operator may use, no
     run at all. Jobs can be submitted, and schedules fire."""
     all_tenants = data is not None and data.all_tenants
-    return await services_of(request).gate_changer.pause_all(caller_of(request), paused=True, all_tenants=all_tenants)
+    changer, version = services_of(request).gate_changer, version_of(if_match)
+    return _shown(await changer.pause_all(caller_of(request), paused=True, all_tenants=all_tenants, if_version=version))
 
 
 @post(
     "/v1/resume", dto=PauseBody, return_dto=None, status_code=200, summary="Resume what was paused as a whole",
     operation="tenant.resume", problems=(*_CHANGES, "operator_only"), examples=examples.PAUSES,
 )  # fmt: skip
-async def resume_all(request: Http, data: PauseRequest | None = None) -> GateView:
+async def resume_all(request: Http, data: PauseRequest | None = None, if_match: IfMatch = None) -> Response[GateView]:
     """Queues that were paused one by one stay paused."""
     all_tenants = data is not None and data.all_tenants
-    return await services_of(request).gate_changer.pause_all(caller_of(request), paused=False, all_tenants=all_tenants)
+    changer, version = services_of(request).gate_changer, version_of(if_match)
+    return _shown(
+        await changer.pause_all(caller_of(request), paused=False, all_tenants=all_tenants, if_version=version)
+    )
+
+
+def _shown(view: GateView) -> Response[GateView]:
+    return Response(view, status_code=200, headers=etag(view.version))
 
 
 HANDLERS = [

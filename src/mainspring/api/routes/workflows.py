@@ -137,22 +137,26 @@ async def cancel_workflow(request: Http, workflow_id: str, if_match: IfMatch = N
 @post(
     "/v1/workflows/{workflow_id:str}/pause", verb="pause", dto=NoBody, return_dto=None, status_code=200,
     summary="Pause a workflow", operation="workflows.pause",
-    problems=(*CHANGES_A_JOB, "already_fired", "wrong_status"),
+    problems=(*CHANGES_A_JOB, "already_fired", "version_mismatch", "wrong_status"),
 )  # fmt: skip
-async def pause_workflow(request: Http, workflow_id: str, data: Nothing | None = None) -> Response[WorkflowView]:
+async def pause_workflow(
+    request: Http, workflow_id: str, data: Nothing | None = None, if_match: IfMatch = None
+) -> Response[WorkflowView]:
     """It does not fire until it is resumed. Runs that have fired go on."""
-    await services_of(request).workflow_changes.pause(caller_of(request), workflow_id)
+    await services_of(request).workflow_changes.pause(caller_of(request), workflow_id, version_of(if_match))
     return await _shown(request, workflow_id)
 
 
 @post(
     "/v1/workflows/{workflow_id:str}/resume", verb="resume", dto=NoBody, return_dto=None, status_code=200,
     summary="Resume a paused workflow", operation="workflows.resume",
-    problems=(*CHANGES_A_JOB, "already_fired", "not_paused"),
+    problems=(*CHANGES_A_JOB, "already_fired", "not_paused", "version_mismatch"),
 )  # fmt: skip
-async def resume_workflow(request: Http, workflow_id: str, data: Nothing | None = None) -> Response[WorkflowView]:
+async def resume_workflow(
+    request: Http, workflow_id: str, data: Nothing | None = None, if_match: IfMatch = None
+) -> Response[WorkflowView]:
     """It continues from now."""
-    await services_of(request).workflow_changes.resume(caller_of(request), workflow_id)
+    await services_of(request).workflow_changes.resume(caller_of(request), workflow_id, version_of(if_match))
     return await _shown(request, workflow_id)
 
 

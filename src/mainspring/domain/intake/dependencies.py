@@ -88,6 +88,7 @@ def check_dependencies(definition: JobDefinition) -> None:
 
 def _check_references(definition: JobDefinition) -> None:
     if not has_references(definition):
+        _check_call(definition)
         return
     assert definition.payload is not None
     try:
@@ -105,6 +106,23 @@ def _check_references(definition: JobDefinition) -> None:
             raise InvalidInput(
                 f"{shown(reference.of)} is not a parent of this job", code="invalid_reference",
                 field=f"{reference.where}.{FROM}", expected="a job of depends_on or schedule.after",
+            )  # fmt: skip
+
+
+def _check_call(definition: JobDefinition) -> None:
+    """Results are put into payloads, and a call is none unless it is given as one."""
+    setup = definition.spec.setup
+    if setup is None or setup.http is None or definition.payload is not None:
+        return
+    try:
+        found = collect(setup.http.body, "http.body")
+    except InvalidInput:  # an object with a $ that means nothing to us
+        return
+    for reference in found:
+        if reference.kind == FROM and reference.of in parents_of(definition):
+            raise InvalidInput(
+                "results are not put into the http of a job", code="invalid_reference", field=reference.where,
+                hint='give the call as payload: {"task": "http", "payload": {"url": ..., "body": ...}}',
             )  # fmt: skip
 
 

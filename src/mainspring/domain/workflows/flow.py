@@ -75,3 +75,9 @@ def is_final(join_id: int) -> bool:
 def step_job_id(workflow_id: str, step: str) -> str:
     """The job of the runs of a step. The id of another job has no @."""
     return f"{step}@{workflow_id}"
+
+
+def workflow_of(job_id: str) -> str | None:
+    """The workflow to whose steps the runs of this job belong. None if it is another job."""
+    step, at, workflow_id = job_id.partition("@")
+    return workflow_id if step and at and workflow_id else None

@@ -136,21 +136,16 @@ def layers(graph: Graph) -> list[int]:
     layer = [0] * len(graph.names)
     feeds, waiting = graph.feeds(), graph.waiting()
     missing = [len(join) for join in graph.joins]
-    ready = [step for step, join in enumerate(graph.waits_for) if join is None]
-    placed = 0
-    while ready:
-        following: list[int] = []
-        for step in ready:
-            placed += 1
-            for join in feeds[step]:
-                missing[join] -= 1
-                if not missing[join]:
-                    height = layer[step] + 1
-                    for child in waiting[join]:
-                        layer[child] = height
-                    following += waiting[join]
-        ready = following
-    if placed < len(graph.names):
+    placed = [step for step, join in enumerate(graph.waits_for) if join is None]
+    for step in placed:  # it grows meanwhile, layer by layer: the last parent of a join is in the highest layer
+        for join in feeds[step]:
+            missing[join] -= 1
+            if not missing[join]:
+                height = layer[step] + 1
+                for child in waiting[join]:
+                    layer[child] = height
+                placed += waiting[join]
+    if len(placed) < len(graph.names):
         raise _cyclic(graph, {join for join, count in enumerate(missing) if count})
     return layer
 

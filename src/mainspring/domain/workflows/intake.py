@@ -1,13 +1,14 @@
 """Intake of a workflow: its own fields become the definition of a job, its steps those of jobs without a schedule.
 
 The parts are called one by one, because a workflow of 100,000 steps takes seconds: `request_of_step` and `read_step`
-for each step, then `join_steps` for all of them.
+for each step, or once for steps of one shape, then `join_steps` for all of them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
+from operator import attrgetter
 from typing import Any
 
 import msgspec
@@ -35,6 +36,7 @@ from mainspring.domain.workflows.references import (
     may_refer,
     without_references,
 )
+from mainspring.wire.execution import HttpCallIn
 from mainspring.wire.jobs import JobPatch, JobRequest, MisfireIn
 from mainspring.wire.states import PriorityIn
 from mainspring.wire.workflows import MAX_STEPS, RULES, UPSTREAM_FAILURES, StepIn, WorkflowPatch, WorkflowRequest
@@ -42,6 +44,7 @@ from mainspring.wire.workflows import MAX_STEPS, RULES, UPSTREAM_FAILURES, StepI
 _SHARED = ("name", "schedule", "overlap", "queue", "priority", "owner", "description", "labels", "declared_by")
 _OF_A_STEP = ("depends_on", "rule", "on_upstream_failure", "map", "queue", "priority")
 _OF_A_JOB = tuple(name for name in StepIn.__struct_fields__ if name not in _OF_A_STEP)
+_of_a_job = attrgetter(*_OF_A_JOB)
 _NAMES = {"job_id": "workflow_id", "payload": "parameters", "run_timeout": "timeout"}
 _encode = msgspec.json.Encoder().encode
 
@@ -130,12 +133,17 @@ def check_count(steps: Sequence[StepIn]) -> None:
         raise too_many_steps(len(steps))
 
 
+def shape_of(step: StepIn) -> tuple[bool, bytes]:
+    """The same for steps that differ only in their names and parents: what is true of one of them is true of all."""
+    return bool(step.depends_on), _encode(msgspec.structs.replace(step, name="", depends_on=None))
+
+
 def request_of_step(step: StepIn, source: WorkflowSource) -> JobRequest:
     """The request of the job that a step is. What it does not say comes from the workflow."""
     return JobRequest(
         queue=source.queue if step.queue is None else step.queue,
         priority=source.priority if step.priority is None else step.priority,
-        **{name: value for name in _OF_A_JOB if (value := getattr(step, name)) is not None},
+        **{name: value for name, value in zip(_OF_A_JOB, _of_a_job(step), strict=True) if value is not None},
     )
 
 
@@ -160,11 +168,16 @@ def _read_step(
 ) -> ReadStep:
     payload, references = _payload_of(step)
     refers = may_refer(payload)
-    if refers:
+    if step.http is not None and payload is None:
+        payload, references = _call_of(step.http)
+        refers = payload is not None
+        if refers:
+            request = msgspec.structs.replace(request, http=_call_without_references(step.http))
+    elif refers:
         request = msgspec.structs.replace(
             request, payload=msgspec.Raw(_encode(without_references(_decoded(payload or "{}"))))
         )
-    job = _job(request, now, known, payload if references else None)
+    job = _job(request, now, known, payload if references and step.http is None else None)
     mapped = None if step.map is None else read_map(step.map)
     for reference in references:
         _check_reference(reference, parameters, step)
@@ -234,6 +247,29 @@ def _payload_of(step: StepIn) -> tuple[str | None, list[Reference]]:
     return text, collect(_decoded(text))
 
 
+def _call_of(call: HttpCallIn) -> tuple[str | None, list[Reference]]:
+    """The call as a payload, and its references. A worker prefers a payload to the call of the spec. None if the call
+    has none."""
+    try:
+        text = _encode(call).decode()
+    except RecursionError:
+        raise InvalidInput("the body is nested too deeply", field="http.body") from None
+    if not may_refer(text):
+        return None, []
+    value = _decoded(text)
+    references = collect(value, "http")
+    return (None, []) if without_references(value) == value else (text, references)
+
+
+def _call_without_references(call: HttpCallIn) -> HttpCallIn:
+    """The call as far as it is known. A body that is a reference is a body, which not every method takes."""
+    body = without_references(call.body)
+    success = call.success
+    if success is not None:
+        success = msgspec.structs.replace(success, equals=without_references(success.equals))
+    return msgspec.structs.replace(call, body={} if body is None and call.body is not None else body, success=success)
+
+
 def _check_known(declaration: Declaration, payload: Any) -> None:
     """Check the parameters without references. A value is not known yet if a part of it is a reference."""
     if not isinstance(payload, dict) or any(name.startswith("$") for name in payload):
@@ -280,6 +316,11 @@ def _word(given: str | None, words: Sequence[str], default: str, field: str, ste
 def join_steps(given: Sequence[StepIn], read: Sequence[ReadStep]) -> WorkflowDefinition:
     """The definition of the workflow. Raises InvalidInput for names that are double or unknown, for a cycle, and for a
     reference to a step that does not come before."""
+    return join_in_layers(given, read)[0]
+
+
+def join_in_layers(given: Sequence[StepIn], read: Sequence[ReadStep]) -> tuple[WorkflowDefinition, int]:
+    """The same, and how many layers the graph has. Steps may share what was read of them, but for their names."""
     names = [step.name for step in given]
     graph = build(names, [step.depends_on or () for step in given])
     layer = layers(graph)
@@ -302,10 +343,10 @@ def join_steps(given: Sequence[StepIn], read: Sequence[ReadStep]) -> WorkflowDef
             field=places[step, other], hint=f"add {shown(names[other])} to depends_on of {shown(names[step])}",
         )  # fmt: skip
     steps = [
-        item.step if join is None else msgspec.structs.replace(item.step, waits_for=join)
-        for item, join in zip(read, graph.waits_for, strict=True)
+        msgspec.structs.replace(item.step, name=name, waits_for=join)
+        for item, name, join in zip(read, names, graph.waits_for, strict=True)
     ]
-    return WorkflowDefinition(steps, graph.joins, graph.last())
+    return WorkflowDefinition(steps, graph.joins, graph.last()), max(layer) + 1
 
 
 def _misfire(given: str | MisfireIn | UnsetType | None) -> MisfireIn | None:
@@ -319,5 +360,5 @@ def renamed(error: MainspringError) -> MainspringError:
         error.field = f"{_NAMES[first]}{dot}{rest}"
         error.detail = error.detail.replace("the payload", "the object of parameters")
     if error.hint is not None:
-        error.hint = error.hint.replace("/v1/jobs/", "/v1/workflows/").replace("job_id", "workflow_id")
+        error.hint = error.hint.replace("/v1/jobs", "/v1/workflows").replace("job_id", "workflow_id")
     return error

@@ -34,7 +34,7 @@ from mainspring.operations.access.caller import Caller
 from mainspring.operations.calendars.rules import load_rules
 from mainspring.operations.lifecycle.cancel import cancel
 from mainspring.operations.lifecycle.effects import Effects
-from mainspring.operations.lookup import no_job
+from mainspring.operations.lookup import no_job, own_run, refuse_step
 from mainspring.operations.read.cursors import encode_cursor, run_cursor
 from mainspring.operations.read.one_time import fired_job
 from mainspring.operations.read.search import searching
@@ -66,6 +66,7 @@ class BackfillControl:
         async with self._store.reads.acquire() as connection:
             row = await jobs.get(connection, tenant, job_id)
             if row is None:
+                await refuse_step(connection, tenant, job_id, await own_run(connection, tenant, job_id))
                 if await fired_job(connection, tenant, job_id) is None:
                     raise no_job(job_id)
                 raise not_recurring(job_id)

@@ -32,13 +32,14 @@ from mainspring.operations.calendars.rules import load_rules, with_current_rules
 from mainspring.operations.dependencies.changes import change_edges, names_parents
 from mainspring.operations.dependencies.edges import fire_if_met
 from mainspring.operations.lifecycle.cancel import cancel
-from mainspring.operations.lifecycle.effects import admit_knocked
+from mainspring.operations.lifecycle.effects import Effects, admit_knocked
 from mainspring.operations.lifecycle.fire_locked import FiredLocked, fire_locked, miss_due
 from mainspring.operations.limits.changed_rules import change_lines
-from mainspring.operations.lookup import load_lane, no_job, own_run
+from mainspring.operations.lookup import load_lane, no_job, own_run, refuse_step
 from mainspring.operations.signals import Signals
 from mainspring.operations.submit.path_compiler import compile_paths
 from mainspring.operations.submit.signature_registry import SignatureRegistry
+from mainspring.operations.workflows.stopper import FlowStopper
 from mainspring.store import backfills, dependencies, history, jobs, runs
 from mainspring.store.deadlocks import despite_deadlocks
 from mainspring.store.jobs import JobRow, LockedJob, schedule_from_text
@@ -60,6 +61,7 @@ class Amender:
         self._lanes = lanes
         self._signals = signals
         self._signatures = signatures
+        self._stopper = FlowStopper(store, signals, listens=False)
 
     async def update(self, caller: Caller, job_id: str, patch: JobPatch, if_version: int | None) -> None:
         await compile_paths([patch])
@@ -134,18 +136,24 @@ class Amender:
         self._signals.ready(fired.created)
         fired.tell(self._signals)
 
-    async def pause(self, caller: Caller, job_id: str) -> None:
+    async def pause(self, caller: Caller, job_id: str, if_version: int | None = None) -> None:
         """Stop the fires. What is due already and has not fired is missed; a one-time job keeps its fire. A job that is
         paused since its application no longer declares it becomes paused by a person."""
-        tenant = caller.tenant
         async with self._store.change() as connection:
-            row = await self._lock(connection, tenant, job_id, "paused")
-            status = StoredJobStatus(row.status)
-            if status is StoredJobStatus.PAUSED and not row.pruned:
-                return
-            if status is not StoredJobStatus.PAUSED and not job_may_follow(status, StoredJobStatus.PAUSED):
-                raise _ended(row, "paused", "wrong_status")
-            await self._pause(connection, row)
+            await self.pause_in(caller, connection, job_id, if_version)
+
+    async def pause_in(
+        self, caller: Caller, connection: Connection, job_id: str, if_version: int | None = None
+    ) -> None:
+        """The same in a transaction."""
+        row = await self._lock(connection, caller.tenant, job_id, "paused")
+        self._check_version(row, if_version)
+        status = StoredJobStatus(row.status)
+        if status is StoredJobStatus.PAUSED and not row.pruned:
+            return
+        if status is not StoredJobStatus.PAUSED and not job_may_follow(status, StoredJobStatus.PAUSED):
+            raise _ended(row, "paused", "wrong_status")
+        await self._pause(connection, row)
 
     async def prune(self, caller: Caller, application: str, job_id: str, still: Check) -> bool:
         """Pause a job that its application no longer declares, if `still` holds. Return whether it was paused."""
@@ -168,22 +176,33 @@ class Amender:
             connection, row, StoredJobStatus.PAUSED, None, paused_from, row.lane_id, definition, pruned=pruned
         )
 
-    async def resume(self, caller: Caller, job_id: str) -> None:
+    async def resume(self, caller: Caller, job_id: str, if_version: int | None = None) -> None:
         """Continue from now. The fires of the pause are recorded as missed. A one-time job that became due fires. A
         cancelled job is revived if it was to run more than once; the fires since the cancel are recorded as missed. If
         an application no longer declares the job, it does not belong to that application any more, so that it is not
         paused again."""
-        tenant = caller.tenant
         async with self._store.change() as connection:
-            row = await self._lock(connection, tenant, job_id, "resumed")
-            status = StoredJobStatus(row.status)
-            if status is StoredJobStatus.SCHEDULED:
-                return
-            one_time = schedule_from_text(row.schedule_text).one_time
-            if status is StoredJobStatus.COMPLETED or (status is StoredJobStatus.CANCELLED and one_time):
-                raise _ended(row, "resumed", "not_paused")
-            await self._resume(connection, row, None if row.pruned else row.declared_by)
-            await fire_if_met(connection, [(tenant, job_id)])
+            resumed = await self.resume_in(caller, connection, job_id, if_version)
+        if resumed:
+            self.tell_resumed()
+
+    async def resume_in(
+        self, caller: Caller, connection: Connection, job_id: str, if_version: int | None = None
+    ) -> bool:
+        """The same in a transaction. Return whether the job has changed; `tell_resumed` is called after the commit."""
+        row = await self._lock(connection, caller.tenant, job_id, "resumed")
+        self._check_version(row, if_version)
+        status = StoredJobStatus(row.status)
+        if status is StoredJobStatus.SCHEDULED:
+            return False
+        one_time = schedule_from_text(row.schedule_text).one_time
+        if status is StoredJobStatus.COMPLETED or (status is StoredJobStatus.CANCELLED and one_time):
+            raise _ended(row, "resumed", "not_paused")
+        await self._resume(connection, row, None if row.pruned else row.declared_by)
+        await fire_if_met(connection, [(caller.tenant, job_id)])
+        return True
+
+    def tell_resumed(self) -> None:
         self._signals.due()
         self._signals.fill()
 
@@ -220,24 +239,33 @@ class Amender:
     async def cancel_job(self, caller: Caller, job_id: str, if_version: int | None = None) -> None:
         """Delete the job: it fires no more, its queued runs end, and its running ones are told to stop. What is due
         already and has not fired is missed."""
-        tenant = caller.tenant
         async with self._store.change() as connection:
-            row = await jobs.lock(connection, tenant, job_id)
-            if row is not None:
-                self._check_version(row, if_version)
-            if row is not None and row.status != StoredJobStatus.CANCELLED:
-                await self._cancel(connection, row)
-                await backfills.end_of_job(connection, tenant, job_id, JOB_CANCELLED)
-            live: list[runs.LockedRun] = []
-            own = await own_run(connection, tenant, job_id)  # it is older than manual runs, so this is key order
-            if own is not None and (locked := await runs.lock_run(connection, tenant, own.run_id)) is not None:
-                live.append(locked)
-            live += await runs.lock_runs_of_job(connection, tenant, job_id)
-            effects = await cancel(connection, live)
-            effects.look |= await dependencies.look_again(connection, [(tenant, job_id)]) > 0
-            if row is None and own is None and not live and not await self._has_ended(connection, tenant, job_id):
-                raise no_job(job_id)
-        effects.tell(self._signals)
+            effects = await self.cancel_job_in(caller, connection, job_id, if_version)
+        await self._stop(effects)
+
+    async def cancel_job_in(
+        self, caller: Caller, connection: Connection, job_id: str, if_version: int | None = None
+    ) -> Effects:
+        """The same in a transaction. The effects are told after the commit."""
+        tenant = caller.tenant
+        row = await jobs.lock(connection, tenant, job_id)
+        if row is not None:
+            self._check_version(row, if_version)
+        if row is not None and row.status != StoredJobStatus.CANCELLED:
+            await self._cancel(connection, row)
+            await backfills.end_of_job(connection, tenant, job_id, JOB_CANCELLED)
+        live: list[runs.LockedRun] = []
+        own = await own_run(connection, tenant, job_id)  # it is older than manual runs, so this is key order
+        if row is None:
+            await refuse_step(connection, tenant, job_id, own)
+        if own is not None and (locked := await runs.lock_run(connection, tenant, own.run_id)) is not None:
+            live.append(locked)
+        live += await runs.lock_runs_of_job(connection, tenant, job_id)
+        effects = await cancel(connection, live)
+        effects.look |= await dependencies.look_again(connection, [(tenant, job_id)]) > 0
+        if row is None and own is None and not live and not await self._has_ended(connection, tenant, job_id):
+            raise no_job(job_id)
+        return effects
 
     async def _cancel(self, connection: Connection, row: LockedJob) -> None:
         reason = DELETED if row.paused_from is None else PAUSED
@@ -263,14 +291,22 @@ class Amender:
                     return
                 raise Conflict(f"run {run_id} has ended with {state.name}", code="run_ended")
             effects = await cancel(connection, [row], reason)
+        await self._stop(effects)
+
+    async def _stop(self, effects: Effects) -> None:
+        """Tell of a cancel. When this returns, no step of a cancelled workflow run can start any more."""
         effects.tell(self._signals)
+        for flow_id in sorted(effects.stopped):
+            await self._stopper.stop(flow_id)
 
     async def _lock(self, connection: Connection, tenant: TenantId, job_id: str, what: str) -> LockedJob:
         row = await jobs.lock(connection, tenant, job_id)
         if row is not None:
             return row
+        own = await own_run(connection, tenant, job_id)
+        await refuse_step(connection, tenant, job_id, own)
         fired = bool(await runs.lock_runs_of_job(connection, tenant, job_id))
-        if fired or await own_run(connection, tenant, job_id) or await self._has_ended(connection, tenant, job_id):
+        if fired or own or await self._has_ended(connection, tenant, job_id):
             raise already_fired(job_id, what)
         raise no_job(job_id)
 

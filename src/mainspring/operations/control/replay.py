@@ -10,7 +10,7 @@ replays); a replay can itself be repeated.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from uuid import UUID
 
@@ -51,7 +51,7 @@ _ALIVE = "a run of its job is alive, and the job runs one at a time"
 Changed = tuple[str | None, str | None]
 
 
-class _Batch(msgspec.Struct):
+class Repeated(msgspec.Struct):
     """The result for some dead letters: the new runs by lane, the lines in which others are HELD, and why the rest was
     left. `refusal` is the first error of a payload that does not fit, `refusing` the last job that does not allow
     another run."""
@@ -60,6 +60,7 @@ class _Batch(msgspec.Struct):
     created: Counter[int] = msgspec.field(default_factory=Counter)
     lines: set[int] = set()
     left: Counter[str] = msgspec.field(default_factory=Counter)
+    refused: list[tuple[UUID, str]] = []
     refusal: MainspringError | None = None
     refusing: AllowedRun | None = None
 
@@ -91,7 +92,7 @@ class Replayer:
             raise done.refusal
         for reason in done.left:
             raise _refused(run_id, reason, done.refusing)
-        self._tell(done.created, done.lines)
+        self.tell(done)
         return done.replayed[0]
 
     async def retry_run(self, caller: Caller, run_id: UUID, payload: msgspec.Raw) -> UUID:
@@ -102,8 +103,35 @@ class Replayer:
             if await history.live_run(connection, tenant, run_id) is not None:
                 raise _alive(run_id)
             if await dead_letters.get(connection, tenant, run_id) is None:
-                return await self._repeat_ended(connection, tenant, run_id, payload)
+                done = await self._repeat_ended(connection, tenant, run_id, payload)
+                self.tell(done)
+                return done.replayed[0]
         return await self.replay(caller, run_id, payload)
+
+    async def retry_in(self, caller: Caller, connection: Connection, run_id: UUID) -> Repeated:
+        """The same in a transaction, with the payload of the run. The result is passed to `tell` after the commit."""
+        tenant = caller.tenant
+        if await history.live_run(connection, tenant, run_id) is not None:
+            raise _alive(run_id)
+        letters = await dead_letters.lock(connection, tenant, [run_id], whole=False)
+        if not letters:
+            return await self._repeat_ended(connection, tenant, run_id, msgspec.Raw())
+        done = await self._replay(connection, tenant, letters, msgspec.Raw())
+        if done.refusal is not None:
+            raise done.refusal
+        for reason in done.left:
+            raise _refused(run_id, reason, done.refusing)
+        return done
+
+    async def replay_in(self, caller: Caller, connection: Connection, run_ids: Sequence[UUID]) -> Repeated:
+        """Repeat dead letters in a transaction. Those that may not be repeated, or do not exist any more, are in
+        `refused`."""
+        tenant = caller.tenant
+        letters = await dead_letters.lock(connection, tenant, run_ids, whole=False)
+        done = await self._replay(connection, tenant, letters, msgspec.Raw()) if letters else Repeated()
+        for run_id in set(run_ids) - {letter.run_id for letter in letters}:
+            done.refused.append((run_id, (await _gone(connection, tenant, run_id)).detail))
+        return done
 
     async def replay_all(self, caller: Caller, choice: DeadLetterChoice) -> Replayed:
         """Repeat the chosen dead letters in batches. Each batch is a transaction of its own. Dead letters that a
@@ -115,11 +143,11 @@ class Replayer:
 
     async def _replay_chosen(self, tenant: TenantId, choice: DeadLetterChoice, chosen: DeadLetterFilter) -> Replayed:
         most = choice.limit or _MOST
-        total, after = _Batch(), None
+        total, after = Repeated(), None
         begun, changed = await self._begun(), bool(memoryview(choice.payload))
         at_a_time = _BATCH_CHANGED if changed else _BATCH
         while (room := most - len(total.replayed)) > 0:
-            batch = _Batch()
+            batch = Repeated()
             async with self._store.change() as connection:
                 run_ids = await dead_letters.some(connection, tenant, chosen, after, begun, min(at_a_time, room))
                 if not run_ids:
@@ -127,7 +155,7 @@ class Replayer:
                 letters = await dead_letters.lock(connection, tenant, run_ids, whole=changed)
                 if letters:
                     batch = await self._replay(connection, tenant, letters, choice.payload)
-            self._tell(batch.created, batch.lines)
+            self.tell(batch)
             total.replayed += batch.replayed
             total.left += batch.left
             total.refusal = total.refusal or batch.refusal
@@ -172,9 +200,9 @@ class Replayer:
 
     async def _replay(
         self, connection: Connection, tenant: TenantId, letters: Sequence[LockedLetter], payload: msgspec.Raw
-    ) -> _Batch:
+    ) -> Repeated:
         """Repeat locked dead letters if their jobs allow it."""
-        done = _Batch()
+        done = Repeated()
         jobs = await dead_letters.lock_jobs(connection, tenant, sorted({job_id_of(letter) for letter in letters}))
         items: list[dead_letters.Replay] = []
         begun: set[str] = set()
@@ -184,12 +212,14 @@ class Replayer:
             reason = _objection(jobs, letter, begun_here=job_id in begun)
             if reason is not None:
                 done.left[reason] += 1
+                done.refused.append((letter.run_id, reason))
                 done.refusing = job
                 continue
             try:
                 changed = await self._changed(connection, tenant, letter, replay_id, payload, job)
             except (InvalidInput, PayloadTooLarge) as error:
                 done.left[error.detail] += 1
+                done.refused.append((letter.run_id, error.detail))
                 done.refusal = done.refusal or error
                 continue
             begun.add(job_id)
@@ -205,7 +235,9 @@ class Replayer:
             done.lines.update(row.held_key for row in rows if row.held_key is not None)
         return done
 
-    async def _repeat_ended(self, connection: Connection, tenant: TenantId, run_id: UUID, payload: msgspec.Raw) -> UUID:
+    async def _repeat_ended(
+        self, connection: Connection, tenant: TenantId, run_id: UUID, payload: msgspec.Raw
+    ) -> Repeated:
         """Repeat an ended run that is not a dead letter, or no longer one."""
         replay_id = uuid7()
         try:
@@ -229,12 +261,14 @@ class Replayer:
         except asyncpg.UniqueViolationError:
             raise _repeated(run_id, await dead_letters.replay_of(connection, tenant, run_id)) from None
         held = created.held_key
-        self._tell({created.lane_id: 1} if held is None else {}, set() if held is None else {held})
-        return replay_id
+        return Repeated(
+            [replay_id], Counter([created.lane_id] if held is None else []), set() if held is None else {held}
+        )
 
-    def _tell(self, created: Mapping[int, int], lines: Collection[int]) -> None:
-        self._signals.ready(created)
-        self._signals.knock([frozenset({line}) for line in lines])
+    def tell(self, done: Repeated) -> None:
+        """After the commit: wake those who wait for the new runs."""
+        self._signals.ready(done.created)
+        self._signals.knock([frozenset({line}) for line in done.lines])
 
     async def _ended(self, connection: Connection, tenant: TenantId, run_id: UUID) -> EndedRun:
         row = await history.ended_run(connection, tenant, run_id)

@@ -29,7 +29,7 @@ from mainspring.operations.access.caller import Caller
 from mainspring.operations.dependencies.newest_results import with_newest_results
 from mainspring.operations.lifecycle.effects import admit_knocked
 from mainspring.operations.lifecycle.fire import Fired, cancel_earlier, run_again, run_now
-from mainspring.operations.lookup import load_lane, no_job, own_run, run_definition
+from mainspring.operations.lookup import load_lane, no_job, own_run, refuse_step, run_definition
 from mainspring.operations.signals import Signals
 from mainspring.operations.submit.signature_registry import SignatureRegistry
 from mainspring.store import dead_letters, fired_jobs, history, jobs
@@ -51,6 +51,13 @@ class RanNow(msgspec.Struct, frozen=True):
 
     run_id: UUID
     repeated: bool
+
+
+class RunsMade(msgspec.Struct, frozen=True):
+    """`due`: the job fires soon, and must be looked at again."""
+
+    fired: Fired
+    due: bool
 
 
 class ManualRuns:
@@ -76,30 +83,45 @@ class ManualRuns:
         if len(job_id) > _LONGEST_ID:
             raise no_job(job_id)
         digest = hashlib.sha256(canonical_json(bytes(memoryview(request.payload)))).digest()
-        return await despite_deadlocks(partial(self._run_now, caller.tenant, job_id, request, digest))
+        return await despite_deadlocks(partial(self._run_now, caller, job_id, request, digest))
 
-    async def _run_now(self, tenant: TenantId, job_id: str, request: RunNowRequest, digest: bytes) -> RanNow:
-        key, run_id = request.idempotency_key, uuid7()
+    async def _run_now(self, caller: Caller, job_id: str, request: RunNowRequest, digest: bytes) -> RanNow:
         async with self._store.change() as connection:
-            await dead_letters.lock_ids(connection, tenant, [job_id])  # no new generation begins meanwhile
-            generation = await jobs.newest_generation(connection, tenant, job_id) or 1
-            if key is not None:
-                known = await jobs.take_run_now_key(connection, tenant, job_id, generation, key, digest, run_id)
-                if known is not None:
-                    if known.body_hash != digest:
-                        raise key_reused(key)
-                    return RanNow(known.run_id, repeated=True)
-            row = await jobs.lock(connection, tenant, job_id)
-            if row is not None:
-                fired = await self._run(connection, row, run_id, request.payload)
-            else:
-                fired = await self._run_again(connection, tenant, job_id, generation, run_id, request.payload)
-            await admit_knocked(connection, fired)  # the answer tells the status of the run
-        self._signals.ready(fired.created)
-        fired.tell(self._signals)
-        if row is not None and row.next_fire_at is not None and row.next_fire_at < row.now + _SOON:
-            self._signals.due()  # a one-time job has a new row, and its fire is prepared from that
-        return RanNow(run_id, repeated=False)
+            ran, fired = await self.run_now_in(caller, connection, job_id, request, digest)
+        if fired is not None:
+            self.tell(fired)
+        return ran
+
+    async def run_now_in(
+        self, caller: Caller, connection: Connection, job_id: str, request: RunNowRequest, digest: bytes = b""
+    ) -> tuple[RanNow, RunsMade | None]:
+        """The same in a transaction. What was made is passed to `tell` after the commit."""
+        tenant = caller.tenant
+        key, run_id = request.idempotency_key, uuid7()
+        await dead_letters.lock_ids(connection, tenant, [job_id])  # no new generation begins meanwhile
+        generation = await jobs.newest_generation(connection, tenant, job_id) or 1
+        if key is not None:
+            known = await jobs.take_run_now_key(connection, tenant, job_id, generation, key, digest, run_id)
+            if known is not None:
+                if known.body_hash != digest:
+                    raise key_reused(key)
+                return RanNow(known.run_id, repeated=True), None
+        row = await jobs.lock(connection, tenant, job_id)
+        if row is not None:
+            fired = await self._run(connection, row, run_id, request.payload)
+        else:
+            fired = await self._run_again(connection, tenant, job_id, generation, run_id, request.payload)
+        await admit_knocked(connection, fired)  # the answer tells the status of the run
+        # A one-time job has a new row, and its fire is prepared from that.
+        due = row is not None and row.next_fire_at is not None and row.next_fire_at < row.now + _SOON
+        return RanNow(run_id, repeated=False), RunsMade(fired, due)
+
+    def tell(self, made: RunsMade) -> None:
+        """After the commit: wake those who wait for the runs."""
+        self._signals.ready(made.fired.created)
+        made.fired.tell(self._signals)
+        if made.due:
+            self._signals.due()
 
     async def _run(self, connection: Connection, row: LockedJob, run_id: UUID, payload: msgspec.Raw) -> Fired:
         tenant, job_id = row.tenant_id, row.job_id
@@ -132,6 +154,7 @@ class ManualRuns:
         """A repeat of a one-time job that has fired."""
         await jobs.lock_fired(connection, tenant, [job_id])
         own = await own_run(connection, tenant, job_id)
+        await refuse_step(connection, tenant, job_id, own)
         original = own or await fired_jobs.fire_of(connection, tenant, job_id, generation)
         if original is None:  # it is no longer in the history, but a repeat of it may be
             original = next(iter(await history.runs_of_job(connection, tenant, job_id, None, 1, generation)), None)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 
 import msgspec
@@ -11,6 +11,7 @@ from mainspring.domain.dependencies import cyclic, find_cycle, is_met, no_parent
 from mainspring.domain.errors import InvalidBatch, InvalidInput, MainspringError
 from mainspring.domain.job import JobDefinition
 from mainspring.domain.transitions import StoredJobStatus
+from mainspring.domain.workflows.flow import workflow_of
 from mainspring.kernel.ids import TenantId
 from mainspring.store import dependencies
 from mainspring.store.dependencies import Edge, JobKey
@@ -75,11 +76,21 @@ async def check_parents(
                 continue
             job = known[parent]
             deleted = job.status == StoredJobStatus.CANCELLED
-            if deleted or (job.status is None and not job.has_runs):
+            known_before = job.status is not None or (job.has_runs and workflow_of(parent) is None)
+            if deleted or not known_before:
                 raise Refused(place, no_parent(parent, item.field, deleted=deleted))
 
 
-async def _check_cycles(connection: Connection, tenant: TenantId, items: Sequence[Dependant]) -> None:
+async def check_edges(connection: Connection, tenant: TenantId, item: Dependant) -> None:
+    """Raise Refused if a job could not have the edges that it names. Nothing is stored. An empty id: a new one."""
+    await check_parents(connection, tenant, [item], {item.job_id} - {""})
+    await _check_cycles(connection, tenant, [item], {item.job_id: item.parents})
+
+
+async def _check_cycles(
+    connection: Connection, tenant: TenantId, items: Sequence[Dependant], instead: Mapping[str, list[str]] | None = None
+) -> None:
+    """`instead`: parents of jobs in place of those that are stored."""
     above: dict[str, list[str]] = {}
     level = sorted({item.job_id for item in items})
     while level:
@@ -87,6 +98,7 @@ async def _check_cycles(connection: Connection, tenant: TenantId, items: Sequenc
             above[job] = []
         for child, parent in await dependencies.edges_above(connection, tenant, level):
             above[child].append(parent)
+        above.update({job: parents for job, parents in (instead or {}).items() if job in level})
         level = sorted({parent for job in level for parent in above[job]} - above.keys())
     cycle = find_cycle(above)
     if cycle is not None:

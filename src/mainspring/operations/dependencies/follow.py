@@ -17,7 +17,7 @@ from mainspring.store import dependencies
 from mainspring.store.dependencies import EndedParent, JobKey, WaitRow
 from mainspring.store.pool import Connection
 
-_AT_ONCE = 1000  # runs that one transaction starts or ends; more of them are looked at after the commit
+_JOBS = int(Follows.JOBS)
 
 
 async def follow_ends(connection: Connection, effects: Effects, *, by_marks: bool = False) -> None:
@@ -34,7 +34,7 @@ async def _follow_jobs(connection: Connection, effects: Effects, seen: int) -> i
     """Start or end the runs that have waited for the runs in `effects.following`, from the place `seen` on, and what
     follows these ends in turn. Jobs that fire after them become due. Returns how many were seen."""
     while seen < len(effects.following):
-        run_ids = [row[0] for row in effects.following[seen:] if (row[1] or 0) & Follows.JOBS]
+        run_ids = [row[0] for row in effects.following[seen:] if (row[1] or 0) & _JOBS]
         seen = len(effects.following)
         if run_ids:
             await _follow(connection, await dependencies.ended_parents(connection, run_ids), effects)
@@ -43,8 +43,8 @@ async def _follow_jobs(connection: Connection, effects: Effects, seen: int) -> i
 
 async def _follow(connection: Connection, parents: Sequence[EndedParent], effects: Effects) -> None:
     await _satisfy(connection, parents, effects)
-    found = await dependencies.waiting_for(connection, parents, _AT_ONCE + 1)
-    if len(found) > _AT_ONCE:
+    found = await dependencies.waiting_for(connection, parents)
+    if found is None:  # they are looked at after the commit
         await dependencies.look_again(connection, [(parent.tenant_id, parent.job_id) for parent in parents])
         effects.look = True
         return
@@ -78,9 +78,19 @@ def _key(run: EndedParent) -> JobKey:
 
 
 async def _satisfy(connection: Connection, parents: Sequence[EndedParent], effects: Effects) -> None:
-    children = await dependencies.after_children(connection, [_key(parent) for parent in parents])
-    if not children:
-        return
+    """The jobs that fire after these runs, in the order in which they are locked."""
+    keys = [_key(parent) for parent in parents]
+    children = await dependencies.after_children(connection, keys, dependencies.FIRST_JOB)
+    while children:
+        await _satisfy_children(connection, parents, children, effects)
+        if len(children) < dependencies.MOST_ROWS:
+            return
+        children = await dependencies.after_children(connection, keys, children[-1])
+
+
+async def _satisfy_children(
+    connection: Connection, parents: Sequence[EndedParent], children: Sequence[JobKey], effects: Effects
+) -> None:
     locked = {
         (child.tenant_id, child.job_id): child for child in await dependencies.lock_children(connection, children)
     }

@@ -81,6 +81,7 @@ class Exchanger:
     ) -> None:
         self._store = store
         self._lanes = lanes
+        self._signals = signals
         self._long_polls = long_polls
         self._beats = beats
         self._clock = clock
@@ -128,6 +129,8 @@ class Exchanger:
         if request.started:
             await self._starts.record(request, patience)
         stale_progress = await self._record_progress(tenant, request, patience) if request.progress else []
+        if request.started or request.progress:
+            self._signals.exchanged(tenant, request, None)
         waiter = self._long_polls.register(request.worker_id, tenant)
         metrics.waiting.set(len(self._long_polls))
         deadline = self._clock.monotonic() + min(request.wait_ms / 1000, self._timing.beat)
@@ -139,6 +142,8 @@ class Exchanger:
             heartbeat = asyncio.ensure_future(self._beats.record(request.worker_id))
             try:
                 await self._serve(exchange)
+                if request.outcomes or exchange.reply.runs:
+                    self._signals.exchanged(tenant, request, exchange.reply)
                 exchange.reply.fenced += stale_progress
                 exchange.reply.lease = self._registry.grant_of(request)
                 exchange.reply.all_tenants = request.hello is not None and tenant == EVERY_TENANT

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 from msgspec import UNSET
 
-from mainspring.domain.errors import Conflict, Forbidden, InvalidInput
+from mainspring.domain.errors import Conflict, Forbidden, InvalidInput, VersionMismatch
 from mainspring.domain.rates import MOST_BURST, parse_rate
 from mainspring.domain.texts import check_line, shown
 from mainspring.kernel.clock import Clock
@@ -36,17 +36,21 @@ class GateChanger:
         self._clock = clock
         self._running = RunningCount(store, signals, clock)
 
-    async def put_queue(self, caller: Caller, queue: str, request: GateRequest) -> GateView:
+    async def put_queue(
+        self, caller: Caller, queue: str, request: GateRequest, if_version: int | None = None
+    ) -> GateView:
         check_queue(queue)
-        return await self._change(caller, caller.tenant, queue, request)
+        return await self._change(caller, caller.tenant, queue, request, if_version)
 
-    async def put_tenant(self, caller: Caller, request: GateRequest) -> GateView:
-        return await self._change(caller, caller.tenant, None, request)
+    async def put_tenant(self, caller: Caller, request: GateRequest, if_version: int | None = None) -> GateView:
+        return await self._change(caller, caller.tenant, None, request, if_version)
 
-    async def pause_queue(self, caller: Caller, queue: str, *, paused: bool) -> GateView:
-        return await self.put_queue(caller, queue, GateRequest(paused=paused))
+    async def pause_queue(self, caller: Caller, queue: str, *, paused: bool, if_version: int | None = None) -> GateView:
+        return await self.put_queue(caller, queue, GateRequest(paused=paused), if_version)
 
-    async def pause_all(self, caller: Caller, *, paused: bool, all_tenants: bool) -> GateView:
+    async def pause_all(
+        self, caller: Caller, *, paused: bool, all_tenants: bool, if_version: int | None = None
+    ) -> GateView:
         """Everything of the caller's tenant, or of all tenants."""
         if all_tenants and caller.tenant != DEFAULT_TENANT:
             raise Forbidden(
@@ -54,9 +58,11 @@ class GateChanger:
                 code="operator_only", field="all_tenants", hint="leave all_tenants out to pause your own tenant",
             )  # fmt: skip
         tenant = EVERY_TENANT if all_tenants else caller.tenant
-        return await self._change(caller, tenant, None, GateRequest(paused=paused))
+        return await self._change(caller, tenant, None, GateRequest(paused=paused), if_version)
 
-    async def _change(self, caller: Caller, tenant: TenantId, queue: str | None, request: GateRequest) -> GateView:
+    async def _change(
+        self, caller: Caller, tenant: TenantId, queue: str | None, request: GateRequest, if_version: int | None
+    ) -> GateView:
         """The answer is sent when no claim that does not know the change can hand out a run any more."""
         wanted = _wanted(request)
         async with self._store.change() as connection:
@@ -67,6 +73,11 @@ class GateChanger:
                 )  # fmt: skip
             await self._check_number(connection, tenant, queue)
             before = await gates.lock(connection, tenant, queue)
+            if if_version is not None and if_version != before.version:
+                raise VersionMismatch(
+                    f"the limits have version {before.version}, not {if_version}", field="If-Match",
+                    hint="read them again and repeat the change",
+                )  # fmt: skip
             after = msgspec.structs.replace(before, **wanted)
             if request.paused is not UNSET:
                 moment = await gates.clock(connection) if request.paused else None

@@ -25,6 +25,7 @@ def gate_view(gate: GateState) -> GateView:
         burst=gate.burst,
         tokens=None if bucket is None else bucket.tokens(gate.now),
         max_depth=gate.max_depth,
+        version=gate.version,
     )
 
 

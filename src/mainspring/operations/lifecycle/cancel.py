@@ -11,6 +11,8 @@ from mainspring.store import runs
 from mainspring.store.pool import Connection
 from mainspring.store.runs import Ending, LockedRun
 
+WHILE_IT_RAN = "cancelled while it ran"  # of a workflow run, or a mapped step
+
 
 async def cancel(connection: Connection, live: Sequence[LockedRun], reason: str | None = None) -> Effects:
     """The caller holds the locks. A running run becomes CANCELLED when its worker reports that it has ended
@@ -36,4 +38,6 @@ async def cancel(connection: Connection, live: Sequence[LockedRun], reason: str 
 
 
 def _reason(run: LockedRun) -> str:
+    if run.begun and run.state == StoredState.WAITING:
+        return WHILE_IT_RAN
     return "cancelled while it waited for its next attempt" if run.attempt else "cancelled before it started"

@@ -22,6 +22,7 @@ from mainspring.store.pool import Connection
 log = get_logger("lifecycle")
 
 _LOOKED_AT = 100  # lines that one transaction locks
+_BACKFILL, _RESULT = int(Follows.BACKFILL), int(Follows.RESULT)  # plain numbers: an `&` of an enum takes longer
 NO_ENDINGS: Mapping[UUID, runs.Ending] = {}
 NO_RESULTS: Mapping[UUID, str | None] = {}
 
@@ -141,7 +142,7 @@ class Effects(msgspec.Struct):
             signals.look()
         if self.due:
             signals.due()
-        if of_backfills := [run_id for run_id, follows, _, _ in self.following if (follows or 0) & Follows.BACKFILL]:
+        if of_backfills := [run_id for run_id, follows, _, _ in self.following if (follows or 0) & _BACKFILL]:
             signals.fill(of_backfills)
         if self.folds or self.maps or self.fanouts or self.stopped:
             signals.flow(FlowNews(self.folds, self.maps, self.fanouts, self.stopped))
@@ -226,7 +227,7 @@ def _end(run: runs.EndedRow, ending: runs.Ending | None, results: Mapping[UUID, 
         return End(run_id, follows or 0, feeds, ending.state, ending.reason, cause=ending.cause)
     if not succeeded:
         return End(run_id, follows or 0, feeds, StoredState.SKIPPED)
-    result = results.get(run_id) if (follows or 0) & Follows.RESULT else None
+    result = results.get(run_id) if (follows or 0) & _RESULT else None
     return End(run_id, follows or 0, feeds, StoredState.SUCCESS, result=result)
 
 

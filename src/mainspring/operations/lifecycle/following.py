@@ -26,6 +26,9 @@ from mainspring.store.runs import Ending
 
 AT_ONCE = 1000  # runs of one join that one transaction deals with
 _SUCCESS, _FAILED, _SKIPPED = StoredState.SUCCESS, StoredState.FAILED, StoredState.SKIPPED
+# Plain numbers: an enum makes a new member for every `&`, and these are asked for every run that ends.
+_STEP, _FLOW, _LAST, _RESULT = map(int, (Follows.STEP, Follows.FLOW, Follows.LAST, Follows.RESULT))
+_FAILS, _MAPPED, _RESOLVES = map(int, (Waiting.FAILS, Waiting.MAPPED, Waiting.RESOLVES))
 
 
 async def follow(connection: Connection, effects: Effects, *, by_marks: bool = False) -> None:
@@ -33,9 +36,9 @@ async def follow(connection: Connection, effects: Effects, *, by_marks: bool = F
     if not effects.ends:
         return
     ends, effects.ends = effects.ends, []
-    if kept := [end for end in ends if end.follows & (Follows.STEP | Follows.FLOW)]:
+    if kept := [end for end in ends if end.follows & (_STEP | _FLOW)]:
         await workflows.keep_ends(connection, [(end.run_id, end.state, end.reason, end.result) for end in kept])
-    if flows := [(end.run_id, end.complete, end.reason) for end in ends if end.follows & Follows.FLOW]:
+    if flows := [(end.run_id, end.complete, end.reason) for end in ends if end.follows & _FLOW]:
         effects.stopped.update(await workflows.close(connection, flows))
     counted, marked = await _tallies(connection, [end for end in ends if end.feeds], by_marks=by_marks)
     if counted:
@@ -58,7 +61,7 @@ async def _tallies(
         for feed in end.feeds or ():
             join_id = abs(feed)
             tally = (marked if feed < 0 or by_marks else counted).setdefault(join_id, Tally())
-            watched = end.follows & Follows.STEP and not end.follows & Follows.LAST and is_final(join_id)
+            watched = end.follows & (_STEP | _LAST) == _STEP and is_final(join_id)
             if end.state == _SUCCESS or watched:  # the run of the workflow ends by its last steps
                 tally.ok += 1
             elif end.state == _SKIPPED:
@@ -75,7 +78,11 @@ async def settle(connection: Connection, counted: Sequence[JoinCounts], effects:
     """Start and end the runs whose rules are decided by these counts. The joins are locked."""
     counts = {join.join_id: join.counts for join in counted}
     effects.maps.update(join_id for join_id in counts if is_of_map(join_id))
-    rules = {join_id: bits for join_id, found in counts.items() if (bits := decided(found))}
+    rules = {
+        join_id: bits
+        for join_id, found in counts.items()
+        if (found.done or not is_of_map(join_id)) and (bits := decided(found))  # a mapped step waits for all members
+    }
     if not rules:
         return
     found = await joins.waiting(connection, rules, AT_ONCE)
@@ -127,11 +134,11 @@ class _Settlement:
 
     def _sort(self, run: WaitingRun) -> None:
         rule, counts = Rule(run.rule & RULE_BITS), self._counts[run.join_id]
-        if rule is Rule.CONTAINER and run.rule & Waiting.MAPPED:
+        if rule is Rule.CONTAINER and run.rule & _MAPPED:
             self._members_done.append(run)
             return
         decision = decide(rule, counts)
-        if decision is Decision.RUN and run.rule & Waiting.MAPPED:
+        if decision is Decision.RUN and run.rule & _MAPPED:
             self._maps.append(run.run_id)
         elif decision is Decision.RUN:
             self._ready.append(run)
@@ -143,7 +150,7 @@ class _Settlement:
             self._end(run, _FAILED, f"step {counts.cause} failed" if counts.cause else "a step failed")
         elif decision is not None:
             blocked = decision is Decision.BLOCK
-            state = _FAILED if blocked and run.rule & Waiting.FAILS else _SKIPPED
+            state = _FAILED if blocked and run.rule & _FAILS else _SKIPPED
             cause = (counts.cause or "a step") if blocked else None
             self._end(run, state, reason_of(rule, decision, counts), cause)
 
@@ -156,7 +163,7 @@ class _Settlement:
     async def _start(self) -> None:
         plain: list[Ready] = []
         held: list[Ready] = []
-        unresolved = [run for run in self._ready if run.rule & Waiting.RESOLVES]
+        unresolved = [run for run in self._ready if run.rule & _RESOLVES]
         resolved, failed = await resolve(self._connection, [run.run_id for run in unresolved])
         for run in self._ready:
             if run.run_id in failed:
@@ -177,7 +184,7 @@ class _Settlement:
         closed = await fanouts.close(self._connection, [run.run_id for run in self._members_done])
         for run in self._members_done:
             fanout, counts = closed[run.run_id], self._counts[run.join_id]
-            wanted = bool((run.follows or 0) & Follows.RESULT)
+            wanted = bool((run.follows or 0) & _RESULT)
             result = await fanout_results(self._connection, fanout, counts, wants_results=wanted)
             if decide(Rule.CONTAINER, counts, fanout.failures or 0) is Decision.SUCCEED:
                 self._succeeded[run.run_id] = result

@@ -8,6 +8,7 @@ from uuid import UUID
 import msgspec
 
 from mainspring.domain.errors import InvalidInput
+from mainspring.domain.transitions import Follows
 from mainspring.kernel.time_slices import TimeSlices
 from mainspring.operations.dependencies.follow import follow_ends
 from mainspring.operations.lifecycle.decide import Random, decide
@@ -23,6 +24,8 @@ from mainspring.operations.lifecycle.effects import (
 from mainspring.store import runs
 from mainspring.store.pool import Connection
 from mainspring.wire.exchange import Outcome
+
+_RESULT = int(Follows.RESULT)
 
 
 async def settle(connection: Connection, worker_id: UUID, outcomes: Sequence[Outcome], random: Random) -> Effects:
@@ -68,7 +71,7 @@ async def _settle_successes(
         [str(item.result, "utf-8") or None for item in successes],
     )
     results = NO_RESULTS
-    if any(row[1] for row in rows):
+    if any(row[1] and row[1] & _RESULT for row in rows):
         results = {item.run_id: str(item.result, "utf-8") or None for item in successes}
     after_end(rows, effects, succeeded=True, results=results)
     if len(rows) == len(successes):

@@ -110,7 +110,7 @@ class LogFollower:
             async for event in self._output():
                 yield event
             standing = self._standing
-            if not _is_over(standing, self._attempt):
+            if not standing.has_ended(self._attempt):
                 return
             for event in self._close_attempt():
                 yield event
@@ -163,12 +163,6 @@ class LogFollower:
 
     def _event(self, name: str, data: LogOutput | LogAttempt | LogEnd) -> Event:
         return Event(name, data, Mark(self._attempt, self._offset))
-
-
-def _is_over(standing: Standing, attempt: int) -> bool:
-    if standing.over or standing.attempt > attempt:
-        return True
-    return standing.attempt == attempt and standing.state != StoredState.RUNNING
 
 
 def _status(standing: Standing, attempt: int) -> str:

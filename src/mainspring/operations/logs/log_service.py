@@ -21,14 +21,26 @@ from mainspring.operations.access.caller import Caller
 from mainspring.operations.exchange.worker_registry import check_for_notice
 from mainspring.operations.logs.log_bytes import LogBytes
 from mainspring.operations.logs.log_merger import LogMerger
+from mainspring.operations.logs.log_ranges import lines_before, lines_from, number_of_line
+from mainspring.operations.logs.log_search import LogSearch, Needle
 from mainspring.operations.logs.log_watch import LogWatch
 from mainspring.store import logs
 from mainspring.store.log_files import LogFiles, folder_of
-from mainspring.store.logs import AttemptLog, Found, Key, Piece, Standing
+from mainspring.store.logs import NOTHING_PRINTED, AttemptLog, Found, Key, Piece, Standing
 from mainspring.store.pool import Store
-from mainspring.wire.logs import LogChunk, LogReceipt, LogShipment
+from mainspring.wire.logs import LogChunk, LogMatches, LogRange, LogReceipt, LogShipment
 
 _PUT_AT_ONCE = 8
+
+
+class WantedLines(NamedTuple):
+    """At most `most` lines: from the byte `start` on, before the byte `before`, between both, or the last ones.
+    numbered: the number of the first line is wanted too."""
+
+    most: int
+    start: int | None = None
+    before: int | None = None
+    numbered: bool = False
 
 
 class _Arrival(NamedTuple):
@@ -149,6 +161,33 @@ class LogService:
             yield piece.data
         if log.truncated:
             yield truncation_mark(log).encode()
+
+    async def lines(self, caller: Caller, run_id: UUID, attempt: int | None, wanted: WantedLines) -> LogRange:
+        """Some lines of an attempt's log, or of the newest one."""
+        standing = await self.standing(caller, run_id, attempt)
+        number = attempt or standing.attempt
+        log = standing.logs.get(number, NOTHING_PRINTED)
+        folder = folder_of(caller.tenant, run_id, log.attempt, log.fence)
+        before = log.bytes if wanted.before is None else min(wanted.before, log.bytes)
+        if wanted.start is not None:
+            found = await lines_from(self.bytes, folder, before, wanted.start, wanted.most)
+        else:
+            found = await lines_before(self.bytes, folder, before, wanted.most)
+        line = await number_of_line(self.bytes, folder, found.start) if wanted.numbered else None
+        ended = standing.has_ended(number)
+        return LogRange(number, found.start, found.end, log.bytes, found.text, line, log.truncated, ended)
+
+    async def search(
+        self, caller: Caller, run_id: UUID, attempt: int | None, text: str, *, start: int, limit: int
+    ) -> LogMatches:
+        """The first lines after the byte `start` that contain the text, as far as one search gets."""
+        standing = await self.standing(caller, run_id, attempt)
+        number = attempt or standing.attempt
+        log = standing.logs.get(number, NOTHING_PRINTED)
+        ended = standing.has_ended(number)
+        search = LogSearch(Needle(text), min(start, log.bytes), log.bytes, limit, ended=ended)
+        found = await search.run(self.bytes, folder_of(caller.tenant, run_id, log.attempt, log.fence))
+        return LogMatches(number, found.matches, found.to, log.bytes, found.more, ended)
 
 
 def truncation_mark(log: AttemptLog) -> str:

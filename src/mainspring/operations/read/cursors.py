@@ -48,6 +48,16 @@ def job_cursor(cursor: str | None) -> tuple[datetime, str] | UUID | None:
     return moment, job_id
 
 
+def missed_cursor(cursor: str | None) -> int | None:
+    """The number before which the next page of missed fires begins. None for the first page."""
+    if cursor is None:
+        return None
+    text = decode_cursor(cursor)
+    if not text.isascii() or not text.isdigit() or len(text) > 18:
+        raise bad_cursor()
+    return int(text)
+
+
 def decode_cursor(cursor: str) -> str:
     try:
         return base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)).decode()

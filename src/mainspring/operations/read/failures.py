@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
-from heapq import nlargest
+from heapq import nlargest, nsmallest
 
 import msgspec
 
@@ -16,7 +16,7 @@ from mainspring.operations.access.caller import Caller
 from mainspring.operations.lookup import no_job
 from mainspring.operations.read.one_time import fired_job
 from mainspring.store import failure_groups, jobs, rollups
-from mainspring.store.failure_groups import FailureGroup
+from mainspring.store.failure_groups import Chosen, FailureGroup, GroupMinutes
 from mainspring.store.lanes import LaneRegistry
 from mainspring.store.pool import Connection, Store
 from mainspring.store.rollups import RunEnd
@@ -28,6 +28,7 @@ _MOST_STEPS = 360
 _SHOWN_JOBS = 20
 _DEFAULT = timedelta(hours=24)
 _MINUTE = timedelta(minutes=1)
+_HOUR = timedelta(hours=1)
 _STEPS = tuple(timedelta(minutes=each) for each in (1, 5, 15, 60, 180, 360, 1440))
 
 
@@ -51,11 +52,20 @@ class FailureReader:
             until = await rollups.watermark(connection)
             if job is not None:
                 return await self._of_job(connection, caller, job, grid, (task, queue))
-            groups = await failure_groups.since(connection, caller.tenant, grid.first_hour, task, queue)
-        found: dict[str, _Group] = {}
-        for group in groups:
-            found.setdefault(group.fingerprint, _Group(group.title)).add(group, grid)
-        return grid.answer(found, until, None)
+            chosen = Chosen(caller.tenant, grid.first, task, queue)
+            groups = await failure_groups.largest(connection, chosen, _MOST_GROUPS)
+            found = {largest.fingerprint: _group(largest) for largest in groups}
+            if grid.step < _HOUR:
+                for hour in await failure_groups.minutes(connection, chosen, groups):
+                    found[hour.fingerprint].add_minutes(hour, grid)
+            else:
+                for group in await failure_groups.steps(connection, chosen, groups, grid.step):
+                    found[group.fingerprint].steps = dict(zip(group.steps, group.counts, strict=True))
+            newest = msgspec.structs.replace(chosen, since=max(grid.first, now - _DEFAULT))
+            for hit in await failure_groups.jobs_hit(connection, newest, groups):
+                found[hit.fingerprint].job_ids.update(hit.job_ids)
+        left_out = groups[0].groups - len(groups) if groups else 0
+        return grid.answer(found, until, None, left_out)
 
     async def _of_job(
         self, connection: Connection, caller: Caller, job: str, grid: _Grid, only: tuple[str | None, str | None]
@@ -100,21 +110,31 @@ class _Grid:
         self.at = [self.first + n * self.step for n in range(int((now - self.first) // self.step) + 1)]
 
     @property
-    def first_hour(self) -> datetime:
-        return floor_to(self.first, timedelta(hours=1))
+    def skipped_minutes(self) -> int:
+        """Of the hour in which the first step begins."""
+        return int((self.first - floor_to(self.first, _HOUR)) / _MINUTE)
 
     def index(self, moment: datetime) -> int | None:
         number = int((moment - self.first) // self.step)
         return min(number, len(self.at) - 1) if number >= 0 else None
 
-    def answer(self, found: dict[str, _Group], until: datetime | None, searched_to: datetime | None) -> Failures:
+    def answer(
+        self, found: dict[str, _Group], until: datetime | None, searched_to: datetime | None, left_out: int = 0
+    ) -> Failures:
         counted = {name: group for name, group in found.items() if group.count}
         largest = nlargest(_MOST_GROUPS, counted, key=lambda name: counted[name].count)
         return Failures(
             from_=self.first, to=self.now, step_s=int(self.step.total_seconds()), at=self.at,
             groups=[counted[name].view(name, len(self.at)) for name in largest],
-            left_out=len(counted) - len(largest), complete_until=until, searched_to=searched_to,
+            left_out=left_out + len(counted) - len(largest), complete_until=until, searched_to=searched_to,
         )  # fmt: skip
+
+
+def _group(group: FailureGroup) -> _Group:
+    return _Group(
+        group.title, group.count, group.failed, group.first_at, group.last_at, str(group.sample_run), {},
+        set(group.tasks), set(group.queues), set(),
+    )  # fmt: skip
 
 
 class _Group(msgspec.Struct):
@@ -129,21 +149,14 @@ class _Group(msgspec.Struct):
     queues: set[str] = set()
     job_ids: set[str] = set()
 
-    def add(self, group: FailureGroup, grid: _Grid) -> None:
-        inside = 0
-        for minute, count in enumerate(group.minutes):
-            index = grid.index(group.at + minute * _MINUTE)
-            if count and index is not None:
-                inside += count
-                self.steps[index] = self.steps.get(index, 0) + count
-        if not inside:
-            return
-        # Of the hour in which the look back begins, only some minutes count.
-        self._put(inside, group.failed if inside == group.count else min(group.failed, inside))
-        self._span(max(group.first_at, grid.first), group.last_at, str(group.sample_run))
-        self.tasks.update([group.task] if group.task else [])
-        self.queues.add(group.queue)
-        self.job_ids.update(group.job_ids)
+    def add_minutes(self, hour: GroupMinutes, grid: _Grid) -> None:
+        """Minutes before the first step are left out."""
+        first = hour.first - grid.skipped_minutes
+        size = int(grid.step / _MINUTE)
+        for minute in range(max(0, -first), len(hour.counts), size):
+            if count := sum(hour.counts[minute : minute + size]):
+                step = (first + minute) // size
+                self.steps[step] = self.steps.get(step, 0) + count
 
     def add_run(self, end: RunEnd, task: str, queue: str, job: str, grid: _Grid) -> None:
         if (index := grid.index(end.ended_at)) is None:
@@ -169,6 +182,6 @@ class _Group(msgspec.Struct):
         return FailureView(
             fingerprint=name, title=self.title, count=self.count, failed=self.failed, first=self.first, last=self.last,
             series=[self.steps.get(index, 0) for index in range(steps)], tasks=sorted(self.tasks),
-            queues=sorted(self.queues), jobs=len(self.job_ids), job_ids=sorted(self.job_ids)[:_SHOWN_JOBS],
+            queues=sorted(self.queues), jobs=len(self.job_ids), job_ids=nsmallest(_SHOWN_JOBS, self.job_ids),
             sample_run=self.sample_run,
         )  # fmt: skip

@@ -35,7 +35,7 @@ from mainspring.wire.jobs import JobView
 
 YET_TO_FIRE = frozenset({JobStatus.SCHEDULED, JobStatus.PAUSED})
 _CLOCKS_DIFFER = timedelta(hours=1)
-_MOST_AT_A_TIME = 20_000
+_MOST_AT_A_TIME = 10_000
 _LEAST = 200
 
 At = TypeVar("At", Place, UUID)
@@ -85,6 +85,21 @@ class Source(Protocol[At]):
     async def read(self, before: At | None, floor: At | None, limit: int) -> list[Entry[At]]: ...
 
 
+def row_filter(wanted: Wanted) -> RowFilter:
+    """Which jobs that have a row. The latest run is not part of it."""
+    shown = YET_TO_FIRE if wanted.statuses is None else wanted.statuses
+    return RowFilter(
+        statuses=[int(status) for status in StoredJobStatus if status.name in shown],
+        missed=wanted.statuses is not None and shown != {JobStatus.PAUSED},
+        asked=wanted.asked,
+    )
+
+
+def fired_states(wanted: Wanted) -> tuple[list[int], list[int]]:
+    """Which one-time jobs that have fired: the ranks of live runs and the states of ended ones that decide."""
+    return states_of(() if wanted.fires_again else sorted(wanted.statuses or ()))
+
+
 class JobsWithRows:
     """The jobs that have a row."""
 
@@ -92,12 +107,7 @@ class JobsWithRows:
         self, connection: Connection, tenant: TenantId, lanes: LaneRegistry, wanted: Wanted, *, light: bool = False
     ) -> None:
         self._connection, self._tenant, self._lanes, self._light = connection, tenant, lanes, light
-        shown = YET_TO_FIRE if wanted.statuses is None else wanted.statuses
-        self._filter = RowFilter(
-            statuses=[int(status) for status in StoredJobStatus if status.name in shown],
-            missed=wanted.statuses is not None and shown != {JobStatus.PAUSED},
-            asked=wanted.asked,
-        )
+        self._filter = row_filter(wanted)
 
     async def boundary(self, before: Place | None, count: int) -> Place | None:
         return await jobs.boundary(self._connection, self._tenant, self._filter, before, count)
@@ -131,7 +141,7 @@ class JobsThatFired:
         self, connection: Connection, tenant: TenantId, lanes: LaneRegistry, wanted: Wanted, *, light: bool = False
     ) -> None:
         self._connection, self._tenant, self._lanes, self._light = connection, tenant, lanes, light
-        ranks, states = states_of(() if wanted.fires_again else sorted(wanted.statuses or ()))
+        ranks, states = fired_states(wanted)
         asked = wanted.asked
         after, until = asked.created_after, asked.created_before
         self._filter = FiredFilter(
@@ -227,6 +237,11 @@ def run_place(after: Place | UUID | None) -> UUID | None:
     if after is None or isinstance(after, UUID):
         return after
     return first_uuid7(after[0] + timedelta(microseconds=1))
+
+
+def time_of(place: Place | UUID) -> datetime:
+    """When the jobs of this place were created, or fired."""
+    return uuid7_time(place) if isinstance(place, UUID) else place[0]
 
 
 def was_missed(row: JobRow) -> bool:

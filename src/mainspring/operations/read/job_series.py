@@ -37,16 +37,18 @@ class JobSeriesReader:
         sums = [Sum() for _ in steps.at]
         for end in ends:
             if (index := steps.index(end.ended_at)) is not None:
-                for each in (total, sums[index]):
-                    _add(each, end)
+                _add(sums[index], end)
+        for each in sums:
+            total.add_all(each)
+        durations = [each.ran.percentiles(0.5, 0.99) for each in sums]
         oldest = min((end.ended_at for end in ends), default=now)
         return JobSeries(
             w=w, from_=steps.first, to=now, step_s=int(window.step.total_seconds()), totals=total.totals(window.length),
             at=steps.at,
             **{name: [each.counts[name] for each in sums] for name in _COUNTED.values()},
-            lag_p50=[each.lag.percentile(0.5) for each in sums],
-            duration_p50=[each.ran.percentile(0.5) for each in sums],
-            duration_p99=[each.ran.percentile(0.99) for each in sums],
+            lag_p50=[each.lag.percentiles(0.5)[0] for each in sums],
+            duration_p50=[p50 for p50, _ in durations],
+            duration_p99=[p99 for _, p99 in durations],
             runs=[_bar(end) for end in ends[:_BARS]],
             searched_to=oldest if more and oldest > steps.first else None,
         )  # fmt: skip

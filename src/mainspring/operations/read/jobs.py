@@ -13,7 +13,7 @@ from mainspring.kernel.time_slices import TimeSlices
 from mainspring.operations.access.caller import Caller
 from mainspring.operations.calendars.rules import load_rules
 from mainspring.operations.lookup import chosen_lanes, load_lane, no_job
-from mainspring.operations.read.cursors import encode_place, job_cursor
+from mainspring.operations.read.cursors import encode_cursor, encode_place, job_cursor, missed_cursor
 from mainspring.operations.read.job_pages import (
     JobsThatFired,
     JobsWithRows,
@@ -24,6 +24,7 @@ from mainspring.operations.read.job_pages import (
     row_place,
     run_place,
     status_of_missed,
+    time_of,
     was_missed,
 )
 from mainspring.operations.read.list_rows import job_row
@@ -31,17 +32,17 @@ from mainspring.operations.read.one_time import deciding_run, fired_job
 from mainspring.operations.read.runs import ONE_SNAPSHOT, RunReader
 from mainspring.operations.read.search import JobQuery, searching
 from mainspring.operations.read.views import fired_job_view, job_view
-from mainspring.store import backfills, history, jobs
+from mainspring.store import backfills, history, jobs, missed_fires
 from mainspring.store.fired_jobs import brief_of
 from mainspring.store.history import Run
 from mainspring.store.jobs import JobFilter, JobRow
 from mainspring.store.lanes import LaneRegistry
 from mainspring.store.pool import Connection, Store
 from mainspring.store.shown_definitions import schedule_to_show
-from mainspring.wire.jobs import JobList, JobRows, JobView, MissedRange, Upcoming
+from mainspring.wire.jobs import JobList, JobRows, JobView, MissedFires, MissedList, MissedRange, Upcoming
 from mainspring.wire.runs import JobStatus
 
-_BUDGET = 1.0  # seconds for a page of jobs
+_BUDGET = 0.2  # seconds for a page of jobs
 _BACKFILLS = 100  # of which a range of missed fires names those that cover it
 
 
@@ -80,22 +81,7 @@ class JobReader:
     async def jobs(self, caller: Caller, query: JobQuery, *, light: bool = False) -> JobList:
         """Newest first. `light`: payloads are not read."""
         tenant = caller.tenant
-        statuses, latest = named_statuses(query.statuses), named_states(query.latest, "latest_run")
-        wanted = Wanted(
-            statuses=frozenset(statuses) or None,
-            latest=latest or None,
-            asked=JobFilter(
-                lane_ids=await chosen_lanes(self._lanes, tenant, query.queue, query.task),
-                owner=query.owner,
-                label=query.label,
-                text=query.text,
-                created_after=query.created_after,
-                created_before=query.created_before,
-                next_fire_after=query.next_fire_after,
-                next_fire_before=query.next_fire_before,
-                declared_by=query.declared_by,
-            ),
-        )
+        wanted = await wanted_jobs(self._lanes, tenant, query)
         after = job_cursor(query.cursor)
         limit, first = query.limit, self.first_stretch or 2 * query.limit + 50
         async with searching(self._store, tenant, "jobs", query, ONE_SNAPSHOT) as connection:
@@ -109,7 +95,10 @@ class JobReader:
             if sources[1].any:
                 fired = await gather(sources[1], wanted, run_place(after), limit, lambda: budget.over, first)
         views, following = merge(rows, fired, limit)
-        return JobList(views, None if following is None else encode_place(following))
+        if following is None:
+            return JobList(views)
+        short = len(views) < limit
+        return JobList(views, encode_place(following), time_of(following) if short else None)
 
     async def status(self, caller: Caller, job_id: str) -> JobStatus:
         """The status of a job, and its latest run."""
@@ -159,6 +148,22 @@ class JobReader:
         count = count if row.runs_left is None else min(count, row.runs_left)
         return Upcoming(job_id, await _ahead(schedule, first, count))
 
+    async def missed_of_all(
+        self, caller: Caller, job: str | None, reason: str | None, cursor: str | None, limit: int
+    ) -> MissedList:
+        """The fires that jobs of the tenant missed, newest first."""
+        before = missed_cursor(cursor)
+        async with searching(self._store, caller.tenant, "missed fires") as connection:
+            rows = await missed_fires.page(connection, caller.tenant, before, job, reason, limit + 1)
+        page = [
+            MissedFires(
+                row.job_id, row.name or row.job_id, row.first_at, row.last_at, row.count, row.reason, row.recorded_at,
+                row.generation,
+            )
+            for row in rows[:limit]
+        ]  # fmt: skip
+        return MissedList(page, encode_cursor(str(rows[limit - 1].missed_id)) if len(rows) > limit else None)
+
     async def missed(self, caller: Caller, job_id: str, limit: int) -> list[MissedRange]:
         """The fires that a job missed, newest first."""
         async with searching(self._store, caller.tenant, "missed fires") as connection:
@@ -182,6 +187,26 @@ class JobReader:
             )
             for row in rows
         ]
+
+
+async def wanted_jobs(lanes: LaneRegistry, tenant: TenantId, query: JobQuery) -> Wanted:
+    """Which jobs a query asks for."""
+    statuses, latest = named_statuses(query.statuses), named_states(query.latest, "latest_run")
+    return Wanted(
+        statuses=frozenset(statuses) or None,
+        latest=latest or None,
+        asked=JobFilter(
+            lane_ids=await chosen_lanes(lanes, tenant, query.queue, query.task),
+            owner=query.owner,
+            label=query.label,
+            text=query.text,
+            created_after=query.created_after,
+            created_before=query.created_before,
+            next_fire_after=query.next_fire_after,
+            next_fire_before=query.next_fire_before,
+            declared_by=query.declared_by,
+        ),
+    )
 
 
 async def _ahead(schedule: Schedule, first: datetime | None, count: int) -> list[datetime]:

@@ -13,14 +13,13 @@ from mainspring.kernel.config import SHARD_COUNT, Timing
 from mainspring.kernel.version import VERSION
 from mainspring.operations.access.caller import Caller
 from mainspring.operations.gates.views import pause_in_words
-from mainspring.operations.read.standing import Standing, StandingReader
+from mainspring.operations.read.standing import Standing, StandingReader, activity_of
 from mainspring.operations.read.verdict import LOOK_BACK, verdict_of
 from mainspring.operations.read.windows import read_window
 from mainspring.store import fires, gates, gauges, leases, rollups
 from mainspring.store.leases import LeaseStanding
 from mainspring.store.pool import Store
 from mainspring.wire.insights import NodeView, Overview, WindowWord
-from mainspring.wire.runs import QueueView
 
 _QUEUES = 20
 _SAMPLE_AGE = timedelta(minutes=2)
@@ -66,11 +65,12 @@ class OverviewReader:
             busy=sum(queue.running for queue in queues),
             slots=standing.slots,
             workers=standing.workers,
-            dead_letters=standing.dead_letters,
+            dead_letters=standing.dead_letters.number,
+            dead_letters_estimated=standing.dead_letters.estimated,
             schedulers=scheduling.nodes,
             shards_held=scheduling.held,
             shards=SHARD_COUNT,
-            queues=nlargest(_QUEUES, queues, key=_activity),
+            queues=nlargest(_QUEUES, queues, key=activity_of),
             held=sum(queue.held for queue in queues),
             paused=[words for gate in known if (words := pause_in_words([gate])) is not None][:_QUEUES],
             verdict=verdict_of(problems, queues, minutes, now),
@@ -103,7 +103,3 @@ def problems_of(standing: Standing, scheduling: LeaseStanding, lag: float) -> It
 
 def _runs(number: int) -> str:
     return "1 run waits" if number == 1 else f"{number} runs wait"
-
-
-def _activity(queue: QueueView) -> tuple[int, float]:
-    return queue.depth + queue.held + queue.running, queue.rate

@@ -65,12 +65,13 @@ class QueueReader:
     ) -> QueueList:
         await self._lanes.refresh()
         async with opened as connection:
-            taken_at = await gauges.many_live(connection, tenant, self._many)
+            taken_at = await gauges.many_live(connection, self._many)
             counted = history.queue_depths if taken_at is None else gauges.depths
             depths = {depth.lane_id: depth for depth in await counted(connection, tenant)}
             ended = await self._ended(connection, tenant)
             offers = await workers.offers_by_queue(connection, tenant)
-            known = [gate for gate in await gates.of_tenant(connection, tenant) if gate.has_settings]
+            every = await gates.of_tenant(connection, tenant)
+        known = [gate for gate in every if gate.has_settings]
         grouped = self._lanes.queues(tenant)
         for queue in offers:
             grouped.setdefault(queue, [])
@@ -79,6 +80,7 @@ class QueueReader:
                 grouped.setdefault(gate.queue, [])
         names = nsmallest(MOST_QUEUES, grouped) if only is None else [only] if only in grouped else []
         of_queue = {gate.queue: gate for gate in known if gate.queue is not None}
+        versions = {gate.queue: gate.version for gate in every}
         of_all = [gate for gate in known if gate.queue is None]
         views = []
         for name in names:
@@ -87,18 +89,18 @@ class QueueReader:
             view.paused_why = pause_in_words(of_all if own is None else [own, *of_all])
             view.paused = view.paused_why is not None
             view.limits = None if own is None else gate_view(own)
+            view.version = versions.get(name, 1)
             views.append(view)
         return QueueList(views, left_out=len(grouped) - len(views) if only is None else 0, taken_at=taken_at)
 
     async def _ended(self, connection: Connection, tenant: TenantId) -> dict[str, QueueEnds]:
-        """How many runs of each queue ended in the last minute. If they are very many, that of the last minute which
-        is in the rollups."""
+        """How many runs of each queue ended in the last minute. If very many ended, of all tenants, that of the last
+        minute which is in the rollups."""
         until = await rollups.watermark(connection)
         if until is not None:
             last = floor_to(until, _MINUTE) - _MINUTE
-            found = [each for each in await rollups.by_queue(connection, tenant, last) if each.ended]
-            if sum(each.ended for each in found) > self._many:
-                return {each.queue: each for each in found}
+            if await rollups.ended_in_minute(connection, last) > self._many:
+                return {each.queue: each for each in await rollups.by_queue(connection, tenant, last)}
         ends: dict[str, QueueEnds] = {}
         for each in await history.ended_last_minute(connection, tenant):
             if (lane := self._lanes.peek(each.lane_id)) is not None:

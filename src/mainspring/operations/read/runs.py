@@ -10,12 +10,14 @@ import msgspec
 
 from mainspring.domain.errors import NotFound
 from mainspring.domain.transitions import RunState, StoredState
-from mainspring.kernel.ids import TenantId, parse_uuid
+from mainspring.kernel.ids import TenantId, parse_uuid, uuid7_time
+from mainspring.kernel.time_slices import TimeSlices
 from mainspring.operations.access.caller import Caller
 from mainspring.operations.lookup import chosen_lanes, load_lane, no_job, own_run
 from mainspring.operations.read.cursors import encode_cursor, run_cursor
 from mainspring.operations.read.list_rows import run_rows
 from mainspring.operations.read.one_time import fired_job
+from mainspring.operations.read.run_pages import find_runs
 from mainspring.operations.read.search import RunQuery, run_states, searching
 from mainspring.operations.read.timeline import timeline_of, workers_in
 from mainspring.operations.read.views import RunFacts, run_view
@@ -40,10 +42,17 @@ from mainspring.wire.jobs import RunNowAccepted
 from mainspring.wire.runs import RunList, RunRows, RunView, TimelineEntry, Why
 
 _SHOWN_HOLDERS = 3
+_BUDGET = 0.2  # seconds for a page of runs
 ONE_SNAPSHOT = "repeatable_read"  # for live and ended runs: a run is in exactly one of both tables
 
 
 class RunReader:
+    """`budget` and `first_stretch`: how long a search may take, and how many runs it looks at first. None: twice as
+    many as it shows."""
+
+    budget = _BUDGET
+    first_stretch: int | None = None
+
     def __init__(self, store: Store, lanes: LaneRegistry, definitions: Definitions | None = None) -> None:
         self._store = store
         self._lanes = lanes
@@ -71,33 +80,18 @@ class RunReader:
     async def runs(self, caller: Caller, query: RunQuery, *, light: bool = False) -> RunList:
         """Newest first. `light`: payloads and results are not read."""
         tenant = caller.tenant
-        live, ended = run_states(query.statuses)
-        chosen = RunFilter(
-            job_id=query.job,
-            lane_ids=await chosen_lanes(self._lanes, tenant, query.queue, query.task),
-            live_states=live,
-            ended_states=ended,
-            error=query.error,
-            since=query.due_from,
-            until=query.due_until,
-            created_after=query.created_after,
-            created_before=query.created_before,
-            label=query.label,
-            generation=query.generation,
-        )
+        asked = await wanted_runs(self._lanes, tenant, query)
         before = run_cursor(query.cursor)
-        asked = [chosen]
-        if query.job is not None and (own := parse_uuid(query.job)) is not None:
-            asked.append(msgspec.structs.replace(chosen, job_id=None, own=own))
-        found: list[Run] = []
+        first = self.first_stretch or 2 * query.limit + 50
         async with searching(self._store, tenant, "runs", query, ONE_SNAPSHOT) as connection:
-            for one in asked:
-                if live is None or live:
-                    found += await history.live_runs(connection, tenant, one, before, query.limit + 1, light=light)
-                if ended is None or ended:
-                    found += await history.ended_runs(connection, tenant, one, before, query.limit + 1, light=light)
-            found = history.newest_first(found, query.limit + 1)
-            return await self._page(connection, tenant, found, query.limit)
+            budget = TimeSlices(self.budget)
+            found = await find_runs(
+                connection, tenant, asked, before, query.limit + 1, lambda: budget.over, first, light=light
+            )
+            page = await self._page(connection, tenant, found.runs, query.limit)
+        if page.next is None and found.reached is not None:
+            page.next, page.searched_to = encode_cursor(str(found.reached)), uuid7_time(found.reached)
+        return page
 
     async def rows_of_job(
         self, caller: Caller, job_id: str, cursor: str | None, limit: int, generation: int | None = None
@@ -199,6 +193,27 @@ class RunReader:
         facts = await _facts(connection, page)
         views = [run_view(run, lanes[run.lane_id], lacking=missing.get(run.lane_id), facts=facts) for run in page]
         return RunList(views, encode_cursor(str(page[-1].run_id)) if more else None)
+
+
+async def wanted_runs(lanes: LaneRegistry, tenant: TenantId, query: RunQuery) -> list[RunFilter]:
+    """Which runs a query asks for. The run that is itself a job has a filter of its own."""
+    live, ended = run_states(query.statuses)
+    chosen = RunFilter(
+        job_id=query.job,
+        lane_ids=await chosen_lanes(lanes, tenant, query.queue, query.task),
+        live_states=live,
+        ended_states=ended,
+        error=query.error,
+        since=query.due_from,
+        until=query.due_until,
+        created_after=query.created_after,
+        created_before=query.created_before,
+        label=query.label,
+        generation=query.generation,
+    )
+    if query.job is not None and (own := parse_uuid(query.job)) is not None:
+        return [chosen, msgspec.structs.replace(chosen, job_id=None, own=own)]
+    return [chosen]
 
 
 async def _find(connection: Connection, tenant: TenantId, run_id: UUID) -> Run:

@@ -12,6 +12,7 @@ from mainspring.operations.access.caller import Caller
 from mainspring.operations.read.queues import QueueReader
 from mainspring.operations.read.windows import Sum
 from mainspring.store import dead_letters, rollups, workers
+from mainspring.store.dead_letters import Size
 from mainspring.store.pool import Store
 from mainspring.wire.runs import QueueView
 
@@ -27,7 +28,7 @@ class Standing(msgspec.Struct, frozen=True):
     queues: list[QueueView]
     workers: dict[str, int]
     slots: int
-    dead_letters: int
+    dead_letters: Size
     taken_at: datetime | None = None
 
 
@@ -68,3 +69,8 @@ class StandingReader:
                 for row in await rollups.by_task(connection, caller.tenant, span, floor_to(until, step), _MOST_TASKS):
                     found.setdefault((row.task, row.queue), Sum()).add(row)
         return [TaskEnds(task, queue, ends) for (task, queue), ends in sorted(found.items())]
+
+
+def activity_of(queue: QueueView) -> tuple[int, float]:
+    """How much happens in a queue, compared with others."""
+    return queue.depth + queue.held + queue.running, queue.rate

@@ -17,6 +17,7 @@ from mainspring.wire.insights import Series, Totals, WindowView, WindowWord
 _MINUTE = timedelta(minutes=1)
 _HOUR = timedelta(hours=1)
 _SAMPLED = ("waiting", "held", "running", "slots", "backlog")
+_SHARES = (0.5, 0.99)
 COUNTS = ("succeeded", "failed", "cancelled", "skipped", "retried", "lost", "missed")
 
 
@@ -38,15 +39,22 @@ class Sum:
         self.lag.add(rollup.lag_first, rollup.lag)
         self.ran.add(rollup.ran_first, rollup.ran)
 
+    def add_all(self, other: Sum) -> None:
+        for name, count in other.counts.items():
+            self.counts[name] += count
+        self.ran_us += other.ran_us
+        self.lag.add_all(other.lag)
+        self.ran.add_all(other.ran)
+
     def totals(self, length: timedelta) -> Totals:
         counts = self.counts
         ended = sum(counts[name] for name in ("succeeded", "failed", "cancelled", "skipped"))
         judged = counts["succeeded"] + counts["failed"]
+        lags, durations = self.lag.percentiles(*_SHARES), self.ran.percentiles(*_SHARES)
         return Totals(
             ended=ended, **counts, per_second=round(ended / length.total_seconds(), 3),
             success_rate=round(counts["succeeded"] / judged, 5) if judged else None,
-            lag_p50=self.lag.percentile(0.5), lag_p99=self.lag.percentile(0.99),
-            duration_p50=self.ran.percentile(0.5), duration_p99=self.ran.percentile(0.99),
+            lag_p50=lags[0], lag_p99=lags[1], duration_p50=durations[0], duration_p99=durations[1],
             duration_sum=round(self.ran_us / 1e6, 3),
         )  # fmt: skip
 
@@ -70,21 +78,21 @@ async def read_window(
 ) -> WindowView:
     window = WINDOWS[w]
     steps, until = Steps(window, now), await rollups.watermark(connection)
-    before = steps.first - window.length
+    only_hours = window.length > 12 * _HOUR and window.span is Span.MINUTE  # minutes are not kept for so long
+    before = steps.first if only_hours else steps.first - window.length
     rows = await read_rollups(connection, tenant, window.span, before, until, task, queue)
-    if window.length > 12 * _HOUR and window.span is Span.MINUTE:  # minutes are not kept for so long
+    earlier = [row for row in rows if row.at < steps.first]
+    if only_hours:
         start = floor_to(steps.first, _HOUR)
-        hours = await read_rollups(connection, tenant, Span.HOUR, start - window.length, until, task, queue)
-        rows = [row for row in rows if row.at >= steps.first]
+        hours = await rollups.series(connection, tenant, Span.HOUR, start - window.length, task, queue)
         earlier = [row for row in hours if row.at < start]
-    else:
-        earlier = [row for row in rows if row.at < steps.first]
     sampled = await gauges.series(connection, tenant, window.span, steps.first, queue) if task is None else []
     total, sums = Sum(), [Sum() for _ in steps.at]
     for row in rows:
         if (index := steps.index(row.at)) is not None:
             sums[index].add(row)
-            total.add(row)
+    for each in sums:
+        total.add_all(each)
     previous = Sum()
     for row in earlier:
         previous.add(row)
@@ -112,14 +120,16 @@ def _series(steps: Steps, sums: Sequence[Sum], sampled: Iterable[Gauge]) -> Seri
         if (index := steps.index(gauge.at)) is not None:
             for name, values in largest.items():
                 values[index] = max(getattr(gauge, name), values[index] or 0)
+    lags = [each.lag.percentiles(*_SHARES) for each in sums]
+    durations = [each.ran.percentiles(*_SHARES) for each in sums]
     counted: dict[str, Any] = {name: [each.counts[name] for each in sums] for name in COUNTS}
     return Series(
         at=steps.at,
         **counted,
-        lag_p50=[each.lag.percentile(0.5) for each in sums],
-        lag_p99=[each.lag.percentile(0.99) for each in sums],
-        duration_p50=[each.ran.percentile(0.5) for each in sums],
-        duration_p99=[each.ran.percentile(0.99) for each in sums],
+        lag_p50=[p50 for p50, _ in lags],
+        lag_p99=[p99 for _, p99 in lags],
+        duration_p50=[p50 for p50, _ in durations],
+        duration_p99=[p99 for _, p99 in durations],
         waiting=largest["waiting"],
         held=largest["held"],
         running=largest["running"],

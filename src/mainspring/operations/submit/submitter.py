@@ -25,7 +25,7 @@ from mainspring.kernel.ids import TenantId
 from mainspring.kernel.time_slices import TimeSlices
 from mainspring.operations.access.caller import Caller
 from mainspring.operations.calendars.rules import CalendarBook, hold_rules
-from mainspring.operations.dependencies.edges import Dependant, Refused, check_parents
+from mainspring.operations.dependencies.edges import Dependant, Refused, check_edges, check_parents
 from mainspring.operations.gates.depths import Depths
 from mainspring.operations.limits.admission import Admitted, hand_over
 from mainspring.operations.limits.lines import LineOpener
@@ -86,9 +86,32 @@ class Submitter:
             return Submitted([await self._batcher.add(tenant, definition)], [False], [1], [None])
         return await despite_deadlocks(partial(self._store_all, tenant, [request], [definition], single=True))
 
-    async def check(self, caller: Caller, request: JobRequest) -> JobDefinition:
+    async def validate(self, caller: Caller, request: JobRequest) -> JobDefinition:
         """The definition of the job that this request would create. Raises what its creation would raise, except for
         ids and keys that are taken and queues that are full. Nothing is stored."""
+        definition = await self.check(caller, request)
+        await self._would_follow(caller.tenant, [request], definition)
+        return definition
+
+    async def validate_defined(self, caller: Caller, definition: JobDefinition) -> None:
+        """The same for a job that is defined already."""
+        if definition.schedule.calendar is not None:
+            await self._calendars.resolved(caller.tenant, [definition], single=True)
+        await self._would_follow(caller.tenant, (), definition)
+
+    async def _would_follow(self, tenant: TenantId, requests: Sequence[JobRequest], definition: JobDefinition) -> None:
+        """Raise InvalidInput if a job cannot depend on what it names."""
+        if not parents_of(definition):
+            return
+        [given_as] = _given_as(requests, [definition])
+        async with self._store.reads.acquire() as connection:
+            try:
+                await check_edges(connection, tenant, Dependant(definition.job_id or "", definition, given_as=given_as))
+            except Refused as refused:
+                raise refused.error from None
+
+    async def check(self, caller: Caller, request: JobRequest) -> JobDefinition:
+        """The definition of the job that this request would create, apart from what it depends on."""
         await compile_paths([request])
         definition = defined(request, self._clock.now(), self._signatures.known(caller.tenant))
         if definition.schedule.calendar is not None:

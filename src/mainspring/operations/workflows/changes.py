@@ -16,19 +16,19 @@ from mainspring.domain.intake.canonical import canonical_json
 from mainspring.domain.intake.request import amend
 from mainspring.domain.job import JobDefinition
 from mainspring.domain.workflows.definition import WorkflowDefinition, definition_to_text
-from mainspring.domain.workflows.graph import layers
 from mainspring.domain.workflows.intake import (
     ReadStep,
     WorkflowSource,
     check_count,
     define_workflow,
-    join_steps,
+    join_in_layers,
     parameters_as_payload,
     patch_of_job,
     read_step,
     renamed,
     request_of_step,
     run_parameters,
+    shape_of,
     with_version,
 )
 from mainspring.kernel.clock import DatabaseClock
@@ -96,17 +96,19 @@ class WorkflowChanges:
 
     async def validate(self, caller: Caller, request: WorkflowRequest) -> WorkflowCheck:
         """Check a workflow without storing it."""
-        define_workflow(request, self._clock.now())
+        job = define_workflow(request, self._clock.now())
+        try:
+            await self._submitter.validate_defined(caller, job)
+        except MainspringError as error:
+            raise renamed(error) from None
         source = WorkflowSource(request.steps, request.queue, request.priority)
-        definition = await self._definition(caller.tenant, source, request.parameters or {})
-        graph = definition.graph()
-        layer = await asyncio.to_thread(layers, graph)
+        definition, layers = await self._definition(caller.tenant, source, request.parameters or {})
         names = [step.name for step in definition.steps]
         return WorkflowCheck(
             steps=len(names),
-            edges=graph.edges,
-            layers=max(layer) + 1,
-            first=[names[step] for step, join in enumerate(graph.waits_for) if join is None][:_SHOWN],
+            edges=definition.graph().edges,
+            layers=layers,
+            first=[step.name for step in definition.steps if step.waits_for is None][:_SHOWN],
             last=[names[step] for step in definition.last[:_SHOWN]],
         )
 
@@ -153,13 +155,13 @@ class WorkflowChanges:
         except MainspringError as error:
             raise renamed(error) from None
 
-    async def pause(self, caller: Caller, workflow_id: str) -> None:
+    async def pause(self, caller: Caller, workflow_id: str, if_version: int | None = None) -> None:
         await self._workflows.job(caller, workflow_id)
-        await self._amender.pause(caller, workflow_id)
+        await self._amender.pause(caller, workflow_id, if_version)
 
-    async def resume(self, caller: Caller, workflow_id: str) -> None:
+    async def resume(self, caller: Caller, workflow_id: str, if_version: int | None = None) -> None:
         await self._workflows.job(caller, workflow_id)
-        await self._amender.resume(caller, workflow_id)
+        await self._amender.resume(caller, workflow_id, if_version)
 
     async def delete(self, caller: Caller, workflow_id: str, if_version: int | None) -> None:
         """It fires no more, and its live runs are cancelled."""
@@ -178,35 +180,44 @@ class WorkflowChanges:
         return await self._version(caller.tenant, source, parameters)
 
     async def _version(self, tenant: TenantId, source: WorkflowSource, parameters: Collection[str]) -> Version:
-        definition = await self._definition(tenant, source, parameters)
+        definition, _ = await self._definition(tenant, source, parameters)
         if len(source.steps) <= _SMALL:
             return _as_json(definition, source)
         return await asyncio.to_thread(_as_json, definition, source)
 
     async def _definition(
         self, tenant: TenantId, source: WorkflowSource, parameters: Collection[str]
-    ) -> WorkflowDefinition:
+    ) -> tuple[WorkflowDefinition, int]:
+        """The definition, and how many layers it has."""
         check_count(source.steps)
         read = await self._read(tenant, source, parameters)
         if len(read) <= _SMALL:
-            return join_steps(source.steps, read)
-        return await asyncio.to_thread(join_steps, source.steps, read)
+            return join_in_layers(source.steps, read)
+        return await asyncio.to_thread(join_in_layers, source.steps, read)
 
     async def _read(self, tenant: TenantId, source: WorkflowSource, parameters: Collection[str]) -> list[ReadStep]:
+        """What each step is by itself. Steps of one shape are read once: large workflows have few."""
         slices = TimeSlices()
+        places: dict[tuple[bool, bytes], int] = {}
+        firsts: list[int] = []  # the first step of each shape
+        shapes: list[int] = []
         requests: list[JobRequest] = []
-        for step in source.steps:
-            requests.append(request_of_step(step, source))
+        for index, step in enumerate(source.steps):
+            shape = places.setdefault(shape_of(step), len(places))
+            shapes.append(shape)
+            if shape == len(firsts):
+                firsts.append(index)
+                requests.append(request_of_step(step, source))
             if slices.over:
                 await slices.pause()
         await compile_paths(requests)
         now, known = self._clock.now(), self._signatures.known(tenant)
         read: list[ReadStep] = []
-        for index, (step, request) in enumerate(zip(source.steps, requests, strict=True)):
-            read.append(read_step(index, step, request, now, known, parameters))
+        for index, request in zip(firsts, requests, strict=True):
+            read.append(read_step(index, source.steps[index], request, now, known, parameters))
             if slices.over:
                 await slices.pause()
-        return read
+        return [read[shape] for shape in shapes]
 
 
 def _amended(stored: JobDefinition, patch: JobPatch, now: datetime) -> JobDefinition:

@@ -2,14 +2,15 @@
 
 A mapped step that is ready is a row with a cursor. One transaction finds out what its members are: it stores their list
 in chunks and creates the join that counts them. Each further transaction creates up to 1,000 members and moves the
-cursor, as long as fewer than `max_parallel`, and at most 20,000, are alive. Whoever is killed in between has created
-nothing that the cursor does not count. The next one, of any server, continues there.
+cursor, as long as fewer than `max_parallel`, and at most 20,000, are alive. Without `max_parallel` it waits until there
+is room for 1,000. Whoever is killed in between has created nothing that the cursor does not count. The next one, of any
+server, continues there.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from functools import partial
 from typing import Any
 from uuid import UUID
@@ -21,6 +22,7 @@ from mainspring.domain.worker_state import WORKER_LABEL, WorkerState
 from mainspring.domain.workflows.definition import Step
 from mainspring.domain.workflows.flow import FanoutState, FlowState, map_join, prefix_of, run_in
 from mainspring.domain.workflows.references import Unresolved
+from mainspring.domain.workflows.rules import Counts
 from mainspring.kernel.logs import get_logger
 from mainspring.operations.dependencies.follow import follow_ends
 from mainspring.operations.lifecycle.effects import Changes, Effects, carry_out, hand_over_freed
@@ -39,6 +41,7 @@ from mainspring.store.workflows import Flow
 log = get_logger("expander")
 
 ALIVE = 20_000  # members of a step that are alive at once: more would make the tables grow
+_PARTS = 20  # of `ALIVE`: members are created when there is room for one part
 _LOOKED_AT = 1000  # mapped steps per round
 _CHUNKS = 50  # of a list, in one statement
 _SLICE = 500  # members that are skipped in one transaction
@@ -60,6 +63,7 @@ class FanoutExpander:
         self._outlines = outlines
         self._alive = alive
         self._after = fanouts.FIRST
+        self._one = asyncio.Lock()  # this process does not wait for itself at a row
         self._wanted: set[UUID] = set()
         self._joins: set[int] = set()
         self._expanding: asyncio.Task[None] | None = None
@@ -75,8 +79,9 @@ class FanoutExpander:
     async def work(self, run_id: UUID) -> int:
         """Create members of a mapped step until there is no room, or no more of them. Returns how many."""
         created = 0
-        while number := await despite_deadlocks(partial(self._step, run_id)):
-            created += number
+        async with self._one:
+            while number := await despite_deadlocks(partial(self._step, run_id)):
+                created += number
         return created
 
     async def _step(self, run_id: UUID) -> int:
@@ -92,6 +97,8 @@ class FanoutExpander:
             step = outline.definition.steps[fanout.step]
             if fanout.state == FanoutState.READY:
                 return await self._begin(connection, flow, fanout, step)
+            if fanout.targets is None and self._waits(fanout, await fanouts.counted(connection, fanout)):
+                return 0
         effects = Effects()
         kept = fanout.step in outline.kept
         async with self._store.hot.acquire() as connection, connection.transaction():
@@ -166,29 +173,62 @@ class FanoutExpander:
             return 0, False
         assert fanout.total is not None and fanout.join_id is not None
         counts = await fanouts.counted(connection, fanout)
-        if fanout.failures is not None and counts.bad > fanout.failures:
+        if _too_many_failed(fanout, counts):
             left = fanout.total - fanout.expanded
             await joins.mark(connection, {fanout.join_id: Tally(skipped=left)})
             effects.folds.add(fanout.join_id)
             await self._advanced(connection, fanout, fanout.expanded, close=True)
             return 0, True
-        room = min(fanout.at_a_time or self._alive, self._alive) - (fanout.expanded - counts.ended)
-        number = min(CHUNK - fanout.expanded % CHUNK, fanout.total - fanout.expanded, room)
-        if number <= 0:
+        if self._waits(fanout, counts):
             return 0, False
+        number = min(self._room(fanout, counts), _next_part(fanout))
         lanes = await self._lanes_of(connection, flow, fanout, step)
         members = MemberRows(flow, fanout, step, lanes, kept=kept)
-        items = await self._items(connection, fanout, step, number)
-        rows = members.rows(fanout.expanded, items, await values_for(connection, flow, fanout.run_id))
-        made = await workflows.create_steps(connection, rows)
-        effects.admitted.update(made.lanes)
-        effects.knocks.update(frozenset({line}) for line in made.lines)
+        await self._create(connection, flow, fanout, step, members, number, effects)
         expanded = fanout.expanded + number
         close = expanded == fanout.total and fanout.failures is None and fanout.targets is None
         await self._advanced(connection, fanout, expanded, close=close)
         if members.failed:
             await _end_unresolved(connection, members.failed, effects)
         return number, False
+
+    async def _create(
+        self,
+        connection: Connection,
+        flow: Flow,
+        fanout: Fanout,
+        step: Step,
+        members: MemberRows,
+        number: int,
+        effects: Effects,
+    ) -> None:
+        """Create so many members. Their list and the results of other steps are read only if their payloads need it."""
+        items: Sequence[Any] = range(number)
+        values = None
+        if step.refers:
+            items = await self._items(connection, fanout, step, number)
+            values = await values_for(connection, flow, fanout.run_id)
+        if members.alike:
+            together = members.together(fanout.expanded, items, values)
+            if await workflows.create_members(connection, together) != number:
+                raise RuntimeError(f"not all members of {fanout.run_id} were created")
+            effects.admitted[together.lane_id] += number
+            return
+        made = await workflows.create_steps(connection, members.rows(fanout.expanded, items, values))
+        effects.admitted.update(made.lanes)
+        effects.knocks.update(frozenset({line}) for line in made.lines)
+
+    def _room(self, fanout: Fanout, counts: Counts) -> int:
+        """How many more members may be alive."""
+        return min(fanout.at_a_time or self._alive, self._alive) - (fanout.expanded - counts.ended)
+
+    def _waits(self, fanout: Fanout, counts: Counts) -> bool:
+        """Whether nothing is to be done until more members have ended. Few large transactions create members faster
+        than many small ones."""
+        if _too_many_failed(fanout, counts):
+            return False
+        least = 1 if fanout.at_a_time else max(1, min(_next_part(fanout), self._alive // _PARTS))
+        return self._room(fanout, counts) < least or not _next_part(fanout)
 
     async def _advanced(self, connection: Connection, fanout: Fanout, expanded: int, *, close: bool) -> None:
         if not await fanouts.advance(connection, fanout, expanded, close=close):
@@ -268,6 +308,15 @@ class FanoutExpander:
                     await self.work(self._wanted.pop())
         except AWAY as error:
             log.warning("mapped steps could not be continued; the next round does it", error=repr(error))
+
+
+def _next_part(fanout: Fanout) -> int:
+    """How many members the next transaction creates at most: to the end of a chunk of the list."""
+    return min(CHUNK - fanout.expanded % CHUNK, (fanout.total or 0) - fanout.expanded)
+
+
+def _too_many_failed(fanout: Fanout, counts: Counts) -> bool:
+    return fanout.failures is not None and counts.bad > fanout.failures
 
 
 async def _end(

@@ -165,7 +165,7 @@ class GraphRows:
             follows=self._follows(place),
             feeds=self._feeds(place),
             waits_for=waits_for,
-            rule=None if waits_for is None and step.map is None else self._rule(step, resolves=resolves),
+            rule=None if waits_for is None and step.map is None else self._rule(step, place, resolves=resolves),
         )
 
     def _number(self, place: int) -> int:
@@ -186,8 +186,9 @@ class GraphRows:
         fed = [number for number in self._outline.feeds[place] if number in self._made]
         return feeds + [as_fed(join_in(block, number + 1), len(joins[number])) for number in fed]
 
-    def _rule(self, step: Step, *, resolves: bool) -> int:
-        bits = int(Rule[step.rule.upper()])
+    def _rule(self, step: Step, place: int, *, resolves: bool) -> int:
+        """In a rerun, the parents of a step that is ready have ended before: it waits for no parent."""
+        bits = int(Rule[step.rule.upper()] if place in self._waiting else Rule.ALL_DONE)
         if step.on_upstream_failure == FAIL:
             bits |= Waiting.FAILS
         if step.map is not None:

@@ -19,7 +19,7 @@ from mainspring.store import fanouts, joins, workflows
 from mainspring.store.fanouts import Fanout
 from mainspring.store.joins import as_fed
 from mainspring.store.pool import Connection
-from mainspring.store.workflows import Flow, NewStep
+from mainspring.store.workflows import Flow, NewMembers, NewStep
 from mainspring.wire.workflows import MAX_MEMBERS
 
 CHUNK = 1000  # items that are stored together
@@ -98,18 +98,57 @@ class MemberRows:
         self._plain_spec = spec_to_text(self._spec)
         self.failed: dict[UUID, str] = {}
 
-    def rows(self, first: int, items: Sequence[Any], values: Values) -> list[NewStep]:
+    @property
+    def alike(self) -> bool:
+        """They have one lane and no limits, and differ only in number and payload."""
+        return len(self._lanes) == 1 and not self._limited
+
+    def together(self, first: int, items: Sequence[Any], values: Values | None) -> NewMembers:
+        """The members from `first` on, one for each of the items, if they are alike. Those in `failed` cannot run.
+        `values`: None if their payload has no references."""
+        step, payloads = self._step, None
+        if values is not None:
+            payloads = [self._payload(first + place, item, values) for place, item in enumerate(items)]
+        return NewMembers(
+            prefix=prefix_of(self._fanout.run_id),
+            first=self._first + first,
+            count=len(items),
+            tenant_id=self._flow.tenant_id,
+            lane_id=self._lanes[0],
+            max_attempts=step.spec.retry.max_attempts,
+            scheduled_for=self._flow.scheduled_for,
+            generation=self._flow.generation,
+            trigger=f"{STEP_TRIGGER}{self._flow.flow_id}:",
+            name=step.name,
+            payload=step.payload if values is None else None,
+            payloads=payloads,
+            spec=self._plain_spec,
+            follows=self._follows,
+            feeds=self._feeds,
+        )
+
+    def _payload(self, index: int, item: Any, values: Values) -> str | None:
+        try:
+            return self._resolved(index, item, values)
+        except (Unresolved, ValueError) as error:
+            self.failed[run_in(prefix_of(self._fanout.run_id), self._first + index)] = str(error)
+            return None
+
+    def _resolved(self, index: int, item: Any, values: Values) -> str:
+        own = msgspec.structs.replace(values, item=item, index=index, total=self._total)
+        return resolved_payload(self._step.payload or "{}", own)
+
+    def rows(self, first: int, items: Sequence[Any], values: Values | None) -> list[NewStep]:
         """The members from `first` on, one for each of the items. Those in `failed` cannot run."""
         return [self._row(first + place, item, values) for place, item in enumerate(items)]
 
-    def _row(self, index: int, item: Any, values: Values) -> NewStep:
+    def _row(self, index: int, item: Any, values: Values | None) -> NewStep:
         step, number = self._step, self._first + index
         run_id = run_in(prefix_of(self._fanout.run_id), number)
         payload, spec = step.payload, self._plain_spec
         try:
-            if step.refers and payload is not None:
-                own = msgspec.structs.replace(values, item=item, index=index, total=self._total)
-                payload = resolved_payload(payload, own)
+            if values is not None:
+                payload = self._resolved(index, item, values)
             if self._limited:
                 job = msgspec.structs.replace(step.job(), payload=payload, spec=self._spec)
                 spec = stored_spec(job, self._job_id)

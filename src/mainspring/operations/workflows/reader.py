@@ -10,7 +10,7 @@ import msgspec
 
 from mainspring.domain.errors import NotFound
 from mainspring.domain.workflows.flow import WORKFLOW_TASK
-from mainspring.domain.workflows.intake import WorkflowSource
+from mainspring.domain.workflows.intake import WorkflowSource, renamed
 from mainspring.operations.access.caller import Caller
 from mainspring.operations.read.jobs import JobReader
 from mainspring.operations.read.search import JobQuery
@@ -34,7 +34,11 @@ class WorkflowReader:
 
     async def job(self, caller: Caller, workflow_id: str, generation: int | None = None) -> JobView:
         """The job that a workflow is. Raises NotFound for other jobs."""
-        view = await self._jobs.job(caller, workflow_id, generation)
+        try:
+            view = await self._jobs.job(caller, workflow_id, generation)
+        except NotFound as error:
+            error.detail = error.detail.replace("job ", "workflow ", 1)
+            raise renamed(error) from None
         if view.task != WORKFLOW_TASK or view.workflow_version is None:
             raise NotFound(f"job {workflow_id!r} is not a workflow", hint=f"see GET /v1/jobs/{workflow_id}")
         return view

@@ -13,7 +13,7 @@ from uuid import UUID
 from mainspring.domain.transitions import StoredState
 from mainspring.domain.workflows.flow import FlowState, last_in
 from mainspring.kernel.logs import get_logger
-from mainspring.operations.lifecycle.cancel import cancel
+from mainspring.operations.lifecycle.cancel import WHILE_IT_RAN, cancel
 from mainspring.operations.signals import FlowNews, Signals
 from mainspring.store import joins, workflows
 from mainspring.store.deadlocks import despite_deadlocks
@@ -78,7 +78,7 @@ class FlowStopper:
         """Cancel some runs. Returns where to go on."""
         async with self._store.change() as connection:
             found = await workflows.lock_left(connection, first, last_in(flow.prefix), states, _SLICE)
-            effects = await cancel(connection, found, flow.stop_reason or _STOPPED)
+            effects = await cancel(connection, found, _reason(flow))
         effects.tell(self._signals)
         return UUID(int=found[-1].run_id.int + 1) if len(found) == _SLICE else None
 
@@ -99,3 +99,8 @@ class FlowStopper:
                 await self.stop(self._wanted.pop())
         except AWAY as error:
             log.warning("workflow runs could not be stopped; the next round does it", error=repr(error))
+
+
+def _reason(flow: Flow) -> str | None:
+    """Why its step runs end. None: each of them was cancelled as it was, like the workflow run."""
+    return None if flow.stop_reason == WHILE_IT_RAN else flow.stop_reason or _STOPPED

@@ -24,6 +24,7 @@ from mainspring.kernel.light_httpx import httpx
 from mainspring.kernel.trust import tls_failure, trusted_context
 from mainspring.sdk.client import calls
 from mainspring.sdk.client.backfill_handle import AsyncBackfill, Backfill
+from mainspring.sdk.client.bulk_methods import AsyncBulkMethods, BulkMethods
 from mainspring.sdk.client.connection import Connection, find_connection
 from mainspring.sdk.client.core import (
     Answer,
@@ -122,7 +123,7 @@ def _no_answer(error: httpx.TransportError) -> NoAnswer:
     return NoAnswer(why, reached, refused, guess=_PERHAPS_TLS if plain else None)
 
 
-class Client(WorkflowMethods):
+class Client(WorkflowMethods, BulkMethods):
     """A blocking client. Threads can share one.
 
     `patience` is for how long a call is repeated while no server answers: a number of seconds, "30s" or a timedelta.
@@ -219,10 +220,11 @@ class Client(WorkflowMethods):
             if event.text:
                 yield event.text
 
-    def log_events(self, run_id: str, attempt: int | None = None) -> Iterator[LogEvent]:
+    def log_events(self, run_id: str, attempt: int | None = None, after: str | None = None) -> Iterator[LogEvent]:
         """The events of `follow_logs`, including the start of each attempt and the status at the end. A broken
-        connection is opened again, for as long as `patience` allows, and continues where it was."""
-        stream = self._log_stream(run_id, attempt)
+        connection is opened again, for as long as `patience` allows, and continues where it was. `after` begins
+        at a byte of an attempt: "1:2048"."""
+        stream = self._log_stream(run_id, attempt, after)
         while not stream.ended:
             address = self._rotation.current
             outcome: Answer | NoAnswer = BROKE_OFF
@@ -260,6 +262,8 @@ class Client(WorkflowMethods):
     timeline = blocking(calls.timeline)
     why = blocking(calls.why)
     logs = blocking(calls.logs)
+    log_lines = blocking(calls.log_lines)
+    search_log = blocking(calls.search_log)
     overview = blocking(calls.overview)
     failures = blocking(calls.failures)
     job_series = blocking(calls.job_series)
@@ -321,8 +325,9 @@ class Client(WorkflowMethods):
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _log_stream(self, run_id: str, attempt: int | None) -> LogStream:
-        return LogStream(run_id, attempt, url=self.connection.url, clock=_CLOCK, patience=Patience.of(self.patience))
+    def _log_stream(self, run_id: str, attempt: int | None, after: str | None) -> LogStream:
+        url, patience = self.connection.url, Patience.of(self.patience)
+        return LogStream(run_id, attempt, url=url, clock=_CLOCK, patience=patience, after=after)
 
     def _send_once(self, address: str, call: Call[Any]) -> Answer | NoAnswer:
         try:
@@ -343,7 +348,7 @@ class _AsyncHttp(httpx.AsyncClient):
             raise
 
 
-class AsyncClient(AsyncWorkflowMethods):
+class AsyncClient(AsyncWorkflowMethods, AsyncBulkMethods):
     """A client for async code. Its methods are coroutines, and its parameters are those of `Client`: `patience` is for
     how long a call is repeated while no server answers (15 s, and 2 s while connections are refused).
     """
@@ -440,10 +445,13 @@ class AsyncClient(AsyncWorkflowMethods):
             if event.text:
                 yield event.text
 
-    async def log_events(self, run_id: str, attempt: int | None = None) -> AsyncIterator[LogEvent]:
+    async def log_events(
+        self, run_id: str, attempt: int | None = None, after: str | None = None
+    ) -> AsyncIterator[LogEvent]:
         """The events of `follow_logs`, including the start of each attempt and the status at the end. A broken
-        connection is opened again, for as long as `patience` allows, and continues where it was."""
-        stream = self._log_stream(run_id, attempt)
+        connection is opened again, for as long as `patience` allows, and continues where it was. `after` begins
+        at a byte of an attempt: "1:2048"."""
+        stream = self._log_stream(run_id, attempt, after)
         while not stream.ended:
             address = self._rotation.current
             outcome: Answer | NoAnswer = BROKE_OFF
@@ -482,6 +490,8 @@ class AsyncClient(AsyncWorkflowMethods):
     timeline = awaited(calls.timeline)
     why = awaited(calls.why)
     logs = awaited(calls.logs)
+    log_lines = awaited(calls.log_lines)
+    search_log = awaited(calls.search_log)
     overview = awaited(calls.overview)
     failures = awaited(calls.failures)
     job_series = awaited(calls.job_series)
@@ -543,8 +553,9 @@ class AsyncClient(AsyncWorkflowMethods):
     async def __aexit__(self, *_: object) -> None:
         await self.close()
 
-    def _log_stream(self, run_id: str, attempt: int | None) -> LogStream:
-        return LogStream(run_id, attempt, url=self.connection.url, clock=_CLOCK, patience=Patience.of(self.patience))
+    def _log_stream(self, run_id: str, attempt: int | None, after: str | None) -> LogStream:
+        url, patience = self.connection.url, Patience.of(self.patience)
+        return LogStream(run_id, attempt, url=url, clock=_CLOCK, patience=patience, after=after)
 
     async def _send_once(self, address: str, call: Call[Any]) -> Answer | NoAnswer:
         try:

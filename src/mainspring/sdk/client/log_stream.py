@@ -32,7 +32,16 @@ class LogEvent:
 class LogStream:
     """A reader of one log. It uses several connections if one breaks."""
 
-    def __init__(self, run_id: str, attempt: int | None, *, url: str, clock: Clock, patience: Patience) -> None:
+    def __init__(
+        self,
+        run_id: str,
+        attempt: int | None,
+        *,
+        url: str,
+        clock: Clock,
+        patience: Patience,
+        after: str | None = None,
+    ) -> None:
         self.ended = False
         self._path = f"/v1/runs/{segment(run_id)}/logs"
         self._params = (("follow", "true"), *((("attempt", str(attempt)),) if attempt is not None else ()))
@@ -40,7 +49,7 @@ class LogStream:
         self._clock = clock
         self._patience = patience
         self._retrying: RetryingCall[None] | None = None
-        self._seen = ""  # the id of the last event that was returned
+        self._seen = after or ""  # the id of the last event that was returned
         self._rest = b""
         self._fields: dict[bytes, bytes] = {}
 

@@ -37,7 +37,7 @@ class BoxClient(Client):
     def send(self, call: Call[T], *, patience: float | None = None, persist: bool = False) -> T:
         return self._local_server.answer(call)
 
-    def log_events(self, run_id: str, attempt: int | None = None) -> Iterator[LogEvent]:
+    def log_events(self, run_id: str, attempt: int | None = None, after: str | None = None) -> Iterator[LogEvent]:
         raise NotSupportedYet("the logs of a box cannot be followed", hint="use run.logs or client.logs(run_id)")
 
     def handle(self, job_id: str, run_id: str | None = None) -> Handle[Any]:
@@ -65,7 +65,7 @@ class BoxAsyncClient(AsyncClient):
     async def send(self, call: Call[T], *, patience: float | None = None, persist: bool = False) -> T:
         return self._local_server.answer(call)
 
-    def log_events(self, run_id: str, attempt: int | None = None) -> AsyncIterator[LogEvent]:
+    def log_events(self, run_id: str, attempt: int | None = None, after: str | None = None) -> AsyncIterator[LogEvent]:
         raise NotSupportedYet("the logs of a box cannot be followed", hint="use run.logs or await client.logs(run_id)")
 
     def handle(self, job_id: str, run_id: str | None = None) -> AsyncHandle[Any]:

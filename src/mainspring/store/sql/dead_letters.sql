@@ -19,16 +19,13 @@ limit $8
 -- meanwhile is not replayed again.
 select d.run_id
 from mainspring.dead_letters d
-where d.tenant_id = $1
-  and ($2::uuid is null or d.run_id > $2)
-  and ($3::text is null or d.job_id = $3 or (d.job_id is null and d.run_id::text = $3))
-  and ($4::int[] is null or d.lane_id = any ($4))
-  and ($6::timestamptz is null or d.died_at >= $6)
-  and ($7::timestamptz is null or d.died_at < $7)
-  and d.died_at <= $8
-  and ($5::text is null or d.error ilike $5)
+where {{chosen_letter}}
 order by d.run_id
 limit $9
+
+-- name: count_some
+-- How many of them there are, at most $9.
+select count(*)::int from (select from mainspring.dead_letters d where {{chosen_letter}} limit $9) as found
 
 -- name: get
 select {{dead_letter_columns}}
@@ -36,7 +33,19 @@ from mainspring.dead_letters d
 where d.tenant_id = $1 and d.run_id = $2
 
 -- name: count
-select count(*)::int from mainspring.dead_letters where tenant_id = $1
+-- Exact up to $2. What is above is estimated by the statistics: the rows of the table, and the share of the tenant.
+select case when counted.n <= $2 then counted.n
+            else greatest(counted.n, coalesce(c.reltuples * share.part, 0)::bigint) end as number,
+       counted.n > $2 as estimated
+from (select count(*) as n
+      from (select from mainspring.dead_letters where tenant_id = $1 limit $2::bigint + 1) as first) as counted
+join pg_class c on c.oid = 'mainspring.dead_letters'::regclass
+left join lateral (
+    select m.part
+    from pg_stats s
+    cross join lateral unnest(s.most_common_vals::text::int[], s.most_common_freqs) as m (tenant_id, part)
+    where s.schemaname = 'mainspring' and s.tablename = 'dead_letters' and s.attname = 'tenant_id' and m.tenant_id = $1
+) as share on counted.n > $2
 
 -- name: lock
 -- In key order, and before their jobs. $3: whether to return the definition. The payloads of 500 dead letters can have

@@ -211,20 +211,27 @@ where h.run_id = any ($1::uuid[]) and h.ended_at > (select clock_timestamp()) - 
 
 -- name: waiting_for
 -- The runs that wait for the ends of the runs $1, of the jobs $3, at most $4. Others than $1 of the same job do not matter
--- to a run that waits for one of them.
-select distinct w.run_id
+-- to a run that waits for one of them. A run that waits for several is there several times.
+select w.run_id
 from unnest($1::uuid[], $2::int[], $3::text[]) as e (run_id, tenant_id, job_id)
 join mainspring.job_waits w on w.tenant_id = e.tenant_id and w.parent = e.job_id
 where w.parent_end is null and w.looked and (w.parent_run is null or w.parent_run = e.run_id)
 limit $4
 
 -- name: look_again
--- It must be found out anew what the runs wait for that wait for these jobs.
+-- It must be found out anew what the runs wait for that wait for these jobs; at most $3 of them.
 -- guard: an end stays.
 update mainspring.job_waits w
 set looked = false, parent_run = null
-from unnest($1::int[], $2::text[]) as u (tenant_id, parent)
-where w.tenant_id = u.tenant_id and w.parent = u.parent and w.parent_end is null and w.looked
+from (select k.run_id, k.parent
+      from unnest($1::int[], $2::text[]) as u (tenant_id, parent)
+      cross join lateral (select x.run_id, x.parent
+                          from mainspring.job_waits x
+                          where x.tenant_id = u.tenant_id and x.parent = u.parent and x.parent_end is null and x.looked
+                          order by x.run_id
+                          limit $3) as k
+      limit $3) as l
+where w.run_id = l.run_id and w.parent = l.parent and w.parent_end is null and w.looked
 
 -- name: results
 select h.run_id, h.result::text as result
@@ -250,11 +257,13 @@ cross join lateral (
 ) as ok
 
 -- name: after_children
--- The jobs that fire after one of these.
+-- The jobs behind ($3, $4) that fire after one of these, in order, at most $5.
 select distinct e.tenant_id, e.child
 from unnest($1::int[], $2::text[]) as u (tenant_id, parent)
 join mainspring.job_edges e on e.tenant_id = u.tenant_id and e.parent = u.parent
-where e.after
+where e.after and (e.tenant_id, e.child) > ($3, $4)
+order by e.tenant_id, e.child
+limit $5
 
 -- name: lock_children
 -- Fires of these jobs wait for the lock.

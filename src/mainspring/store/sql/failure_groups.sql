@@ -33,11 +33,54 @@ set count = g.count + excluded.count, failed = g.failed + excluded.failed,
     last_at = excluded.last_at, sample_run = excluded.sample_run,
     job_ids = coalesce((select (array_agg(distinct id))[1:{{SAMPLE_JOBS}}] from unnest(g.job_ids || excluded.job_ids) as id), '{}')
 
--- name: groups
--- From the hour $2 on, of a task or queue or of all.
-select at, fingerprint, queue, task, title, count, failed, minutes, first_at, last_at, sample_run, job_ids
+-- name: largest_groups
+-- The $7 largest groups from $2 on, of a task or queue or of all. $5 is the hour in which $2 lies, and $6 the minutes of it
+-- that lie before: they do not count. groups: how many there are. First by task and queue, so that nothing is sorted that
+-- has a row for each hour.
+with counted as (
+    select fingerprint, task, queue, max(title) as title, sum(inside) as count,
+           sum(case when inside = count then failed else least(failed, inside) end) as failed, min(first_at) as first_at,
+           max(last_at) as last_at, max(sample_run::text collate "C") as sample_run
+    from (select fingerprint, task, queue, title, count, failed, first_at, last_at, sample_run,
+                 case when at >= $2 then count
+                      else (select coalesce(sum(n), 0) from unnest(minutes[$6 + 1:]) as n) end as inside
+          from mainspring.failure_groups
+          where tenant_id = $1 and at >= $5 and ($3::text is null or task = $3) and ($4::text is null or queue = $4)) as each
+    where inside > 0
+    group by fingerprint, task, queue
+)
+select fingerprint, max(title) as title, sum(count)::bigint as count, sum(failed)::bigint as failed,
+       greatest(min(first_at), $2) as first_at, max(last_at) as last_at, max(sample_run)::uuid as sample_run,
+       array_remove(array_agg(distinct task), '') as tasks, array_agg(distinct queue) as queues,
+       count(*) over ()::int as groups
+from counted
+group by fingerprint
+order by 3 desc, fingerprint
+limit $7
+
+-- name: minutes_of_groups
+-- The failures in each minute of the groups $3, from the hour $2 on. first: minutes from $2 to the first of them.
+select fingerprint, (extract(epoch from at - $2) / 60)::int as first, array_replace(minutes, null, 0) as counts
 from mainspring.failure_groups
-where tenant_id = $1 and at >= $2 and ($3::text is null or task = $3) and ($4::text is null or queue = $4)
+where tenant_id = $1 and at >= $2 and fingerprint = any ($3::text[])
+  and ($4::text is null or task = $4) and ($5::text is null or queue = $5)
+
+-- name: steps_of_groups
+-- The same for steps of $6 seconds, each of which has whole hours; $2 is the beginning of the first. A row for each group.
+select fingerprint, array_agg(step) as steps, array_agg(n) as counts
+from (select fingerprint, floor(extract(epoch from at - $2) / $6)::int as step, sum(count)::bigint as n
+      from mainspring.failure_groups
+      where tenant_id = $1 and at >= $2 and fingerprint = any ($3::text[])
+        and ($4::text is null or task = $4) and ($5::text is null or queue = $5)
+      group by 1, 2) as each
+group by fingerprint
+
+-- name: jobs_of_groups
+-- Some of the jobs that the groups $3 have hit, from the hour $2 on.
+select fingerprint, job_ids
+from mainspring.failure_groups
+where tenant_id = $1 and at >= $2 and fingerprint = any ($3::text[]) and job_ids <> '{}'
+  and ($4::text is null or task = $4) and ($5::text is null or queue = $5)
 
 -- name: prune_groups
 -- unguarded: nobody adds to what is so old.

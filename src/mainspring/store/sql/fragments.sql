@@ -305,7 +305,7 @@ r.gates, r.limit_keys is not null as limited, r.cancel_reason
 
 -- fragment: locked_run
 -- LockedRun in store/runs.py.
-r.run_id, r.state, r.fence, r.attempt, r.held_key
+r.run_id, r.state, r.fence, r.attempt, r.held_key, r.started_at is not null as begun
 
 -- fragment: started_at
 -- When the present attempt began, if that is known. Servers of 0.2.0 do not reset the column.
@@ -963,3 +963,53 @@ left(split_part(ltrim({{text}}, E' \n\r\t'), E'\n', 1), 300)
 h.run_id, h.lane_id, h.state, h.scheduled_for, h.ended_at, h.ran_ms,
 case when h.attempt = 1 then {{lag_ms(h, h.started_at)}} end as lag_ms,
 case when h.state = {{FAILED}} then coalesce({{first_line(h.error)}}, h.reason, '') end as line
+
+-- fragment: operation_columns
+-- The fields of store/operations.py OperationRow.
+o.operation_id, o.tenant_id, o.target, o.verb, o.filter::text as filter_text, o.ids, o.state, o.count, o.exact,
+       o.expected, o.place, o.done, o.failed, o.failures::text as failures_text, o.reason, o.requested_by,
+       o.created_at, o.updated_at, o.ended_at
+
+-- fragment: wanted_live_run
+-- The filters of a list of live runs. Texts are compared last, because that costs most.
+r.tenant_id = $1
+  and ($2::uuid is null or r.run_id < $2)
+  and ($3::text is null or r.job_id = $3)
+  and ($4::int[] is null or r.lane_id = any ($4))
+  and ($5::smallint[] is null or {{shown_state}} = any ($5))
+  and ($7::timestamptz is null or r.scheduled_for >= $7)
+  and ($8::timestamptz is null or r.scheduled_for < $8)
+  and ($9::uuid is null or (r.run_id = $9 and r.job_id is null))
+  and ($10::timestamptz is null or coalesce(r.fired_at, r.scheduled_for) >= $10)
+  and ($11::timestamptz is null or coalesce(r.fired_at, r.scheduled_for) < $11)
+  and ($12::text is null or r.spec -> 'labels' ->> $12 = $13)
+  and ($14::int is null or r.generation = $14)
+  and ($6::text is null or r.last_error ilike $6)
+
+-- fragment: wanted_ended_run
+-- The same for ended runs.
+h.tenant_id = $1
+  and ($2::uuid is null or h.run_id < $2)
+  and ($4::int[] is null or h.lane_id = any ($4))
+  and ($5::smallint[] is null or h.state = any ($5))
+  and ($7::timestamptz is null or (h.scheduled_for >= $7 and h.ended_at >= $7 - interval '1 hour'))
+  and ($8::timestamptz is null or h.scheduled_for < $8)
+  and ($3::text is null or h.job_id = $3)
+  and ($9::uuid is null or (h.run_id = $9 and h.job_id is null))
+  and ($10::timestamptz is null
+       or (coalesce(h.fired_at, h.scheduled_for) >= $10 and h.ended_at >= $10 - interval '1 hour'))
+  and ($11::timestamptz is null or coalesce(h.fired_at, h.scheduled_for) < $11)
+  and ($12::text is null or h.spec -> 'labels' ->> $12 = $13)
+  and ($14::int is null or h.generation = $14)
+  and ($6::text is null or h.error ilike $6)
+
+-- fragment: chosen_letter
+-- The filters of verbs on dead letters.
+d.tenant_id = $1
+  and ($2::uuid is null or d.run_id > $2)
+  and ($3::text is null or d.job_id = $3 or (d.job_id is null and d.run_id::text = $3))
+  and ($4::int[] is null or d.lane_id = any ($4))
+  and ($6::timestamptz is null or d.died_at >= $6)
+  and ($7::timestamptz is null or d.died_at < $7)
+  and d.died_at <= $8
+  and ($5::text is null or d.error ilike $5)

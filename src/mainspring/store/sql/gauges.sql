@@ -81,11 +81,12 @@ set waiting = greatest(r.waiting, excluded.waiting), held = greatest(r.held, exc
     backlog = greatest(r.backlog, excluded.backlog)
 
 -- name: many_live
--- When the last sample was taken, if the tenant had more than $2 live runs then, and it is not older than a minute.
+-- When the last sample was taken, if more than $1 runs were alive then, of all tenants: to count those of one tenant reads
+-- them all. Not if the next sample is overdue by a minute.
 select max(taken_at)
 from mainspring.lane_gauges
-where tenant_id = $1 and taken_at > (select clock_timestamp()) - interval '1 minute'
-having sum(depth + scheduled + held + running) > $2
+where (select due_at from mainspring.gauge_pass) > (select clock_timestamp()) - interval '1 minute'
+having sum(depth + scheduled + held + running) > $1
 
 -- name: depths
 -- LaneDepth in store/history.py, of the last sample.

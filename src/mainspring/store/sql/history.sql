@@ -13,48 +13,32 @@ order by h.ended_at desc
 limit 1
 
 -- name: live_runs
--- Keyset by run_id, newest first: UUIDv7 is in order of creation. $3: runs of a job. $9: the run that is itself a job;
--- it is read by a separate query, because a condition with "or" would not use an index. Texts are compared last, because
--- that costs most.
+-- Keyset by run_id, newest first, before $2 and down to $15: UUIDv7 is in order of creation. $3: runs of a job. $9: the run
+-- that is itself a job; it is read by a separate query, because a condition with "or" would not use an index. Texts are
+-- compared last, because that costs most.
 select {{live_run_columns}}
 from mainspring.runs r
-where r.tenant_id = $1
-  and ($2::uuid is null or r.run_id < $2)
-  and ($3::text is null or r.job_id = $3)
-  and ($4::int[] is null or r.lane_id = any ($4))
-  and ($5::smallint[] is null or {{shown_state}} = any ($5))
-  and ($7::timestamptz is null or r.scheduled_for >= $7)
-  and ($8::timestamptz is null or r.scheduled_for < $8)
-  and ($9::uuid is null or (r.run_id = $9 and r.job_id is null))
-  and ($10::timestamptz is null or coalesce(r.fired_at, r.scheduled_for) >= $10)
-  and ($11::timestamptz is null or coalesce(r.fired_at, r.scheduled_for) < $11)
-  and ($12::text is null or r.spec -> 'labels' ->> $12 = $13)
-  and ($14::int is null or r.generation = $14)
-  and ($6::text is null or r.last_error ilike $6)
+where {{wanted_live_run}}
+  and ($15::uuid is null or r.run_id >= $15)
 order by r.run_id desc
-limit $15
+limit $16
 
 -- name: ended_runs
 -- No run ends before it is due or created, so $7 and $10 also say which partitions to read. The hour is for clocks that
 -- differ.
 select {{ended_run_columns}}
 from mainspring.run_history h
-where h.tenant_id = $1
-  and ($2::uuid is null or h.run_id < $2)
-  and ($4::int[] is null or h.lane_id = any ($4))
-  and ($5::smallint[] is null or h.state = any ($5))
-  and ($7::timestamptz is null or (h.scheduled_for >= $7 and h.ended_at >= $7 - interval '1 hour'))
-  and ($8::timestamptz is null or h.scheduled_for < $8)
-  and ($3::text is null or h.job_id = $3)
-  and ($9::uuid is null or (h.run_id = $9 and h.job_id is null))
-  and ($10::timestamptz is null
-       or (coalesce(h.fired_at, h.scheduled_for) >= $10 and h.ended_at >= $10 - interval '1 hour'))
-  and ($11::timestamptz is null or coalesce(h.fired_at, h.scheduled_for) < $11)
-  and ($12::text is null or h.spec -> 'labels' ->> $12 = $13)
-  and ($14::int is null or h.generation = $14)
-  and ($6::text is null or h.error ilike $6)
+where {{wanted_ended_run}}
+  and ($15::uuid is null or h.run_id >= $15)
 order by h.run_id desc
-limit $15
+limit $16
+
+-- name: count_live_runs
+-- How many live runs match, at most $15.
+select count(*)::int from (select from mainspring.runs r where {{wanted_live_run}} limit $15) as found
+
+-- name: count_ended_runs
+select count(*)::int from (select from mainspring.run_history h where {{wanted_ended_run}} limit $15) as found
 
 -- name: live_runs_of_job
 select {{live_run_columns}}

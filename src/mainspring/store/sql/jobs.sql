@@ -176,6 +176,10 @@ where tenant_id = $1 and job_id = $2 and ($3::bigint is null or missed_id < $3)
 order by missed_id desc
 limit $4
 
+-- name: count_jobs
+-- How many jobs that have a row are listed, at most $18.
+select count(*)::int from (select from mainspring.jobs j where {{listed_job}} limit $18) as found
+
 -- name: list_jobs
 -- Keyset pages, newest first: jobs before ($2, $3), down to ($10, $11). $16: also one-time jobs that were missed, which
 -- are stored as COMPLETED.
@@ -193,6 +197,20 @@ where j.status <> {{JOB_SCHEDULED}} and {{listed_job}}
 order by j.created_at desc, j.job_id desc
 limit $18
 
+-- name: list_jobs_of_lanes
+-- The same for the jobs of few lanes, which have an index: the next ones of each lane.
+select found.*
+from unnest($5::int[]) as l (wanted)
+cross join lateral (
+    select {{job_columns}}
+    from mainspring.jobs j
+    where j.lane_id = l.wanted and {{listed_job}}
+    order by j.created_at desc, j.job_id desc
+    limit $18
+) as found
+order by found.created_at desc, found.job_id desc
+limit $18
+
 -- name: jobs_boundary
 -- The place of the job that comes $4 jobs after ($2, $3).
 select created_at, job_id
@@ -205,6 +223,28 @@ offset $4 limit 1
 select created_at, job_id
 from mainspring.jobs
 where tenant_id = $1 and ($2::timestamptz is null or (created_at, job_id) < ($2, $3)) and status <> {{JOB_SCHEDULED}}
+order by created_at desc, job_id desc
+offset $4 limit 1
+
+-- name: jobs_of_lanes_boundary
+-- The same among the jobs of the lanes $5.
+select found.created_at, found.job_id
+from unnest($5::int[]) as l (lane_id)
+cross join lateral (
+    select created_at, job_id
+    from mainspring.jobs
+    where tenant_id = $1 and lane_id = l.lane_id and ($2::timestamptz is null or (created_at, job_id) < ($2, $3))
+    order by created_at desc, job_id desc
+    limit $4::bigint + 1
+) as found
+order by found.created_at desc, found.job_id desc
+offset $4 limit 1
+
+-- name: jobs_of_owner_boundary
+-- The same among the jobs of the owner $5.
+select created_at, job_id
+from mainspring.jobs
+where tenant_id = $1 and spec ->> 'owner' = $5 and ($2::timestamptz is null or (created_at, job_id) < ($2, $3))
 order by created_at desc, job_id desc
 offset $4 limit 1
 

@@ -190,10 +190,13 @@ select {{run_end}} from mainspring.run_history h
 where h.tenant_id = $1 and h.run_id = $4::uuid and h.job_id is null
 
 -- name: by_task
--- The rollups of a span at $3, by task and queue.
-select {{rollup_columns}}, task, queue
-from mainspring.rollups
-where span = $1 and tenant_id = $2 and at = $3 and task <> ''
+-- The rollups of a span at $3, by task and queue. All rows of that time are read by their age: in the order of the key each
+-- task has rows of many other times.
+select * from (
+    select {{rollup_columns}}, task, queue
+    from mainspring.rollups
+    where span = $1 and tenant_id = $2 and at = $3 and task <> ''
+    offset 0) as each
 order by task, queue
 limit $4
 
@@ -202,3 +205,9 @@ limit $4
 select queue, succeeded + failed + cancelled as ended, succeeded, failed
 from mainspring.rollups
 where span = {{MINUTE}} and tenant_id = $1 and task = '' and queue <> '' and at = $2
+
+-- name: ended_in_minute
+-- How many runs of all tenants ended in the minute $1.
+select coalesce(sum(succeeded + failed + cancelled + skipped), 0)::bigint
+from mainspring.rollups
+where span = {{MINUTE}} and at = $1 and task = '' and queue = ''

@@ -52,6 +52,23 @@ with new_run as (
 {{create_step_runs}}
 returning lane_id, state, held_key
 
+-- name: create_members
+-- Members of a mapped step that differ only in their numbers, from $2 to $3, and perhaps in their payloads ($12). $1: the
+-- first 28 characters of their ids. $8: their trigger, without the number. $10: the payload of all of them.
+-- creates: QUEUED, WAITING, HELD
+-- unguarded: an insert under ids of the workflow run, in the transaction that moves the cursor; the primary key is the guard.
+with new_run as (
+    select ($1::text || lpad(to_hex(m.number), 8, '0'))::uuid as run_id, $4::int as tenant_id, $5::int as lane_id,
+           $6::smallint as max_attempts, $7::timestamptz as scheduled_for, null::text as job_id, $14::int as generation,
+           $8::text || m.number as trigger, $9::text as name, coalesce(m.payload, $10::json) as payload, $11::json as spec,
+           $13::smallint as follows, $15::bigint[] as feeds, null::bigint as waits_for, null::smallint as rule
+    from rows from (generate_series($2::int, $3::int), unnest($12::json[])) as m (number, payload)
+), made as (
+    {{create_step_runs}}
+    returning run_id
+)
+select count(*)::int from made
+
 -- name: advance_flow
 -- So much of the graph is created. $4: all of it.
 -- guard: it is starting, and what was created before; the caller compares the count.

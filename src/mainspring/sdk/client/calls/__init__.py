@@ -12,6 +12,14 @@ from mainspring.sdk.client.calls.access_calls import (
     tenants,
     tokens,
 )
+from mainspring.sdk.client.calls.bulk_calls import (
+    act_on_many,
+    cancel_operation,
+    count_matching,
+    missed_fires,
+    operation,
+    operations,
+)
 from mainspring.sdk.client.calls.insight_calls import failures, job_series, overview
 from mainspring.sdk.client.calls.job_calls import (
     JobFilters,
@@ -58,12 +66,14 @@ from mainspring.sdk.client.calls.run_calls import (
     discard,
     discard_dead_letters,
     drain_worker,
+    log_lines,
     logs,
     replay,
     replay_dead_letters,
     retry_run,
     run,
     runs,
+    search_log,
     tasks,
     timeline,
     why,
@@ -105,16 +115,17 @@ from mainspring.sdk.client.calls.workflow_calls import (
 )
 
 __all__ = [
-    "DeadLetterFilters", "JobFilters", "RunFilters", "add_job", "add_tenant", "add_token", "backfills", "breakers",
-    "calendar", "calendars", "cancel_backfill", "cancel_job", "cancel_run", "cancel_workflow_run", "change_backfill",
-    "check_workflow", "create_backfill", "create_workflow", "dead_letter", "dead_letters", "declare", "delete_calendar",
-    "delete_workflow", "discard", "discard_dead_letters", "drain_worker", "failures", "find_ids", "health", "heatmap",
-    "job", "job_runs", "job_series", "job_status", "job_timeline", "jobs", "limit", "limits", "logs", "missed",
+    "DeadLetterFilters", "JobFilters", "RunFilters", "act_on_many", "add_job", "add_tenant", "add_token", "backfills",
+    "breakers", "calendar", "calendars", "cancel_backfill", "cancel_job", "cancel_operation", "cancel_run",
+    "cancel_workflow_run", "change_backfill", "check_workflow", "count_matching", "create_backfill", "create_workflow",
+    "dead_letter", "dead_letters", "declare", "delete_calendar", "delete_workflow", "discard", "discard_dead_letters",
+    "drain_worker", "failures", "find_ids", "health", "heatmap", "job", "job_runs", "job_series", "job_status",
+    "job_timeline", "jobs", "limit", "limits", "log_lines", "logs", "missed", "missed_fires", "operation", "operations",
     "overview", "pause", "pause_all", "pause_backfill", "pause_queue", "pause_workflow", "preview", "queue", "queues",
     "read_backfill", "readiness", "replace_workflow", "replay", "replay_dead_letters", "rerun_workflow",
     "reset_breaker", "resume", "resume_all", "resume_backfill", "resume_queue", "resume_workflow", "retry_run",
-    "revoke_token", "run", "run_now", "runs", "set_calendar", "set_limit", "set_queue_limits", "set_tenant_limits",
-    "sign_in_link", "start_workflow", "submit", "submit_batch", "tasks", "tenant_limits", "tenants", "timeline",
-    "tokens", "upcoming", "upcoming_fires", "update_job", "update_workflow", "why", "worker", "workers", "workflow",
-    "workflow_run", "workflow_runs", "workflow_steps", "workflows",
+    "revoke_token", "run", "run_now", "runs", "search_log", "set_calendar", "set_limit", "set_queue_limits",
+    "set_tenant_limits", "sign_in_link", "start_workflow", "submit", "submit_batch", "tasks", "tenant_limits",
+    "tenants", "timeline", "tokens", "upcoming", "upcoming_fires", "update_job", "update_workflow", "why", "worker",
+    "workers", "workflow", "workflow_run", "workflow_runs", "workflow_steps", "workflows",
 ]  # fmt: skip

@@ -18,8 +18,15 @@ def with_payload(body: dict[str, Any], payload: Mapping[str, Any] | None) -> byt
     return encode(body if payload is None else {**body, "payload": payload})
 
 
-def verb(path: str, read: Any, *, repeatable: bool = True) -> Call[Any]:
-    return Call("POST", path, read, body=b"{}", repeatable=repeatable)
+def verb(path: str, read: Any, *, repeatable: bool = True, if_version: int | None = None) -> Call[Any]:
+    """With a version a repeat would be refused although the first request succeeded."""
+    return Call(
+        "POST", path, read, body=b"{}", headers=if_match(if_version), repeatable=repeatable and if_version is None
+    )
+
+
+def if_match(version: int | None) -> tuple[tuple[str, str], ...]:
+    return () if version is None else (("If-Match", f'"{version}"'),)
 
 
 def query_of(given: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, TypedDict, Unpack
 
 from mainspring.kernel.ids import uuid7
-from mainspring.sdk.client.calls.common import job_path, query_of, verb, with_payload
+from mainspring.sdk.client.calls.common import if_match, job_path, query_of, verb, with_payload
 from mainspring.sdk.client.core import Answer, Call, encode, json_of, next_cursor, segment
 from mainspring.sdk.client.job_fields import JobChanges, JobFields, When, job_patch, job_request
 from mainspring.wire.applications import DeclarationRequest, DeclarationView
@@ -122,19 +122,19 @@ def update_job(job_id: str, *, if_version: int | None = None, **changes: Unpack[
     return Call("PATCH", job_path(job_id), _job, body=body, headers=headers, repeatable=if_version is None)
 
 
-def cancel_job(job_id: str) -> Call[JobView]:
-    """Cancel the job and its live runs."""
-    return Call("DELETE", job_path(job_id), _job)
+def cancel_job(job_id: str, *, if_version: int | None = None) -> Call[JobView]:
+    """Cancel the job and its live runs. With `if_version`, only if the job still has that version."""
+    return Call("DELETE", job_path(job_id), _job, headers=if_match(if_version), repeatable=if_version is None)
 
 
-def pause(job_id: str) -> Call[JobView]:
-    """Stop firing the job until it is resumed."""
-    return verb(job_path(job_id, ":pause"), _job)
+def pause(job_id: str, *, if_version: int | None = None) -> Call[JobView]:
+    """Stop firing the job until it is resumed. With `if_version`, only if the job still has that version."""
+    return verb(job_path(job_id, ":pause"), _job, if_version=if_version)
 
 
-def resume(job_id: str) -> Call[JobView]:
-    """Resume the job from its next fire time on."""
-    return verb(job_path(job_id, ":resume"), _job)
+def resume(job_id: str, *, if_version: int | None = None) -> Call[JobView]:
+    """Resume the job from its next fire time on. With `if_version`, only if the job still has that version."""
+    return verb(job_path(job_id, ":resume"), _job, if_version=if_version)
 
 
 def run_now(

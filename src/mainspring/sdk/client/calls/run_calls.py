@@ -9,6 +9,7 @@ from typing import Any, TypedDict, Unpack
 from mainspring.sdk.client.calls.common import query_of, text_of, verb, with_payload
 from mainspring.sdk.client.core import Answer, Call, encode, json_of, segment
 from mainspring.sdk.client.job_fields import When
+from mainspring.wire.logs import LogMatches, LogRange
 from mainspring.wire.runs import (
     DeadLetterList,
     DeadLetterView,
@@ -33,6 +34,8 @@ _dead_letter = json_of(DeadLetterView)
 _dead_letter_list = json_of(DeadLetterList)
 _timeline = json_of(list[TimelineEntry])
 _replayed = json_of(Replayed)
+_log_range = json_of(LogRange)
+_log_matches = json_of(LogMatches)
 _discarded = json_of(Discarded)
 
 
@@ -102,6 +105,35 @@ def why(run_id: str) -> Call[Why]:
 def logs(run_id: str, attempt: int | None = None) -> Call[str]:
     """The output of the run's latest attempt, or of the given one. `attempt` counts from 1."""
     return Call("GET", _run_path(run_id, "/logs"), _printed, params=query_of({"attempt": attempt}))
+
+
+def log_lines(
+    run_id: str,
+    attempt: int | None = None,
+    *,
+    start: int | None = None,
+    before: int | None = None,
+    lines: int | None = None,
+    numbered: bool = False,
+) -> Call[LogRange]:
+    """The last lines of the output; or those from the byte `start` on; or those that end before the byte `before`."""
+    asked = {
+        "attempt": attempt,
+        "start": start,
+        "before": before,
+        "lines": lines,
+        "numbered": "true" if numbered else None,
+    }
+    return Call("GET", _run_path(run_id, "/logs/range"), _log_range, params=query_of(asked))
+
+
+def search_log(
+    run_id: str, text: str, attempt: int | None = None, *, start: int | None = None, limit: int | None = None
+) -> Call[LogMatches]:
+    """The lines of the output that contain `text`, whatever its case, from the byte `start` on. As long as `more` is
+    true, ask again with `start` = `searched_to`."""
+    asked = {"text": text, "attempt": attempt, "start": start, "limit": limit}
+    return Call("GET", _run_path(run_id, "/logs/search"), _log_matches, params=query_of(asked))
 
 
 def dead_letters(

@@ -37,6 +37,7 @@ from mainspring.worker.executors.process.warm.run_environment import RunEnvironm
 
 _CHUNK = 256 * 1024
 _EXIT_FORKED = 70
+_OURS = (signal.SIGIO, signal.SIGTERM, signal.SIGINT)
 _MOST_TEXT = 1000
 # How long a thread may take to set the cancel flag. It waits only for code that holds the lock of the flag.
 _FLAG_SECONDS = 0.05
@@ -95,7 +96,7 @@ class Interpreter:
         # The worker decides when its children end, even if a service manager signals every process of a service.
         signal.signal(signal.SIGTERM, _ignore)
         signal.signal(signal.SIGINT, _ignore)
-        os.register_at_fork(after_in_child=_forget_signals)
+        _forget_signals_in_forks()
         fcntl.fcntl(number, fcntl.F_SETOWN, self._pid)
         fcntl.fcntl(number, fcntl.F_SETFL, fcntl.fcntl(number, fcntl.F_GETFL) | os.O_ASYNC)
 
@@ -295,8 +296,24 @@ def _ignore(_number: int, _frame: FrameType | None) -> None:
     """Used instead of SIG_IGN, which programs started by the task would inherit."""
 
 
-def _forget_signals() -> None:
-    """A forked process belongs to the task: `multiprocessing` ends its workers by SIGTERM."""
-    for number in (signal.SIGIO, signal.SIGTERM):
-        signal.signal(number, signal.SIG_DFL)
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+def _forget_signals_in_forks() -> None:
+    """A forked process belongs to the task: `multiprocessing` ends its workers by SIGTERM.
+
+    The signals are blocked during the fork. Otherwise one that arrives before the handlers are reset in the new
+    process is lost, and who sent it waits for ever.
+    """
+    masks = threading.local()
+
+    def block() -> None:
+        masks.before = signal.pthread_sigmask(signal.SIG_BLOCK, _OURS)
+
+    def restore() -> None:
+        signal.pthread_sigmask(signal.SIG_SETMASK, masks.before)
+
+    def forget() -> None:
+        for number in (signal.SIGIO, signal.SIGTERM):
+            signal.signal(number, signal.SIG_DFL)
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        restore()
+
+    os.register_at_fork(before=block, after_in_parent=restore, after_in_child=forget)

@@ -1,0 +1,34 @@
+"""Counts a request that has changed something, for the event streams of its tenant."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from litestar.types import Message, Send
+
+from mainspring.api.operation_names import operation_of
+from mainspring.operations.access.caller import Caller
+from mainspring.operations.live.changes import Changes
+from mainspring.operations.live.topics import changed_by
+
+_READS = ("GET", "HEAD")
+
+
+def tell_changes(scope: Any, send: Send) -> Send:
+    """`send`, which counts the change when the answer says that it was made. Costs nothing while nobody watches."""
+    if scope["method"] in _READS or "caller" not in scope:
+        return send
+    changes: Changes = scope["app"].state.services.streams.changes
+    if not changes.wanted:
+        return send
+    lists = changed_by(operation_of(scope["route_handler"]))
+    if not lists:
+        return send
+    caller: Caller = scope["caller"]
+
+    async def counted(message: Message) -> None:
+        if message["type"] == "http.response.start" and message["status"] < 400:
+            changes.add(caller.tenant, lists)
+        await send(message)
+
+    return counted

@@ -1,0 +1,35 @@
+"""/v1/missed-fires: the fires that jobs of the tenant missed."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from litestar import Request, Response, get
+from litestar.params import QueryParameter
+
+from mainspring.api.answers import LISTS
+from mainspring.api.routes.paging import DEFAULT_PAGE, MAX_PAGE, link_header
+from mainspring.api.services import caller_of, services_of
+from mainspring.wire.jobs import MissedList
+
+Limit = Annotated[int, QueryParameter(ge=1, le=MAX_PAGE)]
+Text = Annotated[str | None, QueryParameter(max_length=1000)]
+
+
+@get(
+    "/v1/missed-fires", summary="List missed fires of all jobs as ranges, newest first", operation="missed_fires.list",
+    problems=LISTS,
+)  # fmt: skip
+async def list_all_missed_fires(
+    request: Request[Any, Any, Any],
+    job: Text = None,
+    reason: Text = None,
+    cursor: str | None = None,
+    limit: Limit = DEFAULT_PAGE,
+) -> Response[MissedList]:
+    """Fires that did not run, with the reason: nobody could fire them in time, or the job was paused or cancelled."""
+    page = await services_of(request).job_reader.missed_of_all(caller_of(request), job, reason, cursor, limit)
+    return Response(page, headers=link_header(request, page.next))
+
+
+HANDLERS = [list_all_missed_fires]

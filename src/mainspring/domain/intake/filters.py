@@ -1,0 +1,24 @@
+"""Filters of lists that have a form of their own: several words, and labels."""
+
+from __future__ import annotations
+
+from mainspring.domain.errors import InvalidInput
+
+
+def several(values: list[str] | None, field: str = "status") -> list[str]:
+    """`?status=a&status=b` and `?status=a,b` mean the same."""
+    found = [part.strip() for value in values or [] for part in value.split(",")]
+    if "" in found:
+        raise InvalidInput(f"{field} is empty", code="invalid_parameter", field=field, hint="leave it out, or name one")
+    return found
+
+
+def label_filter(text: str | None) -> tuple[str, str] | None:
+    """`label=team:bi` and `label=team=bi` mean the same."""
+    if text is None:
+        return None
+    for separator in (":", "="):
+        name, found, value = text.partition(separator)
+        if found and name:
+            return name, value
+    raise InvalidInput("a label filter needs a name and a value", field="label", expected="label=team:bi")

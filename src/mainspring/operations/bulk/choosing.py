@@ -1,0 +1,110 @@
+"""Which objects an operation meets next: page by page, by its ids or by its filter.
+
+A filter is applied when the turn of an object comes: what does not match any more is left alone. Jobs and runs are
+taken newest first, dead letters oldest first, and none that was created after the operation. New objects come before
+the place of the next page, so nothing is met twice.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from uuid import UUID
+
+import msgspec
+
+from mainspring.domain.bulk import Target
+from mainspring.kernel.ids import TenantId
+from mainspring.operations.access.caller import Caller
+from mainspring.operations.bulk.filters import field_in_filter, job_query, letter_query, run_query
+from mainspring.operations.read.dead_letters import letter_filter
+from mainspring.operations.read.jobs import JobReader
+from mainspring.operations.read.runs import ONE_SNAPSHOT, RunReader, wanted_runs
+from mainspring.operations.read.search import searching
+from mainspring.store import dead_letters, history
+from mainspring.store.history import EndedRun, Run, RunFilter
+from mainspring.store.lanes import LaneRegistry
+from mainspring.store.pages import cut
+from mainspring.store.pool import Connection, Store
+from mainspring.wire.bulk import AnyFilter, DeadLettersFilter, JobsFilter, RunsFilter
+
+FAR = datetime.fromisoformat("9999-01-01T00:00:00Z")
+CANCEL = "cancel"
+
+
+class Chosen(msgspec.Struct, frozen=True):
+    """Some objects. `place`: where the next ones begin; None if nothing follows."""
+
+    ids: list[str]
+    place: str | None
+
+
+class Wish(msgspec.Struct, frozen=True):
+    """What is to be done with what. `begun`: objects that were created later are left out; None while they are only
+    counted."""
+
+    caller: Caller
+    target: Target
+    verb: str
+    filter: AnyFilter
+    begun: datetime | None = None
+
+
+class Chooser:
+    def __init__(self, store: Store, lanes: LaneRegistry) -> None:
+        self._store = store
+        self._lanes = lanes
+        self._jobs = JobReader(store, lanes, RunReader(store, lanes))
+
+    async def some(self, wish: Wish, place: str | None, limit: int) -> Chosen:
+        """The next objects from `place` on, `limit` at most. There may be none although more follow."""
+        with field_in_filter():
+            match wish.filter:
+                case JobsFilter():
+                    page = await self._jobs.jobs(wish.caller, job_query(wish.filter, wish.begun, place, limit))
+                    return Chosen([job.job_id for job in page.jobs], page.next)
+                case RunsFilter():
+                    return await self._runs(wish, wish.filter, place, limit)
+                case DeadLettersFilter():
+                    return await self._letters(wish, wish.filter, place, limit)
+
+    async def _runs(self, wish: Wish, chosen: RunsFilter, place: str | None, limit: int) -> Chosen:
+        tenant, query = wish.caller.tenant, run_query(chosen, wish.begun)
+        before = None if place is None else UUID(place)
+        asked = await wanted_runs(self._lanes, tenant, query)
+        found: list[Run] = []
+        async with searching(self._store, tenant, "runs", query, ONE_SNAPSHOT) as connection:
+            for one in asked:
+                found += await _matching(connection, tenant, one, wish.verb, before, limit + 1)
+        page, more = cut(history.newest_first(found, limit + 1), limit)
+        ids = [str(run.run_id) for run in page if not _ended_later(run, wish.begun)]
+        return Chosen(ids, str(page[-1].run_id) if more else None)
+
+    async def _letters(self, wish: Wish, chosen: DeadLettersFilter, place: str | None, limit: int) -> Chosen:
+        tenant, query = wish.caller.tenant, letter_query(chosen)
+        after = None if place is None else UUID(place)
+        wanted = await letter_filter(self._lanes, tenant, query)
+        async with searching(self._store, tenant, "dead letters", query) as connection:
+            ids = await dead_letters.some(connection, tenant, wanted, after, wish.begun or FAR, limit)
+        return Chosen([str(run_id) for run_id in ids], str(ids[-1]) if len(ids) == limit else None)
+
+
+def by_ids(ids: list[str], place: str | None, limit: int) -> Chosen:
+    """The next of the given ids."""
+    first = 0 if place is None else int(place)
+    last = first + limit
+    return Chosen(ids[first:last], str(last) if last < len(ids) else None)
+
+
+async def _matching(
+    connection: Connection, tenant: TenantId, chosen: RunFilter, verb: str, before: UUID | None, limit: int
+) -> list[Run]:
+    """Runs are cancelled while they live, and repeated after they have ended."""
+    if verb == CANCEL:
+        none = chosen.live_states == []
+        return [] if none else [*await history.live_runs(connection, tenant, chosen, before, limit)]
+    none = chosen.ended_states == []
+    return [] if none else [*await history.ended_runs(connection, tenant, chosen, before, limit)]
+
+
+def _ended_later(run: Run, begun: datetime | None) -> bool:
+    return begun is not None and isinstance(run, EndedRun) and run.ended_at > begun

@@ -1,0 +1,162 @@
+"""The verbs: how a slice of an operation is carried out, in the transaction that also moves the operation on.
+
+Every verb goes the same way as the call for one object: the same locks, checks and effects. What one object is refused
+for does not hold up the others: each is a savepoint of its own. Where a verb can do many at once, that is tried first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from uuid import UUID
+
+import asyncpg
+import msgspec
+
+from mainspring.domain.bulk import Target
+from mainspring.domain.errors import Conflict, MainspringError, NotFound
+from mainspring.domain.transitions import StoredState
+from mainspring.kernel.logs import get_logger
+from mainspring.operations.access.caller import Caller
+from mainspring.operations.control.amend import Amender
+from mainspring.operations.control.replay import Repeated, Replayer
+from mainspring.operations.control.run_now import ManualRuns
+from mainspring.operations.lifecycle.cancel import cancel
+from mainspring.operations.lifecycle.discard import discard
+from mainspring.operations.signals import Signals
+from mainspring.store import backfills, history
+from mainspring.store.pool import AWAY, Connection
+from mainspring.wire.bulk import Failure
+from mainspring.wire.jobs import RunNowRequest
+
+log = get_logger("bulk")
+
+# The slice is tried again: nothing of it is stored.
+NOT_NOW = (*AWAY, asyncpg.DeadlockDetectedError, asyncpg.LockNotAvailableError, asyncpg.SerializationError)
+_UNEXPECTED = "it could not be done; the log of the server has the error"
+
+Tell = Callable[[], None]
+One = Callable[[Caller, Connection, str], Awaitable[Tell | None]]
+Many = Callable[[Caller, Connection, Sequence[str]], Awaitable["Outcome"]]
+
+
+class Outcome(msgspec.Struct):
+    """What became of a slice. `tell`: after the commit, wakes those who wait for what has changed."""
+
+    failures: list[Failure] = []
+    tell: list[Tell] = []
+
+
+class Verb(msgspec.Struct, frozen=True):
+    """`at_once`: how many objects a slice has. More than 64 savepoints in a transaction make every snapshot of others
+    slow, so verbs that cannot do many at once have small slices."""
+
+    one: One
+    many: Many | None = None
+    at_once: int = 50
+
+
+class Verbs:
+    def __init__(self, signals: Signals, amender: Amender, manual_runs: ManualRuns, replayer: Replayer) -> None:
+        self._signals = signals
+        self._amender = amender
+        self._manual_runs = manual_runs
+        self._replayer = replayer
+        self._known = {
+            (Target.JOBS, "pause"): Verb(self._pause),
+            (Target.JOBS, "resume"): Verb(self._resume),
+            (Target.JOBS, "cancel"): Verb(self._cancel_job),
+            (Target.JOBS, "run_now"): Verb(self._run_now),
+            (Target.RUNS, "cancel"): Verb(partial(_alone, self._cancel_runs), self._cancel_runs, 500),
+            (Target.RUNS, "retry"): Verb(self._retry),
+            (Target.DEAD_LETTERS, "replay"): Verb(partial(_alone, self._replay), self._replay, 500),
+            (Target.DEAD_LETTERS, "discard"): Verb(partial(_alone, self._discard), self._discard, 1000),
+        }
+
+    def named(self, target: Target, verb: str) -> Verb:
+        return self._known[target, verb]
+
+    async def _pause(self, caller: Caller, connection: Connection, job_id: str) -> None:
+        await self._amender.pause_in(caller, connection, job_id)
+
+    async def _resume(self, caller: Caller, connection: Connection, job_id: str) -> Tell | None:
+        changed = await self._amender.resume_in(caller, connection, job_id)
+        return self._amender.tell_resumed if changed else None
+
+    async def _cancel_job(self, caller: Caller, connection: Connection, job_id: str) -> Tell:
+        effects = await self._amender.cancel_job_in(caller, connection, job_id)
+        return partial(effects.tell, self._signals)
+
+    async def _run_now(self, caller: Caller, connection: Connection, job_id: str) -> Tell | None:
+        _, made = await self._manual_runs.run_now_in(caller, connection, job_id, RunNowRequest())
+        return None if made is None else partial(self._manual_runs.tell, made)
+
+    async def _cancel_runs(self, caller: Caller, connection: Connection, ids: Sequence[str]) -> Outcome:
+        wanted = [UUID(text) for text in ids]
+        live = await backfills.lock_runs(connection, caller.tenant, wanted)
+        effects = await cancel(connection, live)
+        failures = []
+        for run_id in sorted(set(wanted) - {run.run_id for run in live}):
+            ended = await history.ended_run(connection, caller.tenant, run_id)
+            if ended is None:
+                failures.append(Failure(str(run_id), f"there is no run {run_id}"))
+            elif ended.state != StoredState.CANCELLED:
+                failures.append(Failure(str(run_id), f"run {run_id} has ended with {StoredState(ended.state).name}"))
+        return Outcome(failures, [partial(effects.tell, self._signals)])
+
+    async def _retry(self, caller: Caller, connection: Connection, run_id: str) -> Tell:
+        done = await self._replayer.retry_in(caller, connection, UUID(run_id))
+        return partial(self._replayer.tell, done)
+
+    async def _replay(self, caller: Caller, connection: Connection, ids: Sequence[str]) -> Outcome:
+        done: Repeated = await self._replayer.replay_in(caller, connection, [UUID(text) for text in ids])
+        failures = [Failure(str(run_id), reason) for run_id, reason in done.refused]
+        return Outcome(failures, [partial(self._replayer.tell, done)])
+
+    async def _discard(self, caller: Caller, connection: Connection, ids: Sequence[str]) -> Outcome:
+        if await discard(connection, caller.tenant, [UUID(text) for text in ids]) == len(ids):
+            return Outcome()
+        if len(ids) == 1:
+            raise NotFound(f"there is no dead letter {ids[0]}")
+        raise Conflict("some dead letters do not exist any more")  # which ones is found out one by one
+
+
+async def carry_out(verb: Verb, caller: Caller, connection: Connection, ids: Sequence[str]) -> Outcome:
+    """All of them together if that goes, or else one by one, in key order."""
+    if verb.many is not None and len(ids) > 1:
+        try:
+            async with connection.transaction():
+                return await verb.many(caller, connection, ids)
+        except NOT_NOW:
+            raise
+        except Exception as error:  # noqa: BLE001 - it is found out below whose error it is
+            log.detail("a slice is carried out one by one", error=repr(error))
+    outcome = Outcome()
+    for one in sorted(ids):
+        try:
+            async with connection.transaction():
+                tell = await verb.one(caller, connection, one)
+        except MainspringError as error:
+            outcome.failures.append(Failure(one, error.detail))
+        except NOT_NOW:
+            raise
+        except Exception as error:
+            log.error("a verb failed for one object", object=one, exc_info=error)
+            outcome.failures.append(Failure(one, _UNEXPECTED))
+        else:
+            if tell is not None:
+                outcome.tell.append(tell)
+    return outcome
+
+
+async def _alone(many: Many, caller: Caller, connection: Connection, one: str) -> Tell | None:
+    """A verb for many, for one object."""
+    outcome = await many(caller, connection, [one])
+    if outcome.failures:
+        raise Conflict(outcome.failures[0].reason)
+    return partial(_tell_all, outcome.tell)
+
+
+def _tell_all(tell: Sequence[Tell]) -> None:
+    for each in tell:
+        each()

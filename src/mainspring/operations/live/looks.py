@@ -1,0 +1,109 @@
+"""Looks: the state of every single thing that streams of this server watch, in one statement for each kind of thing.
+
+Without a watched thing there is no statement. A kind whose look is slow is looked at less often: it takes at
+most a twentieth of the time, down to a look every five seconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Collection
+from typing import Any
+from uuid import UUID
+
+from mainspring.domain.transitions import SHOWN_SCHEDULED, RunState, StoredState
+from mainspring.kernel.clock import Clock
+from mainspring.kernel.ids import EVERY_TENANT, TenantId, parse_uuid
+from mainspring.operations.live.topics import JOB, RUN, WORKERS, WORKFLOW_RUN, Topic
+from mainspring.store import live
+from mainspring.store.live import WatchedFlow, WatchedRun
+from mainspring.store.pool import Connection, Store
+from mainspring.wire.live import Change
+
+Key = tuple[TenantId, Topic]
+Seen = tuple[object, Change]  # what is compared, and what is told
+_SHARE = 20
+_LONGEST_PAUSE = 5.0  # seconds
+
+
+class Looks:
+    def __init__(self, store: Store, clock: Clock) -> None:
+        self._store = store
+        self._clock = clock
+        self._due: dict[str, float] = {}
+        self._kinds: dict[str, Callable[[Connection, Collection[Key]], Awaitable[dict[Key, Seen]]]] = {
+            RUN: _look_at_runs,
+            JOB: _look_at_jobs,
+            WORKFLOW_RUN: _look_at_flows,
+            WORKERS: _look_at_workers,
+        }
+
+    async def look(self, watched: Collection[Key]) -> dict[Key, Seen | None]:
+        """What was looked at, and its state. None: it does not exist."""
+        found: dict[Key, Seen | None] = {}
+        for kind, look in self._kinds.items():
+            keys = [key for key in watched if key[1].kind == kind]
+            began = self._clock.monotonic()
+            if not keys or began < self._due.get(kind, began):
+                continue
+            async with self._store.hot.acquire() as connection:
+                seen = await look(connection, keys)
+            now = self._clock.monotonic()
+            self._due[kind] = now + min(_LONGEST_PAUSE, _SHARE * (now - began))
+            found.update((key, seen.get(key)) for key in keys)
+        return found
+
+
+async def _look_at_runs(connection: Connection, keys: Collection[Key]) -> dict[Key, Seen]:
+    runs = await _runs(connection, ((tenant, UUID(topic.id)) for tenant, topic in keys))
+    return {key: (run, _told(key[1], run)) for key in keys if (run := runs.get((key[0], UUID(key[1].id)))) is not None}
+
+
+async def _look_at_jobs(connection: Connection, keys: Collection[Key]) -> dict[Key, Seen]:
+    """A one-time job with a generated id is itself a run."""
+    jobs = {(job.tenant_id, job.job_id): job for job in await live.jobs(connection, [(t, o.id) for t, o in keys])}
+    own = {key: run_id for key in keys if (run_id := parse_uuid(key[1].id)) is not None}
+    runs = await _runs(connection, ((tenant, run_id) for (tenant, _), run_id in own.items())) if own else {}
+    seen: dict[Key, Seen] = {}
+    for key in keys:
+        job, run = jobs.get((key[0], key[1].id)), runs.get((key[0], own.get(key)))
+        if job is not None or run is not None:
+            status = None if run is None else _name(run.state)
+            version = None if job is None else job.version
+            seen[key] = ((job, run), Change(key[1].name, status=status, version=version))
+    return seen
+
+
+async def _look_at_flows(connection: Connection, keys: Collection[Key]) -> dict[Key, Seen]:
+    wanted = [(tenant, UUID(topic.id)) for tenant, topic in keys]
+    runs = await _runs(connection, wanted)
+    flows: dict[tuple[TenantId, UUID], list[WatchedFlow]] = {}
+    for row in await live.flows(connection, wanted):
+        flows.setdefault((row.tenant_id, row.flow_id), []).append(row)
+    seen: dict[Key, Seen] = {}
+    for key, named in zip(keys, wanted, strict=True):
+        run, rows = runs.get(named), flows.get(named, [])
+        if run is None:
+            continue
+        steps = {_name(row.step_state): row.number or 0 for row in rows if row.step_state is not None}
+        standing = [(row.state, row.reruns) for row in rows[:1]]
+        seen[key] = ((run, standing, sorted(steps.items())), Change(
+            key[1].name, status=_name(run.state), steps=steps or None
+        ))  # fmt: skip
+    return seen
+
+
+async def _look_at_workers(connection: Connection, keys: Collection[Key]) -> dict[Key, Seen]:
+    alive = await live.workers(connection, {tenant for tenant, _ in keys})
+    return {key: ((alive.get(key[0]), alive.get(EVERY_TENANT)), Change(key[1].name, changes=1)) for key in keys}
+
+
+async def _runs(connection: Connection, wanted: Any) -> dict[tuple[TenantId, UUID | None], WatchedRun]:
+    return {(run.tenant_id, run.run_id): run for run in await live.runs(connection, list(set(wanted)))}
+
+
+def _told(topic: Topic, run: WatchedRun) -> Change:
+    return Change(topic.name, status=_name(run.state), attempt=run.attempt, progress=run.progress)
+
+
+def _name(state: int) -> str:
+    return RunState.SCHEDULED if state == SHOWN_SCHEDULED else StoredState(state).name

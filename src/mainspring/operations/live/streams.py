@@ -1,0 +1,162 @@
+"""Streams: the browsers that are connected here, and what each of them is still to be told.
+
+A stream has a fixed number of topics and keeps at most one event for each, so a slow reader needs no more memory than a
+quick one. Twice a second the changes of the lists and the states of single things are handed to the streams that watch
+them. Nothing is read for what nobody watches.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from mainspring.domain.errors import Unavailable
+from mainspring.kernel import metrics
+from mainspring.kernel.clock import Clock
+from mainspring.kernel.ids import TenantId, uuid7
+from mainspring.operations.access.caller import Caller
+from mainspring.operations.live.changes import Changes
+from mainspring.operations.live.looks import Key, Looks, Seen
+from mainspring.operations.live.topics import WORKERS, Topic
+from mainspring.operations.signals import Signals
+from mainspring.store.lanes import LaneRegistry
+from mainspring.store.pool import Store
+from mainspring.wire.live import Change
+
+MOST_STREAMS = 500  # of a server
+MOST_OF_TENANT = 200
+MOST_OF_CALLER = 16  # of a session, or of a token
+SIGNED_OUT, SERVER_STOPS, FULL = "signed_out", "server_stops", "full"
+
+
+class Stream:
+    """One connection. `news` is set when there is something to send, or when the caller must be checked again."""
+
+    def __init__(self, caller: Caller, topics: Sequence[Topic]) -> None:
+        self.tenant = caller.tenant
+        self.credential = caller.session or caller.credential
+        self.keys = [(caller.tenant, topic) for topic in topics]
+        self.news = asyncio.Event()
+        self.closed = False
+        self._pending: dict[str, Change] = {}
+
+    def tell(self, change: Change) -> None:
+        """Of a list the counts are added up, of a single thing only the last state is kept."""
+        before = self._pending.get(change.topic)
+        if before is not None and change.changes:
+            change = Change(change.topic, changes=before.changes + change.changes)
+        self._pending[change.topic] = change
+        self.news.set()
+
+    def take(self) -> list[Change]:
+        """What is to be sent."""
+        taken, self._pending = self._pending, {}
+        return list(taken.values())
+
+
+class Streams:
+    name = "streams"
+    interval = 0.5
+    beat = 5.0  # seconds; a stream says at least so often that it lives
+
+    def __init__(self, store: Store, signals: Signals, lanes: LaneRegistry, clock: Clock) -> None:
+        self.changes = Changes(store, signals, lanes, clock, lambda: bool(self._open))
+        self.closed = False
+        self._looks = Looks(store, clock)
+        self._open: set[Stream] = set()
+        self._watched: dict[Key, set[Stream]] = {}
+        self._known: dict[Key, Seen] = {}
+        self._origin = str(uuid7())[-6:]
+        self._number = 0
+        signals.on_tokens_changed(self._check_again)
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def check_room(self, caller: Caller) -> None:
+        """Raise unless this caller may open one more stream here."""
+        if self.closed:
+            raise Unavailable("the server stops", hint="connect again")
+        own = caller.session or caller.credential
+        if sum(stream.credential == own for stream in self._open) >= MOST_OF_CALLER:
+            raise _no_room(f"this session or token has {MOST_OF_CALLER} streams at this server", "too_many_streams")
+        if len(self._open) >= MOST_STREAMS or self._of(caller.tenant) >= MOST_OF_TENANT:
+            raise _no_room("too many streams are open at this server", "streams_full")
+
+    def _of(self, tenant: TenantId) -> int:
+        return sum(stream.tenant == tenant for stream in self._open)
+
+    @contextmanager
+    def stream(self, caller: Caller, topics: Sequence[Topic]) -> Iterator[Stream]:
+        """A stream for as long as it is used. Raises as `check_room` does: many may have been let in together."""
+        self.check_room(caller)
+        stream = Stream(caller, topics)
+        self._open.add(stream)
+        for key in stream.keys:
+            self._watched.setdefault(key, set()).add(stream)
+            if key in self._known and key[1].kind != WORKERS:
+                stream.tell(self._known[key][1])
+        metrics.streams.set(len(self._open))
+        try:
+            yield stream
+        finally:
+            self._open.discard(stream)
+            for key in stream.keys:
+                self._forget(key, stream)
+            metrics.streams.set(len(self._open))
+
+    def _forget(self, key: Key, stream: Stream) -> None:
+        streams = self._watched[key]
+        streams.discard(stream)
+        if not streams:
+            del self._watched[key]
+            self._known.pop(key, None)
+
+    def next_id(self) -> str:
+        """Of the next event. The ids of a server rise."""
+        self._number += 1
+        return f"{self._origin}:{self._number}"
+
+    async def run_once(self) -> int:
+        """Tell the streams what has changed. Return how many streams there are."""
+        for (tenant, name), count in (await self.changes.take()).items():
+            self._tell((tenant, Topic(name)), Change(name, changes=count))
+        if self._watched:
+            for key, seen in (await self._looks.look(list(self._watched))).items():
+                self._compare(key, seen)
+        return len(self._open)
+
+    def _compare(self, key: Key, seen: Seen | None) -> None:
+        before = self._known.get(key)
+        if seen is None:
+            if before is not None:
+                del self._known[key]
+                self._tell(key, Change(key[1].name))
+        elif key in self._watched and (before is None or before[0] != seen[0]):
+            self._known[key] = seen
+            if before is not None or key[1].kind != WORKERS:  # of a list, the first look tells nothing new
+                self._tell(key, seen[1])
+
+    def _tell(self, key: Key, change: Change) -> None:
+        for stream in self._watched.get(key, ()):
+            stream.tell(change)
+
+    def _check_again(self, tenant: TenantId) -> None:
+        """A token or session of this tenant has ended: its streams find out whether it was theirs."""
+        for stream in self._open:
+            if stream.tenant == tenant:
+                stream.news.set()
+
+    def close(self) -> None:
+        """The server stops: every stream ends, and can continue at another server."""
+        self.closed = True
+        for stream in self._open:
+            stream.closed = True
+            stream.news.set()
+
+
+def _no_room(detail: str, code: str) -> Unavailable:
+    refusal = Unavailable(detail, code=code, hint="poll until there is room")
+    refusal.retry_after = 10
+    return refusal

@@ -1,0 +1,51 @@
+"""The missed fires of all jobs of a tenant, page by page."""
+
+from __future__ import annotations
+
+import asyncpg
+import httpx
+import pytest
+
+from mainspring.roles.assembly import Assembly
+from tests.api.bookkeeping import problem
+from tests.operations.tenants import several_tenants
+
+pytestmark = pytest.mark.anyio
+
+_MISSED = """insert into mainspring.missed_fires (tenant_id, job_id, generation, first_at, last_at, count, reason)
+select $1, $2, 1, timestamptz '2026-01-01 00:00Z' + n * interval '1 hour',
+       timestamptz '2026-01-01 00:00Z' + n * interval '1 hour', 1, $3 from generate_series(1, $4::int) n"""
+
+
+async def test_all_pages_have_every_range_once_newest_first(
+    api: httpx.AsyncClient, connection: asyncpg.Connection
+) -> None:
+    await api.post("/v1/jobs", json={"job_id": "a", "name": "Nightly", "task": "noop", "schedule": "@daily"})
+    await connection.execute(_MISSED, 1, "a", "paused", 3)
+    await connection.execute(_MISSED, 1, "gone", "late", 2)
+    found, cursor = [], None
+    while True:
+        page = (await api.get("/v1/missed-fires", params={"limit": 2, **({"cursor": cursor} if cursor else {})})).json()
+        found += page["missed"]
+        if (cursor := page.get("next")) is None:
+            break
+    assert [(one["job_id"], one["name"]) for one in found] == [("gone", "gone")] * 2 + [("a", "Nightly")] * 3
+    assert [one["first"][11:13] for one in found] == ["02", "01", "03", "02", "01"]
+    assert {one["reason"] for one in found} == {"paused", "late"}
+    for query, count in (({"job": "a"}, 3), ({"reason": "late"}, 2), ({"job": "a", "reason": "late"}, 0)):
+        assert len((await api.get("/v1/missed-fires", params=query)).json()["missed"]) == count
+
+
+async def test_nothing_of_another_tenant_is_shown(
+    api: httpx.AsyncClient, assembly: Assembly, connection: asyncpg.Connection
+) -> None:
+    await connection.execute(_MISSED, 1, "a", "paused", 3)
+    async with several_tenants(assembly, api) as tenants:
+        [other] = await tenants.add("other")
+        assert (await other.get("/v1/missed-fires")).json() == {"missed": []}
+
+
+@pytest.mark.parametrize("cursor", ["x", "LTE", "OTk5OTk5OTk5OTk5OTk5OTk5OTk5"])
+async def test_a_wrong_cursor_is_refused(api: httpx.AsyncClient, cursor: str) -> None:
+    answer = await api.get("/v1/missed-fires", params={"cursor": cursor})
+    assert (answer.status_code, problem(answer)["field"]) == (422, "cursor")
