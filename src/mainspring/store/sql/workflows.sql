@@ -55,7 +55,7 @@ returning lane_id, state, held_key
 -- name: create_members
 -- Members of a mapped step that differ only in their numbers, from $2 to $3, and perhaps in their payloads ($12). $1: the
 -- first 28 characters of their ids. $8: their trigger, without the number. $10: the payload of all of them.
--- creates: QUEUED, HELD
+-- creates: QUEUED, WAITING, HELD
 -- unguarded: an insert under ids of the workflow run, in the transaction that moves the cursor; the primary key is the guard.
 with new_run as (
     select ($1::text || lpad(to_hex(m.number), 8, '0'))::uuid as run_id, $4::int as tenant_id, $5::int as lane_id,
