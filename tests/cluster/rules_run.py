@@ -117,8 +117,9 @@ def _progress(row: Row) -> int:
 
 
 def _without_progress(row: Row) -> Row:
-    """Progress also shows that the attempt has started."""
-    return {name: value for name, value in row.items() if not name.startswith("progress") and name != "started_at"}
+    """Progress also shows that the attempt has started, and brings what its processes have used."""
+    told = ("started_at", "usage")
+    return {name: value for name, value in row.items() if not name.startswith("progress") and name not in told}
 
 
 def _without_start(row: Row) -> Row:
