@@ -65,10 +65,17 @@ function JobForm({ job, editing = false }: { job?: JobView; editing?: boolean })
   };
   const takeNewest = async (): Promise<void> => {
     if (base === undefined) return;
-    const newest = (await call<JobView>("GET", jobPath(base.job_id))).data;
-    setDraft({ ...draftOf(newest, false), ...typedOver(before, draft) });
-    setBase(newest);
-    setError(null);
+    setBusy(true);
+    try {
+      const newest = (await call<JobView>("GET", jobPath(base.job_id))).data;
+      setDraft({ ...draftOf(newest, false), ...typedOver(before, draft) });
+      setBase(newest);
+      setError(null);
+    } catch (problem) {
+      setError(problem);
+    } finally {
+      setBusy(false);
+    }
   };
   const conflict = error instanceof Refused && error.problem.code === "version_mismatch";
   const title = editing ? `Edit ${job?.name ?? ""}` : "Create a job";

@@ -25,10 +25,10 @@ export function JobsPage() {
   const search = useSearch({ from: "/jobs" });
   const query = {
     q: search.q, status: search.status, latest_run: search.latest, queue: search.queue, label: search.label,
-    owner: search.owner, view: "row",
+    owner: search.owner,
   };
   const list = useKeyset<JobRows, JobListRow>({
-    path: "/v1/jobs", query, after: search.after, rows: (body) => body.jobs, next: (body) => body.next,
+    path: "/v1/jobs", query: { ...query, view: "row" }, after: search.after, rows: (body) => body.jobs, next: (body) => body.next,
     id: (job) => job.job_id,
   });
   const active = FILTERS.filter((name) => search[name] !== undefined);

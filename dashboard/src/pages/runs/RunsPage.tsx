@@ -20,9 +20,9 @@ const nameOf = (run: RunListRow): string => `${run.name} ${shortId(run.run_id)}`
 
 export function RunsPage() {
   const search = useSearch({ from: "/runs" });
-  const query = { ...Object.fromEntries(FILTERS.map((name) => [name, search[name]])), view: "row" };
+  const query = { ...Object.fromEntries(FILTERS.map((name) => [name, search[name]])) };
   const list = useKeyset<RunRows, RunListRow>({
-    path: "/v1/runs", query, after: search.after, rows: (body) => body.runs, next: (body) => body.next,
+    path: "/v1/runs", query: { ...query, view: "row" }, after: search.after, rows: (body) => body.runs, next: (body) => body.next,
     id: (run) => run.run_id, everyMs: 3000,
   });
   const selection = useSelection(list.rows, query, idOf, nameOf);
