@@ -194,7 +194,7 @@ async def test_rollups_equal_a_recount_whatever_was_killed_between_two_statement
             try:
                 if await keeper.fold() is None:
                     await asyncio.sleep(0.05)  # the last second is not folded yet
-            except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError):
+            except (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError, OSError):
                 continue
     await admin.close()
     folded_until = await _watermark(connection)
