@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
+from uuid import uuid4
 from zoneinfo import available_timezones
 
 import httpx
@@ -147,6 +148,7 @@ async def set_up(api: httpx.AsyncClient) -> Scene:
             "run_id": [*runs, manual, workflow_run],
             "worker_id": [str(worker.worker_id)],
             "token_id": [token],
+            "session_id": [str(uuid4())],  # a client with a token has none
             "name": ["default"],
             "application": ["billing"],
         }

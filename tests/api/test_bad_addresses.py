@@ -61,7 +61,7 @@ UNKNOWN_PARAMETERS = [
     ("GET", "/jobs?label=a:b&Queue=x", "Queue", "did you mean 'queue'?"),
     ("GET", "/v1/runs?jobs=j", "jobs", "did you mean 'job'?"),
     ("GET", "/v1/dead-letters?erorr=x", "erorr", "did you mean 'error'?"),
-    ("GET", "/v1/jobs/j/runs?n=1", "n", "known are: cursor, limit, generation"),
+    ("GET", "/v1/jobs/j/runs?n=1", "n", "known are: cursor, limit, generation, view"),
     ("GET", "/v1/jobs/j?job_id=k", "job_id", "known are: generation"),
     ("PATCH", "/v1/jobs/j?if_match=1", "if_match", "this route takes no parameters"),
     ("POST", "/v1/jobs?dry_run=1", "dry_run", "this route takes no parameters"),

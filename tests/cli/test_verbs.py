@@ -31,7 +31,7 @@ def test_jobs_shows_a_table_and_passes_its_filters_on(server: CannedServer, call
 
 
 def test_json_is_the_servers_message_and_nothing_else(server: CannedServer, call: Call) -> None:
-    page = {"jobs": [job()], "next": "c1"}
+    page = {"jobs": [job()], "next": "c1", "searched_to": None}
     server.says("GET /v1/jobs", page)
     code, out, err = call("jobs", "--json")
     assert (code, err) == (0, "")

@@ -8,14 +8,15 @@ from typing import Any
 
 import asyncpg
 import httpx
+import msgspec
 import pytest
 
 from mainspring.domain.workflows.rules import Counts
 from mainspring.operations.lifecycle import following
 from mainspring.operations.workflows import control, stopper
-from mainspring.operations.workflows.members import MemberRows
 from mainspring.roles.assembly import Assembly
-from mainspring.store import joins
+from mainspring.store import joins, workflows
+from mainspring.store.workflows import NewMembers
 from tests.cluster.flow_stage import FlowStage
 from tests.cluster.history import BUSY
 from tests.cluster.rules import judge
@@ -67,8 +68,14 @@ def without_stopping_who_waits(patch: pytest.MonkeyPatch) -> None:
 
 def without_one_member(patch: pytest.MonkeyPatch) -> None:
     """The cursor goes on, and one member was not created."""
-    rows = MemberRows.rows
-    patch.setattr(MemberRows, "rows", lambda *arguments: rows(*arguments)[:-1])
+    create = workflows.create_members
+
+    async def all_but_one(connection: asyncpg.Connection, members: NewMembers) -> int:
+        payloads = None if members.payloads is None else members.payloads[:-1]
+        fewer = msgspec.structs.replace(members, count=members.count - 1, payloads=payloads)
+        return await create(connection, fewer) + 1
+
+    patch.setattr(workflows, "create_members", all_but_one)
 
 
 def without_counting(patch: pytest.MonkeyPatch) -> None:
