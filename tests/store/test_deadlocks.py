@@ -30,7 +30,7 @@ async def test_the_one_that_is_ended_is_repeated(store: Store, connection: async
     await asyncio.gather(
         despite_deadlocks(lambda: transaction(1, 2)), despite_deadlocks(lambda: transaction(2, 1))
     )  # fmt: skip
-    assert len(tries) == 3
+    assert len(tries) > 2  # it may meet the other one again, which has not gone on yet
     assert await connection.fetchval("select array_agg(seen order by id) from rows") == [2, 2]
 
 

@@ -16,38 +16,44 @@ type Verb = "run" | "pause" | "resume" | "cancel";
 
 export function JobActions({ job }: { job: JobView }) {
   const [verb, setVerb] = useState<Verb | null>(null);
+  // The version that was shown when the dialog opened: what came since then has not been seen.
+  const [version, setVersion] = useState(job.version);
+  const ask = (asked: Verb): void => {
+    setVersion(job.version);
+    setVerb(asked);
+  };
   const client = useQueryClient();
   const renew = (): void => void client.invalidateQueries({ queryKey: ["job", job.job_id] });
   const shared = { onClose: () => setVerb(null), onConflict: renew };
   const change = (name: string, done: string) => async (): Promise<void> => {
-    await post(`${jobPath(job.job_id)}:${name}`, {}, job.version);
+    await post(`${jobPath(job.job_id)}:${name}`, {}, version);
     say(`${job.name} ${done}`);
     renew();
   };
   const cancel = async (): Promise<void> => {
-    await call("DELETE", jobPath(job.job_id), { version: job.version });
+    await call("DELETE", jobPath(job.job_id), { version });
     say(`${job.name} is cancelled`);
     renew();
   };
   return (
     <>
-      <Button kind="primary" icon={<Zap size={14} />} onClick={() => setVerb("run")}>
+      <Button kind="primary" icon={<Zap size={14} />} onClick={() => ask("run")}>
         Run now
       </Button>
       <LinkButton to="/jobs/new" search={{ edit: job.job_id }} icon={<Pencil size={14} />}>
         Edit
       </LinkButton>
       {job.status === "PAUSED" ? (
-        <Button icon={<Play size={14} />} onClick={() => setVerb("resume")}>
+        <Button icon={<Play size={14} />} onClick={() => ask("resume")}>
           Resume
         </Button>
       ) : job.next_fire_at !== null ? (
-        <Button icon={<Pause size={14} />} onClick={() => setVerb("pause")}>
+        <Button icon={<Pause size={14} />} onClick={() => ask("pause")}>
           Pause
         </Button>
       ) : null}
       {["CANCELLED", "COMPLETED", "FAILED"].includes(job.status) ? null : (
-        <Button icon={<SquareX size={14} />} onClick={() => setVerb("cancel")}>
+        <Button icon={<SquareX size={14} />} onClick={() => ask("cancel")}>
           Cancel
         </Button>
       )}

@@ -70,8 +70,16 @@ export function WorkflowPage() {
   );
 }
 
+type Verb = "run" | "pause" | "resume" | "cancel";
+
 function Verbs({ flow, path }: { flow: WorkflowView; path: string }) {
-  const [verb, setVerb] = useState<"run" | "pause" | "resume" | "cancel" | null>(null);
+  const [verb, setVerb] = useState<Verb | null>(null);
+  // The version that was shown when the dialog opened: what came since then has not been seen.
+  const [version, setVersion] = useState(flow.version);
+  const ask = (asked: Verb): void => {
+    setVersion(flow.version);
+    setVerb(asked);
+  };
   const client = useQueryClient();
   const navigate = useNavigate();
   const [text, setText] = useState(Object.keys(flow.parameters).length === 0 ? "" : JSON.stringify(flow.parameters, null, 2));
@@ -84,18 +92,18 @@ function Verbs({ flow, path }: { flow: WorkflowView; path: string }) {
     await navigate({ to: "/workflows/$workflow/runs/$run", params: { workflow: flow.workflow_id, run: run.run_id } });
   };
   const change = (name: string) => async (): Promise<void> => {
-    await post(`${path}:${name}`, {}, flow.version);
+    await post(`${path}:${name}`, {}, version);
     renew();
   };
   const cancel = async (): Promise<void> => {
-    await call("DELETE", path, { version: flow.version });
+    await call("DELETE", path, { version });
     renew();
   };
   return (
     <>
-      <Button kind="primary" onClick={() => setVerb("run")}>Run now</Button>
-      {flow.status === "PAUSED" ? <Button onClick={() => setVerb("resume")}>Resume</Button> : flow.next_fire_at ? <Button onClick={() => setVerb("pause")}>Pause</Button> : null}
-      {flow.status === "CANCELLED" ? null : <Button onClick={() => setVerb("cancel")}>Cancel</Button>}
+      <Button kind="primary" onClick={() => ask("run")}>Run now</Button>
+      {flow.status === "PAUSED" ? <Button onClick={() => ask("resume")}>Resume</Button> : flow.next_fire_at ? <Button onClick={() => ask("pause")}>Pause</Button> : null}
+      {flow.status === "CANCELLED" ? null : <Button onClick={() => ask("cancel")}>Cancel</Button>}
       {verb === "run" ? (
         <Confirm title={`Run ${flow.name} now?`} verb="Run now" act={runNow} onClose={() => setVerb(null)}>
           <p>It runs once, beside its schedule.</p>
