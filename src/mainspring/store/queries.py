@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from functools import lru_cache
+from functools import cache, lru_cache
 from importlib.resources import files
 
 from mainspring.domain.backfills import BACKFILL_TRIGGER, BackfillState
@@ -81,7 +81,7 @@ CONSTANTS: dict[str, str] = {
 }
 
 
-@lru_cache(maxsize=32)
+@cache  # one dict per file: whoever replaces a query reaches all that use it
 def load(file: str) -> dict[str, str]:
     """All queries of sql/<file>.sql by name, with constants and fragments filled in."""
     return {name: render(text) for name, text in _read(file, _NAME).items()}
