@@ -21,7 +21,7 @@ from tests.processes.cluster import SLOW, Cluster, eventually, worker_process
 pytestmark = pytest.mark.anyio
 ROOT = Path(__file__).resolve().parents[2]
 
-MEMBERS = int(os.environ.get("MAINSPRING_MEMBERS") or 6_000)
+MEMBERS = int(os.environ.get("MAINSPRING_MEMBERS") or 3_000)
 PATIENCE = 120.0 + MEMBERS / 50  # on a machine that has much else to do
 KILLS = 2
 COUNTED: dict[str, Any] = {
