@@ -59,13 +59,15 @@ TOKEN = "ms_test-token"
 
 
 # They take from ten seconds to two minutes each. The run ends sooner if all of them begin first. Each line is the work
-# of one test process: those of the browser share a server.
+# of one test process: what measures a cluster under faults needs some time of its own.
 LONGEST = (
-    ("tests/cluster/test_faults.py", "tests/cluster/test_outage.py"),
-    ("tests/docs/test_sitting.py", "tests/processes/test_exactly_once.py", "tests/processes/test_one_per_account.py"),
+    (
+        "tests/cluster/test_faults.py", "tests/docs/test_sitting.py", "tests/cluster/test_outage.py",
+        "tests/processes/test_exactly_once.py", "tests/processes/test_one_per_account.py",
+        "tests/processes/test_expansion.py",
+    ),
     ("tests/bench/",),
-    ("tests/ui/", "tests/processes/test_expansion.py"),
-)
+)  # fmt: skip
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
