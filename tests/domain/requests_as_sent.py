@@ -7,7 +7,8 @@ from typing import Any
 
 import msgspec
 
-from mainspring.domain.intake.request import amend, define
+from mainspring.domain.intake.patch import amend
+from mainspring.domain.intake.request import define
 from mainspring.domain.job import JobDefinition
 from mainspring.wire.jobs import JobPatch, JobRequest
 

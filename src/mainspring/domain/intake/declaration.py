@@ -16,8 +16,9 @@ from mainspring.domain.dependencies import has_references
 from mainspring.domain.errors import InvalidInput, MainspringError
 from mainspring.domain.intake.execution import limits_as_given
 from mainspring.domain.intake.limits import per_task
+from mainspring.domain.intake.patch import amend
 from mainspring.domain.intake.rates import breaker_as_given, rates_as_given
-from mainspring.domain.intake.request import amend, define, dependencies_as_depends_on, retry_policy_as_retry
+from mainspring.domain.intake.request import define, dependencies_as_depends_on, retry_policy_as_retry
 from mainspring.domain.intake.signature import Signature, read_signature
 from mainspring.domain.intake.spec import concurrency_as_given, retry_in_full
 from mainspring.domain.intake.task_options import fill

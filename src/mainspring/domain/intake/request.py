@@ -7,25 +7,15 @@ from operator import attrgetter
 from typing import Any
 
 import msgspec
-from msgspec import UNSET
 
 from mainspring.domain.errors import InvalidInput, NotSupportedYet, PayloadTooLarge
-from mainspring.domain.intake.dependencies import check_dependencies, without_idle_rules
-from mainspring.domain.intake.execution import http_in, limits_as_given, read_http, read_required_labels
+from mainspring.domain.intake.dependencies import check_dependencies
+from mainspring.domain.intake.execution import http_in, read_http, read_required_labels
 from mainspring.domain.intake.limits import check_keys
-from mainspring.domain.intake.rates import breaker_as_given, rates_as_given
 from mainspring.domain.intake.schedule import read_schedule
-from mainspring.domain.intake.schedule_patch import (
-    is_plain,
-    schedule_as_given,
-    whole,
-    with_members_of,
-    with_other_line,
-)
-from mainspring.domain.intake.spec import concurrency_as_given, misfire_as_given, read_spec, retry_as_given
-from mainspring.domain.intake.task_options import fill, merged, only
+from mainspring.domain.intake.spec import read_spec
 from mainspring.domain.intake.times import parse_time
-from mainspring.domain.intake.unique import check_unique, unique_as_given
+from mainspring.domain.intake.unique import check_unique
 from mainspring.domain.job import (
     DEFAULT_SPEC,
     HTTP_TASK,
@@ -35,23 +25,19 @@ from mainspring.domain.job import (
     Overlap,
     Priority,
     Spec,
-    plain_values,
 )
-from mainspring.domain.schedules.schedule import NOW, Schedule, ScheduleKind
+from mainspring.domain.schedules.schedule import NOW, Schedule
 from mainspring.domain.texts import check_line, check_prose, shown
 from mainspring.kernel.config import DEFAULT_QUEUE, MAX_PAYLOAD_BYTES, MAX_SHELL_PAYLOAD_BYTES
-from mainspring.wire.execution import HttpCall, RunSetup
-from mainspring.wire.fields import FIELDS, Place, fields_in
-from mainspring.wire.jobs import JobPatch, JobRequest, MisfireIn, ResourceLimitsIn, RetryIn, ScheduleChange
-from mainspring.wire.tasks import DeclaredOptions
+from mainspring.wire.execution import HttpCall
+from mainspring.wire.fields import FIELDS
+from mainspring.wire.jobs import JobRequest
 
-__all__ = ["LATER_FIELDS", "amend", "define", "parse_priority", "parse_time"]
+__all__ = ["LATER_FIELDS", "define", "parse_priority", "parse_time"]
 
 LATER_FIELDS = tuple(field.name for field in FIELDS if field.later)
 _later_fields = attrgetter(*LATER_FIELDS)
 _NO_LATER_FIELD = (None,) * len(LATER_FIELDS)
-_WHEN_FIELDS = {field.name for field in fields_in(Place.REQUEST) if "schedule" in (field.name, field.means)}
-_LINES = ("schedule", "cron_expression", "cron")
 _PRIORITIES = {priority.word: priority for priority in Priority} | {str(int(level)): level for level in Priority}
 _LONGEST_COMMAND = 128 * 1024 - 1  # the longest single argument on Linux
 # Module constants, because access to an enum member takes 0.1 µs and each submission needs two.
@@ -67,7 +53,7 @@ def define(request: JobRequest, now: datetime, before: Schedule | None = None) -
         request = retry_policy_as_retry(request)
     if request.dependencies is not None:
         request = dependencies_as_depends_on(request)
-    payload = _payload(request.payload)
+    payload = read_payload(request.payload)
     task, command, http = _task(request, payload)
     name, queue, job_id, priority, overlap = (
         request.name, request.queue, request.job_id, request.priority, request.overlap,
@@ -104,7 +90,7 @@ def define(request: JobRequest, now: datetime, before: Schedule | None = None) -
         job_id=job_id,
         idempotency_key=request.idempotency_key,
         required_labels=None if request.required_labels is None else read_required_labels(request.required_labels),
-        declared_by=None if request.declared_by is None else _check_declared_by(request.declared_by, schedule),
+        declared_by=None if request.declared_by is None else check_declared_by(request.declared_by, schedule),
     )
     if spec.unique is not None:
         check_unique(definition)
@@ -119,11 +105,11 @@ def dependencies_as_depends_on(request: JobRequest) -> JobRequest:
     if request.dependencies is None:
         return request
     if request.depends_on is not None:
-        raise _two_lists()
+        raise two_lists()
     return msgspec.structs.replace(request, depends_on=request.dependencies, dependencies=None)
 
 
-def _two_lists() -> InvalidInput:
+def two_lists() -> InvalidInput:
     return InvalidInput(
         "depends_on and dependencies are both given", field="dependencies", hint="they mean the same; give one"
     )
@@ -155,11 +141,11 @@ def retry_policy_as_retry(request: JobRequest) -> JobRequest:
     if request.retry_policy is None:
         return request
     if request.retry is not None:
-        raise _two_policies()
+        raise two_policies()
     return msgspec.structs.replace(request, retry=request.retry_policy, retry_policy=None)
 
 
-def _two_policies() -> InvalidInput:
+def two_policies() -> InvalidInput:
     return InvalidInput(
         "retry and retry_policy are both given", field="retry_policy", hint="they mean the same; give one"
     )
@@ -176,7 +162,7 @@ def _check_job_id(job_id: str) -> None:
         )
 
 
-def _check_declared_by(application: str, schedule: Schedule) -> str:
+def check_declared_by(application: str, schedule: Schedule) -> str:
     check_line(application, "declared_by")
     if schedule.one_time:
         raise InvalidInput(
@@ -184,83 +170,6 @@ def _check_declared_by(application: str, schedule: Schedule) -> str:
             hint="leave it out, or give the job a cron expression or an interval",
         )  # fmt: skip
     return application
-
-
-def amend(
-    stored: JobDefinition, patch: JobPatch, now: datetime, options: DeclaredOptions | None = None
-) -> JobDefinition:
-    """`stored` with the fields of `patch`. The result is checked like a new request: the stored definition becomes a
-    full request again, and the fields of the patch replace its fields. `options` are the defaults of fields that the
-    patch sets to null."""
-    given = {name: value for name in patch.__struct_fields__ if (value := getattr(patch, name)) is not UNSET}
-    if not memoryview(patch.payload):
-        del given["payload"]
-    for name in _WHEN_FIELDS & given.keys():
-        if given[name] is None:
-            del given[name]
-    if "retry_policy" in given:
-        if "retry" in given:
-            raise _two_policies()
-        given["retry"] = given.pop("retry_policy")
-    if "dependencies" in given:
-        if "depends_on" in given:
-            raise _two_lists()
-        given["depends_on"] = given.pop("dependencies")
-    if not given:
-        raise InvalidInput("the body contains no field to change", field="$", hint='such as {"priority": "high"}')
-    declared_by = given.pop("declared_by", UNSET)  # it depends on the schedule that the job has in the end
-    base = _long_form(stored)
-    if given.keys() & {"task", "job_type", "command", "http"}:
-        named = given.get("task", given.get("job_type"))
-        base["task"] = None
-        if named != SHELL_TASK:
-            base["command"] = None
-        if named != HTTP_TASK or _payload(patch.payload) is not None:
-            base["http"] = None
-        if "http" in given and stored.task == HTTP_TASK:
-            base["payload"] = msgspec.Raw()  # the payload described the call that is replaced
-    if given.keys() & {"retries", "max_retries"}:
-        base["retry"].max_attempts = None
-    if "rate" in given:
-        base["rate_limit"] = None
-    for field in ("retry", "misfire", "limits"):
-        if isinstance(given.get(field), RetryIn | MisfireIn | ResourceLimitsIn) and base[field] is not None:
-            given[field] = merged(base[field], given[field])
-    keeps_schedule = _keeps_schedule(stored.schedule, given)
-    line = next((name for name in _LINES if isinstance(given.get(name), str)), None)
-    if keeps_schedule:
-        given.pop("schedule_type", None)
-    else:
-        _fill_schedule(stored.schedule, given, base)
-    request = JobRequest(**(base | given))
-    if options is not None:
-        request = fill(request, only(options, [name for name, value in given.items() if value is None]))
-    try:
-        changed = define(request, now, stored.schedule)
-    except InvalidInput as error:
-        if error.field == "schedule.cron" and line is not None:
-            error.field = line  # as the patch names it
-        raise
-    schedule = stored.schedule
-    if not keeps_schedule:
-        schedule = _changed_schedule(changed.schedule, given, now)
-    changed = msgspec.structs.replace(changed, schedule=schedule, spec=_of_workflow(stored.spec, changed.spec))
-    changed = without_idle_rules(changed, given)
-    check_dependencies(changed)
-    if declared_by is UNSET:
-        keeps_kind = changed.schedule.kind is stored.schedule.kind  # a workflow without a schedule is declared too
-        declared_by = stored.declared_by if changed.schedule.recurring or keeps_kind else None
-    elif declared_by is not None:
-        declared_by = _check_declared_by(declared_by, changed.schedule)
-    changed = msgspec.structs.replace(changed, declared_by=declared_by)
-    return changed if "name" in given else msgspec.structs.replace(changed, name=stored.name)
-
-
-def _of_workflow(stored: Spec, changed: Spec) -> Spec:
-    """What a run knows of its workflow is not part of a request."""
-    if stored.workflow is None and stored.step is None:
-        return changed
-    return msgspec.structs.replace(changed, workflow=stored.workflow, step=stored.step)
 
 
 def parse_priority(value: str | int) -> Priority:
@@ -373,7 +282,7 @@ def command_in(payload: str | None) -> str | list[str] | None:
     return None if body.argv is None else _clean_command(body.argv, "payload.argv")
 
 
-def _payload(raw: msgspec.Raw) -> str | None:
+def read_payload(raw: msgspec.Raw) -> str | None:
     try:
         text: str = str(raw, "utf-8").strip()
     except UnicodeDecodeError:
@@ -407,99 +316,3 @@ def _overlap(word: str) -> Overlap:
                 field="overlap",
                 expected="skip, queue, allow or cancel_previous",
             )
-
-
-def _long_form(stored: JobDefinition) -> dict[str, Any]:
-    """The fields of a request that describes `stored`, without its schedule."""
-    spec = stored.spec
-    setup = spec.setup or RunSetup()
-    return {
-        "job_id": stored.job_id,
-        "name": stored.name,
-        "task": stored.task,
-        "command": None if _command_is_in_payload(stored) else spec.command,
-        "payload": msgspec.Raw() if stored.payload is None else msgspec.Raw(stored.payload.encode()),
-        "queue": stored.queue,
-        "priority": int(stored.priority),
-        "http": None if stored.payload is not None else setup.http,
-        "timeout": spec.timeout,
-        "kill_grace": setup.kill_grace,
-        "env": setup.env,
-        "limits": limits_as_given(setup.limits),
-        "sandbox": setup.sandbox,
-        "run_as": setup.run_as,
-        "required_labels": stored.required_labels,
-        "retry": retry_as_given(spec),
-        "misfire": misfire_as_given(spec),
-        "overlap": stored.overlap.word,
-        "delivery": spec.delivery.value,
-        "owner": spec.owner,
-        "description": spec.description,
-        "labels": spec.labels,
-        "idempotency_key": stored.idempotency_key,
-        "keep_payload": spec.keep_payload,
-        "concurrency": concurrency_as_given(spec),
-        "rate_limit": rates_as_given(spec.rate_limit),
-        "circuit_breaker": breaker_as_given(spec.circuit_breaker),
-        "unique": unique_as_given(spec.unique),
-        "depends_on": spec.depends_on,
-        "rule": spec.rule,
-        "on_upstream_failure": spec.on_upstream_failure,
-        **plain_values(spec),
-    }
-
-
-def _command_is_in_payload(stored: JobDefinition) -> bool:
-    """Whether the command is in the payload. Then it changes with the payload."""
-    try:
-        return stored.spec.command is not None and stored.spec.command == command_in(stored.payload)
-    except InvalidInput:
-        return False
-
-
-def _keeps_schedule(stored: Schedule, given: dict[str, Any]) -> bool:
-    when = given.keys() & _WHEN_FIELDS
-    return not when or (when == {"schedule_type"} and given["schedule_type"].upper() == stored.kind.value)
-
-
-def _fill_schedule(stored: Schedule, given: dict[str, Any], base: dict[str, Any]) -> None:
-    """Fill in what the patch keeps of the schedule: all that a schedule without every, cron or rrule does not name; the
-    rule, if it sets only the zone; and all but the rule, if it sets a cron line as text."""
-    schedule, zone = given.get("schedule"), given.get("timezone")
-    if isinstance(schedule, ScheduleChange):
-        merged_with = with_members_of(stored, schedule, zone) if stored.recurring else None
-        given["schedule"] = whole(schedule) if merged_with is None else merged_with
-        if merged_with is not None and schedule.timezone is UNSET:
-            given.pop("timezone", None)
-        return
-    if not stored.recurring:
-        return
-    if zone is not None and given.keys() & _WHEN_FIELDS <= {"timezone", "schedule_type"}:
-        if stored.kind is not ScheduleKind.EVERY or stored.calendar is not None:
-            base["schedule"] = schedule_as_given(stored, zone, "timezone")
-        return
-    text = given.get("schedule", given.get("cron_expression", given.get("cron")))
-    if not isinstance(text, str) or text.strip().lower() in ("now", "manual"):
-        return
-    if is_plain(stored):
-        base["timezone"] = stored.timezone
-        return
-    if sum(name in given for name in _LINES) == 1:  # otherwise they are refused
-        for name in _LINES:
-            given.pop(name, None)
-        given["schedule"] = with_other_line(stored, text, given.pop("timezone", None))
-
-
-def _changed_schedule(changed: Schedule, given: dict[str, Any], now: datetime) -> Schedule:
-    """The new schedule of a job. A change to `now` is a fire at the time of the change."""
-    if changed.kind is ScheduleKind.NOW:
-        return Schedule(kind=ScheduleKind.AT, at=now)
-    if changed.at is not None and changed.at < now:
-        raise InvalidInput(
-            f"{changed.at.isoformat()} has passed",
-            code="time_passed",
-            field="schedule_time" if "schedule_time" in given else "schedule.at",
-            expected="a later time",
-            hint='for a fire now: "schedule": "now", or :runNow',
-        )
-    return changed

@@ -13,7 +13,7 @@ from msgspec import UNSET
 
 from mainspring.domain.errors import Conflict, InvalidInput, MainspringError, VersionMismatch
 from mainspring.domain.intake.canonical import canonical_json
-from mainspring.domain.intake.request import amend
+from mainspring.domain.intake.patch import amend
 from mainspring.domain.job import JobDefinition
 from mainspring.domain.workflows.definition import WorkflowDefinition, definition_to_text
 from mainspring.domain.workflows.intake import (

@@ -10,7 +10,7 @@ from msgspec import UNSET
 
 from mainspring.domain.errors import Conflict, InvalidInput, MainspringError, NotFound
 from mainspring.domain.intake.declaration import Declaration
-from mainspring.domain.intake.request import amend
+from mainspring.domain.intake.patch import amend
 from mainspring.domain.state_names import named_states, named_statuses
 from mainspring.domain.texts import shown
 from mainspring.domain.transitions import JobStatus
