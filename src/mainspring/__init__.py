@@ -38,7 +38,8 @@ if TYPE_CHECKING:
     from mainspring.sdk.app.app import Mainspring
     from mainspring.sdk.app.context import Context
     from mainspring.sdk.app.task import Task
-    from mainspring.sdk.client.client import AsyncClient, Client
+    from mainspring.sdk.client.async_client import AsyncClient
+    from mainspring.sdk.client.client import Client
     from mainspring.sdk.client.handle import AsyncHandle, Handle
     from mainspring.sdk.client.workflow_handle import AsyncWorkflowRun, WorkflowRun
     from mainspring.sdk.errors import BadPayload, GiveUp, Retry, RunFailed, Snooze
@@ -85,7 +86,7 @@ __all__ = [
 ]
 
 _HOMES = {
-    "AsyncClient": "mainspring.sdk.client.client",
+    "AsyncClient": "mainspring.sdk.client.async_client",
     "AsyncHandle": "mainspring.sdk.client.handle",
     "AsyncWorkflowRun": "mainspring.sdk.client.workflow_handle",
     "BadPayload": "mainspring.sdk.errors",

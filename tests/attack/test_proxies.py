@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from mainspring.domain.errors import MainspringError
-from mainspring.sdk.client.client import AsyncClient, Client
+from mainspring.sdk.client.async_client import AsyncClient
+from mainspring.sdk.client.client import Client
 from tests.processes.cluster import free_port
 
 pytestmark = pytest.mark.anyio

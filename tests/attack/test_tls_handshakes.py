@@ -19,7 +19,7 @@ from mainspring.api.certificate import LoadedCertificate, ServerCertificate, Tls
 from mainspring.api.connections import SPARE, Connections, EdgeLimits
 from mainspring.domain.errors import InvalidInput, Unavailable
 from mainspring.kernel.trust import trusted_context
-from mainspring.sdk.client.client import AsyncClient
+from mainspring.sdk.client.async_client import AsyncClient
 from tests.certificates import Authority, Issued
 from tests.operations.waiting import until
 

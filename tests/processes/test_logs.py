@@ -11,7 +11,7 @@ from collections import defaultdict
 
 import pytest
 
-from mainspring.sdk.client.client import AsyncClient
+from mainspring.sdk.client.async_client import AsyncClient
 from tests.conftest import TOKEN
 from tests.processes.cluster import SLOW, START, Cluster, eventually
 

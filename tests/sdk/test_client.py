@@ -20,8 +20,10 @@ import uvloop
 from mainspring import Mainspring
 from mainspring.domain.errors import Conflict, Unavailable
 from mainspring.kernel.clock import ManualClock
+from mainspring.sdk.client import async_client as async_client_module
 from mainspring.sdk.client import client as client_module
-from mainspring.sdk.client.client import AsyncClient, Client
+from mainspring.sdk.client.async_client import AsyncClient
+from mainspring.sdk.client.client import Client
 from tests.sdk.wire_samples import job, problem, run
 
 Handler = Callable[[httpx.Request], httpx.Response]
@@ -108,13 +110,14 @@ def test_a_refused_connection_fails_within_two_seconds_and_names_address_and_fix
     """A real socket that nobody listens at, on a clock of the test."""
     clock = ManualClock(datetime(2026, 1, 1, tzinfo=UTC))
     begun = clock.monotonic()
-    monkeypatch.setattr(client_module, "_CLOCK", clock)
+    for module in (client_module, async_client_module):
+        monkeypatch.setattr(module, "_CLOCK", clock)
     monkeypatch.setattr(client_module.time, "sleep", clock.advance)
 
     async def advance(seconds: float) -> None:
         clock.advance(seconds)
 
-    monkeypatch.setattr(client_module.asyncio, "sleep", advance)
+    monkeypatch.setattr(async_client_module.asyncio, "sleep", advance)
     with socket.create_server(("127.0.0.1", 0)) as closed_soon:
         address = f"http://127.0.0.1:{closed_soon.getsockname()[1]}"
     app = Mainspring(url=address, token="secret")

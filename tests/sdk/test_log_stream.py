@@ -11,7 +11,8 @@ import httpx
 import pytest
 
 from mainspring.domain.errors import NotFound, Unavailable
-from mainspring.sdk.client.client import AsyncClient, Client
+from mainspring.sdk.client.async_client import AsyncClient
+from mainspring.sdk.client.client import Client
 from mainspring.sdk.client.log_stream import LogEvent
 from tests.sdk.wire_samples import problem, run
 

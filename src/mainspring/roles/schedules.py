@@ -36,7 +36,7 @@ async def keep_schedules(
     leaves: then `worker_id` is None."""
     # Imported here, because a worker needs httpx and the intake of jobs for nothing else: 0.1 s of CPU time.
     from mainspring.sdk.app.ensure_schedules import ScheduleKeeper
-    from mainspring.sdk.client.client import AsyncClient
+    from mainspring.sdk.client.async_client import AsyncClient
     from mainspring.sdk.client.core import DEFAULT_PATIENCE
 
     async with AsyncClient(server, token, ca=ca, patience=DEFAULT_PATIENCE) as client:

@@ -49,7 +49,8 @@ if TYPE_CHECKING:
 
     # Imported with the first client, because httpx takes 80 ms. An application in a worker or a warm child often
     # submits no jobs.
-    from mainspring.sdk.client.client import AsyncClient, Client
+    from mainspring.sdk.client.async_client import AsyncClient
+    from mainspring.sdk.client.client import Client
     from mainspring.sdk.workflows.batch import Batch
     from mainspring.sdk.workflows.workflow import Workflow, WorkflowOptions
 
@@ -266,7 +267,7 @@ class Mainspring:
         one."""
         if self._instead is not None:
             return self._instead[1]
-        from mainspring.sdk.client.client import AsyncClient
+        from mainspring.sdk.client.async_client import AsyncClient
 
         loop = asyncio.get_running_loop()
         with self._lock:

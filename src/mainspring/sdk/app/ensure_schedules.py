@@ -34,7 +34,7 @@ from mainspring.wire.applications import DeclarationRequest, DeclarationView
 from mainspring.wire.jobs import JobView
 
 if TYPE_CHECKING:
-    from mainspring.sdk.client.client import AsyncClient
+    from mainspring.sdk.client.async_client import AsyncClient
 
 T = TypeVar("T")
 Declared = AppSchedule | Workflow

@@ -13,7 +13,8 @@ from mainspring.sdk.client import calls
 from mainspring.wire.backfills import BackfillView
 
 if TYPE_CHECKING:
-    from mainspring.sdk.client.client import AsyncClient, Client
+    from mainspring.sdk.client.async_client import AsyncClient
+    from mainspring.sdk.client.client import Client
 
 _CLOCK = SystemClock()
 _FIRST_PAUSE = 0.05

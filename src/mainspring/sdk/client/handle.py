@@ -18,7 +18,8 @@ from mainspring.sdk.errors import RunFailed
 from mainspring.wire.runs import JobStatus, RunView
 
 if TYPE_CHECKING:
-    from mainspring.sdk.client.client import AsyncClient, Client
+    from mainspring.sdk.client.async_client import AsyncClient
+    from mainspring.sdk.client.client import Client
 
 FIRST_PAUSE = 0.02
 LONGEST_PAUSE = 0.5

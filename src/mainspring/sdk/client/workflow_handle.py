@@ -16,7 +16,8 @@ from mainspring.sdk.errors import RunFailed
 from mainspring.wire.workflows import StepRunView, WorkflowRunView
 
 if TYPE_CHECKING:
-    from mainspring.sdk.client.client import AsyncClient, Client
+    from mainspring.sdk.client.async_client import AsyncClient
+    from mainspring.sdk.client.client import Client
     from mainspring.sdk.workflows.step import Step
 
 R = TypeVar("R")

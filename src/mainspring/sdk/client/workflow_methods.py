@@ -11,7 +11,8 @@ from mainspring.sdk.client.workflow_handle import AsyncWorkflowRun, WorkflowRun
 from mainspring.wire.workflows import StepRunView
 
 if TYPE_CHECKING:
-    from mainspring.sdk.client.client import AsyncClient, Client
+    from mainspring.sdk.client.async_client import AsyncClient
+    from mainspring.sdk.client.client import Client
 
 
 class WorkflowMethods:

@@ -18,7 +18,8 @@ from mainspring.domain.workflows.flow import step_job_id
 from mainspring.sdk.app.app import Mainspring
 from mainspring.sdk.app.signature import declared
 from mainspring.sdk.app.task import Task
-from mainspring.sdk.client.client import AsyncClient, Client
+from mainspring.sdk.client.async_client import AsyncClient
+from mainspring.sdk.client.client import Client
 from mainspring.sdk.client.handle import AsyncHandle, Handle
 from mainspring.sdk.client.job_fields import Duration, Moment
 from mainspring.sdk.testing.clients import BoxAsyncClient, BoxClient

@@ -6,9 +6,10 @@ from collections.abc import AsyncIterator, Iterator
 from typing import Any, TypeVar
 
 from mainspring.domain.errors import NotSupportedYet
+from mainspring.sdk.client.async_client import AsyncClient
 from mainspring.sdk.client.backfill_handle import AsyncBackfill, Backfill, Wait
 from mainspring.sdk.client.backfill_handle import Seen as SeenBackfill
-from mainspring.sdk.client.client import AsyncClient, Client
+from mainspring.sdk.client.client import Client
 from mainspring.sdk.client.connection import Connection
 from mainspring.sdk.client.core import Call
 from mainspring.sdk.client.handle import AsyncHandle, Handle, Seen, WaitLoop

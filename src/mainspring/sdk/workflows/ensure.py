@@ -16,7 +16,7 @@ from mainspring.wire.jobs import JobView
 from mainspring.wire.workflows import StepIn, WorkflowView
 
 if TYPE_CHECKING:
-    from mainspring.sdk.client.client import AsyncClient
+    from mainspring.sdk.client.async_client import AsyncClient
 
 Done = Literal["created", "updated", "resumed", "unchanged", "left cancelled"]
 _OF_ITS_JOB = ("schedule", "misfire")
