@@ -6,9 +6,9 @@ of ready runs, and the clock.
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
+from itertools import count
 from random import Random
 from typing import TYPE_CHECKING, Any
 
@@ -20,20 +20,15 @@ from mainspring.domain.job import (
     ONE_AFTER_ANOTHER,
     REPLACED,
     STILL_ALIVE,
-    Delivery,
     JobDefinition,
     Overlap,
     has_limits,
     line_of,
 )
-from mainspring.domain.limits import overlap_slot
-from mainspring.domain.losses import after_loss
-from mainspring.domain.retry import Verdict, after_failure
 from mainspring.domain.schedules.fires import first_fire, next_fire
 from mainspring.domain.schedules.misfire import limited, missed_through, plan_fires
 from mainspring.domain.schedules.schedule import ScheduleKind, for_job
 from mainspring.domain.showing import backing_off, snoozed_until
-from mainspring.domain.snoozes import after_snooze
 from mainspring.domain.transitions import JobStatus, RunState
 from mainspring.domain.workflows.flow import WORKFLOW_TASK
 from mainspring.kernel.ids import DEFAULT_TENANT
@@ -41,8 +36,10 @@ from mainspring.sdk.app.task import Task
 from mainspring.sdk.errors import GiveUp, Retry
 from mainspring.sdk.testing.attempt import Failure, Steps, WorkerLost, run_attempt
 from mainspring.sdk.testing.dependants import Dependants
+from mainspring.sdk.testing.event_queue import EventQueue
 from mainspring.sdk.testing.lines import Lines, keeps_place, stands_again, with_overlap
 from mainspring.sdk.testing.records import BoxJob, BoxRun
+from mainspring.sdk.testing.verdicts import verdict_of, verdict_of_snooze
 
 if TYPE_CHECKING:
     from mainspring.sdk.testing.flows import Flows
@@ -69,9 +66,8 @@ class Engine:
         self._start = start
         self._random = Random(seed)
         self._raise_errors = raise_errors
-        self._fires: list[tuple[datetime, int, int, BoxJob]] = []
-        self._ready: list[tuple[datetime, int, int, BoxRun]] = []
-        self._count = 0
+        self._numbers = count(1)
+        self._events = EventQueue(self._numbers)
         self._busy_at = start
         self._busy = 0
         self.dependants = Dependants(self.jobs, self._begin, self.end, lambda job: self.arm(job, self.now))
@@ -90,10 +86,7 @@ class Engine:
 
     def next_moment(self) -> datetime | None:
         """When something happens next. None if nothing will."""
-        self._drop_outdated_entries()
-        moments = [line[0][0] for line in (self._fires, self._ready) if line]
-        if (admission := self.lines.next_moment()) is not None:
-            moments.append(admission)
+        moments = [one for one in (self._events.next_moment(), self.lines.next_moment()) if one is not None]
         return max(self.now, min(moments)) if moments else None
 
     def until(self, target: datetime) -> Steps[None]:
@@ -108,22 +101,14 @@ class Engine:
             return
         self.now = moment
         self._check_runs_at_this_time()
-        if self._fires and self._fires[0][0] <= moment:
-            self._fire(heapq.heappop(self._fires)[3])
-        elif not self._ready or self._ready[0][0] > moment:
+        if (job := self._events.due_job(moment)) is not None:
+            self._fire(job)
+        elif (run := self._events.ready_run(moment)) is None:
             self.lines.admit(list(self.lines.lines))
+        elif run.line and not run.owns:  # its backoff is over, or its circuit breaker has opened
+            self.lines.stand(run, self.now)
         else:
-            run = heapq.heappop(self._ready)[3]
-            if run.line and not run.owns:  # its backoff is over, or its circuit breaker has opened
-                self.lines.stand(run, self.now)
-            else:
-                yield from self._try(run)
-
-    def _drop_outdated_entries(self) -> None:
-        while self._fires and self._fires[0][2] != self._fires[0][3].arming:
-            heapq.heappop(self._fires)
-        while self._ready and (not self._ready[0][3].live or self._ready[0][3].ready_at != self._ready[0][0]):
-            heapq.heappop(self._ready)
+            yield from self._try(run)
 
     def _check_runs_at_this_time(self) -> None:
         if self._busy_at != self.now:
@@ -176,26 +161,11 @@ class Engine:
     def change_rule(self, job: BoxJob, stored: JobDefinition) -> None:
         """The live runs of the job follow its new overlap rule, and the end of its circuit breaker."""
         self.declare(job)
-        before, rule, slot = stored.overlap, job.definition.overlap, overlap_slot(job.job_id)
-        live = [run for run in job.runs if run.live]
-        if stored.spec.circuit_breaker is not None and job.definition.spec.circuit_breaker is None:
-            for breaker in [one for one in line_of(stored, job.job_id) if one.failures is not None]:
-                for run in live:
-                    self.lines.leave(run, breaker)
-        live = [run for run in live if run.backfill_id is None]
-        if rule in ONE_AFTER_ANOTHER and before not in ONE_AFTER_ANOTHER:
-            for run in live:
-                self.lines.join(run, slot)
-        elif before in ONE_AFTER_ANOTHER and rule is Overlap.ALLOW:
-            for run in live:
-                self.lines.leave(run, slot)
+        self.lines.change_rule(job, stored)
 
     def arm(self, job: BoxJob, moment: datetime | None) -> None:
         """Set the job's next fire to `moment`. It replaces the previous one."""
-        job.arming += 1
-        job.next_fire = moment
-        if moment is not None:
-            heapq.heappush(self._fires, (moment, job.number, job.arming, job))
+        self._events.arm(job, moment)
 
     def resume(self, job: BoxJob) -> None:
         """Resume the job. Fires during the pause are missed. A one-time job whose time has passed fires."""
@@ -307,12 +277,7 @@ class Engine:
         """A run that has waited is ready."""
         if run.task in self._tasks:
             self.waiting[run.run_id] = run
-        if has_limits(run.definition):
-            run.line = line_of(run.definition, run.job_id)
-            self.lines.restore(run.line, self.now)
-            self.lines.stand(run, self.now)
-        else:
-            self._admitted(run)
+        self._begin(run)
 
     def reopen(self, run: BoxRun) -> None:
         """An ended run goes on, because parts of it run again."""
@@ -382,7 +347,7 @@ class Engine:
         if run.task == WORKFLOW_TASK and self.flows is not None:
             self.flows.start(run)
         elif run.task in self._tasks:
-            self._queue(run, self.now)
+            self._events.queue(run, self.now)
         else:
             run.reason = f"no worker offers task {run.task}"
 
@@ -390,12 +355,7 @@ class Engine:
         """Let a run that has not started wait until `ready_at`."""
         if run.ready_at is not None and run.ready_at != ready_at:
             run.status, run.reason = RunState.SCHEDULED, backing_off(0, run.max_attempts, 0, 0)
-            self._queue(run, ready_at)
-
-    def _queue(self, run: BoxRun, ready_at: datetime) -> None:
-        self._count += 1
-        run.ready_at = ready_at
-        heapq.heappush(self._ready, (ready_at, -int(run.definition.priority), self._count, run))
+            self._events.queue(run, ready_at)
 
     def _try(self, run: BoxRun) -> Steps[None]:
         run.status, run.reason, run.ready_at = RunState.RUNNING, None, None
@@ -421,7 +381,7 @@ class Engine:
 
     def _retry_or_end(self, run: BoxRun, failure: Failure) -> None:
         """Retry a failed or lost run, or end it."""
-        verdict = self._after_loss(run) if failure.lost else self._after_failure(run, failure)
+        verdict = verdict_of(run, failure, self._random.random)
         if not failure.lost:
             self.lines.attempt_ended(run, succeeded=False)
         if verdict.delay is None:
@@ -429,24 +389,20 @@ class Engine:
             self.dead[run.run_id] = run
         elif verdict.delay == 0.0 and not stands_again(run):
             run.status = RunState.QUEUED
-            self._queue(run, self.now)
+            self._events.queue(run, self.now)
         elif verdict.delay == 0.0:
             self._give_up_slots(run)
             self.lines.stand(run, self.now)
         else:
             run.status = RunState.SCHEDULED
             run.reason = backing_off(run.attempt, run.max_attempts, run.losses, run.snoozes)
-            self._queue(run, self.now + timedelta(seconds=verdict.delay))
+            self._events.queue(run, self.now + timedelta(seconds=verdict.delay))
             if not failure.lost or stands_again(run):
                 self._give_up_slots(run)
 
     def _snooze_or_end(self, run: BoxRun, seconds: float) -> None:
-        """The clock of the box stands still during an attempt, so only snoozes and retries use up the run_timeout."""
-        spec = run.definition.spec
-        left = None
-        if spec.run_timeout is not None and run.first_started_at is not None:
-            left = spec.run_timeout - (self.now - run.first_started_at).total_seconds()
-        verdict = after_snooze(spec, run.snoozes, seconds, left)
+        """Let a run that asked for it start later, or end it."""
+        verdict = verdict_of_snooze(run, seconds, self.now)
         if verdict.delay is None:
             self.end(run, RunState.FAILED, verdict.reason)
             self.dead[run.run_id] = run
@@ -455,32 +411,13 @@ class Engine:
         run.status = RunState.SCHEDULED
         until = self.now + timedelta(seconds=verdict.delay)
         run.reason = snoozed_until(until)
-        self._queue(run, until)
+        self._events.queue(run, until)
         self._give_up_slots(run)
 
     def _give_up_slots(self, run: BoxRun) -> None:
         """While a run backs off others get its slots, unless their order is strict."""
         if run.owns and not keeps_place(run):
             self.lines.give_up(run)
-
-    def _after_failure(self, run: BoxRun, failure: Failure) -> Verdict:
-        return after_failure(
-            run.definition.spec.retry,
-            run.attempt - run.losses - run.snoozes,
-            run.max_attempts - run.losses - run.snoozes,
-            self._random.random,
-            cause=failure.cause,
-            wanted=failure.wanted,
-            retry_after=failure.retry_after,
-        )
-
-    def _after_loss(self, run: BoxRun) -> Verdict:
-        """A loss uses no attempt."""
-        run.losses += 1
-        spec = run.definition.spec
-        if spec.delivery is Delivery.AT_MOST_ONCE:
-            return Verdict(None, "worker lost, and the job is at most once")
-        return after_loss(run.losses, spec.max_losses, self._random.random)
 
     def end(self, run: BoxRun, status: RunState, reason: str | None) -> None:
         """Complete the run. What waits for it follows."""
@@ -507,6 +444,5 @@ class Engine:
 
     def new_id(self) -> str:
         """A UUID with the time of the box. It is the same each time the test runs."""
-        self._count += 1
         stamp = f"{int(self.now.astimezone(UTC).timestamp() * 1000):012x}"
-        return f"{stamp[:8]}-{stamp[8:]}-7000-8000-{self._count:012x}"
+        return f"{stamp[:8]}-{stamp[8:]}-7000-8000-{next(self._numbers):012x}"

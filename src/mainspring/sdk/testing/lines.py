@@ -12,12 +12,12 @@ import msgspec
 
 from mainspring.domain.breakers import Breaker
 from mainspring.domain.intake.limits import strict_order
-from mainspring.domain.job import JobDefinition, boost_in
-from mainspring.domain.limits import Slot, read_name
+from mainspring.domain.job import ONE_AFTER_ANOTHER, JobDefinition, Overlap, boost_in, line_of
+from mainspring.domain.limits import Slot, overlap_slot, read_name
 from mainspring.domain.pacing import Pace
 from mainspring.domain.rates import format_rate
 from mainspring.domain.transitions import RunState
-from mainspring.sdk.testing.records import BoxRun
+from mainspring.sdk.testing.records import BoxJob, BoxRun
 
 LineId = tuple[str, str]
 
@@ -169,6 +169,22 @@ class Lines:
         if run.status is RunState.HELD and not run.line:
             self._admitted(run)
         self.admit(_ids(run.line))
+
+    def change_rule(self, job: BoxJob, stored: JobDefinition) -> None:
+        """The live runs of the job follow its new overlap rule, and the end of its circuit breaker."""
+        before, rule, slot = stored.overlap, job.definition.overlap, overlap_slot(job.job_id)
+        live = [run for run in job.runs if run.live]
+        if stored.spec.circuit_breaker is not None and job.definition.spec.circuit_breaker is None:
+            for breaker in [one for one in line_of(stored, job.job_id) if one.failures is not None]:
+                for run in live:
+                    self.leave(run, breaker)
+        live = [run for run in live if run.backfill_id is None]
+        if rule in ONE_AFTER_ANOTHER and before not in ONE_AFTER_ANOTHER:
+            for run in live:
+                self.join(run, slot)
+        elif before in ONE_AFTER_ANOTHER and rule is Overlap.ALLOW:
+            for run in live:
+                self.leave(run, slot)
 
     def admit(self, lines: Iterable[LineId]) -> None:
         """Give slots to those at the front, by rank. In a strict line nobody passes another."""
