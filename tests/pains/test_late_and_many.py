@@ -17,7 +17,7 @@ from mainspring.kernel.clock import SystemClock
 from mainspring.kernel.config import Timing
 from mainspring.kernel.ids import DEFAULT_TENANT
 from mainspring.roles.assembly import Assembly, assemble
-from mainspring.store import jobs
+from mainspring.store import missed_fires
 from tests.operations.firing import fire_due
 from tests.scheduler.a_node import TIMING, Node
 from tests.scheduler.test_firer import POISON, many_due
@@ -40,7 +40,7 @@ async def test_a_weekend_of_downtime_does_not_end_in_a_flood(
     assert await node.turn() == 20
     assert {row["scheduled_for"] for row in await live(connection)} == {node.now - MINUTE / 2}
     for name in names:
-        [missed] = await jobs.list_missed(connection, DEFAULT_TENANT, name, 10)
+        [missed] = await missed_fires.of_job(connection, DEFAULT_TENANT, name, 10)
         assert (missed.count, missed.reason) == (2 * 24 * 60, "coalesced into a later fire")
 
 

@@ -12,7 +12,7 @@ from mainspring.domain.job import DUE_TOGETHER, Overlap, Spec
 from mainspring.domain.schedules.misfire import MisfirePolicy
 from mainspring.domain.transitions import StoredJobStatus, StoredState
 from mainspring.kernel.ids import DEFAULT_TENANT
-from mainspring.store import jobs
+from mainspring.store import missed_fires
 from tests.store.rows import a_job, at, ended, every, job_row, live
 
 from .a_node import Node
@@ -34,7 +34,7 @@ async def a_late_job(
 
 
 async def missed(connection: asyncpg.Connection, job_id: str = "late") -> list[tuple[datetime, datetime, int, str]]:
-    rows = await jobs.list_missed(connection, DEFAULT_TENANT, job_id, 100)
+    rows = await missed_fires.of_job(connection, DEFAULT_TENANT, job_id, 100)
     return [(row.first_at, row.last_at, row.count, row.reason) for row in reversed(rows)]
 
 

@@ -12,7 +12,7 @@ from mainspring.domain.job import Delivery, Overlap, Spec
 from mainspring.domain.schedules.misfire import FirePlan, Missed
 from mainspring.domain.transitions import StoredJobStatus, StoredState
 from mainspring.kernel.ids import DEFAULT_TENANT, uuid7
-from mainspring.store import fires, jobs, leases
+from mainspring.store import fires, jobs, leases, missed_fires
 
 from .fire_scene import MINUTE, Scene, run_now
 from .rows import a_job, at, ended, job_row, live, until_blocked
@@ -226,7 +226,7 @@ async def test_missed_ranges_are_recorded_with_the_fire_or_not_at_all(scene: Sce
     due = fires.DueAgain(DEFAULT_TENANT, "nightly", 1, scene.moment, plan)
     await scene.fire(due)
     await scene.fire(due)  # the job has moved on already
-    [missed] = await jobs.list_missed(scene.connection, DEFAULT_TENANT, "nightly", 10)
+    [missed] = await missed_fires.of_job(scene.connection, DEFAULT_TENANT, "nightly", 10)
     assert (missed.first_at, missed.last_at) == (gap.first, gap.last)
     assert (missed.count, missed.reason) == (3, gap.reason)
 

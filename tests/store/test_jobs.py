@@ -12,7 +12,7 @@ from mainspring.domain.job import JobDefinition
 from mainspring.domain.transitions import StoredJobStatus
 from mainspring.kernel.config import SHARD_COUNT
 from mainspring.kernel.ids import DEFAULT_TENANT, TenantId
-from mainspring.store import jobs
+from mainspring.store import idempotency_keys, jobs
 from mainspring.store.lanes import Lane
 
 from .rows import a_job, a_lane, every, job_row, now_of, until_blocked
@@ -72,7 +72,8 @@ async def test_batches_in_opposite_orders_do_not_wait_for_each_other_in_a_circle
         )
         assert sorted([*free[0], *free[1]]) == sorted(names)
         known = await asyncio.gather(
-            jobs.take_keys(connection, DEFAULT_TENANT, keys), jobs.take_keys(other, DEFAULT_TENANT, keys[::-1])
+            idempotency_keys.take(connection, DEFAULT_TENANT, keys),
+            idempotency_keys.take(other, DEFAULT_TENANT, keys[::-1]),
         )
         assert sorted([*known[0], *known[1]]) == sorted(names)
 
@@ -82,11 +83,11 @@ async def test_the_loser_of_a_key_reads_what_the_winner_wrote(
 ) -> None:
     transaction = connection.transaction()
     await transaction.start()
-    assert await jobs.take_keys(connection, DEFAULT_TENANT, [("key", b"body", "first")]) == {}
-    second = asyncio.create_task(jobs.take_keys(other, DEFAULT_TENANT, [("key", b"other", "second")]))
+    assert await idempotency_keys.take(connection, DEFAULT_TENANT, [("key", b"body", "first")]) == {}
+    second = asyncio.create_task(idempotency_keys.take(other, DEFAULT_TENANT, [("key", b"other", "second")]))
     await until_blocked(connection, other.get_server_pid())
     await transaction.commit()
-    assert await second == {"key": jobs.KnownKey(b"body", "first", 1)}
+    assert await second == {"key": idempotency_keys.KnownKey(b"body", "first", 1)}
 
 
 async def test_a_key_that_was_rolled_back_is_free_again(
@@ -94,8 +95,8 @@ async def test_a_key_that_was_rolled_back_is_free_again(
 ) -> None:
     transaction = connection.transaction()
     await transaction.start()
-    await jobs.take_keys(connection, DEFAULT_TENANT, [("key", b"body", "first")])
-    second = asyncio.create_task(jobs.take_keys(other, DEFAULT_TENANT, [("key", b"body", "second")]))
+    await idempotency_keys.take(connection, DEFAULT_TENANT, [("key", b"body", "first")])
+    second = asyncio.create_task(idempotency_keys.take(other, DEFAULT_TENANT, [("key", b"body", "second")]))
     await until_blocked(connection, other.get_server_pid())
     await transaction.rollback()
     assert await second == {}

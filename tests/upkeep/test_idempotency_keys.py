@@ -8,7 +8,7 @@ import asyncpg
 import httpx
 import pytest
 
-from mainspring.store import jobs
+from mainspring.store import idempotency_keys
 from mainspring.store.pool import Store
 from mainspring.upkeep.partition_maintainer import HistoryPruner
 from tests.operations.hand_worker import HandWorker, outcome
@@ -108,7 +108,7 @@ async def test_the_ends_of_many_runs_are_noted_page_by_page(
         await worker.report(outcome(order))
     await grow_old(connection, 400)
     now = await now_of(connection)
-    await jobs.keep_keys(connection, now - timedelta(days=1), now, batch=2)
+    await idempotency_keys.keep(connection, now - timedelta(days=1), now, batch=2)
     rows = await connection.fetch(
         """select k.created_at = h.ended_at as same from mainspring.idempotency_keys k
            join mainspring.run_history h on h.run_id = k.job_id::uuid"""

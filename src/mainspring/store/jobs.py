@@ -1,9 +1,9 @@
-"""Jobs: jobs rows, chosen ids, idempotency keys and missed fires."""
+"""Jobs: jobs rows and chosen ids."""
 
 from __future__ import annotations
 
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -21,19 +21,17 @@ from mainspring.domain.job import (
     stored_spec,
     unreadable,
 )
-from mainspring.domain.schedules.misfire import Missed
 from mainspring.domain.schedules.schedule import Schedule
 from mainspring.domain.transitions import StoredJobStatus
 from mainspring.kernel.config import SHARD_COUNT
 from mainspring.kernel.ids import TenantId
 from mainspring.store import pages
 from mainspring.store.counts import Count
+from mainspring.store.idempotency_keys import KEY_DAYS
 from mainspring.store.lanes import Lane
 from mainspring.store.pool import Connection
 from mainspring.store.queries import load
 from mainspring.store.rows import PageRow, RowQuery, size_of, without_payloads
-
-KEY_DAYS = 30  # an idempotency key is known at least so long after the end of its job
 
 _SQL = load("jobs")
 _encode = msgspec.json.Encoder().encode
@@ -96,42 +94,12 @@ class LockedJob(JobRow, frozen=True):
     now: datetime
 
 
-class MissedRow(msgspec.Struct, frozen=True):
-    """A range of fires that were missed."""
-
-    first_at: datetime
-    last_at: datetime
-    count: int
-    reason: str
-    recorded_at: datetime
-    generation: int
-
-
 class Holder(msgspec.Struct, frozen=True):
     """Who has a chosen id: the StoredJobStatus of a job that has a row, and one of its live runs."""
 
     job_id: str
     status: int | None
     run_id: UUID | None
-
-
-class NumberedMissed(msgspec.Struct, frozen=True):
-    """The same, with its place in the list."""
-
-    missed_id: int
-    first_at: datetime
-    last_at: datetime
-    count: int
-    reason: str
-    recorded_at: datetime
-    generation: int
-
-
-class RunNowKey(msgspec.Struct, frozen=True):
-    """What a key of run-now stands for."""
-
-    body_hash: bytes
-    run_id: UUID
 
 
 _get_job = RowQuery(JobRow, _SQL["get_job"])
@@ -142,9 +110,6 @@ _list_workflows = RowQuery(JobRow, _SQL["list_workflows"])
 _list_jobs_at_rest = RowQuery(JobRow, _SQL["list_jobs_at_rest"])
 _LIGHT = {query: without_payloads(query) for query in (_list_jobs, _list_workflows, _list_jobs_at_rest)}
 _lock_job = RowQuery(LockedJob, _SQL["lock_job"])
-_known_run_now_key = RowQuery(RunNowKey, _SQL["known_run_now_key"])
-_list_missed = RowQuery(MissedRow, _SQL["list_missed"])
-_missed_page = RowQuery(NumberedMissed, _SQL["missed_page"])
 
 
 def shard_of(tenant: TenantId, job_id: str) -> int:
@@ -255,45 +220,6 @@ async def past(connection: Connection, tenant: TenantId, job_id: str, generation
     return await _get_past_job.first(connection, tenant, job_id, generation)
 
 
-class KnownKey(msgspec.Struct, frozen=True):
-    """merged: what became of the submission, if another job had its unique key."""
-
-    body_hash: bytes
-    job_id: str
-    generation: int
-    merged: str | None = None
-
-
-async def take_keys(
-    connection: Connection, tenant: TenantId, keys: Sequence[tuple[str, bytes, str]]
-) -> dict[str, KnownKey]:
-    """Take idempotency keys (key, body hash, job id). Return those that existed before, with their values."""
-    inserted = {
-        row["key"]
-        for row in await connection.fetch(
-            _SQL["insert_keys"], tenant, [k[0] for k in keys], [k[1] for k in keys], [k[2] for k in keys]
-        )
-    }
-    rest = [key[0] for key in keys if key[0] not in inserted]
-    if not rest:
-        return {}
-    rows = await connection.fetch(_SQL["known_keys"], tenant, rest)
-    return {key: KnownKey(*known) for key, *known in rows}
-
-
-async def set_key_generations(connection: Connection, tenant: TenantId, generations: Mapping[str, int]) -> None:
-    """Note the generation of the jobs of keys that this transaction has taken."""
-    await connection.execute(_SQL["set_key_generations"], tenant, list(generations), list(generations.values()))
-
-
-async def take_run_now_key(
-    connection: Connection, tenant: TenantId, job_id: str, generation: int, key: str, body_hash: bytes, run_id: UUID
-) -> RunNowKey | None:
-    """Take a key of run-now. If it was taken before, return what it stands for."""
-    taken = await connection.fetchval(_SQL["insert_run_now_key"], tenant, job_id, generation, key, body_hash, run_id)
-    return None if taken is not None else await _known_run_now_key.first(connection, tenant, job_id, generation, key)
-
-
 async def lock_fired(connection: Connection, tenant: TenantId, job_ids: Sequence[str]) -> None:
     """Lock one-time jobs that have fired, in this order. All who create another run of one by hand take this lock."""
     await connection.fetch(_SQL["lock_fired_job"], tenant, job_ids)
@@ -355,29 +281,6 @@ async def cancel_unreadable(connection: Connection, row: LockedJob) -> bool:
         _SQL["cancel_unreadable"], row.tenant_id, row.job_id, row.version, int(StoredJobStatus.CANCELLED), row.now
     )
     return cancelled is not None
-
-
-async def record_missed(connection: Connection, row: JobRow, missed: Missed) -> None:
-    await connection.execute(
-        _SQL["insert_missed"],
-        row.tenant_id,
-        row.job_id,
-        row.generation,
-        missed.first,
-        missed.last,
-        missed.count,
-        missed.reason,
-    )
-
-
-async def list_missed(connection: Connection, tenant: TenantId, job_id: str, limit: int) -> list[MissedRow]:
-    return await _list_missed.fetch(connection, tenant, job_id, limit)
-
-
-async def missed_page(
-    connection: Connection, tenant: TenantId, job_id: str, before: int | None, limit: int
-) -> list[NumberedMissed]:
-    return await _missed_page.fetch(connection, tenant, job_id, before, limit)
 
 
 class JobFilter(msgspec.Struct, frozen=True):
@@ -490,14 +393,6 @@ async def prune(connection: Connection, days: float, batch: int = 10_000) -> int
             if done < batch:
                 break
     return forgotten
-
-
-async def keep_keys(connection: Connection, since: datetime, until: datetime, batch: int = 10_000) -> None:
-    """Note the ends of jobs in the history between `since` and `until` in their idempotency keys. Without it nobody
-    would know, after the history is dropped, how long to keep the keys."""
-    last: UUID | None = UUID(int=0)
-    while last is not None:
-        last = await connection.fetchval(_SQL["keep_keys"], since, until, last, batch)
 
 
 def contains(text: str | None) -> str | None:

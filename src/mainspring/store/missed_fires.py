@@ -1,4 +1,4 @@
-"""The missed fires of all jobs of a tenant. Those of one job are in store/jobs.py."""
+"""Missed fires: recorded for a job, and listed for a job or for all jobs of a tenant."""
 
 from __future__ import annotations
 
@@ -6,12 +6,37 @@ from datetime import datetime
 
 import msgspec
 
+from mainspring.domain.schedules.misfire import Missed
 from mainspring.kernel.ids import TenantId
+from mainspring.store.jobs import JobRow
 from mainspring.store.pool import Connection
 from mainspring.store.queries import load
 from mainspring.store.rows import RowQuery
 
 _SQL = load("missed_fires")
+
+
+class MissedRow(msgspec.Struct, frozen=True):
+    """A range of fires that were missed."""
+
+    first_at: datetime
+    last_at: datetime
+    count: int
+    reason: str
+    recorded_at: datetime
+    generation: int
+
+
+class NumberedMissed(msgspec.Struct, frozen=True):
+    """The same, with its place in the list."""
+
+    missed_id: int
+    first_at: datetime
+    last_at: datetime
+    count: int
+    reason: str
+    recorded_at: datetime
+    generation: int
 
 
 class MissedOfJob(msgspec.Struct, frozen=True):
@@ -28,7 +53,32 @@ class MissedOfJob(msgspec.Struct, frozen=True):
     generation: int
 
 
+_list_missed = RowQuery(MissedRow, _SQL["list_missed"])
+_missed_page = RowQuery(NumberedMissed, _SQL["missed_page"])
 _page = RowQuery(MissedOfJob, _SQL["missed_of_tenant"])
+
+
+async def record(connection: Connection, row: JobRow, missed: Missed) -> None:
+    await connection.execute(
+        _SQL["insert_missed"],
+        row.tenant_id,
+        row.job_id,
+        row.generation,
+        missed.first,
+        missed.last,
+        missed.count,
+        missed.reason,
+    )
+
+
+async def of_job(connection: Connection, tenant: TenantId, job_id: str, limit: int) -> list[MissedRow]:
+    return await _list_missed.fetch(connection, tenant, job_id, limit)
+
+
+async def page_of_job(
+    connection: Connection, tenant: TenantId, job_id: str, before: int | None, limit: int
+) -> list[NumberedMissed]:
+    return await _missed_page.fetch(connection, tenant, job_id, before, limit)
 
 
 async def page(

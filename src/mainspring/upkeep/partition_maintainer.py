@@ -10,6 +10,7 @@ from mainspring.store import (
     dead_letters,
     failure_groups,
     gauges,
+    idempotency_keys,
     jobs,
     logs,
     operations,
@@ -59,7 +60,7 @@ class HistoryPruner:
         needs, and old rollups. Returns the partitions."""
         async with self._store.reads.acquire() as connection:
             # With a longer history, the history itself says when a job ended.
-            keep_keys = partial(jobs.keep_keys, connection) if self._days < jobs.KEY_DAYS else None
+            keep_keys = partial(idempotency_keys.keep, connection) if self._days < idempotency_keys.KEY_DAYS else None
             dropped = await partitions.drop_older(connection, self._days, keep_keys)
             await jobs.prune(connection, self._days)
             await dead_letters.prune(connection, self._days)

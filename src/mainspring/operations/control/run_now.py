@@ -32,7 +32,7 @@ from mainspring.operations.lifecycle.fire import Fired, cancel_earlier, run_agai
 from mainspring.operations.lookup import load_lane, no_job, own_run, refuse_step, run_definition
 from mainspring.operations.signals import Signals
 from mainspring.operations.submit.signature_registry import SignatureRegistry
-from mainspring.store import dead_letters, fired_jobs, history, jobs
+from mainspring.store import dead_letters, fired_jobs, history, idempotency_keys, jobs
 from mainspring.store.deadlocks import despite_deadlocks
 from mainspring.store.fires import Changed, Repeat
 from mainspring.store.history import EndedRun, Run
@@ -101,7 +101,7 @@ class ManualRuns:
         await dead_letters.lock_ids(connection, tenant, [job_id])  # no new generation begins meanwhile
         generation = await jobs.newest_generation(connection, tenant, job_id) or 1
         if key is not None:
-            known = await jobs.take_run_now_key(connection, tenant, job_id, generation, key, digest, run_id)
+            known = await idempotency_keys.take_run_now(connection, tenant, job_id, generation, key, digest, run_id)
             if known is not None:
                 if known.body_hash != digest:
                     raise key_reused(key)

@@ -21,7 +21,7 @@ from mainspring.domain.transitions import StoredJobStatus
 from mainspring.kernel.logs import get_logger
 from mainspring.operations.lifecycle.effects import after_end
 from mainspring.operations.lifecycle.fire import Fired, cancel_earlier
-from mainspring.store import fires, jobs
+from mainspring.store import fires, missed_fires
 from mainspring.store.jobs import LockedJob
 from mainspring.store.pool import Connection
 
@@ -65,7 +65,7 @@ async def miss_due(connection: Connection, row: LockedJob, definition: JobDefini
         # In a thread, because a rare cron takes some milliseconds to count.
         missed = await asyncio.to_thread(missed_through, definition.schedule, first, row.now, reason)
     for one in missed:
-        await jobs.record_missed(connection, row, one)
+        await missed_fires.record(connection, row, one)
 
 
 async def _step(connection: Connection, fired: FiredLocked, definition: JobDefinition) -> None:

@@ -16,10 +16,11 @@ from mainspring.operations.read.one_time import fired_job
 from mainspring.operations.read.runs import ONE_SNAPSHOT
 from mainspring.operations.read.search import searching
 from mainspring.operations.read.views import brief_view
-from mainspring.store import history, jobs
+from mainspring.store import history, jobs, missed_fires
 from mainspring.store.fired_jobs import brief_of, with_cut_error
 from mainspring.store.history import Run
-from mainspring.store.jobs import JobRow, NumberedMissed
+from mainspring.store.jobs import JobRow
+from mainspring.store.missed_fires import NumberedMissed
 from mainspring.store.pages import cut
 from mainspring.store.pool import Store
 from mainspring.wire.runs import JobTimeline, JobTimelineEntry
@@ -54,7 +55,7 @@ class JobTimelineReader:
                 others = [*([] if own is None else [_run(own)]), created]
             found = await history.runs_of_job(connection, tenant, job_id, position.run_id, limit + 1)
             runs, more_runs = cut(found, limit)
-            missed = await jobs.missed_page(connection, tenant, job_id, position.missed_id, limit + 1)
+            missed = await missed_fires.page_of_job(connection, tenant, job_id, position.missed_id, limit + 1)
         heads = _Heads(
             [(_run(run), run.run_id) for run in runs],
             [(_missed(one), one.missed_id) for one in missed[:limit]],

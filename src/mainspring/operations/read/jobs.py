@@ -168,7 +168,7 @@ class JobReader:
     async def missed(self, caller: Caller, job_id: str, limit: int) -> list[MissedRange]:
         """The fires that a job missed, newest first."""
         async with searching(self._store, caller.tenant, "missed fires") as connection:
-            rows = await jobs.list_missed(connection, caller.tenant, job_id, limit)
+            rows = await missed_fires.of_job(connection, caller.tenant, job_id, limit)
             made_up = await backfills.covered(connection, caller.tenant, job_id, _BACKFILLS) if rows else []
         if not rows:
             await self.job(caller, job_id)

@@ -22,7 +22,7 @@ from mainspring.operations.dependencies.edges import Dependant, Refused, make_ed
 from mainspring.operations.lookup import own_run
 from mainspring.operations.submit.chosen_ids import generated_id, of_old_clients, still_held, twice_in_a_batch
 from mainspring.operations.submit.unique import UniqueItem, UniqueMerge
-from mainspring.store import dependencies, jobs, runs, unique
+from mainspring.store import dependencies, idempotency_keys, jobs, runs, unique
 from mainspring.store.lanes import LaneRegistry
 from mainspring.store.pool import Connection
 
@@ -307,7 +307,7 @@ class Batch:
                 self._twins[index] = first[0]
         if not keyed:
             return
-        known = await jobs.take_keys(
+        known = await idempotency_keys.take(
             connection,
             self._tenant,
             [(key, digest, self.job_ids[index]) for key, (index, digest) in keyed.items()],
@@ -366,7 +366,7 @@ class Batch:
         if run_now:
             await jobs.delete_ended(connection, self._tenant, run_now)
         if keys:
-            await jobs.set_key_generations(connection, self._tenant, keys)
+            await idempotency_keys.set_generations(connection, self._tenant, keys)
         return []
 
     async def _is_generated(self, connection: Connection, job_id: str) -> bool:

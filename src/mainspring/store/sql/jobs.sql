@@ -156,26 +156,6 @@ set status = $4, next_fire_at = null, paused_from = null, version = version + 1,
 where tenant_id = $1 and job_id = $2 and version = $3
 returning version
 
--- name: insert_missed
--- unguarded: append-only; in the transaction that has locked the job's row.
-insert into mainspring.missed_fires (tenant_id, job_id, generation, first_at, last_at, count, reason)
-values ($1, $2, $3, $4, $5, $6, $7)
-
--- name: list_missed
-select first_at, last_at, count, reason, recorded_at, generation
-from mainspring.missed_fires
-where tenant_id = $1 and job_id = $2
-order by missed_id desc
-limit $3
-
--- name: missed_page
--- The same, page by page.
-select missed_id, first_at, last_at, count, reason, recorded_at, generation
-from mainspring.missed_fires
-where tenant_id = $1 and job_id = $2 and ($3::bigint is null or missed_id < $3)
-order by missed_id desc
-limit $4
-
 -- name: count_jobs
 -- How many jobs that have a row are listed, at most $18.
 select count(*)::int from (select from mainspring.jobs j where {{listed_job}} limit $18) as found
