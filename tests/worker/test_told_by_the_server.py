@@ -25,7 +25,9 @@ def sleeper(seconds: float = 60) -> RunOrder:
 def test_unstarted_runs_are_given_back_when_others_are_idle_and_not_asked_for_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("mainspring.worker.worker._LONGEST_WAIT", 60.0)  # it does not hand back without being asked
+    monkeypatch.setattr(
+        "mainspring.worker.exchange.returned_runs._LONGEST_WAIT", 60.0
+    )  # it does not hand back without being asked
     # It prefetches by the rate of the last minute, not by that of 75 ms in which the machine may have stood still.
     monkeypatch.setattr("mainspring.worker.exchange.prefetch.WINDOW", 60.0)
 

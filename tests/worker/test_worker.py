@@ -22,7 +22,7 @@ PATIENT = Timing(beat=0.4, base_kill=30.0, base_rescue=60.0, drain_grace=60.0, k
 def fetches_in_advance(monkeypatch: pytest.MonkeyPatch) -> None:
     """By the rate of the last minute, not by that of 75 ms in which the machine may have stood still."""
     monkeypatch.setattr("mainspring.worker.exchange.prefetch.WINDOW", 60.0)
-    monkeypatch.setattr("mainspring.worker.worker._LONGEST_WAIT", 60.0)
+    monkeypatch.setattr("mainspring.worker.exchange.returned_runs._LONGEST_WAIT", 60.0)
 
 
 def test_it_says_hello_runs_what_it_is_given_and_reports_it() -> None:

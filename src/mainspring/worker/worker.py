@@ -21,18 +21,19 @@ from mainspring.kernel.clock import SYSTEM_CLOCK, LoopClock
 from mainspring.kernel.config import DEFAULT_TIMING, Timing, rescue_for
 from mainspring.kernel.ids import uuid7
 from mainspring.kernel.logs import get_logger
-from mainspring.wire.exchange import ExchangeReply, Progress, WorkerHello
+from mainspring.wire.exchange import ExchangeReply, WorkerHello
 from mainspring.wire.execution import Cause
 from mainspring.wire.protocol import PROTOCOL, TAKES_USAGE, TELLS_STARTS
 from mainspring.worker.drain import Drain
 from mainspring.worker.earliest_timer import EarliestTimer
 from mainspring.worker.exchange.exchange_timing import ExchangeTiming
+from mainspring.worker.exchange.failed_exchanges import FailedExchanges
 from mainspring.worker.exchange.flight import Flight
 from mainspring.worker.exchange.held_runs import HeldRuns
 from mainspring.worker.exchange.preferred_server import PreferredServer
-from mainspring.worker.exchange.prefetch import WINDOW
 from mainspring.worker.exchange.queue_weights import QueueWeights
-from mainspring.worker.exchange.server_client import AnswerLost, IncarnationLost, Refused, ServerClient, StoreDown
+from mainspring.worker.exchange.returned_runs import return_overdue, return_paused, return_recalled
+from mainspring.worker.exchange.server_client import AnswerLost, IncarnationLost, Refused, ServerClient
 from mainspring.worker.exchange.starts import StartReports
 from mainspring.worker.execution.attempt import Attempt, Ending, Executor, Stop
 from mainspring.worker.execution.runner import Runner
@@ -44,8 +45,6 @@ from mainspring.worker.processes.death_record import DeathRecord
 from mainspring.worker.processes.watchdog_client import WatchdogClient
 
 _HOUSEKEEPING_EVERY = 0.25
-# A prefetched run that waits longer than this, and is not covered by the rate of completions, goes back to the server.
-_LONGEST_WAIT = 0.5
 _FAREWELL = 2.0
 _WAIT_MARGIN_MS = 200
 _ANY_NUMBER = 10_000
@@ -109,6 +108,9 @@ class Worker:
         self._wait_ms = int(max(timing.beat * 500, timing.beat * 1000 - _WAIT_MARGIN_MS))
         self._held_runs, self._exchange_timing = self._new_incarnation()
         self._lease = LeaseEnforcer(self._runner, watchdog, timing, clock)
+        self._failed_exchanges = FailedExchanges(
+            server_client, self._lease, self._progress, self._starts, holding=lambda: self._runner.holding
+        )
         self._exchanges: set[asyncio.Task[None]] = set()
         self._timer = EarliestTimer(clock, self._consider, longest=timing.beat)
         self._considering = False
@@ -284,66 +286,15 @@ class Worker:
         self._consider()
 
     def _exchange_failed(self, flight: Flight, error: AnswerLost | Refused) -> None:
-        now = self._now()
-        self._starts.put_back(flight.request.started, self._held_runs.held)
-        if isinstance(error, Refused) and error.contents:
-            if self._find_rejected(flight, error, now):
-                return
-        else:
-            self._held_runs.lost(flight, now, answered=isinstance(error, Refused))
-            self._put_progress_back(() if flight.trial else flight.request.progress)
-        if isinstance(error, Refused):
-            self._lease.store_answers(flight.sent, now)
-            self._exchange_timing.refused(now, elsewhere=self._server_client.untried, holding=self._runner.holding)
-            log.error(
-                "the server refuses this worker",
-                error=str(error),
-                hint=error.problem.hint or "check the token and the address",
-            )
-            if self._leaving and not self._server_client.untried:
-                self._left.set()
-        elif isinstance(error, StoreDown):
-            self._exchange_timing.failed(now, elsewhere=self._server_client.untried)
-            self._lease.hear_store_down(flight.sent, now)
-        else:
-            self._exchange_timing.failed(now, elsewhere=self._server_client.untried)
-            failures = self._exchange_timing.failures
-            if failures & (failures - 1) == 0:  # the 1st, 2nd, 4th, 8th...: an outage does not fill the log
-                log.warning("no answer from the server", error=str(error), failures=failures)
-
-    def _find_rejected(self, flight: Flight, error: Refused, now: float) -> bool:
-        """Find the entry that makes the server reject the exchange, and go on without it. False if the contents are not
-        the cause: the server refuses this worker."""
-        rejection = self._held_runs.refused(flight, error.problem, now)
-        if rejection.not_contents:
-            self._put_progress_back(rejection.returned.progress)
-            return False
-        self._lease.store_answers(flight.sent, now)
-        rejected = rejection.rejected
-        if rejected is None:
-            log.warning(
-                "an exchange was rejected; searching for the cause", error=str(error), parts=len(flight.carries)
-            )
-        elif isinstance(rejected, Progress):
-            log.warning("a progress report was rejected; it is dropped", run=str(rejected.run_id), error=str(error))
-            if (attempt := self._held_runs.held.get((rejected.run_id.int, rejected.fence))) is not None:
-                self._progress.refused(attempt, now)
-        elif rejection.let_go:
-            log.error(
-                "an outcome was rejected even without its result; the run is given to others when this worker ends",
-                run=str(rejected.run_id), error=str(error),
-            )  # fmt: skip
-        else:
-            log.error("an outcome was rejected; reporting the rejection", run=str(rejected.run_id), error=str(error))
-        return True
+        refused = self._failed_exchanges.failed(flight, error, self._held_runs, self._exchange_timing, self._now())
+        if refused and self._leaving:
+            self._left.set()
 
     def _landed(self, flight: Flight, reply: ExchangeReply) -> None:
         now = self._now()
         if now >= flight.sent + self._lease.kill:
             # The process was suspended for so long that the runs of this answer may belong to others by now.
-            self._held_runs.lost(flight, now)
-            self._put_progress_back(() if flight.trial else flight.request.progress)
-            self._starts.put_back(flight.request.started, self._held_runs.held)
+            self._failed_exchanges.lost(flight, self._held_runs, now)
             return
         if self._lease.store_away:
             self._lease.store_answers(flight.sent, now)
@@ -366,11 +317,11 @@ class Worker:
             self._runner.solitude.over()
         self._take([attempt for attempt in landing.taken if attempt.order.run_id not in reply.give_back])
         if reply.give_back:
-            self._give_back(landing.taken, frozenset(reply.give_back))
+            return_paused(self._runner, landing.taken, frozenset(reply.give_back))
         for attempt in landing.stop:
             self._runner.stop(attempt, Stop.CANCEL)
         if reply.recall:
-            self._return_recalled(reply.recall, now)
+            return_recalled(self._runner, self._held_runs, reply.recall, now)
         if reply.drain and self._draining is None:
             log.info("told to drain")
             self.stop()
@@ -397,27 +348,6 @@ class Worker:
             self._runner.queue.extend(attempts)
             self._runner.return_unstarted()
         self._lease.guard()
-
-    def _give_back(self, taken: list[Attempt], run_ids: frozenset[UUID]) -> None:
-        """Their queue is paused: return those that have not started, also those that have just come."""
-        self._runner.queue.extend(attempt for attempt in taken if attempt.order.run_id in run_ids)
-        returned = self._runner.return_these(run_ids)
-        if returned:
-            log.info("returned runs of a paused queue", runs=returned)
-
-    def _return_recalled(self, wanted: int, now: float) -> None:
-        """Other workers are idle: return runs that they can start sooner, and stop prefetching."""
-        self._held_runs.observe_rate(now)
-        keep = 0 if self._runner.stuck_for(now) > WINDOW else self._held_runs.prefetch.prefetch
-        returned = self._runner.return_unstarted(keep=max(keep, self._runner.unstarted - wanted))
-        if returned:
-            self._held_runs.prefetch.reset()
-            log.info("returned runs for idle workers", runs=returned)
-
-    def _put_progress_back(self, reports: Iterable[Progress]) -> None:
-        held = self._held_runs.held
-        keys = [(report.run_id.int, report.fence) for report in reports]
-        self._progress.put_back(held[key] for key in keys if key in held)
 
     def _report(self, attempt: Attempt, ending: Ending) -> None:
         if attempt.progress_sent or attempt.progress is not None or attempt.usage is not None:
@@ -474,11 +404,7 @@ class Worker:
             if self._starts.look(self._runner.active, now, self._server_client.server):
                 self._consider_soon()
             self._progress.look(self._runner.active, now, tell=self._server_client.protocol >= TAKES_USAGE)
-            if self._runner.longest_wait(now) > _LONGEST_WAIT:
-                self._held_runs.observe_rate(now)
-                returned = self._runner.return_unstarted(keep=self._held_runs.prefetch.prefetch)
-                if returned:
-                    log.info("returned runs that waited for a slot", runs=returned)
+            return_overdue(self._runner, self._held_runs, now)
             self._lease.guard()
             if self._death_record is not None:
                 self._death_record.keep_only(self._held_runs.held)
