@@ -17,22 +17,18 @@ import pytest
 
 import mainspring
 import mainspring.store
-from mainspring.store.queries import load
-from mainspring.store.rows import ROW_QUERIES, PageRow, RowQuery, light
+from mainspring.store.queries import load, load_without_payloads
+from mainspring.store.rows import ROW_QUERIES, PageRow, RowQuery
 
 SOURCE = Path(mainspring.__file__).parent
 MODULES = [
     importlib.import_module(f"mainspring.store.{module.name}")
     for module in pkgutil.iter_modules(mainspring.store.__path__)
 ]
-NAMES = {
-    sql: f"{file.stem}:{name}"
-    for file in (SOURCE / "store" / "sql").glob("*.sql")
-    if file.stem != "fragments"
-    for name, sql in load(file.stem).items()
-}
+FILES = [file.stem for file in (SOURCE / "store" / "sql").glob("*.sql") if file.stem != "fragments"]
+NAMES = {sql: f"{file}:{name}" for file in FILES for name, sql in load(file).items()}
 WITHOUT_PAYLOADS = {
-    light(sql): f"{name}, without payloads" for sql, name in NAMES.items() if "payload::text as payload_text" in sql
+    sql: f"{file}:{name}, without payloads" for file in FILES for name, sql in load_without_payloads(file).items()
 }
 PYTHON_TYPES: dict[str, object] = {
     "int2": int,

@@ -14,10 +14,11 @@ from mainspring.store import pages
 from mainspring.store.history import EndedRun, LiveRun, Run, newest_first
 from mainspring.store.jobs import contains
 from mainspring.store.pool import Connection
-from mainspring.store.queries import load
-from mainspring.store.rows import RowQuery, without_payloads
+from mainspring.store.queries import load, load_without_payloads
+from mainspring.store.rows import RowQuery
 
 _SQL = load("fired_jobs")
+_LIGHT_SQL = load_without_payloads("fired_jobs")
 
 RANKS = {"CANCELLED": 1, "SCHEDULED": 2, "RUNNING": 3}  # live_rank in sql/fragments.sql
 _ERROR = 2000  # characters of an error in a list
@@ -88,7 +89,12 @@ _live = RowQuery(LiveRun, _SQL["live"])
 _held = RowQuery(LiveRun, _SQL["held"])
 _ended = RowQuery(EndedRun, _SQL["ended"])
 _unsuccessful = RowQuery(EndedRun, _SQL["unsuccessful"])
-_ROWS = {query: without_payloads(query) for query in (_live, _held, _ended, _unsuccessful)}
+_LIGHT = {
+    _live: RowQuery(LiveRun, _LIGHT_SQL["live"]),
+    _held: RowQuery(LiveRun, _LIGHT_SQL["held"]),
+    _ended: RowQuery(EndedRun, _LIGHT_SQL["ended"]),
+    _unsuccessful: RowQuery(EndedRun, _LIGHT_SQL["unsuccessful"]),
+}
 _deciding_live = RowQuery(LiveRun, _SQL["deciding_live"])
 _deciding_ended = RowQuery(EndedRun, _SQL["deciding_ended"])
 _fire_live = RowQuery(LiveRun, _SQL["fire_live"])
@@ -118,7 +124,7 @@ async def page(
         if states:
             found += await pages.read(
                 connection,
-                _ROWS[query] if light else query,  # type: ignore[arg-type]
+                _LIGHT[query] if light else query,  # type: ignore[arg-type]
                 tenant,
                 before,
                 floor,

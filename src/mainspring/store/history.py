@@ -14,10 +14,11 @@ from mainspring.store import pages
 from mainspring.store.counts import Count
 from mainspring.store.jobs import contains
 from mainspring.store.pool import Connection
-from mainspring.store.queries import load
-from mainspring.store.rows import PageRow, RowQuery, size_of, without_payloads
+from mainspring.store.queries import load, load_without_payloads
+from mainspring.store.rows import PageRow, RowQuery, size_of
 
 _SQL = load("history")
+_LIGHT_SQL = load_without_payloads("history")
 
 
 class RunRow(PageRow, frozen=True):
@@ -137,10 +138,10 @@ _live_runs_of_job = RowQuery(LiveRun, _SQL["live_runs_of_job"])
 _ended_run = RowQuery(EndedRun, _SQL["ended_run"])
 _ended_runs = RowQuery(EndedRun, _SQL["ended_runs"])
 _ended_runs_of_job = RowQuery(EndedRun, _SQL["ended_runs_of_job"])
-_live_rows = without_payloads(_live_runs)
-_live_rows_of_job = without_payloads(_live_runs_of_job)
-_ended_rows = without_payloads(_ended_runs)
-_ended_rows_of_job = without_payloads(_ended_runs_of_job)
+_live_rows = RowQuery(LiveRun, _LIGHT_SQL["live_runs"])
+_live_rows_of_job = RowQuery(LiveRun, _LIGHT_SQL["live_runs_of_job"])
+_ended_rows = RowQuery(EndedRun, _LIGHT_SQL["ended_runs"])
+_ended_rows_of_job = RowQuery(EndedRun, _LIGHT_SQL["ended_runs_of_job"])
 _queue_depths = RowQuery(LaneDepth, _SQL["queue_depths"])
 _ended_last_minute = RowQuery(LaneEnds, _SQL["ended_last_minute"])
 _attempts_of = RowQuery(AttemptRow, _SQL["attempts_of"])

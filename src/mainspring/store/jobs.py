@@ -30,10 +30,11 @@ from mainspring.store.counts import Count
 from mainspring.store.idempotency_keys import KEY_DAYS
 from mainspring.store.lanes import Lane
 from mainspring.store.pool import Connection
-from mainspring.store.queries import load
-from mainspring.store.rows import PageRow, RowQuery, size_of, without_payloads
+from mainspring.store.queries import load, load_without_payloads
+from mainspring.store.rows import PageRow, RowQuery, size_of
 
 _SQL = load("jobs")
+_LIGHT_SQL = load_without_payloads("jobs")
 _encode = msgspec.json.Encoder().encode
 _decode_schedule = msgspec.json.Decoder(Schedule).decode
 
@@ -108,7 +109,11 @@ _holders = RowQuery(Holder, _SQL["holders"])
 _list_jobs = RowQuery(JobRow, _SQL["list_jobs"])
 _list_workflows = RowQuery(JobRow, _SQL["list_workflows"])
 _list_jobs_at_rest = RowQuery(JobRow, _SQL["list_jobs_at_rest"])
-_LIGHT = {query: without_payloads(query) for query in (_list_jobs, _list_workflows, _list_jobs_at_rest)}
+_LIGHT = {
+    _list_jobs: RowQuery(JobRow, _LIGHT_SQL["list_jobs"]),
+    _list_workflows: RowQuery(JobRow, _LIGHT_SQL["list_workflows"]),
+    _list_jobs_at_rest: RowQuery(JobRow, _LIGHT_SQL["list_jobs_at_rest"]),
+}
 _lock_job = RowQuery(LockedJob, _SQL["lock_job"])
 
 

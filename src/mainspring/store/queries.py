@@ -2,7 +2,8 @@
 guards it.
 
 `{{NAME}}` is a constant. The numbers of states, priorities and the like come from domain/. The constants of
-`mainspring.submit` about the fields of a job come from store/submit_fields.py.
+`mainspring.submit` about the fields of a job come from store/submit_fields.py. `{{PAYLOAD_TEXT}}` and
+`{{RESULT_TEXT}}` are the columns of the large values of a row, which `load_without_payloads` leaves out.
 `{{name}}` is a fragment of sql/fragments.sql, where `-- fragment: name` starts one. `{{name(a, b)}}` fills in the
 parameters of `-- fragment: name(x, y)`, which its text calls `{{x}}` and `{{y}}`. A fragment may use constants and
 other fragments; these see its parameters. `python -m tests.store.sql_snapshot` writes the resulting statements.
@@ -78,13 +79,24 @@ CONSTANTS: dict[str, str] = {
         if after in ENDED and after is not StoredState.SUCCESS
     ),
     **submit_fields.CONSTANTS,
+    "PAYLOAD_TEXT": "payload::text as payload_text",
+    "RESULT_TEXT": "result::text as result_text",
 }
+_WITHOUT_PAYLOADS = {"PAYLOAD_TEXT": "null::text as payload_text", "RESULT_TEXT": "null::text as result_text"}
 
 
 @cache  # one dict per file: whoever replaces a query reaches all that use it
 def load(file: str) -> dict[str, str]:
     """All queries of sql/<file>.sql by name, with constants and fragments filled in."""
     return {name: render(text) for name, text in _read(file, _NAME).items()}
+
+
+@cache
+def load_without_payloads(file: str) -> dict[str, str]:
+    """The queries of sql/<file>.sql that read a payload or a result, with null in its place. A value that is stored
+    apart is not fetched then."""
+    found = {name: render(text, _WITHOUT_PAYLOADS) for name, text in _read(file, _NAME).items()}
+    return {name: sql for name, sql in found.items() if sql != load(file)[name]}
 
 
 def render(text: str, arguments: Mapping[str, str] | None = None) -> str:

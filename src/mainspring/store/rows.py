@@ -55,19 +55,3 @@ class RowQuery(Generic[Row]):
 
 
 ROW_QUERIES: list[RowQuery[Any]] = []
-# What lists without payloads do not read. A value that is stored apart is not fetched then.
-_LARGE = ("payload", "result")
-
-
-def without_payloads(query: RowQuery[Row]) -> RowQuery[Row]:
-    """The same query with null in the place of payload and result."""
-    sql = light(query.sql)
-    if sql == query.sql:
-        raise ValueError(f"the query reads no payload: {sql}")
-    return RowQuery(query.row, sql)
-
-
-def light(sql: str) -> str:
-    for name in _LARGE:
-        sql = sql.replace(f"{name}::text as {name}_text", f"null::text as {name}_text")
-    return sql

@@ -603,7 +603,7 @@ case when {{generated}} then to_timestamp(('x' || left(translate({{id}}, '-', ''
 -- fragment: run_columns
 -- The common columns of live and ended runs: the fields of store/history.py RunRow.
 run_id, lane_id, state, attempt, max_attempts, fence, scheduled_for, fired_at, cancel_requested_at, worker_id, node_id,
-       job_id, trigger, name, payload::text as payload_text, spec::text as spec_text, losses, snoozes, generation
+       job_id, trigger, name, {{PAYLOAD_TEXT}}, spec::text as spec_text, losses, snoozes, generation
 
 -- fragment: live_run_columns
 -- The fields of store/history.py LiveRun.
@@ -615,7 +615,7 @@ run_id, lane_id, state, attempt, max_attempts, fence, scheduled_for, fired_at, c
 -- fragment: ended_run_columns
 -- The fields of store/history.py EndedRun.
 {{run_columns}},
-       started_at, ended_at, ran_ms, reason, error, result::text as result_text,
+       started_at, ended_at, ran_ms, reason, error, {{RESULT_TEXT}},
        state = {{SUCCESS}} and payload is null and payload_dropped is true as payload_dropped, usage::text as usage_text
 
 -- fragment: ended_row
@@ -675,7 +675,7 @@ where j.status in ({{JOBS_ENDED}}) and j.generation < excluded.generation
 -- fragment: job_columns
 -- The fields of store/jobs.py JobRow.
 tenant_id, job_id, lane_id, shard, status, version, overlap, next_fire_at, last_fired_for, paused_from, created_at,
-       updated_at, name, schedule::text as schedule_text, payload::text as payload_text, spec::text as spec_text,
+       updated_at, name, schedule::text as schedule_text, {{PAYLOAD_TEXT}}, spec::text as spec_text,
        declared_by, pruned_version, generation, runs_left
 
 -- fragment: listed_job
