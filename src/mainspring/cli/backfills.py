@@ -39,13 +39,7 @@ def command(
         ),
     ] = None,
     state: Annotated[
-        str | None,
-        typer.Option(
-            "--state",
-            help="running, paused, cancelled or completed.",
-            autocompletion=completing.words("running", "paused", "cancelled", "completed"),
-            show_default=False,
-        ),
+        str | None, completing.word_option("--state", "running", "paused", "cancelled", "completed")
     ] = None,
     limit: PageLimit = 50,
     cursor: PageCursor = None,

@@ -164,6 +164,12 @@ breakers = _completer(_breakers)
 tokens = _completer(_tokens)
 
 
+def word_option(flag: str, *known: str) -> Any:
+    """An option that takes one of these words. Its help lists them."""
+    listed = f"{', '.join(known[:-1])} or {known[-1]}."
+    return typer.Option(flag, help=listed, autocompletion=words(*known), show_default=False)
+
+
 def words(*known: str) -> Callable[[str], list[str]]:
     """Completes one of these words."""
 

@@ -36,12 +36,7 @@ _COLUMNS = (
 def command(
     status: Annotated[
         str | None,
-        typer.Option(
-            "--status",
-            help="scheduled, running, paused, completed, failed or cancelled.",
-            autocompletion=completing.words("scheduled", "running", "paused", "completed", "failed", "cancelled"),
-            show_default=False,
-        ),
+        completing.word_option("--status", "scheduled", "running", "paused", "completed", "failed", "cancelled"),
     ] = None,
     latest_run: Annotated[
         str | None,

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from mainspring.cli import completing
 from mainspring.cli.listing import Listing, ListOptions, PageCursor, PageLimit, more_pages, show_list, with_list_options
 from mainspring.cli.operating import in_words, progress
@@ -28,15 +26,7 @@ _COLUMNS = (
 
 @with_list_options
 def command(
-    state: Annotated[
-        str | None,
-        typer.Option(
-            "--state",
-            help="running, done, cancelled or failed.",
-            autocompletion=completing.words("running", "done", "cancelled", "failed"),
-            show_default=False,
-        ),
-    ] = None,
+    state: Annotated[str | None, completing.word_option("--state", "running", "done", "cancelled", "failed")] = None,
     limit: PageLimit = 50,
     cursor: PageCursor = None,
     *,

@@ -31,13 +31,7 @@ def command(
         str | None, typer.Option("--q", metavar="TEXT", help="Text in the name or the id.", show_default=False)
     ] = None,
     status: Annotated[
-        str | None,
-        typer.Option(
-            "--status",
-            help="scheduled, paused, cancelled or completed.",
-            autocompletion=completing.words("scheduled", "paused", "cancelled", "completed"),
-            show_default=False,
-        ),
+        str | None, completing.word_option("--status", "scheduled", "paused", "cancelled", "completed")
     ] = None,
     limit: PageLimit = 50,
     cursor: PageCursor = None,

@@ -1,13 +1,16 @@
 """Lookups that several operations share: the run of a one-time job, the definition of a run, a lane, the
-lanes of a filter."""
+lanes of a filter, ids and states as texts."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from enum import IntEnum
 from uuid import UUID
 
-from mainspring.domain.errors import NotFound
+from mainspring.domain.errors import InvalidInput, NotFound
 from mainspring.domain.job import JobDefinition, Priority, Spec, spec_from_text
 from mainspring.domain.refusals import is_a_step
+from mainspring.domain.texts import shown
 from mainspring.domain.workflows.flow import flow_of, workflow_of
 from mainspring.kernel.ids import TenantId, parse_uuid
 from mainspring.store import history, workflows
@@ -15,6 +18,25 @@ from mainspring.store.dead_letters import LockedLetter
 from mainspring.store.history import Run
 from mainspring.store.lanes import Lane, LaneRegistry
 from mainspring.store.pool import Connection
+
+
+def id_in(text: str, missing: Callable[[str], NotFound]) -> UUID:
+    """The UUID that `text` is. Raises `missing`: nothing has another id."""
+    found = parse_uuid(text)
+    if found is None:
+        raise missing(text)
+    return found
+
+
+def states_in(words: Sequence[str], states: type[IntEnum], what: str, known: Sequence[str]) -> list[int] | None:
+    """The numbers of the states that a list filters by. None: all. `what` has these states, shown as `known`."""
+    for word in words:
+        if word.upper() not in states.__members__:
+            raise InvalidInput(
+                f"{shown(word)} is not a state of {what}", code="invalid_parameter", field="state",
+                expected="one of " + ", ".join(known),
+            )  # fmt: skip
+    return [int(states[word.upper()]) for word in words] or None
 
 
 async def own_run(connection: Connection, tenant: TenantId, job_id: str) -> Run | None:

@@ -264,9 +264,9 @@ class StepRunList(msgspec.Struct):
     next: str | None = None
 
 
-class WorkflowRunBrief(msgspec.Struct):
-    """A run of a workflow in a list. definition_version: of the definition that it was fired with. counts: how many of
-    its steps are in each state; of a run that has not been started, none. reruns: how often parts of it ran again."""
+class WorkflowRunFields(msgspec.Struct):
+    """What a list of workflow runs and one workflow run show. definition_version: of the definition that it was fired
+    with."""
 
     run_id: str
     workflow_id: str
@@ -282,6 +282,12 @@ class WorkflowRunBrief(msgspec.Struct):
     definition_version: int
     generation: int
     step_count: int
+
+
+class WorkflowRunBrief(WorkflowRunFields):
+    """A run of a workflow in a list. definition_version: of the definition that it was fired with. counts: how many of
+    its steps are in each state; of a run that has not been started, none. reruns: how often parts of it ran again."""
+
     counts: dict[str, int] = {}
     reruns: int = 0
 
@@ -291,24 +297,10 @@ class WorkflowRunList(msgspec.Struct):
     next: str | None = None
 
 
-class WorkflowRunView(msgspec.Struct):
+class WorkflowRunView(WorkflowRunFields):
     """A run of a workflow with its steps, in the order of the definition. edges: [parent, step], for the steps that are
     shown. next: the cursor of `/steps` where further steps begin; a run is shown with up to 1,000 of them."""
 
-    run_id: str
-    workflow_id: str
-    name: str
-    status: RunStateWord
-    reason: str | None
-    trigger: Trigger
-    scheduled_for: datetime
-    created_at: datetime
-    start_time: datetime | None
-    end_time: datetime | None
-    duration: float | None
-    definition_version: int
-    generation: int
-    step_count: int
     parameters: dict[str, Any]
     counts: dict[str, int] = {}
     reruns: int = 0

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from uuid import UUID
 
 import msgspec
 
@@ -29,12 +28,12 @@ from mainspring.domain.refusals import cancelled
 from mainspring.domain.texts import shown
 from mainspring.domain.transitions import StoredJobStatus, StoredState
 from mainspring.kernel.clock import DatabaseClock
-from mainspring.kernel.ids import parse_uuid, uuid7
+from mainspring.kernel.ids import uuid7
 from mainspring.operations.access.caller import Caller
 from mainspring.operations.calendars.rules import load_rules
 from mainspring.operations.lifecycle.cancel import cancel
 from mainspring.operations.lifecycle.effects import Effects
-from mainspring.operations.lookup import no_job, own_run, refuse_step
+from mainspring.operations.lookup import id_in, no_job, own_run, refuse_step, states_in
 from mainspring.operations.read.cursors import encode_cursor, run_cursor
 from mainspring.operations.read.one_time import fired_job
 from mainspring.operations.read.search import searching
@@ -104,7 +103,7 @@ class BackfillControl:
 
     async def backfill(self, caller: Caller, backfill_id: str) -> BackfillView:
         async with self._store.reads.acquire() as connection:
-            row = await backfills.get(connection, caller.tenant, _id_of(backfill_id))
+            row = await backfills.get(connection, caller.tenant, id_in(backfill_id, _missing))
         if row is None:
             raise _missing(backfill_id)
         return _view(row)
@@ -115,7 +114,7 @@ class BackfillControl:
         """Newest first."""
         if job is not None and ("\x00" in job or len(job) > _LONGEST_ID):
             raise InvalidInput("the job is not valid", code="invalid_parameter", field="job", expected="a job_id")
-        numbers = [_state_of(word) for word in states] or None
+        numbers = states_in(states, BackfillState, "a backfill", [state.word for state in BackfillState])
         async with searching(self._store, caller.tenant, "backfills") as connection:
             rows = await backfills.page(connection, caller.tenant, run_cursor(cursor), job, numbers, limit + 1)
         more = len(rows) > limit
@@ -169,7 +168,7 @@ class BackfillControl:
 
     async def _lock(self, connection: Connection, caller: Caller, backfill_id: str) -> LockedBackfill:
         """Lock the backfill, and its job before it."""
-        found = await backfills.get(connection, caller.tenant, _id_of(backfill_id))
+        found = await backfills.get(connection, caller.tenant, id_in(backfill_id, _missing))
         if found is None:
             raise _missing(backfill_id)
         await jobs.lock(connection, caller.tenant, found.job_id)
@@ -192,25 +191,8 @@ def _check_status(row: JobRow) -> None:
         raise cancelled(row.job_id, one_time=False)
 
 
-def _id_of(text: str) -> UUID:
-    found = parse_uuid(text)
-    if found is None:
-        raise _missing(text)
-    return found
-
-
 def _missing(text: str) -> NotFound:
     return NotFound(f"there is no backfill {shown(text)}", hint="see GET /v1/backfills")
-
-
-def _state_of(word: str) -> int:
-    try:
-        return int(BackfillState[word.upper()])
-    except KeyError:
-        raise InvalidInput(
-            f"{shown(word)} is not a state of a backfill", code="invalid_parameter", field="state",
-            expected="one of " + ", ".join(state.word for state in BackfillState),
-        ) from None  # fmt: skip
 
 
 def _view(row: BackfillRow) -> BackfillView:

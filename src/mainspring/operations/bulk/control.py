@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from uuid import UUID
 
 import msgspec
 
@@ -23,6 +22,7 @@ from mainspring.kernel.logs import get_logger
 from mainspring.operations.access.caller import Caller
 from mainspring.operations.bulk.choosing import Chooser, Wish
 from mainspring.operations.bulk.counting import Counter
+from mainspring.operations.lookup import id_in, states_in
 from mainspring.operations.read.cursors import encode_cursor, run_cursor
 from mainspring.operations.read.search import searching
 from mainspring.store import operations
@@ -78,14 +78,14 @@ class BulkControl:
 
     async def operation(self, caller: Caller, operation_id: str) -> OperationView:
         async with self._store.reads.acquire() as connection:
-            row = await operations.get(connection, caller.tenant, _id_of(operation_id))
+            row = await operations.get(connection, caller.tenant, id_in(operation_id, _missing))
         if row is None:
             raise _missing(operation_id)
         return _view(row)
 
     async def operations(self, caller: Caller, states: Sequence[str], cursor: str | None, limit: int) -> OperationList:
         """Newest first."""
-        numbers = [_state(word) for word in states] or None
+        numbers = states_in(states, BulkState, "an operation", [state.name for state in BulkState])
         async with searching(self._store, caller.tenant, "operations") as connection:
             rows = await operations.page(connection, caller.tenant, run_cursor(cursor), numbers, limit + 1)
         following = encode_cursor(str(rows[limit - 1].operation_id)) if len(rows) > limit else None
@@ -95,7 +95,7 @@ class BulkControl:
         """What is done stays done. A second call changes nothing."""
         async with self._store.change() as connection:
             reason = f"cancelled by {caller.name}"
-            done = await operations.cancel(connection, caller.tenant, _id_of(operation_id), reason)
+            done = await operations.cancel(connection, caller.tenant, id_in(operation_id, _missing), reason)
         view = await self.operation(caller, operation_id)
         if not done and view.state != BulkState.CANCELLED.name:
             raise operation_ended(operation_id, BulkState[view.state])
@@ -139,25 +139,8 @@ def _ids(target: Target, given: list[str]) -> list[str]:
     return list(dict.fromkeys(given if target is Target.JOBS else map(str.lower, given)))
 
 
-def _id_of(text: str) -> UUID:
-    found = parse_uuid(text)
-    if found is None:
-        raise _missing(text)
-    return found
-
-
 def _missing(text: str) -> NotFound:
     return NotFound(f"there is no operation {shown(text)}", hint="see GET /v1/operations")
-
-
-def _state(word: str) -> int:
-    try:
-        return int(BulkState[word.upper()])
-    except KeyError:
-        raise InvalidInput(
-            f"{shown(word)} is not a state of an operation", code="invalid_parameter", field="state",
-            expected="one of " + ", ".join(state.name for state in BulkState),
-        ) from None  # fmt: skip
 
 
 def _view(row: OperationRow) -> OperationView:

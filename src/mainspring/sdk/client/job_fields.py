@@ -19,7 +19,32 @@ _SCHEDULE_FIELDS = ("schedule", *_WAYS, "delay", "schedule_time", "cron_expressi
 _MEMBERS = ("exdates", "jitter", "start", "end", "max_runs", "calendar", "outside")
 
 
-class _Settings(PlainKeywords, total=False):
+class ExecutionFields(PlainKeywords, total=False):
+    """How something runs. Jobs and the steps of workflows have these fields."""
+
+    queue: str | None
+    priority: str | int | None
+    timeout: Duration | None
+    kill_grace: Duration | None
+    env: Mapping[str, str] | None
+    limits: Mapping[str, Any] | None
+    sandbox: str | None
+    run_as: str | None
+    required_labels: Mapping[str, str] | None
+    retries: int | None
+    retry: Mapping[str, Any] | None
+    delivery: str | None
+    owner: str | None
+    description: str | None
+    labels: Mapping[str, str] | None
+    keep_payload: bool | int | str | None
+    concurrency: bool | int | Mapping[str, Any] | Sequence[Mapping[str, Any]] | None
+    rate: str | None
+    rate_limit: bool | str | Mapping[str, Any] | Sequence[Mapping[str, Any]] | None
+    circuit_breaker: bool | Mapping[str, Any] | None
+
+
+class _Settings(ExecutionFields, total=False):
     """Fields that can be set for a job and changed later."""
 
     at: When | None
@@ -39,28 +64,8 @@ class _Settings(PlainKeywords, total=False):
     outside: str | None
     schedule: str | Mapping[str, Any] | None
     name: str | None
-    queue: str | None
-    priority: str | int | None
-    timeout: Duration | None
-    kill_grace: Duration | None
-    env: Mapping[str, str] | None
-    limits: Mapping[str, Any] | None
-    sandbox: str | None
-    run_as: str | None
-    required_labels: Mapping[str, str] | None
-    retries: int | None
-    retry: Mapping[str, Any] | None
     misfire: Mapping[str, Any] | None
     overlap: str | None
-    delivery: str | None
-    owner: str | None
-    description: str | None
-    labels: Mapping[str, str] | None
-    keep_payload: bool | int | str | None
-    concurrency: bool | int | Mapping[str, Any] | Sequence[Mapping[str, Any]] | None
-    rate: str | None
-    rate_limit: bool | str | Mapping[str, Any] | Sequence[Mapping[str, Any]] | None
-    circuit_breaker: bool | Mapping[str, Any] | None
     depends_on: Sequence[str] | None
     rule: str | None
     on_upstream_failure: str | None

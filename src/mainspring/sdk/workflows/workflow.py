@@ -19,10 +19,9 @@ import msgspec
 from mainspring.domain.errors import InvalidInput, MainspringError
 from mainspring.sdk.app.task import Submission, Task
 from mainspring.sdk.client.core import encode
-from mainspring.sdk.client.job_fields import Duration, Moment, job_request
+from mainspring.sdk.client.job_fields import Duration, ExecutionFields, Moment, job_request
 from mainspring.sdk.workflows.references import INDEX, ITEM, PARAMETER, TOTAL, Reference, owner_of
 from mainspring.sdk.workflows.step import OnUpstreamFailure, Rule, Step, flat
-from mainspring.wire.fields import PlainKeywords
 from mainspring.wire.formats import ChosenJobId
 from mainspring.wire.workflows import StepIn, StepName, WorkflowRequest
 
@@ -77,33 +76,13 @@ class _OwnStepOptions(TypedDict, total=False):
     on_upstream_failure: OnUpstreamFailure | None
 
 
-class StepFields(_OwnStepOptions, PlainKeywords, total=False):
+class StepFields(_OwnStepOptions, ExecutionFields, total=False):
     """The fields of a step that is not a function of the application."""
 
     task: str | None
     command: str | Sequence[str] | None
     http: Mapping[str, Any] | None
     payload: Any
-    queue: str | None
-    priority: str | int | None
-    timeout: Duration | None
-    kill_grace: Duration | None
-    env: Mapping[str, str] | None
-    limits: Mapping[str, Any] | None
-    sandbox: str | None
-    run_as: str | None
-    required_labels: Mapping[str, str] | None
-    retries: int | None
-    retry: Mapping[str, Any] | None
-    delivery: str | None
-    owner: str | None
-    description: str | None
-    labels: Mapping[str, str] | None
-    keep_payload: bool | int | str | None
-    concurrency: bool | int | Mapping[str, Any] | Sequence[Mapping[str, Any]] | None
-    rate: str | None
-    rate_limit: bool | str | Mapping[str, Any] | Sequence[Mapping[str, Any]] | None
-    circuit_breaker: bool | Mapping[str, Any] | None
 
 
 class StepDecorator(Protocol):
