@@ -49,7 +49,7 @@ __all__ = ["LATER_FIELDS", "amend", "define", "parse_priority", "parse_time"]
 
 LATER_FIELDS = tuple(field.name for field in FIELDS if field.later)
 _later_fields = attrgetter(*LATER_FIELDS)
-_NO_LATER_FIELD = (None,) * len(LATER_FIELDS)
+_NO_LATER_FIELD = _later_fields(JobRequest())
 _WHEN_FIELDS = {field.name for field in fields_in(Place.REQUEST) if "schedule" in (field.name, field.means)}
 _LINES = ("schedule", "cron_expression", "cron")
 _PRIORITIES = {priority.word: priority for priority in Priority} | {str(int(level)): level for level in Priority}
