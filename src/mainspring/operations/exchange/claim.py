@@ -334,9 +334,7 @@ def _order(row: ClaimedRun, lane: Lane) -> RunOrder:
         order.setup = spec.setup
         order.paced = spec.rate_limit is not None
         if spec.repeat is not None:
-            order.idempotency_key = idempotency_key(
-                order.job_id, order.scheduled_for, spec.repeat, order.generation
-            )
+            order.idempotency_key = idempotency_key(order.job_id, order.scheduled_for, spec.repeat, order.generation)
     return order
 
 

@@ -74,7 +74,8 @@ async def _settle_successes(
         [usage_text(usage) for usage in usages] if any(usages) else (),
     )
     results = NO_RESULTS
-    if any([row[1] and row[1] & _RESULT for row in rows]):  # a list, which is twice as fast as a generator
+    follows = [row[1] for row in rows]
+    if any(follows) and any(bits & _RESULT for bits in follows if bits):
         results = {item.run_id: str(item.result, "utf-8") or None for item in successes}
     after_end(rows, effects, succeeded=True, results=results)
     if len(rows) == len(successes):
