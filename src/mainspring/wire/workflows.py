@@ -57,7 +57,7 @@ class MapIn(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
 
 
 @with_plain_fields("given", after="timeout")
-class StepIn(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
+class StepIn(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True, gc=False):
     """A step of a workflow: a job without a schedule, and what it waits for. Its payload may have references:
     {"$from": step, "path": "a.0"}, {"$parameter": name}, in members of a map {"$item": path}, {"$index": true} and
     {"$total": true}. {"$literal": ...} is taken as it is. depends_on: names of steps. rule: which ends of these start

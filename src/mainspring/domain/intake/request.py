@@ -37,7 +37,7 @@ __all__ = ["LATER_FIELDS", "define", "parse_priority", "parse_time"]
 
 LATER_FIELDS = tuple(field.name for field in FIELDS if field.later)
 _later_fields = attrgetter(*LATER_FIELDS)
-_NO_LATER_FIELD = (None,) * len(LATER_FIELDS)
+_NO_LATER_FIELD = _later_fields(JobRequest())
 _PRIORITIES = {priority.word: priority for priority in Priority} | {str(int(level)): level for level in Priority}
 _LONGEST_COMMAND = 128 * 1024 - 1  # the longest single argument on Linux
 # Module constants, because access to an enum member takes 0.1 µs and each submission needs two.

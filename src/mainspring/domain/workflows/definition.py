@@ -32,7 +32,7 @@ class StepMap(msgspec.Struct, frozen=True, omit_defaults=True):
     max_failures: int | None = None
 
 
-class Step(msgspec.Struct, frozen=True, omit_defaults=True):
+class Step(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """One step: what it runs, as of a job, and what it waits for. waits_for: the index of its set of parents in
     `WorkflowDefinition.joins`; None if it has none. refers: its payload has references (see references.py)."""
 

@@ -22,7 +22,7 @@ from mainspring.domain.job import JobDefinition
 from mainspring.domain.texts import shown
 from mainspring.domain.workflows.definition import ALL_SUCCESS, SKIP, Step, WorkflowDefinition
 from mainspring.domain.workflows.flow import WORKFLOW_TASK
-from mainspring.domain.workflows.graph import build, layers, not_upstream, too_many_steps
+from mainspring.domain.workflows.graph import Graph, build, layers, not_upstream, too_many_steps
 from mainspring.domain.workflows.map_intake import read_map
 from mainspring.domain.workflows.references import (
     DEEPEST,
@@ -316,11 +316,17 @@ def _word(given: str | None, words: Sequence[str], default: str, field: str, ste
 def join_steps(given: Sequence[StepIn], read: Sequence[ReadStep]) -> WorkflowDefinition:
     """The definition of the workflow. Raises InvalidInput for names that are double or unknown, for a cycle, and for a
     reference to a step that does not come before."""
-    return join_in_layers(given, read)[0]
+    graph, _ = check_graph(given, read)
+    steps = [
+        msgspec.structs.replace(item.step, name=name, waits_for=join)
+        for item, name, join in zip(read, graph.names, graph.waits_for, strict=True)
+    ]
+    return WorkflowDefinition(steps, graph.joins, graph.last())
 
 
-def join_in_layers(given: Sequence[StepIn], read: Sequence[ReadStep]) -> tuple[WorkflowDefinition, int]:
-    """The same, and how many layers the graph has. Steps may share what was read of them, but for their names."""
+def check_graph(given: Sequence[StepIn], read: Sequence[ReadStep]) -> tuple[Graph, int]:
+    """The graph of the steps, and how many layers it has. Raises as join_steps does. Steps may share what was read of
+    them, but for their names."""
     names = [step.name for step in given]
     graph = build(names, [step.depends_on or () for step in given])
     layer = layers(graph)
@@ -342,11 +348,7 @@ def join_in_layers(given: Sequence[StepIn], read: Sequence[ReadStep]) -> tuple[W
             f"{shown(names[other])} does not come before {shown(names[step])}", code="not_upstream",
             field=places[step, other], hint=f"add {shown(names[other])} to depends_on of {shown(names[step])}",
         )  # fmt: skip
-    steps = [
-        msgspec.structs.replace(item.step, name=name, waits_for=join)
-        for item, name, join in zip(read, names, graph.waits_for, strict=True)
-    ]
-    return WorkflowDefinition(steps, graph.joins, graph.last()), max(layer) + 1
+    return graph, max(layer) + 1
 
 
 def _misfire(given: str | MisfireIn | UnsetType | None) -> MisfireIn | None:

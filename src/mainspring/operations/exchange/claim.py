@@ -278,8 +278,9 @@ class Claimer:
         """What the worker needs to run these. A run that cannot be read is not handed out: `take_unreadable`."""
         found: list[RunOrder] = []
         for row in rows:
+            lane = self._lanes.peek(row.lane_id) or await self._lanes.get(row.lane_id)
             try:
-                found.append(await self._order(row))
+                found.append(_order(row, lane))
             except Unreadable as problem:
                 self._unreadable.setdefault(worker_id, []).append(_failure(row, problem))
         return found
@@ -288,44 +289,6 @@ class Claimer:
         """The failures of runs that were claimed for this worker and cannot be read. They are for the caller to
         report once the claim is committed."""
         return self._unreadable.pop(worker_id, [])
-
-    async def _order(self, row: ClaimedRun) -> RunOrder:
-        """Convert a claimed row to what the worker needs to run it."""
-        lane = self._lanes.peek(row.lane_id) or await self._lanes.get(row.lane_id)
-        run_id, job_id, payload, spec_text = row.run_id, row.job_id, row.payload_text, row.spec_text
-        order = RunOrder(
-            run_id,
-            row.fence,
-            lane.task,
-            row.attempt,
-            str(run_id) if job_id is None else job_id,
-            row.scheduled_for,
-            _NO_PAYLOAD if payload is None else msgspec.Raw(payload),
-            DEFAULT_TIMEOUT,
-            row.max_attempts,
-            row.name,
-            None,
-            row.exclusive,
-            lane.queue,
-            None,
-            row.losses,
-            row.snoozes,
-            generation=row.generation,
-        )
-        if spec_text is not None:
-            spec = spec_from_text(spec_text)
-            order.at_most_once = spec.delivery is Delivery.AT_MOST_ONCE
-            order.timeout = spec.timeout
-            if (left := row.time_left) is not None:
-                order.timeout = max(_MIN_TIMEOUT, min(spec.timeout, ceil(left * 1000) / 1000))
-            order.command = spec.command
-            order.setup = spec.setup
-            order.paced = spec.rate_limit is not None
-            if spec.repeat is not None:
-                order.idempotency_key = idempotency_key(
-                    order.job_id, order.scheduled_for, spec.repeat, order.generation
-                )
-        return order
 
     def _note_heads(self, rows: Sequence[ClaimedRun]) -> None:
         heads: dict[int, datetime] = {}
@@ -337,6 +300,42 @@ class Claimer:
             self._bounds.raise_to(lane_id, ready_at)
         metrics.claimed.inc(len(rows))
         metrics.start_latency.observe(max(0.0, self._database_clock.timestamp() - min(heads.values()).timestamp()))
+
+
+def _order(row: ClaimedRun, lane: Lane) -> RunOrder:
+    """Convert a claimed row to what the worker needs to run it."""
+    run_id, job_id, payload, spec_text = row.run_id, row.job_id, row.payload_text, row.spec_text
+    order = RunOrder(
+        run_id,
+        row.fence,
+        lane.task,
+        row.attempt,
+        str(run_id) if job_id is None else job_id,
+        row.scheduled_for,
+        _NO_PAYLOAD if payload is None else msgspec.Raw(payload),
+        DEFAULT_TIMEOUT,
+        row.max_attempts,
+        row.name,
+        None,
+        row.exclusive,
+        lane.queue,
+        None,
+        row.losses,
+        row.snoozes,
+        generation=row.generation,
+    )
+    if spec_text is not None:
+        spec = spec_from_text(spec_text)
+        order.at_most_once = spec.delivery is Delivery.AT_MOST_ONCE
+        order.timeout = spec.timeout
+        if (left := row.time_left) is not None:
+            order.timeout = max(_MIN_TIMEOUT, min(spec.timeout, ceil(left * 1000) / 1000))
+        order.command = spec.command
+        order.setup = spec.setup
+        order.paced = spec.rate_limit is not None
+        if spec.repeat is not None:
+            order.idempotency_key = idempotency_key(order.job_id, order.scheduled_for, spec.repeat, order.generation)
+    return order
 
 
 def _failure(row: ClaimedRun, problem: Unreadable) -> Outcome:

@@ -62,6 +62,7 @@ async def _settle_successes(
     connection: Connection, worker_id: UUID, successes: list[Outcome], effects: Effects
 ) -> list[Outcome]:
     successes.sort(key=lambda item: item.run_id.int)  # rows are always locked in key order
+    usages = [item.usage for item in successes]
     rows = await runs.report_successes(
         connection,
         worker_id,
@@ -70,10 +71,11 @@ async def _settle_successes(
         [item.held_ms for item in successes],
         [item.ran_ms for item in successes],
         [str(item.result, "utf-8") or None for item in successes],
-        [usage_text(item.usage) for item in successes] if any(item.usage for item in successes) else (),
+        [usage_text(usage) for usage in usages] if any(usages) else (),
     )
     results = NO_RESULTS
-    if any(row[1] and row[1] & _RESULT for row in rows):
+    follows = [row[1] for row in rows]
+    if any(follows) and any(bits & _RESULT for bits in follows if bits):
         results = {item.run_id: str(item.result, "utf-8") or None for item in successes}
     after_end(rows, effects, succeeded=True, results=results)
     if len(rows) == len(successes):

@@ -5,8 +5,10 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from datetime import datetime
+from itertools import islice
+from typing import TypeVar
 
 import msgspec
 from msgspec import UNSET
@@ -20,8 +22,9 @@ from mainspring.domain.workflows.intake import (
     ReadStep,
     WorkflowSource,
     check_count,
+    check_graph,
     define_workflow,
-    join_in_layers,
+    join_steps,
     parameters_as_payload,
     patch_of_job,
     read_step,
@@ -45,7 +48,9 @@ from mainspring.store import workflow_versions
 from mainspring.store.jobs import LockedJob
 from mainspring.store.pool import Connection
 from mainspring.wire.jobs import JobPatch, JobRequest, JobView, RunNowRequest
-from mainspring.wire.workflows import WorkflowCheck, WorkflowPatch, WorkflowRequest, WorkflowRunNow
+from mainspring.wire.workflows import StepIn, WorkflowCheck, WorkflowPatch, WorkflowRequest, WorkflowRunNow
+
+R = TypeVar("R")
 
 _SMALL = 200  # steps that are joined at once
 _SHOWN = 100
@@ -102,14 +107,15 @@ class WorkflowChanges:
         except MainspringError as error:
             raise renamed(error) from None
         source = WorkflowSource(request.steps, request.queue, request.priority)
-        definition, layers = await self._definition(caller.tenant, source, request.parameters or {})
-        names = [step.name for step in definition.steps]
+        read = await self._read(caller.tenant, source, request.parameters or {})
+        graph, layers = await _by_size(check_graph, source.steps, read)
+        first = (step for step, join in enumerate(graph.waits_for) if join is None)
         return WorkflowCheck(
-            steps=len(names),
-            edges=definition.graph().edges,
+            steps=len(graph.names),
+            edges=graph.edges,
             layers=layers,
-            first=[step.name for step in definition.steps if step.waits_for is None][:_SHOWN],
-            last=[names[step] for step in definition.last[:_SHOWN]],
+            first=[graph.names[step] for step in islice(first, _SHOWN)],
+            last=[graph.names[step] for step in graph.last()[:_SHOWN]],
         )
 
     async def update(self, caller: Caller, workflow_id: str, patch: WorkflowPatch, if_version: int | None) -> None:
@@ -180,23 +186,15 @@ class WorkflowChanges:
         return await self._version(caller.tenant, source, parameters)
 
     async def _version(self, tenant: TenantId, source: WorkflowSource, parameters: Collection[str]) -> Version:
-        definition, _ = await self._definition(tenant, source, parameters)
+        read = await self._read(tenant, source, parameters)
+        definition = await _by_size(join_steps, source.steps, read)
         if len(source.steps) <= _SMALL:
             return _as_json(definition, source)
         return await asyncio.to_thread(_as_json, definition, source)
 
-    async def _definition(
-        self, tenant: TenantId, source: WorkflowSource, parameters: Collection[str]
-    ) -> tuple[WorkflowDefinition, int]:
-        """The definition, and how many layers it has."""
-        check_count(source.steps)
-        read = await self._read(tenant, source, parameters)
-        if len(read) <= _SMALL:
-            return join_in_layers(source.steps, read)
-        return await asyncio.to_thread(join_in_layers, source.steps, read)
-
     async def _read(self, tenant: TenantId, source: WorkflowSource, parameters: Collection[str]) -> list[ReadStep]:
         """What each step is by itself. Steps of one shape are read once: large workflows have few."""
+        check_count(source.steps)
         slices = TimeSlices()
         places: dict[tuple[bool, bytes], int] = {}
         firsts: list[int] = []  # the first step of each shape
@@ -218,6 +216,11 @@ class WorkflowChanges:
             if slices.over:
                 await slices.pause()
         return [read[shape] for shape in shapes]
+
+
+async def _by_size(work: Callable[[list[StepIn], list[ReadStep]], R], steps: list[StepIn], read: list[ReadStep]) -> R:
+    """In a thread if there are many steps."""
+    return work(steps, read) if len(read) <= _SMALL else await asyncio.to_thread(work, steps, read)
 
 
 def _amended(stored: JobDefinition, patch: JobPatch, now: datetime) -> JobDefinition:

@@ -53,13 +53,12 @@ select exists (select from mainspring.run_history where ended_at >= $1 and ended
 -- unguarded: move_watermark in the same transaction is the guard.
 with ended as materialized (
     select grouping(of_ran) = 1 as of_lag, coalesce(of_ran, of_lag_too) as key, count(*)::int as n, sum(us) as us
-    from (select (lane_id::bigint << 12) | (state::int << 8) | coalesce({{bucket(ran)}}, {{NO_BUCKET}}) as of_ran,
-                 (lane_id::bigint << 8) | {{bucket(lag)}} as of_lag_too, round(ran * 1000) as us
+    from (select lane_id * 4096::bigint + state * 256 + coalesce({{bucket(ran)}}, {{NO_BUCKET}}) as of_ran,
+                 lane_id * 256::bigint + {{bucket(lag)}} as of_lag_too, round(ran * 1000) as us
           from (select h.lane_id, h.state, h.ran_ms::float8 as ran,
                        case when h.attempt = 1 then {{lag_ms(h, h.started_at)}} end as lag
                 from mainspring.run_history h
-                where h.ended_at >= $1 and h.ended_at < $2
-                offset 0) as each
+                where h.ended_at >= $1 and h.ended_at < $2) as each
           offset 0) as each
     group by grouping sets ((of_ran), (of_lag_too))
 ), again as materialized (
@@ -107,20 +106,24 @@ with ended as materialized (
     join rows_of_lane r on r.lane_id = b.lane_id
     group by r.number
 ), buckets as (
-    select r.number << 9 | b.bucket as key, sum(b.n)::bigint as n
-    from (select (key >> 8)::int as lane_id, 256 | (key & 255)::int as bucket, n from ended where of_lag and key is not null
-          union all
-          select lane_id, 256 | bucket, 1 from again where bucket is not null
-          union all
-          select (key >> 12)::int, (key & 255)::int, sum(n)::int
-          from ended where not of_lag and key & 255 <> {{NO_BUCKET}} group by 1, 2) as b
-    join rows_of_lane r on r.lane_id = b.lane_id
-    group by 1
+    select coalesce(of_task, of_queue, of_all) as key, sum(n)::bigint as n
+    from (select t.of_task::bigint << 11 | b.bucket as of_task, t.of_queue::bigint << 11 | 512 | b.bucket as of_queue,
+                 t.of_all::bigint << 11 | 1024 | b.bucket as of_all, b.n
+          from (select (key >> 8)::int as lane_id, 256 | (key & 255)::int as bucket, n
+                from ended where of_lag and key is not null
+                union all
+                select lane_id, 256 | bucket, 1 from again where bucket is not null
+                union all
+                select (key >> 12)::int, (key & 255)::int, n
+                from ended where not of_lag and key & 255 <> {{NO_BUCKET}}) as b
+          join touched t on t.lane_id = b.lane_id
+          offset 0) as each
+    group by grouping sets ((of_task), (of_queue), (of_all))
 ), histograms as materialized (
     select key >> 8 as number, (min(key) & 255)::smallint as first,
-           ('{' || string_agg(n || repeat(',0', (following - key)::int - 1), ',' order by key) || '}')::bigint[] as counts
-    from (select key, n, coalesce(lead(key) over (partition by key >> 8 order by key), key + 1) as following
-          from buckets) as each
+           ('{' || string_agg(n || repeat(',0', (next_key - key)::int - 1), ',' order by key) || '}')::bigint[] as counts
+    from (select key, n, case when following >> 8 = key >> 8 then following else key + 1 end as next_key
+          from (select key, n, lead(key) over (order by key) as following from buckets) as each) as each
     group by key >> 8
 ), added as (
     insert into mainspring.rollups as r
@@ -136,13 +139,14 @@ with ended as materialized (
 select coalesce((select sum(n) from ended where not of_lag), 0)::bigint + (select count(*) from again) as read,
        coalesce((select sum(failed) from by_lane), 0)::bigint as failed,
        (select json_agg(each) from (
-            select t.tenant_id, t.queue, t.task, coalesce(a.line, '') as line, count(*) as count, 0 as failed,
-                   min(a.ended_at) as first_at, max(a.ended_at) as last_at, (array_agg(a.run_id))[1] as sample_run,
-                   (array_remove(array_agg(distinct a.job_id), null))[1:{{SAMPLE_JOBS}}] as job_ids
-            from again a
-            join touched t on t.lane_id = a.lane_id
-            where a.outcome in ('FAILED', 'LOST')
-            group by 1, 2, 3, 4) as each)::text as attempts_text
+            select t.tenant_id, t.queue, t.task, a.line, a.count, 0 as failed, a.first_at, a.last_at, a.sample_run, a.job_ids
+            from (select lane_id, coalesce(line, '') as line, count(*) as count, min(ended_at) as first_at,
+                         max(ended_at) as last_at, (array_agg(run_id))[1] as sample_run,
+                         (array_remove(array_agg(distinct job_id), null))[1:{{SAMPLE_JOBS}}] as job_ids
+                  from again
+                  where outcome in ('FAILED', 'LOST')
+                  group by 1, 2) as a
+            join touched t on t.lane_id = a.lane_id) as each)::text as attempts_text
 
 -- name: close_minute
 -- Adds the minute $1, which is over, to its hour and day.
