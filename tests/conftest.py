@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import shutil
 import signal
@@ -59,7 +60,8 @@ TOKEN = "ms_test-token"
 
 
 # They take from ten seconds to two minutes each. The run ends sooner if all of them begin first. Each line is the work
-# of one test process: what measures a cluster under faults needs some time of its own.
+# of one test process: what measures a cluster under faults needs some time of its own, and the tests of a line share
+# servers and a browser.
 LONGEST = (
     (
         "tests/cluster/test_faults.py", "tests/docs/test_sitting.py", "tests/cluster/test_outage.py",
@@ -67,6 +69,8 @@ LONGEST = (
         "tests/processes/test_expansion.py",
     ),
     ("tests/bench/",),
+    ("tests/api/test_stall_",),
+    ("tests/ui/", "tests/cluster/test_mutants.py"),
 )  # fmt: skip
 
 
@@ -86,6 +90,18 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         ordered += line + rest[:fill]
         del rest[:fill]
     items[:] = ordered + rest
+
+
+def pytest_sessionstart() -> None:
+    """Collection makes no garbage worth mentioning, and a million objects that live until the end."""
+    gc.disable()
+
+
+def pytest_collection_finish() -> None:
+    """From now on the garbage collector passes over the tests themselves."""
+    gc.collect()
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture
@@ -251,10 +267,15 @@ def pgbouncer(postgres: EmbeddedPostgres) -> Iterator[PgBouncer | None]:
         yield bouncer
 
 
+def reached(url: str, pgbouncer: PgBouncer | None) -> Database:
+    """A database as servers reach it."""
+    return Database(url) if pgbouncer is None else through(pgbouncer, url, THROUGH)
+
+
 @pytest.fixture
 def where(database_url: str, pgbouncer: PgBouncer | None) -> Database:
     """The database of the test, as servers reach it."""
-    return Database(database_url) if pgbouncer is None else through(pgbouncer, database_url, THROUGH)
+    return reached(database_url, pgbouncer)
 
 
 @pytest.fixture
@@ -264,12 +285,18 @@ async def store(where: Database) -> AsyncIterator[Store]:
     await opened.close()
 
 
+@asynccontextmanager
+async def put_together(where: Database) -> AsyncIterator[Assembly]:
+    """A whole server, put together as in production; its loops do not run: tests drive `run_once` themselves."""
+    assembled = await assemble(where, SystemClock(), chance=lambda: 0.5, timing=LONG_LEASES)
+    yield assembled
+    await assembled.close()
+
+
 @pytest.fixture
 async def assembly(where: Database) -> AsyncIterator[Assembly]:
-    """A whole server, put together as in production; its loops do not run: tests drive `run_once` themselves."""
-    put_together = await assemble(where, SystemClock(), chance=lambda: 0.5, timing=LONG_LEASES)
-    yield put_together
-    await put_together.close()
+    async with put_together(where) as assembled:
+        yield assembled
 
 
 @pytest.fixture

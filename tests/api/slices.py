@@ -18,7 +18,8 @@ from mainspring.api.connections import Connections
 from mainspring.kernel.garbage_collection import freeze_garbage_collection
 from mainspring.roles.assembly import Assembly
 from mainspring.roles.server import edge_settings
-from tests.conftest import TOKEN
+from tests.conftest import TEMPLATE, TOKEN, Databases, put_together, reached
+from tests.pgbouncer import PgBouncer
 
 T = TypeVar("T")
 
@@ -79,6 +80,26 @@ async def listening(assembly: Assembly, connections: Connections | None = None) 
             connection.transport.abort()  # type: ignore[union-attr]
 
 
+@asynccontextmanager
+async def shared_server(databases: Databases, pgbouncer: PgBouncer | None) -> AsyncIterator[tuple[Assembly, int]]:
+    """A server and its port, for all tests of a module. What is loaded at the first request is loaded."""
+    async with (
+        databases.a_database(TEMPLATE) as url,
+        put_together(reached(url, pgbouncer)) as assembly,
+        listening(assembly) as port,
+    ):
+        job = b'{"http":{"url":"https://example.com/","success":{"json":"$.ok"}}}'
+        assert await send(port, request("GET", "/v1/jobs")) == 200
+        assert await send(port, request("POST", "/v1/jobs", job)) == 201
+        yield assembly, port
+
+
+def filled(begin: bytes, element: bytes, end: bytes, size: int) -> bytes:
+    """`begin`, as many elements as go into `size` bytes, and `end`."""
+    count = (size - len(begin) - len(end)) // (len(element) + 1)
+    return begin + b",".join([element] * count) + end
+
+
 def cut(data: list[bytes]) -> list[bytes]:
     return [piece[at : at + PIECE] for piece in data for at in range(0, len(piece), PIECE)]
 
@@ -103,12 +124,13 @@ def _yardstick() -> float:
 async def within_budget(slices: Slices, act: Callable[[], Awaitable[T]], what: str, tries: int = 3) -> T:
     """What `act` gives. Fails if one of its slices takes too much CPU time, each time that it is done."""
     found: list[str] = []
-    for _ in range(tries):
+    for attempt in range(tries):
+        before = _yardstick() if attempt or tries == 1 else 0.0
         await asyncio.sleep(0)  # the step that made the data is none of the server's
         slices.forget()
-        before = _yardstick()
         result = await act()
-        budget = BUDGET * max(1.0, before / _REFERENCE, _yardstick() / _REFERENCE)
+        fast = slices.longest < BUDGET  # on any machine: the yardstick only adds to the budget
+        budget = BUDGET if fast else BUDGET * max(1.0, before / _REFERENCE, _yardstick() / _REFERENCE)
         found.append(f"{slices.longest:.3f} of {budget:.3f} s in {slices.callback}")
         if "SLICES" in os.environ:
             print(f"SLICE {slices.longest * 1000:.0f} ms for {what[:80]} in {slices.callback[:100]}")  # noqa: T201
@@ -161,3 +183,10 @@ def request(method: str, path: str, body: bytes = b"", token: str = TOKEN) -> li
     head = f"{method} {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {token}\r\n"
     head += f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n"
     return cut([head.encode(), body])
+
+
+async def check(port: int, slices: Slices, data: list[bytes], status: int | None) -> None:
+    """Send these bytes. The answer has this status, and no slice takes too long."""
+    pieces = cut(data)
+    answered = await within_budget(slices, lambda: send(port, pieces), repr(data[0][:60]))
+    assert status is None or answered == status

@@ -9,49 +9,40 @@ from uuid import uuid4
 import pytest
 from litestar.routes import HTTPRoute
 
-from mainspring.kernel.config import (
-    MAX_BODY_BYTES,
-    MAX_EXCHANGE_BYTES,
-    MAX_HEAD_BYTES,
-    MAX_JOB_BYTES,
-    MAX_SHIPMENT_BYTES,
-)
+from mainspring.kernel.config import MAX_EXCHANGE_BYTES, MAX_HEAD_BYTES, MAX_JOB_BYTES, MAX_SHIPMENT_BYTES
 from mainspring.roles.assembly import Assembly
-from tests.api.slices import Slices, cut, listening, measured, request, send, within_budget
+from tests.api.slices import Slices, check, filled, measured, request, send, shared_server
+from tests.conftest import Databases
+from tests.pgbouncer import PgBouncer
 
 pytestmark = pytest.mark.anyio
 
 
-@pytest.fixture
-async def port(assembly: Assembly) -> AsyncIterator[int]:
-    async with listening(assembly) as listened:
-        assert await send(listened, request("GET", "/v1/jobs")) == 200  # what is loaded at the first request is loaded
-        assert await send(listened, request("POST", "/v1/jobs", _job(http=_call("$.ok")))) == 201
-        yield listened
+@pytest.fixture(scope="module")
+def anyio_backend() -> str:
+    return "asyncio"
 
 
-@pytest.fixture
-def slices() -> Iterator[Slices]:
+@pytest.fixture(scope="module")
+async def server(databases: Databases, pgbouncer: PgBouncer | None) -> AsyncIterator[tuple[Assembly, int]]:
+    async with shared_server(databases, pgbouncer) as shared:
+        yield shared
+
+
+@pytest.fixture(scope="module")
+def port(server: tuple[Assembly, int]) -> int:
+    return server[1]
+
+
+@pytest.fixture(scope="module")
+def slices(server: tuple[Assembly, int]) -> Iterator[Slices]:
     with measured() as found:
         yield found
 
 
-def _job(**fields: object) -> bytes:
-    return json.dumps(fields).encode()
-
-
-def _call(path: str) -> dict[str, object]:
-    return {"url": "https://example.com/", "success": {"json": path}}
-
-
-def _filled(begin: bytes, element: bytes, end: bytes, size: int) -> bytes:
-    """`begin`, as many elements as go into `size` bytes, and `end`."""
-    count = (size - len(begin) - len(end)) // (len(element) + 1)
-    return begin + b",".join([element] * count) + end
-
-
-def _jobs(count: int, one: Callable[[int], dict[str, object]]) -> bytes:
-    return json.dumps([one(number) for number in range(count)]).encode()
+@pytest.fixture(scope="module")
+def assembly(server: tuple[Assembly, int]) -> Assembly:
+    return server[0]
 
 
 HELD = b'["%s",1]' % str(uuid4()).encode()
@@ -59,12 +50,16 @@ STARTED = b'["%s",1,0.5]' % str(uuid4()).encode()
 OUTCOME = b'{"run_id":"%s","fence":1}' % str(uuid4()).encode()
 FAILED = b'{"run_id":"%s","fence":1,"status":"FAILED","error":"it"}' % str(uuid4()).encode()
 CHUNK = b'{"run_id":"%s","fence":1,"attempt":1,"offset":0,"data":""}' % str(uuid4()).encode()
-WORKER = b'{"worker_id":"%s","seq":1,' % str(uuid4()).encode()
+
+
+def _worker() -> bytes:
+    """The begin of the first exchange of a worker."""
+    return b'{"worker_id":"%s","seq":1,' % str(uuid4()).encode()
 
 
 def _hello(**fields: object) -> bytes:
     hello = {"name": "w", "queues": ["default"], "tasks": ["a"], "slots": 1, **fields}
-    return WORKER + b'"hello":' + json.dumps(hello).encode() + b"}"
+    return _worker() + b'"hello":' + json.dumps(hello).encode() + b"}"
 
 
 def _schema(parameters: int) -> dict[str, object]:
@@ -78,64 +73,22 @@ def _signatures(count: int, parameters: int) -> dict[str, object]:
     return {f"t{number}": _schema(parameters) for number in range(count)}
 
 
-LONG_PATH = "$" + ".a" * 499
 DEEP = b"[" * 500_000
-NESTED = b'{"task":"x","payload":{"a":[' + b",".join([b"[[[[]]]]"] * 700) + b"]}}"
-
-BATCHES: dict[str, tuple[Callable[[], bytes], int]] = {
-    "empty objects": (lambda: _filled(b"[", b"{}", b"]", MAX_BODY_BYTES), 422),
-    "empty objects in 1 MiB": (lambda: _filled(b"[", b"{}", b"]", 1024 * 1024), 422),
-    "empty objects in 256 KiB": (lambda: _filled(b"[", b"{}", b"]", 256 * 1024), 422),
-    "jobs in 256 KiB": (lambda: _filled(b"[", b'{"task":"x"}', b"]", 256 * 1024), 422),
-    "empty objects in an object": (lambda: _filled(b'{"jobs":[', b"{}", b"]}", MAX_BODY_BYTES), 422),
-    "numbers": (lambda: _filled(b"[", b"1", b"]", MAX_BODY_BYTES), 422),
-    "not closed": (lambda: b"[" * MAX_BODY_BYTES, 400),
-    "spaces": (lambda: b" " * MAX_BODY_BYTES, 422),
-    "spaces behind": (lambda: b"[{}]" + b" " * (MAX_BODY_BYTES - 4), 400),
-    "another name": (lambda: _filled(b'{"\\u006aobs":[', b"1", b"]}", MAX_BODY_BYTES), 422),
-    "one that is large": (lambda: _filled(b'[{"notify":[', b"[]", b"]}]", MAX_BODY_BYTES), 422),
-    "10,000 that are nested": (lambda: b"[" + b",".join([NESTED] * 10_000) + b"]", 201),
-    "10,000 with something wrong": (lambda: _jobs(10_000, lambda n: {"task": "x", "que" + "u" * 90: 1}), 422),
-    "10,000 with a path": (lambda: _jobs(10_000, lambda n: {"http": _call(LONG_PATH)}), 201),
-    "1,000 paths": (lambda: _jobs(1000, lambda n: {"http": _call(LONG_PATH[:90] + f".b{n}")}), 201),
-    "100 long paths": (lambda: _jobs(100, lambda n: {"http": _call(LONG_PATH[:-8] + f".b{n}")}), 201),
-    "1,000 paths in payloads": (
-        lambda: _jobs(10_000, lambda n: {"task": "http", "payload": _call(LONG_PATH[:90] + f".c{n % 1000}")}), 201,
-    ),
-    "10,000 paths": (lambda: _jobs(10_000, lambda n: {"http": _call(f"$.d{n}")}), 422),
-    "10,000 long paths": (lambda: _jobs(10_000, lambda n: {"http": _call(LONG_PATH[:-8] + f".e{n}")}), 422),
-    "10,000 crons with keys and ids": (
-        lambda: _jobs(
-            10_000,
-            lambda n: {"task": "x", "schedule": "5 4 29 2 1", "timezone": "Europe/Berlin", "idempotency_key": f"k{n}",
-                       "job_id": f"j{n}", "labels": {"a": "b"}},
-        ), 201,
-    ),
-    "10,000 labels": (
-        lambda: _jobs(10_000, lambda n: {"task": "x", "required_labels": {f"l{i}": "v" * 100 for i in range(16)}}), 201,
-    ),
-}  # fmt: skip
 
 EXCHANGES: dict[str, tuple[Callable[[], bytes], int]] = {
-    "held": (lambda: _filled(WORKER + b'"inventory":[', HELD, b"]}", MAX_EXCHANGE_BYTES), 422),
-    "outcomes": (lambda: _filled(WORKER + b'"outcomes":[', OUTCOME, b"]}", MAX_EXCHANGE_BYTES), 422),
-    "10,000 outcomes": (lambda: WORKER + b'"outcomes":[' + b",".join([OUTCOME] * 10_000) + b"]}", 409),
-    "room": (lambda: WORKER + b'"room":{' + b",".join(b'"%d":1' % i for i in range(700_000)) + b"}}", 413),
-    "shares": (lambda: _filled(WORKER + b'"shares":[', b'{"most":1,"queue":""}', b"]}", MAX_EXCHANGE_BYTES), 413),
-    "started": (lambda: _filled(WORKER + b'"started":[', STARTED, b"]}", MAX_EXCHANGE_BYTES), 413),
-    "progress": (lambda: _filled(WORKER + b'"progress":[', b'{"a":1}', b"]}", MAX_EXCHANGE_BYTES), 422),
+    "held": (lambda: filled(_worker() + b'"inventory":[', HELD, b"]}", MAX_EXCHANGE_BYTES), 422),
+    "outcomes": (lambda: filled(_worker() + b'"outcomes":[', OUTCOME, b"]}", MAX_EXCHANGE_BYTES), 422),
+    "10,000 outcomes": (lambda: _worker() + b'"outcomes":[' + b",".join([OUTCOME] * 10_000) + b"]}", 409),
+    "room": (lambda: _worker() + b'"room":{' + b",".join(b'"%d":1' % i for i in range(700_000)) + b"}}", 413),
+    "shares": (lambda: filled(_worker() + b'"shares":[', b'{"most":1,"queue":""}', b"]}", MAX_EXCHANGE_BYTES), 413),
+    "started": (lambda: filled(_worker() + b'"started":[', STARTED, b"]}", MAX_EXCHANGE_BYTES), 413),
+    "progress": (lambda: filled(_worker() + b'"progress":[', b'{"a":1}', b"]}", MAX_EXCHANGE_BYTES), 422),
     "a hello of 34 MB": (lambda: _hello(tasks=[f"t{n}" for n in range(150)], signatures=_signatures(150, 4500)), 413),
     "signatures": (lambda: _hello(tasks=[f"t{n}" for n in range(150)], signatures=_signatures(150, 1000)), 413),
     "allowed signatures": (lambda: _hello(tasks=[f"t{n}" for n in range(40)], signatures=_signatures(40, 900)), 200),
     "tasks": (lambda: _hello(tasks=["t" * 100] * 10_000), 422),
     "labels": (lambda: _hello(labels={f"l{n}": "v" for n in range(10_000)}), 422),
 }
-
-
-@pytest.mark.parametrize("name", BATCHES)
-async def test_a_batch(port: int, slices: Slices, name: str) -> None:
-    make, status = BATCHES[name]
-    await check(port, slices, request("POST", "/v1/jobs:batch", make()), status)
 
 
 @pytest.mark.parametrize("name", EXCHANGES)
@@ -148,7 +101,7 @@ async def test_an_exchange(port: int, slices: Slices, name: str) -> None:
 
 @pytest.mark.parametrize("element", [CHUNK, CHUNK[:-3] + b'"' + b"QUJD" * 100_000 + b'"}'], ids=["tiny", "large"])
 async def test_a_shipment(port: int, slices: Slices, element: bytes) -> None:
-    body = _filled(b'{"worker_id":"%s","chunks":[' % str(uuid4()).encode(), element, b"]}", MAX_SHIPMENT_BYTES)
+    body = filled(b'{"worker_id":"%s","chunks":[' % str(uuid4()).encode(), element, b"]}", MAX_SHIPMENT_BYTES)
     await check(port, slices, request("POST", "/v1/exchange/logs", body), None)
 
 
@@ -171,7 +124,7 @@ async def test_a_shipment(port: int, slices: Slices, element: bytes) -> None:
 async def test_every_route_and_its_largest_body(
     assembly: Assembly, port: int, slices: Slices, begin: bytes, element: bytes, end: bytes
 ) -> None:
-    body = _filled(begin, element, end, MAX_JOB_BYTES)
+    body = filled(begin, element, end, MAX_JOB_BYTES)
     for method, path in _routes(assembly):
         await check(port, slices, request(method, path, body), None)
 
@@ -257,9 +210,3 @@ async def test_a_body_in_tiny_chunks(port: int, slices: Slices) -> None:
     head = b"".join(request("POST", "/v1/jobs"))[: -len(b"Content-Length: 0\r\nConnection: close\r\n\r\n")]
     body = b"1\r\n \r\n" * 1_000_000 + b"0\r\n\r\n"
     await check(port, slices, [head + b"Transfer-Encoding: chunked\r\n\r\n" + body], None)
-
-
-async def check(port: int, slices: Slices, data: list[bytes], status: int | None) -> None:
-    pieces = cut(data)
-    answered = await within_budget(slices, lambda: send(port, pieces), repr(data[0][:60]))
-    assert status is None or answered == status

@@ -20,6 +20,7 @@ from mainspring.store.embedded import EmbeddedPostgres
 from mainspring.store.embedded.access import ROLE
 from mainspring.store.migrate import migrate
 from mainspring.store.pool import AWAY
+from tests.certificates import NOBODY
 from tests.cluster.children import RESTART_AFTER, SCHEDULER, SERVER, WORKER, Child, Seat
 from tests.cluster.history import RESCUE, Exit, Injection
 from tests.cluster.load_limits import NARROW
@@ -149,6 +150,7 @@ class Arena:
             headers={"Authorization": f"Bearer {TOKEN}"},
             timeout=timeout,
             transport=transport,
+            verify=NOBODY,
         )
 
     # -- starting and stopping
@@ -255,7 +257,7 @@ class Arena:
 
 async def _answers(port: int) -> bool:
     try:
-        async with httpx.AsyncClient(timeout=5.0) as client:
+        async with httpx.AsyncClient(timeout=5.0, verify=NOBODY) as client:
             return (await client.get(f"http://127.0.0.1:{port}/healthz")).status_code == 200
     except httpx.TransportError:
         return False

@@ -12,6 +12,7 @@ import uvicorn
 
 from mainspring.kernel.lifecycle import Loops
 from mainspring.roles.assembly import Assembly
+from tests.certificates import NOBODY
 from tests.conftest import TOKEN
 
 
@@ -30,7 +31,7 @@ async def on_a_socket(
             loops.start(watch)
         try:
             async with httpx.AsyncClient(
-                base_url=url, headers={"Authorization": f"Bearer {token}"}, timeout=60
+                base_url=url, headers={"Authorization": f"Bearer {token}"}, timeout=60, verify=NOBODY
             ) as client:
                 while not server.started:
                     await asyncio.sleep(0.01)

@@ -59,6 +59,7 @@ def country_names() -> dict[str, str]:
     return {name.replace("_", " "): names[1] for name, names in COUNTRIES.items()}
 
 
+@lru_cache(maxsize=1)
 def library_version() -> str:
     """The installed version, without an import of the library."""
     from importlib.metadata import version
