@@ -293,7 +293,8 @@ class WorkflowRunList(msgspec.Struct):
 
 class WorkflowRunView(msgspec.Struct):
     """A run of a workflow with its steps, in the order of the definition. edges: [parent, step], for the steps that are
-    shown. next: the cursor of `/steps` where further steps begin; a run is shown with up to 1,000 of them."""
+    shown. next: the cursor of `/steps` where further steps begin; a run is shown with up to 1,000 of them. etag: for
+    If-Match."""
 
     run_id: str
     workflow_id: str
@@ -315,3 +316,4 @@ class WorkflowRunView(msgspec.Struct):
     steps: list[StepRunView] = []
     edges: list[list[str]] = []
     next: str | None = None
+    etag: str = ""

@@ -52,9 +52,9 @@ def add_token(
     return Call("POST", "/v1/tokens", _token_made, body=body, repeatable=False)
 
 
-def revoke_token(token_id: str) -> Call[TokenView]:
-    """Revoke a token. It is rejected from now on."""
-    return verb(f"/v1/tokens/{segment(token_id)}:revoke", _token)
+def revoke_token(token_id: str, *, if_match: str | None = None) -> Call[TokenView]:
+    """Revoke a token. It is rejected from now on. With `if_match`, only if it still has that `etag`."""
+    return verb(f"/v1/tokens/{segment(token_id)}:revoke", _token, only_if=if_match)
 
 
 def sign_in_link() -> Call[SignInLink]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec import UNSET, UnsetType
 
 from mainspring.domain.errors import InvalidInput
-from mainspring.sdk.client.calls.common import query_of, verb
+from mainspring.sdk.client.calls.common import match_header, query_of, verb
 from mainspring.sdk.client.core import Call, encode, json_of, segment
 from mainspring.wire.gates import GateRequest, GateView, PauseRequest, RateRequest
 from mainspring.wire.limits import BreakerList, BreakerView, LimitDetails, LimitList, LimitRequest
@@ -38,10 +38,13 @@ def limit(limit_id: int) -> Call[LimitDetails]:
     return Call("GET", f"/v1/limits/{limit_id}", _limit)
 
 
-def set_limit(limit_id: int, limit: int | None, *, order: str | None = None) -> Call[LimitDetails]:
+def set_limit(
+    limit_id: int, limit: int | None, *, order: str | None = None, if_match: str | None = None
+) -> Call[LimitDetails]:
     """Set how many runs there may be at once. None returns to what jobs and tasks declare. `order`: "priority" ends
-    strict order."""
-    return Call("PUT", f"/v1/limits/{limit_id}", _limit, body=encode(LimitRequest(limit, order)))
+    strict order. With `if_match`, only if it still has that `etag`."""
+    body, headers = encode(LimitRequest(limit, order)), match_header(if_match)
+    return Call("PUT", f"/v1/limits/{limit_id}", _limit, body=body, headers=headers, repeatable=if_match is None)
 
 
 def queue(name: str) -> Call[QueueView]:
@@ -103,9 +106,9 @@ def breakers() -> Call[BreakerList]:
     return Call("GET", "/v1/breakers", _breaker_list)
 
 
-def reset_breaker(breaker_id: str | int) -> Call[BreakerView]:
-    """Close a circuit breaker and forget its failures."""
-    return verb(f"/v1/breakers/{segment(str(breaker_id))}:reset", _breaker)
+def reset_breaker(breaker_id: str | int, *, if_match: str | None = None) -> Call[BreakerView]:
+    """Close a circuit breaker and forget its failures. With `if_match`, only if it still has that `etag`."""
+    return verb(f"/v1/breakers/{segment(str(breaker_id))}:reset", _breaker, only_if=if_match)
 
 
 def _set_limits(
