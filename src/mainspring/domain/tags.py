@@ -20,11 +20,12 @@ from mainspring.domain.transitions import StoredState
 from mainspring.domain.worker_state import WorkerState
 
 TAG = "[a-z0-9-]{1,64}"
+_WORDS = {int(state): state.name.lower() for state in StoredState}
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def run_tag(state: int, fence: int) -> str:
-    return f"{StoredState(state).name.lower()}-{fence}"
+    return f"{_WORDS[state]}-{fence}"
 
 
 def workflow_run_tag(*, ended: bool, reruns: int) -> str:

@@ -25,6 +25,7 @@ from mainspring.kernel.trust import tls_failure, trusted_context
 from mainspring.sdk.client import calls
 from mainspring.sdk.client.backfill_handle import AsyncBackfill, Backfill
 from mainspring.sdk.client.bulk_methods import AsyncBulkMethods, BulkMethods
+from mainspring.sdk.client.change_stream import ChangeEvent, ChangeStream
 from mainspring.sdk.client.connection import Connection, find_connection
 from mainspring.sdk.client.core import (
     Answer,
@@ -39,13 +40,15 @@ from mainspring.sdk.client.core import (
 )
 from mainspring.sdk.client.handle import AsyncHandle, Handle
 from mainspring.sdk.client.job_fields import Duration, JobFields, When
-from mainspring.sdk.client.log_stream import BROKE_OFF, LogEvent, LogStream
+from mainspring.sdk.client.log_stream import LogEvent, LogStream
 from mainspring.sdk.client.methods import awaited, blocking
+from mainspring.sdk.client.server_events import ServerEvents
 from mainspring.sdk.client.workflow_methods import AsyncWorkflowMethods, WorkflowMethods
 from mainspring.wire.jobs import JobView
 from mainspring.wire.runs import RunView
 
 T = TypeVar("T")
+E = TypeVar("E")
 
 _NEVER_REACHED = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
 _PERHAPS_TLS = "if the server uses TLS, write https:// instead of http://; otherwise see its log"
@@ -224,10 +227,19 @@ class Client(WorkflowMethods, BulkMethods):
         """The events of `follow_logs`, including the start of each attempt and the status at the end. A broken
         connection is opened again, for as long as `patience` allows, and continues where it was. `after` begins
         at a byte of an attempt: "1:2048"."""
-        stream = self._log_stream(run_id, attempt, after)
+        return self._follow(self._log_stream(run_id, attempt, after))
+
+    def events(self, *topics: str) -> Iterator[ChangeEvent]:
+        """What changes, without end. Topics: jobs, runs, queues, workers, run:ID, job:ID, workflow-run:ID. A broken
+        connection is opened again, for as long as `patience` allows; then an event `open` has `missed`, because what
+        changed meanwhile is not told."""
+        url, patience = self.connection.url, Patience.of(self.patience)
+        return self._follow(ChangeStream(topics, url=url, clock=_CLOCK, patience=patience))
+
+    def _follow(self, stream: ServerEvents[E]) -> Iterator[E]:
         while not stream.ended:
             address = self._rotation.current
-            outcome: Answer | NoAnswer = BROKE_OFF
+            outcome: Answer | NoAnswer = stream.broke_off
             try:
                 with self._http.stream(**_stream_request(address, stream.call())) as response:
                     if response.is_success:
@@ -268,6 +280,7 @@ class Client(WorkflowMethods, BulkMethods):
     failures = blocking(calls.failures)
     job_series = blocking(calls.job_series)
     preview = blocking(calls.preview)
+    explain_schedule = blocking(calls.explain_schedule)
     upcoming_fires = blocking(calls.upcoming_fires)
     heatmap = blocking(calls.heatmap)
     find_ids = blocking(calls.find_ids)
@@ -312,6 +325,8 @@ class Client(WorkflowMethods, BulkMethods):
     add_token = blocking(calls.add_token)
     revoke_token = blocking(calls.revoke_token)
     sign_in_link = blocking(calls.sign_in_link)
+    sessions = blocking(calls.sessions)
+    end_session = blocking(calls.end_session)
     health = blocking(calls.health)
     readiness = blocking(calls.readiness)
 
@@ -445,16 +460,23 @@ class AsyncClient(AsyncWorkflowMethods, AsyncBulkMethods):
             if event.text:
                 yield event.text
 
-    async def log_events(
-        self, run_id: str, attempt: int | None = None, after: str | None = None
-    ) -> AsyncIterator[LogEvent]:
+    def log_events(self, run_id: str, attempt: int | None = None, after: str | None = None) -> AsyncIterator[LogEvent]:
         """The events of `follow_logs`, including the start of each attempt and the status at the end. A broken
         connection is opened again, for as long as `patience` allows, and continues where it was. `after` begins
         at a byte of an attempt: "1:2048"."""
-        stream = self._log_stream(run_id, attempt, after)
+        return self._follow(self._log_stream(run_id, attempt, after))
+
+    def events(self, *topics: str) -> AsyncIterator[ChangeEvent]:
+        """What changes, without end. Topics: jobs, runs, queues, workers, run:ID, job:ID, workflow-run:ID. A broken
+        connection is opened again, for as long as `patience` allows; then an event `open` has `missed`, because what
+        changed meanwhile is not told."""
+        url, patience = self.connection.url, Patience.of(self.patience)
+        return self._follow(ChangeStream(topics, url=url, clock=_CLOCK, patience=patience))
+
+    async def _follow(self, stream: ServerEvents[E]) -> AsyncIterator[E]:
         while not stream.ended:
             address = self._rotation.current
-            outcome: Answer | NoAnswer = BROKE_OFF
+            outcome: Answer | NoAnswer = stream.broke_off
             try:
                 async with self._http.stream(**_stream_request(address, stream.call())) as response:
                     if response.is_success:
@@ -496,6 +518,7 @@ class AsyncClient(AsyncWorkflowMethods, AsyncBulkMethods):
     failures = awaited(calls.failures)
     job_series = awaited(calls.job_series)
     preview = awaited(calls.preview)
+    explain_schedule = awaited(calls.explain_schedule)
     upcoming_fires = awaited(calls.upcoming_fires)
     heatmap = awaited(calls.heatmap)
     find_ids = awaited(calls.find_ids)
@@ -540,6 +563,8 @@ class AsyncClient(AsyncWorkflowMethods, AsyncBulkMethods):
     add_token = awaited(calls.add_token)
     revoke_token = awaited(calls.revoke_token)
     sign_in_link = awaited(calls.sign_in_link)
+    sessions = awaited(calls.sessions)
+    end_session = awaited(calls.end_session)
     health = awaited(calls.health)
     readiness = awaited(calls.readiness)
 

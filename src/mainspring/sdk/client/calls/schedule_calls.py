@@ -10,11 +10,12 @@ from mainspring.sdk.client.core import Call, encode, json_of, segment
 from mainspring.sdk.client.job_fields import PreviewFields, When, job_request
 from mainspring.wire.backfills import BackfillList, BackfillView
 from mainspring.wire.calendars import CalendarList, CalendarView
-from mainspring.wire.preview import HeatMap, RangeWord, SchedulePreview, UpcomingFires
+from mainspring.wire.preview import HeatMap, RangeWord, ScheduleExplanation, SchedulePreview, UpcomingFires
 
 _heat_map = json_of(HeatMap)
 _upcoming_fires = json_of(UpcomingFires)
 _preview = json_of(SchedulePreview)
+_explanation = json_of(ScheduleExplanation)
 _backfill = json_of(BackfillView)
 _backfill_list = json_of(BackfillList)
 _calendar_list = json_of(CalendarList)
@@ -28,6 +29,16 @@ def preview(
     given as in `submit`, and nothing is stored. `job_id` chooses the job for which `H` and jitter are worked out."""
     body = job_request({**when, "job_id": job_id, "n": n, "from": from_})
     return Call("POST", "/v1/schedules:preview", _preview, body=encode(body))
+
+
+def explain_schedule(
+    *, n: int = 10, from_: When | None = None, job_id: str | None = None, **when: Unpack[PreviewFields]
+) -> Call[ScheduleExplanation]:
+    """Explain a schedule that somebody is still writing. One that a job could not have is not refused: `problems` names
+    each wrong field. Otherwise the answer is that of `preview`, with warnings about the coming year and about minutes
+    in which many jobs fire."""
+    body = job_request({**when, "job_id": job_id, "n": n, "from": from_})
+    return Call("POST", "/v1/schedules:explain", _explanation, body=encode(body))
 
 
 def upcoming_fires(
