@@ -152,10 +152,23 @@ def test_a_change_names_the_tag_that_was_seen_and_is_not_repeated_then(
 
 
 @pytest.mark.parametrize(
-    "build", [calls.run_now, calls.start_workflow, calls.pause_workflow, calls.resume_workflow, calls.delete_workflow]
+    ("build", "given"),
+    [
+        (calls.run_now, ("a",)),
+        (calls.start_workflow, ("a",)),
+        (calls.pause_workflow, ("a",)),
+        (calls.resume_workflow, ("a",)),
+        (calls.delete_workflow, ("a",)),
+        (calls.set_queue_limits, ("q",)),
+        (calls.pause_queue, ("q",)),
+        (calls.resume_queue, ("q",)),
+        (calls.set_tenant_limits, ()),
+        (calls.pause_all, ()),
+        (calls.resume_all, ()),
+    ],
 )
-def test_a_change_names_the_version_that_was_seen(build: Callable[..., Call[Any]]) -> None:
-    call = build("a", if_version=3)
+def test_a_change_names_the_version_that_was_seen(build: Callable[..., Call[Any]], given: tuple[str, ...]) -> None:
+    call = build(*given, if_version=3)
     assert (call.headers, call.repeatable) == ((("If-Match", '"3"'),), False)
 
 

@@ -59,20 +59,22 @@ def set_queue_limits(
     rate: str | UnsetType | None = UNSET,
     burst: int | None = None,
     max_depth: int | UnsetType | None = UNSET,
+    if_version: int | None = None,
 ) -> Call[GateView]:
     """Set limits of a queue: how many runs run at once, how often they start (`"100/m"`, with a `burst`), and how many
-    may wait. What is left out stays as it is, and None removes a limit."""
-    return _set_limits(f"/v1/queues/{segment(name)}", concurrency, rate, burst, max_depth)
+    may wait. What is left out stays as it is, and None removes a limit. With `if_version`, only if they still have that
+    version."""
+    return _set_limits(f"/v1/queues/{segment(name)}", concurrency, rate, burst, max_depth, if_version)
 
 
-def pause_queue(name: str) -> Call[GateView]:
+def pause_queue(name: str, *, if_version: int | None = None) -> Call[GateView]:
     """Start no run of the queue until it is resumed. When this returns, no worker is given one any more."""
-    return verb(f"/v1/queues/{segment(name)}:pause", _gate)
+    return verb(f"/v1/queues/{segment(name)}:pause", _gate, only_if=if_version)
 
 
-def resume_queue(name: str) -> Call[GateView]:
+def resume_queue(name: str, *, if_version: int | None = None) -> Call[GateView]:
     """Resume a paused queue."""
-    return verb(f"/v1/queues/{segment(name)}:resume", _gate)
+    return verb(f"/v1/queues/{segment(name)}:resume", _gate, only_if=if_version)
 
 
 def tenant_limits() -> Call[GateView]:
@@ -86,19 +88,20 @@ def set_tenant_limits(
     rate: str | UnsetType | None = UNSET,
     burst: int | None = None,
     max_depth: int | UnsetType | None = UNSET,
+    if_version: int | None = None,
 ) -> Call[GateView]:
     """Set limits of all runs of the tenant, in addition to those of its queues. See `set_queue_limits`."""
-    return _set_limits("/v1/tenant/limits", concurrency, rate, burst, max_depth)
+    return _set_limits("/v1/tenant/limits", concurrency, rate, burst, max_depth, if_version)
 
 
-def pause_all(*, all_tenants: bool = False) -> Call[GateView]:
+def pause_all(*, all_tenants: bool = False, if_version: int | None = None) -> Call[GateView]:
     """Start no run of the tenant, or of all tenants, until `resume_all`."""
-    return Call("POST", "/v1/pause", _gate, body=encode(PauseRequest(all_tenants)))
+    return verb("/v1/pause", _gate, body=encode(PauseRequest(all_tenants)), only_if=if_version)
 
 
-def resume_all(*, all_tenants: bool = False) -> Call[GateView]:
+def resume_all(*, all_tenants: bool = False, if_version: int | None = None) -> Call[GateView]:
     """Resume what `pause_all` paused. Queues that were paused one by one stay paused."""
-    return Call("POST", "/v1/resume", _gate, body=encode(PauseRequest(all_tenants)))
+    return verb("/v1/resume", _gate, body=encode(PauseRequest(all_tenants)), only_if=if_version)
 
 
 def breakers() -> Call[BreakerList]:
@@ -117,8 +120,10 @@ def _set_limits(
     rate: str | UnsetType | None,
     burst: int | None,
     max_depth: int | UnsetType | None,
+    if_version: int | None,
 ) -> Call[GateView]:
     if burst is not None and not isinstance(rate, str):
         raise InvalidInput("a burst belongs to a rate", field="burst", hint='give both: rate="100/m", burst=20')
     wanted = RateRequest(rate, burst) if isinstance(rate, str) and burst is not None else rate
-    return Call("PUT", path, _gate, body=encode(GateRequest(concurrency, wanted, max_depth)))
+    body, headers = encode(GateRequest(concurrency, wanted, max_depth)), match_header(if_version)
+    return Call("PUT", path, _gate, body=body, headers=headers, repeatable=if_version is None)
