@@ -47,7 +47,7 @@ async def test_a_worker_shows_what_it_offers_and_holds(api: httpx.AsyncClient) -
     assert shown == {
         "worker_id": str(worker.worker_id), "name": "by-hand", "state": "LIVE", "queues": ["default", "heavy"],
         "tasks": ["noop", "other"], "slots": 100, "running": 2, "labels": {"zone": "a"}, "version": "1.2.3",
-        "shared": False, "holding": 2, "left_out": [],
+        "shared": False, "holding": 2, "left_out": [], "etag": "live",
     }  # fmt: skip
     assert times["registered_at"] <= times["last_beat_at"]
 
@@ -72,7 +72,7 @@ async def test_a_dead_letter_has_what_is_needed_to_understand_it(api: httpx.Asyn
     assert letter == {
         "run_id": str(order.run_id), "job_id": "j", "name": "N", "task": "noop", "queue": "default", "attempts": 1,
         "error_message": "ValueError: no", "payload": {"a": 1}, "reason": "failed 1 time(s), no tries left",
-        "replay_of": None, "tries": None, "generation": 1,
+        "replay_of": None, "tries": None, "generation": 1, "etag": "dead-1",
     }  # fmt: skip
     assert times["scheduled_for"] < times["died_at"]
     shown = (await api.get(f"/v1/dead-letters/{order.run_id}")).json()

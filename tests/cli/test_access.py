@@ -91,6 +91,23 @@ def test_token_revoke_names_what_it_revoked_and_passes_on_a_refusal(server: Cann
     assert (code, "make another one first" in err) == (4, True)
 
 
+def session(session_id: str, **changes: Any) -> dict[str, Any]:
+    moments = dict.fromkeys(("signed_in_at", "last_seen_at", "ends_at"), "2030-01-01T00:00:00Z")
+    return {"session_id": session_id, "token_id": ONE, "name": "ada", "role": "viewer", **moments, **changes}
+
+
+def test_sessions_are_listed_and_ended_by_the_end_of_their_id(server: CannedServer, call: Call) -> None:
+    other = "0197a6c0-5d1e-7c3a-9d50-2f1f6f0a8b22"
+    server.says("GET /v1/sessions", {"sessions": [session(ONE), session(other, name="bob")], "more": True})
+    code, out, err = call("sessions")
+    assert (code, [line.split()[1] for line in out.splitlines()[1:3]]) == (0, ["ada", "bob"])
+    assert "the newest come first" in out + err
+    server.says(f"POST /v1/sessions/{other}:end", session(other, name="bob"))
+    assert call("session-end", other[-8:])[:2] == (0, f"session {other} of bob has ended\n")
+    code, out, _ = call("session-end", other, "--json")
+    assert (code, json.loads(out)["name"]) == (0, "bob")
+
+
 def test_workers_shows_which_are_shared(server: CannedServer, call: Call) -> None:
     from tests.cli.test_workers import worker
 

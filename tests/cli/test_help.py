@@ -13,7 +13,7 @@ VERBS = (
     "up", "server", "scheduler", "worker", "submit", "jobs", "job", "runs", "run", "why", "cancel", "pause", "resume",
     "run-now", "workers", "queues", "migrate", "timeline", "retry", "dead-letters", "dead-letter", "replay", "discard",
     "logs", "tasks", "drain", "preview", "tenants", "tenant-add", "tokens", "token-add", "token-revoke",
-    "completion", "open",
+    "completion", "open", "sessions", "session-end",
 )  # fmt: skip
 BENCHES = (
     "throughput", "lag", "pickup", "submit", "schedules", "overhead", "process", "output", "failover", "overload",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -120,6 +121,55 @@ def test_a_batch_in_which_every_job_has_a_key_may_be_repeated() -> None:
 def test_a_guarded_change_is_not_repeated() -> None:
     assert calls.update_job("a", priority="high").repeatable
     assert not calls.update_job("a", if_version=3, priority="high").repeatable
+
+
+@pytest.mark.parametrize(
+    ("build", "given"),
+    [
+        (calls.cancel_run, ("r",)),
+        (calls.retry_run, ("r",)),
+        (calls.replay, ("r",)),
+        (calls.discard, ("r",)),
+        (calls.drain_worker, ("w",)),
+        (calls.set_limit, (7, 3)),
+        (calls.reset_breaker, (7,)),
+        (calls.revoke_token, ("t",)),
+        (calls.cancel_operation, ("o",)),
+        (calls.change_backfill, ("b", 3)),
+        (calls.pause_backfill, ("b",)),
+        (calls.resume_backfill, ("b",)),
+        (calls.cancel_backfill, ("b",)),
+        (calls.cancel_workflow_run, ("r",)),
+        (calls.rerun_workflow, ("r",)),
+    ],
+)
+def test_a_change_names_the_tag_that_was_seen_and_is_not_repeated_then(
+    build: Callable[..., Call[Any]], given: tuple[Any, ...]
+) -> None:
+    call = build(*given, if_match="seen-1")
+    assert (call.headers, call.repeatable) == ((("If-Match", '"seen-1"'),), False)
+    assert build(*given).headers == ()
+
+
+@pytest.mark.parametrize(
+    ("build", "given"),
+    [
+        (calls.run_now, ("a",)),
+        (calls.start_workflow, ("a",)),
+        (calls.pause_workflow, ("a",)),
+        (calls.resume_workflow, ("a",)),
+        (calls.delete_workflow, ("a",)),
+        (calls.set_queue_limits, ("q",)),
+        (calls.pause_queue, ("q",)),
+        (calls.resume_queue, ("q",)),
+        (calls.set_tenant_limits, ()),
+        (calls.pause_all, ()),
+        (calls.resume_all, ()),
+    ],
+)
+def test_a_change_names_the_version_that_was_seen(build: Callable[..., Call[Any]], given: tuple[str, ...]) -> None:
+    call = build(*given, if_version=3)
+    assert (call.headers, call.repeatable) == ((("If-Match", '"3"'),), False)
 
 
 def test_refusals_are_final() -> None:

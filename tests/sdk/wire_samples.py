@@ -105,6 +105,7 @@ def run(**changes: Any) -> dict[str, Any]:
         "log_url": None,
         "result": None,
         "payload": None,
+        "etag": "success-1",
         **changes,
     }
 

@@ -28,8 +28,6 @@ export interface Answer<T> {
 interface Options {
   query?: Query;
   body?: unknown;
-  /** The version that the page shows. The server refuses the change if there is a newer one. */
-  version?: number | string | null;
   signal?: AbortSignal;
   headers?: Record<string, string>;
 }
@@ -62,14 +60,22 @@ export async function get<T>(path: string, query?: Query, signal?: AbortSignal):
   return (await call<T>("GET", path, { query, signal })).data;
 }
 
-export async function post<T>(path: string, body: unknown = {}, version?: number | string | null): Promise<T> {
-  return (await call<T>("POST", path, { body, version })).data;
+/** What creates something, or only asks. What changes something is sent by `change`. */
+export async function post<T>(path: string, body: unknown = {}): Promise<T> {
+  return (await call<T>("POST", path, { body })).data;
+}
+
+/** The version or the tag of what the person saw when the dialog opened. */
+export type Seen = number | string;
+
+/** A change. The server refuses it (412) if the object is no longer what the person saw. */
+export async function change<T>(method: "POST" | "PUT" | "PATCH" | "DELETE", path: string, seen: Seen, body?: unknown): Promise<T> {
+  return (await call<T>(method, path, { body, headers: { "If-Match": `"${seen}"` } })).data;
 }
 
 export async function send(method: string, path: string, options: Options = {}): Promise<Response> {
   const headers: Record<string, string> = { Accept: "application/json, application/problem+json", ...options.headers };
   if (options.body !== undefined) headers["Content-Type"] = "application/json";
-  if (options.version !== undefined && options.version !== null) headers["If-Match"] = `"${options.version}"`;
   if (method !== "GET" && csrf !== null) headers[csrf.header] = csrf.value;
   const init: RequestInit = { method, headers, credentials: "same-origin" };
   if (options.body !== undefined) init.body = JSON.stringify(options.body);

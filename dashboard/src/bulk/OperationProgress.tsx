@@ -1,11 +1,11 @@
 // The progress of an operation, until it has ended. It goes on when the dialog is closed.
 import { useQuery } from "@tanstack/react-query";
 import { useEffect, useRef, useState } from "react";
-import { post } from "../api/client";
+import { change } from "../api/client";
 import type { OperationView } from "../api/schema";
 import { count, counted, plural, shortId } from "../lib/format";
 import { Button } from "../ui/Button";
-import { Dialog } from "../ui/Dialog";
+import { ConflictOrProblem, Dialog } from "../ui/Dialog";
 import { ProblemBox } from "../ui/Problem";
 import { say } from "../ui/Toasts";
 import { operationPath, readOperation } from "./acts";
@@ -29,7 +29,7 @@ export function OperationProgress({ begun, title, onEnd, onClose }: { begun: Ope
   }, [over, onEnd]);
   const cancel = async (): Promise<void> => {
     try {
-      await post(`${operationPath(begun.id)}:cancel`);
+      await change("POST", `${operationPath(begun.id)}:cancel`, operation.etag, {});
     } catch (error) {
       setProblem(error);
     }
@@ -58,7 +58,7 @@ export function OperationProgress({ begun, title, onEnd, onClose }: { begun: Ope
           {operation.failed > operation.failures.length ? <li>and {plural(operation.failed - operation.failures.length, "other")}</li> : null}
         </ul>
       ) : null}
-      {problem ? <ProblemBox error={problem} /> : null}
+      {problem ? <ConflictOrProblem error={problem} /> : null}
       {found.error ? <ProblemBox error={found.error} /> : null}
       <footer className={styles.foot}>
         {over ? null : <Button onClick={() => void cancel()}>Stop here</Button>}

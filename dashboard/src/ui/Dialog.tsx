@@ -52,7 +52,7 @@ interface ConfirmProps {
   amount?: number;
   act: () => Promise<unknown>;
   onClose: () => void;
-  /** Called when somebody has changed the same thing meanwhile, to show what it is now. */
+  /** Called when somebody has changed the same thing meanwhile: reads again what it is now. */
   onConflict?: () => void;
 }
 
@@ -86,10 +86,18 @@ export function Confirm({ title, children, verb, danger = false, amount = 1, act
         ) : null}
         {error ? <ConflictOrProblem error={error} /> : null}
         <footer className={styles.foot}>
-          <Button onClick={onClose}>Not now</Button>
-          <Button kind={danger ? "danger" : "primary"} type="submit" busy={busy} disabled={many && typed !== String(amount)}>
-            {verb}
-          </Button>
+          {isConflict(error) ? (
+            <Button kind="primary" onClick={onClose}>
+              Look at it now
+            </Button>
+          ) : (
+            <>
+              <Button onClick={onClose}>Not now</Button>
+              <Button kind={danger ? "danger" : "primary"} type="submit" busy={busy} disabled={many && typed !== String(amount)}>
+                {verb}
+              </Button>
+            </>
+          )}
         </footer>
       </form>
     </Dialog>

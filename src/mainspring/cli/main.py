@@ -56,7 +56,7 @@ _PANELS: dict[str, tuple[str, ...]] = {
         "drain",
         "completion",
     ),
-    "Access": ("open", "tenants", "tenant-add", "tokens", "token-add", "token-revoke"),
+    "Access": ("open", "tenants", "tenant-add", "tokens", "token-add", "token-revoke", "sessions", "session-end"),
 }
 _GROUPS: dict[str, tuple[str, str, tuple[str, ...]]] = {
     "workflow": (

@@ -156,7 +156,7 @@ class Fenced(Conflict):
 
 
 class VersionMismatch(Conflict):
-    """The job has changed since the version that `if_version` names (412)."""
+    """It has changed since the version or the tag that `if_version` or `if_match` names (412)."""
 
     code = "version_mismatch"
 

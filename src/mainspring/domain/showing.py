@@ -13,6 +13,7 @@ from mainspring.domain.limits import read_name
 from mainspring.domain.retry import RetryPolicy
 from mainspring.domain.schedules.schedule import ScheduleKind
 from mainspring.domain.schedules.words import explain
+from mainspring.domain.tags import breaker_tag
 from mainspring.domain.transitions import JobStatus
 from mainspring.kernel.config import MAX_PAYLOAD_BYTES
 from mainspring.wire.execution import RunSetup
@@ -133,6 +134,7 @@ def breaker_view(breaker_id: int, name: str, state: Breaker, failures: int, open
         probe_at=state.next_at,
         probe=None if state.probe is None else str(state.probe),
         held=held,
+        etag=breaker_tag(state.failed, state.opened_at),
     )
 
 

@@ -62,6 +62,7 @@ class LockedLetter(msgspec.Struct, frozen=True):
     payload_text: str | None
     spec_text: str | None
     overlap: int | None
+    attempts: int
 
 
 class AllowedRun(msgspec.Struct, frozen=True):

@@ -212,8 +212,11 @@ async def view(connection: Connection, tenant: TenantId, worker_id: UUID) -> Wor
     return await _view_worker.first(connection, tenant, worker_id)
 
 
-async def set_state(connection: Connection, worker_id: UUID, state: WorkerState) -> bool:
-    return await connection.fetchval(_SQL["set_state"], worker_id, int(state)) is not None
+async def set_state(
+    connection: Connection, worker_id: UUID, state: WorkerState, only_from: WorkerState | None = None
+) -> bool:
+    """From a live state, or from this one. Returns whether it has changed."""
+    return await connection.fetchval(_SQL["set_state"], worker_id, int(state), only_from) is not None
 
 
 async def note_progress(

@@ -42,7 +42,8 @@ class TokenRequest(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class TokenView(msgspec.Struct):
-    """A token without its secret. tenants: "own" or "all". tenant: the name of its tenant; None if tenants is "all"."""
+    """A token without its secret. tenants: "own" or "all". tenant: the name of its tenant; None if tenants is "all".
+    etag: for If-Match."""
 
     token_id: str
     name: str
@@ -52,13 +53,14 @@ class TokenView(msgspec.Struct):
     created_at: datetime
     expires_at: datetime | None
     revoked_at: datetime | None
+    etag: str = ""
 
 
 class TokenList(msgspec.Struct):
     tokens: list[TokenView]
 
 
-class TokenMade(TokenView):
+class TokenMade(TokenView, kw_only=True):
     """A new token. `token` is the secret, which is not shown again."""
 
     token: str

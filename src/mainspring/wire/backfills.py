@@ -40,7 +40,7 @@ class BackfillView(msgspec.Struct, rename={"from_": "from"}):
     """A backfill. total: the fires in its range. existing: those that had a run before. created: those that became runs
     of this backfill. running: those of these that have not ended. remaining: fires that are yet to be dealt with; of a
     cancelled backfill, those that never will. succeeded, failed, cancelled, skipped: how its runs have ended. reason:
-    why it does not go on."""
+    why it does not go on. etag: for If-Match."""
 
     id: str
     job_id: str
@@ -63,6 +63,7 @@ class BackfillView(msgspec.Struct, rename={"from_": "from"}):
     created_at: datetime
     updated_at: datetime
     ended_at: datetime | None
+    etag: str = ""
 
     @property
     def over(self) -> bool:

@@ -123,7 +123,7 @@ class OperationView(msgspec.Struct):
     """A verb on many objects. count: how many were chosen when it began; exact: whether that is the exact number.
     expected: the number that was confirmed. done: for how many the verb was carried out. failed: for how many it was
     refused; `failures` has the first 20. reason: why it ended before all were dealt with. filter: null if they were
-    chosen by ids. requested_by: the name of the token."""
+    chosen by ids. requested_by: the name of the token. etag: for If-Match."""
 
     id: str
     target: BulkTargetWord
@@ -141,6 +141,7 @@ class OperationView(msgspec.Struct):
     created_at: datetime
     updated_at: datetime
     ended_at: datetime | None
+    etag: str = ""
 
 
 class OperationList(msgspec.Struct, omit_defaults=True):

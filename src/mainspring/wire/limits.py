@@ -87,7 +87,7 @@ BreakerState = Annotated[str, words("BreakerState", "closed", "open", "half_open
 class BreakerView(msgspec.Struct):
     """A circuit breaker: that of the job, or of all jobs of the task. failed: the failures in a row so far; `failures`
     of them open it. probe_at: when the next run may start. probe: the run that finds out whether it may close. held:
-    the runs that wait in its line."""
+    the runs that wait in its line. etag: for If-Match."""
 
     breaker_id: int
     job_id: str | None
@@ -100,6 +100,7 @@ class BreakerView(msgspec.Struct):
     probe_at: datetime | None
     probe: str | None
     held: int
+    etag: str = ""
 
 
 class BreakerList(msgspec.Struct):
@@ -114,7 +115,7 @@ class LimitView(msgspec.Struct):
     it for a rate, breaker: for a circuit breaker. limit: how many runs at once, for each key. rate, burst: how often
     they may start. declared: what jobs and tasks have declared last. pinned: a person has set the
     limit, and what is declared has no effect. keys: how many lines it has. in_use: the runs that have a slot now. held:
-    the runs that wait for one."""
+    the runs that wait for one. etag: for If-Match."""
 
     limit_id: int
     name: str
@@ -128,6 +129,7 @@ class LimitView(msgspec.Struct):
     updated_at: datetime
     rate: str | None = None
     burst: int | None = None
+    etag: str = ""
 
 
 class LimitList(msgspec.Struct):

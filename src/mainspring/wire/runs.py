@@ -39,7 +39,7 @@ class RunView(msgspec.Struct):
     job, when the run was created. backfill_id: the backfill that has created it. workflow_run_id: of the run of a step,
     the workflow run that it belongs to (GET /v1/workflow-runs/{run_id}); of a workflow run, its own id. step: the name
     of the step. index: of a member of a mapped step. usage: what the processes of its last attempt have used; null if
-    it had none, as an async or thread task."""
+    it had none, as an async or thread task. etag: for If-Match."""
 
     run_id: str
     job_id: str
@@ -78,6 +78,7 @@ class RunView(msgspec.Struct):
     step: str | None = None
     index: int | None = None
     usage: UsageView | None = None
+    etag: str = ""
 
 
 class RunBrief(msgspec.Struct):
@@ -232,7 +233,7 @@ class QueueList(msgspec.Struct, omit_defaults=True):
 class WorkerView(msgspec.Struct):
     """A worker. running: how many runs it has started. holding: how many runs it holds in all, including those. shared:
     it takes runs of every tenant, and both numbers count the runs of all tenants. left_out: fields that are empty in a
-    list because they are large; GET /v1/workers/{worker_id} shows them."""
+    list because they are large; GET /v1/workers/{worker_id} shows them. etag: for If-Match."""
 
     worker_id: str
     name: str
@@ -248,6 +249,7 @@ class WorkerView(msgspec.Struct):
     shared: bool = False
     holding: int = 0
     left_out: list[str] = []
+    etag: str = ""
 
 
 class WorkerList(msgspec.Struct, omit_defaults=True):
@@ -270,7 +272,8 @@ class AttemptView(msgspec.Struct):
 
 
 class DeadLetterView(msgspec.Struct):
-    """A run that failed after its last attempt. `tries` is only present when a single dead letter is requested."""
+    """A run that failed after its last attempt. `tries` is only present when a single dead letter is requested. etag:
+    for If-Match."""
 
     run_id: str
     job_id: str
@@ -286,6 +289,7 @@ class DeadLetterView(msgspec.Struct):
     replay_of: str | None = None
     generation: int = 1
     tries: list[AttemptView] | None = None
+    etag: str = ""
 
 
 class DeadLetterList(msgspec.Struct):

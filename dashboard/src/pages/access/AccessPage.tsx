@@ -1,6 +1,6 @@
 import { useQuery, useQueryClient } from "@tanstack/react-query";
 import { useState } from "react";
-import { get, post } from "../../api/client";
+import { change, get, post } from "../../api/client";
 import type { TenantList, TokenList, TokenMade, TokenView } from "../../api/schema";
 import { Button } from "../../ui/Button";
 import { Copy } from "../../ui/Copy";
@@ -99,13 +99,14 @@ function CreateToken({ onClose, onMade }: { onClose: () => void; onMade: (made: 
 
 function Revoke({ token, onClose }: { token: TokenView; onClose: () => void }) {
   const client = useQueryClient();
+  const renew = (): void => void client.invalidateQueries({ queryKey: ["tokens"] });
   const act = async (): Promise<void> => {
-    await post(`/v1/tokens/${token.token_id}:revoke`);
+    await change("POST", `/v1/tokens/${token.token_id}:revoke`, token.etag, {});
     say(`${token.name} is revoked.`);
-    await client.invalidateQueries({ queryKey: ["tokens"] });
+    renew();
   };
   return (
-    <Confirm title={`Revoke ${token.name}?`} verb="Revoke the token" danger act={act} onClose={onClose}>
+    <Confirm title={`Revoke ${token.name}?`} verb="Revoke the token" danger act={act} onClose={onClose} onConflict={renew}>
       <p>It is invalid at once, everywhere. Sessions that began with it end. This cannot be undone.</p>
     </Confirm>
   );

@@ -1,3 +1,4 @@
+import { useQueryClient } from "@tanstack/react-query";
 import { Link, useSearch } from "@tanstack/react-router";
 import { useState } from "react";
 import { ActDialog } from "../../bulk/ActDialog";
@@ -23,6 +24,7 @@ const FILTERS = ["job", "task", "queue", "error", "since", "until"] as const;
 
 export function DeadLettersPage() {
   const search = useSearch({ from: "/dead-letters" });
+  const client = useQueryClient();
   const [replaying, setReplaying] = useState<DeadLetterView | null>(null);
   const [many, setMany] = useState<Verb | null>(null);
   const filter = Object.fromEntries(FILTERS.flatMap((name) => (search[name] === undefined ? [] : [[name, search[name]]])));
@@ -64,7 +66,12 @@ export function DeadLettersPage() {
           empty={<Empty title={active.length > 0 ? "No dead letter matches." : "No dead letters"}>Runs that fail after their last attempt come here.</Empty>}
         />
       </Card>
-      {replaying ? <Replay run={replaying} onClose={() => setReplaying(null)} /> : null}
+      {replaying ? (
+        <Replay
+          run={replaying} path={`/v1/dead-letters/${replaying.run_id}:replay`} seen={replaying.etag} onClose={() => setReplaying(null)}
+          onConflict={() => void client.invalidateQueries({ queryKey: ["list", "/v1/dead-letters"] })}
+        />
+      ) : null}
       {many ? <ActDialog target="dead-letters" verb={many} chosen={{ filter }} onClose={() => setMany(null)} /> : null}
     </Page>
   );

@@ -2,7 +2,7 @@
 import { useQuery, useQueryClient } from "@tanstack/react-query";
 import { useNavigate, useSearch } from "@tanstack/react-router";
 import { type FormEvent, useEffect, useState } from "react";
-import { call, post, Refused } from "../../api/client";
+import { call, change, post, Refused } from "../../api/client";
 import { jobPath, jobQuery } from "../../api/queries";
 import type { JobCreated, JobView } from "../../api/schema";
 import { Button, LinkButton } from "../../ui/Button";
@@ -52,7 +52,7 @@ function JobForm({ job, editing = false }: { job?: JobView; editing?: boolean })
     event.preventDefault();
     setBusy(true);
     try {
-      const id = editing && base !== undefined ? await change(base, before, draft) : (await post<JobCreated>("/v1/jobs", requestOf(draft))).job_id;
+      const id = editing && base !== undefined ? await save(base, before, draft) : (await post<JobCreated>("/v1/jobs", requestOf(draft))).job_id;
       sessionStorage.removeItem(key);
       await client.invalidateQueries({ queryKey: ["job", id] });
       say(editing ? "The job is changed." : "The job is created.");
@@ -124,8 +124,8 @@ function typedOver(before: Draft, draft: Draft): Partial<Draft> {
   return Object.fromEntries(names.filter((name) => draft[name] !== before[name]).map((name) => [name, draft[name]]));
 }
 
-async function change(base: JobView, before: Draft, draft: Draft): Promise<string> {
-  await call("PATCH", jobPath(base.job_id), { body: changesOf(before, draft), version: base.version });
+async function save(base: JobView, before: Draft, draft: Draft): Promise<string> {
+  await change("PATCH", jobPath(base.job_id), base.version, changesOf(before, draft));
   return base.job_id;
 }
 

@@ -3,7 +3,7 @@ import { useQueryClient } from "@tanstack/react-query";
 import { Link, useNavigate } from "@tanstack/react-router";
 import { Pause, Pencil, Play, SquareX, Zap } from "lucide-react";
 import { useState } from "react";
-import { call, post } from "../../api/client";
+import { change, type Seen } from "../../api/client";
 import { jobPath, useSchema } from "../../api/queries";
 import type { JobView, RunNowAccepted } from "../../api/schema";
 import { Button, LinkButton } from "../../ui/Button";
@@ -25,13 +25,13 @@ export function JobActions({ job }: { job: JobView }) {
   const client = useQueryClient();
   const renew = (): void => void client.invalidateQueries({ queryKey: ["job", job.job_id] });
   const shared = { onClose: () => setVerb(null), onConflict: renew };
-  const change = (name: string, done: string) => async (): Promise<void> => {
-    await post(`${jobPath(job.job_id)}:${name}`, {}, version);
+  const turn = (name: string, done: string) => async (): Promise<void> => {
+    await change("POST", `${jobPath(job.job_id)}:${name}`, version, {});
     say(`${job.name} ${done}`);
     renew();
   };
   const cancel = async (): Promise<void> => {
-    await call("DELETE", jobPath(job.job_id), { version });
+    await change("DELETE", jobPath(job.job_id), version);
     say(`${job.name} is cancelled`);
     renew();
   };
@@ -57,9 +57,9 @@ export function JobActions({ job }: { job: JobView }) {
           Cancel
         </Button>
       )}
-      {verb === "run" ? <RunNow job={job} onClose={() => setVerb(null)} onDone={renew} /> : null}
+      {verb === "run" ? <RunNow job={job} seen={version} onClose={() => setVerb(null)} renew={renew} /> : null}
       {verb === "pause" ? (
-        <Confirm title={`Pause ${job.name}?`} verb="Pause" act={change("pause", "is paused")} {...shared}>
+        <Confirm title={`Pause ${job.name}?`} verb="Pause" act={turn("pause", "is paused")} {...shared}>
           <p>
             It does not fire until it is resumed, so not <Time at={job.next_fire_at} /> either. Fires in between are recorded as missed. Runs that
             have started go on.
@@ -67,7 +67,7 @@ export function JobActions({ job }: { job: JobView }) {
         </Confirm>
       ) : null}
       {verb === "resume" ? (
-        <Confirm title={`Resume ${job.name}?`} verb="Resume" act={change("resume", "is resumed")} {...shared}>
+        <Confirm title={`Resume ${job.name}?`} verb="Resume" act={turn("resume", "is resumed")} {...shared}>
           <p>It fires again by its schedule from now on. Missed fires are not made up for.</p>
         </Confirm>
       ) : null}
@@ -80,7 +80,7 @@ export function JobActions({ job }: { job: JobView }) {
   );
 }
 
-function RunNow({ job, onClose, onDone }: { job: JobView; onClose: () => void; onDone: () => void }) {
+function RunNow({ job, seen, onClose, renew }: { job: JobView; seen: Seen; onClose: () => void; renew: () => void }) {
   const schema = useSchema(job.task);
   const own = job.payload === null || job.payload === undefined ? "" : JSON.stringify(job.payload, null, 2);
   const [text, setText] = useState(own);
@@ -89,8 +89,9 @@ function RunNow({ job, onClose, onDone }: { job: JobView; onClose: () => void; o
   const act = async (): Promise<void> => {
     const value = parsed(text);
     if (value === null) throw new Error("The payload is no valid JSON.");
-    const run = await post<RunNowAccepted>(`${jobPath(job.job_id)}:runNow`, text === own || !withPayload ? {} : { payload: value.value ?? null });
-    onDone();
+    const body = text === own || !withPayload ? {} : { payload: value.value ?? null };
+    const run = await change<RunNowAccepted>("POST", `${jobPath(job.job_id)}:runNow`, seen, body);
+    renew();
     say(
       <>
         {run.status === "SKIPPED" ? "The run was skipped: another one is alive. " : "It runs. "}
@@ -102,7 +103,7 @@ function RunNow({ job, onClose, onDone }: { job: JobView; onClose: () => void; o
     await navigate({ to: "/runs/$run", params: { run: run.run_id } });
   };
   return (
-    <Confirm title={`Run ${job.name} now?`} verb="Run now" act={act} onClose={onClose}>
+    <Confirm title={`Run ${job.name} now?`} verb="Run now" act={act} onClose={onClose} onConflict={renew}>
       <p>It runs once, beside its schedule, which stays as it is.</p>
       {withPayload ? <PayloadEditor schema={schema} text={text} onChange={setText} /> : null}
     </Confirm>

@@ -1,7 +1,7 @@
 import { useQuery, useQueryClient } from "@tanstack/react-query";
 import { Link, useSearch } from "@tanstack/react-router";
 import { useState } from "react";
-import { call, get, post } from "../../api/client";
+import { change, get } from "../../api/client";
 import type { BreakerList, BreakerView, LimitDetails, LimitList, LimitView } from "../../api/schema";
 import { count, duration, plural, shortId } from "../../lib/format";
 import { Button } from "../../ui/Button";
@@ -58,13 +58,14 @@ function columns(set: (limit: LimitView) => void, show: (limit: LimitView) => vo
 function SetLimit({ limit, onClose }: { limit: LimitView; onClose: () => void }) {
   const [text, setText] = useState(String(limit.limit ?? ""));
   const client = useQueryClient();
+  const renew = (): void => void client.invalidateQueries({ queryKey: ["list", "/v1/limits"] });
   const act = async (): Promise<void> => {
-    await call("PUT", `/v1/limits/${limit.limit_id}`, { body: { limit: text.trim() === "" ? null : Number(text) } });
+    await change("PUT", `/v1/limits/${limit.limit_id}`, limit.etag, { limit: text.trim() === "" ? null : Number(text) });
     say("The limit holds from now on.");
-    await client.invalidateQueries({ queryKey: ["list", "/v1/limits"] });
+    renew();
   };
   return (
-    <Confirm title={`Set ${limit.name}`} verb="Set the limit" act={act} onClose={onClose}>
+    <Confirm title={`Set ${limit.name}`} verb="Set the limit" act={act} onClose={onClose} onConflict={renew}>
       <p className="muted">It stays whatever jobs and tasks declare ({limit.declared ?? "nothing"} now). Empty returns to what is declared.</p>
       <Field label="Runs at once" inputMode="numeric" value={text} onChange={(event) => setText(event.target.value)} />
     </Confirm>
@@ -107,9 +108,11 @@ function Breakers() {
     refetchInterval: 5000,
   });
   if (!found.data || found.data.breakers.length === 0) return null;
+  const renew = (): void => void client.invalidateQueries({ queryKey: ["breakers"] });
   const reset = async (): Promise<void> => {
-    await post(`/v1/breakers/${resetting?.breaker_id}:reset`);
-    await client.invalidateQueries({ queryKey: ["breakers"] });
+    if (resetting === null) return;
+    await change("POST", `/v1/breakers/${resetting.breaker_id}:reset`, resetting.etag, {});
+    renew();
   };
   const shown: Column<BreakerView>[] = [
     { key: "state", head: "State", phone: "first", cell: (breaker) => <StateMark state={breaker.state} /> },
@@ -124,7 +127,7 @@ function Breakers() {
     <Card flush title="Circuit breakers">
       <Table label="Circuit breakers" columns={shown} rows={found.data.breakers} rowKey={(breaker) => String(breaker.breaker_id)} />
       {resetting ? (
-        <Confirm title="Reset this circuit breaker?" verb="Reset" act={reset} onClose={() => setResetting(null)}>
+        <Confirm title="Reset this circuit breaker?" verb="Reset" act={reset} onClose={() => setResetting(null)} onConflict={renew}>
           <p>It closes and forgets its failures. {plural(resetting.held, "held run")} may start at once.</p>
         </Confirm>
       ) : null}

@@ -1,7 +1,7 @@
 import { useQuery, useQueryClient } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
 import { useState } from "react";
-import { call, post } from "../../api/client";
+import { change } from "../../api/client";
 import { queuesQuery } from "../../api/queries";
 import type { QueueView } from "../../api/schema";
 import { count, duration, rate } from "../../lib/format";
@@ -98,7 +98,7 @@ function PauseOrResume({ verb, onClose }: { verb: Verb; onClose: () => void }) {
   const renew = useRenew();
   const { kind, queue } = verb;
   const act = async (): Promise<void> => {
-    await post(`/v1/queues/${encodeURIComponent(queue.name)}:${kind}`, {}, queue.version);
+    await change("POST", `/v1/queues/${encodeURIComponent(queue.name)}:${kind}`, queue.version, {});
     say(`The queue ${queue.name} is ${kind === "pause" ? "paused" : "resumed"}.`);
     renew();
   };
@@ -121,7 +121,7 @@ function Limits({ queue, onClose }: { queue: QueueView; onClose: () => void }) {
   const act = async (): Promise<void> => {
     const number = (text: string): number | null => (text.trim() === "" ? null : Number(text));
     const body = { concurrency: number(concurrency), rate: perTime.trim() || null, max_depth: number(depth) };
-    await call("PUT", `/v1/queues/${encodeURIComponent(queue.name)}`, { body, version: queue.version });
+    await change("PUT", `/v1/queues/${encodeURIComponent(queue.name)}`, queue.version, body);
     say(`The limits of ${queue.name} hold from now on.`);
     renew();
   };

@@ -1,6 +1,6 @@
 import { useQuery, useQueryClient } from "@tanstack/react-query";
 import { useState } from "react";
-import { get, post } from "../../api/client";
+import { change, get } from "../../api/client";
 import type { WorkerList, WorkerView } from "../../api/schema";
 import { count, plural } from "../../lib/format";
 import { Button } from "../../ui/Button";
@@ -78,13 +78,14 @@ function columns(drain: (worker: WorkerView) => void): Column<WorkerView>[] {
 
 function Drain({ worker, onClose }: { worker: WorkerView; onClose: () => void }) {
   const client = useQueryClient();
+  const renew = (): void => void client.invalidateQueries({ queryKey: ["workers"] });
   const act = async (): Promise<void> => {
-    await post(`/v1/workers/${encodeURIComponent(worker.worker_id)}:drain`);
+    await change("POST", `/v1/workers/${encodeURIComponent(worker.worker_id)}:drain`, worker.etag, {});
     say(`${worker.name} drains.`);
-    await client.invalidateQueries({ queryKey: ["workers"] });
+    renew();
   };
   return (
-    <Confirm title={`Drain ${worker.name}?`} verb="Drain the worker" danger act={act} onClose={onClose}>
+    <Confirm title={`Drain ${worker.name}?`} verb="Drain the worker" danger act={act} onClose={onClose} onConflict={renew}>
       <p>
         It takes no more runs, finishes the {worker.running} that it has started, hands back {Math.max(0, worker.holding - worker.running)}, and
         stops. Somebody has to start it again.

@@ -1,7 +1,7 @@
 import { useQuery, useQueryClient } from "@tanstack/react-query";
 import { Link, useNavigate, useParams, useSearch } from "@tanstack/react-router";
 import { useState } from "react";
-import { call, get, post } from "../../api/client";
+import { change, get } from "../../api/client";
 import type { RunNowAccepted, WorkflowRunBrief, WorkflowRunList, WorkflowView } from "../../api/schema";
 import { duration, plural, shortId } from "../../lib/format";
 import { Button } from "../../ui/Button";
@@ -88,15 +88,16 @@ function Verbs({ flow, path }: { flow: WorkflowView; path: string }) {
   const runNow = async (): Promise<void> => {
     const value = parsed(text);
     if (value === null) throw new Error("The parameters are no valid JSON.");
-    const run = await post<RunNowAccepted>(`${path}:runNow`, value.value === undefined ? {} : { parameters: value.value });
+    const body = value.value === undefined ? {} : { parameters: value.value };
+    const run = await change<RunNowAccepted>("POST", `${path}:runNow`, version, body);
     await navigate({ to: "/workflows/$workflow/runs/$run", params: { workflow: flow.workflow_id, run: run.run_id } });
   };
-  const change = (name: string) => async (): Promise<void> => {
-    await post(`${path}:${name}`, {}, version);
+  const turn = (name: string) => async (): Promise<void> => {
+    await change("POST", `${path}:${name}`, version, {});
     renew();
   };
   const cancel = async (): Promise<void> => {
-    await call("DELETE", path, { version });
+    await change("DELETE", path, version);
     renew();
   };
   return (
@@ -105,18 +106,18 @@ function Verbs({ flow, path }: { flow: WorkflowView; path: string }) {
       {flow.status === "PAUSED" ? <Button onClick={() => ask("resume")}>Resume</Button> : flow.next_fire_at ? <Button onClick={() => ask("pause")}>Pause</Button> : null}
       {flow.status === "CANCELLED" ? null : <Button onClick={() => ask("cancel")}>Cancel</Button>}
       {verb === "run" ? (
-        <Confirm title={`Run ${flow.name} now?`} verb="Run now" act={runNow} onClose={() => setVerb(null)}>
+        <Confirm title={`Run ${flow.name} now?`} verb="Run now" act={runNow} {...shared}>
           <p>It runs once, beside its schedule.</p>
           {Object.keys(flow.parameters).length > 0 ? <TextArea label="Parameters (JSON)" value={text} onChange={(event) => setText(event.target.value)} /> : null}
         </Confirm>
       ) : null}
       {verb === "pause" ? (
-        <Confirm title={`Pause ${flow.name}?`} verb="Pause" act={change("pause")} {...shared}>
+        <Confirm title={`Pause ${flow.name}?`} verb="Pause" act={turn("pause")} {...shared}>
           <p>It does not fire until it is resumed. Runs that have started go on.</p>
         </Confirm>
       ) : null}
       {verb === "resume" ? (
-        <Confirm title={`Resume ${flow.name}?`} verb="Resume" act={change("resume")} {...shared}>
+        <Confirm title={`Resume ${flow.name}?`} verb="Resume" act={turn("resume")} {...shared}>
           <p>It fires again by its schedule from now on.</p>
         </Confirm>
       ) : null}

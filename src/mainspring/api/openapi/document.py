@@ -19,12 +19,16 @@ from mainspring.api.operation_names import operation_of, routed_handlers
 from mainspring.api.routing import VERB, public_path
 from mainspring.kernel.version import VERSION
 from mainspring.operations.access.permissions import is_public
+from mainspring.wire.backfills import BackfillView
+from mainspring.wire.bulk import OperationView
 from mainspring.wire.calendars import CalendarView
 from mainspring.wire.gates import GateView
 from mainspring.wire.jobs import JobView, Nothing
+from mainspring.wire.limits import LimitDetails
 from mainspring.wire.problems import PROBLEM_MEDIA_TYPE, Problem
 from mainspring.wire.protocol import SECRET_HEADER
-from mainspring.wire.runs import QueueView
+from mainspring.wire.runs import DeadLetterView, QueueView, RunView, WorkerView
+from mainspring.wire.workflows import WorkflowRunView
 
 _SHORT = "/jobs"  # the same as /v1/jobs
 CODES_OF = "x-problem-codes"
@@ -38,6 +42,10 @@ _DESCRIPTION = """A distributed job scheduler: every fire time runs once, and no
 - `/v1/jobs/{job_id}/pause` means the same as `/v1/jobs/{job_id}:pause`, and `/jobs` the same as `/v1/jobs`.
 - GET can be asked as HEAD. OPTIONS, and a refusal with 405, say in `Allow` which methods a path has.
 """
+_WITH_ETAG = (
+    JobView, CalendarView, GateView, QueueView, RunView, WorkflowRunView, DeadLetterView, LimitDetails, WorkerView,
+    OperationView, BackfillView,
+)  # fmt: skip
 _TAGS = {
     "jobs": ("jobs", "What to run and when."),
     "schedules": ("jobs", "What to run and when."),
@@ -176,7 +184,7 @@ class _Operation:
         found: dict[str, Any] = {}
         for status, answer in sorted(self._answers.items()):
             headers = list(answer.headers)
-            if self._returned in (JobView, CalendarView, GateView, QueueView):
+            if self._returned in _WITH_ETAG:
                 headers.append("ETag")
             if "cursor" in [parameter.name for parameter in self._parameters]:
                 headers.append("Link")
@@ -214,7 +222,7 @@ class _Operation:
 class _Parameter:
     def __init__(self, name: str, kind: Any, field: Any, in_path: bool) -> None:
         definition = field.kwarg_definition
-        self.name = name
+        self._argument = self.name = name
         self.place = "path" if in_path else "query"
         if isinstance(definition, HeaderParameter):
             self.name, self.place = definition.name or name, "header"
@@ -229,17 +237,20 @@ class _Parameter:
         schema = schemas.of(self.kind)
         if self.place == "path" and self.name.endswith("_id") and self.name != "job_id":
             schema = {"type": "string", "format": "uuid"}
-        schema = SCHEMAS.get(self.name, schema)
+        schema = SCHEMAS.get(self._argument) or SCHEMAS.get(self.name, schema)
         if self._bounds is not None:
             bounds = {"minimum": self._bounds.ge, "maximum": self._bounds.le}
             schema = {**schema, **{name: bound for name, bound in bounds.items() if bound is not None}}
         if self.place == "query" and isinstance(self._default, int):
             schema = {**schema, "default": self._default}
-        return _described(self.name, self.place, schema, required=self.required)
+        said = PARAMETERS.get(self._argument) or PARAMETERS[self.name]
+        return _described(self.name, self.place, schema, required=self.required, said=said)
 
 
-def _described(name: str, place: str, schema: dict[str, Any], *, required: bool) -> dict[str, Any]:
-    words, example = PARAMETERS[name]
+def _described(
+    name: str, place: str, schema: dict[str, Any], *, required: bool, said: tuple[str, Any] | None = None
+) -> dict[str, Any]:
+    words, example = said or PARAMETERS[name]
     whole = {"name": name, "in": place, "required": required, "description": words, "schema": schema}
     return whole if example is None else {**whole, "example": example}
 

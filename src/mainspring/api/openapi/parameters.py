@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from mainspring.domain.tags import TAG
 from mainspring.wire.formats import ChosenJobId, Name
 from mainspring.wire.protocol import LONGEST_SECRET, SECRET_HEADER
 
@@ -68,6 +69,7 @@ PARAMETERS: dict[str, tuple[str, Any]] = {
     "numbered": ("Whether the answer has the number of the first line.", False),
     "text": ("The text to search for, within one line. Upper and lower case are the same.", "timeout"),
     "If-Match": ("The version that it must have, as its ETag has it. Otherwise nothing is changed: 412.", '"3"'),
+    "if_tag": ("The tag that it must have, as its `etag` has it. Otherwise nothing is changed: 412.", '"running-1"'),
     "Last-Event-ID": ("With follow=true: the id of the last received event. The stream continues after it.", "1:2048"),
     SECRET_HEADER: ("The secret with which the incarnation was registered, if it has one.", "k3tPq0"),
 }  # fmt: skip
@@ -80,12 +82,13 @@ PATH_TYPES: dict[str, Any] = {
 }
 SCHEMAS: dict[str, dict[str, Any]] = {
     "If-Match": {"type": "string", "pattern": r'^(\*|(W/)?"?[0-9]{1,18}"?)$'},
+    "if_tag": {"type": "string", "pattern": rf'^(\*|(W/)?"?{TAG}"?)$'},
     "Last-Event-ID": {"type": "string", "pattern": "^[0-9]{1,9}:[0-9]{1,18}$"},
     "label": {"type": "string", "pattern": "^[^:=]+[:=]", "maxLength": 1000},
     SECRET_HEADER: {"type": "string", "maxLength": LONGEST_SECRET},
 }
 HEADERS: dict[str, tuple[str, dict[str, Any], Any]] = {
-    "ETag": ("The version, for If-Match.", {"type": "string"}, '"3"'),
+    "ETag": ("The version or the tag, for If-Match.", {"type": "string"}, '"3"'),
     "Link": ("The address of the next page, if there is one (rel=next).", {"type": "string"},
              '</v1/runs?limit=50&cursor=eyJ>; rel="next"'),
     "Location": ("The address of what was created.", {"type": "string"}, "/v1/jobs/nightly-report"),

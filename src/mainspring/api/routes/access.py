@@ -9,6 +9,7 @@ from litestar import Request, get, post
 from mainspring.api.answers import LISTS
 from mainspring.api.bodies import NoBody, TenantBody, TokenBody
 from mainspring.api.openapi import request_examples as examples
+from mainspring.api.routes.versions import IfTag, tag_of
 from mainspring.api.services import caller_of, services_of
 from mainspring.domain.errors import NotFound
 from mainspring.kernel.ids import parse_uuid
@@ -58,14 +59,14 @@ async def create_token(request: Http, data: TokenRequest) -> TokenMade:
 
 @post(
     "/v1/tokens/{token_id:str}/revoke", verb="revoke", dto=NoBody, return_dto=None, status_code=200,
-    summary="Revoke a token", operation="tokens.revoke", problems=("last_admin",),
+    summary="Revoke a token", operation="tokens.revoke", problems=("last_admin", "version_mismatch"),
 )  # fmt: skip
-async def revoke_token(request: Http, token_id: str, data: Nothing | None = None) -> TokenView:
+async def revoke_token(request: Http, token_id: str, data: Nothing | None = None, if_tag: IfTag = None) -> TokenView:
     """It is invalid from now on, at every server. Revoking it again changes nothing."""
     found = parse_uuid(token_id)
     if found is None:
         raise NotFound(f"there is no token {token_id!r}", hint="a token_id is a UUID; see GET /v1/tokens")
-    return await services_of(request).access.revoke(caller_of(request), found)
+    return await services_of(request).access.revoke(caller_of(request), found, tag_of(if_tag))
 
 
 HANDLERS = [list_tenants, create_tenant, list_tokens, create_token, revoke_token]

@@ -11,6 +11,7 @@ from mainspring.api.answers import CHANGES_A_JOB, LISTS, Answer
 from mainspring.api.bodies import BackfillBody, BackfillCancelBody, BackfillPatchBody, NoBody
 from mainspring.api.openapi import request_examples as examples
 from mainspring.api.routes.paging import DEFAULT_PAGE, MAX_PAGE, link_header, several
+from mainspring.api.routes.versions import IfTag, etag, tag_of
 from mainspring.api.services import caller_of, services_of
 from mainspring.wire.backfills import BackfillCancel, BackfillList, BackfillPatch, BackfillRequest, BackfillView
 from mainspring.wire.jobs import Nothing
@@ -19,7 +20,7 @@ from mainspring.wire.states import BackfillStateFilter
 Http = Request[Any, Any, Any]
 States = Annotated[list[BackfillStateFilter] | None, QueryParameter(name="state")]
 Limit = Annotated[int, QueryParameter(ge=1, le=MAX_PAGE)]
-_CHANGES = (*CHANGES_A_JOB, "backfill_ended")
+_CHANGES = (*CHANGES_A_JOB, "backfill_ended", "version_mismatch")
 
 
 @post(
@@ -36,7 +37,7 @@ async def create_backfill(request: Http, job_id: str, data: BackfillRequest) -> 
     """Every fire of the job's schedule from `from` on and before `to` becomes a run, unless it has one already,
     whatever became of that. At most `concurrency` of these runs are alive at once."""
     view = await services_of(request).backfills.create(caller_of(request), job_id, data)
-    return Response(view, status_code=201, headers={"Location": f"/v1/backfills/{view.id}"})
+    return Response(view, status_code=201, headers={"Location": f"/v1/backfills/{view.id}", **etag(view.etag)})
 
 
 @get("/v1/backfills", summary="List backfills, newest first", operation="backfills.list", problems=LISTS)
@@ -54,9 +55,9 @@ async def list_backfills(
 
 
 @get("/v1/backfills/{backfill_id:str}", summary="Get a backfill and its progress", operation="backfills.read")
-async def get_backfill(request: Http, backfill_id: str) -> BackfillView:
-    """The numbers are at most a second old."""
-    return await services_of(request).backfills.backfill(caller_of(request), backfill_id)
+async def get_backfill(request: Http, backfill_id: str) -> Response[BackfillView]:
+    """The numbers are at most a second old. The ETag is for If-Match."""
+    return _shown(await services_of(request).backfills.backfill(caller_of(request), backfill_id))
 
 
 @patch(
@@ -64,27 +65,34 @@ async def get_backfill(request: Http, backfill_id: str) -> BackfillView:
     summary="Change a backfill's concurrency", operation="backfills.update", problems=_CHANGES,
     examples=examples.BACKFILL_CHANGES,
 )  # fmt: skip
-async def patch_backfill(request: Http, backfill_id: str, data: BackfillPatch) -> BackfillView:
+async def patch_backfill(
+    request: Http, backfill_id: str, data: BackfillPatch, if_tag: IfTag = None
+) -> Response[BackfillView]:
     """If more of its runs are alive than the new number, no more are created until fewer are."""
-    return await services_of(request).backfills.change(caller_of(request), backfill_id, data.concurrency)
+    changes = services_of(request).backfills
+    return _shown(await changes.change(caller_of(request), backfill_id, data.concurrency, tag_of(if_tag)))
 
 
 @post(
     "/v1/backfills/{backfill_id:str}/pause", verb="pause", dto=NoBody, return_dto=None, status_code=200,
     summary="Pause a backfill", operation="backfills.pause", problems=_CHANGES,
 )  # fmt: skip
-async def pause_backfill(request: Http, backfill_id: str, data: Nothing | None = None) -> BackfillView:
+async def pause_backfill(
+    request: Http, backfill_id: str, data: Nothing | None = None, if_tag: IfTag = None
+) -> Response[BackfillView]:
     """It creates no more runs. Those that exist continue. Pausing a paused backfill changes nothing."""
-    return await services_of(request).backfills.pause(caller_of(request), backfill_id)
+    return _shown(await services_of(request).backfills.pause(caller_of(request), backfill_id, tag_of(if_tag)))
 
 
 @post(
     "/v1/backfills/{backfill_id:str}/resume", verb="resume", dto=NoBody, return_dto=None, status_code=200,
     summary="Resume a backfill", operation="backfills.resume", problems=_CHANGES,
 )  # fmt: skip
-async def resume_backfill(request: Http, backfill_id: str, data: Nothing | None = None) -> BackfillView:
+async def resume_backfill(
+    request: Http, backfill_id: str, data: Nothing | None = None, if_tag: IfTag = None
+) -> Response[BackfillView]:
     """It continues where it was. Resuming one that is not paused changes nothing."""
-    return await services_of(request).backfills.resume(caller_of(request), backfill_id)
+    return _shown(await services_of(request).backfills.resume(caller_of(request), backfill_id, tag_of(if_tag)))
 
 
 @post(
@@ -92,11 +100,17 @@ async def resume_backfill(request: Http, backfill_id: str, data: Nothing | None 
     summary="Cancel a backfill", operation="backfills.cancel", problems=_CHANGES,
     examples=examples.BACKFILL_CANCELS,
 )  # fmt: skip
-async def cancel_backfill(request: Http, backfill_id: str, data: BackfillCancel | None = None) -> BackfillView:
+async def cancel_backfill(
+    request: Http, backfill_id: str, data: BackfillCancel | None = None, if_tag: IfTag = None
+) -> Response[BackfillView]:
     """It creates no more runs, and those that no worker has taken end as CANCELLED. With `running` workers are told to
     stop the others too. A second call changes nothing else."""
-    running = data is not None and data.running
-    return await services_of(request).backfills.cancel(caller_of(request), backfill_id, running=running)
+    running, changes = data is not None and data.running, services_of(request).backfills
+    return _shown(await changes.cancel(caller_of(request), backfill_id, running=running, if_match=tag_of(if_tag)))
+
+
+def _shown(view: BackfillView) -> Response[BackfillView]:
+    return Response(view, status_code=200, headers=etag(view.etag))
 
 
 HANDLERS = [list_backfills, get_backfill, patch_backfill, pause_backfill, resume_backfill, cancel_backfill]

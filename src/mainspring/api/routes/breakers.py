@@ -7,6 +7,7 @@ from typing import Any
 from litestar import Request, get, post
 
 from mainspring.api.bodies import NoBody
+from mainspring.api.routes.versions import IfTag, tag_of
 from mainspring.api.services import caller_of, services_of
 from mainspring.wire.jobs import Nothing
 from mainspring.wire.limits import BreakerList, BreakerView
@@ -22,11 +23,13 @@ async def list_breakers(request: Http) -> BreakerList:
 
 @post(
     "/v1/breakers/{breaker_id:str}/reset", verb="reset", dto=NoBody, return_dto=None, status_code=200,
-    summary="Reset a circuit breaker", operation="breakers.reset",
+    summary="Reset a circuit breaker", operation="breakers.reset", problems=("version_mismatch",),
 )  # fmt: skip
-async def reset_breaker(request: Http, breaker_id: str, data: Nothing | None = None) -> BreakerView:
+async def reset_breaker(
+    request: Http, breaker_id: str, data: Nothing | None = None, if_tag: IfTag = None
+) -> BreakerView:
     """It closes and forgets its failures, and the runs behind it may start."""
-    return await services_of(request).breakers.reset(caller_of(request), breaker_id)
+    return await services_of(request).breakers.reset(caller_of(request), breaker_id, tag_of(if_tag))
 
 
 HANDLERS = [list_breakers, reset_breaker]

@@ -12,6 +12,7 @@ from mainspring.api.bodies import ChoiceBody, NoBody, ReplayBody
 from mainspring.api.openapi import request_examples as examples
 from mainspring.api.routes.paging import DEFAULT_PAGE, MAX_PAGE, link_header
 from mainspring.api.routes.runs import run_id_of
+from mainspring.api.routes.versions import IfTag, etag, tag_of
 from mainspring.api.services import caller_of, services_of
 from mainspring.domain.intake.request import parse_time
 from mainspring.operations.read.search import DeadLetterQuery
@@ -59,9 +60,10 @@ async def list_dead_letters(
 
 
 @get("/v1/dead-letters/{run_id:str}", summary="Get a dead letter", operation="dead_letters.read")
-async def get_dead_letter(request: Http, run_id: str) -> DeadLetterView:
-    """With all attempts and their errors."""
-    return await services_of(request).dead_letter_reader.dead_letter(caller_of(request), run_id_of(run_id))
+async def get_dead_letter(request: Http, run_id: str) -> Response[DeadLetterView]:
+    """With all attempts and their errors. The ETag is for If-Match."""
+    view = await services_of(request).dead_letter_reader.dead_letter(caller_of(request), run_id_of(run_id))
+    return Response(view, headers=etag(view.etag))
 
 
 @post(
@@ -88,22 +90,27 @@ async def discard_dead_letters(request: Http, data: DeadLetterChoice) -> Discard
 @post(
     "/v1/dead-letters/{run_id:str}/replay", verb="replay", dto=ReplayBody, return_dto=None, status_code=202,
     summary="Replay a dead letter", operation="dead_letters.replay", answers={202: Answer("The new run.")},
-    problems=REPEATS_A_RUN, examples=examples.REPLAYS,
+    problems=(*REPEATS_A_RUN, "version_mismatch"), examples=examples.REPLAYS,
 )  # fmt: skip
-async def replay_dead_letter(request: Http, run_id: str, data: ReplayRequest | None = None) -> RunView:
+async def replay_dead_letter(
+    request: Http, run_id: str, data: ReplayRequest | None = None, if_tag: IfTag = None
+) -> Response[RunView]:
     """A new run for the same fire time, with the payload of the old one, or with another if one is given."""
     services, caller, again = services_of(request), caller_of(request), data or ReplayRequest()
-    replay_id = await services.replayer.replay(caller, run_id_of(run_id), again.payload)
-    return await services.run_reader.run(caller, replay_id)
+    replay_id = await services.replayer.replay(caller, run_id_of(run_id), again.payload, tag_of(if_tag))
+    view = await services.run_reader.run(caller, replay_id)
+    return Response(view, status_code=202, headers=etag(view.etag))
 
 
 @post(
     "/v1/dead-letters/{run_id:str}/discard", verb="discard", dto=NoBody, return_dto=None, status_code=200,
-    summary="Discard a dead letter", operation="dead_letters.discard", problems=("replayed",),
+    summary="Discard a dead letter", operation="dead_letters.discard", problems=("replayed", "version_mismatch"),
 )  # fmt: skip
-async def discard_dead_letter(request: Http, run_id: str, data: Nothing | None = None) -> Discarded:
+async def discard_dead_letter(
+    request: Http, run_id: str, data: Nothing | None = None, if_tag: IfTag = None
+) -> Discarded:
     """Its payload is deleted. The run stays in the history as FAILED."""
-    return await services_of(request).replayer.discard(caller_of(request), run_id_of(run_id))
+    return await services_of(request).replayer.discard(caller_of(request), run_id_of(run_id), tag_of(if_tag))
 
 
 HANDLERS = [

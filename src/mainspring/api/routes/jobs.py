@@ -238,13 +238,15 @@ async def resume_job(
         202: Answer("The new run. It is SKIPPED if another run is alive and the job does not overlap."),
         200: Answer("The idempotency key was used before for this job: the run of that request."),
     },
-    problems=(*RUNS_NOW, "is_a_step"), examples=examples.RUNS_NOW,
+    problems=(*RUNS_NOW, "is_a_step", "version_mismatch"), examples=examples.RUNS_NOW,
 )  # fmt: skip
-async def run_job_now(request: Http, job_id: str, data: RunNowRequest | None = None) -> Response[RunNowAccepted]:
+async def run_job_now(
+    request: Http, job_id: str, data: RunNowRequest | None = None, if_match: IfMatch = None
+) -> Response[RunNowAccepted]:
     """A run beside the schedule, which stays as it is. It works on paused jobs too, and on one-time jobs that have
     fired, as a repeat."""
     services, caller = services_of(request), caller_of(request)
-    ran = await services.manual_runs.run_now(caller, job_id, data or RunNowRequest())
+    ran = await services.manual_runs.run_now(caller, job_id, data or RunNowRequest(), version_of(if_match))
     accepted = await services.run_reader.accepted(caller, job_id, ran.run_id)
     return Response(accepted, status_code=200 if ran.repeated else 202)
 

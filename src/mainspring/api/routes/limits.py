@@ -11,6 +11,7 @@ from mainspring.api.answers import LISTS
 from mainspring.api.bodies import LimitBody
 from mainspring.api.openapi import request_examples as examples
 from mainspring.api.routes.paging import DEFAULT_PAGE, MAX_PAGE, link_header
+from mainspring.api.routes.versions import IfTag, etag, tag_of
 from mainspring.api.services import caller_of, services_of
 from mainspring.operations.lookup import no_limit
 from mainspring.wire.limits import LimitDetails, LimitList, LimitRequest
@@ -31,23 +32,28 @@ async def list_limits(
 
 
 @get("/v1/limits/{limit_id:str}", summary="Get a limit and its lines", operation="limits.read", problems=LISTS)
-async def get_limit(request: Http, limit_id: str) -> LimitDetails:
-    """Each value of its key has a line. Those with most runs that wait come first."""
-    return await services_of(request).limit_reader.limit(caller_of(request), _id_of(limit_id))
+async def get_limit(request: Http, limit_id: str) -> Response[LimitDetails]:
+    """Each value of its key has a line. Those with most runs that wait come first. The ETag is for If-Match."""
+    return _shown(await services_of(request).limit_reader.limit(caller_of(request), _id_of(limit_id)))
 
 
 @put(
     "/v1/limits/{limit_id:str}", dto=LimitBody, return_dto=None, summary="Set a limit, or return to what is declared",
-    operation="limits.set", problems=(*LISTS, "overlap_rule", "not_a_number_of_runs", "admissions_open"),
+    operation="limits.set",
+    problems=(*LISTS, "overlap_rule", "not_a_number_of_runs", "admissions_open", "version_mismatch"),
     examples=examples.LIMITS,
 )  # fmt: skip
-async def put_limit(request: Http, limit_id: str, data: LimitRequest) -> LimitDetails:
+async def put_limit(request: Http, limit_id: str, data: LimitRequest, if_tag: IfTag = None) -> Response[LimitDetails]:
     """The number counts from the answer on, and stays whatever jobs and tasks declare, until it is set to null. If more
     runs have a slot than it allows, nobody is admitted until fewer have one. Strict order is ended with
     `"order": "priority"`; until then a job that declares the limit without it is refused."""
     services, caller, found = services_of(request), caller_of(request), _id_of(limit_id)
-    await services.limit_setter.change(caller, found, data.limit, data.order)
-    return await services.limit_reader.limit(caller, found)
+    await services.limit_setter.change(caller, found, data.limit, data.order, tag_of(if_tag))
+    return _shown(await services.limit_reader.limit(caller, found))
+
+
+def _shown(details: LimitDetails) -> Response[LimitDetails]:
+    return Response(details, status_code=200, headers=etag(details.limit.etag))
 
 
 def _id_of(text: str) -> int:

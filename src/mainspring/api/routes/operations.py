@@ -11,6 +11,7 @@ from mainspring.api.answers import LISTS, SEARCHES, Answer
 from mainspring.api.bodies import JobsActBody, LettersActBody, NoBody, RunsActBody
 from mainspring.api.openapi import request_examples as examples
 from mainspring.api.routes.paging import DEFAULT_PAGE, MAX_PAGE, link_header, several
+from mainspring.api.routes.versions import IfTag, etag, tag_of
 from mainspring.api.services import caller_of, services_of
 from mainspring.domain.bulk import Target
 from mainspring.wire.bulk import Act, Counted, DeadLettersAct, JobsAct, OperationList, OperationView, RunsAct
@@ -66,18 +67,22 @@ async def list_operations(
 
 
 @get("/v1/operations/{operation_id:str}", summary="Get an operation and its progress", operation="operations.read")
-async def get_operation(request: Http, operation_id: str) -> OperationView:
-    """What is done is stored together with these numbers."""
-    return await services_of(request).bulk.operation(caller_of(request), operation_id)
+async def get_operation(request: Http, operation_id: str) -> Response[OperationView]:
+    """What is done is stored together with these numbers. The ETag is for If-Match."""
+    view = await services_of(request).bulk.operation(caller_of(request), operation_id)
+    return Response(view, headers=etag(view.etag))
 
 
 @post(
     "/v1/operations/{operation_id:str}/cancel", verb="cancel", dto=NoBody, return_dto=None, status_code=200,
-    summary="Cancel an operation", operation="operations.cancel", problems=("operation_ended",),
+    summary="Cancel an operation", operation="operations.cancel", problems=("operation_ended", "version_mismatch"),
 )  # fmt: skip
-async def cancel_operation(request: Http, operation_id: str, data: Nothing | None = None) -> OperationView:
+async def cancel_operation(
+    request: Http, operation_id: str, data: Nothing | None = None, if_tag: IfTag = None
+) -> Response[OperationView]:
     """What is done stays done, and the rest is left as it is. A second call changes nothing."""
-    return await services_of(request).bulk.cancel(caller_of(request), operation_id)
+    view = await services_of(request).bulk.cancel(caller_of(request), operation_id, tag_of(if_tag))
+    return Response(view, status_code=200, headers=etag(view.etag))
 
 
 async def _act(request: Http, target: Target, data: Act) -> Response[OperationView | Counted]:

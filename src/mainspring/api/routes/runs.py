@@ -21,6 +21,7 @@ from mainspring.api.routes.paging import (
     several,
     time_filter,
 )
+from mainspring.api.routes.versions import IfTag, etag, tag_of
 from mainspring.api.services import caller_of, services_of
 from mainspring.domain.errors import NotFound
 from mainspring.kernel.ids import parse_uuid
@@ -85,9 +86,11 @@ async def list_runs(
 
 
 @get("/v1/runs/{run_id:str}", summary="Get a run", operation="runs.read")
-async def get_run(request: Http, run_id: str) -> RunView:
-    """A live run or an ended one. Ended runs are kept for 30 days, or as the server is set."""
-    return await services_of(request).run_reader.run(caller_of(request), run_id_of(run_id))
+async def get_run(request: Http, run_id: str) -> Response[RunView]:
+    """A live run or an ended one. Ended runs are kept for 30 days, or as the server is set. The ETag is for
+    If-Match."""
+    view = await services_of(request).run_reader.run(caller_of(request), run_id_of(run_id))
+    return Response(view, headers=etag(view.etag))
 
 
 @get("/v1/runs/{run_id:str}/why", summary="Explain why a run is not running", operation="runs.why")
@@ -108,27 +111,33 @@ async def get_run_timeline(request: Http, run_id: str) -> list[TimelineEntry]:
 @post(
     "/v1/runs/{run_id:str}/cancel", verb="cancel", dto=NoBody, return_dto=None, status_code=202,
     summary="Cancel a run", operation="runs.cancel",
-    answers={202: Answer("The run. It is CANCELLED, or its worker has been told to stop it.")}, problems=("run_ended",),
+    answers={202: Answer("The run. It is CANCELLED, or its worker has been told to stop it.")},
+    problems=("run_ended", "version_mismatch"),
 )  # fmt: skip
-async def cancel_run(request: Http, run_id: str, data: Nothing | None = None) -> RunView:
+async def cancel_run(
+    request: Http, run_id: str, data: Nothing | None = None, if_tag: IfTag = None
+) -> Response[RunView]:
     """A run that waits ends at once. One that runs is stopped by its worker. Cancelling a cancelled run changes
     nothing."""
     services, caller, found = services_of(request), caller_of(request), run_id_of(run_id)
-    await services.amender.cancel_run(caller, found)
-    return await services.run_reader.run(caller, found)
+    await services.amender.cancel_run(caller, found, if_match=tag_of(if_tag))
+    view = await services.run_reader.run(caller, found)
+    return Response(view, status_code=202, headers=etag(view.etag))
 
 
 @post(
     "/v1/runs/{run_id:str}/retry", verb="retry", dto=ReplayBody, return_dto=None, status_code=202,
     summary="Run an ended run again", operation="runs.retry", answers={202: Answer("The new run.")},
-    problems=(*REPEATS_A_RUN, "run_alive"), examples=examples.REPLAYS,
+    problems=(*REPEATS_A_RUN, "run_alive", "version_mismatch"), examples=examples.REPLAYS,
 )  # fmt: skip
-async def retry_run(request: Http, run_id: str, data: ReplayRequest | None = None) -> RunView:
+async def retry_run(
+    request: Http, run_id: str, data: ReplayRequest | None = None, if_tag: IfTag = None
+) -> Response[RunView]:
     """A new run for the same fire time, with the payload of the old one, or with another if one is given."""
     services, caller, again = services_of(request), caller_of(request), data or ReplayRequest()
-    return await services.run_reader.run(
-        caller, await services.replayer.retry_run(caller, run_id_of(run_id), again.payload)
-    )
+    replay_id = await services.replayer.retry_run(caller, run_id_of(run_id), again.payload, tag_of(if_tag))
+    view = await services.run_reader.run(caller, replay_id)
+    return Response(view, status_code=202, headers=etag(view.etag))
 
 
 def run_id_of(text: str) -> UUID:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 from uuid import UUID
 
-from litestar import Request, get, post
+from litestar import Request, Response, get, post
 
 from mainspring.api.answers import LISTS, Answer
 from mainspring.api.bodies import NoBody
+from mainspring.api.routes.versions import IfTag, etag, tag_of
 from mainspring.api.services import caller_of, services_of
 from mainspring.domain.errors import NotFound
 from mainspring.kernel.ids import parse_uuid
@@ -25,19 +26,23 @@ async def list_workers(request: Http) -> WorkerList:
 
 
 @get("/v1/workers/{worker_id:str}", summary="Get a worker", operation="workers.read")
-async def get_worker(request: Http, worker_id: str) -> WorkerView:
-    """One incarnation of a worker. A worker that lost its lease continues as a new one."""
-    return await services_of(request).drainer.worker(caller_of(request), _worker_id(worker_id))
+async def get_worker(request: Http, worker_id: str) -> Response[WorkerView]:
+    """One incarnation of a worker. A worker that lost its lease continues as a new one. The ETag is for If-Match."""
+    view = await services_of(request).drainer.worker(caller_of(request), _worker_id(worker_id))
+    return Response(view, headers=etag(view.etag))
 
 
 @post(
     "/v1/workers/{worker_id:str}/drain", verb="drain", dto=NoBody, return_dto=None, status_code=202,
     summary="Drain a worker", operation="workers.drain", answers={202: Answer("The worker, which has been told.")},
-    problems=("operator_only", "worker_gone"),
+    problems=("operator_only", "version_mismatch", "worker_gone"),
 )  # fmt: skip
-async def drain_worker(request: Http, worker_id: str, data: Nothing | None = None) -> WorkerView:
+async def drain_worker(
+    request: Http, worker_id: str, data: Nothing | None = None, if_tag: IfTag = None
+) -> Response[WorkerView]:
     """It takes no more runs, finishes those that it has started, hands back the others, and stops."""
-    return await services_of(request).drainer.drain(caller_of(request), _worker_id(worker_id))
+    view = await services_of(request).drainer.drain(caller_of(request), _worker_id(worker_id), tag_of(if_tag))
+    return Response(view, status_code=202, headers=etag(view.etag))
 
 
 def _worker_id(text: str) -> UUID:

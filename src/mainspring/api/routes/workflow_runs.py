@@ -11,6 +11,7 @@ from mainspring.api.answers import CHANGES_A_JOB, LISTS, Answer
 from mainspring.api.openapi import request_examples as examples
 from mainspring.api.routes.paging import DEFAULT_PAGE, MAX_PAGE, link_header, several
 from mainspring.api.routes.runs import run_id_of
+from mainspring.api.routes.versions import IfTag, etag, tag_of
 from mainspring.api.services import caller_of, services_of
 from mainspring.api.workflow_bodies import WorkflowRerunBody, WorkflowRunCancelBody
 from mainspring.domain.errors import InvalidInput
@@ -53,10 +54,10 @@ async def list_workflow_runs(
     "/v1/workflow-runs/{run_id:str}", summary="Get a workflow run with its steps and edges",
     operation="workflow_runs.read", problems=LISTS,
 )  # fmt: skip
-async def get_workflow_run(request: Http, run_id: str) -> WorkflowRunView:
+async def get_workflow_run(request: Http, run_id: str) -> Response[WorkflowRunView]:
     """Each step by its latest run, in the order of the definition. With more than 1,000 steps, `next` is the cursor of
-    `/steps` where the others begin."""
-    return await services_of(request).workflow_run_reader.run(caller_of(request), run_id_of(run_id))
+    `/steps` where the others begin. The ETag is for If-Match."""
+    return _shown(await services_of(request).workflow_run_reader.run(caller_of(request), run_id_of(run_id)), 200)
 
 
 @get(
@@ -83,31 +84,41 @@ async def list_workflow_steps(
     "/v1/workflow-runs/{run_id:str}/cancel", verb="cancel", dto=WorkflowRunCancelBody, return_dto=None, status_code=202,
     summary="Cancel a workflow run with its steps", operation="workflow_runs.cancel",
     answers={202: Answer("The workflow run. It is CANCELLED, and no step of it starts any more.")},
-    problems=("run_ended",), examples=examples.WORKFLOW_CANCELS,
+    problems=("run_ended", "version_mismatch"), examples=examples.WORKFLOW_CANCELS,
 )  # fmt: skip
-async def cancel_workflow_run(request: Http, run_id: str, data: WorkflowRunCancel | None = None) -> WorkflowRunView:
+async def cancel_workflow_run(
+    request: Http, run_id: str, data: WorkflowRunCancel | None = None, if_tag: IfTag = None
+) -> Response[WorkflowRunView]:
     """Steps that wait end at once. Those that run are stopped by their workers. A second call changes nothing."""
     services, caller = services_of(request), caller_of(request)
     found = await services.workflow_run_reader.check(caller, run_id_of(run_id))
-    await services.workflow_runs.cancel(caller, found, None if data is None else data.reason)
-    return await services.workflow_run_reader.run(caller, found)
+    reason = None if data is None else data.reason
+    await services.workflow_runs.cancel(caller, found, reason, if_match=tag_of(if_tag))
+    return _shown(await services.workflow_run_reader.run(caller, found), 202)
 
 
 @post(
     "/v1/workflow-runs/{run_id:str}/rerun", verb="rerun", dto=WorkflowRerunBody, return_dto=None, status_code=202,
     summary="Run a part of an ended workflow run again", operation="workflow_runs.rerun",
     answers={202: Answer("The workflow run, which runs again.")},
-    problems=(*CHANGES_A_JOB, "nothing_to_rerun", "other_steps", "run_active", "unknown_step"),
+    problems=(*CHANGES_A_JOB, "nothing_to_rerun", "other_steps", "run_active", "unknown_step", "version_mismatch"),
     examples=examples.WORKFLOW_RERUNS,
 )  # fmt: skip
-async def rerun_workflow_run(request: Http, run_id: str, data: WorkflowRerun | None = None) -> WorkflowRunView:
+async def rerun_workflow_run(
+    request: Http, run_id: str, data: WorkflowRerun | None = None, if_tag: IfTag = None
+) -> Response[WorkflowRunView]:
     """A named step with all that follows it; without one, the steps that did not succeed and what follows them. It
     stays the same workflow run. With `"definition": "current"` these steps take their settings from the workflow as it
     is now."""
     services, caller, again = services_of(request), caller_of(request), data or WorkflowRerun()
     found = await services.workflow_run_reader.check(caller, run_id_of(run_id))
-    await services.workflow_runs.rerun(caller, found, again.from_, definition_of(again))
-    return await services.workflow_run_reader.run(caller, found)
+    definition = definition_of(again)
+    await services.workflow_runs.rerun(caller, found, again.from_, definition, if_match=tag_of(if_tag))
+    return _shown(await services.workflow_run_reader.run(caller, found), 202)
+
+
+def _shown(view: WorkflowRunView, status: int) -> Response[WorkflowRunView]:
+    return Response(view, status_code=status, headers=etag(view.etag))
 
 
 def definition_of(again: WorkflowRerun) -> str:

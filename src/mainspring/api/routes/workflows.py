@@ -168,14 +168,15 @@ async def resume_workflow(
         202: Answer("The new run. It is SKIPPED if another run is alive and the workflow does not overlap."),
         200: Answer("The idempotency key was used before for this workflow: the run of that request."),
     },
-    problems=(*RUNS_NOW, "unknown_parameter"), examples=examples.WORKFLOW_RUNS_NOW,
+    problems=(*RUNS_NOW, "unknown_parameter", "version_mismatch"), examples=examples.WORKFLOW_RUNS_NOW,
 )  # fmt: skip
 async def run_workflow_now(
-    request: Http, workflow_id: str, data: WorkflowRunNow | None = None
+    request: Http, workflow_id: str, data: WorkflowRunNow | None = None, if_match: IfMatch = None
 ) -> Response[RunNowAccepted]:
     """A run beside the schedule, with values for some of the parameters. The others keep those of the workflow."""
     services, caller = services_of(request), caller_of(request)
-    ran = await services.workflow_changes.run_now(caller, workflow_id, data or WorkflowRunNow())
+    version = version_of(if_match)
+    ran = await services.workflow_changes.run_now(caller, workflow_id, data or WorkflowRunNow(), version)
     accepted = await services.run_reader.accepted(caller, workflow_id, ran.run_id)
     return Response(accepted, status_code=200 if ran.repeated else 202)
 

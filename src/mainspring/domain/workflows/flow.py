@@ -28,6 +28,9 @@ class FlowState(IntEnum):
     ENDED = 4
 
 
+ALIVE = frozenset({FlowState.STARTING, FlowState.RUNNING})  # as long as its container has not ended
+
+
 class FanoutState(IntEnum):
     """READY: its members are not known yet. CLOSED: no more of them are created."""
 

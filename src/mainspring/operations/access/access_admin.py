@@ -7,6 +7,7 @@ from uuid import UUID
 
 from mainspring.domain.durations import parse_duration
 from mainspring.domain.errors import Conflict, Forbidden, InvalidInput, NotFound, NotSupportedYet
+from mainspring.domain.tags import check_tag, token_tag
 from mainspring.domain.texts import check_line, shown
 from mainspring.kernel.ids import DEFAULT_TENANT, EVERY_TENANT, TenantId
 from mainspring.kernel.logs import get_logger
@@ -106,13 +107,14 @@ class AccessAdmin:
         log.info("token created", token=made.token_id, name=made.name, role=role, tenant=made.tenant or ALL_TENANTS)
         return made
 
-    async def revoke(self, caller: Caller, token_id: UUID) -> TokenView:
+    async def revoke(self, caller: Caller, token_id: UUID, if_match: str | None = None) -> TokenView:
         """Revoke a token. It is invalid from now on; a second call changes nothing. The last admin token of a tenant
         cannot be revoked, because nobody could create another one."""
         asker = caller.tenant
         async with self._store.change() as connection:
             await tokens.take_turn(connection)
             row = await _token(connection, asker, token_id)
+            check_tag("token", token_tag(row.revoked_at), if_match)
             tenant = row.tenant_id
             if (
                 row.role == ADMIN
@@ -139,7 +141,7 @@ async def _make(connection: Connection, tenant: TenantId, role: str, name: str, 
     view = _token_view(row)
     return TokenMade(
         view.token_id, view.name, view.role, view.tenants, view.tenant, view.created_at, view.expires_at,
-        view.revoked_at, secret,
+        view.revoked_at, view.etag, token=secret,
     )  # fmt: skip
 
 
@@ -217,4 +219,5 @@ def _token_view(row: TokenRow) -> TokenView:
         row.created_at,
         row.expires_at,
         row.revoked_at,
+        token_tag(row.revoked_at),
     )

@@ -25,6 +25,7 @@ from mainspring.domain.backfills import (
 from mainspring.domain.errors import Conflict, InvalidInput, NotFound
 from mainspring.domain.job import spec_from_text
 from mainspring.domain.refusals import cancelled
+from mainspring.domain.tags import backfill_tag, check_tag
 from mainspring.domain.texts import shown
 from mainspring.domain.transitions import StoredJobStatus, StoredState
 from mainspring.kernel.clock import DatabaseClock
@@ -121,18 +122,20 @@ class BackfillControl:
         following = encode_cursor(str(rows[limit - 1].backfill_id)) if more else None
         return BackfillList([_view(row) for row in rows[:limit]], following)
 
-    async def pause(self, caller: Caller, backfill_id: str) -> BackfillView:
+    async def pause(self, caller: Caller, backfill_id: str, if_match: str | None = None) -> BackfillView:
         """No more runs are created. Those that exist continue."""
-        return await self._change(caller, backfill_id, BackfillState.PAUSED, "paused")
+        return await self._change(caller, backfill_id, BackfillState.PAUSED, "paused", if_match)
 
-    async def resume(self, caller: Caller, backfill_id: str) -> BackfillView:
-        return await self._change(caller, backfill_id, BackfillState.RUNNING, "resumed")
+    async def resume(self, caller: Caller, backfill_id: str, if_match: str | None = None) -> BackfillView:
+        return await self._change(caller, backfill_id, BackfillState.RUNNING, "resumed", if_match)
 
-    async def cancel(self, caller: Caller, backfill_id: str, *, running: bool) -> BackfillView:
+    async def cancel(
+        self, caller: Caller, backfill_id: str, *, running: bool, if_match: str | None = None
+    ) -> BackfillView:
         """No more runs are created, and those that no worker has end. `running`: the others are told to stop."""
         tenant = caller.tenant
         async with self._store.change() as connection:
-            row = await self._lock(connection, caller, backfill_id)
+            row = await self._lock(connection, caller, backfill_id, if_match)
             if row.state == BackfillState.COMPLETED:
                 raise is_over(BackfillState.COMPLETED, row.backfill_id, "cancelled")
             if row.state != BackfillState.CANCELLED:
@@ -144,11 +147,13 @@ class BackfillControl:
         self._signals.fill()
         return await self.backfill(caller, backfill_id)
 
-    async def change(self, caller: Caller, backfill_id: str, concurrency: int) -> BackfillView:
+    async def change(
+        self, caller: Caller, backfill_id: str, concurrency: int, if_match: str | None = None
+    ) -> BackfillView:
         """If more runs are alive than `concurrency`, no more are created until fewer are."""
         check_concurrency(concurrency)
         async with self._store.change() as connection:
-            row = await self._lock(connection, caller, backfill_id)
+            row = await self._lock(connection, caller, backfill_id, if_match)
             if row.state not in _UNFINISHED:
                 raise is_over(BackfillState(row.state), row.backfill_id, "changed")
             if not await backfills.set_concurrency(connection, caller.tenant, row.backfill_id, concurrency):
@@ -156,9 +161,11 @@ class BackfillControl:
         self._signals.fill()
         return await self.backfill(caller, backfill_id)
 
-    async def _change(self, caller: Caller, backfill_id: str, state: BackfillState, what: str) -> BackfillView:
+    async def _change(
+        self, caller: Caller, backfill_id: str, state: BackfillState, what: str, if_match: str | None
+    ) -> BackfillView:
         async with self._store.change() as connection:
-            row = await self._lock(connection, caller, backfill_id)
+            row = await self._lock(connection, caller, backfill_id, if_match)
             if row.state not in _UNFINISHED:
                 raise is_over(BackfillState(row.state), row.backfill_id, what)
             if row.state != state:
@@ -166,8 +173,10 @@ class BackfillControl:
         self._signals.fill()
         return await self.backfill(caller, backfill_id)
 
-    async def _lock(self, connection: Connection, caller: Caller, backfill_id: str) -> LockedBackfill:
-        """Lock the backfill, and its job before it."""
+    async def _lock(
+        self, connection: Connection, caller: Caller, backfill_id: str, if_match: str | None
+    ) -> LockedBackfill:
+        """Lock the backfill, and its job before it. Raises VersionMismatch if it has another tag."""
         found = await backfills.get(connection, caller.tenant, id_in(backfill_id, _missing))
         if found is None:
             raise _missing(backfill_id)
@@ -175,6 +184,7 @@ class BackfillControl:
         row = await backfills.lock(connection, caller.tenant, found.backfill_id)
         if row is None:
             raise _missing(backfill_id)
+        check_tag("backfill", backfill_tag(BackfillState(row.state).word, row.concurrency), if_match)
         return row
 
 
@@ -218,6 +228,7 @@ def _view(row: BackfillRow) -> BackfillView:
         created_at=row.created_at,
         updated_at=row.updated_at,
         ended_at=row.ended_at,
+        etag=backfill_tag(BackfillState(row.state).word, row.concurrency),
     )
 
 

@@ -16,6 +16,7 @@ from mainspring.domain.bulk import (
     too_many_operations,
 )
 from mainspring.domain.errors import InvalidInput, NotFound
+from mainspring.domain.tags import check_tag, state_tag
 from mainspring.domain.texts import check_line, shown
 from mainspring.kernel.ids import parse_uuid, uuid7
 from mainspring.kernel.logs import get_logger
@@ -91,12 +92,17 @@ class BulkControl:
         following = encode_cursor(str(rows[limit - 1].operation_id)) if len(rows) > limit else None
         return OperationList([_view(row) for row in rows[:limit]], following)
 
-    async def cancel(self, caller: Caller, operation_id: str) -> OperationView:
-        """What is done stays done. A second call changes nothing."""
-        async with self._store.change() as connection:
-            reason = f"cancelled by {caller.name}"
-            done = await operations.cancel(connection, caller.tenant, id_in(operation_id, _missing), reason)
+    async def cancel(self, caller: Caller, operation_id: str, if_match: str | None = None) -> OperationView:
+        """What is done stays done. A second call changes nothing. It is only cancelled while it runs, so a tag of
+        another state changes nothing either."""
+        done = False
+        if if_match in (None, state_tag(BulkState.RUNNING.name)):
+            async with self._store.change() as connection:
+                reason = f"cancelled by {caller.name}"
+                done = await operations.cancel(connection, caller.tenant, id_in(operation_id, _missing), reason)
         view = await self.operation(caller, operation_id)
+        if not done:
+            check_tag("operation", view.etag, if_match)
         if not done and view.state != BulkState.CANCELLED.name:
             raise operation_ended(operation_id, BulkState[view.state])
         if done:
@@ -161,4 +167,5 @@ def _view(row: OperationRow) -> OperationView:
         created_at=row.created_at,
         updated_at=row.updated_at,
         ended_at=row.ended_at,
+        etag=state_tag(BulkState(row.state).name),
     )

@@ -17,13 +17,14 @@ import msgspec
 
 from mainspring.domain.backfills import JOB_CANCELLED
 from mainspring.domain.dependencies import parents_of
-from mainspring.domain.errors import Conflict, InvalidInput, NotFound, VersionMismatch
+from mainspring.domain.errors import Conflict, InvalidInput, NotFound
 from mainspring.domain.intake.declaration import amended
 from mainspring.domain.intake.recurrence import never_fires, runs_left_after
 from mainspring.domain.job import JobDefinition
 from mainspring.domain.refusals import already_fired, cancelled, ended, paused
 from mainspring.domain.schedules.fires import first_fire_instead, next_fire
 from mainspring.domain.schedules.schedule import Schedule, ScheduleKind, for_job
+from mainspring.domain.tags import check_tag, check_version, run_tag
 from mainspring.domain.transitions import JobStatus, StoredJobStatus, StoredState, job_may_follow
 from mainspring.kernel import metrics
 from mainspring.kernel.ids import TenantId
@@ -87,7 +88,7 @@ class Amender:
             if names_parents(patch):
                 await dependencies.lock_graph(connection, tenant)
             row = await self._lock(connection, tenant, job_id, "changed")
-            self._check_version(row, if_version)
+            check_version("job", row.version, if_version)
             status = StoredJobStatus(row.status)
             stored = await self._definition(connection, row)
             if status is StoredJobStatus.CANCELLED:
@@ -147,7 +148,7 @@ class Amender:
     ) -> None:
         """The same in a transaction."""
         row = await self._lock(connection, caller.tenant, job_id, "paused")
-        self._check_version(row, if_version)
+        check_version("job", row.version, if_version)
         status = StoredJobStatus(row.status)
         if status is StoredJobStatus.PAUSED and not row.pruned:
             return
@@ -191,7 +192,7 @@ class Amender:
     ) -> bool:
         """The same in a transaction. Return whether the job has changed; `tell_resumed` is called after the commit."""
         row = await self._lock(connection, caller.tenant, job_id, "resumed")
-        self._check_version(row, if_version)
+        check_version("job", row.version, if_version)
         status = StoredJobStatus(row.status)
         if status is StoredJobStatus.SCHEDULED:
             return False
@@ -250,7 +251,7 @@ class Amender:
         tenant = caller.tenant
         row = await jobs.lock(connection, tenant, job_id)
         if row is not None:
-            self._check_version(row, if_version)
+            check_version("job", row.version, if_version)
         if row is not None and row.status != StoredJobStatus.CANCELLED:
             await self._cancel(connection, row)
             await backfills.end_of_job(connection, tenant, job_id, JOB_CANCELLED)
@@ -278,7 +279,9 @@ class Amender:
         elif not await jobs.cancel_unreadable(connection, row):
             raise _changed(row)
 
-    async def cancel_run(self, caller: Caller, run_id: UUID, reason: str | None = None) -> None:
+    async def cancel_run(
+        self, caller: Caller, run_id: UUID, reason: str | None = None, *, if_match: str | None = None
+    ) -> None:
         tenant = caller.tenant
         async with self._store.change() as connection:
             row = await runs.lock_run(connection, tenant, run_id)
@@ -286,10 +289,12 @@ class Amender:
                 ended = await history.ended_run(connection, tenant, run_id)
                 if ended is None:
                     raise NotFound(f"there is no run {run_id}", hint="see GET /v1/runs")
+                check_tag("run", run_tag(ended.state, ended.fence), if_match)
                 state = StoredState(ended.state)
                 if state is StoredState.CANCELLED:
                     return
                 raise Conflict(f"run {run_id} has ended with {state.name}", code="run_ended")
+            check_tag("run", run_tag(row.state, row.fence), if_match)
             effects = await cancel(connection, [row], reason)
         await self._stop(effects)
 
@@ -331,14 +336,6 @@ class Amender:
                 expected="a later time",
             )
         return schedule.at
-
-    def _check_version(self, row: JobRow, if_version: int | None) -> None:
-        if if_version is not None and if_version != row.version:
-            raise VersionMismatch(
-                f"the job has version {row.version}, not {if_version}",
-                field="If-Match",
-                hint="read the job again and repeat the change",
-            )
 
     async def _write(
         self,

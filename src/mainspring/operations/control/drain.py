@@ -6,6 +6,7 @@ from __future__ import annotations
 from uuid import UUID
 
 from mainspring.domain.errors import Conflict, Forbidden, NotFound
+from mainspring.domain.tags import check_tag, worker_tag
 from mainspring.domain.worker_state import WorkerState
 from mainspring.kernel.ids import DEFAULT_TENANT, EVERY_TENANT, TenantId
 from mainspring.kernel.logs import get_logger
@@ -33,8 +34,9 @@ class Drainer:
         async with self._store.reads.acquire() as connection:
             return worker_view(await _row(connection, tenant, worker_id))
 
-    async def drain(self, caller: Caller, worker_id: UUID) -> WorkerView:
-        """Give the worker no new runs from now on. A second call changes nothing."""
+    async def drain(self, caller: Caller, worker_id: UUID, if_match: str | None = None) -> WorkerView:
+        """Give the worker no new runs from now on. A second call changes nothing. `if_match`: the tag that it must
+        have."""
         tenant = caller.tenant
         async with self._store.change() as connection:
             before = await _row(connection, tenant, worker_id)
@@ -43,8 +45,12 @@ class Drainer:
                     f"worker {before.name} serves every tenant: an admin of the tenant default may drain it",
                     code="operator_only", hint="ask the operator of this Mainspring",
                 )  # fmt: skip
-            changed = await workers.set_state(connection, worker_id, WorkerState.DRAINING)
+            check_tag("worker", worker_tag(before.state), if_match)
+            only_from = None if if_match is None else WorkerState(before.state)
+            changed = await workers.set_state(connection, worker_id, WorkerState.DRAINING, only_from)
             row = await _row(connection, tenant, worker_id)
+            if not changed:
+                check_tag("worker", worker_tag(row.state), if_match)  # it may have changed since it was read
         if row.state not in _LIVING:
             state = WorkerState(row.state).name
             raise Conflict(

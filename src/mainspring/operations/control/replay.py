@@ -21,6 +21,7 @@ from mainspring.domain.errors import Conflict, InvalidInput, MainspringError, No
 from mainspring.domain.intake.repeat import repeated
 from mainspring.domain.intake.request import parse_time
 from mainspring.domain.job import ONE_AFTER_ANOTHER, Overlap, spec_from_text, stored_spec
+from mainspring.domain.tags import check_tag, dead_letter_tag, run_tag
 from mainspring.domain.texts import check_prose
 from mainspring.domain.transitions import StoredState
 from mainspring.kernel.clock import DatabaseClock
@@ -80,13 +81,14 @@ class Replayer:
         self._clock = clock
         self._signatures = signatures
 
-    async def replay(self, caller: Caller, run_id: UUID, payload: msgspec.Raw) -> UUID:
+    async def replay(self, caller: Caller, run_id: UUID, payload: msgspec.Raw, if_match: str | None = None) -> UUID:
         """Repeat one dead letter, with another payload if one is given. Return the id of the new run."""
         tenant = caller.tenant
         async with self._store.change() as connection:
             letters = await dead_letters.lock(connection, tenant, [run_id], whole=bool(memoryview(payload)))
             if not letters:
                 raise await _gone(connection, tenant, run_id)
+            check_tag("dead letter", dead_letter_tag(letters[0].attempts), if_match)
             done = await self._replay(connection, tenant, letters, payload)
         if done.refusal is not None:
             raise done.refusal
@@ -95,10 +97,13 @@ class Replayer:
         self.tell(done)
         return done.replayed[0]
 
-    async def retry_run(self, caller: Caller, run_id: UUID, payload: msgspec.Raw) -> UUID:
-        """Repeat any ended run. If it is a dead letter, the dead letter is removed."""
+    async def retry_run(self, caller: Caller, run_id: UUID, payload: msgspec.Raw, if_match: str | None = None) -> UUID:
+        """Repeat any ended run. If it is a dead letter, the dead letter is removed. An ended run does not change, so
+        its tag need not be compared again under a lock."""
         tenant = caller.tenant
         async with self._store.reads.acquire() as connection:
+            if if_match is not None and (found := await history.find_run(connection, tenant, run_id)) is not None:
+                check_tag("run", run_tag(found.state, found.fence), if_match)
             # In this order, because a run that ends meanwhile becomes a dead letter in the same statement.
             if await history.live_run(connection, tenant, run_id) is not None:
                 raise _alive(run_id)
@@ -165,10 +170,13 @@ class Replayer:
         ids = [str(replay_id) for replay_id in total.replayed[:_IDS_SHOWN]]
         return Replayed(len(total.replayed), ids, dict(total.left), more=await self._more(tenant, chosen, after, begun))
 
-    async def discard(self, caller: Caller, run_id: UUID) -> Discarded:
+    async def discard(self, caller: Caller, run_id: UUID, if_match: str | None = None) -> Discarded:
         """Discard one dead letter. Its run stays in the history."""
         tenant = caller.tenant
-        async with self._store.reads.acquire() as connection:
+        async with self._store.change() as connection:
+            if if_match is not None:
+                for letter in await dead_letters.lock(connection, tenant, [run_id], whole=False):
+                    check_tag("dead letter", dead_letter_tag(letter.attempts), if_match)
             if not await discard(connection, tenant, [run_id]):
                 raise await _gone(connection, tenant, run_id)
         return Discarded(1)

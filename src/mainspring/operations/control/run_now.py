@@ -20,6 +20,7 @@ from mainspring.domain.intake.canonical import canonical_json
 from mainspring.domain.intake.repeat import payload_dropped, with_payload
 from mainspring.domain.job import JobDefinition, Overlap, stored_spec
 from mainspring.domain.refusals import cancelled
+from mainspring.domain.tags import check_version
 from mainspring.domain.texts import check_line
 from mainspring.domain.transitions import StoredJobStatus, StoredState
 from mainspring.domain.workflows.references import may_refer
@@ -75,7 +76,9 @@ class ManualRuns:
         self._clock = clock
         self._signatures = signatures
 
-    async def run_now(self, caller: Caller, job_id: str, request: RunNowRequest) -> RanNow:
+    async def run_now(
+        self, caller: Caller, job_id: str, request: RunNowRequest, if_version: int | None = None
+    ) -> RanNow:
         """Create a manual run, with another payload if one is given. The run is SKIPPED if the job does not overlap and
         a run of it is alive."""
         if request.idempotency_key is not None:
@@ -83,17 +86,25 @@ class ManualRuns:
         if len(job_id) > _LONGEST_ID:
             raise no_job(job_id)
         digest = hashlib.sha256(canonical_json(bytes(memoryview(request.payload)))).digest()
-        return await despite_deadlocks(partial(self._run_now, caller, job_id, request, digest))
+        return await despite_deadlocks(partial(self._run_now, caller, job_id, request, digest, if_version))
 
-    async def _run_now(self, caller: Caller, job_id: str, request: RunNowRequest, digest: bytes) -> RanNow:
+    async def _run_now(
+        self, caller: Caller, job_id: str, request: RunNowRequest, digest: bytes, if_version: int | None
+    ) -> RanNow:
         async with self._store.change() as connection:
-            ran, fired = await self.run_now_in(caller, connection, job_id, request, digest)
+            ran, fired = await self.run_now_in(caller, connection, job_id, request, digest, if_version)
         if fired is not None:
             self.tell(fired)
         return ran
 
     async def run_now_in(
-        self, caller: Caller, connection: Connection, job_id: str, request: RunNowRequest, digest: bytes = b""
+        self,
+        caller: Caller,
+        connection: Connection,
+        job_id: str,
+        request: RunNowRequest,
+        digest: bytes = b"",
+        if_version: int | None = None,
     ) -> tuple[RanNow, RunsMade | None]:
         """The same in a transaction. What was made is passed to `tell` after the commit."""
         tenant = caller.tenant
@@ -107,6 +118,7 @@ class ManualRuns:
                     raise key_reused(key)
                 return RanNow(known.run_id, repeated=True), None
         row = await jobs.lock(connection, tenant, job_id)
+        check_version("job", generation if row is None else row.version, if_version)
         if row is not None:
             fired = await self._run(connection, row, run_id, request.payload)
         else:

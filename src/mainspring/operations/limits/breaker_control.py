@@ -5,6 +5,7 @@ from __future__ import annotations
 from mainspring.domain.breakers import Breaker
 from mainspring.domain.errors import NotFound
 from mainspring.domain.showing import breaker_view
+from mainspring.domain.tags import breaker_tag, check_tag
 from mainspring.kernel.logs import get_logger
 from mainspring.operations.access.caller import Caller
 from mainspring.operations.signals import Signals
@@ -30,7 +31,7 @@ class BreakerControl:
             rows = await breakers.listed(connection, caller.tenant, _MOST + 1)
         return BreakerList([_view(row) for row in rows[:_MOST]], more=len(rows) > _MOST)
 
-    async def reset(self, caller: Caller, breaker_id: str) -> BreakerView:
+    async def reset(self, caller: Caller, breaker_id: str, if_match: str | None = None) -> BreakerView:
         """Close the breaker, whatever it is, and forget its failures. The runs behind it are admitted."""
         missing = NotFound(f"there is no circuit breaker {breaker_id!r}", hint="see GET /v1/breakers")
         limit_id = int(breaker_id) if breaker_id.isdecimal() and breaker_id.isascii() else 0
@@ -38,7 +39,11 @@ class BreakerControl:
             raise missing
         async with self._store.change() as connection:
             row = await breakers.get(connection, caller.tenant, limit_id)
-            if row is None or not await limits.set_breakers(connection, {row.key_id: Breaker()}):
+            lines = [] if row is None else await limits.lock_lines(connection, [row.key_id])
+            if row is None or not lines:
+                raise missing
+            check_tag("circuit breaker", breaker_tag(lines[0].failed, lines[0].opened_at), if_match)
+            if not await limits.set_breakers(connection, {row.key_id: Breaker()}):
                 raise missing
         log.info("circuit breaker reset", name=row.name, was=_state(row).word)
         self._signals.knock([frozenset({row.key_id})])

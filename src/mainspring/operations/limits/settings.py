@@ -6,6 +6,7 @@ import asyncio
 
 from mainspring.domain.errors import Unavailable
 from mainspring.domain.intake.limits import check_setting
+from mainspring.domain.tags import check_tag, limit_tag
 from mainspring.kernel.clock import Clock
 from mainspring.operations.access.caller import Caller
 from mainspring.operations.lookup import no_limit
@@ -24,7 +25,14 @@ class LimitSetter:
         self._clock = clock
         self._signals = signals
 
-    async def change(self, caller: Caller, limit_id: int, limit: int | None, order: str | None = None) -> None:
+    async def change(
+        self,
+        caller: Caller,
+        limit_id: int,
+        limit: int | None,
+        order: str | None = None,
+        if_match: str | None = None,
+    ) -> None:
         """Set the limit, or return to what is declared (None). Afterwards nobody is admitted by the number before.
         `order`: priority ends strict order."""
         async with self._store.reads.acquire() as connection:
@@ -32,6 +40,8 @@ class LimitSetter:
                 row = await limit_reads.lock(connection, caller.tenant, limit_id)
                 if row is None:
                     raise no_limit(str(limit_id))
+                present = limit_tag(row.slots, row.declared, pinned=row.pinned, strict=row.strict)
+                check_tag("limit", present, if_match)
                 check_setting(row.name, limit, order, strict=row.strict)
                 await limit_reads.set_slots(connection, limit_id, limit, loose=order is not None)
             before = await limit_reads.admissions_under_way(connection)

@@ -6,6 +6,7 @@ from collections import defaultdict
 
 from mainspring.domain.errors import InvalidInput
 from mainspring.domain.rates import format_rate
+from mainspring.domain.tags import limit_tag
 from mainspring.operations.access.caller import Caller
 from mainspring.operations.lookup import no_limit
 from mainspring.operations.read.cursors import bad_cursor, decode_cursor, encode_cursor
@@ -68,4 +69,5 @@ def _view(row: LimitRow) -> LimitView:
         updated_at=row.updated_at,
         rate=None if row.every is None else format_rate(row.every),
         burst=row.burst,
+        etag=limit_tag(row.slots, row.declared, pinned=row.pinned, strict=row.strict),
     )

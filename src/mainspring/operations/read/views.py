@@ -14,6 +14,7 @@ from mainspring.domain.job import Priority, spec_to_show
 from mainspring.domain.run_key import idempotency_key
 from mainspring.domain.schedules.schedule import NOW, Schedule, ScheduleKind
 from mainspring.domain.showing import NEVER_RAN, backing_off, show_job, snoozed_until
+from mainspring.domain.tags import dead_letter_tag, run_tag, worker_tag
 from mainspring.domain.transitions import JobStatus, RunState, StoredJobStatus, StoredState, shown_state
 from mainspring.domain.worker_state import WorkerState
 from mainspring.domain.workflows.flow import RERUN_TRIGGER, WORKFLOW_TASK, flow_of
@@ -155,6 +156,7 @@ def run_view(
         generation=row.generation,
         backfill_id=backfill_of(row.trigger),
         usage=usage_view(row.usage_text, samples=samples),
+        etag=run_tag(row.state, row.fence),
         **_of_workflow(row, lane),
     )
 
@@ -194,6 +196,7 @@ def _ended_run_view(row: EndedRun, lane: Lane, executor: str | None, *, samples:
         generation=row.generation,
         backfill_id=backfill_of(row.trigger),
         usage=usage_view(row.usage_text, samples=samples),
+        etag=run_tag(row.state, row.fence),
         **_of_workflow(row, lane),
     )
 
@@ -300,6 +303,7 @@ def worker_view(row: WorkerRow) -> WorkerView:
         last_beat_at=row.last_beat_at,
         shared=row.tenant_id == EVERY_TENANT,
         left_out=row.left_out,
+        etag=worker_tag(row.state),
     )
 
 
@@ -319,6 +323,7 @@ def dead_letter_view(row: DeadLetterRow, lane: Lane, attempts: list[AttemptView]
         replay_of=_replay_of(row),
         generation=row.generation,
         tries=attempts,
+        etag=dead_letter_tag(row.attempts),
     )
 
 

@@ -149,7 +149,9 @@ class WorkflowChanges:
 
         await self._amender.update_by(caller, workflow_id, change, if_version)
 
-    async def run_now(self, caller: Caller, workflow_id: str, request: WorkflowRunNow) -> RanNow:
+    async def run_now(
+        self, caller: Caller, workflow_id: str, request: WorkflowRunNow, if_version: int | None = None
+    ) -> RanNow:
         """A run beside the schedule, with values for some of the parameters."""
         view = await self._workflows.job(caller, workflow_id)
         payload = msgspec.Raw()
@@ -157,7 +159,7 @@ class WorkflowChanges:
             payload = parameters_as_payload(run_parameters(parameters_of(view), request.parameters))
         run_now = RunNowRequest(payload=payload, idempotency_key=request.idempotency_key)
         try:
-            return await self._manual_runs.run_now(caller, workflow_id, run_now)
+            return await self._manual_runs.run_now(caller, workflow_id, run_now, if_version)
         except MainspringError as error:
             raise renamed(error) from None
 

@@ -9,10 +9,11 @@ from uuid import UUID
 import msgspec
 
 from mainspring.domain.errors import Conflict, InvalidInput, NotFound
+from mainspring.domain.tags import check_tag, workflow_run_tag
 from mainspring.domain.texts import check_line, shown
 from mainspring.domain.transitions import StoredState
 from mainspring.domain.workflows.definition import WorkflowDefinition
-from mainspring.domain.workflows.flow import FlowState, prefix_of, run_in
+from mainspring.domain.workflows.flow import ALIVE, FlowState, prefix_of, run_in
 from mainspring.domain.workflows.graph import downstream
 from mainspring.kernel.ids import TenantId, uuid7
 from mainspring.operations.access.caller import Caller
@@ -47,37 +48,48 @@ class WorkflowRuns:
         self._outlines = outlines
         self._stopper = FlowStopper(store, signals, listens=False)
 
-    async def cancel(self, caller: Caller, run_id: UUID, reason: str | None = None) -> None:
+    async def cancel(
+        self, caller: Caller, run_id: UUID, reason: str | None = None, *, if_match: str | None = None
+    ) -> None:
         """Cancel a workflow run with its steps. When this returns, no step can start any more. A second call changes
         nothing."""
         if reason is not None:
             check_line(reason, "reason")
-        flow_id = await despite_deadlocks(partial(self._cancel, caller.tenant, run_id, reason))
+        flow_id = await despite_deadlocks(partial(self._cancel, caller.tenant, run_id, reason, if_match))
         if flow_id is not None:
             await self._stopper.stop(flow_id)
 
-    async def _cancel(self, tenant: TenantId, run_id: UUID, reason: str | None) -> UUID | None:
+    async def _cancel(self, tenant: TenantId, run_id: UUID, reason: str | None, if_match: str | None) -> UUID | None:
         async with self._store.change() as connection:
             flow = await workflows.of_run(connection, tenant, prefix_of(run_id), run_id)
             container = run_id if flow is None else flow.container
             row = await runs.lock_run(connection, tenant, container)
             if flow is None:  # it may have been started before the lock was held
                 flow = await workflows.of_run(connection, tenant, prefix_of(run_id), run_id)
-            if row is None:
-                ended = await history.ended_run(connection, tenant, container)
-                if ended is None:
-                    raise _unknown(run_id)
-                if ended.state != StoredState.CANCELLED:
-                    state = StoredState(ended.state).name
-                    raise Conflict(f"workflow run {run_id} has ended with {state}", code="run_ended")
+            ended = None if row is not None else await history.ended_run(connection, tenant, container)
+            if row is None and ended is None:
+                raise _unknown(run_id)
+            tag = workflow_run_tag(ended=row is None, reruns=0 if flow is None else flow.reruns)
+            check_tag("workflow run", tag, if_match)
+            if ended is not None and ended.state != StoredState.CANCELLED:
+                state = StoredState(ended.state).name
+                raise Conflict(f"workflow run {run_id} has ended with {state}", code="run_ended")
             effects = await cancel(connection, [] if row is None else [row], reason)
         effects.tell(self._signals)
         return None if flow is None else flow.flow_id
 
-    async def rerun(self, caller: Caller, run_id: UUID, from_step: str | None = None, definition: str = _FIRED) -> UUID:
+    async def rerun(
+        self,
+        caller: Caller,
+        run_id: UUID,
+        from_step: str | None = None,
+        definition: str = _FIRED,
+        *,
+        if_match: str | None = None,
+    ) -> UUID:
         """Let a step run again with all that follows it, or without one the steps that did not succeed and what follows
         them. The dead letters of these steps are discarded. Returns the workflow run."""
-        begun = await despite_deadlocks(partial(self._rerun, caller.tenant, run_id, from_step, definition))
+        begun = await despite_deadlocks(partial(self._rerun, caller.tenant, run_id, from_step, definition, if_match))
         self._signals.flow(FlowNews(rerun=[begun.flow_id]))
         await self._discard_letters(caller.tenant, begun)
         return begun.flow_id
@@ -89,12 +101,16 @@ class WorkflowRuns:
             while found == _SLICE:
                 found = await discard_of_steps(connection, tenant, begun.first, begun.last, begun.places, _SLICE)
 
-    async def _rerun(self, tenant: TenantId, run_id: UUID, from_step: str | None, definition: str) -> _Begun:
+    async def _rerun(
+        self, tenant: TenantId, run_id: UUID, from_step: str | None, definition: str, if_match: str | None
+    ) -> _Begun:
         async with self._store.change() as connection:
             found = await workflows.of_run(connection, tenant, prefix_of(run_id), run_id)
             flow = None if found is None else await workflows.lock(connection, found.flow_id)
             if flow is None:
                 raise await self._not_started(connection, tenant, run_id)
+            tag = workflow_run_tag(ended=flow.state not in ALIVE, reruns=flow.reruns)
+            check_tag("workflow run", tag, if_match)
             if flow.state != FlowState.ENDED:
                 raise Conflict(
                     f"workflow run {run_id} has not ended",

@@ -11,9 +11,10 @@ import msgspec
 from mainspring.domain.errors import InvalidInput, NotFound
 from mainspring.domain.job import spec_from_text
 from mainspring.domain.state_names import named_states
+from mainspring.domain.tags import workflow_run_tag
 from mainspring.domain.transitions import SHOWN_SCHEDULED, RunState, StoredState
 from mainspring.domain.workflows.definition import Step, WorkflowDefinition
-from mainspring.domain.workflows.flow import RERUN_TRIGGER, WORKFLOW_TASK, run_in
+from mainspring.domain.workflows.flow import ALIVE, RERUN_TRIGGER, WORKFLOW_TASK, run_in
 from mainspring.domain.workflows.numbers import Numbers
 from mainspring.kernel.ids import TenantId
 from mainspring.operations.access.caller import Caller
@@ -91,6 +92,7 @@ class WorkflowRunReader:
             steps=steps,
             edges=[[parent, step.name] for step in steps for parent in step.depends_on],
             next=encode_cursor(str(len(places))) if more else None,
+            etag=_tag(found),
             **{name: getattr(brief, name) for name in WorkflowRunBrief.__struct_fields__},
         )
 
@@ -298,6 +300,12 @@ def _brief(found: Found, counts: dict[str, int]) -> WorkflowRunBrief:
         counts=counts,
         reruns=0 if flow is None else flow.reruns,
     )
+
+
+def _tag(found: Found) -> str:
+    if found.flow is None:
+        return workflow_run_tag(ended=found.container.ended_at is not None, reruns=0)
+    return workflow_run_tag(ended=found.flow.state not in ALIVE, reruns=found.flow.reruns)
 
 
 def _place(definition: WorkflowDefinition, name: str) -> int:

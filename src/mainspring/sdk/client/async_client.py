@@ -14,6 +14,7 @@ from mainspring.kernel.light_httpx import httpx
 from mainspring.sdk.client import calls
 from mainspring.sdk.client.backfill_handle import AsyncBackfill
 from mainspring.sdk.client.bulk_methods import AsyncBulkMethods
+from mainspring.sdk.client.change_stream import ChangeEvent, ChangeStream
 from mainspring.sdk.client.connection import find_connection
 from mainspring.sdk.client.core import (
     Answer,
@@ -29,13 +30,15 @@ from mainspring.sdk.client.core import (
 from mainspring.sdk.client.handle import AsyncHandle
 from mainspring.sdk.client.http_requests import answer_of, build_request, http_settings, no_answer, stream_request
 from mainspring.sdk.client.job_fields import Duration, JobFields, When
-from mainspring.sdk.client.log_stream import BROKE_OFF, LogEvent, LogStream
+from mainspring.sdk.client.log_stream import LogEvent, LogStream
 from mainspring.sdk.client.methods import awaited
+from mainspring.sdk.client.server_events import ServerEvents
 from mainspring.sdk.client.workflow_methods import AsyncWorkflowMethods
 from mainspring.wire.jobs import JobView
 from mainspring.wire.runs import RunView
 
 T = TypeVar("T")
+E = TypeVar("E")
 
 _CLOCK = SystemClock()
 
@@ -149,16 +152,23 @@ class AsyncClient(AsyncWorkflowMethods, AsyncBulkMethods):
             if event.text:
                 yield event.text
 
-    async def log_events(
-        self, run_id: str, attempt: int | None = None, after: str | None = None
-    ) -> AsyncIterator[LogEvent]:
+    def log_events(self, run_id: str, attempt: int | None = None, after: str | None = None) -> AsyncIterator[LogEvent]:
         """The events of `follow_logs`, including the start of each attempt and the status at the end. A broken
         connection is opened again, for as long as `patience` allows, and continues where it was. `after` begins
         at a byte of an attempt: "1:2048"."""
-        stream = self._log_stream(run_id, attempt, after)
+        return self._follow(self._log_stream(run_id, attempt, after))
+
+    def events(self, *topics: str) -> AsyncIterator[ChangeEvent]:
+        """What changes, without end. Topics: jobs, runs, queues, workers, run:ID, job:ID, workflow-run:ID. A broken
+        connection is opened again, for as long as `patience` allows; then an event `open` has `missed`, because what
+        changed meanwhile is not told."""
+        url, patience = self.connection.url, Patience.of(self.patience)
+        return self._follow(ChangeStream(topics, url=url, clock=_CLOCK, patience=patience))
+
+    async def _follow(self, stream: ServerEvents[E]) -> AsyncIterator[E]:
         while not stream.ended:
             address = self._rotation.current
-            outcome: Answer | NoAnswer = BROKE_OFF
+            outcome: Answer | NoAnswer = stream.broke_off
             try:
                 async with self._http.stream(**stream_request(address, stream.call())) as response:
                     if response.is_success:
@@ -200,6 +210,7 @@ class AsyncClient(AsyncWorkflowMethods, AsyncBulkMethods):
     failures = awaited(calls.failures)
     job_series = awaited(calls.job_series)
     preview = awaited(calls.preview)
+    explain_schedule = awaited(calls.explain_schedule)
     upcoming_fires = awaited(calls.upcoming_fires)
     heatmap = awaited(calls.heatmap)
     find_ids = awaited(calls.find_ids)
@@ -244,6 +255,8 @@ class AsyncClient(AsyncWorkflowMethods, AsyncBulkMethods):
     add_token = awaited(calls.add_token)
     revoke_token = awaited(calls.revoke_token)
     sign_in_link = awaited(calls.sign_in_link)
+    sessions = awaited(calls.sessions)
+    end_session = awaited(calls.end_session)
     health = awaited(calls.health)
     readiness = awaited(calls.readiness)
 

@@ -22,6 +22,7 @@ from mainspring.kernel.light_httpx import httpx
 from mainspring.sdk.client import calls
 from mainspring.sdk.client.backfill_handle import Backfill
 from mainspring.sdk.client.bulk_methods import BulkMethods
+from mainspring.sdk.client.change_stream import ChangeEvent, ChangeStream
 from mainspring.sdk.client.connection import find_connection
 from mainspring.sdk.client.core import (
     Answer,
@@ -37,13 +38,15 @@ from mainspring.sdk.client.core import (
 from mainspring.sdk.client.handle import Handle
 from mainspring.sdk.client.http_requests import answer_of, build_request, http_settings, no_answer, stream_request
 from mainspring.sdk.client.job_fields import Duration, JobFields, When
-from mainspring.sdk.client.log_stream import BROKE_OFF, LogEvent, LogStream
+from mainspring.sdk.client.log_stream import LogEvent, LogStream
 from mainspring.sdk.client.methods import blocking
+from mainspring.sdk.client.server_events import ServerEvents
 from mainspring.sdk.client.workflow_methods import WorkflowMethods
 from mainspring.wire.jobs import JobView
 from mainspring.wire.runs import RunView
 
 T = TypeVar("T")
+E = TypeVar("E")
 
 _CLOCK = SystemClock()
 
@@ -149,10 +152,19 @@ class Client(WorkflowMethods, BulkMethods):
         """The events of `follow_logs`, including the start of each attempt and the status at the end. A broken
         connection is opened again, for as long as `patience` allows, and continues where it was. `after` begins
         at a byte of an attempt: "1:2048"."""
-        stream = self._log_stream(run_id, attempt, after)
+        return self._follow(self._log_stream(run_id, attempt, after))
+
+    def events(self, *topics: str) -> Iterator[ChangeEvent]:
+        """What changes, without end. Topics: jobs, runs, queues, workers, run:ID, job:ID, workflow-run:ID. A broken
+        connection is opened again, for as long as `patience` allows; then an event `open` has `missed`, because what
+        changed meanwhile is not told."""
+        url, patience = self.connection.url, Patience.of(self.patience)
+        return self._follow(ChangeStream(topics, url=url, clock=_CLOCK, patience=patience))
+
+    def _follow(self, stream: ServerEvents[E]) -> Iterator[E]:
         while not stream.ended:
             address = self._rotation.current
-            outcome: Answer | NoAnswer = BROKE_OFF
+            outcome: Answer | NoAnswer = stream.broke_off
             try:
                 with self._http.stream(**stream_request(address, stream.call())) as response:
                     if response.is_success:
@@ -193,6 +205,7 @@ class Client(WorkflowMethods, BulkMethods):
     failures = blocking(calls.failures)
     job_series = blocking(calls.job_series)
     preview = blocking(calls.preview)
+    explain_schedule = blocking(calls.explain_schedule)
     upcoming_fires = blocking(calls.upcoming_fires)
     heatmap = blocking(calls.heatmap)
     find_ids = blocking(calls.find_ids)
@@ -237,6 +250,8 @@ class Client(WorkflowMethods, BulkMethods):
     add_token = blocking(calls.add_token)
     revoke_token = blocking(calls.revoke_token)
     sign_in_link = blocking(calls.sign_in_link)
+    sessions = blocking(calls.sessions)
+    end_session = blocking(calls.end_session)
     health = blocking(calls.health)
     readiness = blocking(calls.readiness)
 

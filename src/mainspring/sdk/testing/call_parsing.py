@@ -24,6 +24,16 @@ def read_body(call: Call[Any], shape: type[T]) -> T:
         raise InvalidInput(str(error), field="$") from None
 
 
+def wanted_tag(call: Call[Any]) -> str | None:
+    """The tag that the call names, for `check_tag`."""
+    return dict(call.headers).get("If-Match", "").strip('"') or None
+
+
+def wanted_version(call: Call[Any]) -> int | None:
+    tag = wanted_tag(call)
+    return None if tag is None else int(tag)
+
+
 def read_page(items: Sequence[T], call: Call[Any]) -> tuple[list[T], str | None]:
     """The requested page, and the cursor of the next one."""
     asked = dict(call.params)

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from mainspring.domain.errors import InvalidBatch, MainspringError, NotFound, VersionMismatch, key_reused
+from mainspring.domain.errors import InvalidBatch, MainspringError, NotFound, key_reused
 from mainspring.domain.intake.canonical import canonical_json
 from mainspring.domain.intake.declaration import Declaration, amended, defined
 from mainspring.domain.intake.recurrence import never_fires, runs_left_after
@@ -19,10 +19,11 @@ from mainspring.domain.refusals import already_fired, cancelled, ended, id_taken
 from mainspring.domain.schedules.fires import fires, first_fire_instead, next_fire
 from mainspring.domain.schedules.schedule import ScheduleKind, for_job
 from mainspring.domain.state_names import named_states, named_statuses
+from mainspring.domain.tags import check_version
 from mainspring.domain.transitions import JobStatus as JobState
 from mainspring.kernel.ids import DEFAULT_TENANT
 from mainspring.sdk.client.core import Call
-from mainspring.sdk.testing.call_parsing import Route, matches, read_body, read_page, within
+from mainspring.sdk.testing.call_parsing import Route, matches, read_body, read_page, wanted_version, within
 from mainspring.sdk.testing.engine import Engine
 from mainspring.sdk.testing.local_calendars import LocalCalendars
 from mainspring.sdk.testing.records import BoxJob, BoxRun
@@ -214,9 +215,7 @@ class LocalJobs:
     ) -> JobView:
         """Change a job by `amend`, if it has the version that the call names."""
         job, now = self._unfired(job_id, "changed"), self._engine.now
-        version = dict(call.headers).get("If-Match", "").strip('"')
-        if version and int(version) != job.version:
-            raise VersionMismatch(f"the job has version {job.version}, not {version}", field="If-Match")
+        check_version("job", job.version, wanted_version(call))
         changed = amend(job.definition, now)
         self._engine.check_order(changed, job_id)
         self._engine.dependants.check(changed, job_id, "depends_on")
@@ -246,8 +245,9 @@ class LocalJobs:
         self._engine.dependants.fire_if_met(job)
         return self._touched(job)
 
-    def _cancel(self, job_id: str, _: Call[Any]) -> JobView:
+    def _cancel(self, job_id: str, call: Call[Any]) -> JobView:
         job = self._job(job_id)
+        check_version("job", job.version, wanted_version(call))
         self._engine.miss_pause(job, job.paused_from)
         job.paused_from = None
         self._engine.arm(job, None)
@@ -259,8 +259,9 @@ class LocalJobs:
         self._engine.dependants.look()
         return self._touched(job)
 
-    def _pause(self, job_id: str, _: Call[Any]) -> JobView:
+    def _pause(self, job_id: str, call: Call[Any]) -> JobView:
         job = self._unfired(job_id, "paused")
+        check_version("job", job.version, wanted_version(call))
         if job.status is JobState.SCHEDULED:
             job.paused_from, job.status = job.next_fire, JobState.PAUSED
             self._engine.arm(job, None)
@@ -268,8 +269,9 @@ class LocalJobs:
             raise ended(job_id, job.status, "paused", one_time=job.definition.schedule.one_time, code="wrong_status")
         return self._touched(job)
 
-    def _resume(self, job_id: str, _: Call[Any]) -> JobView:
+    def _resume(self, job_id: str, call: Call[Any]) -> JobView:
         job = self._unfired(job_id, "resumed")
+        check_version("job", job.version, wanted_version(call))
         one_time = job.definition.schedule.one_time
         if job.status is JobState.PAUSED:
             self._engine.resume(job)
@@ -282,9 +284,9 @@ class LocalJobs:
         return self._touched(job)
 
     def _run_now(self, job_id: str, call: Call[Any]) -> RunNowAccepted:
-        return self.run_now(job_id, read_body(call, RunNowRequest))
+        return self.run_now(job_id, read_body(call, RunNowRequest), wanted_version(call))
 
-    def run_now(self, job_id: str, given: RunNowRequest) -> RunNowAccepted:
+    def run_now(self, job_id: str, given: RunNowRequest, if_version: int | None) -> RunNowAccepted:
         """Create a run of the job, unless the request has an idempotency key that one before had."""
         key, said = given.idempotency_key, canonical_json(bytes(memoryview(given.payload)))
         job = self._job(job_id)
@@ -294,6 +296,7 @@ class LocalJobs:
             if before != said:
                 raise key_reused(key)
         else:
+            check_version("job", job.version, if_version)
             run = self._manual_run(job, given.payload)
             if key is not None:
                 self._run_now_keys[scoped] = (said, run)

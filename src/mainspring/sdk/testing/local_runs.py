@@ -9,10 +9,11 @@ from mainspring.domain.intake.declaration import Declaration
 from mainspring.domain.intake.repeat import repeated
 from mainspring.domain.intake.request import parse_time
 from mainspring.domain.job import Overlap
+from mainspring.domain.tags import check_tag
 from mainspring.domain.transitions import JobStatus as JobState
 from mainspring.domain.transitions import RunState
 from mainspring.sdk.client.core import Call
-from mainspring.sdk.testing.call_parsing import Route, matches, read_body, read_page, within
+from mainspring.sdk.testing.call_parsing import Route, matches, read_body, read_page, wanted_tag, within
 from mainspring.sdk.testing.engine import Engine
 from mainspring.sdk.testing.records import BoxRun
 from mainspring.sdk.testing.views import dead_letter_view, run_view
@@ -39,7 +40,7 @@ class LocalRuns:
             "POST runs/{}:retry": self._retry,
             "GET dead-letters": self._dead_letters,
             "GET dead-letters/{}": lambda run_id, _: dead_letter_view(self._dead(run_id)),
-            "POST dead-letters/{}:replay": lambda run_id, call: self._again(self._dead(run_id), call),
+            "POST dead-letters/{}:replay": self._replay,
             "POST dead-letters/{}:discard": self._discard,
         }
 
@@ -69,8 +70,9 @@ class LocalRuns:
             return Why(run_id, run.status, f"It waits: {run.reason or 'the box has not run it yet'}.")
         return Why(run_id, run.status, f"It ended {run.status}: {run.reason or 'no reason was recorded'}.")
 
-    def _cancel(self, run_id: str, _: Call[Any]) -> RunView:
+    def _cancel(self, run_id: str, call: Call[Any]) -> RunView:
         run = self._run(run_id)
+        check_tag("run", run_view(run).etag, wanted_tag(call))
         if run.live:
             self._engine.cancel(run)
         elif run.status is not RunState.CANCELLED:
@@ -82,12 +84,20 @@ class LocalRuns:
         page, following = read_page(found, call)
         return DeadLetterList([dead_letter_view(run) for run in page], following)
 
-    def _discard(self, run_id: str, _: Call[Any]) -> Discarded:
-        del self._engine.dead[self._dead(run_id).run_id]
+    def _discard(self, run_id: str, call: Call[Any]) -> Discarded:
+        letter = self._dead(run_id)
+        check_tag("dead letter", dead_letter_view(letter).etag, wanted_tag(call))
+        del self._engine.dead[letter.run_id]
         return Discarded(1)
+
+    def _replay(self, run_id: str, call: Call[Any]) -> RunView:
+        letter = self._dead(run_id)
+        check_tag("dead letter", dead_letter_view(letter).etag, wanted_tag(call))
+        return self._again(letter, call)
 
     def _retry(self, run_id: str, call: Call[Any]) -> RunView:
         run = self._run(run_id)
+        check_tag("run", run_view(run).etag, wanted_tag(call))
         if run.live:
             raise Conflict(f"run {run_id} has not ended", code="run_alive", hint="cancel it first, or wait")
         return self._again(run, call)

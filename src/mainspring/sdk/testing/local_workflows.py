@@ -12,6 +12,7 @@ from mainspring.domain.errors import Conflict, InvalidInput, MainspringError, No
 from mainspring.domain.intake.declaration import Declaration
 from mainspring.domain.intake.patch import amend
 from mainspring.domain.state_names import named_states, named_statuses
+from mainspring.domain.tags import check_tag
 from mainspring.domain.texts import shown
 from mainspring.domain.transitions import JobStatus
 from mainspring.domain.workflows.graph import layers
@@ -25,7 +26,7 @@ from mainspring.domain.workflows.intake import (
     with_version,
 )
 from mainspring.sdk.client.core import Call
-from mainspring.sdk.testing.call_parsing import Route, read_body, read_page
+from mainspring.sdk.testing.call_parsing import Route, read_body, read_page, wanted_tag, wanted_version
 from mainspring.sdk.testing.engine import Engine
 from mainspring.sdk.testing.flows import BoxFlow, BoxWorkflow, Flows, Version
 from mainspring.sdk.testing.local_calendars import LocalCalendars
@@ -173,7 +174,8 @@ class LocalWorkflows:
         payload = msgspec.Raw()
         if given.parameters is not None:
             payload = parameters_as_payload(run_parameters(parameters_of(job), given.parameters))
-        return self._jobs.run_now(workflow_id, RunNowRequest(payload=payload, idempotency_key=given.idempotency_key))
+        request = RunNowRequest(payload=payload, idempotency_key=given.idempotency_key)
+        return self._jobs.run_now(workflow_id, request, wanted_version(call))
 
     def _of_job(self, route: str, workflow_id: str, call: Call[Any]) -> WorkflowView:
         """What happens to the job of the workflow."""
@@ -211,6 +213,7 @@ class LocalWorkflows:
 
     def _cancel(self, run_id: str, call: Call[Any]) -> WorkflowRunView:
         run, _ = self._workflow_run(run_id)
+        check_tag("workflow run", self._run_view(run_id).etag, wanted_tag(call))
         if run.live:
             self._engine.cancel(run, read_body(call, WorkflowRunCancel).reason)
         elif run.status != "CANCELLED":
@@ -223,6 +226,7 @@ class LocalWorkflows:
         flow = self._flows.flows.get(run_id)
         if flow is None:
             raise Conflict(f"workflow run {run_id} has not started", code="run_active", hint="wait for its end")
+        check_tag("workflow run", self._run_view(run_id).etag, wanted_tag(call))
         self._flows.check_ended(flow)
         start = None if given.from_ is None else _start(flow, given.from_)
         current = workflow.version if given.definition == "current" else None

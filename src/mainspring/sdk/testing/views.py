@@ -9,6 +9,7 @@ import msgspec
 
 from mainspring.domain.job import Priority
 from mainspring.domain.showing import NEVER_RAN, show_job
+from mainspring.domain.tags import dead_letter_tag
 from mainspring.domain.transitions import JobStatus, RunState
 from mainspring.domain.workflows.flow import WORKFLOW_TASK, flow_of
 from mainspring.sdk.testing.records import BoxJob, BoxRun
@@ -103,6 +104,7 @@ def run_view(run: BoxRun) -> RunView:
         workflow_run_id=run.run_id if run.task == WORKFLOW_TASK else flow_of(run.trigger),
         step=None if flow_of(run.trigger) is None else run.definition.name,
         index=run.index,
+        etag=f"{run.status.value.lower()}-{run.attempt}",
     )
 
 
@@ -123,6 +125,7 @@ def dead_letter_view(run: BoxRun) -> DeadLetterView:
         reason=run.reason,
         replay_of=run.replay_of,
         generation=run.generation,
+        etag=dead_letter_tag(run.attempt),
     )
 
 

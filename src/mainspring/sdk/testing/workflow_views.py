@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from mainspring.domain.tags import workflow_run_tag
 from mainspring.domain.transitions import RunState
 from mainspring.sdk.testing.flows import BoxFlow, BoxWorkflow
 from mainspring.sdk.testing.records import BoxJob, BoxRun
@@ -59,6 +60,7 @@ def flow_view(flow: BoxFlow | None, run: BoxRun, workflow: BoxWorkflow) -> Workf
         steps=steps,
         edges=[[parent, step.name] for step in steps for parent in step.depends_on],
         next=str(len(steps)) if more else None,
+        etag=workflow_run_tag(ended=not run.live, reruns=0 if flow is None else flow.reruns),
     )
 
 

@@ -51,7 +51,8 @@ left join lateral (
 -- In key order, and before their jobs. $3: whether to return the definition. The payloads of 500 dead letters can have
 -- 128 MiB.
 select d.run_id, d.job_id, d.generation, d.lane_id, d.name, case when $3 then d.payload::text end as payload_text,
-       case when $3 then d.spec::text end as spec_text, (d.spec ->> 'overlap')::smallint as overlap
+       case when $3 then d.spec::text end as spec_text, (d.spec ->> 'overlap')::smallint as overlap,
+       d.attempts
 from mainspring.dead_letters d
 where d.tenant_id = $1 and d.run_id = any ($2::uuid[])
 order by d.run_id

@@ -67,11 +67,11 @@ where worker_id = $1 and tenant_id = $2
 select worker_id, state from mainspring.workers where worker_id = any ($1::uuid[])
 
 -- name: set_state
--- guard: only from a live state.
+-- guard: only from a live state, and from $3 if that is given.
 update mainspring.workers
 set state = $2, ended_at = case when $2 in ({{WORKERS_ENDED}}) then (select clock_timestamp()) end,
     lost_because = case when $2 = {{WORKER_LOST}} then 'it ended' end
-where worker_id = $1 and state in ({{WORKERS_ALIVE}}) and state <> $2
+where worker_id = $1 and state in ({{WORKERS_ALIVE}}) and state <> $2 and ($3::smallint is null or state = $3)
 returning worker_id
 
 -- name: secret_of

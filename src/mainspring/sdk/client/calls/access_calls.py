@@ -1,4 +1,4 @@
-"""Calls for tenants and tokens, and whether a server is ready."""
+"""Calls for tenants, tokens and sessions, and whether a server is ready."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from mainspring.wire.runs import (
     Health,
     Readiness,
 )
-from mainspring.wire.sessions import SignInLink
+from mainspring.wire.sessions import OpenSession, SessionList, SignInLink
 
 _tenant_made = json_of(TenantMade)
 _tenant_list = json_of(TenantList)
@@ -17,6 +17,8 @@ _token = json_of(TokenView)
 _token_made = json_of(TokenMade)
 _token_list = json_of(TokenList)
 _link = json_of(SignInLink)
+_session = json_of(OpenSession)
+_session_list = json_of(SessionList)
 _health = json_of(Health)
 _readiness = json_of(Readiness)
 
@@ -52,14 +54,25 @@ def add_token(
     return Call("POST", "/v1/tokens", _token_made, body=body, repeatable=False)
 
 
-def revoke_token(token_id: str) -> Call[TokenView]:
-    """Revoke a token. It is rejected from now on."""
-    return verb(f"/v1/tokens/{segment(token_id)}:revoke", _token)
+def revoke_token(token_id: str, *, if_match: str | None = None) -> Call[TokenView]:
+    """Revoke a token. It is rejected from now on. With `if_match`, only if it still has that `etag`."""
+    return verb(f"/v1/tokens/{segment(token_id)}:revoke", _token, only_if=if_match)
 
 
 def sign_in_link() -> Call[SignInLink]:
     """A link that opens the dashboard signed in as this token, once, within five minutes."""
     return Call("POST", "/v1/session/links", _link, repeatable=False)
+
+
+def sessions() -> Call[SessionList]:
+    """The browsers that are signed in with tokens of the tenant, newest first."""
+    return Call("GET", "/v1/sessions", _session_list)
+
+
+def end_session(session_id: str) -> Call[OpenSession]:
+    """Sign a browser out, at once. Returns the session as it was. Its token is still valid, and can open another. Not
+    repeated after a lost response."""
+    return verb(f"/v1/sessions/{segment(session_id)}:end", _session, repeatable=False)
 
 
 def health() -> Call[Health]:

@@ -50,9 +50,9 @@ def operations(*, state: str | None = None, limit: int | None = None, cursor: st
     return Call("GET", "/v1/operations", _operation_list, params=params)
 
 
-def cancel_operation(operation_id: str) -> Call[OperationView]:
-    """End the operation. What is done stays done."""
-    return verb(f"/v1/operations/{segment(operation_id)}:cancel", _operation)
+def cancel_operation(operation_id: str, *, if_match: str | None = None) -> Call[OperationView]:
+    """End the operation. What is done stays done. With `if_match`, only if it still has that `etag`."""
+    return verb(f"/v1/operations/{segment(operation_id)}:cancel", _operation, only_if=if_match)
 
 
 def missed_fires(

@@ -18,15 +18,17 @@ def with_payload(body: dict[str, Any], payload: Mapping[str, Any] | None) -> byt
     return encode(body if payload is None else {**body, "payload": payload})
 
 
-def verb(path: str, read: Any, *, repeatable: bool = True, if_version: int | None = None) -> Call[Any]:
-    """With a version a repeat would be refused although the first request succeeded."""
-    return Call(
-        "POST", path, read, body=b"{}", headers=if_match(if_version), repeatable=repeatable and if_version is None
-    )
+def verb(
+    path: str, read: Any, *, body: bytes = b"{}", repeatable: bool = True, only_if: int | str | None = None
+) -> Call[Any]:
+    """`only_if`: the version or the tag that the object must have. With it a repeat would be refused although the first
+    request succeeded."""
+    return Call("POST", path, read, body=body, headers=match_header(only_if), repeatable=repeatable and only_if is None)
 
 
-def if_match(version: int | None) -> tuple[tuple[str, str], ...]:
-    return () if version is None else (("If-Match", f'"{version}"'),)
+def match_header(only_if: int | str | None) -> tuple[tuple[str, str], ...]:
+    """The header of a change to a version or a tag. None means any."""
+    return () if only_if is None else (("If-Match", f'"{only_if}"'),)
 
 
 def query_of(given: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:

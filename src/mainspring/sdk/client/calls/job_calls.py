@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, TypedDict, Unpack
 
 from mainspring.kernel.ids import uuid7
-from mainspring.sdk.client.calls.common import if_match, job_path, query_of, verb, with_payload
+from mainspring.sdk.client.calls.common import job_path, match_header, query_of, verb, with_payload
 from mainspring.sdk.client.core import Answer, Call, encode, json_of, next_cursor, segment
 from mainspring.sdk.client.job_fields import JobChanges, JobFields, When, job_patch, job_request
 from mainspring.wire.applications import DeclarationRequest, DeclarationView
@@ -116,36 +116,40 @@ def job_timeline(job_id: str, *, limit: int | None = None, cursor: str | None = 
 
 def update_job(job_id: str, *, if_version: int | None = None, **changes: Unpack[JobChanges]) -> Call[JobView]:
     """Change some of the job's fields. With `if_version`, only if the job still has that version."""
-    headers = () if if_version is None else (("If-Match", f'"{if_version}"'),)
-    body = encode(job_patch(changes))
+    headers, body = match_header(if_version), encode(job_patch(changes))
     # After the first request the version has changed, so a repeated one would be rejected although the first succeeded.
     return Call("PATCH", job_path(job_id), _job, body=body, headers=headers, repeatable=if_version is None)
 
 
 def cancel_job(job_id: str, *, if_version: int | None = None) -> Call[JobView]:
     """Cancel the job and its live runs. With `if_version`, only if the job still has that version."""
-    return Call("DELETE", job_path(job_id), _job, headers=if_match(if_version), repeatable=if_version is None)
+    return Call("DELETE", job_path(job_id), _job, headers=match_header(if_version), repeatable=if_version is None)
 
 
 def pause(job_id: str, *, if_version: int | None = None) -> Call[JobView]:
     """Stop firing the job until it is resumed. With `if_version`, only if the job still has that version."""
-    return verb(job_path(job_id, ":pause"), _job, if_version=if_version)
+    return verb(job_path(job_id, ":pause"), _job, only_if=if_version)
 
 
 def resume(job_id: str, *, if_version: int | None = None) -> Call[JobView]:
     """Resume the job from its next fire time on. With `if_version`, only if the job still has that version."""
-    return verb(job_path(job_id, ":resume"), _job, if_version=if_version)
+    return verb(job_path(job_id, ":resume"), _job, only_if=if_version)
 
 
 def run_now(
-    job_id: str, payload: Mapping[str, Any] | None = None, *, idempotency_key: str | None = None
+    job_id: str,
+    payload: Mapping[str, Any] | None = None,
+    *,
+    idempotency_key: str | None = None,
+    if_version: int | None = None,
 ) -> Call[RunNowAccepted]:
     """Run the job once now, in addition to its schedule, with another payload if one is given. A one-time job that has
     fired is repeated. The answer has the status of the run: SKIPPED if another run of the job is alive. It is repeated
-    after a lost response only with an idempotency key, which stands for one run of this job."""
+    after a lost response only with an idempotency key, which stands for one run of this job. With `if_version`, only if
+    the job still has that version."""
     given = {} if idempotency_key is None else {"idempotency_key": idempotency_key}
-    body = with_payload(given, payload)
-    return Call("POST", job_path(job_id, ":runNow"), _run_now, body=body, repeatable=idempotency_key is not None)
+    path, headers, body = job_path(job_id, ":runNow"), match_header(if_version), with_payload(given, payload)
+    return Call("POST", path, _run_now, body=body, headers=headers, repeatable=idempotency_key is not None)
 
 
 def declare(application: str, declaration: DeclarationRequest) -> Call[DeclarationView]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec import UNSET, UnsetType
 
 from mainspring.domain.errors import InvalidInput
-from mainspring.sdk.client.calls.common import query_of, verb
+from mainspring.sdk.client.calls.common import match_header, query_of, verb
 from mainspring.sdk.client.core import Call, encode, json_of, segment
 from mainspring.wire.gates import GateRequest, GateView, PauseRequest, RateRequest
 from mainspring.wire.limits import BreakerList, BreakerView, LimitDetails, LimitList, LimitRequest
@@ -38,10 +38,13 @@ def limit(limit_id: int) -> Call[LimitDetails]:
     return Call("GET", f"/v1/limits/{limit_id}", _limit)
 
 
-def set_limit(limit_id: int, limit: int | None, *, order: str | None = None) -> Call[LimitDetails]:
+def set_limit(
+    limit_id: int, limit: int | None, *, order: str | None = None, if_match: str | None = None
+) -> Call[LimitDetails]:
     """Set how many runs there may be at once. None returns to what jobs and tasks declare. `order`: "priority" ends
-    strict order."""
-    return Call("PUT", f"/v1/limits/{limit_id}", _limit, body=encode(LimitRequest(limit, order)))
+    strict order. With `if_match`, only if it still has that `etag`."""
+    body, headers = encode(LimitRequest(limit, order)), match_header(if_match)
+    return Call("PUT", f"/v1/limits/{limit_id}", _limit, body=body, headers=headers, repeatable=if_match is None)
 
 
 def queue(name: str) -> Call[QueueView]:
@@ -56,20 +59,22 @@ def set_queue_limits(
     rate: str | UnsetType | None = UNSET,
     burst: int | None = None,
     max_depth: int | UnsetType | None = UNSET,
+    if_version: int | None = None,
 ) -> Call[GateView]:
     """Set limits of a queue: how many runs run at once, how often they start (`"100/m"`, with a `burst`), and how many
-    may wait. What is left out stays as it is, and None removes a limit."""
-    return _set_limits(f"/v1/queues/{segment(name)}", concurrency, rate, burst, max_depth)
+    may wait. What is left out stays as it is, and None removes a limit. With `if_version`, only if they still have that
+    version."""
+    return _set_limits(f"/v1/queues/{segment(name)}", concurrency, rate, burst, max_depth, if_version)
 
 
-def pause_queue(name: str) -> Call[GateView]:
+def pause_queue(name: str, *, if_version: int | None = None) -> Call[GateView]:
     """Start no run of the queue until it is resumed. When this returns, no worker is given one any more."""
-    return verb(f"/v1/queues/{segment(name)}:pause", _gate)
+    return verb(f"/v1/queues/{segment(name)}:pause", _gate, only_if=if_version)
 
 
-def resume_queue(name: str) -> Call[GateView]:
+def resume_queue(name: str, *, if_version: int | None = None) -> Call[GateView]:
     """Resume a paused queue."""
-    return verb(f"/v1/queues/{segment(name)}:resume", _gate)
+    return verb(f"/v1/queues/{segment(name)}:resume", _gate, only_if=if_version)
 
 
 def tenant_limits() -> Call[GateView]:
@@ -83,19 +88,20 @@ def set_tenant_limits(
     rate: str | UnsetType | None = UNSET,
     burst: int | None = None,
     max_depth: int | UnsetType | None = UNSET,
+    if_version: int | None = None,
 ) -> Call[GateView]:
     """Set limits of all runs of the tenant, in addition to those of its queues. See `set_queue_limits`."""
-    return _set_limits("/v1/tenant/limits", concurrency, rate, burst, max_depth)
+    return _set_limits("/v1/tenant/limits", concurrency, rate, burst, max_depth, if_version)
 
 
-def pause_all(*, all_tenants: bool = False) -> Call[GateView]:
+def pause_all(*, all_tenants: bool = False, if_version: int | None = None) -> Call[GateView]:
     """Start no run of the tenant, or of all tenants, until `resume_all`."""
-    return Call("POST", "/v1/pause", _gate, body=encode(PauseRequest(all_tenants)))
+    return verb("/v1/pause", _gate, body=encode(PauseRequest(all_tenants)), only_if=if_version)
 
 
-def resume_all(*, all_tenants: bool = False) -> Call[GateView]:
+def resume_all(*, all_tenants: bool = False, if_version: int | None = None) -> Call[GateView]:
     """Resume what `pause_all` paused. Queues that were paused one by one stay paused."""
-    return Call("POST", "/v1/resume", _gate, body=encode(PauseRequest(all_tenants)))
+    return verb("/v1/resume", _gate, body=encode(PauseRequest(all_tenants)), only_if=if_version)
 
 
 def breakers() -> Call[BreakerList]:
@@ -103,9 +109,9 @@ def breakers() -> Call[BreakerList]:
     return Call("GET", "/v1/breakers", _breaker_list)
 
 
-def reset_breaker(breaker_id: str | int) -> Call[BreakerView]:
-    """Close a circuit breaker and forget its failures."""
-    return verb(f"/v1/breakers/{segment(str(breaker_id))}:reset", _breaker)
+def reset_breaker(breaker_id: str | int, *, if_match: str | None = None) -> Call[BreakerView]:
+    """Close a circuit breaker and forget its failures. With `if_match`, only if it still has that `etag`."""
+    return verb(f"/v1/breakers/{segment(str(breaker_id))}:reset", _breaker, only_if=if_match)
 
 
 def _set_limits(
@@ -114,8 +120,10 @@ def _set_limits(
     rate: str | UnsetType | None,
     burst: int | None,
     max_depth: int | UnsetType | None,
+    if_version: int | None,
 ) -> Call[GateView]:
     if burst is not None and not isinstance(rate, str):
         raise InvalidInput("a burst belongs to a rate", field="burst", hint='give both: rate="100/m", burst=20')
     wanted = RateRequest(rate, burst) if isinstance(rate, str) and burst is not None else rate
-    return Call("PUT", path, _gate, body=encode(GateRequest(concurrency, wanted, max_depth)))
+    body, headers = encode(GateRequest(concurrency, wanted, max_depth)), match_header(if_version)
+    return Call("PUT", path, _gate, body=body, headers=headers, repeatable=if_version is None)

@@ -80,16 +80,18 @@ def runs(**filters: Unpack[RunFilters]) -> Call[RunList]:
     return Call("GET", "/v1/runs", _run_list, params=query_of(filters))
 
 
-def cancel_run(run_id: str) -> Call[RunView]:
-    """Cancel one run: at once if it waits, through its worker if it is running."""
-    return verb(_run_path(run_id, ":cancel"), _run)
+def cancel_run(run_id: str, *, if_match: str | None = None) -> Call[RunView]:
+    """Cancel one run: at once if it waits, through its worker if it is running. With `if_match`, only if it still has
+    that `etag`."""
+    return verb(_run_path(run_id, ":cancel"), _run, only_if=if_match)
 
 
-def retry_run(run_id: str, payload: Mapping[str, Any] | None = None) -> Call[RunView]:
+def retry_run(run_id: str, payload: Mapping[str, Any] | None = None, *, if_match: str | None = None) -> Call[RunView]:
     """Repeat an ended run as a new run with the same scheduled time, with another payload if one is given. A repeat of
     a success, or with another payload, has an idempotency key of its own. Not repeated after a lost response. A run is
-    repeated at most once."""
-    return Call("POST", _run_path(run_id, ":retry"), _run, body=with_payload({}, payload), repeatable=False)
+    repeated at most once. With `if_match`, only if it still has that `etag`."""
+    body = with_payload({}, payload)
+    return verb(_run_path(run_id, ":retry"), _run, body=body, repeatable=False, only_if=if_match)
 
 
 def timeline(run_id: str) -> Call[list[TimelineEntry]]:
@@ -149,10 +151,12 @@ def dead_letter(run_id: str) -> Call[DeadLetterView]:
     return Call("GET", _letter_path(run_id), _dead_letter)
 
 
-def replay(run_id: str, payload: Mapping[str, Any] | None = None) -> Call[RunView]:
+def replay(run_id: str, payload: Mapping[str, Any] | None = None, *, if_match: str | None = None) -> Call[RunView]:
     """Repeat a dead letter as a new run with the same scheduled time, with another payload if one is given. Not
-    repeated after a lost response. A dead letter is replayed at most once."""
-    return Call("POST", _letter_path(run_id, ":replay"), _run, body=with_payload({}, payload), repeatable=False)
+    repeated after a lost response. A dead letter is replayed at most once. With `if_match`, only if it still has that
+    `etag`."""
+    body = with_payload({}, payload)
+    return verb(_letter_path(run_id, ":replay"), _run, body=body, repeatable=False, only_if=if_match)
 
 
 def replay_dead_letters(
@@ -167,9 +171,9 @@ def replay_dead_letters(
     return Call("POST", "/v1/dead-letters:replay", _replayed, body=body, repeatable=False)
 
 
-def discard(run_id: str) -> Call[Discarded]:
-    """Discard a dead letter. Its run stays in the history."""
-    return verb(_letter_path(run_id, ":discard"), _discarded, repeatable=False)
+def discard(run_id: str, *, if_match: str | None = None) -> Call[Discarded]:
+    """Discard a dead letter. Its run stays in the history. With `if_match`, only if it still has that `etag`."""
+    return verb(_letter_path(run_id, ":discard"), _discarded, repeatable=False, only_if=if_match)
 
 
 def discard_dead_letters(
@@ -198,9 +202,9 @@ def worker(worker_id: str) -> Call[WorkerView]:
     return Call("GET", f"/v1/workers/{segment(worker_id)}", _worker)
 
 
-def drain_worker(worker_id: str) -> Call[WorkerView]:
-    """Ask a worker to finish its runs and to shut down."""
-    return verb(f"/v1/workers/{segment(worker_id)}:drain", _worker)
+def drain_worker(worker_id: str, *, if_match: str | None = None) -> Call[WorkerView]:
+    """Ask a worker to finish its runs and to shut down. With `if_match`, only if it still has that `etag`."""
+    return verb(f"/v1/workers/{segment(worker_id)}:drain", _worker, only_if=if_match)
 
 
 def _run_path(run_id: str, rest: str = "") -> str:

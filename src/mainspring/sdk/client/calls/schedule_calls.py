@@ -5,16 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Unpack
 
-from mainspring.sdk.client.calls.common import job_path, query_of, text_of, verb
+from mainspring.sdk.client.calls.common import job_path, match_header, query_of, text_of, verb
 from mainspring.sdk.client.core import Call, encode, json_of, segment
 from mainspring.sdk.client.job_fields import PreviewFields, When, job_request
 from mainspring.wire.backfills import BackfillList, BackfillView
 from mainspring.wire.calendars import CalendarList, CalendarView
-from mainspring.wire.preview import HeatMap, RangeWord, SchedulePreview, UpcomingFires
+from mainspring.wire.preview import HeatMap, RangeWord, ScheduleExplanation, SchedulePreview, UpcomingFires
 
 _heat_map = json_of(HeatMap)
 _upcoming_fires = json_of(UpcomingFires)
 _preview = json_of(SchedulePreview)
+_explanation = json_of(ScheduleExplanation)
 _backfill = json_of(BackfillView)
 _backfill_list = json_of(BackfillList)
 _calendar_list = json_of(CalendarList)
@@ -28,6 +29,16 @@ def preview(
     given as in `submit`, and nothing is stored. `job_id` chooses the job for which `H` and jitter are worked out."""
     body = job_request({**when, "job_id": job_id, "n": n, "from": from_})
     return Call("POST", "/v1/schedules:preview", _preview, body=encode(body))
+
+
+def explain_schedule(
+    *, n: int = 10, from_: When | None = None, job_id: str | None = None, **when: Unpack[PreviewFields]
+) -> Call[ScheduleExplanation]:
+    """Explain a schedule that somebody is still writing. One that a job could not have is not refused: `problems` names
+    each wrong field. Otherwise the answer is that of `preview`, with warnings about the coming year and about minutes
+    in which many jobs fire."""
+    body = job_request({**when, "job_id": job_id, "n": n, "from": from_})
+    return Call("POST", "/v1/schedules:explain", _explanation, body=encode(body))
 
 
 def upcoming_fires(
@@ -66,13 +77,13 @@ def set_calendar(
     """Create or change a calendar. The rules are those of `PUT /v1/calendars/{name}`, as a mapping or as keywords:
     timezone, holidays, dates, weekdays, hours, blackouts, description. Rules that are left out are removed. With
     `if_version` only that version is changed."""
-    headers = () if if_version is None else (("If-Match", f'"{if_version}"'),)
+    headers = match_header(if_version)
     return Call("PUT", _calendar_path(name), _calendar, body=encode({**(rules or {}), **members}), headers=headers)
 
 
 def delete_calendar(name: str, *, if_version: int | None = None) -> Call[CalendarView]:
     """Delete a calendar that no job uses. Returns it as it was. Not repeated after a lost response."""
-    headers = () if if_version is None else (("If-Match", f'"{if_version}"'),)
+    headers = match_header(if_version)
     return Call("DELETE", _calendar_path(name), _calendar, headers=headers, repeatable=False)
 
 
@@ -99,24 +110,26 @@ def backfills(
     return Call("GET", "/v1/backfills", _backfill_list, params=params)
 
 
-def change_backfill(backfill_id: str, concurrency: int) -> Call[BackfillView]:
-    """Change how many runs of the backfill are alive at once."""
-    return Call("PATCH", _backfill_path(backfill_id), _backfill, body=encode({"concurrency": concurrency}))
+def change_backfill(backfill_id: str, concurrency: int, *, if_match: str | None = None) -> Call[BackfillView]:
+    """Change how many runs of the backfill are alive at once. With `if_match`, only if it still has that `etag`."""
+    path, headers, body = _backfill_path(backfill_id), match_header(if_match), encode({"concurrency": concurrency})
+    return Call("PATCH", path, _backfill, body=body, headers=headers, repeatable=if_match is None)
 
 
-def pause_backfill(backfill_id: str) -> Call[BackfillView]:
+def pause_backfill(backfill_id: str, *, if_match: str | None = None) -> Call[BackfillView]:
     """Let the backfill create no more runs. Those that exist continue."""
-    return verb(_backfill_path(backfill_id, ":pause"), _backfill)
+    return verb(_backfill_path(backfill_id, ":pause"), _backfill, only_if=if_match)
 
 
-def resume_backfill(backfill_id: str) -> Call[BackfillView]:
+def resume_backfill(backfill_id: str, *, if_match: str | None = None) -> Call[BackfillView]:
     """Let the backfill continue."""
-    return verb(_backfill_path(backfill_id, ":resume"), _backfill)
+    return verb(_backfill_path(backfill_id, ":resume"), _backfill, only_if=if_match)
 
 
-def cancel_backfill(backfill_id: str, *, running: bool = False) -> Call[BackfillView]:
+def cancel_backfill(backfill_id: str, *, running: bool = False, if_match: str | None = None) -> Call[BackfillView]:
     """End the backfill, and those of its runs that no worker has taken. With `running` also the others."""
-    return Call("POST", _backfill_path(backfill_id, ":cancel"), _backfill, body=encode({"running": running}))
+    body = encode({"running": running})
+    return verb(_backfill_path(backfill_id, ":cancel"), _backfill, body=body, only_if=if_match)
 
 
 def _calendar_path(name: str) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from mainspring.kernel.ids import uuid7
-from mainspring.sdk.client.calls.common import query_of, verb
+from mainspring.sdk.client.calls.common import match_header, query_of, verb
 from mainspring.sdk.client.core import Call, encode, json_of, segment
 from mainspring.wire.jobs import RunNowAccepted
 from mainspring.wire.protocol import GENERATED_KEY
@@ -75,23 +75,28 @@ def update_workflow(workflow_id: str, *, if_version: int | None = None, **change
     return _change("PATCH", workflow_id, changes, if_version)
 
 
-def delete_workflow(workflow_id: str) -> Call[WorkflowView]:
-    """Cancel the workflow and its live runs. Returns it as it is then."""
-    return Call("DELETE", _path(workflow_id), _workflow)
+def delete_workflow(workflow_id: str, *, if_version: int | None = None) -> Call[WorkflowView]:
+    """Cancel the workflow and its live runs. Returns it as it is then. With `if_version`, only that version."""
+    headers = match_header(if_version)
+    return Call("DELETE", _path(workflow_id), _workflow, headers=headers, repeatable=if_version is None)
 
 
-def pause_workflow(workflow_id: str) -> Call[WorkflowView]:
+def pause_workflow(workflow_id: str, *, if_version: int | None = None) -> Call[WorkflowView]:
     """Stop firing the workflow until it is resumed. Runs that have fired continue."""
-    return verb(_path(workflow_id, ":pause"), _workflow)
+    return verb(_path(workflow_id, ":pause"), _workflow, only_if=if_version)
 
 
-def resume_workflow(workflow_id: str) -> Call[WorkflowView]:
+def resume_workflow(workflow_id: str, *, if_version: int | None = None) -> Call[WorkflowView]:
     """Resume the workflow from its next fire time on."""
-    return verb(_path(workflow_id, ":resume"), _workflow)
+    return verb(_path(workflow_id, ":resume"), _workflow, only_if=if_version)
 
 
 def start_workflow(
-    workflow_id: str, parameters: Mapping[str, Any] | None = None, *, idempotency_key: str | None = None
+    workflow_id: str,
+    parameters: Mapping[str, Any] | None = None,
+    *,
+    idempotency_key: str | None = None,
+    if_version: int | None = None,
 ) -> Call[RunNowAccepted]:
     """Run the workflow once now, in addition to its schedule, with these values of its parameters. The answer has the
     status of the run: SKIPPED if another run of the workflow is alive. It is repeated after a lost response only with
@@ -99,8 +104,8 @@ def start_workflow(
     body: dict[str, Any] = {} if not parameters else {"parameters": dict(parameters)}
     if idempotency_key is not None:
         body["idempotency_key"] = idempotency_key
-    path = _path(workflow_id, ":runNow")
-    return Call("POST", path, _run_now, body=encode(body), repeatable=idempotency_key is not None)
+    path, headers = _path(workflow_id, ":runNow"), match_header(if_version)
+    return Call("POST", path, _run_now, body=encode(body), headers=headers, repeatable=idempotency_key is not None)
 
 
 def workflow_runs(
@@ -131,21 +136,24 @@ def workflow_steps(
     return Call("GET", _run_path(run_id, "/steps"), _step_list, params=params)
 
 
-def cancel_workflow_run(run_id: str, *, reason: str | None = None) -> Call[WorkflowRunView]:
-    """Cancel the workflow run and all of its steps that have not ended."""
+def cancel_workflow_run(
+    run_id: str, *, reason: str | None = None, if_match: str | None = None
+) -> Call[WorkflowRunView]:
+    """Cancel the workflow run and all of its steps that have not ended. With `if_match`, only if it still has that
+    `etag`."""
     body = encode({} if reason is None else {"reason": reason})
-    return Call("POST", _run_path(run_id, ":cancel"), _run, body=body)
+    return verb(_run_path(run_id, ":cancel"), _run, body=body, only_if=if_match)
 
 
 def rerun_workflow(
-    run_id: str, from_step: str | None = None, *, definition: str | None = None
+    run_id: str, from_step: str | None = None, *, definition: str | None = None, if_match: str | None = None
 ) -> Call[WorkflowRunView]:
     """Run a part of an ended workflow run again, within that run: the steps that did not succeed and what follows them,
     or the step `from_step` and what follows it. `definition="current"` takes the settings of these steps from the
-    workflow as it is now. Not repeated after a lost response."""
+    workflow as it is now. Not repeated after a lost response. With `if_match`, only if it still has that `etag`."""
     given = {"from": from_step, "definition": definition}
     body = encode({name: value for name, value in given.items() if value is not None})
-    return Call("POST", _run_path(run_id, ":rerun"), _run, body=body, repeatable=False)
+    return verb(_run_path(run_id, ":rerun"), _run, body=body, repeatable=False, only_if=if_match)
 
 
 def _definition(workflow: Workflow | Mapping[str, Any]) -> dict[str, Any]:
@@ -158,13 +166,9 @@ def _change(method: str, workflow_id: str, body: dict[str, Any], if_version: int
         _path(workflow_id),
         _workflow,
         body=encode(body),
-        headers=_if_match(if_version),
+        headers=match_header(if_version),
         repeatable=if_version is None,  # the first request has changed the version
     )
-
-
-def _if_match(version: int | None) -> tuple[tuple[str, str], ...]:
-    return () if version is None else (("If-Match", f'"{version}"'),)
 
 
 def _path(workflow_id: str, rest: str = "") -> str:

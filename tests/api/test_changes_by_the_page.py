@@ -1,0 +1,136 @@
+"""FEATURES 6.1: every change that the dashboard makes sends If-Match, or is listed here with the reason why not."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from mainspring.api.app import app_without_a_server
+from mainspring.api.openapi.document import document
+
+SOURCES = Path(__file__).resolve().parents[2] / "dashboard" / "src"
+CLIENT = SOURCES / "api" / "client.ts"
+METHODS = ("post", "put", "patch", "delete")
+_NEW = "it creates something: there is nothing yet that somebody else could change"
+_ASKS = "it changes nothing"
+_MANY = "many objects have many tags: the count that was confirmed is sent instead (`expected`)"
+
+# File and address of the calls without If-Match.
+WITHOUT = {
+    ("api/session.ts", "PATH"): "signing in and out: a session belongs to one browser, and nobody else changes it",
+    ("bulk/acts.ts", "`/v1/${target}:act`"): _MANY,
+    ("pages/access/AccessPage.tsx", '"/v1/tokens"'): _NEW,
+    ("pages/access/Sessions.tsx", "`/v1/sessions/${session.session_id}:end`"): (
+        "a session does not change: it is there, or it has ended and the answer is 404"
+    ),
+    ("pages/job-form/JobFormPage.tsx", '"/v1/jobs"'): _NEW,
+    ("pages/job-form/useExplanation.ts", '"/v1/schedules:explain"'): _ASKS,
+}
+# Operations of the API that change something, and do not know If-Match.
+OPERATIONS_WITHOUT = {
+    "createJob": _NEW,
+    "createJobs": _NEW,
+    "createWorkflow": _NEW,
+    "createBackfill": _NEW,
+    "createTenant": _NEW,
+    "createToken": _NEW,
+    "createSession": _NEW,
+    "createSignInLink": _NEW,
+    "checkJob": _ASKS,
+    "checkWorkflow": _ASKS,
+    "explainSchedule": _ASKS,
+    "previewSchedule": _ASKS,
+    "actOnJobs": _MANY,
+    "actOnRuns": _MANY,
+    "actOnDeadLetters": _MANY,
+    "replayDeadLetters": _MANY,
+    "discardDeadLetters": _MANY,
+    "deleteSession": "the session of the caller",
+    "endSession": "a session is there or has ended: 404",
+    "declareSchedules": "a declaration has a number of its own",
+    "exchangeRuns": "workers: the fence of each run is compared",
+    "reportDeath": "workers: the secret of the incarnation is compared",
+    "shipLogs": "workers: the fence of each run is compared",
+}
+_CALL = re.compile(r"\b(post|call|send|change)(?:<[\w\[\], |]*>)?\(")
+_IMPORT = re.compile(r"import \{([^}]*)\} from \"[./]*api/client\"|import \{([^}]*)\} from \"\./client\"")
+
+
+def arguments(text: str, start: int) -> list[str]:
+    """The arguments of the call whose parenthesis opens before `start`."""
+    found, depth, begun, quote = [], 0, start, ""
+    for place in range(start, len(text)):
+        letter = text[place]
+        if quote:
+            quote = "" if letter == quote else quote
+        elif letter in "\"'`":
+            quote = letter
+        elif letter in "([{":
+            depth += 1
+        elif letter in ")]}" and depth:
+            depth -= 1
+        elif depth == 0 and letter in ",)":
+            found.append(text[begun:place].strip())
+            begun = place + 1
+            if letter == ")":
+                return [one for one in found if one]
+    raise AssertionError("a call without an end")
+
+
+def sent() -> Iterator[tuple[str, str, list[str]]]:
+    """The file, the function and the arguments of each call to the server."""
+    for path in sorted(SOURCES.rglob("*.ts*")):
+        text = path.read_text()
+        imported = {name.strip() for names in _IMPORT.findall(text) for name in "".join(names).split(",")}
+        for found in _CALL.finditer(text):
+            if found[1] in imported:
+                yield str(path.relative_to(SOURCES)), found[1], arguments(text, found.end())
+
+
+def test_a_change_names_what_was_seen() -> None:
+    changes = [(file, given) for file, name, given in sent() if name == "change"]
+    assert len(changes) > 15, "they are found"
+    for file, given in changes:
+        assert re.fullmatch(r"seen|version|[\w.]+\.(etag|version)", given[2]), (file, given)
+    sends = CLIENT.read_text().split("export async function change<T>")[1].split("\n}\n")[0]
+    assert '"If-Match": `"${seen}"`' in sends and "seen: Seen" in sends
+
+
+def test_calls_without_it_are_listed_with_a_reason() -> None:
+    found = set()
+    for file, name, given in sent():
+        if name == "post":
+            found.add((file, given[0]))
+        elif name in ("call", "send") and given[0] != '"GET"':
+            found.add((file, given[1]))
+    assert found == set(WITHOUT)
+
+
+def test_nothing_else_speaks_to_the_server() -> None:
+    for path in sorted(SOURCES.rglob("*.ts*")):
+        if path != CLIENT:
+            others = re.findall(
+                r"\bfetch\(|XMLHttpRequest|sendBeacon|EventSource\(|WebSocket|<form[^>]* action=", path.read_text()
+            )
+            assert others == [], path
+
+
+@pytest.mark.parametrize("known", [True, False], ids=["those that know it", "the others"])
+def test_operations_know_it_or_are_listed_with_a_reason(known: bool) -> None:
+    paths: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(document(app_without_a_server())))["paths"]
+    changes = [operation for path in paths.values() for method, operation in path.items() if method in METHODS]
+    knowing = {
+        operation["operationId"]
+        for operation in changes
+        if any(parameter["name"] == "If-Match" for parameter in operation.get("parameters", []))
+    }
+    if known:
+        for operation in changes:
+            assert ("412" in operation["responses"]) is (operation["operationId"] in knowing), operation["operationId"]
+    else:
+        assert {operation["operationId"] for operation in changes} - knowing == set(OPERATIONS_WITHOUT)
