@@ -9,8 +9,8 @@ import httpx
 import pytest
 
 from mainspring.domain.errors import Unauthorized, Unavailable
+from mainspring.sdk.client.async_client import AsyncClient
 from mainspring.sdk.client.change_stream import ChangeEvent
-from mainspring.sdk.client.client import AsyncClient
 from mainspring.wire.live import Change
 from tests.sdk.test_log_stream import answers, client, event, stream
 from tests.sdk.wire_samples import problem
