@@ -9,6 +9,7 @@ from uuid import UUID
 import msgspec
 
 from mainspring.domain.errors import Conflict, InvalidInput, NotFound
+from mainspring.domain.job import ONE_AFTER_ANOTHER
 from mainspring.domain.texts import check_line, shown
 from mainspring.domain.transitions import StoredState
 from mainspring.domain.workflows.definition import WorkflowDefinition
@@ -20,6 +21,7 @@ from mainspring.operations.lifecycle.cancel import cancel
 from mainspring.operations.lifecycle.discard import discard_of_steps
 from mainspring.operations.signals import FlowNews, Signals
 from mainspring.operations.workflows.outlines import Outlines, current_numbers, ends_by_number, is_blocked
+from mainspring.operations.workflows.overlap import check_rule, lock_rule, take_slot
 from mainspring.operations.workflows.stopper import FlowStopper
 from mainspring.store import history, joins, runs, workflow_versions, workflows
 from mainspring.store.deadlocks import despite_deadlocks
@@ -92,15 +94,19 @@ class WorkflowRuns:
     async def _rerun(self, tenant: TenantId, run_id: UUID, from_step: str | None, definition: str) -> _Begun:
         async with self._store.change() as connection:
             found = await workflows.of_run(connection, tenant, prefix_of(run_id), run_id)
-            flow = None if found is None else await workflows.lock(connection, found.flow_id)
-            if flow is None:
+            if found is None:
                 raise await self._not_started(connection, tenant, run_id)
+            rule = await lock_rule(connection, tenant, found.job_id)  # jobs are locked before their runs
+            flow = await workflows.lock(connection, found.flow_id)
+            if flow is None:
+                raise _unknown(run_id)
             if flow.state != FlowState.ENDED:
                 raise Conflict(
                     f"workflow run {run_id} has not ended",
                     code="run_active",
                     hint="wait for its end, or cancel it first",
                 )
+            check_rule(rule, run_id)
             version = flow.version
             fired = (await self._outlines.of_flow(connection, flow)).definition
             if definition == _CURRENT:
@@ -111,10 +117,11 @@ class WorkflowRuns:
             ends = await ends_by_number(connection, flow, list(numbers.values()))
             places = _again(fired, from_step, {place: ends.get(number) for place, number in numbers.items()})
             [block] = await joins.new_blocks(connection)
+            container = uuid7()
             begun = await workflows.begin_rerun(
                 connection,
                 flow,
-                uuid7(),
+                container,
                 block=block,
                 join_id=join_in(block, 0),
                 version=version,
@@ -123,6 +130,8 @@ class WorkflowRuns:
             )
             if not begun:
                 raise Conflict(f"workflow run {run_id} changed meanwhile", code="changed_meanwhile", hint="try again")
+            if rule.overlap in ONE_AFTER_ANOTHER:
+                await take_slot(connection, tenant, flow.job_id, container)
             number = (await workflows.reruns(connection, flow.flow_id))[-1].first_number
         return _Begun(flow.flow_id, flow.prefix, run_in(flow.prefix, number - 1), sorted(places))
 

@@ -11,6 +11,8 @@ from msgspec import UNSET
 from mainspring.domain.errors import Conflict, InvalidInput, MainspringError, NotFound
 from mainspring.domain.intake.declaration import Declaration
 from mainspring.domain.intake.request import amend
+from mainspring.domain.job import Overlap
+from mainspring.domain.refusals import overlaps
 from mainspring.domain.state_names import named_states, named_statuses
 from mainspring.domain.texts import shown
 from mainspring.domain.transitions import JobStatus
@@ -224,6 +226,9 @@ class LocalWorkflows:
         if flow is None:
             raise Conflict(f"workflow run {run_id} has not started", code="run_active", hint="wait for its end")
         self._flows.check_ended(flow)
+        job = self._engine.jobs[flow.run.job_id]
+        if job.live and job.definition.overlap is not Overlap.ALLOW:
+            raise overlaps(run_id)
         start = None if given.from_ is None else _start(flow, given.from_)
         current = workflow.version if given.definition == "current" else None
         if current is not None and not _same_graph(flow, current):
