@@ -104,6 +104,12 @@ def test_a_file_is_read_as_it_looks(file: str) -> None:
         ("a: !x 1\n", "line 1: the tag !x is unknown"),
         ("a: &a [*a]\n", "line 1: the alias contains itself"),
         ("{[1]: 2}\n", "line 1: a name must be a text"),
+        ("a: 1\nb: 1e400\n", "line 2: the number is too large"),
+        ("a: 1\nb: " + "1" * 5000, "line 2: the number is too large"),
+        ("a: " + "[" * 100_000, "line 1: it is nested too deeply"),
+        ("a:\n" + "- " * 100_000, "line 2: it is nested too deeply"),
+        ("a:\n\t- b\n", "line 2: .*not with tabs"),
+        ("a:\n- b: 1\n   c: 2\n", "line 3: .*check the indentation"),
     ],
 )
 def test_a_wrong_file_is_refused_with_its_line(tmp_path: Path, text: str, words: str) -> None:
@@ -111,6 +117,26 @@ def test_a_wrong_file_is_refused_with_its_line(tmp_path: Path, text: str, words:
     path.write_text(text)
     with pytest.raises(InvalidInput, match=words):
         read_workflows(str(path))
+
+
+@pytest.mark.parametrize(
+    ("field", "line"),
+    [("steps[0].name", 3), ("steps[1].depends_on[1]", 8), ("steps[1].task", 5), ("schedule.cron", 9), ("steps", 2)],
+)
+def test_an_error_of_the_server_names_the_line(
+    server: CannedServer, call: Call, tmp_path: Path, field: str, line: int
+) -> None:
+    """The line of the field, or of what it is missing in."""
+    path = tmp_path / "wrong.yaml"
+    path.write_text(
+        "workflow_id: w\nsteps:\n- name: a\n  task: t\n- name: b\n  depends_on:\n  - a\n  - x\nschedule: 7\n"
+    )
+    problem = {"title": "x", "status": 422, "code": "invalid_input", "detail": "it is wrong", "field": field}
+    problem["type"] = "urn:mainspring:problem:invalid_input"
+    server.says("POST /v1/workflows:validate", problem, status=422)
+    for verb in ("check", "apply", "create"):
+        code, _, err = call("workflow", verb, str(path))
+        assert code == 2 and err.startswith(f"error: {field}: it is wrong ({path}, line {line})")
 
 
 def test_apply_creates_changes_or_leaves_as_it_is(server: CannedServer, call: Call, file: str) -> None:

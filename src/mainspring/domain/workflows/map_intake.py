@@ -8,7 +8,7 @@ from mainspring.domain.errors import InvalidInput
 from mainspring.domain.intake.execution import read_required_labels
 from mainspring.domain.texts import shown
 from mainspring.domain.workflows.definition import FromStep, StepMap
-from mainspring.domain.workflows.references import DEEPEST, FROM, is_deeper, read_reference
+from mainspring.domain.workflows.references import DEEPEST, FROM, PARAMETER, is_deeper, read_reference
 from mainspring.wire.workflows import MAX_MEMBERS, MapIn
 
 _LARGEST = 2**53  # what every JSON reader takes for a whole number
@@ -44,7 +44,7 @@ def _check_bounds(given: MapIn) -> None:
 def _over(over: bytes) -> StepMap:
     wrong = InvalidInput(
         "map.over is neither a list nor a reference", field="map.over",
-        expected='a list, or {"$from": "step", "path": "rows"}',
+        expected='a list, {"$from": "step", "path": "rows"} or {"$parameter": "rows"}',
     )  # fmt: skip
     if over[:1] == b"[":
         try:
@@ -63,9 +63,11 @@ def _over(over: bytes) -> StepMap:
         value = msgspec.json.decode(over)
     except (msgspec.DecodeError, RecursionError):
         raise wrong from None
-    if FROM not in value:
+    if FROM not in value and PARAMETER not in value:
         raise wrong
     reference = read_reference(value, "map.over")
+    if reference.kind == PARAMETER:
+        return StepMap(parameter=reference.of)
     return StepMap(source=FromStep(reference.of, reference.path))
 
 

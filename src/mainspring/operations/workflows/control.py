@@ -10,7 +10,7 @@ import msgspec
 
 from mainspring.domain.errors import Conflict, InvalidInput, NotFound
 from mainspring.domain.job import ONE_AFTER_ANOTHER
-from mainspring.domain.texts import check_line, shown
+from mainspring.domain.texts import check_line, meant, shown
 from mainspring.domain.transitions import StoredState
 from mainspring.domain.workflows.definition import WorkflowDefinition
 from mainspring.domain.workflows.flow import FlowState, prefix_of, run_in
@@ -154,7 +154,7 @@ def _again(definition: WorkflowDefinition, from_step: str | None, ends: dict[int
         if not starts:
             raise InvalidInput(
                 f"there is no step {shown(from_step)}", code="unknown_step", field="from",
-                hint="name a step of this workflow run",
+                hint=meant(from_step, [step.name for step in definition.steps], "name a step of this workflow run"),
             )  # fmt: skip
     if not starts:
         raise Conflict(

@@ -14,7 +14,7 @@ from mainspring.domain.intake.request import amend
 from mainspring.domain.job import Overlap
 from mainspring.domain.refusals import overlaps
 from mainspring.domain.state_names import named_states, named_statuses
-from mainspring.domain.texts import shown
+from mainspring.domain.texts import meant, shown
 from mainspring.domain.transitions import JobStatus
 from mainspring.domain.workflows.graph import layers
 from mainspring.domain.workflows.intake import (
@@ -279,7 +279,7 @@ def _start(flow: BoxFlow, name: str) -> int:
     if name not in flow.graph.names:
         raise InvalidInput(
             f"there is no step {shown(name)}", code="unknown_step", field="from",
-            hint="name a step of this workflow run",
+            hint=meant(name, flow.graph.names, "name a step of this workflow run"),
         )  # fmt: skip
     return flow.graph.names.index(name)
 
