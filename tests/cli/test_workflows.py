@@ -175,6 +175,17 @@ def test_a_run_is_a_tree_in_which_a_step_is_below_the_last_that_it_waits_for() -
     assert max(len(line.plain) for line in tree_lines(view, now, 40)) <= 40
 
 
+def test_a_deep_step_keeps_its_name_and_a_long_tree_shows_what_is_at_work() -> None:
+    chain = [step(f"s{place}", "SUCCESS", *([f"s{place - 1}"] if place else [])) for place in range(200)]
+    chain[100]["status"], now = "RUNNING", datetime(2026, 1, 1, tzinfo=UTC)
+    view = msgspec.convert(run(steps=chain, step_count=200), WorkflowRunView)
+    narrow = [line.plain for line in tree_lines(view, now, 40)]
+    assert max(map(len, narrow)) <= 40 and narrow[200].split()[-2:] == ["s199", "SUCCESS"]
+    assert narrow[3].startswith("      └─ s2 ")
+    short = [line.plain for line in tree_lines(view, now, 80, 24)]
+    assert short[1] == "98 steps above" and "s98 " in short[2] and "RUNNING" in short[4] and len(short) == 104
+
+
 def test_watching_ends_with_the_run_and_the_code_says_how(server: CannedServer, call: Call) -> None:
     server.says(f"GET /v1/workflow-runs/{RUN}", run(), run(), run("SUCCESS"))
     code, out, _ = call("workflow", "watch", RUN)
