@@ -235,6 +235,8 @@ def test_a_batch_ends_with_its_last_job_whatever_became_of_the_others() -> None:
         handle = batch.submit()
         assert handle.result(last) == "all 3"
         assert batch.submit().run_id == handle.run_id  # the same jobs
+        with pytest.raises(InvalidInput, match="was submitted already"):
+            batch.add(work, 3)
         assert [run.status for run in box.runs_of(work)] == ["SUCCESS", "FAILED", "SUCCESS"]
 
 
