@@ -260,6 +260,11 @@ def _call_of(call: HttpCallIn) -> tuple[str | None, list[Reference]]:
         return None, []
     value = _decoded(text)
     references = collect(value, "http")
+    if wrong := [name for name in call.headers or () if name.startswith("$")]:
+        raise InvalidInput(
+            "headers have no references", code="invalid_reference", field=f"http.headers.{wrong[0]}",
+            expected="references in body and success.equals",
+        )  # fmt: skip
     return (None, []) if without_references(value) == value else (text, references)
 
 

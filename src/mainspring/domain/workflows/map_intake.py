@@ -8,7 +8,15 @@ from mainspring.domain.errors import InvalidInput
 from mainspring.domain.intake.execution import read_required_labels
 from mainspring.domain.texts import shown
 from mainspring.domain.workflows.definition import FromStep, StepMap
-from mainspring.domain.workflows.references import DEEPEST, FROM, PARAMETER, is_deeper, read_reference
+from mainspring.domain.workflows.references import (
+    DEEPEST,
+    FROM,
+    OF_A_MEMBER,
+    PARAMETER,
+    is_deeper,
+    may_refer,
+    read_reference,
+)
 from mainspring.wire.workflows import MAX_MEMBERS, MapIn
 
 _LARGEST = 2**53  # what every JSON reader takes for a whole number
@@ -56,6 +64,11 @@ def _over(over: bytes) -> StepMap:
         if too_deep:
             raise InvalidInput("an item is nested too deeply", field="map.over", expected=f"at most {DEEPEST} levels")
         _check_total(len(items), "map.over")
+        if may_refer(text) and (place := next((n for n, item in enumerate(items) if _refers(item)), None)) is not None:
+            raise InvalidInput(
+                "the items of a list are taken as they are, and this one is a reference", code="invalid_reference",
+                field=f"map.over[{place}]", hint="map over one reference, or refer to the value in the payload",
+            )  # fmt: skip
         return StepMap(items=text, total=len(items))
     if over[:1] != b"{":
         raise wrong
@@ -77,6 +90,14 @@ def _is_too_deep(item: msgspec.Raw) -> bool:
     return len(raw) > 2 * DEEPEST and is_deeper(msgspec.json.decode(raw))
 
 
+def _refers(item: msgspec.Raw) -> bool:
+    """Whether an item is a reference. What is inside of it is data."""
+    if bytes(memoryview(item)[:1]) != b"{":
+        return False
+    names = msgspec.json.decode(item).keys()
+    return any(name in names for name in (FROM, PARAMETER, *OF_A_MEMBER))
+
+
 def _range(given: int | list[int]) -> StepMap:
     bounds = [0, given] if isinstance(given, int) else given
     if not 2 <= len(bounds) <= 3 or (len(bounds) == 3 and bounds[2] == 0) or max(map(abs, bounds)) > _LARGEST:
@@ -90,6 +111,11 @@ def _range(given: int | list[int]) -> StepMap:
 
 
 def _workers(labels: dict[str, str]) -> StepMap:
+    if wrong := [name for name in labels if name.startswith("$")]:
+        raise InvalidInput(
+            "map.workers takes labels and no references", code="invalid_reference", field=f"map.workers.{wrong[0]}",
+            expected='labels of workers, such as {"zone": "eu"}',
+        )  # fmt: skip
     try:
         read_required_labels(labels)
     except InvalidInput as error:
