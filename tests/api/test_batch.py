@@ -80,8 +80,8 @@ async def test_what_the_wire_refuses_is_listed_by_index_too(
     ]  # fmt: skip
     refused = problem(await api.post(BATCH, json={"jobs": jobs}))
     found = [(error["index"], error["field"], error["code"], error.get("hint")) for error in refused["errors"]]
-    beside = "known are: max_attempts, backoff, base, cap, jitter, rules"
-    beside += "; max_retries stands beside retry_policy, not in it"
+    beside = "max_retries stands beside retry_policy, not in it"
+    beside += "; known are: max_attempts, backoff, base, cap, jitter, rules"
     assert found == [
         (1, "jobs[1].tsak", "unknown_field", "did you mean 'task'?"),
         (2, "jobs[2].task", "invalid_input", None),

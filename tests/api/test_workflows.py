@@ -190,3 +190,22 @@ async def test_a_large_workflow_is_decoded_in_slices_and_shown(api: httpx.AsyncC
     assert (await api.get("/v1/workflows/chain")).json()["steps"] == chain
     changed = await api.patch("/v1/workflows/chain", json={"steps": [*chain, {"name": "last", "command": "x"}]})
     assert (changed.json()["step_count"], changed.json()["definition_version"]) == (1501, 2)
+
+
+@pytest.mark.parametrize(
+    ("body", "hint"),
+    [
+        ({"steps": [{"name": "extract"}, {"name": "b", "depends_on": ["extrat"]}]}, "did you mean 'extract'?"),
+        ({"steps": [{"name": "a"}, {"name": "b", "depends_on": "a"}]}, "write a list: [...]"),
+        ({"steps": [{"name": "a"}, {"name": "b", "after": ["a"]}]}, "did you mean 'depends_on'?"),
+        ({"steps": [{"name": "a", "payload": {"x": {"$from": "a"}}}]}, "refer to a step before it"),
+        ({"id": "w", "steps": [{"name": "a"}]}, "did you mean 'workflow_id'?"),
+        (
+            {"steps": [{"name": "a", "payload": {"x": {"$parameter": "regoin"}}}], "parameters": {"region": 1}},
+            "did you mean 'region'?",
+        ),
+    ],
+)
+async def test_a_hint_names_what_was_meant(api: httpx.AsyncClient, body: dict[str, Any], hint: str) -> None:
+    refused = await api.post("/v1/workflows", json=body)
+    assert (refused.status_code, refused.json()["hint"]) == (422, hint)

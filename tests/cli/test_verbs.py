@@ -161,6 +161,8 @@ def test_run_now_gives_the_runs_id_or_waits_for_that_run(server: CannedServer, c
     assert call("run-now", "report", "--payload", '{"a": 1}', "--idempotency-key", "k")[0] == 0
     assert [asked[2] for asked in server.asked] == [{}, {"idempotency_key": "k", "payload": {"a": 1}}]
     assert call("run-now", "report", "--wait")[:2] == (0, "7\n")
+    server.says("POST /v1/jobs/report:runNow", {"run_id": RUN_ID, "job_id": "report", "does_not_wait_for": ["ingest"]})
+    assert "does not wait for ingest" in call("run-now", "report")[2]
 
 
 def test_workers_and_queues_are_tables(server: CannedServer, call: Call) -> None:

@@ -104,6 +104,12 @@ def test_a_file_is_read_as_it_looks(file: str) -> None:
         ("a: !x 1\n", "line 1: the tag !x is unknown"),
         ("a: &a [*a]\n", "line 1: the alias contains itself"),
         ("{[1]: 2}\n", "line 1: a name must be a text"),
+        ("a: 1\nb: 1e400\n", "line 2: the number is too large"),
+        ("a: 1\nb: " + "1" * 5000, "line 2: the number is too large"),
+        ("a: " + "[" * 100_000, "line 1: it is nested too deeply"),
+        ("a:\n" + "- " * 100_000, "line 2: it is nested too deeply"),
+        ("a:\n\t- b\n", "line 2: .*not with tabs"),
+        ("a:\n- b: 1\n   c: 2\n", "line 3: .*check the indentation"),
     ],
 )
 def test_a_wrong_file_is_refused_with_its_line(tmp_path: Path, text: str, words: str) -> None:
@@ -111,6 +117,26 @@ def test_a_wrong_file_is_refused_with_its_line(tmp_path: Path, text: str, words:
     path.write_text(text)
     with pytest.raises(InvalidInput, match=words):
         read_workflows(str(path))
+
+
+@pytest.mark.parametrize(
+    ("field", "line"),
+    [("steps[0].name", 3), ("steps[1].depends_on[1]", 8), ("steps[1].task", 5), ("schedule.cron", 9), ("steps", 2)],
+)
+def test_an_error_of_the_server_names_the_line(
+    server: CannedServer, call: Call, tmp_path: Path, field: str, line: int
+) -> None:
+    """The line of the field, or of what it is missing in."""
+    path = tmp_path / "wrong.yaml"
+    path.write_text(
+        "workflow_id: w\nsteps:\n- name: a\n  task: t\n- name: b\n  depends_on:\n  - a\n  - x\nschedule: 7\n"
+    )
+    problem = {"title": "x", "status": 422, "code": "invalid_input", "detail": "it is wrong", "field": field}
+    problem["type"] = "urn:mainspring:problem:invalid_input"
+    server.says("POST /v1/workflows:validate", problem, status=422)
+    for verb in ("check", "apply", "create"):
+        code, _, err = call("workflow", verb, str(path))
+        assert code == 2 and err.startswith(f"error: {field}: it is wrong ({path}, line {line})")
 
 
 def test_apply_creates_changes_or_leaves_as_it_is(server: CannedServer, call: Call, file: str) -> None:
@@ -147,6 +173,17 @@ def test_a_run_is_a_tree_in_which_a_step_is_below_the_last_that_it_waits_for() -
         "      └─ report  WAITING    after load, resize",
     ]
     assert max(len(line.plain) for line in tree_lines(view, now, 40)) <= 40
+
+
+def test_a_deep_step_keeps_its_name_and_a_long_tree_shows_what_is_at_work() -> None:
+    chain = [step(f"s{place}", "SUCCESS", *([f"s{place - 1}"] if place else [])) for place in range(200)]
+    chain[100]["status"], now = "RUNNING", datetime(2026, 1, 1, tzinfo=UTC)
+    view = msgspec.convert(run(steps=chain, step_count=200), WorkflowRunView)
+    narrow = [line.plain for line in tree_lines(view, now, 40)]
+    assert max(map(len, narrow)) <= 40 and narrow[200].split()[-2:] == ["s199", "SUCCESS"]
+    assert narrow[3].startswith("      └─ s2 ")
+    short = [line.plain for line in tree_lines(view, now, 80, 24)]
+    assert short[1] == "98 steps above" and "s98 " in short[2] and "RUNNING" in short[4] and len(short) == 104
 
 
 def test_watching_ends_with_the_run_and_the_code_says_how(server: CannedServer, call: Call) -> None:

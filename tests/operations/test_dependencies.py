@@ -355,3 +355,12 @@ async def test_more_dependants_than_a_statement_may_look_at_all_follow(
     await looker.run_once()
     assert {(await state_of(api, job))[0] for job in waiting} == {"QUEUED"}
     assert not await connection.fetchval("select count(*) from mainspring.job_waits")
+
+
+async def test_a_run_by_hand_does_not_wait_and_its_answer_says_so(api: httpx.AsyncClient, looker: Looker) -> None:
+    await make(api, "a", schedule="0 0 1 1 *")
+    await make(api, "b", schedule="0 0 1 1 *", depends_on=["a"])
+    answers = [(await api.post(f"/v1/jobs/{job_id}:runNow", json={})).json() for job_id in ("a", "b")]
+    assert [answer["does_not_wait_for"] for answer in answers] == [[], ["a"]]
+    assert await looker.run_once() == 0
+    assert (await state_of(api, "b"))[0] == "QUEUED"

@@ -15,7 +15,7 @@ from mainspring.wire.jobs import DstIn, MisfireIn, ResourceLimitsIn, RetryIn, Re
 from mainspring.wire.limits import CircuitBreakerIn, ConcurrencyIn, RateLimitIn
 from mainspring.wire.logs import LogChunk
 from mainspring.wire.unique import UniqueIn
-from mainspring.wire.workflows import MapIn, StepIn
+from mainspring.wire.workflows import MapIn, StepIn, WorkflowRequest
 
 _UNKNOWN = re.compile(r"Object contains unknown field `([^`]*)`")
 _MISSING = re.compile(r"Object missing required field `([^`]*)`")
@@ -44,6 +44,17 @@ _NESTED: dict[str, type[msgspec.Struct]] = {
     "hello": WorkerHello,
     "outcomes": Outcome,
     "chunks": LogChunk,
+}
+_OTHER_WORDS: dict[type[msgspec.Struct], dict[str, str]] = {  # what other schedulers call it
+    StepIn: dict.fromkeys(("after", "needs", "requires", "upstream", "dependencies", "depends"), "depends_on")
+    | dict.fromkeys(("id", "step", "step_id"), "name")
+    | dict.fromkeys(("run", "cmd", "script", "shell"), "command")
+    | dict.fromkeys(("trigger_rule", "when"), "rule")
+    | dict.fromkeys(("args", "arguments", "params", "input", "inputs", "with"), "payload")
+    | dict.fromkeys(("for_each", "foreach", "with_items", "matrix"), "map"),
+    WorkflowRequest: dict.fromkeys(("id", "job_id", "dag_id"), "workflow_id")
+    | dict.fromkeys(("jobs", "tasks"), "steps")
+    | dict.fromkeys(("params", "inputs", "variables"), "parameters"),
 }
 _LONGEST_NAME = 100  # of an unknown field, in an answer
 
@@ -75,7 +86,10 @@ def in_words(error: Exception, struct: type[msgspec.Struct]) -> InvalidInput:
         name = missing.group(1)
         return InvalidInput(f"{name} is missing", field=f"{path}.{name}" if path else name, hint=f"give {name}")
     expected = words.removeprefix("Expected ").split(", got ")[0] if words.startswith("Expected ") else None
-    return InvalidInput(words.replace("`", ""), field=path or "$", expected=expected and expected.replace("`", ""))
+    hint = "write a list: [...]" if expected and expected.startswith("`array") and words.endswith("`str`") else None
+    return InvalidInput(
+        words.replace("`", ""), field=path or "$", expected=expected and expected.replace("`", ""), hint=hint
+    )
 
 
 def _known(owner: type[msgspec.Struct]) -> str:
@@ -87,13 +101,16 @@ def _instead(name: str, part: str, struct: type[msgspec.Struct]) -> str:
     """What to write instead of an unknown field of `part`. A field of the whole request belongs beside that part."""
     owner = _NESTED.get(part, struct)
     if owner is not struct and {part, name} <= set(struct.__struct_encode_fields__):
-        return f"{_known(owner)}; {name} stands beside {part}, not in it"
+        return f"{name} stands beside {part}, not in it; {_known(owner)}"
     near = _nearest(name, owner)
     return f"did you mean {near!r}?" if near else _known(owner)
 
 
 def _nearest(name: str, owner: type[msgspec.Struct]) -> str | None:
-    """The known name that was meant: the same one a level down (`every`: schedule.every), or one spelt alike."""
+    """The known name that was meant: another word for it, the same one a level down (`every`: schedule.every), or one
+    spelt alike."""
+    if (word := _OTHER_WORDS.get(owner, {}).get(name.lower())) is not None:
+        return word
     for part in ("retry", "misfire", "schedule", "limits", "http", "unique"):
         if part in owner.__struct_encode_fields__ and name in _NESTED[part].__struct_encode_fields__:
             return f"{part}.{name}"

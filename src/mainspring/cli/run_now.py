@@ -59,3 +59,5 @@ def command(
         show_line(accepted.run_id)
         if accepted.status == "SKIPPED":
             say(f"SKIPPED: {accepted.reason}")
+        elif accepted.does_not_wait_for:
+            say(f"it does not wait for {', '.join(accepted.does_not_wait_for)}, because it was started by hand")

@@ -23,13 +23,15 @@ def command(
 ) -> None:
     """Make the workflows of a file so: create them, or change what differs. Fields that the file does not set stay as
     they are. Runs that have fired keep the definition that they were fired with."""
-    from mainspring.cli.workflow_file import read_workflows
+    from mainspring.cli.workflow_file import read_with_lines
 
-    bodies = read_workflows(file)
+    workflows = read_with_lines(file)
+    bodies = [body for body, _ in workflows]
     _check_ids(bodies)
     with connect(url, token_file, data) as client:
-        for body in bodies:
-            client.check_workflow(body)  # nothing is changed if one of them is wrong
+        for body, lines in workflows:
+            with lines.named():
+                client.check_workflow(body)  # nothing is changed if one of them is wrong
         for body in bodies:
             done, view = _apply(client, body)
             if as_json:

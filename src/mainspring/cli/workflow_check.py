@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mainspring.cli.connect import DataOption, JsonFlag, TokenFileOption, UrlOption, connect
 from mainspring.cli.screen import show_json, show_line
-from mainspring.cli.workflow_file import read_workflows
+from mainspring.cli.workflow_file import read_with_lines
 from mainspring.cli.workflow_showing import FileArgument
 
 EXAMPLES = ("mainspring workflow check nightly.yaml", "mainspring workflow check nightly.yaml --json")
@@ -18,10 +18,11 @@ def command(
     data: DataOption = None,
 ) -> None:
     """Check the workflows of a file, as `mainspring workflow apply` does. Nothing is stored."""
-    bodies = read_workflows(file)
+    workflows = read_with_lines(file)
     with connect(url, token_file, data) as client:
-        for body in bodies:
-            found = client.check_workflow(body)
+        for body, lines in workflows:
+            with lines.named():
+                found = client.check_workflow(body)
             if as_json:
                 show_json(found)
                 continue

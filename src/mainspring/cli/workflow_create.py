@@ -18,13 +18,14 @@ def command(
 ) -> None:
     """Create the workflows of a file. One that exists is refused: `mainspring workflow apply` changes it. Prints their
     ids."""
-    from mainspring.cli.workflow_file import read_workflows
+    from mainspring.cli.workflow_file import read_with_lines
 
-    bodies = read_workflows(file)
+    workflows = read_with_lines(file)
     with connect(url, token_file, data) as client:
-        for body in bodies:
-            client.check_workflow(body)  # nothing is created if one of them is wrong
-        for body in bodies:
+        for body, lines in workflows:
+            with lines.named():
+                client.check_workflow(body)  # nothing is created if one of them is wrong
+        for body, _ in workflows:
             made = client.create_workflow(body)
             if as_json:
                 show_json(made)

@@ -1,4 +1,5 @@
-"""Files with workflows: YAML or JSON, one workflow or several documents. An error names the file and the line.
+"""Files with workflows: YAML or JSON, one workflow or several documents. An error names the file and the line, also one
+that the server finds.
 
 Plain words are read as YAML 1.2 reads them: `on`, `no` and `2026-01-01` are texts, not truth values or dates. A name
 that occurs twice in a mapping is refused.
@@ -6,9 +7,11 @@ that occurs twice in a mapping is refused.
 
 from __future__ import annotations
 
+import math
 import re
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,10 +28,59 @@ _NUMBER = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
 _QUOTES = ("'", '"', "|", ">")
 _TAG = "tag:yaml.org,2002:"
 _MOST_NODES = 5_000_000  # 100,000 steps have fewer; a few aliases can stand for more than fit into memory
+_DEEPEST = 200  # levels; the parser's own limit is the end of its stack
+_PART = re.compile(r"\[(\d+)\]|([^.\[\]]+)")
+_MAY_BE_DEEP = re.compile(rf"(?:[-?:] +){{{_DEEPEST // 2}}}|^ {{{_DEEPEST}}}", re.MULTILINE)
+_LONGEST_NUMBER = 1000
+_ADVICE = {
+    "found character that cannot start any token": "; indent with spaces, not with tabs",
+    "mapping values are not allowed in this context": "; check the indentation, and put a text with a colon in quotes",
+    "did not find expected key": "; check the indentation",
+    "did not find expected '-' indicator": "; check the indentation",
+}
+
+
+class Lines:
+    """The lines of a workflow in its file."""
+
+    def __init__(self, file: str, node: Any) -> None:
+        self._file = file
+        self._node = node
+
+    @contextmanager
+    def named(self) -> Iterator[None]:
+        """Errors about a field of the workflow name its line."""
+        from mainspring.domain.errors import MainspringError
+
+        try:
+            yield
+        except MainspringError as error:
+            if error.field:
+                error.detail = f"{error.detail} ({self._file}, line {self._line(error.field)})"
+            raise
+
+    def _line(self, field: str) -> int:
+        """The line of the field, or of what it is missing in."""
+        node, line = self._node, self._node.start_mark.line
+        for index, name in _PART.findall(field):
+            if index and node.id == "sequence" and int(index) < len(node.value):
+                node = node.value[int(index)]
+                line = node.start_mark.line
+            elif name and node.id == "mapping" and (found := [pair for pair in node.value if pair[0].value == name]):
+                key, node = found[0]
+                line = key.start_mark.line
+            else:
+                break
+        return int(line) + 1
 
 
 def read_workflows(file: str) -> list[dict[str, Any]]:
     """The workflows in the file; - is stdin. Raises InvalidInput that names the line."""
+    return [body for body, _ in read_with_lines(file)]
+
+
+def read_with_lines(file: str) -> list[tuple[dict[str, Any], Lines]]:
+    """The same, each with its lines."""
     import yaml
 
     try:
@@ -36,11 +88,12 @@ def read_workflows(file: str) -> list[dict[str, Any]]:
     except (OSError, UnicodeDecodeError) as error:
         raise _refused(f"{file} cannot be read: {error}") from None
     name = "stdin" if file == "-" else file
+    _check_depth(name, text)
     try:
         nodes = list(yaml.compose_all(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)))
     except yaml.YAMLError as error:
         raise _refused(_where(name, error)) from None
-    found = [_Document(name).read(node) for node in nodes if node is not None]
+    found = [(_Document(name).read(node), Lines(name, node)) for node in nodes if node is not None]
     if not found:
         raise _refused(f"{name} is empty", expected="a workflow with its steps")
     return found
@@ -89,15 +142,34 @@ class _Document:
             return text
         if text in _WORDS:
             return _WORDS[text]
+        if len(text) > _LONGEST_NUMBER or math.isinf(float(text)):
+            raise self._wrong(node, "the number is too large; put it in quotes if it is a text")
         return int(text) if _WHOLE.fullmatch(text) else float(text)
 
     def _wrong(self, node: Any, what: str) -> InvalidInput:
         return _refused(f"{self._file}, line {node.start_mark.line + 1}: {what}")
 
 
+def _check_depth(file: str, text: str) -> None:
+    """Raise InvalidInput if the document is nested too deeply. The parser would end the process."""
+    import yaml
+
+    if text.count("[") + text.count("{") <= _DEEPEST and not _MAY_BE_DEEP.search(text):
+        return
+    depth = 0
+    try:
+        for event in yaml.parse(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
+            depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+            if depth > _DEEPEST:
+                raise _refused(f"{file}, line {event.start_mark.line + 1}: it is nested too deeply: {_DEEPEST} levels")
+    except yaml.YAMLError as error:
+        raise _refused(_where(file, error)) from None
+
+
 def _where(file: str, error: Any) -> str:
     mark = getattr(error, "problem_mark", None)
     problem = getattr(error, "problem", None) or str(error)
+    problem += _ADVICE.get(problem, "")
     return f"{file}: {problem}" if mark is None else f"{file}, line {mark.line + 1}: {problem}"
 
 

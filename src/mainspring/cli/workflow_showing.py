@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated
@@ -14,6 +15,8 @@ from mainspring.cli.screen import has_width, say, show_fields, show_json, show_l
 from mainspring.cli.wording import Times, span
 
 if TYPE_CHECKING:
+    from rich.text import Text
+
     from mainspring.sdk.client.client import Client
     from mainspring.wire.workflows import WorkflowRunView, WorkflowView
 
@@ -110,10 +113,14 @@ def watch_workflow_run(client: Client, run_id: str, *, as_json: bool, interval: 
             seen[:] = [client.workflow_run(run_id)]
             return seen[0]
 
+        def draw(view: WorkflowRunView, width: int) -> list[Text]:
+            height = None if view.status in ENDED_NAMES else shutil.get_terminal_size().lines - 2
+            return tree_lines(view, datetime.now(UTC), width, height)
+
         code = watch(
             "This run",
             read,
-            lambda view, width: tree_lines(view, datetime.now(UTC), width),
+            draw,
             interval,
             over=lambda view: view.status in ENDED_NAMES,
         )

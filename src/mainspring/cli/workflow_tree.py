@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from mainspring.cli.screen import can_show, cell
-from mainspring.cli.table import cells, cut
+from mainspring.cli.table import ELLIPSIS, cells, cut
 from mainspring.cli.wording import span
 from mainspring.kernel.texts import error_line
 
@@ -22,6 +22,8 @@ _PLAIN_LINES = ("|- ", "`- ", "|  ", "   ")
 _STATUS_WIDTH = len("CANCELLED")
 _GAP = 2
 _NAMED = 4
+_BRANCH = 3  # characters of a branch at its step
+_BEFORE = 2  # rows above the first step that is at work
 _ENDED = ("SUCCESS", "FAILED", "SKIPPED", "CANCELLED")
 
 
@@ -32,8 +34,9 @@ class _Row:
     beside: list[str]
 
 
-def tree_lines(view: WorkflowRunView, now: datetime, width: int | None) -> list[Text]:
-    """The run and its steps, one line each. `width` None: nothing is cut."""
+def tree_lines(view: WorkflowRunView, now: datetime, width: int | None, height: int | None = None) -> list[Text]:
+    """The run and its steps, one line each. `width` None: nothing is cut. If there is not `height` for all of them,
+    steps above those at work are left out."""
     from rich.text import Text
 
     rows = list(_rows(view.steps))
@@ -42,7 +45,7 @@ def tree_lines(view: WorkflowRunView, now: datetime, width: int | None) -> list[
         names = min(names, max(10, width // 2))
     lines = [_head(view, now, width)]
     for row in rows:
-        label = cell(cut(row.branch + row.step.name, names)).plain
+        label = cell(_label(row, names)).plain
         line = Text(label + " " * (names - cells(label) + _GAP))
         status = cell(row.step.status or "WAITING")
         line.append(status.plain.ljust(_STATUS_WIDTH), style=status.style)
@@ -54,7 +57,24 @@ def tree_lines(view: WorkflowRunView, now: datetime, width: int | None) -> list[
         lines.append(line)
     if view.next is not None:
         lines.append(cell(f"and {view.step_count - len(view.steps):,} more steps"))
-    return lines
+    above = 0 if height is None else _above(rows, height - 2)
+    return lines if above <= 0 else [lines[0], Text(f"{above:,} steps above", style="dim"), *lines[above + 1 :]]
+
+
+def _label(row: _Row, room: int) -> str:
+    """The step with its branch. In a deep place the beginning of the branch is left out, and the name stays."""
+    whole = row.branch + row.step.name
+    if cells(whole) <= room:
+        return whole
+    kept = max(_BRANCH, room - cells(ELLIPSIS) - cells(row.step.name))
+    return cut((ELLIPSIS if kept < len(row.branch) else "") + row.branch[-kept:] + row.step.name, room)
+
+
+def _above(rows: list[_Row], room: int) -> int:
+    """How many rows stand above the window with the first step that is at work."""
+    at_work = (place for place, row in enumerate(rows) if row.step.status not in (*_ENDED, "WAITING", None))
+    first = next(at_work, 0)
+    return 0 if len(rows) <= room else min(first - _BEFORE, len(rows) - room)
 
 
 def counts_in_words(counts: dict[str, int], total: int) -> str:

@@ -64,3 +64,12 @@ def is_a_step(job_id: str, workflow_id: str) -> Conflict:
     again = "repeat a step with POST /v1/workflow-runs/{run_id}:rerun"
     hint = f"change the workflow with PATCH /v1/workflows/{workflow_id}, or {again}"
     return Conflict(f"job {job_id!r} belongs to a step of workflow {workflow_id!r}", code="is_a_step", hint=hint)
+
+
+def overlaps(run_id: object) -> Conflict:
+    """A workflow run that cannot run again beside another one."""
+    return Conflict(
+        f"workflow run {run_id} cannot run again now: another run of the workflow is alive, and they do not overlap",
+        code="overlap",
+        hint="try again when that one has ended",
+    )

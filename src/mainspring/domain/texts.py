@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
+from difflib import get_close_matches
 
 from mainspring.domain.errors import InvalidInput
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 _UNSTORABLE = re.compile(r"[\x00\ud800-\udfff]")
 _SHOWN = 60
+_COMPARED = 2000  # known names; to compare more takes too long
 
 
 def check_line(text: str, field: str) -> None:
@@ -34,3 +37,9 @@ def shown(value: object) -> str:
     """`value` for use in a message: quoted, and shortened if it is long."""
     text = repr(value)
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
+
+
+def meant(name: str, known: Collection[str], otherwise: str) -> str:
+    """A hint for a name that is unknown: the known one that is spelt alike, or what is said otherwise."""
+    near = get_close_matches(name, known, n=1, cutoff=0.6) if len(known) <= _COMPARED else []
+    return f"did you mean {shown(near[0])}?" if near else otherwise

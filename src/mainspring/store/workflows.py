@@ -243,6 +243,11 @@ async def reruns(connection: Connection, flow_id: UUID) -> list[Rerun]:
     return await _reruns_of.fetch(connection, flow_id)
 
 
+async def any_alive(connection: Connection, tenant: TenantId, workflow_id: str) -> bool:
+    """Whether a run of the workflow is alive, other than those of backfills. The caller has locked its job."""
+    return bool(await connection.fetchval(_SQL["any_alive"], tenant, workflow_id))
+
+
 async def begin_rerun(
     connection: Connection,
     flow: Flow,

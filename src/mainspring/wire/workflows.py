@@ -45,9 +45,9 @@ AtLeastOne = Annotated[int, Meta(extra_json_schema={"minimum": 1, "maximum": MAX
 
 class MapIn(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     """The step runs once for each member, at most 1,000,000 of them. Exactly one of over, range, workers. over: a list,
-    or {"$from": step, "path": ...} whose value is a list. range: a number, [start, stop] or [start, stop, step].
-    workers: labels; one member on each live worker that has them. max_parallel: how many members are alive at once.
-    max_failures: more failed members than this fail the step early, and the rest is skipped."""
+    or {"$from": step, "path": ...} or {"$parameter": name} whose value is a list. range: a number, [start, stop] or
+    [start, stop, step]. workers: labels; one member on each live worker that has them. max_parallel: how many members
+    are alive at once. max_failures: more failed members than this fail the step early, and the rest is skipped."""
 
     over: msgspec.Raw = msgspec.Raw()
     range: int | list[int] | None = None

@@ -126,7 +126,9 @@ BAD_STEPS: list[tuple[list[dict[str, Any]], str, str]] = [
     ([step("a", map={"range": 1, "workers": {}})], "steps[0].map", "invalid_input"),
     ([step("a", map={"range": [1, 2, 0]})], "steps[0].map.range", "invalid_input"),
     ([step("a", map={"range": MAX_MEMBERS + 1})], "steps[0].map.range", "invalid_input"),
-    ([step("a", map={"over": {"$parameter": "p"}})], "steps[0].map.over", "invalid_input"),
+    ([step("a", map={"over": {"$parameter": "p"}})], "steps[0].map.over", "unknown_parameter"),
+    ([step("a", map={"over": [1, {"$from": "b"}]}), step("b")], "steps[0].map.over[1]", "invalid_reference"),
+    ([step("a", map={"workers": {"$parameter": "p"}})], "steps[0].map.workers.$parameter", "invalid_reference"),
     ([step("a", map={"over": 3})], "steps[0].map.over", "invalid_input"),
     ([step("a", map={"range": 1, "max_parallel": 0})], "steps[0].map.max_parallel", "invalid_input"),
     ([step("a", map={"workers": {"": "x"}})], "steps[0].map.workers", "invalid_input"),
@@ -252,6 +254,7 @@ def test_a_call_with_references_becomes_a_payload() -> None:
         ({"body": {"$set": 1}}, "steps[1].http.body"),
         ({"body": {"$from": "a"}, "method": "GET"}, "steps[1].http.body"),
         ({"body": {"$from": "a"}, "headers": {"$x": "1"}}, "steps[1].http.headers"),
+        ({"headers": {"$from": "a"}}, "steps[1].http.headers.$from"),
     ],
 )
 def test_a_wrong_reference_in_a_call_is_refused_by_its_place(call: dict[str, Any], field: str) -> None:

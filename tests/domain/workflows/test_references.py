@@ -10,19 +10,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mainspring.domain.errors import InvalidInput
-from mainspring.domain.workflows.definition import FromStep
+from mainspring.domain.workflows.definition import FromStep, StepMap
 from mainspring.domain.workflows.references import (
     DEEPEST,
     Unresolved,
     Values,
     collect,
     is_deeper,
+    mapped_list,
     may_refer,
     resolve,
     resolved_payload,
-    value_of,
 )
 
+EXTRACTED = StepMap(source=FromStep("extract"))
 RESULTS = {"extract": {"rows": [{"id": 7}], "none": None}, "empty": None}
 
 
@@ -126,10 +127,10 @@ def test_values_that_are_nested_too_deeply_end_the_step_and_nothing_else() -> No
     with pytest.raises(Unresolved, match="nested too deeply"):
         resolved_payload('{"x": {"$from": "extract"}}', Values(deep))
     with pytest.raises(Unresolved, match="nested too deeply"):
-        value_of(FromStep("extract"), Values(deep))
+        mapped_list(EXTRACTED, Values(deep))
     with pytest.raises(Unresolved, match="nested too deeply"):
-        value_of(FromStep("extract"), Values(lambda _: nested(1, DEEPEST + 1)))
-    assert value_of(FromStep("extract"), Values(lambda _: nested(1, DEEPEST))) == nested(1, DEEPEST)
+        mapped_list(EXTRACTED, Values(lambda _: nested(1, DEEPEST + 1)))
+    assert mapped_list(EXTRACTED, Values(lambda _: nested(1, DEEPEST))) == nested(1, DEEPEST)
     assert not is_deeper(nested({}, DEEPEST - 1)) and is_deeper(nested({}, DEEPEST))
     with pytest.raises(InvalidInput, match="nested too deeply"):
         collect({"x": {"$literal": nested(1, DEEPEST)}})

@@ -131,6 +131,8 @@ MAPPED = [
     step("r", map={"range": [10, 20], "max_failures": 0, "max_parallel": 3}),
     step("none", map={"over": []}),
     step("not-a-list", "a", map={"over": {"$from": "a"}}),
+    step("given", map={"over": {"$parameter": "rows"}}, payload={"row": {"$item": "id"}}),
+    step("no-list", map={"over": {"$parameter": "region"}}),
     step("end", "m", payload={"all": {"$from": "m"}}),
     step("count", "r", rule="all_done", payload={"all": {"$from": "r"}}),
     step("alarm", "m", rule="one_failed", payload={"failed": {"$from": "m", "path": "failed"}}),
@@ -139,7 +141,7 @@ MAPPED = [
 
 @pytest.mark.parametrize("failing", [(), ("m", "r")], ids=str)
 async def test_mapped_steps_end_alike(scene: Scene, server: AsyncClient, failing: tuple[str, ...]) -> None:
-    body = {"workflow_id": "mapped", "steps": MAPPED}
+    body = {"workflow_id": "mapped", "steps": MAPPED, "parameters": {"rows": [{"id": 7}, {"id": 8}], "region": "eu"}}
     payloads: list[Any] = []
 
     def answer(order: RunOrder) -> Outcome:
@@ -169,6 +171,8 @@ async def test_mapped_steps_end_alike(scene: Scene, server: AsyncClient, failing
     assert (counted["total"], counted["succeeded"], len(counted["results"])) == (10, 0 if failing else 10, 10)
     alarms = [payload for name, payload in payloads if name == "alarm"]
     assert alarms == ([{"failed": 2}] if failing else [])
+    assert sorted(payload["row"] for name, payload in payloads if name == "given") == [7, 8]
+    assert theirs.steps[6].reason == "parameter region is not a list"
 
 
 async def test_definitions_are_shown_and_refused_alike(server: AsyncClient) -> None:

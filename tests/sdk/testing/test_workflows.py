@@ -165,6 +165,33 @@ def test_steps_that_are_retried_wait_on_the_clock_of_the_box() -> None:
         assert box.now.isoformat() > "2026-01-01T00:59"
 
 
+@pytest.mark.parametrize(("overlap", "new"), [("skip", "SKIPPED"), ("queue", "HELD")])
+def test_a_rerun_and_another_run_do_not_overlap(overlap: str, new: str) -> None:
+    app = Mainspring("overlapping")
+    wf = app.workflow("overlapping", overlap=overlap)
+
+    @app.task(retry={"max_attempts": 2, "base": "1h", "jitter": 0})
+    def shaky(ctx: Context) -> None:
+        if ctx.attempt == 1:
+            raise RuntimeError("not yet")
+
+    wf.step(shaky, name="a")
+    with mainspring.testing.run(app, start=START) as box:
+        first = wf.run()
+        first.wait()
+        second = wf.run()
+        box.run_pending()
+        with pytest.raises(Conflict, match="another run of the workflow is alive"):
+            first.rerun("a")
+        second.wait()
+        first.rerun("a")
+        box.run_pending()
+        third = wf.run()
+        assert (first.status(), third.status()) == ("RUNNING", new)
+        first.wait()
+        assert third.wait().status == ("SKIPPED" if overlap == "skip" else "SUCCESS")
+
+
 def test_jobs_that_make_jobs_make_each_once_however_often_they_are_tried() -> None:
     app = Mainspring("makers")
 
@@ -208,6 +235,8 @@ def test_a_batch_ends_with_its_last_job_whatever_became_of_the_others() -> None:
         handle = batch.submit()
         assert handle.result(last) == "all 3"
         assert batch.submit().run_id == handle.run_id  # the same jobs
+        with pytest.raises(InvalidInput, match="was submitted already"):
+            batch.add(work, 3)
         assert [run.status for run in box.runs_of(work)] == ["SUCCESS", "FAILED", "SUCCESS"]
 
 

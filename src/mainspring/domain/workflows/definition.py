@@ -20,8 +20,9 @@ class FromStep(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class StepMap(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The members of a mapped step, by exactly one of the first four. items: a JSON array as text, with `total` items.
-    source: a list in the result of an upstream step. range: start, stop and step. workers: labels of live workers."""
+    """The members of a mapped step, by exactly one of items, source, parameter, range and workers. items: a JSON array
+    as text, with `total` items. source: a list in the result of an upstream step. parameter: of the run, with a list.
+    range: start, stop and step. workers: labels of live workers."""
 
     items: str | None = None
     total: int | None = None
@@ -30,6 +31,7 @@ class StepMap(msgspec.Struct, frozen=True, omit_defaults=True):
     workers: dict[str, str] | None = None
     max_parallel: int | None = None
     max_failures: int | None = None
+    parameter: str | None = None
 
 
 class Step(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):

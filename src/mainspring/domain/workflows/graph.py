@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from mainspring.domain.errors import InvalidInput
-from mainspring.domain.texts import shown
+from mainspring.domain.texts import meant, shown
 from mainspring.wire.workflows import MAX_STEPS
 
 MAX_EDGES = 2_000_000
@@ -123,7 +123,7 @@ def _wrong_parent(step: int, given: Sequence[str], numbers: dict[str, int]) -> I
     if given[place] not in numbers:
         return InvalidInput(
             f"there is no step {shown(given[place])}", code="unknown_step", field=field,
-            hint="name a step of this workflow",
+            hint=meant(given[place], numbers, "name a step of this workflow"),
         )  # fmt: skip
     return InvalidInput(
         f"{shown(given[place])} is named twice", code="duplicate_step", field=field, hint="name it once"

@@ -19,7 +19,7 @@ from mainspring.domain.intake.declaration import Declaration
 from mainspring.domain.intake.request import define
 from mainspring.domain.intake.task_options import fill
 from mainspring.domain.job import JobDefinition
-from mainspring.domain.texts import shown
+from mainspring.domain.texts import meant, shown
 from mainspring.domain.workflows.definition import ALL_SUCCESS, SKIP, Step, WorkflowDefinition
 from mainspring.domain.workflows.flow import WORKFLOW_TASK
 from mainspring.domain.workflows.graph import Graph, build, layers, not_upstream, too_many_steps
@@ -179,6 +179,8 @@ def _read_step(
         )
     job = _job(request, now, known, payload if references and step.http is None else None)
     mapped = None if step.map is None else read_map(step.map)
+    if mapped is not None and mapped.parameter is not None:
+        references = [*references, Reference(PARAMETER, mapped.parameter, where="map.over")]
     for reference in references:
         _check_reference(reference, parameters, step)
     if mapped is not None and mapped.source is not None:
@@ -258,6 +260,11 @@ def _call_of(call: HttpCallIn) -> tuple[str | None, list[Reference]]:
         return None, []
     value = _decoded(text)
     references = collect(value, "http")
+    if wrong := [name for name in call.headers or () if name.startswith("$")]:
+        raise InvalidInput(
+            "headers have no references", code="invalid_reference", field=f"http.headers.{wrong[0]}",
+            expected="references in body and success.equals",
+        )  # fmt: skip
     return (None, []) if without_references(value) == value else (text, references)
 
 
@@ -289,7 +296,7 @@ def _check_reference(reference: Reference, parameters: Collection[str], step: St
     if reference.kind == PARAMETER and reference.of not in parameters:
         raise InvalidInput(
             f"the workflow has no parameter {shown(reference.of)}", code="unknown_parameter", field=reference.where,
-            hint="add it to parameters of the workflow",
+            hint=meant(reference.of, parameters, "add it to parameters of the workflow"),
         )  # fmt: skip
     if reference.kind in OF_A_MEMBER and step.map is None:
         raise InvalidInput(
@@ -339,14 +346,15 @@ def check_graph(given: Sequence[StepIn], read: Sequence[ReadStep]) -> tuple[Grap
             if other is None:
                 raise InvalidInput(
                     f"there is no step {shown(reference.of)}", code="unknown_step", field=where,
-                    hint="name a step of this workflow",
+                    hint=meant(reference.of, numbers, "name a step of this workflow"),
                 )  # fmt: skip
             places.setdefault((index, other), where)
     if wrong := not_upstream(graph, layer, places):
         step, other = min(wrong)
+        hint = f"add {shown(names[other])} to depends_on of {shown(names[step])}"
         raise InvalidInput(
             f"{shown(names[other])} does not come before {shown(names[step])}", code="not_upstream",
-            field=places[step, other], hint=f"add {shown(names[other])} to depends_on of {shown(names[step])}",
+            field=places[step, other], hint="refer to a step before it" if step == other else hint,
         )  # fmt: skip
     return graph, max(layer) + 1
 

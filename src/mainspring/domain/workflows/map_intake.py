@@ -8,7 +8,15 @@ from mainspring.domain.errors import InvalidInput
 from mainspring.domain.intake.execution import read_required_labels
 from mainspring.domain.texts import shown
 from mainspring.domain.workflows.definition import FromStep, StepMap
-from mainspring.domain.workflows.references import DEEPEST, FROM, is_deeper, read_reference
+from mainspring.domain.workflows.references import (
+    DEEPEST,
+    FROM,
+    OF_A_MEMBER,
+    PARAMETER,
+    is_deeper,
+    may_refer,
+    read_reference,
+)
 from mainspring.wire.workflows import MAX_MEMBERS, MapIn
 
 _LARGEST = 2**53  # what every JSON reader takes for a whole number
@@ -44,7 +52,7 @@ def _check_bounds(given: MapIn) -> None:
 def _over(over: bytes) -> StepMap:
     wrong = InvalidInput(
         "map.over is neither a list nor a reference", field="map.over",
-        expected='a list, or {"$from": "step", "path": "rows"}',
+        expected='a list, {"$from": "step", "path": "rows"} or {"$parameter": "rows"}',
     )  # fmt: skip
     if over[:1] == b"[":
         try:
@@ -56,6 +64,11 @@ def _over(over: bytes) -> StepMap:
         if too_deep:
             raise InvalidInput("an item is nested too deeply", field="map.over", expected=f"at most {DEEPEST} levels")
         _check_total(len(items), "map.over")
+        if may_refer(text) and (place := next((n for n, item in enumerate(items) if _refers(item)), None)) is not None:
+            raise InvalidInput(
+                "the items of a list are taken as they are, and this one is a reference", code="invalid_reference",
+                field=f"map.over[{place}]", hint="map over one reference, or refer to the value in the payload",
+            )  # fmt: skip
         return StepMap(items=text, total=len(items))
     if over[:1] != b"{":
         raise wrong
@@ -63,9 +76,11 @@ def _over(over: bytes) -> StepMap:
         value = msgspec.json.decode(over)
     except (msgspec.DecodeError, RecursionError):
         raise wrong from None
-    if FROM not in value:
+    if FROM not in value and PARAMETER not in value:
         raise wrong
     reference = read_reference(value, "map.over")
+    if reference.kind == PARAMETER:
+        return StepMap(parameter=reference.of)
     return StepMap(source=FromStep(reference.of, reference.path))
 
 
@@ -73,6 +88,14 @@ def _is_too_deep(item: msgspec.Raw) -> bool:
     """A short item cannot be: there may be a million of them."""
     raw = memoryview(item)
     return len(raw) > 2 * DEEPEST and is_deeper(msgspec.json.decode(raw))
+
+
+def _refers(item: msgspec.Raw) -> bool:
+    """Whether an item is a reference. What is inside of it is data."""
+    if bytes(memoryview(item)[:1]) != b"{":
+        return False
+    names = msgspec.json.decode(item).keys()
+    return any(name in names for name in (FROM, PARAMETER, *OF_A_MEMBER))
 
 
 def _range(given: int | list[int]) -> StepMap:
@@ -88,6 +111,11 @@ def _range(given: int | list[int]) -> StepMap:
 
 
 def _workers(labels: dict[str, str]) -> StepMap:
+    if wrong := [name for name in labels if name.startswith("$")]:
+        raise InvalidInput(
+            "map.workers takes labels and no references", code="invalid_reference", field=f"map.workers.{wrong[0]}",
+            expected='labels of workers, such as {"zone": "eu"}',
+        )  # fmt: skip
     try:
         read_required_labels(labels)
     except InvalidInput as error:

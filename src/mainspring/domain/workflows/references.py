@@ -15,8 +15,9 @@ import msgspec
 
 from mainspring.domain.errors import InvalidInput
 from mainspring.domain.texts import shown
-from mainspring.domain.workflows.definition import FromStep
+from mainspring.domain.workflows.definition import StepMap
 from mainspring.kernel.config import MAX_PAYLOAD_BYTES
+from mainspring.wire.workflows import MAX_MEMBERS
 
 FROM, PARAMETER, ITEM, INDEX, TOTAL, LITERAL = "$from", "$parameter", "$item", "$index", "$total", "$literal"
 OF_A_MEMBER = (ITEM, INDEX, TOTAL)
@@ -173,14 +174,25 @@ def resolved_payload(payload: str, values: Values) -> str:
     return text.decode()
 
 
-def value_of(source: FromStep, values: Values) -> Any:
-    """The value of a reference to a step, for a map. Raises Unresolved."""
+def mapped_list(mapped: StepMap, values: Values) -> list[Any]:
+    """The list of a map over a result or a parameter. Raises Unresolved."""
+    if mapped.parameter is not None:
+        what, place, reference = f"parameter {mapped.parameter}", "", Reference(PARAMETER, mapped.parameter)
+    else:
+        assert mapped.source is not None
+        source = mapped.source
+        what, place = f"the result of step {source.step}", f" at {source.path or 'its top'}"
+        reference = Reference(FROM, source.step, source.path)
     try:
-        found = _value(Reference(FROM, source.step, source.path), values)
+        found = _value(reference, values)
     except RecursionError:
         found = _MISSING
     if found is _MISSING or is_deeper(found):
-        raise Unresolved(f"the result of step {source.step} is nested too deeply to map over: at most {DEEPEST} levels")
+        raise Unresolved(f"{what} is nested too deeply to map over: at most {DEEPEST} levels")
+    if not isinstance(found, list):
+        raise Unresolved(f"{what} is not a list{place}")
+    if len(found) > MAX_MEMBERS:
+        raise Unresolved(f"the list has {len(found)} items, and at most {MAX_MEMBERS} can be mapped")
     return found
 
 

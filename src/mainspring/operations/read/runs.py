@@ -9,6 +9,7 @@ from uuid import UUID
 import msgspec
 
 from mainspring.domain.errors import NotFound
+from mainspring.domain.job import spec_from_text
 from mainspring.domain.transitions import RunState, StoredState
 from mainspring.kernel.ids import TenantId, parse_uuid, uuid7_time
 from mainspring.kernel.time_slices import TimeSlices
@@ -67,11 +68,13 @@ class RunReader:
 
     async def accepted(self, caller: Caller, job_id: str, run_id: UUID) -> RunNowAccepted:
         """A run that was created by run-now, now or earlier."""
-        try:
-            run = await self.run(caller, run_id)
-        except NotFound:
-            return RunNowAccepted(str(run_id), job_id, reason="the run is no longer in the history")
-        return RunNowAccepted(run.run_id, job_id, run.status, run.reason, run.replay_of)
+        async with self._store.reads.acquire() as connection:
+            run = await history.find_run(connection, caller.tenant, run_id)
+            if run is None:
+                return RunNowAccepted(str(run_id), job_id, reason="the run is no longer in the history")
+            view = await self.view(caller, connection, run)
+        parents = spec_from_text(run.spec_text).depends_on or []
+        return RunNowAccepted(view.run_id, job_id, view.status, view.reason, view.replay_of, parents)
 
     async def rows(self, caller: Caller, query: RunQuery) -> RunRows:
         """The same as `runs`, without payloads and results."""

@@ -9,8 +9,9 @@ from uuid import UUID
 import msgspec
 
 from mainspring.domain.errors import Conflict, InvalidInput, NotFound
+from mainspring.domain.job import ONE_AFTER_ANOTHER
 from mainspring.domain.tags import check_tag, workflow_run_tag
-from mainspring.domain.texts import check_line, shown
+from mainspring.domain.texts import check_line, meant, shown
 from mainspring.domain.transitions import StoredState
 from mainspring.domain.workflows.definition import WorkflowDefinition
 from mainspring.domain.workflows.flow import ALIVE, FlowState, prefix_of, run_in
@@ -21,6 +22,7 @@ from mainspring.operations.lifecycle.cancel import cancel
 from mainspring.operations.lifecycle.discard import discard_of_steps
 from mainspring.operations.signals import FlowNews, Signals
 from mainspring.operations.workflows.outlines import Outlines, current_numbers, ends_by_number, is_blocked
+from mainspring.operations.workflows.overlap import check_rule, lock_rule, take_slot
 from mainspring.operations.workflows.stopper import FlowStopper
 from mainspring.store import history, joins, runs, workflow_versions, workflows
 from mainspring.store.deadlocks import despite_deadlocks
@@ -106,9 +108,12 @@ class WorkflowRuns:
     ) -> _Begun:
         async with self._store.change() as connection:
             found = await workflows.of_run(connection, tenant, prefix_of(run_id), run_id)
-            flow = None if found is None else await workflows.lock(connection, found.flow_id)
-            if flow is None:
+            if found is None:
                 raise await self._not_started(connection, tenant, run_id)
+            rule = await lock_rule(connection, tenant, found.job_id)  # jobs are locked before their runs
+            flow = await workflows.lock(connection, found.flow_id)
+            if flow is None:
+                raise _unknown(run_id)
             tag = workflow_run_tag(ended=flow.state not in ALIVE, reruns=flow.reruns)
             check_tag("workflow run", tag, if_match)
             if flow.state != FlowState.ENDED:
@@ -117,6 +122,7 @@ class WorkflowRuns:
                     code="run_active",
                     hint="wait for its end, or cancel it first",
                 )
+            check_rule(rule, run_id)
             version = flow.version
             fired = (await self._outlines.of_flow(connection, flow)).definition
             if definition == _CURRENT:
@@ -127,10 +133,11 @@ class WorkflowRuns:
             ends = await ends_by_number(connection, flow, list(numbers.values()))
             places = _again(fired, from_step, {place: ends.get(number) for place, number in numbers.items()})
             [block] = await joins.new_blocks(connection)
+            container = uuid7()
             begun = await workflows.begin_rerun(
                 connection,
                 flow,
-                uuid7(),
+                container,
                 block=block,
                 join_id=join_in(block, 0),
                 version=version,
@@ -139,6 +146,8 @@ class WorkflowRuns:
             )
             if not begun:
                 raise Conflict(f"workflow run {run_id} changed meanwhile", code="changed_meanwhile", hint="try again")
+            if rule.overlap in ONE_AFTER_ANOTHER:
+                await take_slot(connection, tenant, flow.job_id, container)
             number = (await workflows.reruns(connection, flow.flow_id))[-1].first_number
         return _Begun(flow.flow_id, flow.prefix, run_in(flow.prefix, number - 1), sorted(places))
 
@@ -161,7 +170,7 @@ def _again(definition: WorkflowDefinition, from_step: str | None, ends: dict[int
         if not starts:
             raise InvalidInput(
                 f"there is no step {shown(from_step)}", code="unknown_step", field="from",
-                hint="name a step of this workflow run",
+                hint=meant(from_step, [step.name for step in definition.steps], "name a step of this workflow run"),
             )  # fmt: skip
     if not starts:
         raise Conflict(

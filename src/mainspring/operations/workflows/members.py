@@ -13,7 +13,7 @@ from mainspring.domain.job import Spec, StepOf, spec_from_text, spec_to_text, st
 from mainspring.domain.transitions import Follows
 from mainspring.domain.workflows.definition import Step
 from mainspring.domain.workflows.flow import STEP_TRIGGER, prefix_of, run_in, step_job_id
-from mainspring.domain.workflows.references import Unresolved, Values, resolved_payload, value_of
+from mainspring.domain.workflows.references import Unresolved, Values, mapped_list, resolved_payload
 from mainspring.operations.lifecycle.readiness import MOST_RESULTS, values_of
 from mainspring.store import fanouts, joins, workflows
 from mainspring.store.fanouts import Fanout
@@ -47,12 +47,7 @@ async def read_map(connection: Connection, flow: Flow, step: Step, run_id: UUID)
         return Mapped(len(found), targets=found)
     if of.items is not None:
         return await asyncio.to_thread(_in_chunks, of.items)
-    assert of.source is not None
-    value = value_of(of.source, await values_for(connection, flow, run_id))
-    if not isinstance(value, list):
-        raise Unresolved(f"the result of step {of.source.step} is not a list at {of.source.path or 'its top'}")
-    if len(value) > MAX_MEMBERS:
-        raise Unresolved(f"the list has {len(value)} items, and at most {MAX_MEMBERS} can be mapped")
+    value = mapped_list(of, await values_for(connection, flow, run_id))
     return await asyncio.to_thread(_in_chunks, _encode(value).decode())
 
 

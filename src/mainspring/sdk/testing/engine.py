@@ -283,7 +283,11 @@ class Engine:
         """An ended run goes on, because parts of it run again."""
         run.status, run.reason, run.ended_at = RunState.RUNNING, None, None
         self.dead.pop(run.run_id, None)
-        self.jobs[run.job_id].live += run.backfill_id is None
+        job = self.jobs[run.job_id]
+        job.live += run.backfill_id is None
+        run.line = []
+        if job.definition.overlap in ONE_AFTER_ANOTHER:
+            self.lines.join(run, overlap_slot(job.job_id))
 
     def cancel(self, run: BoxRun, reason: str | None = None) -> None:
         if self.flows is not None and self.flows.is_container(run):

@@ -18,11 +18,10 @@ from mainspring.domain.workflows.definition import FAIL, Step, WorkflowDefinitio
 from mainspring.domain.workflows.flow import CANCELLED_WHILE_IT_RAN, STEP_TRIGGER, step_job_id
 from mainspring.domain.workflows.graph import Graph, downstream
 from mainspring.domain.workflows.intake import WorkflowSource
-from mainspring.domain.workflows.references import FROM, Unresolved, Values, collect, resolved_payload, value_of
+from mainspring.domain.workflows.references import FROM, Unresolved, Values, collect, mapped_list, resolved_payload
 from mainspring.domain.workflows.rules import Counts, Decision, Rule, decide, reason_of
 from mainspring.sdk.testing.engine import Engine
 from mainspring.sdk.testing.records import BoxRun
-from mainspring.wire.workflows import MAX_MEMBERS
 
 _RESULTS_KEPT = 1000
 _RESULTS_BYTES = 256 * 1024
@@ -301,16 +300,10 @@ class Flows:
             return range(*mapped.range)
         if mapped.workers is not None:
             return [None]  # the box is the only worker
-        if mapped.source is None:
-            found: list[Any] = msgspec.json.decode(mapped.items or "[]")
+        if mapped.items is not None:
+            found: list[Any] = msgspec.json.decode(mapped.items)
             return found
-        value = value_of(mapped.source, self._values(flow))
-        if not isinstance(value, list):
-            where = mapped.source.path or "its top"
-            raise Unresolved(f"the result of step {mapped.source.step} is not a list at {where}")
-        if len(value) > MAX_MEMBERS:
-            raise Unresolved(f"the list has {len(value)} items, and at most {MAX_MEMBERS} can be mapped")
-        return value
+        return mapped_list(mapped, self._values(flow))
 
     def _expand(self, flow: BoxFlow, place: int, fanout: Fanout) -> None:
         """Create members, as many as may be alive at once."""

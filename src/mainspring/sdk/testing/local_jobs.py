@@ -300,7 +300,8 @@ class LocalJobs:
             run = self._manual_run(job, given.payload)
             if key is not None:
                 self._run_now_keys[scoped] = (said, run)
-        return RunNowAccepted(run.run_id, job_id, run.status.value, run.reason, run.replay_of)
+        parents = run.definition.spec.depends_on or []
+        return RunNowAccepted(run.run_id, job_id, run.status.value, run.reason, run.replay_of, parents)
 
     def _manual_run(self, job: BoxJob, payload: msgspec.Raw) -> BoxRun:
         if job.status is JobState.CANCELLED:

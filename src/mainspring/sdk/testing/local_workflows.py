@@ -11,9 +11,11 @@ from msgspec import UNSET
 from mainspring.domain.errors import Conflict, InvalidInput, MainspringError, NotFound
 from mainspring.domain.intake.declaration import Declaration
 from mainspring.domain.intake.patch import amend
+from mainspring.domain.job import Overlap
+from mainspring.domain.refusals import overlaps
 from mainspring.domain.state_names import named_states, named_statuses
 from mainspring.domain.tags import check_tag
-from mainspring.domain.texts import shown
+from mainspring.domain.texts import meant, shown
 from mainspring.domain.transitions import JobStatus
 from mainspring.domain.workflows.graph import layers
 from mainspring.domain.workflows.intake import (
@@ -228,6 +230,9 @@ class LocalWorkflows:
             raise Conflict(f"workflow run {run_id} has not started", code="run_active", hint="wait for its end")
         check_tag("workflow run", self._run_view(run_id).etag, wanted_tag(call))
         self._flows.check_ended(flow)
+        job = self._engine.jobs[flow.run.job_id]
+        if job.live and job.definition.overlap is not Overlap.ALLOW:
+            raise overlaps(run_id)
         start = None if given.from_ is None else _start(flow, given.from_)
         current = workflow.version if given.definition == "current" else None
         if current is not None and not _same_graph(flow, current):
@@ -278,7 +283,7 @@ def _start(flow: BoxFlow, name: str) -> int:
     if name not in flow.graph.names:
         raise InvalidInput(
             f"there is no step {shown(name)}", code="unknown_step", field="from",
-            hint="name a step of this workflow run",
+            hint=meant(name, flow.graph.names, "name a step of this workflow run"),
         )  # fmt: skip
     return flow.graph.names.index(name)
 

@@ -33,6 +33,7 @@ class Batch:
         self.workflow = Workflow(f"{name}-{uuid7()}", app=app, name=name, schedule="now")
         self._members: list[Step[Any]] = []
         self._last: Step[Any] | None = None
+        self._submitted = False
 
     def __repr__(self) -> str:
         return f"<batch {self.workflow.workflow_id} of {len(self._members)} jobs>"
@@ -42,6 +43,7 @@ class Batch:
 
     def add(self, work: Task[P, R] | Submission[P, R], /, *args: P.args, **params: P.kwargs) -> Step[R]:
         """Add a job. All arguments are parameters of the task; its options are given with `task.options(...)`."""
+        self._check_open()
         if self._last is not None:
             raise InvalidInput("the batch has its last job already", field="then", hint="call add before then")
         task = work.task if isinstance(work, Submission) else work
@@ -52,6 +54,7 @@ class Batch:
 
     def then(self, work: Task[P, R] | Submission[P, R], /, *args: P.args, **params: P.kwargs) -> Step[R]:
         """Set the job that runs when all others have ended, whether they succeeded or not."""
+        self._check_open()
         if self._last is not None or not self._members:
             wrong = "has its last job already" if self._members else "has no jobs yet"
             raise InvalidInput(f"the batch {wrong}", field="then", hint="add the jobs, then call then once")
@@ -63,6 +66,7 @@ class Batch:
         """Submit all jobs and return the handle of the workflow run. Calling it again submits nothing more."""
         client = self._app.client
         client.create_workflow(self._body())
+        self._submitted = True
         [run] = client.workflow_runs(self.workflow.workflow_id, limit=1).runs
         return client.workflow_run_handle(run.run_id)
 
@@ -70,8 +74,13 @@ class Batch:
         """Submit all jobs from async code and return the handle of the workflow run."""
         client = self._app.async_client
         await client.create_workflow(self._body())
+        self._submitted = True
         [run] = (await client.workflow_runs(self.workflow.workflow_id, limit=1)).runs
         return client.workflow_run_handle(run.run_id)
+
+    def _check_open(self) -> None:
+        if self._submitted:
+            raise InvalidInput("the batch was submitted already", field="steps", hint="make another with app.batch()")
 
     def _body(self) -> dict[str, Any]:
         if not self._members:

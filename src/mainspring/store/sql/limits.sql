@@ -313,14 +313,16 @@ where l.limit_id = idle.limit_id
 returning l.limit_id
 
 -- name: join_line
--- Live runs of a job get another slot: those that are QUEUED or RUNNING own it, HELD ones need it too.
--- keeps: QUEUED, RUNNING, HELD
+-- Live runs of a job get another slot: those that are QUEUED or RUNNING own it, and workflow runs at work. HELD ones need
+-- it too.
+-- keeps: QUEUED, RUNNING, WAITING, HELD
 -- guard: the caller has locked the runs and the line.
 with joined as (
     update mainspring.runs r
     set limit_keys = array(select distinct k from unnest(r.limit_keys || $2::bigint) as k order by k), exclusive = true
     where r.run_id = any ($1::uuid[]) and not ($2 = any (coalesce(r.limit_keys, '{}')))
-      and r.state + 0 = any (array[{{QUEUED}}, {{RUNNING}}, {{HELD}}])
+      and (r.state + 0 = any (array[{{QUEUED}}, {{RUNNING}}, {{HELD}}])
+           or r.state + 0 = {{WAITING}} and r.rule = {{CONTAINER}})
     returning r.state
 )
 update mainspring.limit_keys k

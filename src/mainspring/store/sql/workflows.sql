@@ -160,6 +160,10 @@ returning numbers - $2 as number, maps - 1 as map
 -- name: reruns_of
 select r.rerun, r.first_number, r.steps from mainspring.flow_reruns r where r.flow_id = $1 order by r.rerun
 
+-- name: any_alive
+-- Whether a run of the workflow is alive that its overlap rule is about.
+select {{has_live_run(j)}} from mainspring.jobs j where j.tenant_id = $1 and j.job_id = $2
+
 -- name: begin_rerun
 -- guard: it has ended, and how often it ran again; the caller has locked it and compares the count.
 with again as (
