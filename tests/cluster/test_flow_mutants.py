@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from typing import Any
+from uuid import UUID
 
 import asyncpg
 import httpx
@@ -64,6 +65,15 @@ def without_the_state_of_who_waits(patch: pytest.MonkeyPatch) -> None:
 def without_stopping_who_waits(patch: pytest.MonkeyPatch) -> None:
     """A cancel leaves the steps that wait."""
     patch.setattr(stopper, "_WAITING", ())
+
+
+def without_waiting_for_who_runs(patch: pytest.MonkeyPatch) -> None:
+    """A cancelled workflow run ends at once, beside its running steps."""
+
+    async def all_of_them(_: asyncpg.Connection, prefixes: list[UUID]) -> set[UUID]:
+        return set(prefixes)
+
+    patch.setattr(workflows, "without_runs", all_of_them)
 
 
 def without_one_member(patch: pytest.MonkeyPatch) -> None:
@@ -152,6 +162,7 @@ SCENES: dict[Mutant, tuple[Scene, str]] = {
     without_forgetting_marks: (members_end_a_few_at_a_time, "S9"),
     without_the_state_of_who_waits: (a_second_parent_ends_after_the_start, "S9"),
     without_stopping_who_waits: (a_workflow_run_is_cancelled, "S9"),
+    without_waiting_for_who_runs: (a_workflow_run_is_cancelled, "S9"),
     without_one_member: (members_end_a_few_at_a_time, "L5"),
     without_counting: (a_diamond_runs_step_by_step, "L5"),
     without_the_marks_of_wide_joins: (members_end_a_few_at_a_time, "L5"),

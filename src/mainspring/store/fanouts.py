@@ -108,6 +108,11 @@ async def close(connection: Connection, run_ids: Sequence[UUID]) -> dict[UUID, F
     return {fanout.run_id: fanout for fanout in await _close_fanouts.fetch(connection, run_ids)}
 
 
+async def close_of_flow(connection: Connection, flow_id: UUID) -> None:
+    """A workflow run is being stopped: no more members of its mapped steps are created, also if it is run again."""
+    await connection.execute(_SQL["close_fanouts_of_flow"], flow_id)
+
+
 async def targets(
     connection: Connection, tenant: TenantId, labels: str, queue: str, task: str, limit: int
 ) -> list[str]:

@@ -123,6 +123,32 @@ def test_a_cancelled_workflow_run_starts_nothing_more() -> None:
         assert set(states(handle.view()).values()) == {"CANCELLED"}
 
 
+def test_a_cancelled_workflow_run_ends_with_its_running_step() -> None:
+    app = Mainspring("stopped")
+    wf = app.workflow("stopped", overlap="skip")
+    seen: list[tuple[str, str | None]] = []
+
+    @wf.step()
+    def first() -> None:
+        if not seen:
+            view = handles[0].cancel(reason="wrong region")
+            seen.append((view.status, view.reason))
+            with pytest.raises(Conflict, match="is being stopped"):
+                handles[0].rerun()
+
+    @wf.step(after=[first])
+    def second() -> None: ...
+
+    with mainspring.testing.run(app, start=START):
+        handles = [wf.run()]
+        view = handles[0].wait()
+        assert seen == [("RUNNING", "cancel requested; waiting for its steps to end")]
+        assert (view.status, view.reason) == ("CANCELLED", "wrong region")
+        assert set(states(view).values()) == {"CANCELLED"}
+        handles[0].rerun()
+        assert handles[0].wait().status == "SUCCESS"
+
+
 def test_a_reference_to_what_is_not_there_ends_its_step_with_a_reason() -> None:
     app = Mainspring("missing")
     wf = app.workflow("missing")

@@ -28,8 +28,8 @@ export function RunVerbs({ run, step }: { run: WorkflowRunView; step: string | u
         </>
       )}
       {verb === "cancel" ? (
-        <Confirm title={`Cancel this run of ${run.name}?`} verb="Cancel the run" danger act={send("cancel", {}, "The run is cancelled.")} onClose={onClose}>
-          <p>Steps that run are stopped, and the others never start.</p>
+        <Confirm title={`Cancel this run of ${run.name}?`} verb="Cancel the run" danger act={send("cancel", {}, "Stopping: until its last step has ended.")} onClose={onClose}>
+          <p>Steps that run are stopped, and the others never start. The run ends with the last of them.</p>
         </Confirm>
       ) : null}
       {verb === "failed" ? (

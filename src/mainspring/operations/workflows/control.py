@@ -12,7 +12,7 @@ from mainspring.domain.errors import Conflict, InvalidInput, NotFound
 from mainspring.domain.texts import check_line, shown
 from mainspring.domain.transitions import StoredState
 from mainspring.domain.workflows.definition import WorkflowDefinition
-from mainspring.domain.workflows.flow import FlowState, prefix_of, run_in
+from mainspring.domain.workflows.flow import BEING_STOPPED, FlowState, prefix_of, run_in
 from mainspring.domain.workflows.graph import downstream
 from mainspring.kernel.ids import TenantId, uuid7
 from mainspring.operations.access.caller import Caller
@@ -48,8 +48,8 @@ class WorkflowRuns:
         self._stopper = FlowStopper(store, signals, listens=False)
 
     async def cancel(self, caller: Caller, run_id: UUID, reason: str | None = None) -> None:
-        """Cancel a workflow run with its steps. When this returns, no step can start any more. A second call changes
-        nothing."""
+        """Cancel a workflow run with its steps. When this returns, no step can start any more. It ends when its last
+        step has. A second call changes nothing."""
         if reason is not None:
             check_line(reason, "reason")
         flow_id = await despite_deadlocks(partial(self._cancel, caller.tenant, run_id, reason))
@@ -95,6 +95,11 @@ class WorkflowRuns:
             flow = None if found is None else await workflows.lock(connection, found.flow_id)
             if flow is None:
                 raise await self._not_started(connection, tenant, run_id)
+            if flow.state in BEING_STOPPED:
+                raise Conflict(
+                    f"workflow run {run_id} is being stopped", code="run_active",
+                    hint="wait for its end: steps of it are still running",
+                )  # fmt: skip
             if flow.state != FlowState.ENDED:
                 raise Conflict(
                     f"workflow run {run_id} has not ended",

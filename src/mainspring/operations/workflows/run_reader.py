@@ -13,7 +13,7 @@ from mainspring.domain.job import spec_from_text
 from mainspring.domain.state_names import named_states
 from mainspring.domain.transitions import SHOWN_SCHEDULED, RunState, StoredState
 from mainspring.domain.workflows.definition import Step, WorkflowDefinition
-from mainspring.domain.workflows.flow import RERUN_TRIGGER, WORKFLOW_TASK, run_in
+from mainspring.domain.workflows.flow import RERUN_TRIGGER, WORKFLOW_TASK, FlowState, run_in
 from mainspring.domain.workflows.numbers import Numbers
 from mainspring.kernel.ids import TenantId
 from mainspring.operations.access.caller import Caller
@@ -45,6 +45,7 @@ SHOWN_STEPS = 1000  # with the run itself
 _LOOKED_AT = 5000  # steps of a page that is filtered by state
 _AT_ONCE = 1000  # steps that one statement reads
 _NO_PREFIX = UUID(int=0)
+_TIMING_OUT = "timed out; waiting for its steps to end"
 
 
 class StepQuery(msgspec.Struct, frozen=True):
@@ -285,7 +286,7 @@ def _brief(found: Found, counts: dict[str, int]) -> WorkflowRunBrief:
         workflow_id=job_id_of(found.run),
         name=found.run.name or job_id_of(found.run),
         status=now.status,
-        reason=now.reason,
+        reason=_TIMING_OUT if flow is not None and flow.state == FlowState.TIMING_OUT else now.reason,
         trigger=run.trigger,
         scheduled_for=run.scheduled_for,
         created_at=run.created_at,

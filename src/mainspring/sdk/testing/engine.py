@@ -316,7 +316,7 @@ class Engine:
 
     def reopen(self, run: BoxRun) -> None:
         """An ended run goes on, because parts of it run again."""
-        run.status, run.reason, run.ended_at = RunState.RUNNING, None, None
+        run.status, run.reason, run.ended_at, run.cancel_requested = RunState.RUNNING, None, None, False
         self.dead.pop(run.run_id, None)
         self.jobs[run.job_id].live += run.backfill_id is None
 

@@ -134,6 +134,7 @@ class Flows:
         if run.run_id in self.flows:
             flow = self.flows[run.run_id]
             flow.stopping = flow.stopping or reason or CANCELLED_WHILE_IT_RAN
+            run.cancel_requested, run.reason = True, "cancel requested; waiting for its steps to end"
             for one in list(flow.runs):
                 if one.live:
                     self._engine.cancel(one, reason)
@@ -154,6 +155,11 @@ class Flows:
 
     def check_ended(self, flow: BoxFlow) -> None:
         """Raise Conflict if a part of the workflow run cannot run again yet."""
+        if flow.run.live and flow.stopping is not None:
+            raise Conflict(
+                f"workflow run {flow.run.run_id} is being stopped", code="run_active",
+                hint="wait for its end: steps of it are still running",
+            )  # fmt: skip
         if flow.run.live:
             raise Conflict(
                 f"workflow run {flow.run.run_id} has not ended", code="run_active",

@@ -77,6 +77,12 @@ set state = {{FANOUT_CLOSED}}
 where f.run_id = any ($1::uuid[])
 returning {{fanout_columns}}
 
+-- name: close_fanouts_of_flow
+-- guard: the caller has ended their runs, and the workflow run is being stopped.
+update mainspring.fanouts f
+set state = {{FANOUT_CLOSED}}
+where f.flow_id = $1 and f.state <> {{FANOUT_CLOSED}}
+
 -- name: broadcast_targets
 -- The live workers of tenant $1, or of all tenants, with the labels $2 that offer the queue $3 and the task $4.
 select distinct w.worker_id::text

@@ -132,7 +132,7 @@ def workflow_steps(
 
 
 def cancel_workflow_run(run_id: str, *, reason: str | None = None) -> Call[WorkflowRunView]:
-    """Cancel the workflow run and all of its steps that have not ended."""
+    """Cancel the workflow run and all of its steps that have not ended. It is CANCELLED when the last of them has."""
     body = encode({} if reason is None else {"reason": reason})
     return Call("POST", _run_path(run_id, ":cancel"), _run, body=body)
 
