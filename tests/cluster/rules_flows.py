@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from tests.cluster.flow_book import Flow, StepRun, read_flows
+from tests.cluster.flow_book import Flow, StepRun, own_members, read_flows
 from tests.cluster.history import (
     CANCELLED,
     FAILED,
@@ -132,6 +132,7 @@ def _counted(what: str, fanout: Row, members: list[StepRun], end: Event) -> Iter
     if fanout["first_number"] is None:  # it failed before its members were known
         return
     states = Counter(row["state"] for run in members if (row := run.state_at(end)) is not None)
+    states[SUCCESS] += fanout["total"] - own_members(fanout)
     if states.total() != fanout["total"]:
         yield f"{what} ended after {states.total()} of its {fanout['total']} members"
     told = end.new.get("result") or {}

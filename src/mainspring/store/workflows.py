@@ -125,11 +125,13 @@ class StepEnd(msgspec.Struct, frozen=True):
 
 
 class Rerun(msgspec.Struct, frozen=True):
-    """Steps that ran again, by their places, with numbers from `first_number` on."""
+    """Steps that ran again, by their places, with numbers from `first_number` on. maps: those of which only the members
+    that did not succeed ran again."""
 
     rerun: int
     first_number: int
     steps: list[int]
+    maps: list[int] | None
 
 
 class Made(msgspec.Struct):
@@ -265,11 +267,12 @@ async def begin_rerun(
     version: int,
     steps: Sequence[int],
     from_step: str | None,
+    maps: Sequence[int] = (),
 ) -> bool:
     """These steps run again, and the run `container` stands for them. False if the workflow run has not ended. The
     caller has locked it."""
     again = await connection.fetchval(
-        _SQL["begin_rerun"], flow.flow_id, flow.reruns, container, block, version, list(steps), from_step
+        _SQL["begin_rerun"], flow.flow_id, flow.reruns, container, block, version, list(steps), from_step, list(maps)
     )
     if again is None:
         return False
@@ -353,6 +356,11 @@ async def ends_of(connection: Connection, run_ids: Sequence[UUID]) -> dict[UUID,
 async def ends_between(connection: Connection, first: UUID, last: UUID, limit: int) -> list[StepEnd]:
     """How the step runs with these ids have ended, by number."""
     return await _ends_between.fetch(connection, first, last, limit)
+
+
+async def bad_ends(connection: Connection, first: UUID, last: UUID, limit: int) -> list[UUID]:
+    """The step runs with these ids that have ended and did not succeed, by number."""
+    return [run_id for (run_id,) in await connection.fetch(_SQL["bad_ends"], first, last, limit)]
 
 
 async def names_of_ended(connection: Connection, run_ids: Sequence[UUID]) -> Mapping[UUID, str | None]:

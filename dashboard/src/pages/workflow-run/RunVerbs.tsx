@@ -34,7 +34,7 @@ export function RunVerbs({ run, step }: { run: WorkflowRunView; step: string | u
       ) : null}
       {verb === "failed" ? (
         <Confirm title="Rerun what did not succeed?" verb="Rerun" act={send("rerun", {}, "The steps run again.")} onClose={onClose}>
-          <p>Steps that did not succeed run again, with all that follows them. Results of the others are kept.</p>
+          <p>Steps that did not succeed run again, with all that follows them. Of a map, the members that did not. Results of the others are kept.</p>
         </Confirm>
       ) : null}
       {verb === "from" && step ? (

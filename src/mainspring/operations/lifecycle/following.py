@@ -37,7 +37,7 @@ async def follow(connection: Connection, effects: Effects, *, by_marks: bool = F
     if not effects.ends:
         return
     ends, effects.ends = effects.ends, []
-    if kept := [end for end in ends if end.follows & (_STEP | _FLOW)]:
+    if kept := [end for end in ends if end.follows & (_STEP | _FLOW) or (end.state != _SUCCESS and _is_member(end))]:
         await workflows.keep_ends(connection, [(end.run_id, end.state, end.reason, end.result) for end in kept])
     if flows := [(end.run_id, end.complete, end.reason) for end in ends if end.follows & _FLOW]:
         effects.stopped.update(await workflows.close(connection, flows))
@@ -51,6 +51,11 @@ async def follow(connection: Connection, effects: Effects, *, by_marks: bool = F
     if prefixes := {prefix_of(end.run_id) for end in ends if end.follows & _STOPS}:
         effects.counted = True
         await end_stopped(connection, prefixes, effects)
+
+
+def _is_member(end: End) -> bool:
+    """Whether it is a member of a mapped step. A rerun must know those that did not succeed."""
+    return bool(end.feeds) and is_of_map(abs((end.feeds or [0])[0]))
 
 
 async def end_stopped(connection: Connection, prefixes: Collection[UUID], effects: Effects) -> None:

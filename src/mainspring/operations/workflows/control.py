@@ -76,7 +76,8 @@ class WorkflowRuns:
 
     async def rerun(self, caller: Caller, run_id: UUID, from_step: str | None = None, definition: str = _FIRED) -> UUID:
         """Let a step run again with all that follows it, or without one the steps that did not succeed and what follows
-        them. The dead letters of these steps are discarded. Returns the workflow run."""
+        them; of a map over the same list only the members that did not succeed then. Dead letters of what runs again
+        are discarded. Returns the workflow run."""
         begun = await despite_deadlocks(partial(self._rerun, caller.tenant, run_id, from_step, definition))
         self._signals.flow(FlowNews(rerun=[begun.flow_id]))
         await self._discard_letters(caller.tenant, begun)
@@ -115,6 +116,8 @@ class WorkflowRuns:
             numbers = await current_numbers(connection, flow)
             ends = await ends_by_number(connection, flow, list(numbers.values()))
             places = _again(fired, from_step, {place: ends.get(number) for place, number in numbers.items()})
+            current = (await self._outlines.get(connection, tenant, (flow.job_id, flow.generation, version))).definition
+            maps = _in_part(fired, current, places) if from_step is None else []
             [block] = await joins.new_blocks(connection)
             begun = await workflows.begin_rerun(
                 connection,
@@ -125,6 +128,7 @@ class WorkflowRuns:
                 version=version,
                 steps=sorted(places),
                 from_step=from_step,
+                maps=maps,
             )
             if not begun:
                 raise Conflict(f"workflow run {run_id} changed meanwhile", code="changed_meanwhile", hint="try again")
@@ -157,6 +161,21 @@ def _again(definition: WorkflowDefinition, from_step: str | None, ends: dict[int
             "no step has failed", code="nothing_to_rerun", hint='name the step from which it runs again: {"from": ...}'
         )
     return downstream(definition.graph(), starts)
+
+
+def _in_part(fired: WorkflowDefinition, current: WorkflowDefinition, places: Collection[int]) -> list[int]:
+    """The places of the mapped steps of which only the members run again that did not succeed: those over the same
+    list. Nothing before them runs again, and their definition has the same one. Workers may be others by now."""
+    graph, again = fired.graph(), set(places)
+    return [
+        place
+        for place in sorted(places)
+        if (of := fired.steps[place].map) is not None
+        and (now := current.steps[place].map) is not None
+        and of.workers is None
+        and (of.items, of.source, of.range) == (now.items, now.source, now.range)
+        and not again.intersection(graph.parents(place))
+    ]
 
 
 def _is_good(end: StepEnd | None) -> bool:

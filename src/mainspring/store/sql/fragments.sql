@@ -193,7 +193,8 @@ f.ended_at < (select clock_timestamp()) - $1 * interval '1 day'
 
 -- fragment: fanout_columns
 -- Fanout in store/fanouts.py.
-f.run_id, f.flow_id, f.step, f.state, f.join_id, f.total, f.expanded, f.first_number, f.at_a_time, f.failures, f.targets
+f.run_id, f.flow_id, f.step, f.state, f.join_id, f.total, f.expanded, f.first_number, f.at_a_time, f.failures, f.targets,
+f.origin, f.repeats
 
 -- fragment: expires_when_ready
 -- A run that waits for others expires from the time at which it may start.

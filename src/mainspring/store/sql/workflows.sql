@@ -182,6 +182,14 @@ where e.run_id between $1 and $2
 order by e.run_id
 limit $3
 
+-- name: bad_ends
+-- The step runs from $1 to $2 that have ended and did not succeed, at most $3.
+select e.run_id
+from mainspring.step_ends e
+where e.run_id between $1 and $2 and e.state <> {{SUCCESS}}
+order by e.run_id
+limit $3
+
 -- name: names_of_ended
 -- Of runs that have ended in this transaction.
 select h.run_id, h.name
@@ -197,7 +205,7 @@ where flow_id = $1 and state = {{FLOW_RUNNING}}
 returning numbers - $2 as number, maps - 1 as map
 
 -- name: reruns_of
-select r.rerun, r.first_number, r.steps from mainspring.flow_reruns r where r.flow_id = $1 order by r.rerun
+select r.rerun, r.first_number, r.steps, r.maps from mainspring.flow_reruns r where r.flow_id = $1 order by r.rerun
 
 -- name: begin_rerun
 -- guard: it has ended, and how often it ran again; the caller has locked it and compares the count.
@@ -208,8 +216,8 @@ with again as (
     where flow_id = $1 and reruns = $2 and state = {{FLOW_ENDED}}
     returning flow_id, reruns, numbers - cardinality($6::int[]) as first_number
 )
-insert into mainspring.flow_reruns (flow_id, rerun, first_number, steps, version, container, from_step)
-select a.flow_id, a.reruns, a.first_number, $6, $5, $3, $7 from again a
+insert into mainspring.flow_reruns (flow_id, rerun, first_number, steps, version, container, from_step, maps)
+select a.flow_id, a.reruns, a.first_number, $6, $5, $3, $7, $8::int[] from again a
 returning rerun
 
 -- name: create_rerun
