@@ -75,8 +75,13 @@ class Flow:
 
     def members(self, fanout: Row) -> list[StepRun]:
         first = fanout["first_number"]
-        numbers = range(first, first + fanout["total"])
+        numbers = range(first, first + own_members(fanout))
         return [run for run in self.runs if run.member and run.number in numbers]
+
+
+def own_members(fanout: Row) -> int:
+    """How many members a fan-out creates. The others have succeeded before."""
+    return int(fanout["total"] if fanout.get("repeats") is None else fanout["repeats"])
 
 
 _known: WeakKeyDictionary[History, dict[str, Flow]] = WeakKeyDictionary()

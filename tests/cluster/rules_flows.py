@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from tests.cluster.flow_book import Flow, StepRun, read_flows
+from tests.cluster.flow_book import Flow, StepRun, own_members, read_flows
 from tests.cluster.history import (
     CANCELLED,
     FAILED,
@@ -132,6 +132,7 @@ def _counted(what: str, fanout: Row, members: list[StepRun], end: Event) -> Iter
     if fanout["first_number"] is None:  # it failed before its members were known
         return
     states = Counter(row["state"] for run in members if (row := run.state_at(end)) is not None)
+    states[SUCCESS] += fanout["total"] - own_members(fanout)
     if states.total() != fanout["total"]:
         yield f"{what} ended after {states.total()} of its {fanout['total']} members"
     told = end.new.get("result") or {}
@@ -143,8 +144,11 @@ def _counted(what: str, fanout: Row, members: list[StepRun], end: Event) -> Iter
 
 
 def s9_a_workflow_run_ends_with_its_steps(history: History) -> Iterator[str]:
-    """Unless it is cancelled or times out. After an acknowledged cancel none of its steps becomes ready."""
+    """All of its step runs and members have ended before, also if it is cancelled or times out. After an acknowledged
+    cancel none of its steps becomes ready."""
     for flow in read_flows(history).values():
+        for container in flow.containers:
+            yield from _none_alive(flow, _end_of(history, container))
         end = _end_of(history, flow.containers[-1])
         if end is not None and flow.row["state"] == _ENDED_BY_STEPS and flow.row["stop_reason"] is None:
             yield from _all_ended(flow, end)
@@ -153,6 +157,14 @@ def s9_a_workflow_run_ends_with_its_steps(history: History) -> Iterator[str]:
             for run in flows[call.target].runs:
                 if run.born.at < call.began and run.ready is not None and run.ready.at > call.ended:
                     yield f"{flows[call.target].name(run.place)} started after the cancel was acknowledged"
+
+
+def _none_alive(flow: Flow, end: Event | None) -> Iterator[str]:
+    if end is None:
+        return
+    for run in flow.runs:
+        if run.born.seq <= end.seq and run.state_at(end) is None:
+            yield f"{flow.name(run.place)} was alive when its workflow run ended"
 
 
 def _all_ended(flow: Flow, end: Event) -> Iterator[str]:

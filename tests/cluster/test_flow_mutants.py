@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from typing import Any
+from uuid import UUID
 
 import asyncpg
 import httpx
@@ -13,7 +14,7 @@ import pytest
 
 from mainspring.domain.workflows.rules import Counts
 from mainspring.operations.lifecycle import following
-from mainspring.operations.workflows import control, stopper
+from mainspring.operations.workflows import control, expander, stopper
 from mainspring.roles.assembly import Assembly
 from mainspring.store import joins, workflows
 from mainspring.store.workflows import NewMembers
@@ -66,6 +67,15 @@ def without_stopping_who_waits(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(stopper, "_WAITING", ())
 
 
+def without_waiting_for_who_runs(patch: pytest.MonkeyPatch) -> None:
+    """A cancelled workflow run ends at once, beside its running steps."""
+
+    async def all_of_them(_: asyncpg.Connection, prefixes: list[UUID]) -> set[UUID]:
+        return set(prefixes)
+
+    patch.setattr(workflows, "without_runs", all_of_them)
+
+
 def without_one_member(patch: pytest.MonkeyPatch) -> None:
     """The cursor goes on, and one member was not created."""
     create = workflows.create_members
@@ -98,6 +108,15 @@ def without_the_marks_of_wide_joins(patch: pytest.MonkeyPatch) -> None:
 def without_what_follows(patch: pytest.MonkeyPatch) -> None:
     """A rerun repeats a step, and not those after it: they keep the ends that they had."""
     patch.setattr(control, "downstream", lambda _, starts: set(starts))
+
+
+def without_the_members_that_succeeded_before(patch: pytest.MonkeyPatch) -> None:
+    """The join of members that run again does not count the others."""
+
+    def counts_nothing(join_id: int, total: int, ok: int = 0) -> joins.NewJoin:
+        return joins.NewJoin(join_id, total, ok=0 * ok)
+
+    patch.setattr(expander, "NewJoin", counts_nothing)
 
 
 # -- what happens
@@ -146,16 +165,30 @@ async def a_workflow_run_runs_again(stage: FlowStage) -> None:
         await stage.finish()
 
 
+async def members_run_again(stage: FlowStage) -> None:
+    """Those that failed: the first ten."""
+    run_id = await stage.begin(*MAP)
+    await stage.scene.expander.run_once()
+    orders = await stage.claim(10)
+    await stage.end(*orders, failing=("each",))
+    await stage.finish()
+    await stage.scene.control.rerun(stage.scene.caller, run_id)
+    await stage.scene.starter.run_once()
+    await stage.finish()
+
+
 SCENES: dict[Mutant, tuple[Scene, str]] = {
     without_the_other_parents: (a_diamond_runs_step_by_step, "S9"),
     without_the_failures_of_parents: (a_parent_fails, "S9"),
     without_forgetting_marks: (members_end_a_few_at_a_time, "S9"),
     without_the_state_of_who_waits: (a_second_parent_ends_after_the_start, "S9"),
     without_stopping_who_waits: (a_workflow_run_is_cancelled, "S9"),
+    without_waiting_for_who_runs: (a_workflow_run_is_cancelled, "S9"),
     without_one_member: (members_end_a_few_at_a_time, "L5"),
     without_counting: (a_diamond_runs_step_by_step, "L5"),
     without_the_marks_of_wide_joins: (members_end_a_few_at_a_time, "L5"),
     without_what_follows: (a_workflow_run_runs_again, "S9"),
+    without_the_members_that_succeeded_before: (members_run_again, "L5"),
 }
 
 

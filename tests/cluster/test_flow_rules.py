@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.cluster.history import FAILED, QUEUED, SUCCESS, WAITING, Call, History
+from tests.cluster.history import CANCELLED, FAILED, QUEUED, SUCCESS, WAITING, Call, History
 from tests.cluster.rules_flows import (
     CANCEL_FLOW,
     s9_a_step_runs_once,
@@ -134,6 +134,11 @@ def a_workflow_run_that_ends_early(story: FlowStory) -> None:
     story.close_flow(3.5)
 
 
+def a_cancelled_run_that_ends_beside_a_step(story: FlowStory) -> None:
+    story.claim(4.0, "run-2")
+    story.close_flow(4.1, CANCELLED)
+
+
 def a_wrong_end(story: FlowStory) -> None:
     story.close_flow(5.0, FAILED)
 
@@ -161,6 +166,7 @@ WRONGS: list[tuple[str, dict[str, Any]]] = [
     ("s9_joins_count_exactly", {"mapped": a_wrong_count}),
     ("s9_joins_count_exactly", {"mapped": a_map_that_fails_although_its_members_succeeded}),
     ("s9_a_workflow_run_ends_with_its_steps", {"joined": a_workflow_run_that_ends_early, "closed": nothing}),
+    ("s9_a_workflow_run_ends_with_its_steps", {"joined": a_cancelled_run_that_ends_beside_a_step, "closed": nothing}),
     ("s9_a_workflow_run_ends_with_its_steps", {"closed": a_wrong_end}),
     ("s9_a_workflow_run_ends_with_its_steps", {"ready": a_start_after_an_acknowledged_cancel}),
 ]

@@ -31,7 +31,7 @@ SOURCE = Path(mainspring.__file__).parent
 # The benchmark measures the statements alone.
 MAY_COMPLETE = ("operations/lifecycle/", "store/", "bench/")
 COMPLETING = {
-    "runs": {"end", "report_successes", "requeue", "record_attempts", "request_cancel"},
+    "runs": {"end", "report_successes", "requeue", "record_attempts", "request_cancels"},
     "dead_letters": {"discard"},
     "fires": {
         "fire_one_time",

@@ -208,7 +208,7 @@ async def test_at_most_once_that_is_to_be_cancelled_ends_cancelled_and_never_run
     lane_id, worker_id = await a_lane(connection), await a_worker(connection)
     await queued(connection, lane_id, spec=Spec(run_timeout=3600.0, delivery=Delivery.AT_MOST_ONCE))
     [row] = await claim(connection, [lane_id], 1, worker_id)
-    await runs.request_cancel(connection, row.run_id, row.fence)
+    await runs.request_cancels(connection, [(row.run_id, row.fence)])
     await let_time_pass(connection, HOUR)
     async with connection.transaction():
         await rescue(connection, await runs.held_by(connection, worker_id, 10), lambda: 0.5)

@@ -177,7 +177,7 @@ async def test_a_claim_that_is_to_be_cancelled_is_handed_out_again_too(connectio
     await queued(connection, lane_id, 3)
     worker_id = uuid7()
     taken = [row.run_id for row in await claim(connection, [lane_id], 3, worker_id, seq=1)]
-    assert await runs.request_cancel(connection, taken[0], 1) == worker_id
+    assert await runs.request_cancels(connection, [(taken[0], 1)]) == {worker_id}
     assert {row.run_id for row in await runs.redeliver(connection, worker_id, 2, [], 10)} == set(taken)
     assert await runs.to_stop(connection, [worker_id, uuid7()]) == {worker_id: [taken[0]]}
     assert len(await runs.redeliver(connection, worker_id, 2, [], 1)) == 1

@@ -14,6 +14,7 @@ import pytest
 
 from mainspring.domain.errors import Conflict
 from mainspring.domain.transitions import ENDED, INITIAL_STATES, LIVE, TRANSITIONS, StoredState, may_follow
+from mainspring.domain.workflows.flow import FlowState
 from mainspring.kernel.ids import DEFAULT_TENANT, uuid7
 from mainspring.store import dependencies, fanouts, gates, joins, limits, runs, unique, workers, workflows
 from mainspring.store.queries import _fragments
@@ -139,8 +140,8 @@ async def requeue(connection: asyncpg.Connection, run_id: UUID, _: int) -> objec
     return await runs.requeue(connection, [runs.Requeue(run_id, 1, 0.0)])
 
 
-async def request_cancel(connection: asyncpg.Connection, run_id: UUID, _: int) -> object:
-    return await runs.request_cancel(connection, run_id, 1)
+async def request_cancels(connection: asyncpg.Connection, run_id: UUID, _: int) -> object:
+    return await runs.request_cancels(connection, [(run_id, 1)])
 
 
 async def note_progress(connection: asyncpg.Connection, run_id: UUID, _: int) -> object:
@@ -216,6 +217,17 @@ async def begin_flow_runs(connection: asyncpg.Connection, run_id: UUID, _: int) 
     return await workflows.begin(connection, [workflows.NewFlow(run_id, 1, 1, 1, run_id, 1)], [1])
 
 
+async def stop_flows(connection: asyncpg.Connection, run_id: UUID, lane_id: int) -> object:
+    await connection.execute(
+        """insert into mainspring.flows (flow_id, container, tenant_id, job_id, generation, version, block, prefix,
+                                         state, steps, numbers, lane_id, scheduled_for)
+           values ($1, $1, 1, 'workflow', 1, 1, 1, $1, 2, 1, 1, $2, now())""",
+        run_id,
+        lane_id,
+    )
+    return await workflows.stop(connection, [(run_id, 1, "not today")], FlowState.CANCELLING)
+
+
 async def open_fanouts(connection: asyncpg.Connection, run_id: UUID, _: int) -> object:
     return await fanouts.open_all(connection, [run_id])
 
@@ -234,9 +246,9 @@ async def follow_runs(connection: asyncpg.Connection, run_id: UUID, _: int) -> o
 
 ACTS: list[Act] = [
     claim_from_lane, claim_from_lanes, claim_fairly, claim_through_gates, adopt_running, report_successes, requeue,
-    request_cancel, note_progress, note_starts, assume_started, forget_assumed_starts, admit, admit_once, take_back,
+    request_cancels, note_progress, note_starts, assume_started, forget_assumed_starts, admit, admit_once, take_back,
     hold_back, wake, join_line, leave_line, redefine_waiting_runs, make_ready, hold_ready, succeed_waiting,
-    begin_flow_runs, open_fanouts, await_members, follow_runs,
+    begin_flow_runs, stop_flows, open_fanouts, await_members, follow_runs,
 ]  # fmt: skip
 
 
@@ -281,6 +293,8 @@ async def test_a_statement_moves_runs_as_declared_and_leaves_all_others_alone(
         await connection.execute("update mainspring.runs set started_at = claimed_at")
     if act is begin_flow_runs:
         await connection.execute("update mainspring.runs set job_id = 'workflow'")
+    if act is stop_flows:
+        await connection.execute("update mainspring.runs set waits_for = 1")
     if act is redefine_waiting_runs:
         await connection.execute("update mainspring.runs set attempt = 0")
     if act in (hold_back, wake, leave_line):

@@ -204,10 +204,10 @@ async def test_an_error_of_an_earlier_try_is_kept_when_the_last_one_has_none(con
 async def test_cancel_is_asked_for_once_and_only_of_the_present_holder(connection: asyncpg.Connection) -> None:
     worker_id = uuid7()
     run_id = (await a_claimed_run(connection, worker_id)).run_id
-    assert await runs.request_cancel(connection, run_id, 2) is None
-    assert await runs.request_cancel(connection, run_id, 1) == worker_id
+    assert await runs.request_cancels(connection, [(run_id, 2)]) == set()
+    assert await runs.request_cancels(connection, [(run_id, 1)]) == {worker_id}
     [before] = await live(connection)
-    assert await runs.request_cancel(connection, run_id, 1) is None
+    assert await runs.request_cancels(connection, [(run_id, 1)]) == set()
     [after] = await live(connection)
     assert after["cancel_requested_at"] == before["cancel_requested_at"]
 

@@ -54,6 +54,7 @@ class Follows(IntFlag):
     FLOW     it is a workflow run
     JOBS     other jobs depend on its job
     LAST     it is a step that no other step waits for
+    STOPS    its workflow run is being stopped, and ends with the last of these
     """
 
     EDGES = 1
@@ -65,6 +66,7 @@ class Follows(IntFlag):
     FLOW = 64
     JOBS = 128
     LAST = 256
+    STOPS = 512
 
 
 ENDED = frozenset({StoredState.SUCCESS, StoredState.FAILED, StoredState.CANCELLED, StoredState.SKIPPED})

@@ -46,6 +46,7 @@ CONSTANTS: dict[str, str] = {
     "FOLLOWS_JOBS": str(int(Follows.JOBS)),
     **{f"EDGES_{bit.name}": str(int(bit)) for bit in Edges},
     "FOLLOWS_FLOW": str(int(Follows.FLOW)),
+    "FOLLOWS_STOPS": str(int(Follows.STOPS)),
     "RULE_BITS": str(RULE_BITS),
     "CONTAINER": str(int(Rule.CONTAINER)),
     "MAPPED": str(int(Waiting.MAPPED)),

@@ -89,7 +89,7 @@ class HeldRun(msgspec.Struct, frozen=True):
 
 class LockedRun(msgspec.Struct, frozen=True):
     """A run that has not ended, locked. `attempt`: how many attempts it has had. `begun`: whether it has a time of
-    start. A workflow run and a mapped step have one, and wait."""
+    start. A workflow run and a mapped step have one, and wait. `container`: it is a workflow run that has started."""
 
     run_id: UUID
     state: int
@@ -97,6 +97,7 @@ class LockedRun(msgspec.Struct, frozen=True):
     attempt: int
     held_key: int | None = None
     begun: bool = False
+    container: bool = False
 
 
 class OverdueRun(msgspec.Struct, frozen=True):
@@ -109,6 +110,7 @@ class OverdueRun(msgspec.Struct, frozen=True):
     because: str
     spec_text: str | None
     held_key: int | None = None
+    container: bool = False
 
 
 class RequeuedRun(msgspec.Struct, frozen=True):
@@ -433,11 +435,15 @@ async def lock_overlapping(connection: Connection, tenant: TenantId, job_id: str
     return await _lock_overlapping.fetch(connection, tenant, job_id)
 
 
-async def request_cancel(connection: Connection, run_id: UUID, fence: int, reason: str | None = None) -> UUID | None:
-    """The worker that must stop the run. None if another worker holds it now or a cancel was requested before.
-    `reason`: why it is CANCELLED then; None: on request."""
-    worker_id: UUID | None = await connection.fetchval(_SQL["request_cancel"], run_id, fence, reason)
-    return worker_id
+async def request_cancels(
+    connection: Connection, running: Sequence[tuple[UUID, int]], reason: str | None = None, follows: int = 0
+) -> set[UUID]:
+    """The workers that must stop these runs (run, fence), without those of which a cancel was requested before.
+    `reason`: why they are CANCELLED then; None: on request. `follows`: what follows their ends besides."""
+    rows = await connection.fetch(
+        _SQL["request_cancels"], [run_id for run_id, _ in running], [fence for _, fence in running], reason, follows
+    )
+    return {worker_id for (worker_id,) in rows}
 
 
 async def held_by(connection: Connection, worker_id: UUID, limit: int, *, ordinary_only: bool = False) -> list[HeldRun]:

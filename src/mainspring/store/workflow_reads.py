@@ -9,6 +9,7 @@ from uuid import UUID
 import msgspec
 
 from mainspring.kernel.ids import TenantId
+from mainspring.store import fanouts
 from mainspring.store.fired_jobs import BriefRun
 from mainspring.store.history import EndedRun
 from mainspring.store.pool import Connection
@@ -38,12 +39,14 @@ class Rerun(msgspec.Struct, frozen=True):
 
 
 class MapRow(msgspec.Struct, frozen=True):
-    """The members of a mapped step. total, first_number: null before they are known."""
+    """The members of a mapped step. total, first_number: null before they are known. expanded: how many of them have a
+    run, also those that have succeeded before. repeats: how many run again; None: all."""
 
     run_id: UUID
     total: int | None
     expanded: int
     first_number: int | None
+    repeats: int | None
     ok: int
     failed: int
     skipped: int
@@ -94,5 +97,7 @@ async def maps(connection: Connection, run_ids: Sequence[UUID]) -> dict[UUID, Ma
 
 async def member_index(connection: Connection, flow_id: UUID, place: int, number: int) -> int | None:
     """The index of a member, by the number of its run and the place of its step."""
-    index: int | None = await connection.fetchval(_SQL["member_index"], flow_id, place, number)
-    return index
+    row = await connection.fetchrow(_SQL["member_index"], flow_id, place, number)
+    if row is None or row["repeats"] is None:
+        return None if row is None else row["place"]
+    return await fanouts.index_at(connection, row["run_id"], row["place"])

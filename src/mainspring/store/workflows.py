@@ -9,7 +9,7 @@ from uuid import UUID
 import msgspec
 
 from mainspring.domain.transitions import StoredState
-from mainspring.domain.workflows.flow import FlowState, last_in
+from mainspring.domain.workflows.flow import FlowState
 from mainspring.kernel.ids import TenantId
 from mainspring.store.pool import Connection
 from mainspring.store.queries import load
@@ -54,6 +54,17 @@ class Flow(msgspec.Struct, frozen=True):
     stop_reason: str | None
     started_at: datetime
     ended_at: datetime | None
+
+
+class StoppedFlow(msgspec.Struct, frozen=True):
+    """A workflow run that is being stopped. run_id: its container, which is locked."""
+
+    prefix: UUID
+    state: int
+    stop_reason: str | None
+    run_id: UUID
+    fence: int
+    attempt: int
 
 
 class NewFlow(msgspec.Struct, frozen=True):
@@ -114,11 +125,13 @@ class StepEnd(msgspec.Struct, frozen=True):
 
 
 class Rerun(msgspec.Struct, frozen=True):
-    """Steps that ran again, by their places, with numbers from `first_number` on."""
+    """Steps that ran again, by their places, with numbers from `first_number` on. maps: those of which only the members
+    that did not succeed ran again."""
 
     rerun: int
     first_number: int
     steps: list[int]
+    maps: list[int] | None
 
 
 class Made(msgspec.Struct):
@@ -132,6 +145,7 @@ _queued_flows = RowQuery(QueuedFlow, _SQL["queued_flows"])
 _get_flow = RowQuery(Flow, _SQL["get_flow"])
 _lock_flow = RowQuery(Flow, _SQL["lock_flow"])
 _flow_of_run = RowQuery(Flow, _SQL["flow_of_run"])
+_lock_stopped = RowQuery(StoppedFlow, _SQL["lock_stopped"])
 _lock_left = RowQuery(LockedRun, _SQL["lock_left"])
 _ends_of = RowQuery(StepEnd, _SQL["ends_of"])
 _ends_between = RowQuery(StepEnd, _SQL["ends_between"])
@@ -258,11 +272,12 @@ async def begin_rerun(
     version: int,
     steps: Sequence[int],
     from_step: str | None,
+    maps: Sequence[int] = (),
 ) -> bool:
     """These steps run again, and the run `container` stands for them. False if the workflow run has not ended. The
     caller has locked it."""
     again = await connection.fetchval(
-        _SQL["begin_rerun"], flow.flow_id, flow.reruns, container, block, version, list(steps), from_step
+        _SQL["begin_rerun"], flow.flow_id, flow.reruns, container, block, version, list(steps), from_step, list(maps)
     )
     if again is None:
         return False
@@ -286,21 +301,46 @@ async def close(connection: Connection, containers: Sequence[tuple[UUID, bool, s
     return [flow_id for (flow_id,) in rows]
 
 
+async def stop(
+    connection: Connection, containers: Sequence[tuple[UUID, int, str | None]], state: FlowState
+) -> list[UUID]:
+    """What is left of workflow runs is to be cancelled: (container, fence, reason). Returns the workflow runs, without
+    those that were being stopped before. The caller has locked the containers."""
+    rows = await connection.fetch(
+        _SQL["stop_flows"],
+        [container for container, _, _ in containers],
+        [fence for _, fence, _ in containers],
+        [reason for _, _, reason in containers],
+        int(state),
+    )
+    found = [flow_id for (flow_id,) in rows]
+    if None in found:
+        raise RuntimeError("a container has no workflow run that runs")
+    return found
+
+
+async def lock_stopped(connection: Connection, prefixes: Sequence[UUID]) -> list[StoppedFlow]:
+    """Those of the workflow runs with these prefixes that are being stopped and have not ended."""
+    return await _lock_stopped.fetch(connection, prefixes)
+
+
+async def without_runs(connection: Connection, prefixes: Sequence[UUID]) -> set[UUID]:
+    """Those of these prefixes of which no step run is alive."""
+    return {prefix for (prefix,) in await connection.fetch(_SQL["without_runs"], prefixes)}
+
+
 async def end(connection: Connection, flow_id: UUID) -> None:
-    """Nothing is left of a workflow run that was stopped. The caller has locked it."""
+    """Nothing is left of a workflow run that was stopped. Changes nothing if its container is alive. The caller has
+    locked it."""
     await connection.execute(_SQL["end_flow"], flow_id)
 
 
 async def lock_left(
     connection: Connection, first: UUID, last: UUID, states: Sequence[StoredState], limit: int
 ) -> list[LockedRun]:
-    """Live step runs from `first` to `last` in one of these states that were not told to stop. They are locked."""
+    """Live step runs from `first` to `last` in one of these states that were not told to stop with their workflow run.
+    They are locked."""
     return await _lock_left.fetch(connection, first, last, [int(state) for state in states], limit)
-
-
-async def any_left(connection: Connection, prefix: UUID) -> bool:
-    """Whether a step run is alive."""
-    return bool(await connection.fetchval(_SQL["any_left"], prefix, last_in(prefix)))
 
 
 async def keep_ends(connection: Connection, ends: Sequence[tuple[UUID, int, str | None, str | None]]) -> None:
@@ -321,6 +361,11 @@ async def ends_of(connection: Connection, run_ids: Sequence[UUID]) -> dict[UUID,
 async def ends_between(connection: Connection, first: UUID, last: UUID, limit: int) -> list[StepEnd]:
     """How the step runs with these ids have ended, by number."""
     return await _ends_between.fetch(connection, first, last, limit)
+
+
+async def bad_ends(connection: Connection, first: UUID, last: UUID, limit: int) -> list[UUID]:
+    """The step runs with these ids that have ended and did not succeed, by number."""
+    return [run_id for (run_id,) in await connection.fetch(_SQL["bad_ends"], first, last, limit)]
 
 
 async def names_of_ended(connection: Connection, run_ids: Sequence[UUID]) -> Mapping[UUID, str | None]:

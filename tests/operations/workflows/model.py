@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -45,9 +45,16 @@ class Expected(msgspec.Struct):
     most: int = 0
 
 
-def step_end(step: PlannedStep, states: Mapping[int, str], failing: int, *, wanted: bool = False) -> Expected:
-    """`failing`: a plain step fails with 1; of a mapped one so many members fail. `wanted`: the rerun named it, so it
-    runs however its parents have ended."""
+def step_end(
+    step: PlannedStep,
+    states: Mapping[int, str],
+    failing: int,
+    *,
+    wanted: bool = False,
+    done: Collection[int] = (),
+) -> Expected:
+    """`failing`: a plain step fails with 1; of a mapped one the first so many members fail. `wanted`: the rerun named
+    it, so it runs however its parents have ended. `done`: the members that do not run again."""
     parents = [states[parent] for parent in step.parents]
     bad = any(state in BAD for state in parents)
     match step.rule if parents and not wanted else "all_done":
@@ -65,11 +72,12 @@ def step_end(step: PlannedStep, states: Mapping[int, str], failing: int, *, want
     if step.members is None:
         return Expected(SUCCESS if has_value and not failing else FAILED, int(has_value), int(has_value))
     allowed = step.allowed or 0
+    left = [index for index in range(step.members) if index not in done]
     if not has_value:
-        return Expected(FAILED if step.members > allowed else SUCCESS)
-    if min(failing, step.members) <= allowed:
-        return Expected(SUCCESS, step.members, step.members)
-    return Expected(FAILED, step.members if step.allowed is None else allowed + 1, step.members)
+        return Expected(FAILED if len(left) > allowed else SUCCESS)
+    if sum(index < failing for index in left) <= allowed:
+        return Expected(SUCCESS, len(left), len(left))
+    return Expected(FAILED, len(left) if step.allowed is None else allowed + 1, len(left))
 
 
 def run_end(steps: Sequence[PlannedStep], states: Mapping[int, str]) -> str:

@@ -203,13 +203,14 @@ async def test_a_cancelled_workflow_run_starts_nothing_more_and_ends_when_its_wo
     run_id = await scene.begin(await scene.create(steps))
     [order] = await scene.worker.claim()
     await scene.control.cancel(scene.caller, run_id, "not today")
-    assert await scene.ended(run_id) == ("CANCELLED", "not today")
+    assert await scene.ended(run_id) is None
     found = await scene.steps(run_id)
     assert found.pop("a") == ("RUNNING", None)
     assert set(found.values()) == {("CANCELLED", "not today")}
     await scene.worker.report(outcome(order))
+    assert await scene.ended(run_id) == ("CANCELLED", "not today")
     await scene.folder.run_once()
-    await scene.stopper.run_once()
+    await scene.stopper.stop(run_id)
     assert (await scene.steps(run_id))["a"] == ("SUCCESS", None)
     assert await scene.connection.fetchval("select state from mainspring.flows") == 4
     assert await scene.connection.fetchval("select count(*) from mainspring.joins") == 0

@@ -88,27 +88,33 @@ async def test_a_workflow_run_and_its_rerun_end_as_the_model_says(scene: Scene, 
     scene.worker = HandWorker(scene.api, tasks=("noop",))
     workflow_id = await scene.create([step.given(number) for number, step in enumerate(plan.steps)])
     run_id = await scene.begin(workflow_id)
-    states = await compare(scene, plan, run_id, {}, 0)
+    done: set[tuple[int, int]] = set()
+    states = await compare(scene, plan, run_id, {}, 0, done)
     try:
         await scene.control.rerun(scene.caller, run_id, None if plan.first is None else f"s{plan.first}")
     except Conflict as refused:
         assert refused.code == "nothing_to_rerun" and not set(BAD) & set(states.values())
     else:
         await scene.starter.run_once()
-        await compare(scene, plan, run_id, states, 1)
+        await compare(scene, plan, run_id, states, 1, done)
     await scene.at_rest()
 
 
-async def compare(scene: Scene, plan: Plan, run_id: UUID, before: dict[int, str], rerun: int) -> dict[int, str]:
-    """Let the steps run, and see that they end as expected, each run once. Returns the states."""
+async def compare(
+    scene: Scene, plan: Plan, run_id: UUID, before: dict[int, str], rerun: int, done: set[tuple[int, int]]
+) -> dict[int, str]:
+    """Let the steps run, and see that they end as expected, each run once. Returns the states. `done`: the members
+    (step, index) that have succeeded."""
     chosen = again(plan.steps, before, plan.first) if before else set(range(len(plan.steps)))
     expected: dict[int, Expected] = {}
     states: dict[int, str] = dict(before)
     for number in sorted(chosen):
-        wanted = bool(rerun) and number == plan.first
-        expected[number] = step_end(plan.steps[number], states, plan.failing[number][rerun], wanted=wanted)
+        wanted, step = bool(rerun) and number == plan.first, plan.steps[number]
+        in_part = bool(rerun) and plan.first is None and not chosen.intersection(step.parents)
+        earlier = {index for of, index in done if of == number} if in_part else set()
+        expected[number] = step_end(step, states, plan.failing[number][rerun], wanted=wanted, done=earlier)
         states[number] = expected[number].state
-    ran = await run_all(scene, plan, rerun)
+    ran = await run_all(scene, plan, rerun, done)
     view = (await scene.api.get(f"/v1/workflow-runs/{run_id}")).json()
     assert {number: shown(step) for number, step in enumerate(view["steps"])} == states
     assert view["status"] == run_end(plan.steps, states)
@@ -121,8 +127,8 @@ async def compare(scene: Scene, plan: Plan, run_id: UUID, before: dict[int, str]
     return states
 
 
-async def run_all(scene: Scene, plan: Plan, rerun: int) -> list[tuple[str, str]]:
-    """Names and ids of the runs that the worker was given."""
+async def run_all(scene: Scene, plan: Plan, rerun: int, done: set[tuple[int, int]]) -> list[tuple[str, str]]:
+    """Names and ids of the runs that the worker was given. Adds to `done`."""
     ran: list[tuple[str, str]] = []
 
     def answer(order: RunOrder) -> Outcome:
@@ -131,6 +137,7 @@ async def run_all(scene: Scene, plan: Plan, rerun: int) -> list[tuple[str, str]]
         index = msgspec.json.decode(order.payload).get("index", 0)
         if index < plan.failing[int(name[1:])][rerun]:
             return outcome(order, "FAILED", error="boom", retry=False)
+        done.add((int(name[1:]), index))
         return outcome(order, result={"made": index})
 
     idle = 0

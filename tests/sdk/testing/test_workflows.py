@@ -123,6 +123,68 @@ def test_a_cancelled_workflow_run_starts_nothing_more() -> None:
         assert set(states(handle.view()).values()) == {"CANCELLED"}
 
 
+def test_a_cancelled_workflow_run_ends_with_its_running_step() -> None:
+    app = Mainspring("stopped")
+    wf = app.workflow("stopped", overlap="skip")
+    seen: list[tuple[str, str | None]] = []
+
+    @wf.step()
+    def first() -> None:
+        if not seen:
+            view = handles[0].cancel(reason="wrong region")
+            seen.append((view.status, view.reason))
+            with pytest.raises(Conflict, match="is being stopped"):
+                handles[0].rerun()
+
+    @wf.step(after=[first])
+    def second() -> None: ...
+
+    with mainspring.testing.run(app, start=START):
+        handles = [wf.run()]
+        view = handles[0].wait()
+        assert seen == [("RUNNING", "cancel requested; waiting for its steps to end")]
+        assert (view.status, view.reason) == ("CANCELLED", "wrong region")
+        assert set(states(view).values()) == {"CANCELLED"}
+        handles[0].rerun()
+        assert handles[0].wait().status == "SUCCESS"
+
+
+def test_a_rerun_of_what_failed_repeats_only_the_failed_members() -> None:
+    app = Mainspring("members")
+    wf = app.workflow("members")
+    ran: list[int] = []
+    failing = {1, 3}
+
+    @app.task
+    def each(item: str, index: int) -> str:
+        ran.append(index)
+        if index in failing:
+            raise GiveUp("broken")
+        return item
+
+    mapped = wf.step(each, item=wf.item, index=wf.index).map(["a", "b", "c", "d"])
+
+    @wf.step(results=mapped.result)
+    def join(results: dict[str, Any]) -> dict[str, Any]:
+        return results
+
+    with mainspring.testing.run(app, start=START):
+        handle = wf.run()
+        assert handle.wait().status == "FAILED"
+        assert sorted(ran) == [0, 1, 2, 3]
+        ran.clear()
+        failing.clear()
+        handle.rerun()
+        assert handle.wait().status == "SUCCESS"
+        assert sorted(ran) == [1, 3]
+        assert handle.result(join)["results"] == ["a", "b", "c", "d"]
+        progress = handle.view().steps[0].map
+        assert progress is not None and progress.created == 4
+        ran.clear()
+        handle.rerun(from_step="each")
+        assert handle.wait().status == "SUCCESS" and sorted(ran) == [0, 1, 2, 3]
+
+
 def test_a_reference_to_what_is_not_there_ends_its_step_with_a_reason() -> None:
     app = Mainspring("missing")
     wf = app.workflow("missing")

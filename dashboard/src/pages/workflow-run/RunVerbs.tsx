@@ -37,13 +37,13 @@ export function RunVerbs({ run, step }: { run: WorkflowRunView; step: string | u
         </>
       )}
       {verb === "cancel" ? (
-        <Confirm title={`Cancel this run of ${run.name}?`} verb="Cancel the run" danger act={send("cancel", {}, "The run is cancelled.")} {...shared}>
-          <p>Steps that run are stopped, and the others never start.</p>
+        <Confirm title={`Cancel this run of ${run.name}?`} verb="Cancel the run" danger act={send("cancel", {}, "Stopping: until its last step has ended.")} {...shared}>
+          <p>Steps that run are stopped, and the others never start. The run ends with the last of them.</p>
         </Confirm>
       ) : null}
       {verb === "failed" ? (
         <Confirm title="Rerun what did not succeed?" verb="Rerun" act={send("rerun", {}, "The steps run again.")} {...shared}>
-          <p>Steps that did not succeed run again, with all that follows them. Results of the others are kept.</p>
+          <p>Steps that did not succeed run again, with all that follows them. Of a map, the members that did not. Results of the others are kept.</p>
         </Confirm>
       ) : null}
       {verb === "from" && step ? (

@@ -83,7 +83,7 @@ async def list_workflow_steps(
 @post(
     "/v1/workflow-runs/{run_id:str}/cancel", verb="cancel", dto=WorkflowRunCancelBody, return_dto=None, status_code=202,
     summary="Cancel a workflow run with its steps", operation="workflow_runs.cancel",
-    answers={202: Answer("The workflow run. It is CANCELLED, and no step of it starts any more.")},
+    answers={202: Answer("The workflow run. No step of it starts any more. It is CANCELLED when all have ended.")},
     problems=("run_ended", "version_mismatch"), examples=examples.WORKFLOW_CANCELS,
 )  # fmt: skip
 async def cancel_workflow_run(

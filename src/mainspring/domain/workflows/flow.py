@@ -20,15 +20,20 @@ _FIRST_OF_MAPS = JOIN_BLOCK // 2  # joins of members have the numbers from here 
 
 
 class FlowState(IntEnum):
-    """STARTING: its step runs are being created. STOPPING: those that are left are being cancelled."""
+    """STARTING: its step runs are being created. CANCELLING, TIMING_OUT: those that are left are being cancelled, and
+    its own run ends CANCELLED or FAILED with the last of them. STOPPING: an older server has ended its own run
+    before."""
 
     STARTING = 1
     RUNNING = 2
     STOPPING = 3
     ENDED = 4
+    CANCELLING = 5
+    TIMING_OUT = 6
 
 
-ALIVE = frozenset({FlowState.STARTING, FlowState.RUNNING})  # as long as its container has not ended
+BEING_STOPPED = (FlowState.STOPPING, FlowState.CANCELLING, FlowState.TIMING_OUT)
+ALIVE = frozenset(FlowState) - {FlowState.STOPPING, FlowState.ENDED}  # its own run has not ended
 
 
 class FanoutState(IntEnum):

@@ -16,6 +16,7 @@ class Numbers:
         self._steps = steps
         self._latest: dict[int, tuple[int, int]] = {}
         self.replaced: list[UUID] = []
+        self._firsts = [first for first, _ in reruns]
         self.ranges: list[tuple[UUID, UUID]] = [(run_in(prefix, 0), run_in(prefix, steps - 1))]
         for rerun, (first, places) in enumerate(reruns, 1):
             for offset, place in enumerate(places):
@@ -26,6 +27,10 @@ class Numbers:
     def of(self, place: int) -> tuple[int, int]:
         """The number of the latest run of a step, and the rerun that it belongs to: 0 for none."""
         return self._latest.get(place, (place, 0))
+
+    def rerun_of(self, number: int) -> int:
+        """The rerun in which a run with this number, also that of a member, was created: 0 for none."""
+        return sum(first <= number for first in self._firsts)
 
     def run_id(self, place: int) -> UUID:
         return run_in(self._prefix, self.of(place)[0])

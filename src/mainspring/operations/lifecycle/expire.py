@@ -8,16 +8,21 @@ from mainspring.domain.durations import format_duration
 from mainspring.domain.job import spec_to_show
 from mainspring.domain.snoozes import out_of_time
 from mainspring.domain.transitions import StoredState
+from mainspring.domain.workflows.flow import FlowState
 from mainspring.operations.dependencies.follow import follow_ends
 from mainspring.operations.lifecycle.effects import Changes, Effects, carry_out, hand_over_freed
+from mainspring.store import workflows
 from mainspring.store.pool import Connection
 from mainspring.store.runs import Ending, OverdueRun
 
 
 async def expire(connection: Connection, overdue: Sequence[OverdueRun]) -> Effects:
-    """The field whose time is over determines the end. The caller holds the locks."""
+    """The field whose time is over determines the end. A workflow run ends when its last step has. The caller holds the
+    locks."""
     effects = Effects()
-    await carry_out(connection, Changes([_ending(run) for run in overdue]), effects)
+    await carry_out(connection, Changes([_ending(run) for run in overdue if not run.container]), effects)
+    if flows := [(run.run_id, run.fence, _timeout_of_workflow(run)) for run in overdue if run.container]:
+        effects.stopped.update(await workflows.stop(connection, flows, FlowState.TIMING_OUT))
     effects.knocks.update(frozenset({run.held_key}) for run in overdue if run.held_key is not None)
     await follow_ends(connection, effects, by_marks=True)
     await hand_over_freed(connection, effects)
@@ -27,9 +32,11 @@ async def expire(connection: Connection, overdue: Sequence[OverdueRun]) -> Effec
 def _ending(run: OverdueRun) -> Ending:
     if run.because == "expires_in":
         state, reason = StoredState.SKIPPED, "expired"
-    elif run.state == StoredState.WAITING:
-        limit = spec_to_show(run.spec_text)[0].run_timeout or 0.0
-        state, reason = StoredState.FAILED, f"timed out after {format_duration(limit)}, the timeout of the workflow"
     else:
         state, reason = StoredState.FAILED, out_of_time(spec_to_show(run.spec_text)[0])
     return Ending(run.run_id, run.fence, int(state), reason, None, run.state, attempt=run.attempt)
+
+
+def _timeout_of_workflow(run: OverdueRun) -> str:
+    limit = spec_to_show(run.spec_text)[0].run_timeout or 0.0
+    return f"timed out after {format_duration(limit)}, the timeout of the workflow"

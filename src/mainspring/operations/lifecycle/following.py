@@ -10,12 +10,12 @@ commit, and also those that a killed process has left.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from uuid import UUID
 
 from mainspring.domain.errors import Conflict
 from mainspring.domain.transitions import Follows, StoredState
-from mainspring.domain.workflows.flow import ends_a_container, is_final, is_of_map
+from mainspring.domain.workflows.flow import FlowState, ends_a_container, is_final, is_of_map, prefix_of
 from mainspring.domain.workflows.rules import RULE_BITS, Counts, Decision, Rule, Waiting, decide, decided, reason_of
 from mainspring.operations.lifecycle.effects import Changes, Effects, End, after_end, carry_out
 from mainspring.operations.lifecycle.readiness import fanout_results, resolve
@@ -28,6 +28,7 @@ AT_ONCE = 1000  # runs of one join that one transaction deals with
 _SUCCESS, _FAILED, _SKIPPED = StoredState.SUCCESS, StoredState.FAILED, StoredState.SKIPPED
 # Plain numbers: an enum makes a new member for every `&`, and these are asked for every run that ends.
 _STEP, _FLOW, _LAST, _RESULT = map(int, (Follows.STEP, Follows.FLOW, Follows.LAST, Follows.RESULT))
+_STOPS = int(Follows.STOPS)
 _FAILS, _MAPPED, _RESOLVES = map(int, (Waiting.FAILS, Waiting.MAPPED, Waiting.RESOLVES))
 
 
@@ -36,7 +37,7 @@ async def follow(connection: Connection, effects: Effects, *, by_marks: bool = F
     if not effects.ends:
         return
     ends, effects.ends = effects.ends, []
-    if kept := [end for end in ends if end.follows & (_STEP | _FLOW)]:
+    if kept := [end for end in ends if end.follows & (_STEP | _FLOW) or (end.state != _SUCCESS and _is_member(end))]:
         await workflows.keep_ends(connection, [(end.run_id, end.state, end.reason, end.result) for end in kept])
     if flows := [(end.run_id, end.complete, end.reason) for end in ends if end.follows & _FLOW]:
         effects.stopped.update(await workflows.close(connection, flows))
@@ -47,6 +48,40 @@ async def follow(connection: Connection, effects: Effects, *, by_marks: bool = F
     if marked:
         await joins.mark(connection, marked)
         effects.folds.update(marked)
+    if prefixes := {prefix_of(end.run_id) for end in ends if end.follows & _STOPS}:
+        effects.counted = True
+        await end_stopped(connection, prefixes, effects)
+
+
+def _is_member(end: End) -> bool:
+    """Whether it is a member of a mapped step. A rerun must know those that did not succeed."""
+    return bool(end.feeds) and is_of_map(abs((end.feeds or [0])[0]))
+
+
+async def end_stopped(connection: Connection, prefixes: Collection[UUID], effects: Effects) -> None:
+    """End those of the workflow runs with these prefixes that are being stopped and of which no step run is left."""
+    stopped = await workflows.lock_stopped(connection, sorted(prefixes))
+    over = await workflows.without_runs(connection, [flow.prefix for flow in stopped]) if stopped else set()
+    endings = [
+        Ending(
+            flow.run_id,
+            flow.fence,
+            int(_FAILED if flow.state == FlowState.TIMING_OUT else StoredState.CANCELLED),
+            flow.stop_reason,
+            None,
+            int(StoredState.WAITING),
+            attempt=flow.attempt,
+        )
+        for flow in stopped
+        if flow.prefix in over
+    ]
+    if endings:
+        ended = Effects()
+        await carry_out(connection, Changes(endings), ended)
+        for end in ended.ends:
+            end.complete = True
+        await follow(connection, ended, by_marks=True)
+        effects.take(ended)
 
 
 async def _tallies(

@@ -12,10 +12,10 @@ from mainspring.domain.errors import InvalidInput
 from mainspring.domain.job import Spec, spec_from_text, spec_to_text
 from mainspring.domain.limits import NotAKey, slots_of
 from mainspring.domain.transitions import StoredState
-from mainspring.domain.workflows.flow import prefix_of, run_in
+from mainspring.domain.workflows.flow import number_of, prefix_of, run_in
 from mainspring.domain.workflows.references import Unresolved, Values, resolved_payload
 from mainspring.domain.workflows.rules import Counts
-from mainspring.store import joins, workflows
+from mainspring.store import fanouts, joins, workflows
 from mainspring.store.fanouts import Fanout
 from mainspring.store.joins import Ready
 from mainspring.store.pool import Connection
@@ -84,22 +84,34 @@ def with_lines(spec: Spec, task: str, job_id: str | None, payload: str) -> str |
 
 
 async def fanout_results(connection: Connection, fanout: Fanout, counts: Counts, *, wants_results: bool) -> str:
-    """The result of a mapped step: counts, and the results of its members if there are not too many."""
-    total, first = fanout.total or 0, fanout.first_number or 0
+    """The result of a mapped step: counts, and the results of its members if there are not too many, and all are
+    kept."""
+    total = fanout.total or 0
     results: list[Any] | None = None
     if wants_results and total <= MOST_RESULTS:
-        prefix = prefix_of(fanout.run_id)
-        ends = (
-            await workflows.ends_between(
-                connection, run_in(prefix, first), run_in(prefix, first + max(total, 1) - 1), MOST_RESULTS
-            )
-            if total
-            else []
-        )
-        by_number = {end.run_id: end.result_text for end in ends if end.state == StoredState.SUCCESS}
-        if sum(len(text) for text in by_number.values() if text) <= _MOST_BYTES:
-            texts = [by_number.get(run_in(prefix, first + index)) for index in range(total)]
+        by_index = await _results_by_index(connection, fanout)
+        known = len(by_index) == counts.ok
+        if known and sum(len(text) for text in by_index.values() if text) <= _MOST_BYTES:
+            texts = [by_index.get(index) for index in range(total)]
             results = [None if text is None else msgspec.Raw(text.encode()) for text in texts]
     return msgspec.json.encode(
         {"total": total, "succeeded": counts.ok, "failed": counts.failed, "skipped": counts.skipped, "results": results}
     ).decode()
+
+
+async def _results_by_index(connection: Connection, fanout: Fanout) -> dict[int, str | None]:
+    """The results of the members that have succeeded, also in earlier runs of the step that it goes on with."""
+    found: dict[int, str | None] = {}
+    run: Fanout | None = fanout
+    while run is not None:
+        prefix, first = prefix_of(run.run_id), run.first_number or 0
+        indexes: Sequence[int] = range(run.own)
+        if run.repeats is not None:  # there are up to 1,000 members: one chunk
+            indexes = list(await fanouts.positions(connection, run.run_id, [0]))
+        if run.own:
+            last = run_in(prefix, first + run.own - 1)
+            for end in await workflows.ends_between(connection, run_in(prefix, first), last, MOST_RESULTS):
+                if end.state == StoredState.SUCCESS:
+                    found[indexes[number_of(end.run_id) - first]] = end.result_text
+        run = None if run.origin is None else await fanouts.get(connection, run.origin)
+    return found

@@ -273,7 +273,8 @@ def _why_not_ready(row: LiveRun, state: RunState, facts: RunFacts) -> str | None
 def _why_waiting(row: LiveRun | BriefRun, state: RunState, lacking: str | None, *, known: bool = True) -> str | None:
     """`known`: whether it is known that no worker lacks."""
     if row.cancel_requested_at is not None:
-        return "cancel requested; waiting for its processes to end"
+        what = "steps" if row.state == StoredState.WAITING else "processes"
+        return f"cancel requested; waiting for its {what} to end"
     if state is RunState.SCHEDULED and row.snoozed and row.ready_at is not None:
         return snoozed_until(row.ready_at)
     if state is RunState.SCHEDULED:

@@ -14,7 +14,7 @@ from mainspring.domain.tags import check_tag, workflow_run_tag
 from mainspring.domain.texts import check_line, meant, shown
 from mainspring.domain.transitions import StoredState
 from mainspring.domain.workflows.definition import WorkflowDefinition
-from mainspring.domain.workflows.flow import ALIVE, FlowState, prefix_of, run_in
+from mainspring.domain.workflows.flow import ALIVE, BEING_STOPPED, FlowState, prefix_of, run_in
 from mainspring.domain.workflows.graph import downstream
 from mainspring.kernel.ids import TenantId, uuid7
 from mainspring.operations.access.caller import Caller
@@ -53,8 +53,8 @@ class WorkflowRuns:
     async def cancel(
         self, caller: Caller, run_id: UUID, reason: str | None = None, *, if_match: str | None = None
     ) -> None:
-        """Cancel a workflow run with its steps. When this returns, no step can start any more. A second call changes
-        nothing."""
+        """Cancel a workflow run with its steps. When this returns, no step can start any more. It ends when its last
+        step has. A second call changes nothing."""
         if reason is not None:
             check_line(reason, "reason")
         flow_id = await despite_deadlocks(partial(self._cancel, caller.tenant, run_id, reason, if_match))
@@ -90,7 +90,8 @@ class WorkflowRuns:
         if_match: str | None = None,
     ) -> UUID:
         """Let a step run again with all that follows it, or without one the steps that did not succeed and what follows
-        them. The dead letters of these steps are discarded. Returns the workflow run."""
+        them; of a map over the same list only the members that did not succeed then. Dead letters of what runs again
+        are discarded. Returns the workflow run."""
         begun = await despite_deadlocks(partial(self._rerun, caller.tenant, run_id, from_step, definition, if_match))
         self._signals.flow(FlowNews(rerun=[begun.flow_id]))
         await self._discard_letters(caller.tenant, begun)
@@ -116,6 +117,11 @@ class WorkflowRuns:
                 raise _unknown(run_id)
             tag = workflow_run_tag(ended=flow.state not in ALIVE, reruns=flow.reruns)
             check_tag("workflow run", tag, if_match)
+            if flow.state in BEING_STOPPED:
+                raise Conflict(
+                    f"workflow run {run_id} is being stopped", code="run_active",
+                    hint="wait for its end: steps of it are still running",
+                )  # fmt: skip
             if flow.state != FlowState.ENDED:
                 raise Conflict(
                     f"workflow run {run_id} has not ended",
@@ -132,6 +138,8 @@ class WorkflowRuns:
             numbers = await current_numbers(connection, flow)
             ends = await ends_by_number(connection, flow, list(numbers.values()))
             places = _again(fired, from_step, {place: ends.get(number) for place, number in numbers.items()})
+            current = (await self._outlines.get(connection, tenant, (flow.job_id, flow.generation, version))).definition
+            maps = _in_part(fired, current, places) if from_step is None else []
             [block] = await joins.new_blocks(connection)
             container = uuid7()
             begun = await workflows.begin_rerun(
@@ -143,6 +151,7 @@ class WorkflowRuns:
                 version=version,
                 steps=sorted(places),
                 from_step=from_step,
+                maps=maps,
             )
             if not begun:
                 raise Conflict(f"workflow run {run_id} changed meanwhile", code="changed_meanwhile", hint="try again")
@@ -177,6 +186,21 @@ def _again(definition: WorkflowDefinition, from_step: str | None, ends: dict[int
             "no step has failed", code="nothing_to_rerun", hint='name the step from which it runs again: {"from": ...}'
         )
     return downstream(definition.graph(), starts)
+
+
+def _in_part(fired: WorkflowDefinition, current: WorkflowDefinition, places: Collection[int]) -> list[int]:
+    """The places of the mapped steps of which only the members run again that did not succeed: those over the same
+    list. Nothing before them runs again, and their definition has the same one. Workers may be others by now."""
+    graph, again = fired.graph(), set(places)
+    return [
+        place
+        for place in sorted(places)
+        if (of := fired.steps[place].map) is not None
+        and (now := current.steps[place].map) is not None
+        and of.workers is None
+        and (of.items, of.source, of.range) == (now.items, now.source, now.range)
+        and not again.intersection(graph.parents(place))
+    ]
 
 
 def _is_good(end: StepEnd | None) -> bool:

@@ -29,6 +29,7 @@ from mainspring.operations.lifecycle.effects import Changes, Effects, carry_out,
 from mainspring.operations.signals import FlowNews, Signals
 from mainspring.operations.workflows.members import CHUNK, Mapped, MemberRows, read_map, values_for
 from mainspring.operations.workflows.outlines import Outlines
+from mainspring.operations.workflows.repeats import next_repeats, read_repeats
 from mainspring.store import fanouts, joins, runs, workers, workflows
 from mainspring.store.deadlocks import despite_deadlocks
 from mainspring.store.fanouts import Fanout
@@ -114,7 +115,8 @@ class FanoutExpander:
     async def _begin(self, reading: Connection, flow: Flow, fanout: Fanout, step: Step) -> int:
         reason, mapped = None, Mapped(0)
         try:
-            mapped = await read_map(reading, flow, step, fanout.run_id)
+            again = await read_repeats(reading, flow, step, fanout)
+            mapped = await read_map(reading, flow, step, fanout.run_id) if again is None else again
         except Unresolved as error:
             reason = str(error)
         effects = Effects()
@@ -135,12 +137,13 @@ class FanoutExpander:
     ) -> None:
         """Store what the members are."""
         assert step.map is not None
-        numbers = await workflows.take_numbers(connection, flow.flow_id, mapped.total)
+        numbers = await workflows.take_numbers(connection, flow.flow_id, mapped.own)
         assert numbers is not None  # it is locked as running
         join_id = map_join(flow.block, numbers[1])
-        await joins.insert(connection, [NewJoin(join_id, mapped.total)])
-        for first in range(0, len(mapped.chunks or ()), _CHUNKS):
-            await fanouts.insert_items(connection, fanout.run_id, first, (mapped.chunks or [])[first : first + _CHUNKS])
+        await joins.insert(connection, [NewJoin(join_id, mapped.total, ok=mapped.total - mapped.own)])
+        chunks = [(chunk.number, chunk.items, chunk.position) for chunk in mapped.chunks]
+        for first in range(0, len(chunks), _CHUNKS):
+            await fanouts.insert_items(connection, fanout.run_id, chunks[first : first + _CHUNKS])
         begun = await fanouts.begin(
             connection,
             fanout.run_id,
@@ -150,10 +153,12 @@ class FanoutExpander:
             at_a_time=step.map.max_parallel,
             failures=step.map.max_failures,
             targets=mapped.targets,
+            origin=mapped.origin,
+            repeats=mapped.repeats,
         )
         if not begun:
             raise RuntimeError(f"mapped step {fanout.run_id} changed although it is locked")
-        if not mapped.total:  # its join is decided from the beginning
+        if not mapped.own:  # its join is decided from the beginning
             await joins.mark(connection, {join_id: Tally()})
             effects.folds.add(join_id)
 
@@ -174,7 +179,7 @@ class FanoutExpander:
         assert fanout.total is not None and fanout.join_id is not None
         counts = await fanouts.counted(connection, fanout)
         if _too_many_failed(fanout, counts):
-            left = fanout.total - fanout.expanded
+            left = fanout.own - fanout.expanded
             await joins.mark(connection, {fanout.join_id: Tally(skipped=left)})
             effects.folds.add(fanout.join_id)
             await self._advanced(connection, fanout, fanout.expanded, close=True)
@@ -182,11 +187,15 @@ class FanoutExpander:
         if self._waits(fanout, counts):
             return 0, False
         number = min(self._room(fanout, counts), _next_part(fanout))
+        again = None
+        if fanout.repeats is not None:
+            again = (await next_repeats(connection, fanout))[:number]
+            number = len(again)
         lanes = await self._lanes_of(connection, flow, fanout, step)
         members = MemberRows(flow, fanout, step, lanes, kept=kept)
-        await self._create(connection, flow, fanout, step, members, number, effects)
+        await self._create(connection, flow, fanout, step, members, number, effects, again)
         expanded = fanout.expanded + number
-        close = expanded == fanout.total and fanout.failures is None and fanout.targets is None
+        close = expanded == fanout.own and fanout.failures is None and fanout.targets is None
         await self._advanced(connection, fanout, expanded, close=close)
         if members.failed:
             await _end_unresolved(connection, members.failed, effects)
@@ -201,26 +210,30 @@ class FanoutExpander:
         members: MemberRows,
         number: int,
         effects: Effects,
+        again: list[tuple[int, Any]] | None,
     ) -> None:
-        """Create so many members. Their list and the results of other steps are read only if their payloads need it."""
+        """Create so many members. Their list and the results of other steps are read only if their payloads need it.
+        `again`: indexes and items of those that run again."""
         items: Sequence[Any] = range(number)
+        indexes = None if again is None else [index for index, _ in again]
         values = None
         if step.refers:
-            items = await self._items(connection, fanout, step, number)
+            new = again is None
+            items = await self._items(connection, fanout, step, number) if new else [item for _, item in again or ()]
             values = await values_for(connection, flow, fanout.run_id)
         if members.alike:
-            together = members.together(fanout.expanded, items, values)
+            together = members.together(fanout.expanded, items, values, indexes)
             if await workflows.create_members(connection, together) != number:
                 raise RuntimeError(f"not all members of {fanout.run_id} were created")
             effects.admitted[together.lane_id] += number
             return
-        made = await workflows.create_steps(connection, members.rows(fanout.expanded, items, values))
+        made = await workflows.create_steps(connection, members.rows(fanout.expanded, items, values, indexes))
         effects.admitted.update(made.lanes)
         effects.knocks.update(frozenset({line}) for line in made.lines)
 
     def _room(self, fanout: Fanout, counts: Counts) -> int:
         """How many more members may be alive."""
-        return min(fanout.at_a_time or self._alive, self._alive) - (fanout.expanded - counts.ended)
+        return min(fanout.at_a_time or self._alive, self._alive) - (fanout.earlier + fanout.expanded - counts.ended)
 
     def _waits(self, fanout: Fanout, counts: Counts) -> bool:
         """Whether nothing is to be done until more members have ended. Few large transactions create members faster
@@ -278,7 +291,7 @@ class FanoutExpander:
         self, fanout: Fanout, chosen: Collection[UUID] | None, state: StoredState, reason: str
     ) -> None:
         prefix, first = prefix_of(fanout.run_id), fanout.first_number or 0
-        begin, last = run_in(prefix, first), run_in(prefix, first + max(fanout.total or 0, 1) - 1)
+        begin, last = run_in(prefix, first), run_in(prefix, first + max(fanout.own, 1) - 1)
         while True:
             effects = Effects()
             async with self._store.change() as connection:
@@ -313,7 +326,7 @@ class FanoutExpander:
 
 def _next_part(fanout: Fanout) -> int:
     """How many members the next transaction creates at most: to the end of a chunk of the list."""
-    return min(CHUNK - fanout.expanded % CHUNK, (fanout.total or 0) - fanout.expanded)
+    return min(CHUNK - fanout.expanded % CHUNK, fanout.own - fanout.expanded)
 
 
 def _too_many_failed(fanout: Fanout, counts: Counts) -> bool:

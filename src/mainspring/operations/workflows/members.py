@@ -27,12 +27,28 @@ _split = msgspec.json.Decoder(list[msgspec.Raw]).decode
 _encode = msgspec.json.Encoder().encode
 
 
+class Chunk(msgspec.Struct, frozen=True):
+    """A part of a list. position: of members that run again, how many come before those in it."""
+
+    number: int
+    items: str
+    position: int | None = None
+
+
 class Mapped(msgspec.Struct, frozen=True):
-    """What a step is mapped over. chunks: its list, if it has one. targets: the workers of a broadcast."""
+    """What a step is mapped over. chunks: its list, if it has one. targets: the workers of a broadcast. origin and
+    repeats: as of a fan-out."""
 
     total: int
-    chunks: list[str] | None = None
+    chunks: list[Chunk] = []
     targets: list[str] | None = None
+    origin: UUID | None = None
+    repeats: int | None = None
+
+    @property
+    def own(self) -> int:
+        """How many members run."""
+        return self.total if self.repeats is None else self.repeats
 
 
 async def read_map(connection: Connection, flow: Flow, step: Step, run_id: UUID) -> Mapped:
@@ -54,7 +70,8 @@ async def read_map(connection: Connection, flow: Flow, step: Step, run_id: UUID)
 def _in_chunks(text: str) -> Mapped:
     items = _split(text)
     parts = [items[first : first + CHUNK] for first in range(0, len(items), CHUNK)]
-    return Mapped(len(items), ["[" + ",".join(str(item, "utf-8") for item in part) + "]" for part in parts])
+    texts = ["[" + ",".join(str(item, "utf-8") for item in part) + "]" for part in parts]
+    return Mapped(len(items), [Chunk(number, text) for number, text in enumerate(texts)])
 
 
 async def values_for(connection: Connection, flow: Flow, run_id: UUID) -> Values:
@@ -98,12 +115,18 @@ class MemberRows:
         """They have one lane and no limits, and differ only in number and payload."""
         return len(self._lanes) == 1 and not self._limited
 
-    def together(self, first: int, items: Sequence[Any], values: Values | None) -> NewMembers:
+    def together(
+        self, first: int, items: Sequence[Any], values: Values | None, indexes: Sequence[int] | None = None
+    ) -> NewMembers:
         """The members from `first` on, one for each of the items, if they are alike. Those in `failed` cannot run.
-        `values`: None if their payload has no references."""
+        `values`: None if their payload has no references. `indexes`: of members that run again."""
         step, payloads = self._step, None
         if values is not None:
-            payloads = [self._payload(first + place, item, values) for place, item in enumerate(items)]
+            places = range(first, first + len(items))
+            payloads = [
+                self._payload(place, index, item, values)
+                for place, index, item in zip(places, indexes or places, items, strict=True)
+            ]
         return NewMembers(
             prefix=prefix_of(self._fanout.run_id),
             first=self._first + first,
@@ -122,23 +145,29 @@ class MemberRows:
             feeds=self._feeds,
         )
 
-    def _payload(self, index: int, item: Any, values: Values) -> str | None:
+    def _payload(self, place: int, index: int, item: Any, values: Values) -> str | None:
         try:
             return self._resolved(index, item, values)
         except (Unresolved, ValueError) as error:
-            self.failed[run_in(prefix_of(self._fanout.run_id), self._first + index)] = str(error)
+            self.failed[run_in(prefix_of(self._fanout.run_id), self._first + place)] = str(error)
             return None
 
     def _resolved(self, index: int, item: Any, values: Values) -> str:
         own = msgspec.structs.replace(values, item=item, index=index, total=self._total)
         return resolved_payload(self._step.payload or "{}", own)
 
-    def rows(self, first: int, items: Sequence[Any], values: Values | None) -> list[NewStep]:
-        """The members from `first` on, one for each of the items. Those in `failed` cannot run."""
-        return [self._row(first + place, item, values) for place, item in enumerate(items)]
+    def rows(
+        self, first: int, items: Sequence[Any], values: Values | None, indexes: Sequence[int] | None = None
+    ) -> list[NewStep]:
+        """The same one by one."""
+        places = range(first, first + len(items))
+        return [
+            self._row(place, index, item, values)
+            for place, index, item in zip(places, indexes or places, items, strict=True)
+        ]
 
-    def _row(self, index: int, item: Any, values: Values | None) -> NewStep:
-        step, number = self._step, self._first + index
+    def _row(self, place: int, index: int, item: Any, values: Values | None) -> NewStep:
+        step, number = self._step, self._first + place
         run_id = run_in(prefix_of(self._fanout.run_id), number)
         payload, spec = step.payload, self._plain_spec
         try:

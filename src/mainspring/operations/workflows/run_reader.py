@@ -14,7 +14,7 @@ from mainspring.domain.state_names import named_states
 from mainspring.domain.tags import workflow_run_tag
 from mainspring.domain.transitions import SHOWN_SCHEDULED, RunState, StoredState
 from mainspring.domain.workflows.definition import Step, WorkflowDefinition
-from mainspring.domain.workflows.flow import ALIVE, RERUN_TRIGGER, WORKFLOW_TASK, run_in
+from mainspring.domain.workflows.flow import ALIVE, RERUN_TRIGGER, WORKFLOW_TASK, FlowState, number_of
 from mainspring.domain.workflows.numbers import Numbers
 from mainspring.kernel.ids import TenantId
 from mainspring.operations.access.caller import Caller
@@ -24,6 +24,7 @@ from mainspring.operations.read.runs import ONE_SNAPSHOT, RunReader
 from mainspring.operations.read.search import searching
 from mainspring.operations.read.views import brief_view, job_id_of
 from mainspring.operations.workflows.definitions import Definitions
+from mainspring.operations.workflows.repeats import member_runs
 from mainspring.store import history, workflow_reads, workflows
 from mainspring.store.fired_jobs import BriefRun, brief_of
 from mainspring.store.history import Run
@@ -46,6 +47,7 @@ SHOWN_STEPS = 1000  # with the run itself
 _LOOKED_AT = 5000  # steps of a page that is filtered by state
 _AT_ONCE = 1000  # steps that one statement reads
 _NO_PREFIX = UUID(int=0)
+_TIMING_OUT = "timed out; waiting for its steps to end"
 
 
 class StepQuery(msgspec.Struct, frozen=True):
@@ -210,19 +212,22 @@ class WorkflowRunReader:
                 )  # fmt: skip
             return StepRunList([])
         shown: list[StepRunView] = []
-        first = start
-        while start < row.expanded and len(shown) < query.limit and start - first < _LOOKED_AT:
-            indexes = range(start, min(start + _at_once(query), row.expanded))
-            ids = [run_in(flow.prefix, row.first_number + index) for index in indexes]
-            rows = await workflow_reads.runs(connection, tenant, ids)
-            for index, member in zip(indexes, ids, strict=True):
+        first, end = start, row.expanded if row.repeats is None else row.total or 0
+        while start < end and len(shown) < query.limit and start - first < _LOOKED_AT:
+            indexes = range(start, min(start + _at_once(query), end))
+            ids = await member_runs(connection, run_id, indexes)
+            rows = await workflow_reads.runs(connection, tenant, list(ids.values()))
+            for index in indexes:
                 if len(shown) == query.limit:
                     break
                 start = index + 1
-                view = _step_view(step, member, rows.get(member), None, rerun=found.numbers.of(place)[1], index=index)
+                if (member := ids.get(index)) is None:
+                    continue
+                rerun = found.numbers.rerun_of(number_of(member))
+                view = _step_view(step, member, rows.get(member), None, rerun=rerun, index=index)
                 if wanted is None or view.status in wanted:
                     shown.append(view)
-        return StepRunList(shown, encode_cursor(str(start)) if start < row.expanded else None)
+        return StepRunList(shown, encode_cursor(str(start)) if start < end else None)
 
 
 def _at_once(query: StepQuery) -> int:
@@ -287,7 +292,7 @@ def _brief(found: Found, counts: dict[str, int]) -> WorkflowRunBrief:
         workflow_id=job_id_of(found.run),
         name=found.run.name or job_id_of(found.run),
         status=now.status,
-        reason=now.reason,
+        reason=_TIMING_OUT if flow is not None and flow.state == FlowState.TIMING_OUT else now.reason,
         trigger=run.trigger,
         scheduled_for=run.scheduled_for,
         created_at=run.created_at,

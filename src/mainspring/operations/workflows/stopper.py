@@ -1,7 +1,9 @@
 """The stopper: cancels what is left of workflow runs that were cancelled, replaced, or timed out.
 
-The end of the workflow run is committed first. Then its step runs are walked in slices, those that wait first: so none
-of them can start when another one ends. Whoever is killed in between is followed by the next round of any server.
+That the workflow run is being stopped is committed first. Then its step runs are walked in slices, those that wait
+first: so none of them can start when another one ends. Those that run are told to stop. The workflow run ends in the
+transaction that ends the last of them, or here if none is left. Whoever is killed in between is followed by the next
+round of any server.
 """
 
 from __future__ import annotations
@@ -11,11 +13,14 @@ from functools import partial
 from uuid import UUID
 
 from mainspring.domain.transitions import StoredState
-from mainspring.domain.workflows.flow import CANCELLED_WHILE_IT_RAN, FlowState, last_in
+from mainspring.domain.workflows.flow import BEING_STOPPED, CANCELLED_WHILE_IT_RAN, FlowState, last_in
 from mainspring.kernel.logs import get_logger
+from mainspring.operations.dependencies.follow import follow_ends
 from mainspring.operations.lifecycle.cancel import cancel
+from mainspring.operations.lifecycle.effects import Effects, hand_over_freed
+from mainspring.operations.lifecycle.following import end_stopped
 from mainspring.operations.signals import FlowNews, Signals
-from mainspring.store import joins, workflows
+from mainspring.store import fanouts, joins, workflows
 from mainspring.store.deadlocks import despite_deadlocks
 from mainspring.store.pool import AWAY, Store
 from mainspring.store.workflows import Flow
@@ -36,7 +41,7 @@ class FlowStopper:
     def __init__(self, store: Store, signals: Signals, *, listens: bool = True) -> None:
         self._store = store
         self._signals = signals
-        self._after = workflows.FIRST
+        self._after = dict.fromkeys(BEING_STOPPED, workflows.FIRST)
         self._wanted: set[UUID] = set()
         self._stopping: asyncio.Task[None] | None = None
         if listens:
@@ -44,30 +49,44 @@ class FlowStopper:
 
     async def run_once(self) -> int:
         """Continue what somebody has left, and see whether the last run of a workflow run has ended."""
-        async with self._store.reads.acquire() as connection:
-            found = await workflows.in_state(connection, FlowState.STOPPING, self._after, _LOOKED_AT)
-        self._after = found[-1] if len(found) == _LOOKED_AT else workflows.FIRST
-        for flow_id in found:
-            await self.stop(flow_id)
-        return len(found)
+        looked_at = 0
+        for state in BEING_STOPPED:
+            async with self._store.reads.acquire() as connection:
+                found = await workflows.in_state(connection, state, self._after[state], _LOOKED_AT)
+            self._after[state] = found[-1] if len(found) == _LOOKED_AT else workflows.FIRST
+            for flow_id in found:
+                await self.stop(flow_id)
+            looked_at += len(found)
+        return looked_at
 
     async def stop(self, flow_id: UUID) -> None:
-        """Cancel the step runs of a workflow run that is over. When this returns, none of them can start any more."""
+        """Cancel the step runs of a workflow run that is being stopped. When this returns, none of them can start any
+        more."""
         async with self._store.reads.acquire() as connection:
             flow = await workflows.get(connection, flow_id)
-        if flow is None or flow.state not in (FlowState.STOPPING, FlowState.ENDED):
-            return
-        if flow.state == FlowState.STOPPING:
-            for states in (_WAITING, _OTHERS):
-                await self._walk(flow, states)
+        if flow is not None and flow.state in BEING_STOPPED:
+            await self._walk(flow, _WAITING)
             async with self._store.change() as connection:
-                flow = await workflows.lock(connection, flow_id)
-                if flow is None or flow.state != FlowState.STOPPING:
-                    return
-                if await workflows.any_left(connection, flow.prefix):
-                    return  # workers have been told to stop the rest
-                await workflows.end(connection, flow_id)
-        await self._forget_joins(flow)
+                await fanouts.close_of_flow(connection, flow_id)
+            await self._walk(flow, _OTHERS)
+            flow = await despite_deadlocks(partial(self._end, flow))
+        if flow is not None and flow.state == FlowState.ENDED:
+            await self._forget_joins(flow)
+
+    async def _end(self, flow: Flow) -> Flow | None:
+        """End the workflow run, unless workers have been told to stop some of its steps."""
+        effects = Effects()
+        async with self._store.change() as connection:
+            await end_stopped(connection, [flow.prefix], effects)
+            await follow_ends(connection, effects, by_marks=True)
+            await hand_over_freed(connection, effects)
+            left = await workflows.lock(connection, flow.flow_id)
+            if left is not None and left.state in BEING_STOPPED:
+                if await workflows.without_runs(connection, [flow.prefix]):
+                    await workflows.end(connection, flow.flow_id)
+                left = await workflows.get(connection, flow.flow_id)
+        effects.tell(self._signals)
+        return left
 
     async def _walk(self, flow: Flow, states: tuple[StoredState, ...]) -> None:
         following: UUID | None = flow.prefix
@@ -78,7 +97,7 @@ class FlowStopper:
         """Cancel some runs. Returns where to go on."""
         async with self._store.change() as connection:
             found = await workflows.lock_left(connection, first, last_in(flow.prefix), states, _SLICE)
-            effects = await cancel(connection, found, _reason(flow))
+            effects = await cancel(connection, found, _reason(flow), of_stopped=True)
         effects.tell(self._signals)
         return UUID(int=found[-1].run_id.int + 1) if len(found) == _SLICE else None
 

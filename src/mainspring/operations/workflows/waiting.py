@@ -7,7 +7,7 @@ from uuid import UUID
 from mainspring.domain.errors import NotFound
 from mainspring.domain.job import spec_from_text
 from mainspring.domain.transitions import StoredState, shown_state
-from mainspring.domain.workflows.flow import flow_of, number_of
+from mainspring.domain.workflows.flow import BEING_STOPPED, flow_of, number_of
 from mainspring.domain.workflows.numbers import Numbers
 from mainspring.operations.workflows.definitions import Definitions
 from mainspring.store import workflow_reads, workflows
@@ -26,6 +26,8 @@ async def why_waiting(connection: Connection, definitions: Definitions, run: Liv
     if flow is None:
         return "It waits for the runs that it depends on."
     of = spec_from_text(run.spec_text).step
+    if of is None and flow.state in BEING_STOPPED:
+        return f"It is being stopped, and ends with its running steps. See GET /v1/workflow-runs/{flow.flow_id}."
     if of is None:
         return await _progress_of_flow(connection, flow)
     if run.started_at is not None:

@@ -281,7 +281,7 @@ class Engine:
 
     def reopen(self, run: BoxRun) -> None:
         """An ended run goes on, because parts of it run again."""
-        run.status, run.reason, run.ended_at = RunState.RUNNING, None, None
+        run.status, run.reason, run.ended_at, run.cancel_requested = RunState.RUNNING, None, None, False
         self.dead.pop(run.run_id, None)
         job = self.jobs[run.job_id]
         job.live += run.backfill_id is None

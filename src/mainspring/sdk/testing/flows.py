@@ -46,10 +46,12 @@ class BoxWorkflow:
 
 @dataclass(slots=True, eq=False)
 class Fanout:
-    """The members of a mapped step: `items` are their values, `created` how many have a run."""
+    """The members of a mapped step: `items` are their values, `todo` the indexes of those that run, `created` how many
+    of these have a run. `members`: their runs, and those of the members that have succeeded before."""
 
     run: BoxRun
     items: Sequence[Any]
+    todo: Sequence[int]
     created: int = 0
     live: int = 0
     succeeded: int = 0
@@ -61,6 +63,10 @@ class Fanout:
     @property
     def total(self) -> int:
         return len(self.items)
+
+    @property
+    def have_runs(self) -> int:
+        return self.total - len(self.todo) + self.created
 
     @property
     def done(self) -> bool:
@@ -133,6 +139,7 @@ class Flows:
         if run.run_id in self.flows:
             flow = self.flows[run.run_id]
             flow.stopping = flow.stopping or reason or CANCELLED_WHILE_IT_RAN
+            run.cancel_requested, run.reason = True, "cancel requested; waiting for its steps to end"
             for one in list(flow.runs):
                 if one.live:
                     self._engine.cancel(one, reason)
@@ -153,6 +160,11 @@ class Flows:
 
     def check_ended(self, flow: BoxFlow) -> None:
         """Raise Conflict if a part of the workflow run cannot run again yet."""
+        if flow.run.live and flow.stopping is not None:
+            raise Conflict(
+                f"workflow run {flow.run.run_id} is being stopped", code="run_active",
+                hint="wait for its end: steps of it are still running",
+            )  # fmt: skip
         if flow.run.live:
             raise Conflict(
                 f"workflow run {flow.run.run_id} has not ended", code="run_active",
@@ -171,6 +183,7 @@ class Flows:
         chosen = sorted(downstream(flow.graph, starts if start is None else [start]))
         flow.reruns += 1
         flow.stopping = None
+        before, earlier = flow.version, list(flow.runs)
         flow.version = current or flow.version
         self._engine.reopen(flow.run)
         for place in chosen:
@@ -180,7 +193,8 @@ class Flows:
         for place in chosen:
             join = flow.graph.waits_for[place]
             if join is None or not again.intersection(flow.graph.joins[join]):  # its parents have ended before
-                self._ready(flow, place)
+                same = start is None and _maps_the_same(before.definition.steps[place], flow.steps[place])
+                self._ready(flow, place, flow.fanouts.get(earlier[place].run_id) if same else None)
         self._decide(flow, chosen)
         self._work()
 
@@ -260,7 +274,8 @@ class Flows:
         ok = len(ended) - len(failed) - len(skipped)
         return Counts(len(runs), ok, len(failed), len(skipped), len(blocked), cause)
 
-    def _ready(self, flow: BoxFlow, place: int) -> None:
+    def _ready(self, flow: BoxFlow, place: int, before: Fanout | None = None) -> None:
+        """`before`: a mapped step repeats those members of it that did not succeed."""
         step, run = flow.steps[place], flow.runs[place]
         try:
             if step.map is not None:
@@ -274,7 +289,11 @@ class Flows:
         if step.map is None:
             self._engine.release(run)
             return
-        fanout = flow.fanouts[run.run_id] = Fanout(run, items)
+        fanout = flow.fanouts[run.run_id] = Fanout(run, items, range(len(items)))
+        if before is not None:
+            fanout.members = [member for member in before.members if member.status is RunState.SUCCESS]
+            fanout.succeeded, done = len(fanout.members), {member.index for member in fanout.members}
+            fanout.todo = [index for index in range(fanout.total) if index not in done]
         run.status, run.reason, run.started_at = RunState.RUNNING, None, self._engine.now
         self._expand(flow, place, fanout)
 
@@ -310,8 +329,8 @@ class Flows:
         step = flow.steps[place]
         assert step.map is not None
         most = step.map.max_parallel or fanout.total
-        while not fanout.closed and fanout.created < fanout.total and fanout.live < most:
-            index = fanout.created
+        while not fanout.closed and fanout.created < len(fanout.todo) and fanout.live < most:
+            index = fanout.todo[fanout.created]
             run = self._engine.create_waiting(
                 flow.run,
                 step.job(),
@@ -350,7 +369,7 @@ class Flows:
     def _stop_members(self, fanout: Fanout, reason: str | None, *, skip: bool = False) -> None:
         """Create no more members. Those that have not started end now."""
         fanout.closed = True
-        fanout.skipped += fanout.total - fanout.created
+        fanout.skipped += len(fanout.todo) - fanout.created
         for member in fanout.members:
             if member.live and skip and member.status is not RunState.RUNNING:
                 self._engine.end(member, RunState.SKIPPED, "too many members failed")
@@ -390,6 +409,13 @@ class Flows:
         self._engine.end(flow.run, RunState.FAILED, f"step {flow.causes[first.run_id]} failed")
 
 
+def _maps_the_same(before: Step, now: Step) -> bool:
+    """Whether a mapped step is mapped over the same list. Workers may be others."""
+    if before.map is None or now.map is None or before.map.workers is not None:
+        return False
+    return (before.map.items, before.map.source, before.map.range) == (now.map.items, now.map.source, now.map.range)
+
+
 def _is_good(flow: BoxFlow, run: BoxRun) -> bool:
     """Whether a step need not run again: it succeeded, or was skipped for no failure."""
     return run.status in (RunState.SUCCESS, RunState.SKIPPED) and run.run_id not in flow.causes
@@ -411,7 +437,9 @@ def _summary(fanout: Fanout, *, wanted: bool) -> dict[str, Any]:
     kept = wanted and fanout.total <= _RESULTS_KEPT
     results: list[Any] | None = None
     if kept:
-        results = [run.result for run in fanout.members] + [None] * (fanout.total - fanout.created)
+        results = [None] * fanout.total
+        for run in fanout.members:
+            results[run.index or 0] = run.result
     if results is not None and len(msgspec.json.encode(results)) > _RESULTS_BYTES:
         results = None
     return {

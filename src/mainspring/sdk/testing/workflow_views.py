@@ -71,7 +71,7 @@ def step_view(flow: BoxFlow, place: int) -> StepRunView:
     if step.map is not None and fanout is None:
         progress = MapProgress(None, 0, 0, 0, 0)
     elif fanout is not None:
-        progress = MapProgress(fanout.total, fanout.created, fanout.succeeded, fanout.failed, fanout.skipped)
+        progress = MapProgress(fanout.total, fanout.have_runs, fanout.succeeded, fanout.failed, fanout.skipped)
     parents = [flow.steps[parent].name for parent in flow.graph.parents(place)]
     return _view(flow, run, step.name, parents, progress)
 
@@ -79,7 +79,7 @@ def step_view(flow: BoxFlow, place: int) -> StepRunView:
 def member_views(flow: BoxFlow, place: int) -> Iterator[StepRunView]:
     """The members of a mapped step, in their order."""
     fanout = flow.fanouts.get(flow.runs[place].run_id)
-    for member in () if fanout is None else fanout.members:
+    for member in () if fanout is None else sorted(fanout.members, key=lambda run: run.index or 0):
         yield _view(flow, member, flow.steps[place].name, [], None)
 
 

@@ -35,7 +35,8 @@ select f.run_id from mainspring.fanouts f where f.join_id = any ($1::bigint[])
 -- Its members are known.
 -- guard: it is ready; the caller has locked it.
 update mainspring.fanouts
-set state = {{FANOUT_EXPANDING}}, join_id = $2, total = $3, first_number = $4, at_a_time = $5, failures = $6, targets = $7
+set state = {{FANOUT_EXPANDING}}, join_id = $2, total = $3, first_number = $4, at_a_time = $5, failures = $6, targets = $7,
+    origin = $8, repeats = $9
 where run_id = $1 and state = {{FANOUT_READY}}
 returning run_id
 
@@ -46,11 +47,28 @@ update mainspring.runs r set waits_for = $2 where r.run_id = $1 and r.state + 0 
 
 -- name: insert_items
 -- unguarded: an insert in the transaction that begins the fan-out; the primary key is the guard.
-insert into mainspring.fanout_items (run_id, chunk, items)
-select $1, c.chunk, c.items from unnest($2::int[], $3::json[]) as c (chunk, items)
+insert into mainspring.fanout_items (run_id, chunk, items, position)
+select $1, c.chunk, c.items, c.position from unnest($2::int[], $3::json[], $4::int[]) as c (chunk, items, position)
 
 -- name: items_of_chunk
 select i.items::text from mainspring.fanout_items i where i.run_id = $1 and i.chunk = $2
+
+-- name: chunk_at
+-- Of members that run again: the chunk with the member at the position $2. There are up to 1,000 chunks.
+select i.chunk, i.items::text as items_text, i.position
+from mainspring.fanout_items i
+where i.run_id = $1
+  and i.chunk = (select c.chunk
+                 from mainspring.fanout_items c
+                 where c.run_id = $1 and c.position <= $2
+                 order by c.position desc
+                 limit 1)
+
+-- name: chunks_by_number
+-- Chunks $2 of members that run again.
+select i.chunk, i.items::text as items_text, i.position
+from mainspring.fanout_items i
+where i.run_id = $1 and i.chunk = any ($2::int[])
 
 -- name: counted_of_join
 -- How many members have ended, marks included.
@@ -76,6 +94,12 @@ update mainspring.fanouts f
 set state = {{FANOUT_CLOSED}}
 where f.run_id = any ($1::uuid[])
 returning {{fanout_columns}}
+
+-- name: close_fanouts_of_flow
+-- guard: the caller has ended their runs, and the workflow run is being stopped.
+update mainspring.fanouts f
+set state = {{FANOUT_CLOSED}}
+where f.flow_id = $1 and f.state <> {{FANOUT_CLOSED}}
 
 -- name: broadcast_targets
 -- The live workers of tenant $1, or of all tenants, with the labels $2 that offer the queue $3 and the task $4.

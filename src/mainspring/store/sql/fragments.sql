@@ -193,7 +193,8 @@ f.ended_at < (select clock_timestamp()) - $1 * interval '1 day'
 
 -- fragment: fanout_columns
 -- Fanout in store/fanouts.py.
-f.run_id, f.flow_id, f.step, f.state, f.join_id, f.total, f.expanded, f.first_number, f.at_a_time, f.failures, f.targets
+f.run_id, f.flow_id, f.step, f.state, f.join_id, f.total, f.expanded, f.first_number, f.at_a_time, f.failures, f.targets,
+f.origin, f.repeats
 
 -- fragment: expires_when_ready
 -- A run that waits for others expires from the time at which it may start.
@@ -305,7 +306,11 @@ r.gates, r.limit_keys is not null as limited, r.cancel_reason
 
 -- fragment: locked_run
 -- LockedRun in store/runs.py.
-r.run_id, r.state, r.fence, r.attempt, r.held_key, r.started_at is not null as begun
+r.run_id, r.state, r.fence, r.attempt, r.held_key, r.started_at is not null as begun, {{is_container}} as container
+
+-- fragment: is_container
+-- Whether the run stands for a workflow run that has started.
+(coalesce(r.follows, 0) & {{FOLLOWS_FLOW}} <> 0 and r.state = {{WAITING}})
 
 -- fragment: started_at
 -- When the present attempt began, if that is known. Servers of 0.2.0 do not reset the column.

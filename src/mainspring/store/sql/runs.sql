@@ -353,13 +353,18 @@ where tenant_id = $1 and job_id = $2 and {{of_backfill(r)}} is not true
 order by run_id
 for no key update
 
--- name: request_cancel
+-- name: request_cancels
+-- $4: bits for `follows`.
 -- keeps: RUNNING
--- guard: fence and RUNNING; a cancel is requested once.
-update mainspring.runs
-set cancel_requested_at = (select clock_timestamp()), cancel_reason = $3
-where run_id = $1 and fence = $2 and state + 0 = {{RUNNING}} and cancel_requested_at is null
-returning worker_id
+-- guard: fence and RUNNING; a cancel is requested once. The caller has locked the rows.
+update mainspring.runs r
+set cancel_requested_at = coalesce(r.cancel_requested_at, (select clock_timestamp())),
+    cancel_reason = case when r.cancel_requested_at is null then $3 else r.cancel_reason end,
+    follows = case when $4::smallint = 0 then r.follows else coalesce(r.follows, 0) | $4 end
+from unnest($1::uuid[], $2::int[]) as u (run_id, fence)
+where r.run_id = u.run_id and r.fence = u.fence and r.state + 0 = {{RUNNING}}
+  and (r.cancel_requested_at is null or coalesce(r.follows, 0) & $4 <> $4)
+returning r.worker_id
 
 -- name: runs_held_by
 -- For the rescuer: the runs of a lost worker in batches, or only its ordinary ones ($3). The batches are in no order,
@@ -378,7 +383,8 @@ for no key update
 -- Runs whose time is over while they wait for a worker or back off, locked in key order. "state + 0" keeps the planner
 -- from scanning the index of ready runs (20,000 rows for a batch of 100). "is not true" has the same purpose for the
 -- second comparison of the time and the index of deadlines.
-select r.run_id, r.fence, r.attempt, r.state, {{overdue_because}}, r.spec::text as spec_text, r.held_key
+select r.run_id, r.fence, r.attempt, r.state, {{overdue_because}}, r.spec::text as spec_text, r.held_key,
+       {{is_container}} as container
 from mainspring.runs r
 where r.run_id = any (array({{overdue_runs($1)}})) and r.state + 0 in ({{QUEUED}}, {{HELD}}, {{WAITING}}) and ({{in_time}}) is not true
 order by r.run_id

@@ -51,7 +51,8 @@ group by s.state
 
 -- name: map_progress
 -- Of mapped steps, by their runs, with the ends that the joins have not counted yet.
-select f.run_id, f.total, f.expanded, f.first_number, coalesce(j.ok, 0) + coalesce(m.ok, 0) as ok,
+select f.run_id, f.total, f.expanded + coalesce(f.total - f.repeats, 0) as expanded, f.first_number, f.repeats,
+       coalesce(j.ok, 0) + coalesce(m.ok, 0) as ok,
        coalesce(j.failed, 0) + coalesce(m.failed, 0) as failed, coalesce(j.skipped, 0) + coalesce(m.skipped, 0) as skipped
 from mainspring.fanouts f
 left join mainspring.joins j on j.join_id = f.join_id
@@ -63,8 +64,8 @@ cross join lateral (
 where f.run_id = any ($1::uuid[])
 
 -- name: member_index
--- The index of the member with the number $3, of step $2 of a workflow run.
-select $3 - f.first_number
+-- The member with the number $3, of step $2 of a workflow run: its place among those of its fan-out.
+select f.run_id, f.repeats, $3 - f.first_number as place
 from mainspring.fanouts f
 where f.flow_id = $1 and f.step = $2 and f.first_number <= $3
 order by f.first_number desc

@@ -96,6 +96,45 @@ select {{flow_columns}} from mainspring.flows f where f.tenant_id = $1 and (f.pr
 -- name: parameters_of
 select f.prefix, f.parameters::text from mainspring.flows f where f.prefix = any ($1::uuid[])
 
+-- name: stop_flows
+-- The containers $1 wait for no join any more: their steps are cancelled, with the reasons $3, and they end with the last
+-- of these. $4: CANCELLING or TIMING_OUT.
+-- keeps: WAITING
+-- guard: fence and WAITING for a join: it is stopped once. The caller has locked the runs, and checks that none of them
+-- has no workflow run.
+with stopped as (
+    update mainspring.runs r
+    set waits_for = null, deadline = null, cancel_reason = s.reason,
+        cancel_requested_at = case when $4::smallint = {{FLOW_CANCELLING}} then (select clock_timestamp()) end
+    from unnest($1::uuid[], $2::int[], $3::text[]) as s (run_id, fence, reason)
+    where r.run_id = s.run_id and r.fence = s.fence and r.state + 0 = {{WAITING}} and r.waits_for is not null
+    returning r.run_id, r.cancel_reason
+), flow as (
+    update mainspring.flows f
+    set state = $4, stop_reason = s.cancel_reason
+    from stopped s
+    where f.container = s.run_id and f.state in ({{FLOW_STARTING}}, {{FLOW_RUNNING}})
+    returning f.container, f.flow_id
+)
+select f.flow_id from stopped s left join flow f on f.container = s.run_id
+
+-- name: lock_stopped
+-- StoppedFlow in store/workflows.py: the containers of workflow runs with the prefixes $1 that are being stopped, locked
+-- by id. Who holds the lock sees in its next statement what all who had it before have ended.
+select f.prefix, f.state, f.stop_reason, r.run_id, r.fence, r.attempt
+from mainspring.flows f
+join mainspring.runs r on r.run_id = f.container
+where f.prefix = any ($1::uuid[]) and f.state in ({{FLOW_CANCELLING}}, {{FLOW_TIMING_OUT}}) and r.state + 0 = {{WAITING}}
+order by r.run_id
+for no key update of r
+
+-- name: without_runs
+-- Those of the prefixes $1 of which no step run is alive.
+select p.prefix
+from unnest($1::uuid[]) as p (prefix)
+where not exists (select from mainspring.runs r
+                  where r.run_id between p.prefix and (left(p.prefix::text, 28) || 'ffffffff')::uuid offset 0)
+
 -- name: close_flows
 -- The containers $1 have ended. $2: whether all their steps have. Otherwise what is left is cancelled, with the reason $3.
 -- guard: it has not ended; the caller has ended the run in this transaction.
@@ -103,28 +142,28 @@ update mainspring.flows f
 set state = case when c.complete then {{FLOW_ENDED}} else {{FLOW_STOPPING}} end,
     ended_at = case when c.complete then (select clock_timestamp()) end, stop_reason = c.reason
 from unnest($1::uuid[], $2::boolean[], $3::text[]) as c (container, complete, reason)
-where f.container = c.container and f.state in ({{FLOW_STARTING}}, {{FLOW_RUNNING}})
+where f.container = c.container
+  and f.state in ({{FLOW_STARTING}}, {{FLOW_RUNNING}}, {{FLOW_CANCELLING}}, {{FLOW_TIMING_OUT}})
 returning f.flow_id
 
 -- name: end_flow
--- Nothing of it is left.
--- guard: it is being stopped; the caller has locked it.
-update mainspring.flows
+-- Nothing of it is left, and an older server has ended its container before.
+-- guard: it is being stopped, and its container is gone; the caller has locked it.
+update mainspring.flows f
 set state = {{FLOW_ENDED}}, ended_at = (select clock_timestamp())
-where flow_id = $1 and state = {{FLOW_STOPPING}}
+where f.flow_id = $1 and f.state in ({{FLOW_STOPPING}}, {{FLOW_CANCELLING}}, {{FLOW_TIMING_OUT}})
+  and not exists (select from mainspring.runs r where r.run_id = f.container)
 
 -- name: lock_left
 -- Live runs with ids from $1 to $2 in one of the states $3, at most $4, in key order. Without those that were told
--- to stop.
+-- to stop with their workflow run.
 select {{locked_run}}
 from mainspring.runs r
-where r.run_id between $1 and $2 and r.state + 0 = any ($3::smallint[]) and r.cancel_requested_at is null
+where r.run_id between $1 and $2 and r.state + 0 = any ($3::smallint[])
+  and (r.cancel_requested_at is null or coalesce(r.follows, 0) & {{FOLLOWS_STOPS}} = 0)
 order by r.run_id
 limit $4
 for no key update
-
--- name: any_left
-select exists (select from mainspring.runs r where r.run_id between $1 and $2)
 
 -- name: keep_ends
 -- How step runs and workflow runs have ended.
@@ -143,6 +182,14 @@ where e.run_id between $1 and $2
 order by e.run_id
 limit $3
 
+-- name: bad_ends
+-- The step runs from $1 to $2 that have ended and did not succeed, at most $3.
+select e.run_id
+from mainspring.step_ends e
+where e.run_id between $1 and $2 and e.state <> {{SUCCESS}}
+order by e.run_id
+limit $3
+
 -- name: names_of_ended
 -- Of runs that have ended in this transaction.
 select h.run_id, h.name
@@ -158,7 +205,7 @@ where flow_id = $1 and state = {{FLOW_RUNNING}}
 returning numbers - $2 as number, maps - 1 as map
 
 -- name: reruns_of
-select r.rerun, r.first_number, r.steps from mainspring.flow_reruns r where r.flow_id = $1 order by r.rerun
+select r.rerun, r.first_number, r.steps, r.maps from mainspring.flow_reruns r where r.flow_id = $1 order by r.rerun
 
 -- name: any_alive
 -- Whether a run of the workflow is alive that its overlap rule is about.
@@ -173,8 +220,8 @@ with again as (
     where flow_id = $1 and reruns = $2 and state = {{FLOW_ENDED}}
     returning flow_id, reruns, numbers - cardinality($6::int[]) as first_number
 )
-insert into mainspring.flow_reruns (flow_id, rerun, first_number, steps, version, container, from_step)
-select a.flow_id, a.reruns, a.first_number, $6, $5, $3, $7 from again a
+insert into mainspring.flow_reruns (flow_id, rerun, first_number, steps, version, container, from_step, maps)
+select a.flow_id, a.reruns, a.first_number, $6, $5, $3, $7, $8::int[] from again a
 returning rerun
 
 -- name: create_rerun

@@ -139,8 +139,8 @@ def workflow_steps(
 def cancel_workflow_run(
     run_id: str, *, reason: str | None = None, if_match: str | None = None
 ) -> Call[WorkflowRunView]:
-    """Cancel the workflow run and all of its steps that have not ended. With `if_match`, only if it still has that
-    `etag`."""
+    """Cancel the workflow run and all of its steps that have not ended. It is CANCELLED when the last of them has.
+    With `if_match`, only if it still has that `etag`."""
     body = encode({} if reason is None else {"reason": reason})
     return verb(_run_path(run_id, ":cancel"), _run, body=body, only_if=if_match)
 
