@@ -25,6 +25,7 @@ from mainspring.domain.job import (
     has_limits,
     line_of,
 )
+from mainspring.domain.limits import overlap_slot
 from mainspring.domain.schedules.fires import first_fire, next_fire
 from mainspring.domain.schedules.misfire import limited, missed_through, plan_fires
 from mainspring.domain.schedules.schedule import ScheduleKind, for_job
