@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
+from uuid import UUID
 
 import msgspec
 
@@ -15,7 +16,8 @@ _SQL = load("missed_fires")
 
 
 class MissedOfJob(msgspec.Struct, frozen=True):
-    """A range of fires that a job missed. `name`: that of the job as it is now; None if it has none, or no row."""
+    """A range of fires that a job missed. `name`: that of the job as it is now; None if it has none, or no row.
+    `backfills`: those that cover some of the fires."""
 
     missed_id: int
     job_id: str
@@ -26,12 +28,16 @@ class MissedOfJob(msgspec.Struct, frozen=True):
     reason: str
     recorded_at: datetime
     generation: int
+    backfills: list[UUID]
 
 
 _page = RowQuery(MissedOfJob, _SQL["missed_of_tenant"])
 
 
 async def page(
-    connection: Connection, tenant: TenantId, before: int | None, job_id: str | None, reason: str | None, limit: int
-) -> list[MissedOfJob]:
-    return await _page.fetch(connection, tenant, before, job_id, reason, limit)
+    connection: Connection, tenant: TenantId, before: int | None, job_id: str | None, reason: str | None, limit: int,
+    text: str | None = None,
+) -> list[MissedOfJob]:  # fmt: skip
+    """`text`: a part of the name or the id of the job."""
+    part = None if text is None else text.lower()
+    return await _page.fetch(connection, tenant, before, job_id, reason, limit, part)
