@@ -24,7 +24,7 @@ export function RunActions({ run }: { run: RunView }) {
     <>
       {alive && told ? <span role="status">Stopping: until its last process is gone</span> : null}
       {alive ? (
-        <Button kind="danger" icon={<SquareX size={14} />} disabled={told} onClick={() => setVerb("cancel")}>
+        <Button icon={<SquareX size={14} />} disabled={told} onClick={() => setVerb("cancel")}>
           Cancel
         </Button>
       ) : (

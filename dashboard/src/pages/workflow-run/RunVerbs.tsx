@@ -20,7 +20,7 @@ export function RunVerbs({ run, step }: { run: WorkflowRunView; step: string | u
   return (
     <>
       {isLive(run.status) ? (
-        <Button kind="danger" onClick={() => setVerb("cancel")}>Cancel</Button>
+        <Button onClick={() => setVerb("cancel")}>Cancel</Button>
       ) : (
         <>
           {run.status === "SUCCESS" ? null : <Button kind="primary" onClick={() => setVerb("failed")}>Rerun what failed</Button>}
