@@ -34,7 +34,7 @@ const routes = [
   }),
   createRoute({
     getParentRoute: () => root, path: "/runs",
-    validateSearch: only("status", "job", "task", "queue", "error", "label", "since", "until", "after"),
+    validateSearch: only("status", "job", "task", "queue", "worker", "error", "label", "since", "until", "after"),
     component: lazyRouteComponent(() => import("./pages/runs/RunsPage"), "RunsPage"),
   }),
   createRoute({
@@ -68,15 +68,19 @@ const routes = [
     component: lazyRouteComponent(() => import("./pages/dead-letters/DeadLettersPage"), "DeadLettersPage"),
   }),
   createRoute({
-    getParentRoute: () => root, path: "/missed", validateSearch: only("job", "reason", "after"),
+    getParentRoute: () => root, path: "/missed", validateSearch: only("q", "job", "reason", "after"),
     component: lazyRouteComponent(() => import("./pages/missed/MissedPage"), "MissedPage"),
   }),
   createRoute({
-    getParentRoute: () => root, path: "/queues",
+    getParentRoute: () => root, path: "/operations", validateSearch: only("tab", "op", "backfill", "job", "state", "after"),
+    component: lazyRouteComponent(() => import("./pages/operations/OperationsPage"), "OperationsPage"),
+  }),
+  createRoute({
+    getParentRoute: () => root, path: "/queues", validateSearch: only("q"),
     component: lazyRouteComponent(() => import("./pages/queues/QueuesPage"), "QueuesPage"),
   }),
   createRoute({
-    getParentRoute: () => root, path: "/workers",
+    getParentRoute: () => root, path: "/workers", validateSearch: only("q", "state"),
     component: lazyRouteComponent(() => import("./pages/workers/WorkersPage"), "WorkersPage"),
   }),
   createRoute({

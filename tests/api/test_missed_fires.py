@@ -36,6 +36,32 @@ async def test_all_pages_have_every_range_once_newest_first(
         assert len((await api.get("/v1/missed-fires", params=query)).json()["missed"]) == count
 
 
+async def test_a_part_of_the_name_or_the_id_finds_the_job(
+    api: httpx.AsyncClient, connection: asyncpg.Connection
+) -> None:
+    await api.post("/v1/jobs", json={"job_id": "a", "name": "Nightly % sums", "task": "noop", "schedule": "@daily"})
+    await connection.execute(_MISSED, 1, "a", "paused", 2)
+    await connection.execute(_MISSED, 1, "Gone.once", "late", 1)
+    for part, count in (("NIGHT", 2), ("% sums", 2), ("gone", 1), ("n", 3), ("nightly%", 0), ("_", 0)):
+        assert len((await api.get("/v1/missed-fires", params={"q": part})).json()["missed"]) == count, part
+    refused = await api.get("/v1/missed-fires", params={"q": "x" * 201})
+    assert (refused.status_code, problem(refused)["field"]) == (422, "q")
+
+
+async def test_a_range_names_the_backfills_that_cover_it(
+    api: httpx.AsyncClient, connection: asyncpg.Connection
+) -> None:
+    job = {"job_id": "a", "task": "noop", "schedule": {"cron": "0 * * * *", "start": "2025-12-01T00:00:00Z"}}
+    (await api.post("/v1/jobs", json=job)).raise_for_status()
+    await connection.execute(_MISSED, 1, "a", "paused", 3)
+    backfill = {"from": "2026-01-01T01:30:00Z", "to": "2026-01-01T03:00:00Z"}
+    made = (await api.post("/v1/jobs/a:backfill", json=backfill)).raise_for_status().json()["id"]
+    gone = (await api.post("/v1/jobs/a:backfill", json=backfill)).raise_for_status().json()["id"]
+    (await api.post(f"/v1/backfills/{gone}:cancel", json={})).raise_for_status()
+    found = (await api.get("/v1/missed-fires")).raise_for_status().json()["missed"]
+    assert [(one["first"][11:13], one["backfills"]) for one in found] == [("03", []), ("02", [made]), ("01", [])]
+
+
 async def test_nothing_of_another_tenant_is_shown(
     api: httpx.AsyncClient, assembly: Assembly, connection: asyncpg.Connection
 ) -> None:

@@ -58,6 +58,15 @@ async def one_of_each(api: httpx.AsyncClient) -> HandWorker:
     return worker
 
 
+async def test_runs_are_found_by_the_worker_of_their_last_attempt(api: httpx.AsyncClient) -> None:
+    worker, other = await one_of_each(api), HandWorker(api)
+    assert await found(api, f"worker={worker.worker_id}&status=RUNNING") == ["running"]
+    assert set(await found(api, f"worker={worker.worker_id}")) >= {"success", "dead", "running"}
+    assert await found(api, f"worker={other.worker_id}") == []
+    refused = await api.get("/v1/runs?worker=vm-1")
+    assert (refused.status_code, problem(refused)["field"]) == (422, "worker")
+
+
 async def test_runs_are_searched_by_status_in_any_case(api: httpx.AsyncClient) -> None:
     await one_of_each(api)
     expected = {

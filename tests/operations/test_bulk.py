@@ -366,6 +366,7 @@ BAD = [
     ("jobs", {"verb": "pause", "filter": {"status": "PAUSED"}, "dry_run": True}, "filter.status"),
     ("jobs", {"verb": "pause", "filter": {"label": "nothing"}, "dry_run": True}, "filter.label"),
     ("jobs", {"verb": "pause", "filter": {"q": LONG}, "dry_run": True}, "filter.q"),
+    ("runs", {"verb": "cancel", "filter": {"worker": "vm-1"}, "dry_run": True}, "filter.worker"),
     ("jobs", {"verb": "pause", "filter": {"created_after": "soon"}, "dry_run": True}, "filter.created_after"),
     ("jobs", {"verb": "pause", "filter": {"color": "red"}, "dry_run": True}, "filter.color"),
     ("jobs", {"verb": "pause", "ids": []}, "ids"),

@@ -72,6 +72,12 @@ async def test_it_is_shown_while_the_run_runs_and_the_next_attempt_begins_withou
     [again] = await claim_soon(worker)
     await worker.report(outcome(again, usage=Usage(9.0, 1)))
     assert (await run_of(api, order))["usage"]["cpu_s"] == 9.0
+    timeline = (await api.get(f"/v1/runs/{order.run_id}/timeline")).json()
+    ends = [(entry["attempt"], entry["usage"]) for entry in timeline if entry["usage"] is not None]
+    assert ends == [
+        (1, {"cpu_s": 1.25, "rss_peak": 40_000_000, "rss": None, "samples": []}),
+        (2, {"cpu_s": 9.0, "rss_peak": 1, "rss": None, "samples": []}),
+    ]
 
 
 async def test_a_lost_run_ends_with_the_last_that_was_told(

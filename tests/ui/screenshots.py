@@ -1,4 +1,7 @@
-"""Writes a picture of every page, wide and light, and on a phone in the dark: `python -m tests.ui.screenshots`."""
+"""Writes a picture of every page: wide and light, huge and dark, on a phone in the light and in the dark.
+
+`python -m tests.ui.screenshots [FOLDER] [PART OF A PATH]`.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +10,13 @@ import tempfile
 from pathlib import Path
 
 import httpx
-from playwright.sync_api import Page
+from playwright.sync_api import Page, ViewportSize
 
-from tests.ui.serving import CHROMIUM, PAGES, ROOT, browser, is_loaded, look, serving, sign_in, until
+from tests.ui.serving import CHROMIUM, HUGE, PAGES, PHONE, ROOT, WIDE, browser, is_loaded, look, serving, sign_in, until
+
+LOOKS: dict[str, tuple[ViewportSize, bool]] = {
+    "wide": (WIDE, False), "huge-dark": (HUGE, True), "phone": (PHONE, False), "phone-dark": (PHONE, True),
+}  # fmt: skip
 
 STEPS = [
     {"name": "extract", "command": "echo '[1, 2, 3]'"},
@@ -48,6 +55,18 @@ def furnish(server: httpx.Client) -> list[str]:
     for number in range(12):
         create(**charge, payload={"account": "broken" if number % 3 else "a1", "cents": number}, name="Charge")
     talking = create(task="shop.talk", name="Talk")
+    retried = create(
+        command="python3 -c 'print(sum(range(9_000_000)))'; exit 1",
+        name="Sum up",
+        retry={"max_attempts": 3, "base": "10ms"},
+    )
+    create(
+        job_id="often",
+        command="true",
+        schedule={"cron": "* * * * * *"},
+        misfire={"policy": "skip"},
+        name="Every second",
+    )
     server.post("/v1/workflows", json={"workflow_id": "nightly", "schedule": "0 2 * * *", "steps": STEPS})
     flow = server.post("/v1/workflows/nightly:runNow", json={}).raise_for_status().json()
     run = flow.get("workflow_run_id") or flow["run_id"]
@@ -57,16 +76,38 @@ def furnish(server: httpx.Client) -> list[str]:
         f"/runs/{talking}", "/workflows/nightly",
         f"/workflows/nightly/runs/{run}", f"/workflows/nightly/runs/{run}?view=gantt",
         f"/workflows/nightly/runs/{run}?view=list", f"/workflows/nightly/runs/{run}?step=refuse", "/nowhere",
+        f"/runs/{retried}?tab=timeline", *act(server),
     ]  # fmt: skip
     until(lambda: server.get(f"/v1/runs/{failed}").json()["status"] == "FAILED")
+    until(lambda: server.get(f"/v1/runs/{retried}").json()["status"] == "FAILED")
     until(lambda: server.get(f"/v1/workflow-runs/{run}").json()["duration"] is not None)
+    until(lambda: server.get("/v1/insights/overview?w=1h").json()["window"]["totals"]["ended"] > 0)
+    until(lambda: bool(server.get("/v1/insights/failures").json()["groups"]))
     return paths
+
+
+def act(server: httpx.Client) -> list[str]:
+    """A verb on many that one of them refuses, missed fires and a backfill. Returns their paths."""
+    server.post("/v1/jobs", json={"job_id": "old", "command": "true", "schedule": "@daily"}).raise_for_status()
+    server.delete("/v1/jobs/old").raise_for_status()
+    chosen = {"verb": "pause", "ids": ["often", "import.night", "old"], "expected": 3}
+    operation = server.post("/v1/jobs:act", json=chosen).raise_for_status().json()["id"]
+    until(lambda: server.get(f"/v1/operations/{operation}").json()["ended_at"] is not None)
+    paused_at = server.get("/v1/jobs/often").json()["updated_at"]
+    until(lambda: len(server.get("/v1/jobs/tick/runs").json()) > 2)
+    server.post("/v1/jobs/often:resume", json={}).raise_for_status()
+    until(lambda: bool(server.get("/v1/missed-fires", params={"q": "every SECOND"}).json()["missed"]))
+    missed = server.get("/v1/missed-fires", params={"job": "often"}).json()["missed"][-1]
+    fires = {"from": missed["first"], "to": server.get("/v1/jobs/often").json()["updated_at"]}
+    assert paused_at <= missed["last"]
+    backfill = server.post("/v1/jobs/often:backfill", json=fires).raise_for_status().json()["id"]
+    return [f"/operations?op={operation}", f"/operations?tab=backfills&backfill={backfill}"]
 
 
 def shoot(page: Page, path: str, folder: Path) -> None:
     page.goto("/ui" + path)
     is_loaded(page)
-    name = path.strip("/").replace("/", "-").replace("?", "-").replace("=", "-") or "overview"
+    name = path.strip("/").replace("/", "-").replace("?", "-").replace("=", "-").replace("&", "-") or "overview"
     page.screenshot(path=folder / f"{name}.png", full_page=True)
 
 
@@ -74,13 +115,14 @@ def main() -> None:
     if CHROMIUM is None:
         sys.exit("chromium is not installed")
     folder = Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / "screenshots"
+    part = sys.argv[2] if len(sys.argv) > 2 else ""
     with tempfile.TemporaryDirectory() as data, serving(Path(data) / "data") as server, browser() as shown:
-        paths = furnish(server)
-        for phone, name in ((False, "wide"), (True, "phone")):
+        paths = [path for path in (*PAGES, *furnish(server)) if part in path]
+        for name, (size, dark) in LOOKS.items():
             (folder / name).mkdir(parents=True, exist_ok=True)
-            context = look(shown, server, phone=phone, dark=phone)
+            context = look(shown, server, phone=size is PHONE, dark=dark, size=size)
             sign_in(page := context.new_page(), server)
-            for path in (*PAGES, *paths):
+            for path in paths:
                 shoot(page, path, folder / name)
             context.close()
 

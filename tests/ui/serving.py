@@ -19,10 +19,11 @@ CHROMIUM = shutil.which("chromium")
 PATIENCE = 60
 ROOT = Path(__file__).resolve().parents[2]
 WIDE: ViewportSize = {"width": 1280, "height": 900}
+HUGE: ViewportSize = {"width": 1920, "height": 1080}
 PHONE: ViewportSize = {"width": 360, "height": 740}
 PAGES = (
-    "/", "/jobs", "/jobs/new", "/runs", "/workflows", "/calendar", "/failures", "/dead-letters", "/missed", "/queues",
-    "/workers", "/limits", "/access", "/docs", "/settings",
+    "/", "/jobs", "/jobs/new", "/runs", "/workflows", "/calendar", "/failures", "/dead-letters", "/missed",
+    "/operations", "/operations?tab=backfills", "/queues", "/workers", "/limits", "/access", "/docs", "/settings",
 )  # fmt: skip
 
 
@@ -74,9 +75,13 @@ def browser() -> Iterator[Browser]:
         shown.close()
 
 
-def look(shown: Browser, server: httpx.Client, *, phone: bool, dark: bool) -> BrowserContext:
+def look(
+    shown: Browser, server: httpx.Client, *, phone: bool, dark: bool, size: ViewportSize | None = None
+) -> BrowserContext:
     context = shown.new_context(
-        viewport=PHONE if phone else WIDE, color_scheme="dark" if dark else "light", base_url=str(server.base_url)
+        viewport=size or (PHONE if phone else WIDE),
+        color_scheme="dark" if dark else "light",
+        base_url=str(server.base_url),
     )
     context.set_default_timeout(PATIENCE * 1000)
     return context

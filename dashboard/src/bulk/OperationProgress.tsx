@@ -1,5 +1,6 @@
 // The progress of an operation, until it has ended. It goes on when the dialog is closed.
 import { useQuery } from "@tanstack/react-query";
+import { Link } from "@tanstack/react-router";
 import { useEffect, useRef, useState } from "react";
 import { change } from "../api/client";
 import type { OperationView } from "../api/schema";
@@ -8,8 +9,16 @@ import { Button } from "../ui/Button";
 import { ConflictOrProblem, Dialog } from "../ui/Dialog";
 import { ProblemBox } from "../ui/Problem";
 import { say } from "../ui/Toasts";
-import { operationPath, readOperation } from "./acts";
+import { operationPath, PROGRESS_WORDS, readOperation } from "./acts";
 import styles from "./Bulk.module.css";
+
+function Watch({ id, children }: { id: string; children: string }) {
+  return (
+    <Link to="/operations" search={{ op: id }}>
+      {children}
+    </Link>
+  );
+}
 
 export function OperationProgress({ begun, title, onEnd, onClose }: { begun: OperationView; title: string; onEnd: () => void; onClose: () => void }) {
   const found = useQuery({
@@ -36,7 +45,7 @@ export function OperationProgress({ begun, title, onEnd, onClose }: { begun: Ope
     await found.refetch();
   };
   const close = (): void => {
-    if (!over) say("The operation goes on in the background.");
+    if (!over) say(<>The operation goes on. <Watch id={begun.id}>Watch it</Watch></>);
     onClose();
   };
   const met = operation.done + operation.failed;
@@ -45,7 +54,7 @@ export function OperationProgress({ begun, title, onEnd, onClose }: { begun: Ope
     <Dialog title={title} onClose={close}>
       <progress className={styles.progress} aria-label="Progress" max={Math.max(1, over ? met : operation.count)} value={over ? Math.max(1, met) : met} />
       <p role="status">
-        {STATES[operation.state] ?? operation.state}: {count(operation.done)} of {counted(operation.count, !operation.exact)} done{refused}.
+        {PROGRESS_WORDS[operation.state] ?? operation.state}: {count(operation.done)} of {counted(operation.count, !operation.exact)} done{refused}.
         {operation.reason ? ` ${operation.reason}.` : ""}
       </p>
       {operation.failures.length > 0 ? (
@@ -61,6 +70,7 @@ export function OperationProgress({ begun, title, onEnd, onClose }: { begun: Ope
       {problem ? <ConflictOrProblem error={problem} /> : null}
       {found.error ? <ProblemBox error={found.error} /> : null}
       <footer className={styles.foot}>
+        <Watch id={begun.id}>Details</Watch>
         {over ? null : <Button onClick={() => void cancel()}>Stop here</Button>}
         <Button kind="primary" onClick={close}>
           {over ? "Close" : "Go on in the background"}
@@ -69,5 +79,3 @@ export function OperationProgress({ begun, title, onEnd, onClose }: { begun: Ope
     </Dialog>
   );
 }
-
-const STATES: Record<string, string> = { RUNNING: "At work", DONE: "Done", CANCELLED: "Stopped", FAILED: "Ended early" };

@@ -1,6 +1,7 @@
 // One verb on many: what there is, how many match, and the operation that carries it out.
 import { call, get, post } from "../api/client";
 import type { Counted, OperationView } from "../api/schema";
+import { counted, plural } from "../lib/format";
 
 export type Target = "jobs" | "runs" | "dead-letters";
 
@@ -57,6 +58,33 @@ export async function countMatching(target: Target, verb: string, filter: Filter
 export function begin(target: Target, verb: string, chosen: Chosen, expected: number): Promise<OperationView> {
   const what = "ids" in chosen ? { ids: chosen.ids } : { filter: filterBody(chosen.filter) };
   return post<OperationView>(`/v1/${target}:act`, { verb, ...what, expected });
+}
+
+export const PROGRESS_WORDS: Record<string, string> = { RUNNING: "At work", DONE: "Done", CANCELLED: "Stopped", FAILED: "Ended early" };
+
+type Named = Pick<OperationView, "target" | "verb" | "count" | "exact">;
+
+/** jobs, runs or dead letters. */
+export function shownTarget(operation: Pick<OperationView, "target">): string {
+  return `${NOUNS[targetOf(operation)]}s`;
+}
+
+/** Pause 120 jobs. */
+export function operationWords(operation: Named): string {
+  const target = targetOf(operation);
+  const label = VERBS[target].find((verb) => verb.name === operation.verb)?.label ?? operation.verb;
+  const noun = NOUNS[target];
+  return `${label} ${operation.exact ? plural(operation.count, noun) : `${counted(operation.count, true)} ${noun}s`}`;
+}
+
+/** A filter as it was sent, in words. */
+export function filterWords(filter: Record<string, unknown>): string {
+  const given = Object.entries(filter).filter(([, value]) => value !== null && value !== "" && !(Array.isArray(value) && value.length === 0));
+  return given.map(([name, value]) => `${name.replace("_", " ")} ${Array.isArray(value) ? value.join(", ") : String(value)}`).join(" · ") || "all";
+}
+
+function targetOf(operation: Pick<OperationView, "target">): Target {
+  return operation.target.replace("_", "-") as Target;
 }
 
 export const operationPath = (id: string): string => `/v1/operations/${encodeURIComponent(id)}`;

@@ -1,11 +1,13 @@
-// Ctrl-K: pages, verbs, jobs by a part of their name, runs by their id.
+// Ctrl-K: pages and verbs; jobs and workflows by a part of their name; queues, tasks and workers by its beginning; runs,
+// operations and backfills by their ids.
 import { useQuery } from "@tanstack/react-query";
 import { useNavigate } from "@tanstack/react-router";
 import { type KeyboardEvent, useEffect, useState } from "react";
 import { get } from "../api/client";
-import type { IdList, JobRows } from "../api/schema";
+import type { IdList, JobListRow, JobRows, Match, Matches } from "../api/schema";
 import { prefer } from "../lib/preferences";
 import { Dialog } from "../ui/Dialog";
+import { words } from "../ui/StateMark";
 import styles from "./Palette.module.css";
 import { PLACES } from "./places";
 
@@ -37,7 +39,7 @@ export function Palette({ onClose }: { onClose: () => void }) {
   return (
     <Dialog title="Search" onClose={onClose}>
       <input
-        className={styles.input} placeholder="A page, a job, the id of a run…" autoFocus value={text} role="combobox"
+        className={styles.input} placeholder="A page, a job, a queue, the id of a run…" autoFocus value={text} role="combobox"
         aria-expanded="true" aria-controls="palette" aria-activedescendant={`entry-${chosen}`} aria-label="Search"
         onChange={(event) => setText(event.target.value)} onKeyDown={press}
       />
@@ -57,6 +59,19 @@ export function Palette({ onClose }: { onClose: () => void }) {
   );
 }
 
+const isWorkflow = (job: JobListRow): boolean => job.workflow_version !== null && job.workflow_version !== undefined;
+
+function placeOf(job: JobListRow) {
+  return isWorkflow(job) ? { to: "/workflows/$workflow", params: { workflow: job.job_id } } : { to: "/jobs/$job", params: { job: job.job_id } };
+}
+
+/** Jobs and runs are found by better means. */
+const OTHERS: Record<string, (match: Match) => { to: string; search: Record<string, string> }> = {
+  queue: (match) => ({ to: "/queues", search: { q: match.id } }),
+  task: (match) => ({ to: "/runs", search: { task: match.id } }),
+  worker: (match) => ({ to: "/runs", search: { worker: match.id } }),
+};
+
 function useEntries(text: string): Entry[] {
   const navigate = useNavigate();
   const [asked, setAsked] = useState("");
@@ -74,12 +89,25 @@ function useEntries(text: string): Entry[] {
     queryFn: ({ signal }) => get<IdList>("/v1/ids", { part: asked }, signal),
     enabled: /^[0-9a-f-]{4,36}$/i.test(asked),
   });
+  const others = useQuery({
+    queryKey: ["palette", "others", asked],
+    queryFn: ({ signal }) => get<Matches>("/v1/search", { q: asked }, signal),
+    enabled: asked.length > 1 && asked.length <= 200,
+  });
   const fits = (name: string): boolean => name.toLowerCase().includes(text.toLowerCase());
   const entries: Entry[] = PLACES.filter((place) => fits(place.name)).map((place) => ({
     key: place.to, kind: "Page", text: place.name, note: `g ${place.key}`, act: () => void navigate({ to: place.to }),
   }));
   const verbs: [string, () => void][] = [
     ["Create a job", () => void navigate({ to: "/jobs/new" })],
+    ["Show failed runs", () => void navigate({ to: "/runs", search: { status: "FAILED" } })],
+    ["Show running runs", () => void navigate({ to: "/runs", search: { status: "RUNNING" } })],
+    ["Show paused jobs", () => void navigate({ to: "/jobs", search: { status: "PAUSED" } })],
+    ["Show backfills", () => void navigate({ to: "/operations", search: { tab: "backfills" } })],
+    ["Replay or discard dead letters", () => void navigate({ to: "/dead-letters" })],
+    ["Pause or resume a queue", () => void navigate({ to: "/queues" })],
+    ["Drain a worker", () => void navigate({ to: "/workers" })],
+    ["Create a token", () => void navigate({ to: "/access" })],
     ["Dark theme", () => prefer({ theme: "dark" })],
     ["Light theme", () => prefer({ theme: "light" })],
     ["Times in UTC", () => prefer({ zone: "utc" })],
@@ -88,13 +116,14 @@ function useEntries(text: string): Entry[] {
   for (const [name, act] of verbs) if (fits(name)) entries.push({ key: name, kind: "Verb", text: name, act });
   for (const found of ids.data?.ids ?? [])
     entries.unshift({
-      key: `${found.kind} ${found.id}`, kind: found.kind.replace("_", " "), text: found.id, note: found.name ?? "",
+      key: `${found.kind} ${found.id}`, kind: words(found.kind), text: found.id, note: found.name ?? "",
       act: () => void navigate(found.kind === "run" || found.kind === "dead_letter" ? { to: "/runs/$run", params: { run: found.id } } : { to: "/jobs/$job", params: { job: found.id } }),
     });
   for (const job of text.length > 1 ? (jobs.data?.jobs ?? []) : [])
-    entries.push({
-      key: `job ${job.job_id}`, kind: "Job", text: job.name, note: job.schedule,
-      act: () => void navigate({ to: "/jobs/$job", params: { job: job.job_id } }),
-    });
+    entries.push({ key: `job ${job.job_id}`, kind: isWorkflow(job) ? "Workflow" : "Job", text: job.name, note: job.schedule, act: () => void navigate(placeOf(job)) });
+  for (const match of text.length > 1 ? (others.data?.matches ?? []) : []) {
+    const place = OTHERS[match.kind]?.(match);
+    if (place !== undefined) entries.push({ key: `${match.kind} ${match.id}`, kind: words(match.kind), text: match.name ?? match.id, act: () => void navigate(place) });
+  }
   return entries.slice(0, 24);
 }

@@ -1,6 +1,6 @@
 // The pages that the side bar, the palette and the keys lead to.
 import {
-  Activity, AlarmClockOff, BookOpen, CalendarDays, CircleX, Gauge, Inbox, KeyRound, Layers, ListChecks, type LucideIcon, Server,
+  Activity, AlarmClockOff, BookOpen, CalendarDays, CircleX, Gauge, Inbox, KeyRound, Layers, ListChecks, ListTodo, type LucideIcon, Server,
   Settings, Workflow, Wrench,
 } from "lucide-react";
 
@@ -21,6 +21,7 @@ export const PLACES: Place[] = [
   { to: "/failures", name: "Failures", key: "f", icon: CircleX, group: "Trouble" },
   { to: "/dead-letters", name: "Dead letters", key: "d", icon: Inbox, group: "Trouble" },
   { to: "/missed", name: "Missed fires", key: "m", icon: AlarmClockOff, group: "Trouble" },
+  { to: "/operations", name: "Operations", key: "b", icon: ListTodo, group: "System" },
   { to: "/queues", name: "Queues", key: "q", icon: Layers, group: "System" },
   { to: "/workers", name: "Workers", key: "k", icon: Server, group: "System" },
   { to: "/limits", name: "Limits", key: "l", icon: Wrench, group: "System" },

@@ -2,7 +2,7 @@ import { Link, type LinkProps } from "@tanstack/react-router";
 import type { ButtonHTMLAttributes, ReactNode } from "react";
 import styles from "./Button.module.css";
 
-type Kind = "plain" | "primary" | "danger" | "quiet";
+type Kind = "plain" | "primary" | "danger" | "quiet" | "link";
 
 interface Props extends ButtonHTMLAttributes<HTMLButtonElement> {
   kind?: Kind;

@@ -27,6 +27,7 @@ interface Props {
   whole?: boolean;
 }
 
+const TALL = 150;
 const WHOLE = Array.from({ length: 10 }, (_, power) => [1, 2, 5].map((digit) => digit * 10 ** power)).flat();
 
 export function Chart({ title, at, lines, format, sync, whole = false }: Props) {
@@ -41,7 +42,7 @@ export function Chart({ title, at, lines, format, sync, whole = false }: Props) 
     if (element === null) return;
     const made = new uPlot(optionsOf(element, times, lines, format, sync, zoneOf(zone), whole), data, element);
     plot.current = made;
-    const watch = new ResizeObserver(() => made.setSize({ width: element.clientWidth, height: 160 }));
+    const watch = new ResizeObserver(() => made.setSize({ width: element.clientWidth, height: TALL }));
     watch.observe(element);
     return () => {
       watch.disconnect();
@@ -55,6 +56,7 @@ export function Chart({ title, at, lines, format, sync, whole = false }: Props) 
     <figure className={styles.chart}>
       <figcaption>{title}</figcaption>
       <div ref={box} className={styles.box} aria-hidden="true" />
+      {lines.every((line) => line.values.every((value) => value === null)) ? <p className={styles.nothing}>No data in this time</p> : null}
       <table className="sr">
         <caption>{title}</caption>
         <tbody>
@@ -72,13 +74,22 @@ export function Chart({ title, at, lines, format, sync, whole = false }: Props) 
 }
 
 function textOf(value: number | null | undefined, format: (value: number) => string): string {
-  return value === null || value === undefined ? "none" : format(value);
+  return value === null || value === undefined ? "–" : format(value);
+}
+
+/** uPlot keeps each colour as a function. */
+function colorOf(plot: uPlot, index: number): string {
+  const stroke = plot.series[index]?.stroke;
+  return String(typeof stroke === "function" ? stroke(plot, index) : stroke);
+}
+
+function isLong(times: number[]): boolean {
+  return (times.at(-1) ?? 0) - (times[0] ?? 0) > 172_800;
 }
 
 /** The time of day; over more than two days, the day. */
 function timeLabel(seconds: number, times: number[], zone: string): string {
-  const long = (times.at(-1) ?? 0) - (times[0] ?? 0) > 172_800;
-  return long ? day(seconds * 1000, zone) : clockTime(seconds * 1000, zone).slice(0, 5);
+  return isLong(times) ? day(seconds * 1000, zone) : clockTime(seconds * 1000, zone).slice(0, 5);
 }
 
 function optionsOf(
@@ -93,14 +104,14 @@ function optionsOf(
   };
   return {
     width: element.clientWidth,
-    height: 160,
+    height: TALL,
     tzDate: (ts) => uPlot.tzDate(new Date(ts * 1000), zone),
     cursor: { sync: { key: sync }, drag: { x: false, y: false } },
-    legend: { show: true, live: true },
+    legend: { show: true, live: true, markers: { width: 0, fill: (plot, index) => colorOf(plot, index) } },
     scales: { y: { range: (_, __, high) => [0, Math.max(1e-9, high || 1) * 1.1] } },
     axes: [
-      { ...axis, values: (_, ticks) => ticks.map((tick) => timeLabel(tick, times, zone)), grid: { show: false } },
-      { ...axis, size: 70, ...(whole ? { incrs: WHOLE } : {}), values: (_, ticks) => ticks.map((tick) => format(tick)) },
+      { ...axis, values: (_, ticks) => ticks.map((tick) => timeLabel(tick, times, zone)), grid: { show: false }, size: 28, space: isLong(times) ? 96 : 64 },
+      { ...axis, size: 56, ...(whole ? { incrs: WHOLE } : {}), values: (_, ticks) => ticks.map((tick) => format(tick)) },
     ],
     series: [
       { value: (_, seconds) => (seconds === null ? "latest" : new Intl.DateTimeFormat("en-GB", { timeZone: zone, dateStyle: "short", timeStyle: "short" }).format(seconds * 1000)) },

@@ -1,9 +1,11 @@
 // Filters of a list: they live in the address. Text is applied 250 ms after typing.
 import { useNavigate } from "@tanstack/react-router";
 import { Search as SearchIcon, X } from "lucide-react";
-import { type ReactNode, useEffect, useState } from "react";
+import { Children, type ReactNode, useEffect, useState } from "react";
 import { Button } from "./Button";
 import styles from "./Filters.module.css";
+
+const SHOWN_ON_PHONE = 2;
 
 export function useSetSearch(): (change: Record<string, string | undefined>, push?: boolean) => void {
   const navigate = useNavigate();
@@ -19,12 +21,15 @@ export function useSetSearch(): (change: Record<string, string | undefined>, pus
 export function Filters({ children, active }: { children: ReactNode; active: string[] }) {
   const set = useSetSearch();
   const [all, setAll] = useState(false);
+  const many = Children.toArray(children).length > SHOWN_ON_PHONE;
   return (
     <div className={`${styles.filters} ${all ? styles.all : ""}`} role="search">
       {children}
-      <Button kind="quiet" className={styles.toggle} aria-expanded={all} onClick={() => setAll(!all)}>
-        {all ? "Fewer filters" : "More filters"}
-      </Button>
+      {many ? (
+        <Button kind="quiet" className={styles.toggle} aria-expanded={all} onClick={() => setAll(!all)}>
+          {all ? "Fewer filters" : "More filters"}
+        </Button>
+      ) : null}
       {active.length > 0 ? (
         <Button kind="quiet" icon={<X size={14} />} onClick={() => set(Object.fromEntries(active.map((name) => [name, undefined])))}>
           Clear
@@ -53,6 +58,7 @@ export function TextFilter({ name, value, label, wide = false, list }: {
         aria-label={label}
         placeholder={label}
         value={text}
+        size={Math.max(10, label.length)}
         list={list}
         data-filter={wide ? "first" : undefined}
         onChange={(event) => setText(event.target.value)}

@@ -1,5 +1,6 @@
 // The frame of a page: title, actions, content; and the parts that every page has.
 import { type ReactNode, useEffect, useState } from "react";
+import { Copy } from "./Copy";
 import styles from "./Page.module.css";
 
 interface Props {
@@ -26,6 +27,10 @@ export function Page({ title, heading, lead, actions, children }: Props) {
       {children}
     </div>
   );
+}
+
+export function Toolbar({ children }: { children: ReactNode }) {
+  return <div className={styles.toolbar}>{children}</div>;
 }
 
 export function Card({ title, aside, children, flush = false }: {
@@ -71,9 +76,12 @@ export function Empty({ title, children, command }: { title: string; children?: 
       <h2>{title}</h2>
       {children ? <p className="muted">{children}</p> : null}
       {command ? (
-        <pre className={styles.command}>
-          <code>{command}</code>
-        </pre>
+        <div className={styles.commandLine}>
+          <pre className={styles.command}>
+            <code>{command}</code>
+          </pre>
+          <Copy text={command} label="Copy the command" />
+        </div>
       ) : null}
     </div>
   );

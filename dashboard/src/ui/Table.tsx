@@ -62,6 +62,7 @@ function Shown<Row>({ label, columns, rows, rowKey, marked }: Props<Row>) {
 function classOf<Row>(column: Column<Row>): string {
   return [
     column.align === "end" ? "num" : "",
+    column.key === "verbs" ? styles.verbs : "",
     column.grow ? styles.grow : "",
     styles[column.phone ?? "second"],
   ].join(" ");

@@ -3,16 +3,18 @@ import { Link } from "@tanstack/react-router";
 import type { ReactNode } from "react";
 import styles from "./Tabs.module.css";
 
-export function Tabs({ label, name, value, tabs }: {
-  label: string; name: string; value: string; tabs: [string, ReactNode][];
+export function Tabs({ label, name, value, tabs, clears = [] }: {
+  label: string; name: string; value: string; tabs: [string, ReactNode][]; clears?: string[];
 }) {
+  // What belongs to one tab only goes with it.
+  const cleared = Object.fromEntries(["after", ...clears].map((one) => [one, undefined]));
   return (
     <nav className={styles.tabs} aria-label={label}>
       {tabs.map(([key, text]) => (
         <Link
           key={key}
           to="."
-          search={(old: Record<string, unknown>) => ({ ...old, [name]: key, after: undefined }) as never}
+          search={(old: Record<string, unknown>) => ({ ...old, [name]: key, ...cleared }) as never}
           replace
           resetScroll={false}
           className={styles.tab}

@@ -119,7 +119,7 @@ class LaneEnds(msgspec.Struct, frozen=True):
 
 class AttemptRow(msgspec.Struct, frozen=True):
     """An attempt that was followed by another one. `ready_at`: when the run was ready for the next attempt. `earlier`:
-    how many attempts of the run were not read."""
+    how many attempts of the run were not read. `usage_text`: what its processes used, without samples."""
 
     attempt: int
     fence: int
@@ -130,6 +130,7 @@ class AttemptRow(msgspec.Struct, frozen=True):
     error: str | None
     ready_at: datetime | None
     earlier: int
+    usage_text: str | None = None
 
 
 _live_run = RowQuery(LiveRun, _SQL["live_run"])
@@ -162,6 +163,7 @@ class RunFilter(msgspec.Struct, frozen=True):
     created_before: datetime | None = None
     label: tuple[str, str] | None = None
     generation: int | None = None
+    worker_id: UUID | None = None
 
 
 async def live_run(connection: Connection, tenant: TenantId, run_id: UUID) -> LiveRun | None:
@@ -214,6 +216,7 @@ def _wanted(tenant: TenantId, chosen: RunFilter, states: Sequence[int] | None, b
     return (
         tenant, before, chosen.job_id, chosen.lane_ids, states, contains(chosen.error), chosen.since, chosen.until,
         chosen.own, chosen.created_after, chosen.created_before, *(chosen.label or (None, None)), chosen.generation,
+        chosen.worker_id,
     )  # fmt: skip
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
+from uuid import UUID
 
 import msgspec
 
@@ -40,7 +41,8 @@ class NumberedMissed(msgspec.Struct, frozen=True):
 
 
 class MissedOfJob(msgspec.Struct, frozen=True):
-    """A range of fires that a job missed. `name`: that of the job as it is now; None if it has none, or no row."""
+    """A range of fires that a job missed. `name`: that of the job as it is now; None if it has none, or no row.
+    `backfills`: those that cover some of the fires."""
 
     missed_id: int
     job_id: str
@@ -51,6 +53,7 @@ class MissedOfJob(msgspec.Struct, frozen=True):
     reason: str
     recorded_at: datetime
     generation: int
+    backfills: list[UUID]
 
 
 _list_missed = RowQuery(MissedRow, _SQL["list_missed"])
@@ -82,6 +85,9 @@ async def page_of_job(
 
 
 async def page(
-    connection: Connection, tenant: TenantId, before: int | None, job_id: str | None, reason: str | None, limit: int
-) -> list[MissedOfJob]:
-    return await _page.fetch(connection, tenant, before, job_id, reason, limit)
+    connection: Connection, tenant: TenantId, before: int | None, job_id: str | None, reason: str | None, limit: int,
+    text: str | None = None,
+) -> list[MissedOfJob]:  # fmt: skip
+    """`text`: a part of the name or the id of the job."""
+    part = None if text is None else text.lower()
+    return await _page.fetch(connection, tenant, before, job_id, reason, limit, part)

@@ -48,6 +48,7 @@ class RunsFilter(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True)
     task: str | None = None
     error: str | None = None
     label: str | None = None
+    worker: str | None = None
     since: Moment | None = None
     until: Moment | None = None
     created_after: Moment | None = None

@@ -443,7 +443,8 @@ class MissedRange(msgspec.Struct):
 
 
 class MissedFires(msgspec.Struct):
-    """A range of fires of a job that were not run. name: that of the job as it is now."""
+    """A range of fires of a job that were not run. name: that of the job as it is now. backfills: those that make up
+    for some of them, newest first, ten at most."""
 
     job_id: str
     name: str
@@ -453,6 +454,7 @@ class MissedFires(msgspec.Struct):
     reason: str
     recorded_at: datetime
     generation: int = 1
+    backfills: list[str] = []
 
 
 class MissedList(msgspec.Struct, omit_defaults=True):

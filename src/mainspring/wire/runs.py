@@ -186,7 +186,8 @@ class Why(msgspec.Struct):
 class TimelineEntry(msgspec.Struct):
     """One step in the history of a run. In addition to the states of runs there are SUBMITTED, FIRED, RETURNED, LOST
     and SNOOZED (ends of attempts that another attempt followed), CANCEL_REQUESTED, REPLAYED, and LEFT_OUT for attempts
-    that are not shown, because there were too many. `duration` is that of the ended attempt."""
+    that are not shown, because there were too many. `duration` is that of the ended attempt, and `usage` what its
+    processes used, without samples."""
 
     at: datetime
     state: TimelineStateWord
@@ -197,6 +198,7 @@ class TimelineEntry(msgspec.Struct):
     reason: str | None = None
     error: str | None = None
     duration: float | None = None
+    usage: UsageView | None = None
 
 
 class QueueView(msgspec.Struct):

@@ -35,7 +35,7 @@ export function CalendarPage() {
       {map === undefined && found.error ? <ProblemBox error={found.error} retry={() => void found.refetch()} /> : null}
       {map ? (
         <>
-          <Card title={`${counted(map.fires, map.estimated)} fires of ${plural(map.jobs, "job")}, in ${map.timezone}`} aside={<span className="muted">read <Time at={map.as_of} /></span>}>
+          <Card title={`${counted(map.fires, map.estimated)} fires of ${plural(map.jobs, "job")}, in ${map.timezone}`} aside={<span className="muted">counted <Time at={map.as_of} /></span>}>
             {map.fires === 0 ? (
               <Empty title="Nothing fires" command={"mainspring submit --command 'echo hello' --cron '0 9 * * *' --name hello"}>
                 No schedule fires in this range.

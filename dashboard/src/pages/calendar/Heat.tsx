@@ -1,10 +1,12 @@
 // The heat map as a table: rows are days (or hours), columns hours (or five minutes). Shade and number say the same.
 import type { HeatCell, HeatMap } from "../../api/schema";
 import { count, tiny } from "../../lib/format";
+import { day } from "../../lib/time";
 import styles from "./Calendar.module.css";
 
 export function Heat({ map }: { map: HeatMap }) {
-  const most = Math.max(1, ...map.cells.map((cell) => cell.fires));
+  const fires = map.cells.map((cell) => cell.fires).filter((number) => number > 0).sort((a, b) => a - b);
+  const scale: Scale = { least: fires[Math.floor(fires.length / 10)] ?? 0, most: fires.at(-1) ?? 1 };
   const rows = rowsOf(map);
   const columns = map.range === "week" ? 24 : 12;
   return (
@@ -26,7 +28,7 @@ export function Heat({ map }: { map: HeatMap }) {
             <tr key={name}>
               <th scope="row">{name}</th>
               {Array.from({ length: columns }, (_, index) => (
-                <Cells key={index} cells={cells.filter((cell) => columnOf(cell, map) === index)} most={most} />
+                <Cells key={index} cells={cells.filter((cell) => columnOf(cell, map) === index)} scale={scale} />
               ))}
             </tr>
           ))}
@@ -36,11 +38,21 @@ export function Heat({ map }: { map: HeatMap }) {
   );
 }
 
+interface Scale {
+  least: number;
+  most: number;
+}
+
+/** From 0.15 to 1. Jobs that fire all the time raise every cell, so the shade says what is above the emptiest tenth. */
+function levelOf(fires: number, { least, most }: Scale): number {
+  return most <= least ? (fires < least ? 0.15 : 0.4) : 0.15 + 0.85 * Math.sqrt(Math.max(0, fires - least) / (most - least));
+}
+
 /** An hour that the clocks repeat has two cells in one place; one that they skip has none. */
-function Cells({ cells, most }: { cells: HeatCell[]; most: number }) {
+function Cells({ cells, scale }: { cells: HeatCell[]; scale: Scale }) {
   const fires = cells.reduce((sum, cell) => sum + cell.fires, 0);
   if (cells.length === 0) return <td className={styles.none} />;
-  const level = Math.sqrt(fires / most);
+  const level = levelOf(fires, scale);
   const strong = level > 0.7;
   // Between the two ranges neither light nor dark text has enough contrast.
   const shade = strong ? 0.82 + 0.6 * (level - 0.7) : 0.12 + 0.62 * level;
@@ -59,10 +71,15 @@ function columnOf(cell: HeatCell, map: HeatMap): number {
   return map.range === "week" ? Number(cell.local.slice(11, 13)) : Math.floor(Number(cell.local.slice(14, 16)) / 5);
 }
 
+/** Tue 17 Nov. The text is the local date, so the zone plays no part. */
+function dayOf(local: string): string {
+  return day(Date.parse(`${local.slice(0, 10)}T12:00:00Z`), "UTC");
+}
+
 function rowsOf(map: HeatMap): [string, HeatCell[]][] {
   const rows = new Map<string, HeatCell[]>();
   for (const cell of map.cells) {
-    const name = map.range === "week" ? cell.local.slice(0, 10) : `${cell.local.slice(0, 13).replace("T", " ")}h`;
+    const name = map.range === "week" ? dayOf(cell.local) : `${cell.local.slice(0, 13).replace("T", " ")}h`;
     rows.set(name, [...(rows.get(name) ?? []), cell]);
   }
   return [...rows];

@@ -11,7 +11,6 @@ import { Button } from "../../ui/Button";
 import { Filters, TextFilter } from "../../ui/Filters";
 import { List } from "../../ui/List";
 import { Card, Empty, Page } from "../../ui/Page";
-import { StateMark } from "../../ui/StateMark";
 import type { Column } from "../../ui/Table";
 import { Time } from "../../ui/Time";
 import { useKeyset } from "../../ui/useKeyset";
@@ -63,7 +62,15 @@ export function DeadLettersPage() {
         <List
           label="Dead letters" list={list} after={search.after} rowKey={idOf} marked={selection.has}
           columns={[selection.column, ...columns(setReplaying)]}
-          empty={<Empty title={active.length > 0 ? "No dead letter matches." : "No dead letters"}>Runs that fail after their last attempt come here.</Empty>}
+          empty={
+            active.length > 0 ? (
+              <Empty title="No dead letter matches.">Clear the filters to see all dead letters.</Empty>
+            ) : (
+              <Empty title="No dead letters" command="mainspring dead-letters">
+                Runs that fail after their last attempt come here, and to the list of the command line:
+              </Empty>
+            )
+          }
         />
       </Card>
       {replaying ? (
@@ -79,7 +86,6 @@ export function DeadLettersPage() {
 
 function columns(replay: (letter: DeadLetterView) => void): Column<DeadLetterView>[] {
   return [
-    { key: "state", head: "State", phone: "none", cell: () => <StateMark state="FAILED" /> },
     {
       key: "run", head: "Run", phone: "first",
       cell: (letter) => (

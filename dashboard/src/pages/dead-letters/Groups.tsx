@@ -1,7 +1,7 @@
 // The letters of this page by their error, so that one cause is one line.
 import { Link } from "@tanstack/react-router";
 import type { DeadLetterView } from "../../api/schema";
-import { errorLine, plural } from "../../lib/format";
+import { count, errorLine } from "../../lib/format";
 import { Card } from "../../ui/Page";
 import { type Column, Table } from "../../ui/Table";
 import { Time } from "../../ui/Time";
@@ -32,7 +32,7 @@ const COLUMNS: Column<Group>[] = [
     ),
   },
   { key: "task", head: "Task", cell: (group) => group.task },
-  { key: "count", head: "Letters", align: "end", cell: (group) => plural(group.letters.length, "letter") },
+  { key: "count", head: "Letters", align: "end", cell: (group) => <>{count(group.letters.length)}<span className="onPhone"> {group.letters.length === 1 ? "letter" : "letters"}</span></> },
   { key: "jobs", head: "Jobs", align: "end", phone: "none", cell: (group) => new Set(group.letters.map((letter) => letter.job_id)).size },
   { key: "last", head: "Newest", cell: (group) => <Time at={group.letters[0]?.died_at} /> },
 ];

@@ -4,12 +4,14 @@ import { get } from "../../api/client";
 import type { Failures } from "../../api/schema";
 import { plural } from "../../lib/format";
 import { Filters, TextFilter, useSetSearch } from "../../ui/Filters";
-import { Card, Empty, Page, Skeleton } from "../../ui/Page";
+import { Card, Empty, Page, Skeleton, Toolbar } from "../../ui/Page";
 import { ProblemBox } from "../../ui/Problem";
 import { Choice } from "../../ui/Tabs";
 import { FailureTable } from "./FailureTable";
 
 const HOURS: Record<string, number> = { "1h": 1, "6h": 6, "24h": 24, "7d": 168, "30d": 720 };
+
+const spanOf = (w: string): string => (w === "1h" ? "hour" : w.replace(/h$/, " hours").replace(/d$/, " days"));
 
 export function FailuresPage() {
   const search = useSearch({ from: "/failures" });
@@ -27,19 +29,23 @@ export function FailuresPage() {
   const active = (["task", "queue", "job"] as const).filter((name) => search[name] !== undefined);
   return (
     <Page title="Failures" lead="Failed attempts, grouped by what went wrong. Numbers, ids and quoted words in errors do not count.">
-      <Choice label="Window" value={w} options={Object.keys(HOURS).map((one) => [one, one])} onChange={(next) => set({ w: next }, true)} />
-      <Filters active={active}>
-        <TextFilter name="task" value={search.task} label="Task" wide />
-        <TextFilter name="queue" value={search.queue} label="Queue" />
-        <TextFilter name="job" value={search.job} label="Job id" />
-      </Filters>
+      <Toolbar>
+        <Choice label="Window" value={w} options={Object.keys(HOURS).map((one) => [one, one])} onChange={(next) => set({ w: next }, true)} />
+        <Filters active={active}>
+          <TextFilter name="task" value={search.task} label="Task" wide />
+          <TextFilter name="queue" value={search.queue} label="Queue" />
+          <TextFilter name="job" value={search.job} label="Job id" />
+        </Filters>
+      </Toolbar>
       <Card flush>
         {failures.isPending ? (
           <Skeleton />
         ) : failures.data === undefined ? (
           <ProblemBox error={failures.error} retry={() => void failures.refetch()} />
         ) : failures.data.groups.length === 0 ? (
-          <Empty title="Nothing failed">In the last {w}, no attempt failed.</Empty>
+          <Empty title="Nothing failed" command="mainspring submit --command 'exit 1' --retries 0 --wait">
+            {active.length > 0 ? `No attempt that matches failed in the last ${spanOf(w)}.` : `No attempt failed in the last ${spanOf(w)}. To see how a failure looks, make one:`}
+          </Empty>
         ) : (
           <FailureTable groups={failures.data.groups} />
         )}

@@ -1,9 +1,10 @@
 import { useQuery } from "@tanstack/react-query";
-import { useParams, useSearch } from "@tanstack/react-router";
+import { Link, useParams, useSearch } from "@tanstack/react-router";
 import { lazy, Suspense } from "react";
 import { jobQuery, latestRunsQuery, upcomingQuery } from "../../api/queries";
 import type { JobView, RunListRow } from "../../api/schema";
 import { duration, percent, plural } from "../../lib/format";
+import { useNow } from "../../live/clock";
 import { Card, Page, Skeleton } from "../../ui/Page";
 import { ProblemBox } from "../../ui/Problem";
 import { RunBars } from "../../ui/RunBars";
@@ -48,7 +49,11 @@ export function JobPage() {
         lead={
           <>
             {shown.schedule_in_words || shown.schedule}
-            {shown.name === shown.job_id ? null : <> · <code>{shown.job_id}</code></>}
+            {shown.name === shown.job_id ? null : <> · <code>{shown.job_id}</code></>} · queue{" "}
+            <Link to="/runs" search={{ queue: shown.queue }}>{shown.queue}</Link>
+            {shown.workflow_version === null || shown.workflow_version === undefined ? null : (
+              <> · <Link to="/workflows/$workflow" params={{ workflow: shown.job_id }}>its steps</Link></>
+            )}
           </>
         }
         actions={<JobActions job={shown} />}
@@ -70,7 +75,10 @@ export function JobPage() {
 
 function NextFires({ job }: { job: JobView }) {
   const upcoming = useQuery({ ...upcomingQuery(job.job_id), enabled: job.next_fire_at !== null });
-  const fires = job.next_fire_at === null ? [] : (upcoming.data?.fires ?? [job.next_fire_at]);
+  const now = useNow(job.next_fire_at !== null);
+  const known = job.next_fire_at === null ? [] : (upcoming.data?.fires ?? [job.next_fire_at]);
+  const ahead = known.filter((at) => Date.parse(at) >= now - 1000);
+  const fires = ahead.length > 0 ? ahead : known.slice(-1);
   if (fires.length === 0)
     return <p className={styles.note}>{job.status === "PAUSED" ? "It does not fire while it is paused." : "It will not fire again by itself."}</p>;
   return (

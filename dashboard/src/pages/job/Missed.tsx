@@ -8,13 +8,16 @@ import { ProblemBox } from "../../ui/Problem";
 import { StateMark } from "../../ui/StateMark";
 import { type Column, Table } from "../../ui/Table";
 import { Time } from "../../ui/Time";
+import { BackfilledBy } from "../operations/BackfilledBy";
+import { MakeUp } from "../operations/MakeUp";
 
-const COLUMNS: Column<MissedRange>[] = [
+const columns = (job: string): Column<MissedRange>[] => [
   { key: "count", head: "Fires", phone: "first", cell: (range) => <StateMark state="MISSED" detail={plural(range.count, "fire")} /> },
   { key: "first", head: "First", cell: (range) => <Time at={range.first} exact /> },
   { key: "last", head: "Last", cell: (range) => <Time at={range.last} exact /> },
   { key: "reason", head: "Reason", grow: true, cell: (range) => <span title={range.reason}>{range.reason}</span> },
-  { key: "made up", head: "Backfilled", cell: (range) => (range.backfills.length > 0 ? plural(range.backfills.length, "backfill") : "") },
+  { key: "made up", head: "Backfilled", cell: (range) => <BackfilledBy ids={range.backfills} /> },
+  { key: "verbs", head: <span className="sr">Verbs</span>, cell: (range) => (range.backfills.length > 0 ? null : <MakeUp job={job} range={range} />) },
 ];
 
 export function Missed({ job }: { job: string }) {
@@ -33,7 +36,7 @@ export function Missed({ job }: { job: string }) {
     );
   return (
     <Card flush>
-      <Table label="Missed fires" columns={COLUMNS} rows={missed.data} rowKey={(range) => range.recorded_at + range.first} />
+      <Table label="Missed fires" columns={columns(job)} rows={missed.data} rowKey={(range) => range.recorded_at + range.first} />
     </Card>
   );
 }

@@ -55,7 +55,7 @@ function Shown({ series }: { series: JobSeries }) {
           </>
         ) : null}
       </p>
-      <div className={styles.charts}>
+      <div className={styles.inCard}>
         <Chart
           title={`Success, per ${duration(series.step_s)}`} at={series.at} sync="job" format={percent}
           lines={[{ label: "succeeded", values: rates, color: "success", sparse: true }]}

@@ -48,7 +48,7 @@ export function JobsPage() {
         <ChoiceFilter name="status" value={search.status} label="State" options={STATES} />
         <ChoiceFilter name="latest" value={search.latest} label="Last run" options={[["FAILED", "Failed"], ["SUCCESS", "Succeeded"], ["RUNNING", "Running"]]} />
         <TextFilter name="queue" value={search.queue} label="Queue" />
-        <TextFilter name="label" value={search.label} label="Label key=value" />
+        <TextFilter name="label" value={search.label} label="Label, key=value" />
         <TextFilter name="owner" value={search.owner} label="Owner" />
       </Filters>
       <BulkBar target="jobs" selection={selection} filter={query} id={idOf} name={nameOf} />
@@ -81,7 +81,7 @@ const COLUMNS: Column<JobListRow>[] = [
       </Link>
     ),
   },
-  { key: "schedule", head: "Runs", cell: (job) => <span className="short" title={`${job.schedule_in_words}\n${job.schedule}`}>{job.schedule_in_words || job.schedule}</span> },
+  { key: "schedule", head: "Schedule", cell: (job) => <span className="short" title={`${job.schedule_in_words}\n${job.schedule}`}>{job.schedule_in_words || job.schedule}</span> },
   { key: "next", head: "Next fire", cell: (job) => <Time at={job.next_fire_at} /> },
   {
     key: "last", head: "Last run",

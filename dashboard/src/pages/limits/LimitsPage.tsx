@@ -121,7 +121,7 @@ function Breakers() {
     { key: "probe", head: "Next probe", cell: (breaker) => <Time at={breaker.probe_at} /> },
     { key: "open", head: "Opens for", phone: "none", cell: (breaker) => duration(breaker.open_for) },
     { key: "held", head: "Held", align: "end", cell: (breaker) => count(breaker.held) },
-    { key: "reset", head: <span className="sr">Verbs</span>, cell: (breaker) => (breaker.state === "closed" ? null : <Button onClick={() => setResetting(breaker)}>Reset</Button>) },
+    { key: "verbs", head: <span className="sr">Verbs</span>, cell: (breaker) => (breaker.state === "closed" ? null : <Button onClick={() => setResetting(breaker)}>Reset</Button>) },
   ];
   return (
     <Card flush title="Circuit breakers">

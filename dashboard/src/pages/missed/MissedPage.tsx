@@ -7,6 +7,8 @@ import { List } from "../../ui/List";
 import { Card, Empty, Page } from "../../ui/Page";
 import { StateMark } from "../../ui/StateMark";
 import type { Column } from "../../ui/Table";
+import { BackfilledBy } from "../operations/BackfilledBy";
+import { MakeUp } from "../operations/MakeUp";
 import { Time } from "../../ui/Time";
 import { useKeyset } from "../../ui/useKeyset";
 
@@ -23,9 +25,11 @@ const COLUMNS: Column<MissedFires>[] = [
   { key: "first", head: "First", cell: (range) => <Time at={range.first} /> },
   { key: "last", head: "Last", phone: "none", cell: (range) => <Time at={range.last} /> },
   { key: "reason", head: "Reason", grow: true, cell: (range) => <span title={range.reason}>{range.reason}</span> },
+  { key: "made up", head: "Backfilled", cell: (range) => <BackfilledBy ids={range.backfills} /> },
   { key: "recorded", head: "Recorded", phone: "none", cell: (range) => <Time at={range.recorded_at} /> },
+  { key: "verbs", head: <span className="sr">Verbs</span>, cell: (range) => (range.backfills.length > 0 ? null : <MakeUp job={range.job_id} range={range} />) },
 ];
-const FILTERS = ["job", "reason"] as const;
+const FILTERS = ["q", "job", "reason"] as const;
 const REASONS: [string, string][] = [
   ["paused", "Paused"], ["cancelled", "Cancelled"], ["deleted", "Deleted"], ["late: misfire policy skip", "Late, and skipped"],
   ["coalesced into a later fire", "Coalesced"], ["over the misfire cap", "Over the cap"], ["older than the misfire grace", "Older than the grace"],
@@ -35,20 +39,28 @@ const keyOf = (range: MissedFires): string => range.job_id + range.recorded_at +
 export function MissedPage() {
   const search = useSearch({ from: "/missed" });
   const list = useKeyset<MissedList, MissedFires>({
-    path: "/v1/missed-fires", query: { job: search.job, reason: search.reason }, after: search.after, rows: (body) => body.missed,
+    path: "/v1/missed-fires", query: { q: search.q, job: search.job, reason: search.reason }, after: search.after, rows: (body) => body.missed,
     next: (body) => body.next, id: keyOf, everyMs: 15_000,
   });
   const active = FILTERS.filter((name) => search[name] !== undefined);
   return (
     <Page title="Missed fires" lead="Fires that did not run, and why: nobody could fire them in time, or the job was paused.">
       <Filters active={active}>
-        <TextFilter name="job" value={search.job} label="Job id" wide />
+        <TextFilter name="q" value={search.q} label="Name or id of the job" wide />
         <ChoiceFilter name="reason" value={search.reason} label="Reason" options={REASONS} />
       </Filters>
       <Card flush>
         <List
           label="Missed fires" list={list} after={search.after} rowKey={keyOf} columns={COLUMNS}
-          empty={<Empty title="No fire was missed">{active.length > 0 ? "that matches." : "Fires that did not run would be here, with the reason."}</Empty>}
+          empty={
+            active.length > 0 ? (
+              <Empty title="No missed fire matches.">Clear the filters to see all missed fires.</Empty>
+            ) : (
+              <Empty title="No fire was missed" command="mainspring submit --command 'echo hello' --every 1m --misfire skip">
+                Fires that did not run would be here, with the reason. What becomes of late ones is up to the job:
+              </Empty>
+            )
+          }
         />
       </Card>
     </Page>

@@ -4,8 +4,9 @@ import { lazy, Suspense } from "react";
 import { get } from "../../api/client";
 import type { Failures, Overview, UpcomingFires } from "../../api/schema";
 import { count, counted, duration, percent, plural, rate, short } from "../../lib/format";
+import { useNow } from "../../live/clock";
 import { Filters, TextFilter, useSetSearch } from "../../ui/Filters";
-import { Card, Empty, Figure, Figures, Page, Skeleton } from "../../ui/Page";
+import { Card, Empty, Figure, Figures, Page, Skeleton, Toolbar } from "../../ui/Page";
 import { ProblemBox } from "../../ui/Problem";
 import { Choice } from "../../ui/Tabs";
 import { Time } from "../../ui/Time";
@@ -32,13 +33,13 @@ export function OverviewPage() {
   return (
     <Page title="Overview">
       {overview ? <VerdictBox overview={overview} /> : null}
-      <div className={styles.bar}>
+      <Toolbar>
         <Choice<Window> label="Window" value={w} options={WINDOWS.map((one) => [one, one])} onChange={(next) => set({ w: next }, true)} />
         <Filters active={active}>
           <TextFilter name="queue" value={search.queue} label="Queue" />
           <TextFilter name="task" value={search.task} label="Task" />
         </Filters>
-      </div>
+      </Toolbar>
       {found.isPending ? <Skeleton /> : null}
       {overview === undefined && found.error ? <ProblemBox error={found.error} retry={() => void found.refetch()} /> : null}
       {overview ? (
@@ -46,7 +47,7 @@ export function OverviewPage() {
           <Numbers overview={overview} w={w} />
           <div className={styles.lists}>
             <Failing />
-            <Coming slots={overview.slots} />
+            <Coming />
           </div>
           {overview.window ? (
             <Suspense fallback={<Skeleton />}>
@@ -66,8 +67,8 @@ function Numbers({ overview, w }: { overview: Overview; w: string }) {
   return (
     <Figures>
       <Figure label={`Ended, ${w}`} value={short(totals?.ended ?? 0)} note={`${rate(overview.rate)} now`} />
-      <Figure label="Succeeded" value={success === null ? "none yet" : percent(success)} tone={success !== null && success < 0.95 ? "failed" : undefined} note={totals ? `${count(totals.failed)} failed` : undefined} />
-      <Figure label="Start lag p50" value={duration(totals?.lag_p50) || "none"} note={totals?.lag_p99 ? `p99 ${duration(totals.lag_p99)}` : undefined} />
+      <Figure label="Succeeded" value={success === null ? "–" : percent(success)} tone={success !== null && success < 0.95 ? "failed" : undefined} note={totals ? `${count(totals.failed)} failed` : undefined} />
+      <Figure label="Start lag p50" value={duration(totals?.lag_p50) || "–"} note={totals?.lag_p99 ? `p99 ${duration(totals.lag_p99)}` : undefined} />
       <Figure label="Waiting" value={short(overview.waiting)} note={overview.oldest_seconds ? `oldest ${duration(overview.oldest_seconds)}` : undefined} />
       <Figure label="Busy slots" value={`${count(overview.busy)} of ${count(overview.slots)}`} />
       <Figure label="Due, not fired" value={count(overview.backlog)} tone={overview.backlog > 0 && overview.fire_lag > 5 ? "held" : undefined} />
@@ -91,14 +92,16 @@ function Failing() {
   );
 }
 
-function Coming({ slots }: { slots: number }) {
+function Coming() {
   const coming = useQuery({
     queryKey: ["coming"],
     queryFn: ({ signal }) => get<UpcomingFires>("/v1/insights/upcoming", { limit: 100 }, signal),
     refetchInterval: 10_000,
   });
+  const now = useNow();
   // A job that fires often would fill the list: each is named once.
-  const named = new Map((coming.data?.fires ?? []).toReversed().map((fire) => [fire.job_id, fire]));
+  const ahead = (coming.data?.fires ?? []).filter((fire) => Date.parse(fire.at) >= now - 1000);
+  const named = new Map(ahead.toReversed().map((fire) => [fire.job_id, fire]));
   const fires = [...named.values()].toReversed().slice(0, 6);
   return (
     <Card title="Coming" aside={<Link to="/calendar">Calendar</Link>}>
@@ -118,7 +121,6 @@ function Coming({ slots }: { slots: number }) {
           ))}
         </ol>
       )}
-      <p className="muted">{plural(slots, "slot")} to run them.</p>
     </Card>
   );
 }

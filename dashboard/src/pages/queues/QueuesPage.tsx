@@ -1,5 +1,5 @@
 import { useQuery, useQueryClient } from "@tanstack/react-query";
-import { Link } from "@tanstack/react-router";
+import { Link, useSearch } from "@tanstack/react-router";
 import { useState } from "react";
 import { change } from "../../api/client";
 import { queuesQuery } from "../../api/queries";
@@ -8,6 +8,7 @@ import { count, duration, rate } from "../../lib/format";
 import { Button } from "../../ui/Button";
 import { Confirm } from "../../ui/Dialog";
 import { Field } from "../../ui/Field";
+import { Filters, TextFilter } from "../../ui/Filters";
 import { Card, Empty, Page, Skeleton } from "../../ui/Page";
 import { ProblemBox } from "../../ui/Problem";
 import { StateMark } from "../../ui/StateMark";
@@ -19,8 +20,13 @@ type Verb = { kind: "pause" | "resume" | "limits"; queue: QueueView };
 export function QueuesPage() {
   const queues = useQuery(queuesQuery);
   const [verb, setVerb] = useState<Verb | null>(null);
+  const { q = "" } = useSearch({ from: "/queues" });
+  const shown = (queues.data?.queues ?? []).filter((queue) => queue.name.toLowerCase().includes(q.toLowerCase()));
   return (
     <Page title="Queues" lead="Lines of work: how many runs wait, for how long, and whether workers keep up.">
+      <Filters active={q === "" ? [] : ["q"]}>
+        <TextFilter name="q" value={q || undefined} label="Part of a name" wide />
+      </Filters>
       <Card flush>
         {queues.isPending ? (
           <Skeleton />
@@ -30,8 +36,10 @@ export function QueuesPage() {
           <Empty title="No queue yet" command="mainspring submit --command 'echo hello' --queue mail">
             A queue exists as soon as a job or a worker names it.
           </Empty>
+        ) : shown.length === 0 ? (
+          <Empty title="No queue matches.">Clear the filter to see all queues.</Empty>
         ) : (
-          <Table label="Queues" columns={columns(setVerb)} rows={queues.data.queues} rowKey={(queue) => queue.name} />
+          <Table label="Queues" columns={columns(setVerb)} rows={shown} rowKey={(queue) => queue.name} />
         )}
       </Card>
       {verb?.kind === "limits" ? <Limits queue={verb.queue} onClose={() => setVerb(null)} /> : null}
@@ -40,30 +48,42 @@ export function QueuesPage() {
   );
 }
 
+/** A number of runs, as a link to them. Nothing to see is muted. */
+function RunsIn({ queue, status, number, unit }: { queue: QueueView; status: string; number: number; unit?: string }) {
+  const words = unit ? <span className="onPhone"> {unit}</span> : null;
+  if (number === 0) return <span className="muted">0{words}</span>;
+  return (
+    <Link to="/runs" search={{ queue: queue.name, status }}>
+      {count(number)}
+      {words}
+    </Link>
+  );
+}
+
 function columns(setVerb: (verb: Verb) => void): Column<QueueView>[] {
   return [
     {
       key: "name", head: "Queue", phone: "first", grow: true,
       cell: (queue) => (
-        <Link to="/runs" search={{ queue: queue.name, status: "pending" }}>
+        <Link to="/runs" search={{ queue: queue.name }}>
           {queue.name}
         </Link>
       ),
     },
     { key: "state", head: "State", phone: "first", cell: (queue) => <span title={queue.paused_why ?? ""}><StateMark state={queue.paused ? "PAUSED" : "LIVE"} /></span> },
-    { key: "depth", head: "Waiting", align: "end", cell: (queue) => <>{count(queue.depth)}<span className="onPhone"> waiting</span></> },
+    { key: "depth", head: "Waiting", align: "end", cell: (queue) => <RunsIn queue={queue} status="QUEUED" number={queue.depth} unit="waiting" /> },
     { key: "oldest", head: "Oldest", align: "end", cell: (queue) => (queue.oldest_seconds ? <><span className="onPhone">oldest </span>{duration(queue.oldest_seconds)}</> : null) },
-    { key: "held", head: "Held", align: "end", phone: "none", cell: (queue) => count(queue.held) },
-    { key: "scheduled", head: "Backing off", align: "end", phone: "none", cell: (queue) => count(queue.scheduled) },
-    { key: "running", head: "Running", align: "end", phone: "none", cell: (queue) => count(queue.running) },
-    { key: "rate", head: "Ended", align: "end", phone: "none", cell: (queue) => rate(queue.rate) },
-    { key: "failed", head: "Failed/min", align: "end", phone: "none", cell: (queue) => count(queue.failed) },
+    { key: "held", head: "Held", align: "end", phone: "none", cell: (queue) => <RunsIn queue={queue} status="HELD" number={queue.held} /> },
+    { key: "scheduled", head: "Backing off", align: "end", phone: "none", cell: (queue) => <RunsIn queue={queue} status="SCHEDULED" number={queue.scheduled} /> },
+    { key: "running", head: "Running", align: "end", phone: "none", cell: (queue) => <RunsIn queue={queue} status="RUNNING" number={queue.running} /> },
+    { key: "rate", head: "Ended", align: "end", phone: "none", cell: (queue) => <span className={queue.rate === 0 ? "muted" : ""}>{rate(queue.rate)}</span> },
+    { key: "failed", head: "Failed, 1 min", align: "end", phone: "none", cell: (queue) => <RunsIn queue={queue} status="FAILED" number={queue.failed} /> },
     { key: "empty", head: "Empty in", align: "end", phone: "none", cell: (queue) => (queue.depth > 0 && queue.rate > 0 ? `≈ ${duration(queue.depth / queue.rate)}` : "") },
-    { key: "workers", head: "Workers", align: "end", phone: "none", cell: (queue) => count(queue.workers) },
+    { key: "workers", head: "Workers", align: "end", phone: "none", cell: (queue) => (queue.workers === 0 ? <span className="muted">0</span> : <Link to="/workers" search={{ q: queue.name }}>{count(queue.workers)}</Link>) },
     {
       key: "limits", head: "Limits", phone: "none",
       cell: (queue) => (
-        <Button kind="quiet" onClick={() => setVerb({ kind: "limits", queue })} aria-label={`${limitWords(queue)}: limits of ${queue.name}`}>
+        <Button kind="link" onClick={() => setVerb({ kind: "limits", queue })} aria-label={`${limitWords(queue)}: limits of ${queue.name}`}>
           {limitWords(queue)}
         </Button>
       ),

@@ -2,7 +2,7 @@
 // following.
 import { ArrowDown, ArrowDownToLine, ArrowUpToLine, ChevronDown, ChevronUp, Download } from "lucide-react";
 import { useEffect, useLayoutEffect, useRef, useState } from "react";
-import { runPath } from "../../api/queries";
+import { isLive, runPath } from "../../api/queries";
 import type { RunView } from "../../api/schema";
 import type { Line } from "../../lib/ansi";
 import { bytes, count } from "../../lib/format";
@@ -105,12 +105,12 @@ export default function Log({ run, attempt, find }: { run: RunView; attempt: num
         <Button kind="quiet" icon={<ArrowUpToLine size={14} />} aria-label="Beginning of the log" onClick={() => void openAt(0, false)} />
         <Button kind="quiet" icon={<ArrowDownToLine size={14} />} aria-label="End of the log" onClick={openEnd} />
         <a className={styles.download} href={`${runPath(run.run_id)}/logs${attempt > 0 ? `?attempt=${attempt}` : ""}`} download={`${run.run_id}.log`}>
-          <Download size={14} aria-hidden="true" /> Download
+          <Download size={14} aria-hidden="true" /> <span>Download</span>
         </a>
       </div>
       {source.error ? <ProblemBox error={source.error} /> : null}
       {found.error ? <ProblemBox error={found.error} /> : null}
-      <div ref={box} className={styles.box} onScroll={scroll} tabIndex={0} role="log" aria-label="Output" aria-live="off">
+      <div ref={box} className={`${styles.box} ${total === 0 ? styles.low : ""}`} onScroll={scroll} tabIndex={0} role="log" aria-label="Output" aria-live="off">
         <div style={{ height: `${total * HEIGHT}px` }} className={styles.all}>
           {shown.map((line, index) => (
             <LogLine
@@ -119,7 +119,7 @@ export default function Log({ run, attempt, find }: { run: RunView; attempt: num
             />
           ))}
         </div>
-        {total === 0 && source.opened ? <p className={styles.nothing}>{window.ended ? "It printed nothing." : "Nothing printed yet."}</p> : null}
+        {total === 0 && source.opened ? <p className={styles.nothing}>{window.ended && !isLive(run.status) ? "It printed nothing." : "Nothing printed yet."}</p> : null}
       </div>
       {follow || (window.ended && window.reachesEnd) ? null : (
         <button type="button" className={styles.down} onClick={openEnd}>

@@ -33,7 +33,7 @@ export function RunActions({ run }: { run: RunView }) {
     <>
       {alive && told ? <span role="status">Stopping: until its last process is gone</span> : null}
       {alive ? (
-        <Button kind="danger" icon={<SquareX size={14} />} disabled={told} onClick={() => ask("cancel")}>
+        <Button icon={<SquareX size={14} />} disabled={told} onClick={() => ask("cancel")}>
           Cancel
         </Button>
       ) : (

@@ -5,6 +5,7 @@ import { get } from "../../api/client";
 import { isLive, jobQuery, runPath } from "../../api/queries";
 import type { RunView, Why } from "../../api/schema";
 import { duration, shortId } from "../../lib/format";
+import { useNow } from "../../live/clock";
 import { Copy } from "../../ui/Copy";
 import { Card, Figure, Figures, Page, Skeleton } from "../../ui/Page";
 import { ProblemBox } from "../../ui/Problem";
@@ -14,6 +15,7 @@ import { JobZone, Time } from "../../ui/Time";
 import { waited } from "../runs/columns";
 import { Data } from "./Data";
 import { ErrorBox } from "./ErrorBox";
+import { Lead } from "./Lead";
 import { Neighbours } from "./Neighbours";
 import { RunActions } from "./RunActions";
 import styles from "./RunPage.module.css";
@@ -71,10 +73,17 @@ export function RunPage() {
         {run.progress && run.status === "RUNNING" ? <Progress run={run} /> : null}
         <Figures>
           <Figure label="Scheduled for" value={<Time at={run.scheduled_for} focusable />} note={<Time at={run.scheduled_for} exact />} />
-          <Figure label="Waited" value={waited(run) || "…"} />
-          <Figure label="Ran" value={run.duration === null ? (run.start_time ? <Time at={run.start_time} /> : "…") : duration(run.duration)} />
+          <Figure label="Waited" value={waited(run) || <Waiting run={run} />} />
+          <Figure label="Ran" value={run.duration === null ? (run.start_time ? <Time at={run.start_time} /> : "–") : duration(run.duration)} />
           <Figure label="Attempt" value={`${run.attempt_number} of ${run.max_attempts}`} note={run.losses > 0 ? `${run.losses} lost` : undefined} />
-          <Figure label="Worker" value={<span className={styles.small}>{run.executor ?? "none yet"}</span>} />
+          <Figure
+            label="Worker"
+            value={
+              <span className={styles.small}>
+                {run.executor ? <Link to="/workers" search={{ q: run.executor }}>{run.executor}</Link> : "none yet"}
+              </span>
+            }
+          />
           {run.usage ? <Usage usage={run.usage} /> : null}
         </Figures>
         <Strip run={run} />
@@ -92,22 +101,11 @@ export function RunPage() {
   );
 }
 
-function Lead({ run }: { run: RunView }) {
-  const [kind, id] = run.trigger.split(":", 2);
-  return (
-    <>
-      <code>{run.task}</code> in queue {run.queue}, {run.priority} priority, by {kind}
-      {kind === "replay" && id ? (
-        <>
-          {" "}
-          of{" "}
-          <Link to="/runs/$run" params={{ run: id }}>
-            {shortId(id)}
-          </Link>
-        </>
-      ) : null}
-    </>
-  );
+/** How long it has waited so far. */
+function Waiting({ run }: { run: RunView }) {
+  const now = useNow(isLive(run.status));
+  const since = (now - Date.parse(run.scheduled_for)) / 1000;
+  return <>{isLive(run.status) && since > 0 ? `${duration(since < 1 ? since : Math.floor(since))} so far` : "–"}</>;
 }
 
 /** While it waits, the reason stands where an error would. */

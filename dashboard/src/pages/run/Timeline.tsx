@@ -8,6 +8,7 @@ import { Parts } from "../../ui/Parts";
 import { ProblemBox } from "../../ui/Problem";
 import { StateMark } from "../../ui/StateMark";
 import { Time } from "../../ui/Time";
+import { Attempts } from "./Attempts";
 import styles from "./RunPage.module.css";
 
 export function useTimeline(run: RunView) {
@@ -24,17 +25,20 @@ export function Timeline({ run }: { run: RunView }) {
   if (timeline.isPending) return <Skeleton />;
   if (timeline.data === undefined) return <ProblemBox error={timeline.error} retry={() => void timeline.refetch()} />;
   return (
-    <Card>
-      <Parts label="the timeline" rows={timeline.data}>
-        {(shown) => (
-          <ol className={styles.timeline}>
-            {shown.map((entry, index) => (
-              <Entry key={index} entry={entry} />
-            ))}
-          </ol>
-        )}
-      </Parts>
-    </Card>
+    <>
+      <Attempts run={run} entries={timeline.data} />
+      <Card title="States">
+        <Parts label="the timeline" rows={timeline.data}>
+          {(shown) => (
+            <ol className={styles.timeline}>
+              {shown.map((entry, index) => (
+                <Entry key={index} entry={entry} />
+              ))}
+            </ol>
+          )}
+        </Parts>
+      </Card>
+    </>
   );
 }
 

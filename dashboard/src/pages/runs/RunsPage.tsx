@@ -13,7 +13,7 @@ const STATES: [string, string][] = [
   ["pending", "Pending"], ["RUNNING", "Running"], ["SUCCESS", "Succeeded"], ["FAILED", "Failed"], ["QUEUED", "Queued"],
   ["HELD", "Held"], ["SCHEDULED", "Backing off"], ["WAITING", "Waiting"], ["CANCELLED", "Cancelled"], ["SKIPPED", "Skipped"],
 ];
-const FILTERS = ["status", "job", "task", "queue", "error", "label", "since", "until"] as const;
+const FILTERS = ["status", "job", "task", "queue", "worker", "error", "label", "since", "until"] as const;
 const COLUMNS = runColumns({ job: true });
 const idOf = (run: RunListRow): string => run.run_id;
 const nameOf = (run: RunListRow): string => `${run.name} ${shortId(run.run_id)}`;
@@ -35,7 +35,8 @@ export function RunsPage() {
         <TextFilter name="task" value={search.task} label="Task" />
         <TextFilter name="queue" value={search.queue} label="Queue" />
         <TextFilter name="error" value={search.error} label="Error contains" />
-        <TextFilter name="label" value={search.label} label="Label key=value" />
+        {search.worker === undefined ? null : <TextFilter name="worker" value={search.worker} label="Worker id" />}
+        <TextFilter name="label" value={search.label} label="Label, key=value" />
       </Filters>
       <BulkBar target="runs" selection={selection} filter={query} id={idOf} name={nameOf} />
       <Card flush>

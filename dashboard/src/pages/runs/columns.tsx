@@ -31,7 +31,13 @@ export function runColumns(options: { job: boolean }): Column<RunListRow>[] {
     { key: "waited", head: "Waited", align: "end", phone: "none", cell: (run) => waited(run) },
     { key: "ran", head: "Ran", align: "end", cell: (run) => (run.duration === null ? null : `${duration(run.duration)}`) },
     { key: "attempt", head: "Attempt", align: "end", phone: "none", cell: (run) => `${run.attempt_number} of ${run.max_attempts}` },
-    { key: "worker", head: "Worker", phone: "none", cell: (run) => <span title={run.executor_id ?? ""}>{run.executor ?? ""}</span> },
+    { key: "worker", head: "Worker", phone: "none", cell: (run) =>
+        run.executor_id ? (
+          <Link to="/runs" search={{ worker: run.executor_id }} title={`Runs of worker ${run.executor_id}`}>
+            {run.executor ?? shortId(run.executor_id)}
+          </Link>
+        ) : null,
+    },
     {
       key: "error", head: options.job ? "Error" : "Error or reason", grow: true,
       cell: (run) => <span title={plain(run.error_message ?? run.reason ?? "")}>{errorLine(run.error_message ?? run.reason ?? "")}</span>,

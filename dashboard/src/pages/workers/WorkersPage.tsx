@@ -1,10 +1,12 @@
 import { useQuery, useQueryClient } from "@tanstack/react-query";
-import { useState } from "react";
+import { Link, useSearch } from "@tanstack/react-router";
+import { Fragment, useState } from "react";
 import { change, get } from "../../api/client";
 import type { WorkerList, WorkerView } from "../../api/schema";
 import { count, plural } from "../../lib/format";
 import { Button } from "../../ui/Button";
 import { Confirm } from "../../ui/Dialog";
+import { ChoiceFilter, Filters, TextFilter } from "../../ui/Filters";
 import { Card, Empty, Figure, Figures, Page, Skeleton } from "../../ui/Page";
 import { ProblemBox } from "../../ui/Problem";
 import { StateMark } from "../../ui/StateMark";
@@ -20,7 +22,10 @@ export function WorkersPage() {
     queryFn: ({ signal }) => get<WorkerList>("/v1/workers", {}, signal),
     refetchInterval: 3000,
   });
+  const search = useSearch({ from: "/workers" });
   const all = workers.data?.workers ?? [];
+  const shown = all.filter((worker) => has(worker, search.q) && (search.state === undefined || worker.state === search.state));
+  const active = (["q", "state"] as const).filter((name) => search[name] !== undefined);
   const live = all.filter((worker) => worker.state === "LIVE" || worker.state === "DRAINING");
   const slots = live.reduce((sum, worker) => sum + worker.slots, 0);
   const busy = live.reduce((sum, worker) => sum + worker.running, 0);
@@ -33,6 +38,10 @@ export function WorkersPage() {
           <Figure label="Lost" value={count(all.filter((worker) => worker.state === "LOST").length)} />
         </Figures>
       ) : null}
+      <Filters active={active}>
+        <TextFilter name="q" value={search.q} label="Name, queue, task or label" wide />
+        <ChoiceFilter name="state" value={search.state} label="State" options={STATES} />
+      </Filters>
       <Card flush>
         {workers.isPending ? (
           <Skeleton />
@@ -42,8 +51,10 @@ export function WorkersPage() {
           <Empty title="No worker" command="mainspring worker --app examples.hello:app">
             Nothing can run until a worker is there:
           </Empty>
+        ) : shown.length === 0 ? (
+          <Empty title="No worker matches.">Clear the filters to see all workers.</Empty>
         ) : (
-          <Table label="Workers" columns={columns(setDraining)} rows={all} rowKey={(worker) => worker.worker_id} />
+          <Table label="Workers" columns={columns(setDraining)} rows={shown} rowKey={(worker) => worker.worker_id} />
         )}
       </Card>
       {draining ? <Drain worker={draining} onClose={() => setDraining(null)} /> : null}
@@ -51,10 +62,22 @@ export function WorkersPage() {
   );
 }
 
+const STATES: [string, string][] = [["LIVE", "Live"], ["DRAINING", "Draining"], ["LOST", "Lost"], ["STOPPED", "Stopped"]];
+
+function has(worker: WorkerView, text = ""): boolean {
+  const labels = Object.entries(worker.labels).map(([key, value]) => `${key}=${value}`);
+  return [worker.name, worker.worker_id, ...worker.queues, ...worker.tasks, ...labels].some((word) => word.toLowerCase().includes(text.toLowerCase()));
+}
+
 function columns(drain: (worker: WorkerView) => void): Column<WorkerView>[] {
   return [
     { key: "state", head: "State", phone: "first", cell: (worker) => <StateMark state={worker.state} /> },
-    { key: "name", head: "Worker", phone: "first", grow: true, cell: (worker) => <span title={worker.worker_id}>{worker.name}</span> },
+    { key: "name", head: "Worker", phone: "first", grow: true, cell: (worker) => (
+        <Link to="/runs" search={{ worker: worker.worker_id }} title={`Runs of ${worker.worker_id}`}>
+          {worker.name}
+        </Link>
+      ),
+    },
     {
       key: "slots", head: "Busy", align: "end",
       cell: (worker) => (
@@ -64,13 +87,23 @@ function columns(drain: (worker: WorkerView) => void): Column<WorkerView>[] {
       ),
     },
     { key: "beat", head: "Last beat", cell: (worker) => <Time at={worker.last_beat_at} /> },
-    { key: "queues", head: "Queues", phone: "none", cell: (worker) => <span className={styles.list} title={worker.queues.join(", ")}>{worker.queues.join(", ")}</span> },
+    { key: "queues", head: "Queues", phone: "none", cell: (worker) => (
+        <span className={styles.list} title={worker.queues.join(", ")}>
+          {worker.queues.slice(0, 8).map((queue, index) => (
+            <Fragment key={queue}>
+              {index > 0 ? ", " : ""}
+              <Link to="/runs" search={{ queue }}>{queue}</Link>
+            </Fragment>
+          ))}
+        </span>
+      ),
+    },
     { key: "tasks", head: "Tasks", phone: "none", cell: (worker) => <span className={styles.list} title={worker.tasks.join(", ")}>{plural(worker.tasks.length, "task")}: {worker.tasks.join(", ")}</span> },
     { key: "labels", head: "Labels", phone: "none", cell: (worker) => <span className={styles.list}>{Object.entries(worker.labels).map(([key, value]) => `${key}=${value}`).join(", ")}</span> },
     { key: "version", head: "Version", phone: "none", cell: (worker) => worker.version },
     { key: "since", head: "Since", phone: "none", cell: (worker) => <Time at={worker.registered_at} /> },
     {
-      key: "drain", head: <span className="sr">Verbs</span>,
+      key: "verbs", head: <span className="sr">Verbs</span>,
       cell: (worker) => (worker.state === "LIVE" ? <Button onClick={() => drain(worker)} aria-label={`Drain ${worker.name}`}>Drain</Button> : null),
     },
   ];

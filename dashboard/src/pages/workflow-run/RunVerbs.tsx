@@ -29,7 +29,7 @@ export function RunVerbs({ run, step }: { run: WorkflowRunView; step: string | u
   return (
     <>
       {isLive(run.status) ? (
-        <Button kind="danger" onClick={() => ask("cancel")}>Cancel</Button>
+        <Button onClick={() => ask("cancel")}>Cancel</Button>
       ) : (
         <>
           {run.status === "SUCCESS" ? null : <Button kind="primary" onClick={() => ask("failed")}>Rerun what failed</Button>}

@@ -3,14 +3,16 @@ import { Link, useParams, useSearch } from "@tanstack/react-router";
 import { get } from "../../api/client";
 import { isLive } from "../../api/queries";
 import type { WorkflowRunView } from "../../api/schema";
-import { duration, plural, shortId } from "../../lib/format";
+import { count, duration, plural, shortId } from "../../lib/format";
 import { useSetSearch } from "../../ui/Filters";
+import { Copy } from "../../ui/Copy";
 import { Figure, Figures, Page, Skeleton } from "../../ui/Page";
 import { ProblemBox } from "../../ui/Problem";
 import { StateMark, words } from "../../ui/StateMark";
 import { Choice } from "../../ui/Tabs";
 import { Time } from "../../ui/Time";
 import { Gantt } from "./Gantt";
+import styles from "../run/RunPage.module.css";
 import { Graph } from "./Graph";
 import { StepList } from "./StepList";
 import { StepPanel } from "./StepPanel";
@@ -43,7 +45,10 @@ export function WorkflowRunPage() {
           <Link to="/workflows/$workflow" params={{ workflow }} className="wrap">
             {run.name}
           </Link>
-          <code title={run.run_id}>{shortId(run.run_id)}</code>
+          <span className={styles.id}>
+            <code title={run.run_id}>{shortId(run.run_id)}</code>
+            <Copy text={run.run_id} label="Copy the id of the run" />
+          </span>
         </>
       }
       lead={run.reason ?? `definition v${run.definition_version}${run.reruns > 0 ? ` · ${plural(run.reruns, "rerun")}` : ""}`}
@@ -52,9 +57,9 @@ export function WorkflowRunPage() {
       <Figures>
         <Figure label="Scheduled for" value={<Time at={run.scheduled_for} focusable />} />
         <Figure label="Took" value={run.duration === null ? <Time at={run.start_time} none="not started" /> : duration(run.duration)} />
-        <Figure label="Steps" value={run.step_count} />
+        <Figure label="Steps" value={count(run.step_count)} />
         {Object.entries(run.counts).map(([state, number]) => (
-          <Figure key={state} label={words(state)} value={number} tone={state === "FAILED" && number > 0 ? "failed" : undefined} />
+          <Figure key={state} label={words(state)} value={count(number)} tone={state === "FAILED" && number > 0 ? "failed" : undefined} />
         ))}
       </Figures>
       <Choice<View> label="View" value={view} options={[["graph", "Graph"], ["gantt", "Gantt"], ["list", "List"]]} onChange={(next) => set({ view: next })} />

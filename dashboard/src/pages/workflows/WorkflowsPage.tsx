@@ -1,6 +1,6 @@
 import { Link, useSearch } from "@tanstack/react-router";
 import type { WorkflowList, WorkflowView } from "../../api/schema";
-import { duration, plural } from "../../lib/format";
+import { count, duration } from "../../lib/format";
 import { ChoiceFilter, Filters, TextFilter } from "../../ui/Filters";
 import { List } from "../../ui/List";
 import { Card, Empty, Page } from "../../ui/Page";
@@ -20,8 +20,8 @@ const COLUMNS: Column<WorkflowView>[] = [
       </Link>
     ),
   },
-  { key: "steps", head: "Steps", align: "end", cell: (flow) => plural(flow.step_count, "step") },
-  { key: "schedule", head: "Runs", cell: (flow) => flow.schedule_in_words || flow.schedule },
+  { key: "steps", head: "Steps", align: "end", cell: (flow) => <>{count(flow.step_count)}<span className="onPhone"> {flow.step_count === 1 ? "step" : "steps"}</span></> },
+  { key: "schedule", head: "Schedule", cell: (flow) => <span className="short" title={flow.schedule}>{flow.schedule_in_words || flow.schedule}</span> },
   { key: "next", head: "Next fire", cell: (flow) => <Time at={flow.next_fire_at} /> },
   {
     key: "last", head: "Last run",
@@ -56,7 +56,7 @@ export function WorkflowsPage() {
             active.length > 0 ? (
               <Empty title="No workflow matches." />
             ) : (
-              <Empty title="No workflows yet" command="mainspring workflow submit nightly.yaml">
+              <Empty title="No workflows yet" command="mainspring workflow create nightly.yaml">
                 A workflow names its steps and what each waits for, in code or in a file:
               </Empty>
             )

@@ -31,6 +31,7 @@ PARAMETERS: dict[str, tuple[str, Any]] = {
     "q": ("Only those whose id, name or task contains this text; a search finds what begins with it.", "report"),
     "job": ("Only those of this job.", "nightly-report"),
     "task": ("Only those of this task.", "report"),
+    "worker": ("Only those whose last attempt this worker has, by its id.", "0199c0de-0000-7000-8000-000000000001"),
     "error": ("Only those whose error message contains this text.", "timeout"),
     "since": ("Only those from this time on.", "2026-07-01T00:00:00Z"),
     "until": ("Only those before this time.", "2026-08-01T00:00:00Z"),
@@ -85,6 +86,7 @@ SCHEMAS: dict[str, dict[str, Any]] = {
     "if_tag": {"type": "string", "pattern": rf'^(\*|(W/)?"?{TAG}"?)$'},
     "Last-Event-ID": {"type": "string", "pattern": "^[0-9]{1,9}:[0-9]{1,18}$"},
     "label": {"type": "string", "pattern": "^[^:=]+[:=]", "maxLength": 1000},
+    "worker": {"type": "string", "format": "uuid"},
     SECRET_HEADER: {"type": "string", "maxLength": LONGEST_SECRET},
 }
 HEADERS: dict[str, tuple[str, dict[str, Any], Any]] = {

@@ -14,6 +14,7 @@ from mainspring.wire.jobs import MissedList
 
 Limit = Annotated[int, QueryParameter(ge=1, le=MAX_PAGE)]
 Text = Annotated[str | None, QueryParameter(max_length=1000)]
+Part = Annotated[str | None, QueryParameter(max_length=200)]
 
 
 @get(
@@ -24,11 +25,13 @@ async def list_all_missed_fires(
     request: Request[Any, Any, Any],
     job: Text = None,
     reason: Text = None,
+    q: Part = None,
     cursor: str | None = None,
     limit: Limit = DEFAULT_PAGE,
 ) -> Response[MissedList]:
-    """Fires that did not run, with the reason: nobody could fire them in time, or the job was paused or cancelled."""
-    page = await services_of(request).job_reader.missed_of_all(caller_of(request), job, reason, cursor, limit)
+    """Fires that did not run, with the reason: nobody could fire them in time, or the job was paused or cancelled.
+    `q`: a part of the name or the id of the job, in upper or lower case. `backfills` make up for some of the fires."""
+    page = await services_of(request).job_reader.missed_of_all(caller_of(request), job, reason, cursor, limit, q)
     return Response(page, headers=link_header(request, page.next))
 
 

@@ -8,10 +8,19 @@ from urllib.parse import urlencode
 
 from litestar import Request
 
-from mainspring.domain.intake.filters import label_filter, several
+from mainspring.domain.intake.filters import label_filter, several, worker_filter
 from mainspring.domain.intake.request import parse_time
 
-__all__ = ["DEFAULT_PAGE", "MAX_GENERATION", "MAX_PAGE", "label_filter", "link_header", "several", "time_filter"]
+__all__ = [
+    "DEFAULT_PAGE",
+    "MAX_GENERATION",
+    "MAX_PAGE",
+    "label_filter",
+    "link_header",
+    "several",
+    "time_filter",
+    "worker_filter",
+]
 
 DEFAULT_PAGE = 50
 ListView = Literal["full", "row"]

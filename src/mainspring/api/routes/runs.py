@@ -20,6 +20,7 @@ from mainspring.api.routes.paging import (
     link_header,
     several,
     time_filter,
+    worker_filter,
 )
 from mainspring.api.routes.versions import IfTag, etag, tag_of
 from mainspring.api.services import caller_of, services_of
@@ -48,6 +49,7 @@ async def list_runs(
     task: str | None = None,
     error: str | None = None,
     label: str | None = None,
+    worker: str | None = None,
     since: Moment | None = None,
     until: Moment | None = None,
     scheduled_after: Moment | None = None,
@@ -61,7 +63,8 @@ async def list_runs(
 ) -> Response[Any]:
     """Live runs and ended ones, page by page. All filters that are given must match. `since` and `until` are other
     names of `scheduled_after` and `scheduled_before`: when the run was due. `created_after` and `created_before`: when
-    it was fired or submitted. Times from `_after` on, and before `_before`."""
+    it was fired or submitted. Times from `_after` on, and before `_before`. `worker`: the id of the worker that runs
+    the last attempt, or has run it."""
     query = RunQuery(
         several(status),
         job,
@@ -78,6 +81,7 @@ async def list_runs(
         created_after=time_filter(created_after, "created_after"),
         created_before=time_filter(created_before, "created_before"),
         generation=generation,
+        worker_id=worker_filter(worker),
     )
     reader = services_of(request).run_reader
     read = reader.rows if view == "row" else reader.runs

@@ -1,8 +1,11 @@
-"""Filters of lists that have a form of their own: several words, and labels."""
+"""Filters of lists that have a form of their own: several words, labels, and ids of workers."""
 
 from __future__ import annotations
 
+from uuid import UUID
+
 from mainspring.domain.errors import InvalidInput
+from mainspring.kernel.ids import parse_uuid
 
 
 def several(values: list[str] | None, field: str = "status") -> list[str]:
@@ -22,3 +25,15 @@ def label_filter(text: str | None) -> tuple[str, str] | None:
         if found and name:
             return name, value
     raise InvalidInput("a label filter needs a name and a value", field="label", expected="label=team:bi")
+
+
+def worker_filter(text: str | None) -> UUID | None:
+    """Runs know the id of their worker, not its name."""
+    if text is None:
+        return None
+    worker_id = parse_uuid(text)
+    if worker_id is None:
+        raise InvalidInput(
+            "a worker filter needs the id of a worker", field="worker", expected="a worker_id of GET /v1/workers"
+        )
+    return worker_id

@@ -8,7 +8,7 @@ from datetime import datetime
 
 from mainspring.domain.bulk import Target
 from mainspring.domain.errors import InvalidInput
-from mainspring.domain.intake.filters import label_filter, several
+from mainspring.domain.intake.filters import label_filter, several, worker_filter
 from mainspring.domain.intake.times import parse_time
 from mainspring.operations.read.search import DeadLetterQuery, JobQuery, RunQuery
 from mainspring.wire.bulk import AnyFilter, DeadLettersFilter, JobsFilter, RunsFilter
@@ -51,6 +51,7 @@ def run_query(chosen: RunsFilter, begun: datetime | None) -> RunQuery:
             several(chosen.status), chosen.job, chosen.queue, chosen.task, chosen.error, _time(chosen.since, "since"),
             _time(chosen.until, "until"),
             label=label_filter(chosen.label),
+            worker_id=worker_filter(chosen.worker),
             created_after=_time(chosen.created_after, "created_after"),
             created_before=_earlier(_time(chosen.created_before, "created_before"), begun),
         )  # fmt: skip

@@ -150,16 +150,17 @@ class JobReader:
         return Upcoming(job_id, await _ahead(schedule, first, count))
 
     async def missed_of_all(
-        self, caller: Caller, job: str | None, reason: str | None, cursor: str | None, limit: int
-    ) -> MissedList:
-        """The fires that jobs of the tenant missed, newest first."""
+        self, caller: Caller, job: str | None, reason: str | None, cursor: str | None, limit: int,
+        text: str | None = None,
+    ) -> MissedList:  # fmt: skip
+        """The fires that jobs of the tenant missed, newest first. `text`: a part of the name or the id of the job."""
         before = missed_cursor(cursor)
         async with searching(self._store, caller.tenant, "missed fires") as connection:
-            rows = await missed_fires.page(connection, caller.tenant, before, job, reason, limit + 1)
+            rows = await missed_fires.page(connection, caller.tenant, before, job, reason, limit + 1, text)
         page = [
             MissedFires(
                 row.job_id, row.name or row.job_id, row.first_at, row.last_at, row.count, row.reason, row.recorded_at,
-                row.generation,
+                row.generation, [str(one) for one in row.backfills],
             )
             for row in rows[:limit]
         ]  # fmt: skip

@@ -213,6 +213,7 @@ async def wanted_runs(lanes: LaneRegistry, tenant: TenantId, query: RunQuery) ->
         created_before=query.created_before,
         label=query.label,
         generation=query.generation,
+        worker_id=query.worker_id,
     )
     if query.job is not None and (own := parse_uuid(query.job)) is not None:
         return [chosen, msgspec.structs.replace(chosen, job_id=None, own=own)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from datetime import datetime
+from uuid import UUID
 
 import asyncpg
 import msgspec
@@ -45,6 +46,7 @@ class RunQuery(msgspec.Struct, frozen=True):
     created_after: datetime | None = None
     created_before: datetime | None = None
     generation: int | None = None
+    worker_id: UUID | None = None
 
     def __post_init__(self) -> None:
         _check_bounds(self)
@@ -119,7 +121,7 @@ def _too_long(parameter: str, expected: str) -> InvalidInput:
 
 
 def _parameter(field: str) -> str:
-    return {"text": "q", "statuses": "status", "latest": "latest_run"}.get(field, field)
+    return {"text": "q", "statuses": "status", "latest": "latest_run", "worker_id": "worker"}.get(field, field)
 
 
 def _filters(query: Query) -> list[str]:

@@ -15,6 +15,7 @@ from mainspring.operations.read.why import ASSIGNED
 from mainspring.store.history import AttemptRow, EndedRun, LiveRun, Run
 from mainspring.wire.runs import AttemptView, TimelineEntry
 from mainspring.wire.states import TimelineState
+from mainspring.wire.usage import usage_view
 
 Names = Mapping[UUID, str]
 _HOLDS_BACK = ("FAILED", TimelineState.SNOOZED)
@@ -132,7 +133,10 @@ def _past_attempt(one: AttemptRow, names: Names, known_until: datetime, *, gives
         yield TimelineEntry(started_at, RunState.RUNNING, attempt, worker, name)
     took = None if started_at is None else round((ended_at - started_at).total_seconds(), 6)
     reason = "handed back unstarted" if one.outcome == TimelineState.RETURNED else None
-    yield TimelineEntry(ended_at, one.outcome, attempt, worker, name, reason=reason, error=one.error, duration=took)
+    usage = usage_view(one.usage_text, samples=False)
+    yield TimelineEntry(
+        ended_at, one.outcome, attempt, worker, name, reason=reason, error=one.error, duration=took, usage=usage
+    )
     if ready_at is not None and ready_at > ended_at:
         waits = "snoozed" if one.outcome == TimelineState.SNOOZED else "backing off"
         until = f"{waits} until {ready_at:%Y-%m-%dT%H:%M:%SZ}"
@@ -162,7 +166,10 @@ def _end(run: EndedRun, names: Names) -> Iterator[TimelineEntry]:
         yield TimelineEntry(run.started_at, RunState.RUNNING, attempt, worker, name)
     yield from _cancel(run)
     took = None if worker_id is None or run.ran_ms is None else round(run.ran_ms / 1000, 6)
-    yield TimelineEntry(run.ended_at, state, attempt, worker, name, reason=run.reason, error=run.error, duration=took)
+    usage = usage_view(run.usage_text, samples=False) if worker_id is not None else None
+    yield TimelineEntry(
+        run.ended_at, state, attempt, worker, name, reason=run.reason, error=run.error, duration=took, usage=usage
+    )
 
 
 def _cancel(run: Run) -> Iterator[TimelineEntry]:

@@ -993,6 +993,7 @@ r.tenant_id = $1
   and ($11::timestamptz is null or coalesce(r.fired_at, r.scheduled_for) < $11)
   and ($12::text is null or r.spec -> 'labels' ->> $12 = $13)
   and ($14::int is null or r.generation = $14)
+  and ($15::uuid is null or r.worker_id = $15)
   and ($6::text is null or r.last_error ilike $6)
 
 -- fragment: wanted_ended_run
@@ -1010,6 +1011,7 @@ h.tenant_id = $1
   and ($11::timestamptz is null or coalesce(h.fired_at, h.scheduled_for) < $11)
   and ($12::text is null or h.spec -> 'labels' ->> $12 = $13)
   and ($14::int is null or h.generation = $14)
+  and ($15::uuid is null or h.worker_id = $15)
   and ($6::text is null or h.error ilike $6)
 
 -- fragment: chosen_letter

@@ -13,15 +13,15 @@ order by h.ended_at desc
 limit 1
 
 -- name: live_runs
--- Keyset by run_id, newest first, before $2 and down to $15: UUIDv7 is in order of creation. $3: runs of a job. $9: the run
+-- Keyset by run_id, newest first, before $2 and down to $16: UUIDv7 is in order of creation. $3: runs of a job. $9: the run
 -- that is itself a job; it is read by a separate query, because a condition with "or" would not use an index. Texts are
 -- compared last, because that costs most.
 select {{live_run_columns}}
 from mainspring.runs r
 where {{wanted_live_run}}
-  and ($15::uuid is null or r.run_id >= $15)
+  and ($16::uuid is null or r.run_id >= $16)
 order by r.run_id desc
-limit $16
+limit $17
 
 -- name: ended_runs
 -- No run ends before it is due or created, so $7 and $10 also say which partitions to read. The hour is for clocks that
@@ -29,16 +29,16 @@ limit $16
 select {{ended_run_columns}}
 from mainspring.run_history h
 where {{wanted_ended_run}}
-  and ($15::uuid is null or h.run_id >= $15)
+  and ($16::uuid is null or h.run_id >= $16)
 order by h.run_id desc
-limit $16
+limit $17
 
 -- name: count_live_runs
--- How many live runs match, at most $15.
-select count(*)::int from (select from mainspring.runs r where {{wanted_live_run}} limit $15) as found
+-- How many live runs match, at most $16.
+select count(*)::int from (select from mainspring.runs r where {{wanted_live_run}} limit $16) as found
 
 -- name: count_ended_runs
-select count(*)::int from (select from mainspring.run_history h where {{wanted_ended_run}} limit $15) as found
+select count(*)::int from (select from mainspring.run_history h where {{wanted_ended_run}} limit $16) as found
 
 -- name: live_runs_of_job
 select {{live_run_columns}}
@@ -78,13 +78,14 @@ group by lane_id
 
 -- name: attempts_of
 -- The newest 1,000 attempts that were followed by another one, in order, and how many came before them. The newest errors
--- are read as long as they have 1 MiB in all, and 1,000 characters of each of the others.
+-- are read as long as they have 1 MiB in all, and 1,000 characters of each of the others. Samples of
+-- the usage are not read.
 select attempt, fence, worker_id, started_at, ended_at, outcome,
        case when errors <= 1048576 then error
             else left(error, 1000) || case when length(error) > 1000 then ' [the rest is left out]' else '' end
        end as error,
-       ready_at, earlier
-from (select attempt, fence, worker_id, started_at, ended_at, outcome, error, ready_at,
+       ready_at, earlier, (usage::jsonb - 'samples')::text as usage_text
+from (select attempt, fence, worker_id, started_at, ended_at, outcome, error, ready_at, usage,
              sum(octet_length(error)) over (order by fence desc rows unbounded preceding) as errors,
              greatest(0, count(*) over () - 1000)::int as earlier
       from mainspring.attempts

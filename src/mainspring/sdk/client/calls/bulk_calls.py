@@ -56,10 +56,12 @@ def cancel_operation(operation_id: str, *, if_match: str | None = None) -> Call[
 
 
 def missed_fires(
-    *, job: str | None = None, reason: str | None = None, limit: int | None = None, cursor: str | None = None
-) -> Call[MissedList]:
-    """One page of the missed fires of all jobs, as ranges with a reason, newest first."""
-    params = query_of({"job": job, "reason": reason, "limit": limit, "cursor": cursor})
+    *, job: str | None = None, reason: str | None = None, limit: int | None = None, cursor: str | None = None,
+    q: str | None = None,
+) -> Call[MissedList]:  # fmt: skip
+    """One page of the missed fires of all jobs, as ranges with a reason, newest first. q: a part of the name or the id
+    of the job."""
+    params = query_of({"job": job, "reason": reason, "q": q, "limit": limit, "cursor": cursor})
     return Call("GET", "/v1/missed-fires", _missed_list, params=params)
 
 

@@ -48,6 +48,7 @@ class RunFilters(TypedDict, total=False):
     task: str | None
     error: str | None
     label: str | None
+    worker: str | None
     since: When | None
     until: When | None
     scheduled_after: When | None

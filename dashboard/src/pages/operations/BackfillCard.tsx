@@ -1,0 +1,106 @@
+// One backfill: progress, range and verbs.
+import { useQuery, useQueryClient } from "@tanstack/react-query";
+import { Link } from "@tanstack/react-router";
+import { useState } from "react";
+import { get, post } from "../../api/client";
+import type { BackfillView } from "../../api/schema";
+import { count } from "../../lib/format";
+import { Button } from "../../ui/Button";
+import { Confirm } from "../../ui/Dialog";
+import { Meter } from "../../ui/Meter";
+import { Card, Facts, Skeleton } from "../../ui/Page";
+import { ProblemBox } from "../../ui/Problem";
+import { StateMark } from "../../ui/StateMark";
+import { Time } from "../../ui/Time";
+import { CloseDetail } from "./CloseDetail";
+import styles from "./Operations.module.css";
+
+const pathOf = (id: string): string => `/v1/backfills/${encodeURIComponent(id)}`;
+
+export function BackfillCard({ id }: { id: string }) {
+  const found = useQuery({
+    queryKey: ["backfill", id],
+    queryFn: ({ signal }) => get<BackfillView>(pathOf(id), {}, signal),
+    refetchInterval: (query) => (query.state.data?.ended_at ? false : 1000),
+  });
+  const backfill = found.data;
+  if (backfill === undefined)
+    return (
+      <Card title="Backfill" aside={<CloseDetail name="backfill" />}>
+        {found.isPending ? <Skeleton lines={3} /> : <ProblemBox error={found.error} retry={() => void found.refetch()} />}
+      </Card>
+    );
+  return (
+    <Card
+      title={<span className={styles.title}>Backfill of {backfill.job_id} <StateMark state={backfill.state} /></span>}
+      aside={
+        <span className={styles.title}>
+          <BackfillVerbs backfill={backfill} />
+          <CloseDetail name="backfill" />
+        </span>
+      }
+    >
+      <div className={styles.detail}>
+        <Meter wide label="Progress" total={backfill.total} good={backfill.succeeded + backfill.existing} going={backfill.running} bad={backfill.failed}>
+          <span role="status">
+            {wordsOf(backfill)}
+            {backfill.reason ? ` ${backfill.reason}.` : ""}
+          </span>
+        </Meter>
+        <Facts
+          rows={[
+            ["Job", <Link key="j" to="/jobs/$job" params={{ job: backfill.job_id }}>{backfill.job_id}</Link>],
+            ["From", <Time key="f" at={backfill.from} exact focusable />],
+            ["To, not included", <Time key="t" at={backfill.to} exact focusable />],
+            ["Order", `${backfill.order} first, ${count(backfill.concurrency)} at once`],
+            ["Begun", <Time key="b" at={backfill.created_at} exact focusable />],
+            ["Ended", <Time key="e" at={backfill.ended_at} exact focusable none="not yet" />],
+            ["Backfill", <code key="i">{backfill.id}</code>],
+          ]}
+        />
+      </div>
+    </Card>
+  );
+}
+
+function wordsOf(backfill: BackfillView): string {
+  const parts: [number, string][] = [
+    [backfill.succeeded, "succeeded"], [backfill.failed, "failed"], [backfill.running, "alive"], [backfill.cancelled, "cancelled"],
+    [backfill.skipped, "skipped"], [backfill.existing, "had a run before"], [backfill.remaining, "to come"],
+  ];
+  const told = parts.filter(([number]) => number > 0).map(([number, word]) => `${count(number)} ${word}`);
+  return `Of ${count(backfill.total)} fires: ${told.join(", ") || "none yet"}.`;
+}
+
+type Verb = "pause" | "resume" | "cancel";
+
+export function BackfillVerbs({ backfill }: { backfill: BackfillView }) {
+  const [asked, setAsked] = useState(false);
+  const [problem, setProblem] = useState<unknown>(null);
+  const client = useQueryClient();
+  const act = async (verb: Verb): Promise<void> => {
+    await post(`${pathOf(backfill.id)}:${verb}`);
+    await client.invalidateQueries({ queryKey: ["backfill", backfill.id] });
+    await client.invalidateQueries({ queryKey: ["list", "/v1/backfills"] });
+  };
+  if (backfill.ended_at !== null) return null;
+  const turn: Verb = backfill.state === "paused" ? "resume" : "pause";
+  return (
+    <span className={styles.title}>
+      {problem ? <ProblemBox error={problem} /> : null}
+      <Button onClick={() => void act(turn).catch(setProblem)} aria-label={`${turn === "pause" ? "Pause" : "Resume"} the backfill of ${backfill.job_id}`}>
+        {turn === "pause" ? "Pause" : "Resume"}
+      </Button>
+      {backfill.state === "cancelled" ? null : (
+        <Button onClick={() => setAsked(true)} aria-label={`Cancel the backfill of ${backfill.job_id}`}>
+          Cancel
+        </Button>
+      )}
+      {asked ? (
+        <Confirm title={`Cancel the backfill of ${backfill.job_id}?`} verb="Cancel the backfill" danger act={() => act("cancel")} onClose={() => setAsked(false)}>
+          <p>It creates no more runs, and those that no worker has taken end. {count(backfill.remaining)} fires stay without a run.</p>
+        </Confirm>
+      ) : null}
+    </span>
+  );
+}

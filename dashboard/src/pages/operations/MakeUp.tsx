@@ -1,0 +1,37 @@
+// Starts a backfill for a range of missed fires.
+import { useNavigate } from "@tanstack/react-router";
+import { useState } from "react";
+import { post } from "../../api/client";
+import { jobPath } from "../../api/queries";
+import type { BackfillView, MissedRange } from "../../api/schema";
+import { plural } from "../../lib/format";
+import { Button } from "../../ui/Button";
+import { Confirm } from "../../ui/Dialog";
+import { Field } from "../../ui/Field";
+import { Time } from "../../ui/Time";
+
+export function MakeUp({ job, range }: { job: string; range: Pick<MissedRange, "first" | "last" | "count"> }) {
+  const [asked, setAsked] = useState(false);
+  const [atOnce, setAtOnce] = useState("1");
+  const navigate = useNavigate();
+  const act = async (): Promise<void> => {
+    const to = new Date(Date.parse(range.last) + 1000).toISOString(); // the end of the range is not part of it
+    const made = await post<BackfillView>(`${jobPath(job)}:backfill`, { from: range.first, to, concurrency: Number(atOnce) });
+    await navigate({ to: "/operations", search: { tab: "backfills", backfill: made.id } });
+  };
+  return (
+    <>
+      <Button onClick={() => setAsked(true)} aria-label={`Backfill ${plural(range.count, "missed fire")} of ${job}`}>
+        Backfill
+      </Button>
+      {asked ? (
+        <Confirm title={`Backfill ${plural(range.count, "missed fire")} of ${job}?`} verb="Start the backfill" act={act} onClose={() => setAsked(false)}>
+          <p>
+            Every fire of the schedule from <Time at={range.first} exact /> to <Time at={range.last} exact /> that has no run gets one.
+          </p>
+          <Field label="Runs at once" inputMode="numeric" value={atOnce} onChange={(event) => setAtOnce(event.target.value)} />
+        </Confirm>
+      ) : null}
+    </>
+  );
+}

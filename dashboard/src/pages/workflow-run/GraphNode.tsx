@@ -1,0 +1,40 @@
+import { memo } from "react";
+import type { StepRunView } from "../../api/schema";
+import { duration } from "../../lib/format";
+import { NODE_HEIGHT, NODE_WIDTH, type Placed } from "../../lib/layout";
+import { hueOf, StateShape, words } from "../../ui/StateMark";
+import hues from "../../ui/hues.module.css";
+import styles from "./Graph.module.css";
+import { isCounted, membersOf } from "./members";
+
+interface Props {
+  step: StepRunView;
+  at: Placed;
+  current: boolean;
+  onChoose: (name: string) => void;
+}
+
+/** A step as a button. It is drawn anew when it changes, not when the camera moves. */
+export const GraphNode = memo(function GraphNode({ step, at, current, onChoose }: Props) {
+  const state = step.status ?? "WAITING";
+  const map = step.map;
+  return (
+    <button
+      type="button" className={`${styles.node} ${hues[hueOf(state)]} ${styles[hueOf(state)] ?? ""} ${current ? styles.current : ""}`} onClick={() => onChoose(step.name)}
+      style={{ left: `${at.x}px`, top: `${at.y}px`, width: `${NODE_WIDTH}px`, height: `${NODE_HEIGHT}px` }}
+      aria-label={`${step.name}: ${words(state)}`} aria-pressed={current} data-step={step.name} data-state={state}
+    >
+      <StateShape state={state} />
+      <span className={styles.texts}>
+        <span className="cut">{step.name}</span>
+        <span className={styles.note}>{map ? membersOf(step) : `${words(state)} ${duration(step.duration)}`}</span>
+      </span>
+      {map && map.total && isCounted(step) ? (
+        <span className={styles.bar} aria-hidden="true">
+          <span className={styles.good} style={{ width: `${(map.succeeded / map.total) * 100}%` }} />
+          <span className={styles.bad} style={{ width: `${(map.failed / map.total) * 100}%` }} />
+        </span>
+      ) : null}
+    </button>
+  );
+});
