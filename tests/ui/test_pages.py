@@ -79,6 +79,26 @@ def test_text_of_users_stays_text(open_page: Open, server: httpx.Client) -> None
     expect(page.get_by_role("log")).to_contain_text("<script>")
 
 
+def test_long_names_fit_a_phone(open_page: Open, server: httpx.Client) -> None:
+    body = {
+        "job_id": "long-name",
+        "name": "n" * 190,
+        "command": "true",
+        "owner": "o" * 190,
+        "schedule": {"every": "5s"},
+    }
+    server.post("/v1/jobs", json=body).raise_for_status()
+    page = open_page("/settings", phone=True)
+    for path in ("/", "/jobs", "/jobs/long-name", "/runs"):
+        page.goto("/ui" + path)
+        is_loaded(page)
+        expect(page.get_by_role("main").get_by_text("n" * 100).first).to_be_attached()
+        beside = Beside(page)
+        assert not beside.evaluate(WIDER), path
+        beside.close()
+    server.delete("/v1/jobs/long-name").raise_for_status()
+
+
 def test_the_keyboard_is_enough(open_page: Open) -> None:
     page = open_page("/settings")
     is_loaded(page)
