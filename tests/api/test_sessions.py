@@ -118,6 +118,40 @@ async def test_the_cookie_is_for_this_server_and_out_of_reach_of_scripts(browser
         )
 
 
+async def test_behind_a_proxy_that_ends_tls_the_cookie_is_secure(database_url: str, browser: Browser) -> None:
+    """The browser names its page, of https, in Origin. Headers of proxies are not believed."""
+    host, secure = "mainspring.example.com", "__Host-mainspring"
+    assembly = await assemble(database_url, SystemClock(), host="127.0.0.1", allow_hosts=[host], scheduler=False)
+    try:
+        client = browser(f"http://{host}", assembly.app)
+        own = {"Origin": f"https://{host}", "Sec-Fetch-Site": "same-origin"}
+        answer = await client.post("/v1/session", json={"token": TOKEN}, headers=own)
+        value, *attributes = answer.headers["set-cookie"].split("; ")
+        assert value.startswith(f"{secure}=") and {"Secure", "HttpOnly", "SameSite=Strict", "Path=/"} <= set(attributes)
+        own |= {"Cookie": value, "Mainspring-CSRF": answer.json()["csrf"]}
+        planted = {"Cookie": f"mainspring-80=planted; {value}"}  # by a page without TLS
+        assert (await client.get("/v1/session", headers=planted)).json()["csrf"] == own["Mainspring-CSRF"]
+        assert (await client.post("/v1/jobs", json={"task": "noop"}, headers=own)).status_code == 201
+        for change, field in (
+            ({"Origin": f"http://{host}"}, "Authorization"),
+            ({"Sec-Fetch-Site": ""}, "Sec-Fetch-Site"),
+        ):
+            assert refusal(await client.post("/v1/jobs", json={"task": "noop"}, headers=own | change))[2] == field
+        assert (await client.delete("/v1/session", headers=own)).headers["set-cookie"].startswith(f"{secure}=;")
+        forged = await client.post("/v1/session", json={"token": TOKEN}, headers={"X-Forwarded-Proto": "https"})
+        assert forged.headers["set-cookie"].startswith("mainspring-80=")
+    finally:
+        await assembly.close()
+
+
+async def test_a_cookie_of_another_port_of_loopback_is_not_taken(browser: Browser) -> None:
+    """A browser sends the cookie of https://127.0.0.1:8443 to http://127.0.0.1:8700 as well."""
+    client = browser()
+    await sign_in(client, token=TOKEN)
+    both = f"__Host-mainspring=of-another; {COOKIE}={client.cookies[COOKIE]}"
+    assert (await browser().get("/v1/session", headers={"Cookie": both})).status_code == 200
+
+
 async def test_a_token_signs_in_unless_it_is_for_workers(tenants: Tenants, browser: Browser) -> None:
     await sign_in(browser(), token=TOKEN)
     for worker in (await tenants.token(role="worker"), await tenants.token(role="worker", tenants="all")):

@@ -79,6 +79,26 @@ def test_text_of_users_stays_text(open_page: Open, server: httpx.Client) -> None
     expect(page.get_by_role("log")).to_contain_text("<script>")
 
 
+def test_long_names_fit_a_phone(open_page: Open, server: httpx.Client) -> None:
+    body = {
+        "job_id": "long-name",
+        "name": "n" * 190,
+        "command": "true",
+        "owner": "o" * 190,
+        "schedule": {"every": "5s"},
+    }
+    server.post("/v1/jobs", json=body).raise_for_status()
+    page = open_page("/settings", phone=True)
+    for path in ("/", "/jobs", "/jobs/long-name", "/runs"):
+        page.goto("/ui" + path)
+        is_loaded(page)
+        expect(page.get_by_role("main").get_by_text("n" * 100).first).to_be_attached()
+        beside = Beside(page)
+        assert not beside.evaluate(WIDER), path
+        beside.close()
+    server.delete("/v1/jobs/long-name").raise_for_status()
+
+
 def test_the_keyboard_is_enough(open_page: Open) -> None:
     page = open_page("/settings")
     is_loaded(page)
@@ -115,6 +135,51 @@ def test_a_page_has_no_more_than_200_rows_of_a_long_list(open_page: Open, server
     expect(parts).to_contain_text("401 to 450 of 450")
     assert rows.count() == 50
     page.unroute_all()
+
+
+def test_a_page_of_several_lists_has_no_more_than_200_rows(open_page: Open) -> None:
+    page = open_page("/access")
+    for name, key in (("tokens", "token_id"), ("sessions", "session_id"), ("tenants", "tenant_id")):
+        [row, *_] = page.request.get(f"/v1/{name}").json()[name]
+        many = {name: [{**row, key: f"id {n}", "name": f"name {n}"} for n in range(300)], "more": False}
+        _answer(page, f"**/v1/{name}", many)
+    page.goto("/ui/access")
+    expect(page.get_by_role("navigation", name="Parts of")).to_have_count(3)
+    assert page.locator("tbody tr").count() <= 200
+    page.get_by_role("navigation", name="Parts of Sessions").get_by_role("button", name="Next 50").click()
+    expect(page.get_by_role("table", name="Sessions").get_by_text("name 99")).to_be_visible()
+    page.unroute_all()
+
+
+def test_dialogs_are_accessible(open_page: Open, server: httpx.Client) -> None:
+    """Those of every page: the search and the keys. And a run with many attempts, whose strip scrolls."""
+    page = open_page("/jobs")
+    is_loaded(page)
+    for key in ("Control+k", "?"):
+        page.keyboard.press(key)
+        page.get_by_role("dialog").wait_for()
+        assert faults_of(page) == [], key
+        page.keyboard.press("Escape")
+    retry = {"max_attempts": 40, "backoff": "constant", "base": 0, "jitter": 0}
+    job = server.post("/v1/jobs", json={"command": "exit 1", "retry": retry}).raise_for_status().json()["job_id"]
+    page.goto(f"/ui/runs/{job}")
+    expect(page.get_by_role("heading", level=1)).to_contain_text("Failed")
+    expect(page.get_by_role("img", name="waits and attempts")).to_be_visible()
+    assert faults_of(page) == []
+
+
+def _answer(page: Page, address: str, body: Any) -> None:
+    page.route(address, lambda route: route.fulfill(json=body))
+
+
+def faults_of(page: Page) -> list[str]:
+    if not AXE.is_file():
+        return []
+    beside = Beside(page)
+    beside.evaluate(AXE.read_text() + ";0")
+    found: list[str] = beside.evaluate(SERIOUS)
+    beside.close()
+    return found
 
 
 def test_a_search_says_how_far_it_looked(open_page: Open) -> None:

@@ -1,4 +1,5 @@
 // Calls to the server. Every refusal is a problem document, thrown as `Refused`.
+import { parseJson } from "../lib/json";
 import { heard, unheard } from "../live/beat";
 import type { Problem } from "./schema";
 
@@ -32,6 +33,9 @@ interface Options {
   headers?: Record<string, string>;
 }
 
+/** An event of the window: what this page knows of its session is of another one. */
+export const WRONG_CSRF = "wrong_csrf";
+
 let csrf: { header: string; value: string } | null = null;
 
 export function setCsrf(header: string, value: string | null): void {
@@ -52,7 +56,7 @@ export function address(path: string, query?: Query): string {
 export async function call<T>(method: string, path: string, options: Options = {}): Promise<Answer<T>> {
   const response = await send(method, path, options);
   const text = await response.text();
-  const data = (text === "" ? null : JSON.parse(text)) as T;
+  const data = (text === "" ? null : parseJson(text)) as T;
   return { data, etag: response.headers.get("etag"), next: nextCursor(response.headers.get("link")) };
 }
 
@@ -89,8 +93,10 @@ export async function send(method: string, path: string, options: Options = {}):
     throw new Refused(unreachable());
   }
   if (response.status < 500) heard();
-  if (!response.ok) throw new Refused(await problemOf(response), waitOf(response));
-  return response;
+  if (response.ok) return response;
+  const problem = await problemOf(response);
+  if (problem.code === WRONG_CSRF) window.dispatchEvent(new Event(WRONG_CSRF));
+  throw new Refused(problem, waitOf(response));
 }
 
 /** The cursor in the header Link of a page. */

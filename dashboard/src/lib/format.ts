@@ -79,9 +79,12 @@ export function firstLine(text: string): string {
 // Colours and other sequences for terminals. In the title of a group of failures their numbers are masked.
 const SEQUENCES = /\u001b(?:\[[0-9;:?#]*[A-Za-z]|\][^\u0007\u001b]*(?:\u0007|\u001b\\)?)/g;
 
-/** Text of a program without the sequences that a terminal would obey. */
+// What turns the direction of the text that follows would show another text than is there.
+const DIRECTIONS = /[\u202a-\u202e\u2066-\u2069]/g;
+
+/** Text of a program without the sequences that a terminal or a page would obey. */
 export function plain(text: string): string {
-  return text.replace(SEQUENCES, "");
+  return text.replace(SEQUENCES, "").replace(DIRECTIONS, "\ufffd");
 }
 
 /** Of a Python traceback the last line is the error. */

@@ -40,17 +40,18 @@ export function Palette({ onClose }: { onClose: () => void }) {
     <Dialog title="Search" onClose={onClose}>
       <input
         className={styles.input} placeholder="A page, a job, a queue, the id of a run…" autoFocus value={text} role="combobox"
-        aria-expanded="true" aria-controls="palette" aria-activedescendant={`entry-${chosen}`} aria-label="Search"
+        aria-expanded="true" aria-controls="palette" aria-activedescendant={chosen < 0 ? undefined : `entry-${chosen}`} aria-label="Search"
         onChange={(event) => setText(event.target.value)} onKeyDown={press}
       />
       <ul id="palette" className={styles.list} role="listbox" aria-label="Found">
         {entries.map((entry, index) => (
-          <li key={entry.key} id={`entry-${index}`} role="option" aria-selected={index === chosen}>
-            <button type="button" tabIndex={-1} onPointerMove={() => setAt(index)} onClick={() => { entry.act(); onClose(); }}>
-              <span className={styles.kind}>{entry.kind}</span>
-              <span className="cut">{entry.text}</span>
-              {entry.note ? <span className={`${styles.note} cut`}>{entry.note}</span> : null}
-            </button>
+          <li
+            key={entry.key} id={`entry-${index}`} role="option" aria-selected={index === chosen} className={styles.entry}
+            onPointerMove={() => setAt(index)} onClick={() => { entry.act(); onClose(); }}
+          >
+            <span className={styles.kind}>{entry.kind}</span>
+            <span className="cut">{entry.text}</span>
+            {entry.note ? <span className={`${styles.note} cut`}>{entry.note}</span> : null}
           </li>
         ))}
       </ul>

@@ -1,9 +1,9 @@
 // What every page has: who is signed in, side bar or bottom bar, top bar, palette, keys.
-import { useQuery } from "@tanstack/react-query";
+import { useQuery, useQueryClient } from "@tanstack/react-query";
 import { Outlet, useRouterState } from "@tanstack/react-router";
 import { useEffect, useState } from "react";
 import { Refused } from "../api/client";
-import { sessionQuery } from "../api/session";
+import { onAnotherSession, sessionQuery } from "../api/session";
 import { useBeating } from "../live/useBeating";
 import { useLive } from "../live/useLive";
 import { Skeleton } from "../ui/Page";
@@ -19,7 +19,9 @@ import { SignIn } from "./SignIn";
 import { TopBar } from "./TopBar";
 
 export function Shell() {
+  const client = useQueryClient();
   const session = useQuery(sessionQuery);
+  useEffect(() => onAnotherSession(() => void client.resetQueries()), [client]); // nothing of the old one stays
   if (session.isPending) return <Skeleton />;
   if (session.error instanceof Refused && session.error.status === 401) return <SignIn refused={session.error} />;
   if (session.error)

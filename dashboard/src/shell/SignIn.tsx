@@ -2,7 +2,7 @@
 import { useQueryClient } from "@tanstack/react-query";
 import { type FormEvent, useEffect, useState } from "react";
 import type { Refused } from "../api/client";
-import { sessionQuery, signIn } from "../api/session";
+import { signIn } from "../api/session";
 import { Button } from "../ui/Button";
 import { Field } from "../ui/Field";
 import { ProblemBox } from "../ui/Problem";
@@ -21,7 +21,7 @@ export function SignIn({ refused }: { refused: Refused }) {
     setBusy(true);
     try {
       await signIn(token.trim());
-      await client.resetQueries({ queryKey: sessionQuery.queryKey });
+      await client.resetQueries(); // what is remembered may be of another tenant
     } catch (problem) {
       setError(problem);
     } finally {

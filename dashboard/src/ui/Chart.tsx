@@ -3,7 +3,7 @@ import { useEffect, useRef } from "react";
 import uPlot from "uplot";
 import "uplot/dist/uPlot.min.css";
 import { isDark, usePreferences } from "../lib/preferences";
-import { clockTime, day, zoneOf } from "../lib/time";
+import { absolute, clockTime, day, zoneOf } from "../lib/time";
 import styles from "./Chart.module.css";
 
 export interface Line {
@@ -114,7 +114,7 @@ function optionsOf(
       { ...axis, size: 56, ...(whole ? { incrs: WHOLE } : {}), values: (_, ticks) => ticks.map((tick) => format(tick)) },
     ],
     series: [
-      { value: (_, seconds) => (seconds === null ? "latest" : new Intl.DateTimeFormat("en-GB", { timeZone: zone, dateStyle: "short", timeStyle: "short" }).format(seconds * 1000)) },
+      { label: zone, value: (_, seconds) => (seconds === null ? "latest" : absolute(seconds * 1000, zone)) },
       ...lines.map((line): uPlot.Series => ({
         label: line.label,
         stroke: token(line.color),

@@ -9,26 +9,28 @@ export const MOST_ROWS = 200;
 interface Props<Row> {
   label: string;
   rows: Row[];
+  /** Fewer than 200 where a page has several lists. */
+  most?: number;
   children: (shown: Row[]) => ReactNode;
 }
 
-export function Parts<Row>({ label, rows, children }: Props<Row>) {
+export function Parts<Row>({ label, rows, most = MOST_ROWS, children }: Props<Row>) {
   const [chosen, setChosen] = useState(0);
   const from = chosen < rows.length ? chosen : 0;
-  const to = Math.min(rows.length, from + MOST_ROWS);
+  const to = Math.min(rows.length, from + most);
   return (
     <>
       {children(rows.slice(from, to))}
-      {rows.length > MOST_ROWS ? (
+      {rows.length > most ? (
         <nav className={styles.parts} aria-label={`Parts of ${label}`}>
-          <Button kind="quiet" disabled={from === 0} onClick={() => setChosen(from - MOST_ROWS)}>
-            Previous {MOST_ROWS}
+          <Button kind="quiet" disabled={from === 0} onClick={() => setChosen(from - most)}>
+            Previous {most}
           </Button>
           <span className="muted">
             {count(from + 1)} to {count(to)} of {count(rows.length)}
           </span>
           <Button kind="quiet" disabled={to === rows.length} onClick={() => setChosen(to)}>
-            Next {MOST_ROWS}
+            Next {most}
           </Button>
         </nav>
       ) : null}

@@ -1,5 +1,6 @@
 // A payload, as a form made from the JSON Schema of its task, or as JSON. Both edit the same text.
 import { useState } from "react";
+import { LongNumber, parseJson } from "../lib/json";
 import { Field, Select, TextArea } from "./Field";
 import styles from "./PayloadEditor.module.css";
 import { Choice } from "./Tabs";
@@ -28,7 +29,7 @@ interface Props {
 export function parsed(text: string): { value: unknown } | null {
   if (text.trim() === "") return { value: undefined };
   try {
-    return { value: JSON.parse(text) as unknown };
+    return { value: parseJson(text) };
   } catch {
     return null;
   }
@@ -87,7 +88,7 @@ function PropertyField({ name, property, value, required, problem, onChange }: {
       <Select
         label={label} help={help} problem={problem} value={value === undefined ? "" : JSON.stringify(value)}
         options={[["", required ? "choose" : "not given"], ...property.enum.map((one): [string, string] => [JSON.stringify(one), String(one)])]}
-        onChange={(event) => onChange(event.target.value === "" ? undefined : (JSON.parse(event.target.value) as unknown))}
+        onChange={(event) => onChange(event.target.value === "" ? undefined : parseJson(event.target.value))}
       />
     );
   if (types.includes("boolean"))
@@ -113,5 +114,5 @@ function PropertyField({ name, property, value, required, problem, onChange }: {
 }
 
 function isObject(value: unknown): boolean {
-  return typeof value === "object" && value !== null && !Array.isArray(value);
+  return typeof value === "object" && value !== null && !Array.isArray(value) && !(value instanceof LongNumber);
 }

@@ -19,12 +19,14 @@ interface Props<Row> {
   columns: Column<Row>[];
   rows: Row[];
   rowKey: (row: Row) => string;
+  /** How many rows are shown at once. */
+  most?: number;
   marked?: (row: Row) => boolean;
 }
 
 export function Table<Row>(props: Props<Row>) {
   return (
-    <Parts label={props.label} rows={props.rows}>
+    <Parts label={props.label} rows={props.rows} most={props.most}>
       {(shown) => <Shown {...props} rows={shown} />}
     </Parts>
   );

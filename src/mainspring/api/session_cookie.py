@@ -3,6 +3,10 @@
 A browser sends the cookie along with requests that another page makes. `SameSite=Strict` keeps it from other sites, but
 a page of another port on the same host is the same site. So a change must also come from our own origin, and carry a
 token that only a page of this origin can read (`GET /v1/session`). That token is made from the secret of the session.
+
+Behind a proxy that ends TLS our own connection has none, and a header of the proxy could be sent by anybody. What the
+browser itself says decides: the Origin of a page of https gets a cookie with `Secure`, and browsers send that through
+TLS only.
 """
 
 from __future__ import annotations
@@ -19,14 +23,14 @@ from mainspring.wire.sessions import CSRF_HEADER
 
 _READS = frozenset({"GET", "HEAD", "OPTIONS"})
 _CSRF = CSRF_HEADER.lower().encode()
-_SECURE_HOSTS = frozenset({"localhost", "127.0.0.1", "::1"})
+_SECURE_NAME = "__Host-mainspring"
+_LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
 def secret_of(scope: Any, headers: Mapping[bytes, bytes]) -> str | None:
     """The secret in the cookie of this request. None if it has no cookie of ours."""
     name = _name(scope, headers)
-    pairs = (pair.strip().partition("=") for pair in headers.get(b"cookie", b"").decode("latin-1").split(";"))
-    found = [value for key, _, value in pairs if key == name]
+    found = _values(headers, name)
     if len(found) > 1:  # one of them was set by a page of another port
         raise Unauthorized(
             f"the cookie {name} occurs more than once", code="invalid_session", field="Cookie",
@@ -55,7 +59,7 @@ def check_request(scope: Any, headers: Mapping[bytes, bytes], secret: str) -> No
         return
     if b"origin" not in headers:
         raise _wrong_origin("a change with a session needs the header Origin", "Origin")
-    if b"sec-fetch-site" not in headers and _is_trustworthy(scope, headers):
+    if b"sec-fetch-site" not in headers and _sends_site(scope, headers):
         raise _wrong_origin("a change with a session needs the header Sec-Fetch-Site", "Sec-Fetch-Site")
     given = headers.get(_CSRF, b"").decode("latin-1")
     if not hmac.compare_digest(given.encode(), csrf_token(secret).encode()):
@@ -86,20 +90,44 @@ def _is_own(origin: str, scope: Any, headers: Mapping[bytes, bytes]) -> bool:
     return parts.scheme in schemes and parts.netloc.lower() == _host(headers)
 
 
-def _is_trustworthy(scope: Any, headers: Mapping[bytes, bytes]) -> bool:
+def _sends_site(scope: Any, headers: Mapping[bytes, bytes]) -> bool:
     """Whether browsers send Sec-Fetch-Site to this address: with TLS, and on loopback."""
-    return scope["scheme"] == "https" or _name_and_port(headers)[0] in _SECURE_HOSTS
+    return _is_secure(scope, headers) or _is_loopback(headers)
+
+
+def _is_secure(scope: Any, headers: Mapping[bytes, bytes]) -> bool:
+    """Whether the browser uses TLS, to this server or to a proxy before it. Of a read it says so only by its cookie."""
+    if scope["scheme"] == "https":
+        return True
+    if (origin := headers.get(b"origin")) is not None:
+        return origin.lower().startswith(b"https://")
+    if not _values(headers, _SECURE_NAME):
+        return False
+    # Of another port of loopback, a browser sends the cookie also without TLS.
+    return not (_is_loopback(headers) and _values(headers, _plain_name(headers)))
+
+
+def _values(headers: Mapping[bytes, bytes], name: str) -> list[str]:
+    """Of all cookies with this name."""
+    pairs = (pair.strip().partition("=") for pair in headers.get(b"cookie", b"").decode("latin-1").split(";"))
+    return [value for key, _, value in pairs if key == name]
 
 
 def _name(scope: Any, headers: Mapping[bytes, bytes]) -> str:
+    return _SECURE_NAME if _is_secure(scope, headers) else _plain_name(headers)
+
+
+def _plain_name(headers: Mapping[bytes, bytes]) -> str:
     """Cookies ignore ports, so the name has the port. With TLS a browser keeps `__Host-` to this host alone."""
-    if scope["scheme"] == "https":
-        return "__Host-mainspring"
     return f"mainspring-{_name_and_port(headers)[1]}"
 
 
+def _is_loopback(headers: Mapping[bytes, bytes]) -> bool:
+    return _name_and_port(headers)[0] in _LOOPBACK
+
+
 def _cookie(scope: Any, headers: Mapping[bytes, bytes], value: str, seconds: int) -> str:
-    secure = "; Secure" if scope["scheme"] == "https" else ""
+    secure = "; Secure" if _is_secure(scope, headers) else ""
     return f"{_name(scope, headers)}={value}; Path=/; Max-Age={seconds}; HttpOnly; SameSite=Strict{secure}"
 
 

@@ -33,14 +33,14 @@ export function AccessPage() {
         ) : tokens.data === undefined ? (
           <ProblemBox error={tokens.error} retry={() => void tokens.refetch()} />
         ) : (
-          <Table label="Tokens" columns={columns(setRevoking)} rows={tokens.data.tokens} rowKey={(token) => token.token_id} />
+          <Table label="Tokens" columns={columns(setRevoking)} rows={tokens.data.tokens} most={100} rowKey={(token) => token.token_id} />
         )}
       </Card>
       <Sessions />
       {tenants.data ? (
         <Card flush title="Tenants">
           <Table
-            label="Tenants" rows={tenants.data.tenants} rowKey={(tenant) => String(tenant.tenant_id)}
+            label="Tenants" rows={tenants.data.tenants} most={50} rowKey={(tenant) => String(tenant.tenant_id)}
             columns={[
               { key: "name", head: "Tenant", phone: "first", grow: true, cell: (tenant) => tenant.name },
               { key: "created", head: "Created", cell: (tenant) => <Time at={tenant.created_at} /> },

@@ -25,9 +25,9 @@ export function Sessions() {
       ) : sessions.data === undefined ? (
         <ProblemBox error={sessions.error} retry={() => void sessions.refetch()} />
       ) : (
-        <Table label="Sessions" columns={columns(setEnding)} rows={sessions.data.sessions.slice(0, 200)} rowKey={(session) => session.session_id} />
+        <Table label="Sessions" columns={columns(setEnding)} rows={sessions.data.sessions} most={50} rowKey={(session) => session.session_id} />
       )}
-      {sessions.data && (sessions.data.more || sessions.data.sessions.length > 200) ? <p className="muted">The newest 200 are shown.</p> : null}
+      {sessions.data?.more ? <p className="muted">Only the newest are listed.</p> : null}
       {ending ? <End session={ending} onClose={() => setEnding(null)} /> : null}
     </Card>
   );

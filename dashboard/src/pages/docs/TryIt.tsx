@@ -1,6 +1,7 @@
 // A request with values of one's own: as a command to copy, and what reads can be sent from here.
 import { useState } from "react";
 import { Refused, send } from "../../api/client";
+import { parseJson } from "../../lib/json";
 import { Button } from "../../ui/Button";
 import { Copy } from "../../ui/Copy";
 import { Field, Select, TextArea } from "../../ui/Field";
@@ -81,7 +82,7 @@ function text(value: unknown): string {
 
 function pretty(answer: string): string {
   try {
-    return text(JSON.parse(answer));
+    return text(parseJson(answer));
   } catch {
     return answer;
   }

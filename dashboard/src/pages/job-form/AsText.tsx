@@ -1,13 +1,16 @@
 import { useState } from "react";
+import type { JobView } from "../../api/schema";
 import { Copy } from "../../ui/Copy";
 import { Choice } from "../../ui/Tabs";
-import { commandOf, type Draft, requestOf } from "./draft";
+import { commandOf } from "./command";
+import { copyOf, type Draft, requestOf } from "./draft";
 import styles from "./JobForm.module.css";
 
 /** The same job as a command or as JSON, to take along. */
-export function AsText({ draft }: { draft: Draft }) {
+export function AsText({ draft, base }: { draft: Draft; base: JobView | undefined }) {
   const [kind, setKind] = useState<"command" | "json">("command");
-  const text = kind === "command" ? commandOf(draft) : JSON.stringify(requestOf(draft), null, 2);
+  const request = base === undefined ? requestOf(draft) : copyOf(base, draft);
+  const text = kind === "command" ? commandOf(draft, base) : JSON.stringify(request, null, 2);
   return (
     <details>
       <summary>As a command or JSON</summary>

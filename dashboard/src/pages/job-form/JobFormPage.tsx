@@ -5,14 +5,16 @@ import { type FormEvent, useEffect, useState } from "react";
 import { call, change, post, Refused } from "../../api/client";
 import { jobPath, jobQuery } from "../../api/queries";
 import type { JobCreated, JobView } from "../../api/schema";
+import { sessionQuery } from "../../api/session";
 import { Button, LinkButton } from "../../ui/Button";
 import { ConflictOrProblem } from "../../ui/Dialog";
 import { Field, Select } from "../../ui/Field";
 import { Card, Page, Skeleton } from "../../ui/Page";
 import { ProblemBox } from "../../ui/Problem";
 import { say } from "../../ui/Toasts";
-import { changesOf, type Draft, draftOf, EMPTY, requestOf } from "./draft";
 import { AsText } from "./AsText";
+import { changesOf, copyOf, type Draft, draftOf, EMPTY, requestOf } from "./draft";
+import { forget, keep, restored, typedOver } from "./drafts";
 import styles from "./JobForm.module.css";
 import { problemsOf } from "./problems";
 import { SchedulePart } from "./SchedulePart";
@@ -32,28 +34,31 @@ export function JobFormPage() {
         <ProblemBox error={job.error} retry={() => void job.refetch()} />
       </Page>
     );
-  return <JobForm key={source} job={job.data} editing={edit !== undefined} />;
+  return <JobForm key={`${edit === undefined ? "copy" : "edit"} ${source}`} job={job.data} editing={edit !== undefined} />;
 }
 
 function JobForm({ job, editing = false }: { job?: JobView; editing?: boolean }) {
-  const key = `mainspring.draft.${editing ? job?.job_id : "new"}`;
+  const tenant = useQuery(sessionQuery).data?.tenant ?? "";
+  const key = `${tenant}.${job === undefined ? "new" : `${editing ? "edit" : "copy"}.${job.job_id}`}`;
+  const [kept, setKept] = useState(() => restored(key));
   // The job that was shown when the editing began: the changes, and their version, are relative to it.
   const [base, setBase] = useState(job);
+  const [version, setVersion] = useState(kept?.version ?? job?.version ?? null);
   const before = base === undefined ? EMPTY : draftOf(base, !editing);
-  const [draft, setDraft] = useState<Draft>(() => restored(key) ?? before);
+  const [draft, setDraft] = useState<Draft>(() => ({ ...before, ...kept?.typed }));
   const [error, setError] = useState<unknown>(null);
   const [busy, setBusy] = useState(false);
   const navigate = useNavigate();
   const client = useQueryClient();
   const set: Set = (change) => setDraft((old) => ({ ...old, ...change }));
-  useEffect(() => sessionStorage.setItem(key, JSON.stringify(draft)), [key, draft]);
+  useEffect(() => keep(key, { typed: typedOver(before, draft), version }), [key, draft, version]);
   const problems = problemsOf(error);
   const submit = async (event: FormEvent): Promise<void> => {
     event.preventDefault();
     setBusy(true);
     try {
-      const id = editing && base !== undefined ? await save(base, before, draft) : (await post<JobCreated>("/v1/jobs", requestOf(draft))).job_id;
-      sessionStorage.removeItem(key);
+      const id = editing && base !== undefined ? await save(base, version, before, draft) : await create(base, draft);
+      forget(key);
       await client.invalidateQueries({ queryKey: ["job", id] });
       say(editing ? "The job is changed." : "The job is created.");
       await navigate({ to: "/jobs/$job", params: { job: id } });
@@ -70,6 +75,7 @@ function JobForm({ job, editing = false }: { job?: JobView; editing?: boolean })
       const newest = (await call<JobView>("GET", jobPath(base.job_id))).data;
       setDraft({ ...draftOf(newest, false), ...typedOver(before, draft) });
       setBase(newest);
+      setVersion(newest.version);
       setError(null);
     } catch (problem) {
       setError(problem);
@@ -77,10 +83,20 @@ function JobForm({ job, editing = false }: { job?: JobView; editing?: boolean })
       setBusy(false);
     }
   };
+  const startAnew = (): void => {
+    setDraft(before);
+    setVersion(base?.version ?? null);
+    setKept(null);
+  };
   const conflict = error instanceof Refused && error.problem.code === "version_mismatch";
   const title = editing ? `Edit ${job?.name ?? ""}` : "Create a job";
   return (
     <Page title={title}>
+      {kept === null ? null : (
+        <p role="status">
+          What you typed here before is in the form. <Button onClick={startAnew}>Start anew</Button>
+        </p>
+      )}
       <form className={styles.form} onSubmit={(event) => void submit(event)}>
         <Card title="What">
           <div className={styles.part}>
@@ -112,21 +128,19 @@ function JobForm({ job, editing = false }: { job?: JobView; editing?: boolean })
             Back
           </LinkButton>
         </div>
-        <AsText draft={draft} />
+        <AsText draft={draft} base={base} />
       </form>
     </Page>
   );
 }
 
-/** The fields that differ from what the form began with. */
-function typedOver(before: Draft, draft: Draft): Partial<Draft> {
-  const names = Object.keys(draft) as (keyof Draft)[];
-  return Object.fromEntries(names.filter((name) => draft[name] !== before[name]).map((name) => [name, draft[name]]));
+async function save(base: JobView, version: number | null, before: Draft, draft: Draft): Promise<string> {
+  await change("PATCH", jobPath(base.job_id), version ?? base.version, changesOf(base, before, draft));
+  return base.job_id;
 }
 
-async function save(base: JobView, before: Draft, draft: Draft): Promise<string> {
-  await change("PATCH", jobPath(base.job_id), base.version, changesOf(before, draft));
-  return base.job_id;
+async function create(base: JobView | undefined, draft: Draft): Promise<string> {
+  return (await post<JobCreated>("/v1/jobs", base === undefined ? requestOf(draft) : copyOf(base, draft))).job_id;
 }
 
 function How({ draft, set, problems }: { draft: Draft; set: Set; problems: Record<string, string> }) {
@@ -155,13 +169,4 @@ function How({ draft, set, problems }: { draft: Draft; set: Set; problems: Recor
       {text("description", "Description")}
     </div>
   );
-}
-
-function restored(key: string): Draft | null {
-  try {
-    const text = sessionStorage.getItem(key);
-    return text === null ? null : { ...EMPTY, ...(JSON.parse(text) as Partial<Draft>) };
-  } catch {
-    return null;
-  }
 }

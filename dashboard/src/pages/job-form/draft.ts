@@ -1,6 +1,7 @@
 // What is typed in the form, and the request that it means.
 import type { JobView } from "../../api/schema";
 import { parsed } from "../../ui/PayloadEditor";
+import { word } from "./command";
 
 export type What = "task" | "shell" | "http";
 export type When = "now" | "at" | "every" | "cron" | "rrule" | "after" | "manual";
@@ -57,9 +58,9 @@ export function draftOf(job: JobView, copy: boolean): Draft {
     what: job.command !== null ? "shell" : job.http !== null ? "http" : "task",
     task: job.task,
     payload: job.payload === null || job.payload === undefined ? "" : JSON.stringify(job.payload, null, 2),
-    command: typeof job.command === "string" ? job.command : (job.command ?? []).join(" "),
+    command: typeof job.command === "string" ? job.command : (job.command ?? []).map(word).join(" "),
     url: job.http?.url ?? "",
-    method: job.http?.method ?? "GET",
+    method: job.http?.method || (job.http?.body === undefined ? "GET" : "POST"),
     when: WHENS[job.schedule_type] ?? "now",
     cron: job.cron_expression ?? "",
     every: job.every === null ? "" : `${job.every}s`,
@@ -89,7 +90,7 @@ export function draftOf(job: JobView, copy: boolean): Draft {
 }
 
 const text = (value: string): string | undefined => value.trim() || undefined;
-const listed = (value: string): string[] => value.split(",").map((one) => one.trim()).filter(Boolean);
+export const listed = (value: string): string[] => value.split(",").map((one) => one.trim()).filter(Boolean);
 
 /** The schedule of the draft as a request has it; null while it is not complete. */
 export function scheduleOf(draft: Draft): unknown {
@@ -130,7 +131,27 @@ function clocksOf(draft: Draft): Record<string, unknown> | undefined {
   return policy.gap || policy.overlap ? policy : undefined;
 }
 
-export function requestOf(draft: Draft): Record<string, unknown> {
+/** What a job has that the form does not show: a copy has it too. */
+const KEPT = [
+  "retry", "misfire", "delivery", "env", "limits", "sandbox", "run_as", "required_labels", "concurrency", "rate_limit",
+  "circuit_breaker", "kill_grace", "run_timeout", "expires_in", "max_losses", "keep_payload", "depends_on", "rule",
+  "on_upstream_failure",
+] as const satisfies readonly (keyof JobView)[];
+
+/** The request for a new job that begins as a copy. */
+export function copyOf(base: JobView, draft: Draft): Record<string, unknown> {
+  const kept = Object.fromEntries(KEPT.map((name) => [name, base[name]]).filter(([, value]) => !isEmpty(value)));
+  const typed = requestOf(draft, base);
+  const merged = (["retry", "misfire"] as const).map((name) => [name, { ...base[name], ...(typed[name] ?? {}) }]);
+  return { ...kept, ...typed, ...Object.fromEntries(merged) };
+}
+
+function isEmpty(value: unknown): boolean {
+  return value === null || value === undefined || (typeof value === "object" && Object.keys(value).length === 0);
+}
+
+/** `base`: the job that the draft began with. Of its call the form shows only a part. */
+export function requestOf(draft: Draft, base?: JobView): Record<string, unknown> {
   const payload = parsed(draft.payload);
   const labels = draft.labels.split(",").map((pair) => pair.split("=")).filter(([key]) => key?.trim());
   const whole: Record<string, unknown> = {
@@ -138,7 +159,7 @@ export function requestOf(draft: Draft): Record<string, unknown> {
     name: text(draft.name),
     task: draft.what === "task" ? draft.task.trim() : undefined,
     command: draft.what === "shell" ? draft.command : undefined,
-    http: draft.what === "http" ? { url: draft.url.trim(), method: draft.method } : undefined,
+    http: draft.what === "http" ? { ...base?.http, url: draft.url.trim(), method: draft.method } : undefined,
     payload: draft.what === "task" ? payload?.value : undefined,
     schedule: scheduleOf(draft) ?? undefined,
     queue: text(draft.queue),
@@ -155,32 +176,13 @@ export function requestOf(draft: Draft): Record<string, unknown> {
 }
 
 /** Only what was changed; what was removed becomes null, which means the default. */
-export function changesOf(before: Draft, after: Draft): Record<string, unknown> {
-  const old = requestOf(before);
-  const next = requestOf(after);
+export function changesOf(base: JobView, before: Draft, after: Draft): Record<string, unknown> {
+  const old = requestOf(before, base);
+  const next = requestOf(after, base);
   delete old["job_id"];
   delete next["job_id"];
   const changes: Record<string, unknown> = {};
   for (const name of new Set([...Object.keys(old), ...Object.keys(next)]))
     if (JSON.stringify(old[name]) !== JSON.stringify(next[name])) changes[name] = next[name] ?? null;
   return changes;
-}
-
-/** The same job as a command, as far as a command has words for it. */
-export function commandOf(draft: Draft): string {
-  const quote = (value: string): string => `'${value.replaceAll("'", "'\\''")}'`;
-  const words = ["mainspring submit"];
-  if (draft.what === "shell") words.push(`--command ${quote(draft.command)}`);
-  else if (draft.what === "task") words.push(draft.task);
-  if (draft.what === "task" && draft.payload.trim()) words.push(`--payload ${quote(JSON.stringify(parsed(draft.payload)?.value ?? {}))}`);
-  if (draft.when === "cron") words.push(`--cron ${quote(draft.cron)}`);
-  if (draft.when === "every") words.push(`--every ${draft.every}`);
-  if (draft.when === "at") words.push(`--at ${quote(draft.at)}`);
-  if (draft.when === "rrule") words.push(`--rrule ${quote(draft.rrule)}`);
-  if (draft.timezone) words.push(`--timezone ${draft.timezone}`);
-  if (draft.calendar) words.push(`--calendar ${quote(draft.calendar)}`);
-  if (draft.jitter) words.push(`--jitter ${quote(draft.jitter)}`);
-  if (draft.jobId) words.push(`--id ${quote(draft.jobId)}`);
-  if (draft.queue) words.push(`--queue ${draft.queue}`);
-  return words.join(" ");
 }

@@ -6,6 +6,8 @@ import { StateShape, words } from "../../ui/StateMark";
 import styles from "./RunPage.module.css";
 import { useTimeline } from "./Timeline";
 
+const MOST_TOLD = 12;
+
 interface Piece {
   text: string;
   state: string | null;
@@ -17,7 +19,7 @@ export function Strip({ run }: { run: RunView }) {
   const pieces = piecesOf(timeline.data ?? []).slice(-MOST_ROWS);
   if (pieces.length < 2) return null;
   return (
-    <div className={styles.strip} role="img" aria-label={pieces.map((piece) => piece.title).join(", then ")}>
+    <div className={styles.strip} role="img" aria-label={inWords(pieces)} tabIndex={0}>
       {pieces.map((piece, index) => (
         <span key={index} className={`${styles.piece} ${piece.state === null ? styles.wait : ""}`} title={piece.title}>
           {piece.state === null ? null : <StateShape state={piece.state} size={12} />} {piece.text}
@@ -25,6 +27,11 @@ export function Strip({ run }: { run: RunView }) {
       ))}
     </div>
   );
+}
+
+function inWords(pieces: Piece[]): string {
+  const last = pieces.slice(-MOST_TOLD).map((piece) => piece.title).join(", then ");
+  return pieces.length > MOST_TOLD ? `Of ${pieces.length} waits and attempts, the last: ${last}` : last;
 }
 
 function piecesOf(entries: TimelineEntry[]): Piece[] {
