@@ -56,3 +56,20 @@ def test_who_signs_in_after_another_sees_nothing_of_it(open_page: Open, server: 
         expect(page.get_by_role("heading", level=1)).to_have_text("Jobs")
         expect(page.get_by_text(own)).to_have_count(0)
         page.unroute_all()
+
+
+def test_a_viewer_is_told_that_it_changes_nothing(open_page: Open, server: httpx.Client) -> None:
+    name = job(server)
+    token = server.post("/v1/tokens", json={"name": f"v{uuid4().hex[:6]}", "role": "viewer"}).raise_for_status().json()
+    viewer = {"Authorization": f"Bearer {token['token']}"}
+    link = httpx.post(f"{server.base_url}/v1/session/links", json={}, headers=viewer, timeout=PATIENCE)
+    page = open_page("/").context.new_page()
+    page.goto(link.raise_for_status().json()["path"])
+    expect(page.get_by_title("viewer of")).to_be_visible()
+    page.goto("/ui/jobs")
+    page.get_by_role("table").get_by_text(name).click()
+    page.get_by_role("button", name="Pause").click()
+    expect(page.get_by_role("note")).to_contain_text("viewers look, and change nothing")
+    expect(page.get_by_role("dialog").get_by_role("button", name="Pause")).to_be_disabled()
+    page.goto("/ui/jobs/new")
+    expect(page.get_by_role("button", name="Create", exact=True)).to_be_disabled()

@@ -1,5 +1,5 @@
 // Who is signed in. The link of `mainspring open` has a one-time code in its fragment, which no log sees.
-import { queryOptions } from "@tanstack/react-query";
+import { queryOptions, useQuery } from "@tanstack/react-query";
 import { call, setCsrf, WRONG_CSRF } from "./client";
 import type { SessionView } from "./schema";
 
@@ -13,6 +13,11 @@ export const sessionQuery = queryOptions({
   staleTime: Infinity,
   retry: false,
 });
+
+/** Viewers look, and change nothing. The server refuses it as well. */
+export function useMayChange(): boolean {
+  return useQuery(sessionQuery).data?.role !== "viewer";
+}
 
 async function readSession(): Promise<SessionView> {
   const code = takeCode();

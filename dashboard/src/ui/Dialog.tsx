@@ -2,6 +2,7 @@
 import { X } from "lucide-react";
 import { type FormEvent, type ReactNode, useEffect, useId, useRef, useState } from "react";
 import { Refused } from "../api/client";
+import { useMayChange } from "../api/session";
 import { Button } from "./Button";
 import styles from "./Dialog.module.css";
 import { ProblemBox } from "./Problem";
@@ -61,6 +62,7 @@ export function Confirm({ title, children, verb, danger = false, amount = 1, act
   const [busy, setBusy] = useState(false);
   const [typed, setTyped] = useState("");
   const many = amount > 100;
+  const mayChange = useMayChange();
   const submit = async (event: FormEvent): Promise<void> => {
     event.preventDefault();
     setBusy(true);
@@ -85,6 +87,7 @@ export function Confirm({ title, children, verb, danger = false, amount = 1, act
           </label>
         ) : null}
         {error ? <ConflictOrProblem error={error} /> : null}
+        {mayChange ? null : <OnlyLooks />}
         <footer className={styles.foot}>
           {isConflict(error) ? (
             <Button kind="primary" onClick={onClose}>
@@ -93,7 +96,7 @@ export function Confirm({ title, children, verb, danger = false, amount = 1, act
           ) : (
             <>
               <Button onClick={onClose}>Not now</Button>
-              <Button kind={danger ? "danger" : "primary"} type="submit" busy={busy} disabled={many && typed !== String(amount)}>
+              <Button kind={danger ? "danger" : "primary"} type="submit" busy={busy} disabled={!mayChange || (many && typed !== String(amount))}>
                 {verb}
               </Button>
             </>
@@ -102,6 +105,10 @@ export function Confirm({ title, children, verb, danger = false, amount = 1, act
       </form>
     </Dialog>
   );
+}
+
+export function OnlyLooks() {
+  return <p role="note">You are signed in as a viewer: viewers look, and change nothing. Sign in with a token of an admin.</p>;
 }
 
 export function isConflict(error: unknown): boolean {

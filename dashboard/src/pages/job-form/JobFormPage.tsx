@@ -5,9 +5,9 @@ import { type FormEvent, useEffect, useState } from "react";
 import { call, change, post, Refused } from "../../api/client";
 import { jobPath, jobQuery } from "../../api/queries";
 import type { JobCreated, JobView } from "../../api/schema";
-import { sessionQuery } from "../../api/session";
+import { sessionQuery, useMayChange } from "../../api/session";
 import { Button, LinkButton } from "../../ui/Button";
-import { ConflictOrProblem } from "../../ui/Dialog";
+import { ConflictOrProblem, OnlyLooks } from "../../ui/Dialog";
 import { Field, Select } from "../../ui/Field";
 import { Card, Page, Skeleton } from "../../ui/Page";
 import { ProblemBox } from "../../ui/Problem";
@@ -48,6 +48,7 @@ function JobForm({ job, editing = false }: { job?: JobView; editing?: boolean })
   const [draft, setDraft] = useState<Draft>(() => ({ ...before, ...kept?.typed }));
   const [error, setError] = useState<unknown>(null);
   const [busy, setBusy] = useState(false);
+  const mayChange = useMayChange();
   const navigate = useNavigate();
   const client = useQueryClient();
   const set: Set = (change) => setDraft((old) => ({ ...old, ...change }));
@@ -120,8 +121,9 @@ function JobForm({ job, editing = false }: { job?: JobView; editing?: boolean })
         {conflict ? (
           <Button onClick={() => void takeNewest()}>Put my changes on top of the newest version</Button>
         ) : null}
+        {mayChange ? null : <OnlyLooks />}
         <div className={styles.foot}>
-          <Button kind="primary" type="submit" busy={busy}>
+          <Button kind="primary" type="submit" busy={busy} disabled={!mayChange}>
             {editing ? "Save" : "Create"}
           </Button>
           <LinkButton to={editing && job ? "/jobs/$job" : "/jobs"} params={{ job: job?.job_id ?? "" } as never}>
