@@ -159,7 +159,7 @@ async def test_a_run_that_was_to_be_cancelled_is_cancelled(
 ) -> None:
     worker_id = await a_worker_with(connection, lane_id, spec=spec)
     [run] = await live(connection)
-    assert await runs.request_cancel(connection, run["run_id"], 1) == worker_id
+    assert await runs.request_cancels(connection, [(run["run_id"], 1)]) == {worker_id}
     assert await watch.sweep() == 1
     assert await live(connection) == []
     [row] = await ended(connection)
