@@ -29,6 +29,7 @@ WITHOUT = {
         "a session does not change: it is there, or it has ended and the answer is 404"
     ),
     ("pages/job-form/JobFormPage.tsx", '"/v1/jobs"'): _NEW,
+    ("pages/operations/MakeUp.tsx", "`${jobPath(job)}:backfill`"): _NEW,
     ("pages/job-form/useExplanation.ts", '"/v1/schedules:explain"'): _ASKS,
 }
 # Operations of the API that change something, and do not know If-Match.

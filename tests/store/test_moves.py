@@ -15,6 +15,7 @@ import pytest
 from mainspring.domain.errors import Conflict
 from mainspring.domain.transitions import ENDED, INITIAL_STATES, LIVE, TRANSITIONS, StoredState, may_follow
 from mainspring.domain.workflows.flow import FlowState
+from mainspring.domain.workflows.rules import Rule
 from mainspring.kernel.ids import DEFAULT_TENANT, uuid7
 from mainspring.store import dependencies, fanouts, gates, joins, limits, runs, unique, workers, workflows
 from mainspring.store.queries import _fragments
@@ -293,6 +294,8 @@ async def test_a_statement_moves_runs_as_declared_and_leaves_all_others_alone(
         await connection.execute("update mainspring.runs set started_at = claimed_at")
     if act is begin_flow_runs:
         await connection.execute("update mainspring.runs set job_id = 'workflow'")
+    if act is join_line:
+        await connection.execute("update mainspring.runs set rule = $1", int(Rule.CONTAINER))
     if act is stop_flows:
         await connection.execute("update mainspring.runs set waits_for = 1")
     if act is redefine_waiting_runs:

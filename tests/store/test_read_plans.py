@@ -47,7 +47,7 @@ async def test_the_runs_of_a_job_are_found_without_a_walk_through_the_history(
     reading = await asyncpg.connect(database_url, server_settings=READ_SETTINGS)
     try:
         came, total = await plan(
-            reading, 1, None, job, None, None, None, None, None, own, None, None, None, None, None, None, 51
+            reading, 1, None, job, None, None, None, None, None, own, None, None, None, None, None, None, None, 51
         )
     finally:
         await reading.close()

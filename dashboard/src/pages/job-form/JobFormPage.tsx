@@ -137,7 +137,8 @@ function JobForm({ job, editing = false }: { job?: JobView; editing?: boolean })
 }
 
 async function save(base: JobView, version: number | null, before: Draft, draft: Draft): Promise<string> {
-  await change("PATCH", jobPath(base.job_id), version ?? base.version, changesOf(base, before, draft));
+  const seen = version ?? base.version;
+  await change("PATCH", jobPath(base.job_id), seen, changesOf(base, before, draft));
   return base.job_id;
 }
 

@@ -2,11 +2,11 @@
 import { useQuery, useQueryClient } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
 import { useState } from "react";
-import { get, post } from "../../api/client";
+import { change, get } from "../../api/client";
 import type { BackfillView } from "../../api/schema";
 import { count } from "../../lib/format";
 import { Button } from "../../ui/Button";
-import { Confirm } from "../../ui/Dialog";
+import { Confirm, ConflictOrProblem } from "../../ui/Dialog";
 import { Meter } from "../../ui/Meter";
 import { Card, Facts, Skeleton } from "../../ui/Page";
 import { ProblemBox } from "../../ui/Problem";
@@ -75,29 +75,33 @@ function wordsOf(backfill: BackfillView): string {
 type Verb = "pause" | "resume" | "cancel";
 
 export function BackfillVerbs({ backfill }: { backfill: BackfillView }) {
-  const [asked, setAsked] = useState(false);
+  const [asked, setAsked] = useState<string | null>(null); // the tag of what was seen when the dialog opened
   const [problem, setProblem] = useState<unknown>(null);
   const client = useQueryClient();
-  const act = async (verb: Verb): Promise<void> => {
-    await post(`${pathOf(backfill.id)}:${verb}`);
+  const readAgain = async (): Promise<void> => {
     await client.invalidateQueries({ queryKey: ["backfill", backfill.id] });
     await client.invalidateQueries({ queryKey: ["list", "/v1/backfills"] });
+  };
+  const act = async (verb: Verb, seen: string): Promise<void> => {
+    await change("POST", `${pathOf(backfill.id)}:${verb}`, seen, {});
+    setProblem(null);
+    await readAgain();
   };
   if (backfill.ended_at !== null) return null;
   const turn: Verb = backfill.state === "paused" ? "resume" : "pause";
   return (
     <span className={styles.title}>
-      {problem ? <ProblemBox error={problem} /> : null}
-      <Button onClick={() => void act(turn).catch(setProblem)} aria-label={`${turn === "pause" ? "Pause" : "Resume"} the backfill of ${backfill.job_id}`}>
+      {problem ? <ConflictOrProblem error={problem} /> : null}
+      <Button onClick={() => void act(turn, backfill.etag).catch(setProblem)} aria-label={`${turn === "pause" ? "Pause" : "Resume"} the backfill of ${backfill.job_id}`}>
         {turn === "pause" ? "Pause" : "Resume"}
       </Button>
       {backfill.state === "cancelled" ? null : (
-        <Button onClick={() => setAsked(true)} aria-label={`Cancel the backfill of ${backfill.job_id}`}>
+        <Button onClick={() => setAsked(backfill.etag)} aria-label={`Cancel the backfill of ${backfill.job_id}`}>
           Cancel
         </Button>
       )}
-      {asked ? (
-        <Confirm title={`Cancel the backfill of ${backfill.job_id}?`} verb="Cancel the backfill" danger act={() => act("cancel")} onClose={() => setAsked(false)}>
+      {asked !== null ? (
+        <Confirm title={`Cancel the backfill of ${backfill.job_id}?`} verb="Cancel the backfill" danger act={() => act("cancel", asked)} onClose={() => setAsked(null)} onConflict={() => void readAgain()}>
           <p>It creates no more runs, and those that no worker has taken end. {count(backfill.remaining)} fires stay without a run.</p>
         </Confirm>
       ) : null}

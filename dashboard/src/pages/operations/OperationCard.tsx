@@ -2,7 +2,7 @@
 import { useQuery, useQueryClient } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
 import { useState } from "react";
-import { post } from "../../api/client";
+import { change } from "../../api/client";
 import type { OperationView } from "../../api/schema";
 import { filterWords, operationPath, operationWords, PROGRESS_WORDS, readOperation, shownTarget } from "../../bulk/acts";
 import { count, counted, plural, shortId } from "../../lib/format";
@@ -95,21 +95,24 @@ function Thing({ target, id }: { target: string; id: string }) {
 
 /** What is done stays done, so it is asked once. */
 export function StopOperation({ operation }: { operation: OperationView }) {
-  const [asked, setAsked] = useState(false);
+  const [asked, setAsked] = useState<string | null>(null); // the tag of what was seen when the dialog opened
   const client = useQueryClient();
-  const act = async (): Promise<void> => {
-    await post(`${operationPath(operation.id)}:cancel`);
-    say("The operation is stopped.");
+  const readAgain = async (): Promise<void> => {
     await client.invalidateQueries({ queryKey: ["operation", operation.id] });
     await client.invalidateQueries({ queryKey: ["list", "/v1/operations"] });
   };
+  const act = async (seen: string): Promise<void> => {
+    await change("POST", `${operationPath(operation.id)}:cancel`, seen, {});
+    say("The operation is stopped.");
+    await readAgain();
+  };
   return (
     <>
-      <Button onClick={() => setAsked(true)} aria-label={`Stop ${operationWords(operation)}`}>
+      <Button onClick={() => setAsked(operation.etag)} aria-label={`Stop ${operationWords(operation)}`}>
         Stop
       </Button>
-      {asked ? (
-        <Confirm title={`Stop "${operationWords(operation)}"?`} verb="Stop the operation" act={act} onClose={() => setAsked(false)}>
+      {asked !== null ? (
+        <Confirm title={`Stop "${operationWords(operation)}"?`} verb="Stop the operation" act={() => act(asked)} onClose={() => setAsked(null)} onConflict={() => void readAgain()}>
           <p>
             What is done stays done: {count(operation.done)} {shownTarget(operation)} so far. The rest is left as it is.
           </p>
