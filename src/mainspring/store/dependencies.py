@@ -39,11 +39,12 @@ class Edge(msgspec.Struct, frozen=True):
 
 
 class ToLookAt(msgspec.Struct, frozen=True):
-    """A run that waits, and some of its parents."""
+    """A run that waits, and some of its parents. next_fires: of these, unless all that wait are looked at."""
 
     run_id: UUID
     tenant_id: TenantId
     parents: list[str]
+    next_fires: str | None
 
 
 class WaitingRun(msgspec.Struct, frozen=True):
@@ -60,7 +61,8 @@ class WaitingRun(msgspec.Struct, frozen=True):
 
 
 class WaitRow(msgspec.Struct, frozen=True):
-    """What a run waits for: see the table job_waits. `parent_end` is a ParentEnd."""
+    """What a run waits for: see the table job_waits. `parent_end` is a ParentEnd. `for_time`: the time of the run, and
+    its nominal time once it was looked at."""
 
     run_id: UUID
     parent: str
@@ -70,6 +72,25 @@ class WaitRow(msgspec.Struct, frozen=True):
     parent_run: UUID | None
     parent_end: int | None
     cause: str | None
+
+
+class WaitToLookAt(msgspec.Struct, frozen=True):
+    """The same before it is looked at. child_schedule_text: the schedule of the run's job, if it has jitter and
+    `for_time` is the time after that."""
+
+    run_id: UUID
+    parent: str
+    for_time: datetime
+    since: datetime | None
+    looked: bool
+    parent_run: UUID | None
+    parent_end: int | None
+    cause: str | None
+    child_schedule_text: str | None
+
+    @property
+    def row(self) -> WaitRow:
+        return WaitRow(*msgspec.structs.astuple(self)[:-1])
 
 
 class ParentNow(msgspec.Struct, frozen=True):
@@ -121,6 +142,7 @@ _to_look_at = RowQuery(ToLookAt, _SQL["to_look_at"])
 _all_waiting = RowQuery(ToLookAt, _SQL["all_waiting"])
 _lock_waiting = RowQuery(WaitingRun, _SQL["lock_waiting"])
 _waits_of = RowQuery(WaitRow, _SQL["waits_of"])
+_waits_to_look_at = RowQuery(WaitToLookAt, _SQL["waits_to_look_at"])
 _parents_now = RowQuery(ParentNow, _SQL["parents_now"])
 _ended_parents = RowQuery(EndedParent, _SQL["ended_parents"])
 _lock_children = RowQuery(AfterChild, _SQL["lock_children"])
@@ -161,9 +183,10 @@ async def follow_runs(connection: Connection, tenant: TenantId, parents: Sequenc
     await connection.execute(_SQL["follow_runs"], tenant, parents, _as_runs(parents))
 
 
-async def hold_parents(connection: Connection, tenant: TenantId, parents: Sequence[str]) -> None:
-    """Nobody ends a live run of these jobs until the transaction ends."""
-    await connection.execute(_SQL["hold_parents"], tenant, parents, _as_runs(parents))
+async def hold_parents(connection: Connection, tenant: TenantId, parents: Sequence[str]) -> set[UUID]:
+    """Nobody ends a live run of these jobs until the transaction ends. Returns these runs."""
+    rows = await connection.fetch(_SQL["hold_parents"], tenant, parents, _as_runs(parents))
+    return {run_id for (run_id,) in rows}
 
 
 def _as_runs(job_ids: Sequence[str]) -> list[UUID]:
@@ -192,16 +215,23 @@ async def waits_of(connection: Connection, run_ids: Sequence[UUID]) -> list[Wait
     return await _waits_of.fetch(connection, run_ids)
 
 
-async def parents_now(connection: Connection, tenant: TenantId, waits: Sequence[WaitRow]) -> list[ParentNow]:
-    """In the order of `waits`."""
+async def waits_to_look_at(connection: Connection, run_ids: Sequence[UUID]) -> list[WaitToLookAt]:
+    """Those without an end."""
+    return await _waits_to_look_at.fetch(connection, run_ids)
+
+
+async def parents_now(
+    connection: Connection, tenant: TenantId, waits: Sequence[WaitRow], times: Sequence[datetime]
+) -> list[ParentNow]:
+    """In the order of `waits`. `times`: when the parents fire for them."""
     found = await _parents_now.fetch(
         connection,
         tenant,
         [wait.parent for wait in waits],
         [parse_uuid(wait.parent) for wait in waits],
-        [wait.for_time for wait in waits],
+        times,
         [wait.since for wait in waits],
-        [first_uuid7(wait.for_time - _CLOCKS_DIFFER) for wait in waits],
+        [first_uuid7(moment - _CLOCKS_DIFFER) for moment in times],
     )
     return sorted(found, key=lambda row: row.place)
 
@@ -215,6 +245,7 @@ async def write_waits(connection: Connection, waits: Sequence[WaitRow]) -> None:
         [wait.parent_run for wait in waits],
         [wait.parent_end for wait in waits],
         [wait.cause for wait in waits],
+        [wait.for_time for wait in waits],
     )
 
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
 import pytest
 
+from mainspring.domain.schedules.nominal_times import fire_of
 from mainspring.operations.dependencies.looker import Looker
+from mainspring.store.jobs import schedule_from_text
 from tests.api.bookkeeping import problem
 from tests.operations.firing import fire_due
 from tests.operations.hand_worker import outcome
@@ -98,6 +101,29 @@ async def fired_together(scene: Scene, looker: Looker, rule: str) -> None:
     await fire_due(scene.assembly, scene.connection)
     await scene.starter.run_once()
     await looker.run_once()
+
+
+async def test_a_run_waits_for_a_workflow_with_jitter_that_has_yet_to_fire(scene: Scene, looker: Looker) -> None:
+    now = await scene.connection.fetchval("select date_trunc('second', clock_timestamp())")
+    time = now - timedelta(hours=2)
+    every = {"every": "10d", "anchor": time.isoformat()}
+    await scene.create(STEPS, workflow_id="flow", schedule={**every, "jitter": "1h"})
+    await make(scene, "child", schedule=every, depends_on=["flow"], queue="other")
+    text = await scene.connection.fetchval("select schedule::text from mainspring.jobs where job_id = 'flow'")
+    set_due = "update mainspring.jobs set next_fire_at = $1 where job_id = $2"
+    await scene.begin("flow")
+    await scene.run_all()
+    await scene.connection.execute(set_due, time, "child")
+    await fire_due(scene.assembly, scene.connection)
+    await scene.connection.execute(set_due, fire_of(schedule_from_text(text), time), "flow")
+    await looker.run_once()
+    assert await state_of(scene, "child") == ("WAITING", "waiting for flow")
+    await fire_due(scene.assembly, scene.connection)
+    await scene.starter.run_once()
+    await looker.run_once()
+    await scene.run_all(failing("b"))
+    assert await state_of(scene, "child") == ("SKIPPED", "upstream failed: flow")
+    await scene.at_rest()
 
 
 async def test_what_a_workflow_cannot_be_is_refused_by_name(scene: Scene) -> None:

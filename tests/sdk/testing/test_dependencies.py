@@ -49,6 +49,23 @@ def test_a_run_waits_for_the_run_for_the_same_time_and_takes_its_result() -> Non
         assert box.runs_of("b")[-1].status == "SUCCESS"
 
 
+@pytest.mark.parametrize("jitters", [("1h", None), (None, "1h"), ("1h", "1h")])
+def test_with_jitter_a_run_waits_for_the_run_of_the_same_nominal_time(jitters: tuple[str | None, ...]) -> None:
+    app, seen = an_app()
+    with mainspring.testing.run(app, start="2026-01-01T12:00:00Z") as box:
+        payload = {"rows": {"$from": "a1", "path": "rows"}}
+        daily = [{"cron": "0 6 * * *", **({"jitter": one} if one else {})} for one in jitters]
+        box.client.submit(task="a", job_id="a1", schedule=daily[0])
+        box.client.submit(task="b", job_id="b1", schedule=daily[1], depends_on=["a1"], payload=payload)
+        for day in range(5):
+            box.advance("1d")
+            assert seen[2 * day :] == [("a", None), ("b", 2 * day + 1)]
+        box.client.update_job("a1", payload={"fail": True})
+        box.advance("1d")
+        last = box.runs_of("b")[-1]
+        assert (last.status, last.reason) == ("SKIPPED", "upstream failed: a1")
+
+
 def test_a_job_fires_after_others() -> None:
     app, seen = an_app()
     with mainspring.testing.run(app, start="2026-01-01T12:00:00Z") as box:

@@ -4,6 +4,9 @@ A fire creates the run as WAITING, with a row for each parent, in one statement.
 after the commit: the parent's run for the same time, or its next success, or nothing. So everybody who ends a run of
 the parent later sees the row, and the live runs of the parent are held while they are looked at. Whoever is killed in
 between has lost nothing: the next round of any server looks at it. Every half minute all runs that wait are looked at.
+
+A parent with jitter may have long to go until it fires for the time of a run. Such a run is not looked at again before
+that, unless the next fires of its parents change.
 """
 
 from __future__ import annotations
@@ -15,16 +18,15 @@ from uuid import UUID
 
 from mainspring.kernel.ids import TenantId
 from mainspring.kernel.logs import get_logger
-from mainspring.operations.calendars.rules import load_rules
 from mainspring.operations.dependencies.follow import follow_ends
 from mainspring.operations.dependencies.parents import looked_at
+from mainspring.operations.dependencies.times import parents_at_their_times, with_nominal_times
 from mainspring.operations.dependencies.waiting import settle_waiting
 from mainspring.operations.lifecycle.effects import Effects, hand_over_freed
 from mainspring.operations.signals import Signals
 from mainspring.store import dependencies
 from mainspring.store.deadlocks import despite_deadlocks
-from mainspring.store.dependencies import ParentNow, ToLookAt, WaitRow
-from mainspring.store.jobs import schedule_from_text
+from mainspring.store.dependencies import ToLookAt, WaitToLookAt
 from mainspring.store.pool import AWAY, Connection, Store
 
 log = get_logger("looker")
@@ -43,6 +45,7 @@ class Looker:
         self._signals = signals
         self._rounds = 0
         self._wanted = False
+        self._left: dict[UUID, ToLookAt] = {}  # those whose parents have yet to fire
         self._looking: asyncio.Task[None] | None = None
         signals.on_look(self.look)
 
@@ -73,48 +76,52 @@ class Looker:
 
     async def _pass(self, page: Page) -> int:
         looked = 0
+        left: dict[UUID, ToLookAt] = {}
         after = dependencies.FIRST
         while True:
             async with self._store.reads.acquire() as connection:
                 found = await page(connection, after, _AT_ONCE)
-            for tenant in sorted({item.tenant_id for item in found}):
-                items = [item for item in found if item.tenant_id == tenant]
-                await despite_deadlocks(partial(self._look_at, tenant, items))
-            looked += len(found)
+            changed = [item for item in found if self._left.get(item.run_id) != item]
+            still = {item.run_id for item in found} - {item.run_id for item in changed}
+            for tenant in sorted({item.tenant_id for item in changed}):
+                items = [item for item in changed if item.tenant_id == tenant]
+                still |= await despite_deadlocks(partial(self._look_at, tenant, items))
+            left |= {item.run_id: item for item in found if item.run_id in still}
+            looked += len(changed)
             if len(found) < _AT_ONCE:
+                if page is dependencies.to_look_at:
+                    self._left = left
                 return looked
             after = found[-1].run_id
 
-    async def _look_at(self, tenant: TenantId, items: Sequence[ToLookAt]) -> None:
-        effects = Effects()
+    async def _look_at(self, tenant: TenantId, items: Sequence[ToLookAt]) -> set[UUID]:
+        """Returns those whose parents have yet to fire."""
+        effects, left = Effects(), set[UUID]()
         parents = sorted({parent for item in items for parent in item.parents})
         async with self._store.change() as connection:
             await dependencies.follow_runs(connection, tenant, parents)
-            await dependencies.hold_parents(connection, tenant, parents)
+            held = await dependencies.hold_parents(connection, tenant, parents)
             locked = await dependencies.lock_waiting(connection, [item.run_id for item in items])
             alive = [run.run_id for run in locked]
             if gone := [item.run_id for item in items if item.run_id not in set(alive)]:
                 jobs = [(run.tenant_id, run.job_id) for run in await dependencies.ended_parents(connection, gone)]
                 await dependencies.delete_waits(connection, gone, jobs)
-            waits = [wait for wait in await dependencies.waits_of(connection, alive) if wait.parent_end is None]
-            if waits:
-                await _look(connection, tenant, waits)
+            found = await dependencies.waits_to_look_at(connection, alive)
+            if waits := [wait for wait in found if wait.parent_run not in held]:
+                left = await _look(connection, tenant, waits)
             await settle_waiting(connection, locked, effects)
             await follow_ends(connection, effects)
             await hand_over_freed(connection, effects)
         effects.tell(self._signals)
+        return left
 
 
-async def _look(connection: Connection, tenant: TenantId, waits: Sequence[WaitRow]) -> None:
-    now = await dependencies.parents_now(connection, tenant, waits)
-    await _load_calendars(connection, tenant, now)
-    pairs = zip(waits, now, strict=True)
-    changed = [after for wait, parent in pairs if (after := looked_at(wait, parent)) != wait]
-    if changed:
+async def _look(connection: Connection, tenant: TenantId, found: Sequence[WaitToLookAt]) -> set[UUID]:
+    """Returns the runs whose parents have yet to fire."""
+    before = [wait.row for wait in found]
+    waits = await with_nominal_times(connection, tenant, found)
+    parents = await parents_at_their_times(connection, tenant, waits)
+    after = [looked_at(wait, now, moment) for wait, (now, moment) in zip(waits, parents, strict=True)]
+    if changed := [new for new, old in zip(after, before, strict=True) if new != old]:
         await dependencies.write_waits(connection, changed)
-
-
-async def _load_calendars(connection: Connection, tenant: TenantId, now: Sequence[ParentNow]) -> None:
-    schedules = [schedule_from_text(parent.schedule_text) for parent in now if parent.missed and parent.schedule_text]
-    if schedules:
-        await load_rules(connection, tenant, schedules)
+    return {wait.run_id for wait in after if not wait.looked}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from uuid import UUID
 
 import msgspec
@@ -28,16 +28,17 @@ def end_of(state: int, reason: str | None) -> tuple[ParentEnd, str | None]:
     return ParentEnd(state), None
 
 
-def looked_at(wait: WaitRow, now: ParentNow) -> WaitRow:
+def looked_at(wait: WaitRow, now: ParentNow, moment: datetime) -> WaitRow:
     """What the run waits for, by what is known now: the parent's run for the same time, or else its next success, or
-    nothing because it has ended. `looked` stays false if the parent has yet to fire for this time."""
+    nothing because it has ended. `moment`: when the parent fires for this time. `looked` stays false until it has
+    fired."""
     if now.live_run is not None:
         return msgspec.structs.replace(wait, looked=True, parent_run=now.live_run)
     if now.ended_run is not None and now.ended_state is not None:
         return ended(wait, now.ended_run, *end_of(now.ended_state, now.ended_reason))
-    if now.status == StoredJobStatus.SCHEDULED and now.next_fire_at is not None and now.next_fire_at <= wait.for_time:
+    if now.status == StoredJobStatus.SCHEDULED and now.next_fire_at is not None and now.next_fire_at <= moment:
         return msgspec.structs.replace(wait, looked=False, parent_run=None)
-    if now.missed and _fires_at(now, wait):
+    if now.missed and _fires_at(now, moment):
         return ended(wait, None, ParentEnd.MISSED)
     if now.success_run is not None:
         return ended(wait, now.success_run, ParentEnd.SUCCESS)
@@ -53,8 +54,8 @@ def looked_at(wait: WaitRow, now: ParentNow) -> WaitRow:
     return ended(wait, None, ParentEnd.MISSED if now.one_time else ParentEnd.OVER)
 
 
-def _fires_at(now: ParentNow, wait: WaitRow) -> bool:
+def _fires_at(now: ParentNow, moment: datetime) -> bool:
     """Whether the parent's schedule has a fire at this very time: a range of missed fires has others between them."""
     if now.schedule_text is None:
         return False
-    return next_fire(schedule_from_text(now.schedule_text), wait.for_time - _MOMENT) == wait.for_time
+    return next_fire(schedule_from_text(now.schedule_text), moment - _MOMENT) == moment

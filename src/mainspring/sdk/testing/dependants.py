@@ -23,6 +23,7 @@ from mainspring.domain.dependencies import (
 )
 from mainspring.domain.job import JobDefinition
 from mainspring.domain.schedules.fires import next_fire
+from mainspring.domain.schedules.nominal_times import fire_of, nominal_of
 from mainspring.domain.transitions import JobStatus, RunState, StoredState
 from mainspring.domain.workflows.references import Unresolved, Values, resolved_payload
 from mainspring.sdk.testing.records import BoxJob, BoxRun
@@ -32,8 +33,10 @@ End = Callable[[BoxRun, RunState, str | None], None]
 
 
 class Awaited(msgspec.Struct):
-    """What a run waits for. since: the fire of its job before it. runs: those of parents that have ended."""
+    """What a run waits for. for_time: its nominal time. since: the fire of its job before it. runs: those of parents
+    that have ended."""
 
+    for_time: datetime
     since: datetime | None
     waits: dict[str, Wait]
     runs: dict[str, BoxRun] = {}
@@ -76,9 +79,9 @@ class Dependants:
         if run.trigger != "schedule" or run.definition.spec.depends_on is None:
             return False
         run.status, run.reason = RunState.WAITING, None
-        self._waiting[run.run_id] = (
-            run, Awaited(before, {parent: Wait(parent) for parent in run.definition.spec.depends_on}),
-        )  # fmt: skip
+        waits = {parent: Wait(parent) for parent in run.definition.spec.depends_on}
+        for_time = nominal_of(run.definition.schedule, run.scheduled_for)
+        self._waiting[run.run_id] = (run, Awaited(for_time, before, waits))
         return True
 
     def take_results(self, run: BoxRun) -> bool:
@@ -125,7 +128,7 @@ class Dependants:
     def _decide(self, run: BoxRun, awaited: Awaited) -> bool:
         for parent, wait in awaited.waits.items():
             if wait.end is None and parent in self._jobs:
-                awaited.waits[parent] = self._looked_at(parent, run.scheduled_for, awaited)
+                awaited.waits[parent] = self._looked_at(parent, awaited)
         found = verdict(run.definition.spec, list(awaited.waits.values()))
         if found is None:
             names = [parent for parent, wait in sorted(awaited.waits.items()) if wait.end is None]
@@ -138,8 +141,9 @@ class Dependants:
             self._start(run)
         return True
 
-    def _looked_at(self, parent: str, moment: datetime, awaited: Awaited) -> Wait:
+    def _looked_at(self, parent: str, awaited: Awaited) -> Wait:
         job, since = self._jobs[parent], awaited.since
+        moment = _fire_for(job, awaited.for_time)
         same = [run for run in job.runs if run.trigger == "schedule" and run.scheduled_for == moment]
         if same:
             return Wait(parent) if same[-1].live else self._over(parent, same[-1], awaited)
@@ -190,6 +194,12 @@ class Dependants:
             return False
         run.definition = msgspec.structs.replace(run.definition, payload=payload)
         return True
+
+
+def _fire_for(job: BoxJob, for_time: datetime) -> datetime:
+    """When the job fires for this nominal time; the time itself if it has no jitter, or does not fire for it."""
+    schedule = job.definition.schedule
+    return for_time if schedule.jitter is None else fire_of(schedule, for_time) or for_time
 
 
 def _end_of(run: BoxRun) -> tuple[ParentEnd, str | None]:

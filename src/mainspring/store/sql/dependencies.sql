@@ -93,8 +93,12 @@ from unnest($1::uuid[], $2::text[]) as w (run_id, parent)
 join mainspring.runs r on r.run_id = w.run_id
 
 -- name: to_look_at
--- Runs after $1 of which it is not known what they wait for, at most $2.
-select w.run_id, w.tenant_id, array_agg(w.parent) as parents
+-- Runs after $1 of which it is not known what they wait for, at most $2, and the next fires of these parents, to compare.
+select w.run_id, w.tenant_id, array_agg(w.parent order by w.parent) as parents,
+       string_agg(coalesce((select j.next_fire_at::text
+                            from mainspring.jobs j
+                            where j.tenant_id = w.tenant_id and j.job_id = w.parent and j.status = {{JOB_SCHEDULED}}), '-'),
+                  ' ' order by w.parent) as next_fires
 from mainspring.job_waits w
 where not w.looked and w.run_id > $1
 group by w.run_id, w.tenant_id
@@ -103,7 +107,7 @@ limit $2
 
 -- name: all_waiting
 -- All runs after $1 that wait for other jobs, at most $2.
-select w.run_id, w.tenant_id, array_agg(w.parent) as parents
+select w.run_id, w.tenant_id, array_agg(w.parent) as parents, null::text as next_fires
 from mainspring.job_waits w
 where w.run_id > $1
 group by w.run_id, w.tenant_id
@@ -123,6 +127,18 @@ for no key update
 select w.run_id, w.parent, w.for_time, w.since, w.looked, w.parent_run, w.parent_end, w.cause
 from mainspring.job_waits w
 where w.run_id = any ($1::uuid[])
+
+-- name: waits_to_look_at
+-- Those of the runs $1 without an end. child_schedule_text: the schedule of the run's job, if it has jitter and for_time is
+-- still the time after it.
+select w.run_id, w.parent, w.for_time, w.since, w.looked, w.parent_run, w.parent_end, w.cause,
+       (select j.schedule::text
+        from mainspring.runs r
+        join mainspring.jobs j on j.tenant_id = r.tenant_id and j.job_id = r.job_id
+        where not w.looked and r.run_id = w.run_id and r.scheduled_for = w.for_time
+          and j.schedule -> 'jitter' is not null) as child_schedule_text
+from mainspring.job_waits w
+where w.run_id = any ($1::uuid[]) and w.parent_end is null
 
 -- name: parents_now
 -- What is known of the parents $2 of tenant $1, for runs with the times $4 after the fires $5. $3: as in known_jobs. $6: runs
@@ -184,9 +200,9 @@ left join lateral (
 -- name: write_waits
 -- guard: the caller has locked the runs; an end stays.
 update mainspring.job_waits w
-set looked = u.looked, parent_run = u.parent_run, parent_end = u.parent_end, cause = u.cause
-from unnest($1::uuid[], $2::text[], $3::boolean[], $4::uuid[], $5::smallint[], $6::text[])
-         as u (run_id, parent, looked, parent_run, parent_end, cause)
+set looked = u.looked, parent_run = u.parent_run, parent_end = u.parent_end, cause = u.cause, for_time = u.for_time
+from unnest($1::uuid[], $2::text[], $3::boolean[], $4::uuid[], $5::smallint[], $6::text[], $7::timestamptz[])
+         as u (run_id, parent, looked, parent_run, parent_end, cause, for_time)
 where w.run_id = u.run_id and w.parent = u.parent and w.parent_end is null
 
 -- name: delete_waits
