@@ -152,7 +152,8 @@ async def test_the_box_does_the_same(pair: Pair, looker: Looker, sides: dict[str
         done.append("b")
 
     with mainspring.testing.run(app, start=pair.time - timedelta(seconds=1)) as box:
-        for job_id, more in (("a", {}), ("b", {"depends_on": ["a"]})):
+        edges: dict[str, dict[str, Any]] = {"a": {}, "b": {"depends_on": ["a"]}}
+        for job_id, more in edges.items():
             schedule = pair.schedule(sides.get("parent" if job_id == "a" else "child", False))
             box.client.submit(task=job_id, job_id=job_id, schedule=schedule, **more)
         box.client.run_now("a")
