@@ -17,6 +17,7 @@ from mainspring.roles.assembly import Assembly
 from mainspring.store import dependencies
 from mainspring.store.jobs import schedule_from_text
 from tests.operations.firing import fire_due
+from tests.operations.test_calendars import forget_rules
 from tests.operations.test_dependencies import finish, make, state_of, worker_for
 
 pytestmark = pytest.mark.anyio
@@ -34,11 +35,11 @@ class Pair:
         self.worker = worker_for(api, "a", "b")
         self.time = datetime.now(UTC)
 
-    async def make(self, parent: bool = False, child: bool = False) -> None:
+    async def make(self, parent: bool = False, child: bool = False, **more: Any) -> None:
         now = await self._connection.fetchval("select date_trunc('second', clock_timestamp())")
         self.time = now - timedelta(hours=2)
-        await make(self.api, "a", schedule=self.schedule(parent))
-        await make(self.api, "b", schedule=self.schedule(child), depends_on=["a"])
+        await make(self.api, "a", schedule=self.schedule(parent) | more)
+        await make(self.api, "b", schedule=self.schedule(child) | more, depends_on=["a"])
         await self.api.post("/v1/jobs/a:runNow")
         assert await finish(self.worker) == "a"
 
@@ -151,7 +152,8 @@ async def test_the_box_does_the_same(pair: Pair, looker: Looker, sides: dict[str
         done.append("b")
 
     with mainspring.testing.run(app, start=pair.time - timedelta(seconds=1)) as box:
-        for job_id, more in (("a", {}), ("b", {"depends_on": ["a"]})):
+        edges: dict[str, dict[str, Any]] = {"a": {}, "b": {"depends_on": ["a"]}}
+        for job_id, more in edges.items():
             schedule = pair.schedule(sides.get("parent" if job_id == "a" else "child", False))
             box.client.submit(task=job_id, job_id=job_id, schedule=schedule, **more)
         box.client.run_now("a")
@@ -159,6 +161,18 @@ async def test_the_box_does_the_same(pair: Pair, looker: Looker, sides: dict[str
         ours = box.runs_of("b")[-1]
         assert (ours.status, ours.reason, ours.scheduled_for) == theirs
         assert done == ["a", "a", "b"][: len(done)] and len(done) == 3 - (status == "FAILED")
+
+
+async def test_calendars_are_loaded_to_find_the_nominal_time(pair: Pair, looker: Looker) -> None:
+    open_days = {"weekdays": ["MON", "TUE", "WED", "THU", "FRI", "SAT", "SUN"]}
+    answer = await pair.api.put("/v1/calendars/open", json=open_days)
+    assert answer.status_code == 201, answer.text
+    await pair.make(parent=True, child=True, calendar="open")
+    await pair.fire("b")
+    await pair.due("a")
+    forget_rules()
+    await looker.run_once()
+    assert await state_of(pair.api, "b") == ("WAITING", "waiting for a")
 
 
 async def test_a_parent_without_this_nominal_time_is_looked_at_as_before(pair: Pair, looker: Looker) -> None:
