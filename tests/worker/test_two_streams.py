@@ -129,7 +129,10 @@ def test_alternating_lines_of_a_command_are_in_order_in_its_log() -> None:
     uvloop.run(run())
 
 
-def test_lines_are_whole_when_the_pipes_are_wide() -> None:
+def test_lines_are_whole_when_the_pipes_are_wide(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        two_streams, "_LINE_WAITS", 3600.0
+    )  # a command that stands still would end a line in its middle
     program = (
         'for i in $(seq 60); do printf %5000s; echo; for j in 1 2 3 4 5 6; do printf o; printf "%s\\n" ut; '
         'printf e >&2; printf "%s\\n" rr >&2; done; done'
