@@ -8,10 +8,12 @@ that would be held up too long by a busy worker, gets wide pipes, which are read
 
 from __future__ import annotations
 
+import array
 import asyncio
 import fcntl
 import os
 import select
+import termios
 from collections.abc import Callable
 from contextlib import suppress
 
@@ -57,6 +59,8 @@ class TwoStreams:
         except OSError:
             self.close()
             raise
+        # What narrow pipes contain is in order, once they were empty: before, it was written while they were wide.
+        self._in_order = self._narrow
         self._begun = [b"", b""]
         self._flush: Timer | None = None
         self._blocking = True
@@ -121,20 +125,32 @@ class TwoStreams:
             chunk = os.read(self._readers[stream], _CHUNK)
         except BlockingIOError:
             return 0
-        self._deliver_lines(stream, chunk)
+        in_order = self._in_order
         self._choose_width(stream, len(chunk))
+        # A chunk that fills a narrow pipe may end within a line: the rest of it comes through a wide one.
+        self._deliver_lines(stream, chunk, in_order=in_order and self._narrow)
+        self._in_order = self._narrow and (in_order or self._are_empty())
         return len(chunk)
 
-    def _deliver_lines(self, stream: int, chunk: bytes) -> None:
-        """What narrow pipes contain is in order. Chunks of wide ones are not: they change places by whole lines."""
+    def _deliver_lines(self, stream: int, chunk: bytes, *, in_order: bool) -> None:
+        """Chunks that are not in order change places by whole lines. Those in order do so as well, as long as the other
+        stream has begun a line."""
         whole, self._begun[stream] = self._begun[stream] + chunk, b""
         end = whole.rfind(b"\n") + 1
-        if not self._narrow and len(whole) - end < _LONGEST_LINE:
+        if (not in_order or self._begun[1 - stream]) and len(whole) - end < _LONGEST_LINE:
             whole, self._begun[stream] = whole[:end], whole[end:]
         if any(self._begun) and self._flush is None:
             self._flush = self._clock.call_later(_LINE_WAITS, self._deliver_begun)
         if whole:
             self._deliver(whole, stream == 1)
+
+    def _are_empty(self) -> bool:
+        waiting = array.array("i", [0])
+        for reader in self._readers:
+            fcntl.ioctl(reader, termios.FIONREAD, waiting)
+            if waiting[0]:
+                return False
+        return True
 
     def _deliver_begun(self) -> None:
         if self._flush is not None:
