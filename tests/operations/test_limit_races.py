@@ -7,6 +7,7 @@ import asyncio
 import os
 import random
 from typing import Any
+from uuid import UUID
 
 import asyncpg
 import httpx
@@ -125,7 +126,18 @@ class Race:
             connection: Any
             async with assembly.store.hot.acquire() as connection:
                 await workers.set_state(connection, worker.worker_id, WorkerState.LOST)
-            await WorkerRescue(assembly.signals, lambda: 0.5, worker.worker_id).take_all(assembly.store)
+            await self.rescue(assembly, worker.worker_id)
+
+    async def rescue(self, assembly: Assembly, worker_id: UUID) -> None:
+        """Again and again, as the rescuer does: a run that somebody has locked is left for the next time."""
+        connection: Any
+        left = True
+        while left:
+            await WorkerRescue(assembly.signals, lambda: 0.5, worker_id).take_all(assembly.store)
+            async with assembly.store.hot.acquire() as connection:
+                left = await connection.fetchval(
+                    "select exists (select from mainspring.runs where worker_id = $1 and state = 2)", worker_id
+                )
 
     async def watch(self, connection: asyncpg.Connection) -> None:
         while not self.over:
