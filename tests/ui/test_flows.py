@@ -41,6 +41,15 @@ def test_a_cron_job_is_created_and_fires(open_page: Open) -> None:
     expect(page.get_by_role("heading", level=1)).to_contain_text("Paused")
 
 
+def test_the_first_run_is_shown_at_once_where_the_pointer_is(open_page: Open, server: httpx.Client) -> None:
+    job = create(server, command="true", schedule="0 0 1 1 *")
+    page = open_page(f"/jobs/{job}")
+    page.get_by_text("No runs yet").hover()
+    server.post(f"/v1/jobs/{job}:runNow", json={}).raise_for_status()
+    rows = page.get_by_role("table", name="Runs of the job").get_by_role("row")
+    expect(rows.filter(has_text="Success").first).to_be_visible()
+
+
 def test_a_log_is_followed_and_its_run_cancelled(open_page: Open, server: httpx.Client) -> None:
     job = create(server, task="shop.talk")
     page = open_page(f"/runs/{job}", phone=True, dark=True)

@@ -49,7 +49,9 @@ export function useKeyset<Body, Row>(options: Options<Body, Row>): Keyset<Row> {
   });
   const fresh = found.data?.rows ?? [];
   const settled = !found.isPlaceholderData;
-  if (settled && (shown.current.key !== key || !held.current)) shown.current = { key, rows: fresh };
+  // Under the pointer rows keep their places. An empty list has none to keep.
+  const keeps = held.current && shown.current.key === key && shown.current.rows.length > 0;
+  if (settled && !keeps) shown.current = { key, rows: fresh };
   const known = new Map(fresh.map((row) => [options.id(row), row]));
   const rows = settled ? shown.current.rows.map((row) => known.get(options.id(row)) ?? row) : fresh;
   const ids = new Set(rows.map(options.id));
