@@ -13,9 +13,9 @@ import asyncpg
 import pytest
 
 from mainspring.domain.errors import Conflict
-from mainspring.domain.transitions import ENDED, INITIAL_STATES, LIVE, TRANSITIONS, StoredState, may_follow
+from mainspring.domain.transitions import ENDED, INITIAL_STATES, LIVE, TRANSITIONS, Follows, StoredState, may_follow
 from mainspring.domain.workflows.flow import FlowState
-from mainspring.domain.workflows.rules import Rule
+from mainspring.domain.workflows.rules import Rule, Skip
 from mainspring.kernel.ids import DEFAULT_TENANT, uuid7
 from mainspring.store import dependencies, fanouts, gates, joins, limits, runs, unique, workers, workflows
 from mainspring.store.queries import _fragments
@@ -214,6 +214,14 @@ async def succeed_waiting(connection: asyncpg.Connection, run_id: UUID, _: int) 
     return await joins.succeed(connection, {run_id: None})
 
 
+async def skip_waiting(connection: asyncpg.Connection, run_id: UUID, _: int) -> object:
+    waits = "update mainspring.runs set waits_for = $2, rule = $3, follows = $4 where run_id = $1"
+    await connection.execute(waits, run_id, 1, int(Rule.ALL_SUCCESS), int(Follows.STEP))
+    skipped = await joins.skip(connection, [(1, Skip(1 << Rule.ALL_SUCCESS, "upstream failed: first", "first"))], 10)
+    await connection.execute(waits, run_id, None, None, None)
+    return skipped
+
+
 async def begin_flow_runs(connection: asyncpg.Connection, run_id: UUID, _: int) -> object:
     return await workflows.begin(connection, [workflows.NewFlow(run_id, 1, 1, 1, run_id, 1)], [1])
 
@@ -249,7 +257,7 @@ ACTS: list[Act] = [
     claim_from_lane, claim_from_lanes, claim_fairly, claim_through_gates, adopt_running, report_successes, requeue,
     request_cancels, note_progress, note_starts, assume_started, forget_assumed_starts, admit, admit_once, take_back,
     hold_back, wake, join_line, leave_line, redefine_waiting_runs, make_ready, hold_ready, succeed_waiting,
-    begin_flow_runs, stop_flows, open_fanouts, await_members, follow_runs,
+    skip_waiting, begin_flow_runs, stop_flows, open_fanouts, await_members, follow_runs,
 ]  # fmt: skip
 
 

@@ -19,8 +19,8 @@ from mainspring.store.migrate import migrate
 from mainspring.store.pool import connect, open_store
 from mainspring.upkeep.rollup_keeper import RollupKeeper
 
-RUNS = 400_000
-PER_FOLD = 200_000  # ten seconds of 20,000 runs a second: the rest of a busy keeper
+RUNS = 800_000
+PER_FOLD = 400_000  # twenty seconds of 20,000 runs a second: the rest of a busy keeper
 TASKS = (1, 100)
 _TICKS = os.sysconf("SC_CLK_TCK")
 
@@ -54,14 +54,14 @@ async def _measure(postgres: EmbeddedPostgres, runs: int, tasks: int, per_fold: 
     connection = await connect(postgres.url(name), application="bench")
     store = await open_store(postgres.url(name), reads=1)
     try:
-        # Ten seconds of runs in each minute: the folds of a busy server, without those in between.
+        # Twenty seconds of runs in each minute: the folds of a busy server, without those in between.
         minutes = max(1, runs // per_fold)
         end = datetime.now(UTC).replace(second=0, microsecond=0) - timedelta(minutes=1)
         lanes = await add_lanes(connection, tasks)
         for minute in range(minutes):
             begin = end - (minutes - minute) * timedelta(minutes=1) + timedelta(seconds=10)
-            await add_runs(connection, lanes, runs // minutes, begin, begin + timedelta(seconds=10))
-        await connection.execute("analyze")
+            await add_runs(connection, lanes, runs // minutes, begin, begin + timedelta(seconds=20))
+        await connection.execute("vacuum (analyze)")  # as a server's database, which autovacuum visits each minute
         async with store.reads.acquire() as own:
             await rollups.begin_watermark(own)
             await own.execute(

@@ -184,7 +184,7 @@ def overload(
 @app.command(epilog="Example: mainspring bench fold --json")
 def fold(
     runs: Annotated[
-        int | None, typer.Option("--runs", min=1, help="How many runs to fold.", show_default="400,000")
+        int | None, typer.Option("--runs", min=1, help="How many runs to fold.", show_default="800,000")
     ] = None,
     as_json: JsonFlag = False,
 ) -> None:

@@ -74,18 +74,10 @@ class WaitRow(msgspec.Struct, frozen=True):
     cause: str | None
 
 
-class WaitToLookAt(msgspec.Struct, frozen=True):
+class WaitToLookAt(WaitRow, frozen=True):
     """The same before it is looked at. child_schedule_text: the schedule of the run's job, if it has jitter and
     `for_time` is the time after that."""
 
-    run_id: UUID
-    parent: str
-    for_time: datetime
-    since: datetime | None
-    looked: bool
-    parent_run: UUID | None
-    parent_end: int | None
-    cause: str | None
     child_schedule_text: str | None
 
     @property

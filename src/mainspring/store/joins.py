@@ -8,7 +8,7 @@ from uuid import UUID
 import msgspec
 
 from mainspring.domain.workflows.flow import map_join
-from mainspring.domain.workflows.rules import JOIN_BLOCK, WIDE, Counts
+from mainspring.domain.workflows.rules import JOIN_BLOCK, WIDE, Counts, Skip
 from mainspring.store.pool import Connection
 from mainspring.store.queries import load
 from mainspring.store.rows import RowQuery
@@ -68,6 +68,16 @@ class WaitingRun(msgspec.Struct, frozen=True):
     follows: int | None
 
 
+class SkippedRuns(msgspec.Struct, frozen=True):
+    """How many runs with these `follows` bits were skipped, all of them if `feed` is None; otherwise how many of them
+    feed this join. cause: the step whose failure is the reason, if it is one."""
+
+    feed: int | None
+    follows: int
+    cause: str | None
+    number: int
+
+
 class Unresolved(msgspec.Struct, frozen=True):
     """What the payload of a run is made of."""
 
@@ -89,6 +99,7 @@ class Ready(msgspec.Struct, frozen=True):
 _count_ends = RowQuery(JoinCounts, _SQL["count_ends"])
 _fold_marks = RowQuery(JoinCounts, _SQL["fold_marks"])
 _waiting_runs = RowQuery(WaitingRun, _SQL["waiting_runs"])
+_skip_waiting = RowQuery(SkippedRuns, _SQL["skip_waiting"])
 _to_resolve = RowQuery(Unresolved, _SQL["to_resolve"])
 
 
@@ -156,9 +167,20 @@ async def fold(connection: Connection, join_ids: Sequence[int]) -> list[JoinCoun
 
 
 async def waiting(connection: Connection, decided: Mapping[int, int], limit: int) -> list[WaitingRun]:
-    """The runs that wait for these joins, with one of the rules that are decided; at most so many for each. They are
-    locked."""
+    """The runs that wait for these joins, with one of the rules that are decided; at most so many. They are locked."""
     return await _waiting_runs.fetch(connection, list(decided), list(decided.values()), limit)
+
+
+async def skip(connection: Connection, wanted: Sequence[tuple[int, Skip]], limit: int) -> list[SkippedRuns]:
+    """End runs that wait for these joins and cannot start any more; at most so many."""
+    return await _skip_waiting.fetch(
+        connection,
+        [join_id for join_id, _ in wanted],
+        [item.rules for _, item in wanted],
+        [item.reason for _, item in wanted],
+        [item.cause for _, item in wanted],
+        limit,
+    )
 
 
 async def to_resolve(connection: Connection, run_ids: Sequence[UUID]) -> list[Unresolved]:

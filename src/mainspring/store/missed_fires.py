@@ -28,31 +28,18 @@ class MissedRow(msgspec.Struct, frozen=True):
     generation: int
 
 
-class NumberedMissed(msgspec.Struct, frozen=True):
+class NumberedMissed(MissedRow, frozen=True):
     """The same, with its place in the list."""
 
     missed_id: int
-    first_at: datetime
-    last_at: datetime
-    count: int
-    reason: str
-    recorded_at: datetime
-    generation: int
 
 
-class MissedOfJob(msgspec.Struct, frozen=True):
-    """A range of fires that a job missed. `name`: that of the job as it is now; None if it has none, or no row.
-    `backfills`: those that cover some of the fires."""
+class MissedOfJob(NumberedMissed, frozen=True):
+    """The same, of one of all jobs. `name`: that of the job as it is now; None if it has none, or no row. `backfills`:
+    those that cover some of the fires."""
 
-    missed_id: int
     job_id: str
     name: str | None
-    first_at: datetime
-    last_at: datetime
-    count: int
-    reason: str
-    recorded_at: datetime
-    generation: int
     backfills: list[UUID]
 
 

@@ -10,6 +10,7 @@ from uuid import UUID
 import msgspec
 
 from mainspring.kernel.ids import TenantId
+from mainspring.store import arrays
 from mainspring.store.pool import Connection
 from mainspring.store.queries import load
 from mainspring.store.rows import RowQuery
@@ -234,7 +235,8 @@ async def insert_plain(
     payloads: Sequence[str | None],
 ) -> None:
     """Insert runs of one lane that have only a payload."""
-    await connection.execute(_SQL["insert_plain_runs"], tenant, lane_id, max_attempts, run_ids, payloads)
+    ids = arrays.of_uuid_texts(run_ids)
+    await connection.execute(_SQL["insert_plain_runs"], tenant, lane_id, max_attempts, ids, payloads)
 
 
 async def claim(
@@ -335,10 +337,17 @@ async def report_successes(
     results: Sequence[str | None],
     usages: Sequence[str | None] = (),
 ) -> list[EndedRow]:
-    """Move succeeded runs to the history. Return those that matched run, fence and incarnation. Without `usages`, none
-    of them has any."""
+    """Move succeeded runs to the history. Return those that matched run, fence and incarnation. Without `results` or
+    `usages`, none of them has any."""
     rows: list[EndedRow] = await connection.fetch(
-        _SQL["report_successes"], run_ids, fences, held_ms, ran_ms, results, worker_id, usages
+        _SQL["report_successes"],
+        arrays.of_uuids(run_ids),
+        arrays.of_ints(fences),
+        held_ms,
+        ran_ms,
+        results,
+        worker_id,
+        usages,
     )
     return rows
 

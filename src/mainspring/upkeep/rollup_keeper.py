@@ -28,7 +28,7 @@ _DAY = timedelta(days=1)
 _HOUR = timedelta(hours=1)
 _EMPTY = (_DAY, _HOUR)  # what is looked at as a whole when the fold is far behind
 _WORTH = timedelta(seconds=1)  # less than this is not worth a fold: another server has just folded
-_REST, _LONGEST_REST = 2.0, 10.0
+_REST, _LONGEST_REST = 2.0, 20.0
 _LOAD = 40  # rests so many times as long as it worked
 _decode_seen = msgspec.json.Decoder(list[FailureSeen]).decode
 _TURN = 5.0  # seconds of folds, when it has to catch up

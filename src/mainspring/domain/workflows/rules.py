@@ -113,6 +113,30 @@ def decided(counts: Counts) -> int:
     return sum(1 << rule for rule in Rule if decide(rule, counts) is not None)
 
 
+class Skip(msgspec.Struct, frozen=True):
+    """The steps with these rules, as bits, are skipped. cause: the step whose failure is the reason, if it is one."""
+
+    rules: int
+    reason: str | None
+    cause: str | None
+
+
+def skips(counts: Counts) -> list[Skip]:
+    """Which rules cannot be met any more."""
+    found: dict[tuple[str | None, str | None], int] = {}
+    for rule in Rule:
+        decision = decide(rule, counts)
+        if decision in (Decision.SKIP, Decision.BLOCK):
+            why = reason_of(rule, decision, counts), cause_of(decision, counts)
+            found[why] = found.get(why, 0) | 1 << rule
+    return [Skip(bits, reason, cause) for (reason, cause), bits in found.items()]
+
+
+def cause_of(decision: Decision, counts: Counts) -> str | None:
+    """The step whose failure is the reason that a step does not run."""
+    return (counts.cause or "a step") if decision is Decision.BLOCK else None
+
+
 def reason_of(rule: Rule, decision: Decision, counts: Counts) -> str | None:
     """Why a step is SKIPPED, or FAILED because of its parents."""
     if decision is Decision.BLOCK:

@@ -9,14 +9,25 @@ commit, and also those that a killed process has left.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Collection, Sequence
 from uuid import UUID
 
 from mainspring.domain.errors import Conflict
 from mainspring.domain.transitions import Follows, StoredState
 from mainspring.domain.workflows.flow import FlowState, ends_a_container, is_final, is_of_map, prefix_of
-from mainspring.domain.workflows.rules import RULE_BITS, Counts, Decision, Rule, Waiting, decide, decided, reason_of
+from mainspring.domain.workflows.rules import (
+    RULE_BITS,
+    Counts,
+    Decision,
+    Rule,
+    Skip,
+    Waiting,
+    cause_of,
+    decide,
+    decided,
+    reason_of,
+)
+from mainspring.domain.workflows.rules import skips as skips_by
 from mainspring.operations.lifecycle.effects import Changes, Effects, End, after_end, carry_out
 from mainspring.operations.lifecycle.readiness import fanout_results, resolve
 from mainspring.store import fanouts, joins, workflows
@@ -24,7 +35,7 @@ from mainspring.store.joins import JoinCounts, Ready, Tally, WaitingRun
 from mainspring.store.pool import Connection
 from mainspring.store.runs import Ending
 
-AT_ONCE = 1000  # runs of one join that one transaction deals with
+AT_ONCE = 1000  # runs that one statement deals with
 _SUCCESS, _FAILED, _SKIPPED = StoredState.SUCCESS, StoredState.FAILED, StoredState.SKIPPED
 # Plain numbers: an enum makes a new member for every `&`, and these are asked for every run that ends.
 _STEP, _FLOW, _LAST, _RESULT = map(int, (Follows.STEP, Follows.FLOW, Follows.LAST, Follows.RESULT))
@@ -96,17 +107,25 @@ async def _tallies(
         for feed in end.feeds or ():
             join_id = abs(feed)
             tally = (marked if feed < 0 or by_marks else counted).setdefault(join_id, Tally())
-            watched = end.follows & (_STEP | _LAST) == _STEP and is_final(join_id)
-            if end.state == _SUCCESS or watched:  # the run of the workflow ends by its last steps
+            if end.state == _SUCCESS or _does_not_decide(end.follows, join_id):
                 tally.ok += 1
             elif end.state == _SKIPPED:
-                tally.skipped += 1
-                tally.blocked += end.cause is not None
-                tally.cause = tally.cause or end.cause
+                _count_skipped(tally, 1, end.cause)
             else:
                 tally.failed += 1
                 tally.cause = tally.cause or end.cause or names.get(end.run_id)
     return counted, marked
+
+
+def _does_not_decide(follows: int, join_id: int) -> bool:
+    """Whether the run only has to end for this join: that of the workflow run, which is decided by its last steps."""
+    return follows & (_STEP | _LAST) == _STEP and is_final(join_id)
+
+
+def _count_skipped(tally: Tally, number: int, cause: str | None) -> None:
+    tally.skipped += number
+    tally.blocked += number if cause is not None else 0
+    tally.cause = tally.cause or cause
 
 
 async def settle(connection: Connection, counted: Sequence[JoinCounts], effects: Effects) -> None:
@@ -120,13 +139,35 @@ async def settle(connection: Connection, counted: Sequence[JoinCounts], effects:
     }
     if not rules:
         return
-    found = await joins.waiting(connection, rules, AT_ONCE)
-    for join_id, number in Counter(run.join_id for run in found).items():
-        if number == AT_ONCE:  # there may be more
-            await joins.mark(connection, {join_id: Tally()})
-            effects.folds.add(join_id)
+    skips = [(join_id, skip) for join_id in rules for skip in skips_by(counts[join_id])]
+    room = AT_ONCE - (await _skip(connection, skips, effects) if skips else 0)
+    found = await joins.waiting(connection, rules, room) if room else []
     if found:
         await _Settlement(connection, effects, counts).carry_out(found)
+    if len(found) == room:  # there may be more
+        await joins.mark(connection, dict.fromkeys(rules, Tally()))
+        effects.folds.update(rules)
+
+
+async def _skip(connection: Connection, skips: Sequence[tuple[int, Skip]], effects: Effects) -> int:
+    """End runs whose rules cannot be met, in one statement. Returns how many. Those of which more than joins must know
+    stay."""
+    marked: dict[int, Tally] = {}
+    number = 0
+    for runs in await joins.skip(connection, skips, AT_ONCE):
+        if runs.feed is None:
+            number += runs.number
+            continue
+        join_id = abs(runs.feed)
+        tally = marked.setdefault(join_id, Tally())
+        if _does_not_decide(runs.follows, join_id):
+            tally.ok += runs.number
+        else:
+            _count_skipped(tally, runs.number, runs.cause)
+    if marked:
+        await joins.mark(connection, marked)
+        effects.folds.update(marked)
+    return number
 
 
 class _Settlement:
@@ -186,8 +227,7 @@ class _Settlement:
         elif decision is not None:
             blocked = decision is Decision.BLOCK
             state = _FAILED if blocked and run.rule & _FAILS else _SKIPPED
-            cause = (counts.cause or "a step") if blocked else None
-            self._end(run, state, reason_of(rule, decision, counts), cause)
+            self._end(run, state, reason_of(rule, decision, counts), cause_of(decision, counts))
 
     def _end(self, run: WaitingRun, state: StoredState, reason: str | None, cause: str | None = None) -> None:
         before = int(StoredState.WAITING)

@@ -62,6 +62,7 @@ async def _settle_successes(
     connection: Connection, worker_id: UUID, successes: list[Outcome], effects: Effects
 ) -> list[Outcome]:
     successes.sort(key=lambda item: item.run_id.int)  # rows are always locked in key order
+    texts = [str(item.result, "utf-8") or None for item in successes]
     usages = [item.usage for item in successes]
     rows = await runs.report_successes(
         connection,
@@ -70,13 +71,13 @@ async def _settle_successes(
         [item.fence for item in successes],
         [item.held_ms for item in successes],
         [item.ran_ms for item in successes],
-        [str(item.result, "utf-8") or None for item in successes],
+        texts if any(texts) else (),
         [usage_text(usage) for usage in usages] if any(usages) else (),
     )
     results = NO_RESULTS
     follows = [row[1] for row in rows]
     if any(follows) and any(bits & _RESULT for bits in follows if bits):
-        results = {item.run_id: str(item.result, "utf-8") or None for item in successes}
+        results = {item.run_id: text for item, text in zip(successes, texts, strict=True)}
     after_end(rows, effects, succeeded=True, results=results)
     if len(rows) == len(successes):
         return []

@@ -130,15 +130,15 @@ class WorkflowRuns:
                 )
             check_rule(rule, run_id)
             version = flow.version
-            fired = (await self._outlines.of_flow(connection, flow)).definition
+            fired = current = (await self._outlines.of_flow(connection, flow)).definition
             if definition == _CURRENT:
                 version = await workflow_versions.newest(connection, tenant, flow.job_id, flow.generation)
                 key = flow.job_id, flow.generation, version
-                _check_same(fired, (await self._outlines.get(connection, tenant, key)).definition)
+                current = (await self._outlines.get(connection, tenant, key)).definition
+                _check_same(fired, current)
             numbers = await current_numbers(connection, flow)
             ends = await ends_by_number(connection, flow, list(numbers.values()))
             places = _again(fired, from_step, {place: ends.get(number) for place, number in numbers.items()})
-            current = (await self._outlines.get(connection, tenant, (flow.job_id, flow.generation, version))).definition
             maps = _in_part(fired, current, places) if from_step is None else []
             [block] = await joins.new_blocks(connection)
             container = uuid7()

@@ -68,19 +68,21 @@ where j.join_id = s.join_id
 returning {{join_counts}}
 
 -- name: waiting_runs
--- The runs that wait for the joins $1 and whose rules are decided: the bits $2. At most $3 of each, locked.
-select c.*
-from unnest($1::bigint[], $2::int[]) as d (join_id, decided)
-cross join lateral (
-    select r.run_id, d.join_id, r.fence, r.attempt, r.rule, r.spec -> 'line' is not null as limited, r.follows
-    from mainspring.runs r
-    where r.waits_for = d.join_id and r.waits_for is not null and r.state = {{WAITING}}
-      and d.decided >> (r.rule & {{RULE_BITS}}) & 1 = 1
-    order by r.run_id
-    limit $3
-    for no key update of r
-) as c
-order by c.run_id
+-- The runs that wait for the joins $1 and whose rules are decided: the bits $2. At most $3, locked.
+select w.*
+from (select c.*
+      from unnest($1::bigint[], $2::int[]) as d (join_id, decided)
+      cross join lateral (
+          select r.run_id, d.join_id, r.fence, r.attempt, r.rule, r.spec -> 'line' is not null as limited, r.follows
+          from mainspring.runs r
+          where r.waits_for = d.join_id and r.waits_for is not null and r.state = {{WAITING}}
+            and d.decided >> (r.rule & {{RULE_BITS}}) & 1 = 1
+          order by r.run_id
+          limit $3
+          for no key update of r
+      ) as c
+      limit $3) as w
+order by w.run_id
 
 -- name: to_resolve
 -- What the payloads of these runs are made of. The caller has locked them.
@@ -132,6 +134,49 @@ with gone as (
     from gone
 )
 {{enter_history}}
+
+-- name: skip_waiting
+-- Runs that wait for the joins $1 and are skipped: the bits $2 are their rules, $3 is the reason, and $4 the step whose
+-- failure it is, or null. At most $5. Runs whose ends others than joins and their workflow run must know are left.
+-- Returns how many there were, and how many have fed each join.
+-- moves: WAITING -> SKIPPED
+-- guard: the caller has locked the joins. A run waits for one of them; it is found, locked and deleted here.
+with found as materialized (
+    select c.run_id, d.reason, d.cause
+    from unnest($1::bigint[], $2::int[], $3::text[], $4::text[]) as d (join_id, decided, reason, cause)
+    cross join lateral (
+        select r.run_id
+        from mainspring.runs r
+        where r.waits_for = d.join_id and r.waits_for is not null and r.state = {{WAITING}}
+          and d.decided >> (r.rule & {{RULE_BITS}}) & 1 = 1 and (d.cause is null or r.rule & {{FAILS}} = 0)
+          and r.follows & ~{{FOLLOWED_BY_JOINS}} = 0 and r.limit_keys is null and r.gates is null
+        order by r.run_id
+        limit $5
+        for no key update of r
+    ) as c
+    limit $5
+), gone as materialized (
+    delete from mainspring.runs r
+    using found f
+    where r.run_id = f.run_id and r.state + 0 = {{WAITING}}
+    returning r.*, f.reason, f.cause
+), ended_run as (
+    select run_id, tenant_id, lane_id, {{SKIPPED}} as state, attempt, max_attempts, fence, scheduled_for,
+           {{started_at}} as started_at, {{waited_ms}} as ran_ms, worker_id, job_id, trigger, name, reason,
+           null::text as error, null::json as result, payload, spec, node_id, fired_at, cancel_requested_at, follows,
+           losses, snoozes, null::boolean as payload_dropped, generation, null::bigint[] as held, feeds, usage
+    from gone r
+), kept as (
+    insert into mainspring.step_ends (run_id, state, reason)
+    select run_id, {{SKIPPED}}, reason from gone where follows & {{FOLLOWS_STEP}} <> 0
+), entered as (
+    {{enter_history}}
+)
+select null::bigint as feed, follows, cause, count(*)::int as number from gone group by follows, cause
+union all
+select f.feed, g.follows, g.cause, count(*)::int
+from gone g, unnest(g.feeds) as f (feed)
+group by f.feed, g.follows, g.cause
 
 -- name: delete_joins
 -- Joins of one block that nobody needs any more, at most $3.

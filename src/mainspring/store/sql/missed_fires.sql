@@ -14,7 +14,7 @@ limit $3
 
 -- name: missed_page
 -- The same, page by page.
-select missed_id, first_at, last_at, count, reason, recorded_at, generation
+select first_at, last_at, count, reason, recorded_at, generation, missed_id
 from mainspring.missed_fires
 where tenant_id = $1 and job_id = $2 and ($3::bigint is null or missed_id < $3)
 order by missed_id desc
@@ -29,7 +29,7 @@ select page.*, array(select b.backfill_id
                        and b.state <> {{BACKFILL_CANCELLED}} and b.from_at <= page.last_at and b.to_at > page.first_at
                      order by b.backfill_id desc
                      limit 10) as backfills
-from (select m.missed_id, m.job_id, j.name, m.first_at, m.last_at, m.count, m.reason, m.recorded_at, m.generation
+from (select m.first_at, m.last_at, m.count, m.reason, m.recorded_at, m.generation, m.missed_id, m.job_id, j.name
       from mainspring.missed_fires m
       left join mainspring.jobs j on j.tenant_id = m.tenant_id and j.job_id = m.job_id
       where m.tenant_id = $1 and ($2::bigint is null or m.missed_id < $2) and ($3::text is null or m.job_id = $3)
