@@ -47,7 +47,8 @@ async def test_all_of_them_end_by_their_rules(scene: Scene, monkeypatch: pytest.
     if fails:
         assert names == {"first": 1, "repairs": 12, "last": 1}
         assert ends == {
-            ("first", "FAILED", "failed and asked not to be retried"): 1, ("plain", *blocked): 35, ("any", *blocked): 11, ("limited", *blocked): 7,
+            ("first", "FAILED", "failed and asked not to be retried"): 1,
+            ("plain", *blocked): 35, ("any", *blocked): 11, ("limited", *blocked): 7,
             ("mapped", *blocked): 3, ("fails", "FAILED", "upstream failed: first"): 13,
             ("repairs", "SUCCESS", None): 12, ("last", "SUCCESS", None): 1,
         }  # fmt: skip
