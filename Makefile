@@ -48,7 +48,8 @@ pgbouncer: # its package starts a service, which the tests do not use
 	@PATH="$$PATH:/usr/sbin" command -v pgbouncer >/dev/null || $(call INSTALL,pgbouncer) \
 	  || echo "pgbouncer is not installed: its tests are skipped"
 chromium: # for the tests of the dashboard
-	@command -v chromium >/dev/null || $(call INSTALL,chromium) \
+	@command -v chromium-headless-shell >/dev/null || $(call INSTALL,chromium-headless-shell) \
+	  || command -v chromium >/dev/null || $(call INSTALL,chromium) \
 	  || echo "chromium is not installed: the tests of the dashboard in a browser are skipped"
 shells: # for the tests of completion
 	@{ command -v zsh && command -v fish; } >/dev/null || $(call INSTALL,zsh fish) \

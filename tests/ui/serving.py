@@ -15,7 +15,7 @@ from pathlib import Path
 import httpx
 from playwright.sync_api import Browser, BrowserContext, Page, ViewportSize, sync_playwright
 
-CHROMIUM = shutil.which("chromium")
+CHROMIUM = shutil.which("chromium-headless-shell") or shutil.which("chromium")  # the first takes a third less CPU time
 PATIENCE = 60
 ROOT = Path(__file__).resolve().parents[2]
 WIDE: ViewportSize = {"width": 1280, "height": 900}

@@ -17,7 +17,7 @@ const columns = (job: string): Column<MissedRange>[] => [
   { key: "last", head: "Last", cell: (range) => <Time at={range.last} exact /> },
   { key: "reason", head: "Reason", grow: true, cell: (range) => <span title={range.reason}>{range.reason}</span> },
   { key: "made up", head: "Backfilled", cell: (range) => <BackfilledBy ids={range.backfills} /> },
-  { key: "verbs", head: <span className="sr">Verbs</span>, cell: (range) => (range.backfills.length > 0 ? null : <MakeUp job={job} range={range} />) },
+  { key: "verbs", head: <span className="sr">Verbs</span>, cell: (range) => (range.backfills.length > 0 ? null : <MakeUp job={job} name={null} range={range} />) },
 ];
 
 export function Missed({ job }: { job: string }) {

@@ -27,7 +27,7 @@ const COLUMNS: Column<MissedFires>[] = [
   { key: "reason", head: "Reason", grow: true, cell: (range) => <span title={range.reason}>{range.reason}</span> },
   { key: "made up", head: "Backfilled", cell: (range) => <BackfilledBy ids={range.backfills} /> },
   { key: "recorded", head: "Recorded", phone: "none", cell: (range) => <Time at={range.recorded_at} /> },
-  { key: "verbs", head: <span className="sr">Verbs</span>, cell: (range) => (range.backfills.length > 0 ? null : <MakeUp job={range.job_id} range={range} />) },
+  { key: "verbs", head: <span className="sr">Verbs</span>, cell: (range) => (range.backfills.length > 0 ? null : <MakeUp job={range.job_id} name={range.name ?? null} range={range} />) },
 ];
 const FILTERS = ["q", "job", "reason"] as const;
 const REASONS: [string, string][] = [

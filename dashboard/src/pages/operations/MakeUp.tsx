@@ -10,22 +10,23 @@ import { Confirm } from "../../ui/Dialog";
 import { Field } from "../../ui/Field";
 import { Time } from "../../ui/Time";
 
-export function MakeUp({ job, range }: { job: string; range: Pick<MissedRange, "first" | "last" | "count"> }) {
+export function MakeUp({ job, name, range }: { job: string; name: string | null; range: Pick<MissedRange, "first" | "last" | "count"> }) {
   const [asked, setAsked] = useState(false);
   const [atOnce, setAtOnce] = useState("1");
   const navigate = useNavigate();
+  const what = `${plural(range.count, "missed fire")} of ${name ?? job}`;
   const act = async (): Promise<void> => {
-    const to = new Date(Date.parse(range.last) + 1000).toISOString(); // the end of the range is not part of it
+    const to = new Date(Date.parse(range.last) + 1).toISOString(); // the end of the range is not part of it, and must be over
     const made = await post<BackfillView>(`${jobPath(job)}:backfill`, { from: range.first, to, concurrency: Number(atOnce) });
     await navigate({ to: "/operations", search: { tab: "backfills", backfill: made.id } });
   };
   return (
     <>
-      <Button onClick={() => setAsked(true)} aria-label={`Backfill ${plural(range.count, "missed fire")} of ${job}`}>
+      <Button onClick={() => setAsked(true)} aria-label={`Backfill ${what}`}>
         Backfill
       </Button>
       {asked ? (
-        <Confirm title={`Backfill ${plural(range.count, "missed fire")} of ${job}?`} verb="Start the backfill" act={act} onClose={() => setAsked(false)}>
+        <Confirm title={`Backfill ${what}?`} verb="Start the backfill" act={act} onClose={() => setAsked(false)}>
           <p>
             Every fire of the schedule from <Time at={range.first} exact /> to <Time at={range.last} exact /> that has no run gets one.
           </p>
