@@ -48,15 +48,25 @@ join unnest($1::int[], $2::text[]) as u (tenant_id, task) using (tenant_id, task
 
 -- name: offered
 -- Tasks of live workers, with the queues and the number of these workers, and the schema of the payload. The first $2
--- bytes of schemas are read, and 100 queues of each task.
+-- bytes of schemas are read, and 100 queues of each task. Many workers are alike, so these are counted before their tasks
+-- are listed.
+with kinds as materialized (
+    select tasks, queues, count(*) as workers
+    from mainspring.workers
+    where tenant_id in ($1, {{EVERY_TENANT}}) and state in ({{WORKERS_ALIVE}}) and cardinality(queues) > 0
+    group by tasks, queues
+)
 select w.task, w.queues, w.workers,
        case when sum(octet_length(s.schema::text)) over (order by w.task) <= $2 then s.schema::text end as schema_text,
        coalesce(sum(octet_length(s.schema::text)) over (order by w.task) > $2, false) and s.schema is not null as left_out
 from (
-    select task, count(distinct worker_id) as workers, (array_agg(distinct queue order by queue))[1:100] as queues
-    from mainspring.workers, unnest(tasks) as task, unnest(queues) as queue
-    where tenant_id in ($1, {{EVERY_TENANT}}) and state in ({{WORKERS_ALIVE}})
-    group by task
+    select c.task, c.workers, q.queues
+    from (select t.task, sum(k.workers)::bigint as workers
+          from kinds k cross join lateral (select distinct unnest(k.tasks) as task) as t
+          group by t.task) as c
+    join (select task, (array_agg(distinct queue order by queue))[1:100] as queues
+          from kinds, unnest(tasks) as task, unnest(queues) as queue
+          group by task) as q on q.task = c.task
 ) as w
 left join lateral (
     select schema from mainspring.task_signatures where tenant_id in ($1, {{EVERY_TENANT}}) and task = w.task
