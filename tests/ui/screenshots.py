@@ -107,8 +107,16 @@ def act(server: httpx.Client) -> list[str]:
 def shoot(page: Page, path: str, folder: Path) -> None:
     page.goto("/ui" + path)
     is_loaded(page)
+    if "edit=" in path:  # the schedule is explained a moment later
+        page.get_by_role("list", name="Next fires").wait_for()
+    size = page.viewport_size
+    assert size is not None
+    # As tall as the page, so that what stays at the edge of the window does not cover its middle.
+    tall = max(size["height"], page.evaluate("document.documentElement.scrollHeight"))
+    page.set_viewport_size({"width": size["width"], "height": tall})
     name = path.strip("/").replace("/", "-").replace("?", "-").replace("=", "-").replace("&", "-") or "overview"
-    page.screenshot(path=folder / f"{name}.png", full_page=True)
+    page.screenshot(path=folder / f"{name}.png")
+    page.set_viewport_size(size)
 
 
 def main() -> None:
