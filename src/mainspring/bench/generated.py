@@ -70,6 +70,12 @@ select run_id, tenant_id, lane_id, job_id, attempt, max_attempts, error, reason,
 from mainspring.run_history where state = {StoredState.FAILED:d}
 """
 
+_MISSED = """
+insert into mainspring.missed_fires (tenant_id, job_id, generation, first_at, last_at, count, reason, recorded_at)
+select tenant_id, job_id, generation, $1, $1, 1, 'paused', $1
+from mainspring.jobs where tenant_id = $2 and hashtext(job_id) % 10 = 0
+"""
+
 
 async def add_lanes(connection: asyncpg.Connection, tasks: int, queues: int = 1) -> list[int]:
     rows = await connection.fetch(
@@ -106,6 +112,11 @@ async def add_runs(
 async def add_dead_letters(connection: asyncpg.Connection) -> None:
     """Of all runs that failed."""
     await connection.execute(_DEAD_LETTERS)
+
+
+async def add_missed_fires(connection: asyncpg.Connection, at: datetime) -> None:
+    """Of a tenth of the jobs, or a bit less."""
+    await connection.execute(_MISSED, at, DEFAULT_TENANT)
 
 
 async def _add_days(connection: asyncpg.Connection, start: datetime, end: datetime) -> None:

@@ -13,7 +13,7 @@ import uvloop
 
 from mainspring.bench.arena import Arena, empty_arena, fresh_postgres, until
 from mainspring.bench.figures import progress, show
-from mainspring.bench.generated import add_dead_letters, add_jobs, add_lanes, add_runs
+from mainspring.bench.generated import add_dead_letters, add_jobs, add_lanes, add_missed_fires, add_runs
 
 _TEMPLATE = "template"
 _TRIES = 3
@@ -57,6 +57,8 @@ _PAGES = {
     "runs by their error": "/v1/runs?limit=50&error=smtp",
     "runs by an error that none has": "/v1/runs?limit=50&error=nothing-has-this",
     "runs with a label that none has": "/v1/runs?limit=50&label=team%3Anobody",
+    "runs of a worker": "/v1/runs?limit=50&worker={worker}",
+    "runs of a worker that has none": "/v1/runs?limit=50&worker=01a00000-0000-7000-8000-000000000000",
     "run": "/v1/runs/{run}",
     "timeline of a run": "/v1/runs/{run}/timeline",
     "why a run waits": "/v1/runs/{run}/why",
@@ -64,6 +66,13 @@ _PAGES = {
     "workers": "/v1/workers",
     "dead letters": "/v1/dead-letters?limit=50",
     "dead letters by an error that none has": "/v1/dead-letters?limit=50&error=nothing-has-this",
+    "missed fires": "/v1/missed-fires?limit=50",
+    "missed fires by name": "/v1/missed-fires?limit=50&q=Report%201",
+    "missed fires by a name that none has": "/v1/missed-fires?limit=50&q=nothing-has-this",
+    "operations": "/v1/operations?limit=50",
+    "backfills": "/v1/backfills?limit=50",
+    "tokens": "/v1/tokens",
+    "sessions": "/v1/sessions",
     "workflows": "/v1/workflows?limit=50",
     "breakers": "/v1/breakers",
     "limits": "/v1/limits",
@@ -120,6 +129,7 @@ async def _places(client: httpx.AsyncClient) -> dict[str, str]:
     return {
         "cursor": jobs.get("next") or "",
         "run": runs["runs"][0]["run_id"],
+        "worker": runs["runs"][0]["executor_id"],
         "week_ago": week_ago.strftime("%Y-%m-%dT%H:%M:%SZ"),
     }
 
@@ -141,6 +151,7 @@ async def _fill(arena: Arena, sizes: Sizes) -> None:
         start = now - timedelta(days=sizes.days)
         await add_runs(connection, lanes, sizes.runs, start, now, jobs=sizes.jobs)
         await add_dead_letters(connection)
+        await add_missed_fires(connection, start)
         await _fold_again(connection, start)
         await connection.execute("analyze")
 
