@@ -6,6 +6,7 @@ import asyncpg
 import httpx
 import pytest
 
+from mainspring.operations.read.jobs import JobReader
 from mainspring.roles.assembly import Assembly
 from tests.api.bookkeeping import problem
 from tests.operations.tenants import several_tenants
@@ -46,6 +47,28 @@ async def test_a_part_of_the_name_or_the_id_finds_the_job(
         assert len((await api.get("/v1/missed-fires", params={"q": part})).json()["missed"]) == count, part
     refused = await api.get("/v1/missed-fires", params={"q": "x" * 201})
     assert (refused.status_code, problem(refused)["field"]) == (422, "q")
+
+
+async def test_a_search_for_few_of_very_many_ends_where_it_has_looked_and_goes_on_there(
+    api: httpx.AsyncClient, connection: asyncpg.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(JobReader, "first_stretch", 4)
+    monkeypatch.setattr(JobReader, "budget", 0.0)
+    await connection.execute(_MISSED, 1, "rare", "late", 3)
+    await connection.execute(_MISSED, 1, "often", "paused", 10)
+    for query in ({"q": "RARE"}, {"reason": "late"}):
+        found, sizes, cursor = [], [], None
+        while True:
+            asked = {"limit": 2, **query, **({"cursor": cursor} if cursor else {})}
+            page = (await api.get("/v1/missed-fires", params=asked)).json()
+            sizes.append(len(page["missed"]))
+            found += page["missed"]
+            if (cursor := page.get("next")) is None:
+                break
+            assert "searched_to" in page
+        assert [one["first"][11:13] for one in found] == ["03", "02", "01"], query
+        assert sizes == [0, 0, 2, 1]
+    assert len((await api.get("/v1/missed-fires", params={"job": "rare"})).json()["missed"]) == 3
 
 
 async def test_a_range_names_the_backfills_that_cover_it(

@@ -34,6 +34,13 @@ class NumberedMissed(MissedRow, frozen=True):
     missed_id: int
 
 
+class Boundary(msgspec.Struct, frozen=True):
+    """The last range of a stretch, and when it was recorded."""
+
+    missed_id: int
+    recorded_at: datetime
+
+
 class MissedOfJob(NumberedMissed, frozen=True):
     """The same, of one of all jobs. `name`: that of the job as it is now; None if it has none, or no row. `backfills`:
     those that cover some of the fires."""
@@ -46,6 +53,7 @@ class MissedOfJob(NumberedMissed, frozen=True):
 _list_missed = RowQuery(MissedRow, _SQL["list_missed"])
 _missed_page = RowQuery(NumberedMissed, _SQL["missed_page"])
 _page = RowQuery(MissedOfJob, _SQL["missed_of_tenant"])
+_boundary = RowQuery(Boundary, _SQL["missed_boundary"])
 
 
 async def record(connection: Connection, row: JobRow, missed: Missed) -> None:
@@ -73,8 +81,14 @@ async def page_of_job(
 
 async def page(
     connection: Connection, tenant: TenantId, before: int | None, job_id: str | None, reason: str | None, limit: int,
-    text: str | None = None,
+    text: str | None = None, floor: int | None = None,
 ) -> list[MissedOfJob]:  # fmt: skip
-    """`text`: a part of the name or the id of the job."""
+    """`text`: a part of the name or the id of the job. `floor`: the last range that is looked at."""
     part = None if text is None else text.lower()
-    return await _page.fetch(connection, tenant, before, job_id, reason, limit, part)
+    return await _page.fetch(connection, tenant, before, job_id, reason, limit, part, floor)
+
+
+async def boundary(connection: Connection, tenant: TenantId, before: int | None, count: int) -> Boundary | None:
+    """Where a stretch of `count` ranges ends. None if there are fewer."""
+    found = await _boundary.fetch(connection, tenant, before, count)
+    return found[0] if found else None

@@ -458,8 +458,12 @@ class MissedFires(msgspec.Struct):
 
 
 class MissedList(msgspec.Struct, omit_defaults=True):
+    """A page of missed fires. `searched_to`: the page is short because a filter matches few of very many; those that
+    were recorded since then have been looked at, and `next` goes on there."""
+
     missed: list[MissedFires]
     next: str | None = None
+    searched_to: datetime | None = None
 
 
 class RunNowRequest(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):

@@ -29,6 +29,7 @@ from mainspring.operations.read.job_pages import (
     was_missed,
 )
 from mainspring.operations.read.list_rows import job_row
+from mainspring.operations.read.missed_pages import MissedFilter, find_missed
 from mainspring.operations.read.one_time import deciding_run, fired_job
 from mainspring.operations.read.runs import ONE_SNAPSHOT, RunReader
 from mainspring.operations.read.search import JobQuery, searching
@@ -154,9 +155,12 @@ class JobReader:
         text: str | None = None,
     ) -> MissedList:  # fmt: skip
         """The fires that jobs of the tenant missed, newest first. `text`: a part of the name or the id of the job."""
-        before = missed_cursor(cursor)
+        asked, before = MissedFilter(job, reason, text), missed_cursor(cursor)
+        first = self.first_stretch or 2 * limit + 50
         async with searching(self._store, caller.tenant, "missed fires") as connection:
-            rows = await missed_fires.page(connection, caller.tenant, before, job, reason, limit + 1, text)
+            budget = TimeSlices(self.budget)
+            found = await find_missed(connection, caller.tenant, asked, before, limit + 1, lambda: budget.over, first)
+        rows = found.ranges
         page = [
             MissedFires(
                 row.job_id, row.name or row.job_id, row.first_at, row.last_at, row.count, row.reason, row.recorded_at,
@@ -164,7 +168,11 @@ class JobReader:
             )
             for row in rows[:limit]
         ]  # fmt: skip
-        return MissedList(page, encode_cursor(str(rows[limit - 1].missed_id)) if len(rows) > limit else None)
+        if len(rows) > limit:
+            return MissedList(page, encode_cursor(str(rows[limit - 1].missed_id)))
+        if found.reached is not None:
+            return MissedList(page, encode_cursor(str(found.reached.missed_id)), found.reached.recorded_at)
+        return MissedList(page)
 
     async def missed(self, caller: Caller, job_id: str, limit: int) -> list[MissedRange]:
         """The fires that a job missed, newest first."""
