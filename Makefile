@@ -36,7 +36,7 @@ run: $(STAMP) page ## start Mainspring on its embedded PostgreSQL (http://127.0.
 # compiles the whole source again. That takes 0.2 s of CPU, a third of the start time.
 test faults chaos: export PYTHONDONTWRITEBYTECODE =
 test: $(STAMP) page sandbox pgbouncer shells chromium ## run every test (real PostgreSQL, real processes)
-	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest $(ARGS) # hundreds of processes start, and need not compile again
+	$(BIN)/python -m pytest $(ARGS)
 
 # Some tests need programs of the system. If one is not installed and cannot be installed, its tests are skipped.
 INSTALL = { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && \

@@ -121,7 +121,7 @@ class Skip(msgspec.Struct, frozen=True):
     cause: str | None
 
 
-def skips(counts: Counts) -> list[Skip]:
+def skips_by(counts: Counts) -> list[Skip]:
     """Which rules cannot be met any more."""
     found: dict[tuple[str | None, str | None], int] = {}
     for rule in Rule:

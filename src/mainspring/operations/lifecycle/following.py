@@ -26,8 +26,8 @@ from mainspring.domain.workflows.rules import (
     decide,
     decided,
     reason_of,
+    skips_by,
 )
-from mainspring.domain.workflows.rules import skips as skips_by
 from mainspring.operations.lifecycle.effects import Changes, Effects, End, after_end, carry_out
 from mainspring.operations.lifecycle.readiness import fanout_results, resolve
 from mainspring.store import fanouts, joins, workflows
