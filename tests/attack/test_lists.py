@@ -17,7 +17,7 @@ import pytest
 
 from mainspring.domain.errors import MainspringError
 from mainspring.kernel.ids import TenantId
-from mainspring.operations.read.search import search_in_words
+from mainspring.operations.paging.search import search_in_words
 from mainspring.roles.assembly import Assembly
 from mainspring.store.pages import PAGE_BYTES
 from mainspring.store.queries import load

@@ -13,8 +13,7 @@ import msgspec
 import pytest
 
 from mainspring.domain.workflows.rules import Counts
-from mainspring.operations.lifecycle import following
-from mainspring.operations.workflows import control, expander, stopper
+from mainspring.operations.workflows import control, expander, rule_engine, stopper
 from mainspring.roles.assembly import Assembly
 from mainspring.store import joins, workflows
 from mainspring.store.workflows import NewMembers
@@ -102,7 +101,7 @@ def without_the_marks_of_wide_joins(patch: pytest.MonkeyPatch) -> None:
 
     async def nothing(*_: Any) -> None: ...
 
-    patch.setattr(following.joins, "mark", nothing)
+    patch.setattr(rule_engine.joins, "mark", nothing)
 
 
 def without_what_follows(patch: pytest.MonkeyPatch) -> None:

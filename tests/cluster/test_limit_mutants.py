@@ -13,9 +13,9 @@ import pytest
 
 from mainspring.domain.pacing import Pace
 from mainspring.operations.control import run_now
-from mainspring.operations.gates.registry import GateRegistry
 from mainspring.operations.lifecycle import rescue
 from mainspring.operations.lifecycle.effects import Changes, Effects
+from mainspring.operations.limits.gate_registry import GateRegistry
 from mainspring.roles.assembly import Assembly
 from mainspring.store import limits
 from mainspring.store.queries import load

@@ -5,7 +5,7 @@ from __future__ import annotations
 import httpx
 import pytest
 
-from mainspring.operations.gates.keeper import GateKeeper
+from mainspring.operations.limits.gate_keeper import GateKeeper
 from mainspring.roles.assembly import Assembly
 
 from .gated import put, submit

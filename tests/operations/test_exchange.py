@@ -100,7 +100,7 @@ async def test_no_run_is_given_to_two_workers(api: httpx.AsyncClient, database_u
 
 
 async def test_heavy_runs_are_given_few_at_a_time(api: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mainspring.operations.exchange.claim._MAX_CLAIM_BYTES", 1024**2)
+    monkeypatch.setattr("mainspring.operations.claim.claimer._MAX_CLAIM_BYTES", 1024**2)
     heavy = {"task": "noop", "payload": {"text": "x" * 100_000}}
     assert (await api.post("/v1/jobs:batch", json=[heavy] * 40)).status_code == 201
     worker = HandWorker(api)
@@ -135,7 +135,7 @@ async def test_workers_that_have_gone_without_a_word_are_forgotten(database_url:
 async def test_lanes_that_nobody_has_used_yet_do_not_make_claims_smaller(
     api: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mainspring.operations.exchange.claim._MAX_CLAIM_BYTES", 1024**2)
+    monkeypatch.setattr("mainspring.operations.claim.claimer._MAX_CLAIM_BYTES", 1024**2)
     await submit(api, queue="other", schedule={"at": "2099-01-01T00:00:00Z"})
     await submit(api, 50)
     worker = HandWorker(api, queues=["default", "other"])

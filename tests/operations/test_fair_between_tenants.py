@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 import pytest
 
-from mainspring.operations.exchange.claim import MAX_LANES_PER_CLAIM
+from mainspring.operations.claim.claimer import MAX_LANES_PER_CLAIM
 from mainspring.roles.assembly import Assembly
 from mainspring.wire.exchange import QueueShare, RunOrder
 from tests.operations.hand_worker import HandWorker, outcome

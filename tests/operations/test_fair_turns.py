@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mainspring.domain.job import Priority
 from mainspring.kernel.ids import TenantId
-from mainspring.operations.exchange.fair_turns import MAX_LANES_PER_CHECK, MAX_POOLS, FairPool, FairPools
+from mainspring.operations.claim.fair_turns import MAX_LANES_PER_CHECK, MAX_POOLS, FairPool, FairPools
 from mainspring.store.lanes import Lane
 
 

@@ -105,7 +105,7 @@ async def test_a_limit_holds_under_many_slots_and_kills(
     connection: asyncpg.Connection,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("mainspring.operations.gates.registry._FULL_FOR", 0.01)  # the servers send no hints here
+    monkeypatch.setattr("mainspring.operations.limits.gate_registry._FULL_FOR", 0.01)  # the servers send no hints here
     observer, killer = [await asyncpg.connect(database_url) for _ in range(2)]
     most: list[int] = []
     async with another_server(database_url) as other:

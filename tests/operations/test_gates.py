@@ -8,7 +8,7 @@ import asyncpg
 import httpx
 import pytest
 
-from mainspring.operations.gates.keeper import GateKeeper
+from mainspring.operations.limits.gate_keeper import GateKeeper
 from mainspring.roles.assembly import Assembly
 from mainspring.store import gates
 

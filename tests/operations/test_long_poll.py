@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 from mainspring.kernel.clock import SystemClock
 from mainspring.kernel.config import Timing
 from mainspring.kernel.ids import DEFAULT_TENANT, uuid7
-from mainspring.operations.exchange.long_poll import LongPolls, divide
-from mainspring.operations.exchange.waiter import Demand, Waiter
+from mainspring.operations.claim.long_poll import LongPolls, divide
+from mainspring.operations.claim.waiter import Demand, Waiter
 from mainspring.roles.assembly import Assembly, assemble
 from mainspring.wire.exchange import ExchangeReply, ExchangeRequest
 from mainspring.wire.protocol import PROTOCOL

@@ -22,8 +22,8 @@ from mainspring.operations.control.replay import Replayer
 from mainspring.operations.control.run_now import ManualRuns
 from mainspring.operations.exchange.death_notices import DeathNotices
 from mainspring.operations.exchange.exchanger import Exchanger
-from mainspring.operations.gates.changes import GateChanger
 from mainspring.operations.limits.breaker_control import BreakerControl
+from mainspring.operations.limits.gate_changes import GateChanger
 from mainspring.operations.limits.settings import LimitSetter
 from mainspring.operations.live.streams import Streams
 from mainspring.operations.logs.log_service import LogService
@@ -46,7 +46,7 @@ from mainspring.operations.read.runs import RunReader
 from mainspring.operations.read.standing import StandingReader
 from mainspring.operations.read.upcoming import UpcomingReader
 from mainspring.operations.read.workers import WorkerReader
-from mainspring.operations.submit.signature_registry import SignatureRegistry
+from mainspring.operations.signatures.signature_registry import SignatureRegistry
 from mainspring.operations.submit.submitter import Submitter
 from mainspring.operations.workflows.changes import WorkflowChanges
 from mainspring.operations.workflows.control import WorkflowRuns

@@ -24,6 +24,7 @@ from mainspring.operations.access.sessions import Sessions
 from mainspring.operations.backfills.control import BackfillControl
 from mainspring.operations.bulk.control import BulkControl
 from mainspring.operations.calendars.changes import CalendarChanger
+from mainspring.operations.claim.long_poll import LongPolls
 from mainspring.operations.control.amend import Amender
 from mainspring.operations.control.declare import Declarer
 from mainspring.operations.control.drain import Drainer
@@ -32,14 +33,13 @@ from mainspring.operations.control.run_now import ManualRuns
 from mainspring.operations.exchange.beats import Beats
 from mainspring.operations.exchange.death_notices import DeathNotices
 from mainspring.operations.exchange.exchanger import Exchanger
-from mainspring.operations.exchange.long_poll import LongPolls
-from mainspring.operations.gates.changes import GateChanger
-from mainspring.operations.gates.counting import RunningCount
-from mainspring.operations.gates.depths import Depths
-from mainspring.operations.gates.keeper import GateKeeper
-from mainspring.operations.gates.registry import GateRegistry
 from mainspring.operations.lifecycle.decide import Random
 from mainspring.operations.limits.breaker_control import BreakerControl
+from mainspring.operations.limits.depths import Depths
+from mainspring.operations.limits.gate_changes import GateChanger
+from mainspring.operations.limits.gate_counting import RunningCount
+from mainspring.operations.limits.gate_keeper import GateKeeper
+from mainspring.operations.limits.gate_registry import GateRegistry
 from mainspring.operations.limits.settings import LimitSetter
 from mainspring.operations.live.streams import Streams
 from mainspring.operations.logs.log_merger import LogMerger
@@ -65,7 +65,7 @@ from mainspring.operations.read.standing import StandingReader
 from mainspring.operations.read.upcoming import UpcomingReader
 from mainspring.operations.read.workers import WorkerReader
 from mainspring.operations.signals import Signals
-from mainspring.operations.submit.signature_registry import SignatureRegistry
+from mainspring.operations.signatures.signature_registry import SignatureRegistry
 from mainspring.operations.submit.submitter import Submitter
 from mainspring.operations.workflows.changes import WorkflowChanges
 from mainspring.operations.workflows.control import WorkflowRuns

@@ -19,7 +19,7 @@ from mainspring.operations.dependencies.looker import Looker
 from mainspring.operations.exchange.exchanger import Exchanger
 from mainspring.operations.limits.admitter import Admitter
 from mainspring.operations.signals import Signals
-from mainspring.operations.submit.signature_registry import SignatureRegistry
+from mainspring.operations.signatures.signature_registry import SignatureRegistry
 from mainspring.operations.workflows.definitions import Definitions
 from mainspring.operations.workflows.expander import FanoutExpander
 from mainspring.operations.workflows.folder import JoinFolder

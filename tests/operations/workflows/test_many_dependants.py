@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from mainspring.operations.lifecycle import following
+from mainspring.operations.workflows import rule_engine
 from tests.operations.hand_worker import outcome
 from tests.operations.workflows.scene import Scene
 
@@ -25,7 +25,7 @@ KINDS: dict[str, tuple[int, dict[str, Any]]] = {
 
 @pytest.mark.parametrize("fails", [True, False])
 async def test_all_of_them_end_by_their_rules(scene: Scene, monkeypatch: pytest.MonkeyPatch, fails: bool) -> None:
-    monkeypatch.setattr(following, "AT_ONCE", 10)
+    monkeypatch.setattr(rule_engine, "AT_ONCE", 10)
     steps = [{"name": "first"}] + [
         {"name": f"{kind}.{number}", "depends_on": ["first"], **fields}
         for kind, (many, fields) in KINDS.items()

@@ -15,7 +15,7 @@ from mainspring.api.routes.runs import run_id_of
 from mainspring.api.routes.versions import IfTag, etag, tag_of
 from mainspring.api.services import caller_of, services_of
 from mainspring.domain.intake.request import parse_time
-from mainspring.operations.read.search import DeadLetterQuery
+from mainspring.operations.paging.search import DeadLetterQuery
 from mainspring.wire.formats import Moment
 from mainspring.wire.jobs import Nothing
 from mainspring.wire.runs import (

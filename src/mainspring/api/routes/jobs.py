@@ -26,7 +26,7 @@ from mainspring.api.routes.versions import IfMatch, etag, version_of
 from mainspring.api.services import caller_of, services_of
 from mainspring.domain.schedules.words import explain
 from mainspring.kernel.config import MAX_BODY_BYTES
-from mainspring.operations.read.search import JobQuery
+from mainspring.operations.paging.search import JobQuery
 from mainspring.wire.checks import JobCheck
 from mainspring.wire.formats import Moment
 from mainspring.wire.insights import JobSeries, WindowWord

@@ -26,7 +26,7 @@ from mainspring.api.routes.versions import IfTag, etag, tag_of
 from mainspring.api.services import caller_of, services_of
 from mainspring.domain.errors import NotFound
 from mainspring.kernel.ids import parse_uuid
-from mainspring.operations.read.search import RunQuery
+from mainspring.operations.paging.search import RunQuery
 from mainspring.wire.formats import Moment
 from mainspring.wire.jobs import Nothing
 from mainspring.wire.runs import ReplayRequest, RunList, RunRows, RunView, TimelineEntry, Why

@@ -20,7 +20,7 @@ from mainspring.api.workflow_bodies import (
     WorkflowRunNowBody,
     whole,
 )
-from mainspring.operations.read.search import JobQuery
+from mainspring.operations.paging.search import JobQuery
 from mainspring.wire.jobs import Nothing, RunNowAccepted
 from mainspring.wire.states import JobStatusFilter
 from mainspring.wire.workflows import (

@@ -13,7 +13,7 @@ from mainspring.kernel.ids import DEFAULT_TENANT, EVERY_TENANT, TenantId
 from mainspring.kernel.logs import get_logger
 from mainspring.operations.access.caller import Caller
 from mainspring.operations.access.permissions import ADMIN, VIEWER, WORKER
-from mainspring.operations.read.search import searching
+from mainspring.operations.paging.search import searching
 from mainspring.operations.signals import Signals
 from mainspring.store import tenants, tokens
 from mainspring.store.pool import Connection, Store

@@ -35,9 +35,9 @@ from mainspring.operations.calendars.rules import load_rules
 from mainspring.operations.lifecycle.cancel import cancel
 from mainspring.operations.lifecycle.effects import Effects
 from mainspring.operations.lookup import id_in, no_job, own_run, refuse_step, states_in
-from mainspring.operations.read.cursors import encode_cursor, run_cursor
+from mainspring.operations.paging.cursors import encode_cursor, run_cursor
+from mainspring.operations.paging.search import searching
 from mainspring.operations.read.one_time import fired_job
-from mainspring.operations.read.search import searching
 from mainspring.operations.signals import Signals
 from mainspring.store import backfills, jobs
 from mainspring.store.backfills import BackfillRow, LockedBackfill, NewBackfill

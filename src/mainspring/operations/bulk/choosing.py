@@ -16,10 +16,10 @@ from mainspring.domain.bulk import Target
 from mainspring.kernel.ids import TenantId
 from mainspring.operations.access.caller import Caller
 from mainspring.operations.bulk.filters import field_in_filter, job_query, letter_query, run_query
+from mainspring.operations.paging.search import searching
 from mainspring.operations.read.dead_letters import letter_filter
 from mainspring.operations.read.jobs import JobReader
 from mainspring.operations.read.runs import ONE_SNAPSHOT, RunReader, wanted_runs
-from mainspring.operations.read.search import searching
 from mainspring.store import dead_letters, history
 from mainspring.store.history import EndedRun, Run, RunFilter
 from mainspring.store.lanes import LaneRegistry

@@ -24,8 +24,8 @@ from mainspring.operations.access.caller import Caller
 from mainspring.operations.bulk.choosing import Chooser, Wish
 from mainspring.operations.bulk.counting import Counter
 from mainspring.operations.lookup import id_in, states_in
-from mainspring.operations.read.cursors import encode_cursor, run_cursor
-from mainspring.operations.read.search import searching
+from mainspring.operations.paging.cursors import encode_cursor, run_cursor
+from mainspring.operations.paging.search import searching
 from mainspring.store import operations
 from mainspring.store.lanes import LaneRegistry
 from mainspring.store.operations import NewOperation, OperationRow

@@ -8,11 +8,11 @@ from contextlib import suppress
 from mainspring.kernel.time_slices import TimeSlices
 from mainspring.operations.bulk.choosing import CANCEL, FAR, Chooser, Wish
 from mainspring.operations.bulk.filters import field_in_filter, job_query, letter_query, run_query
+from mainspring.operations.paging.search import search_in_words
 from mainspring.operations.read.dead_letters import letter_filter
 from mainspring.operations.read.job_pages import fired_states, row_filter
 from mainspring.operations.read.jobs import wanted_jobs
 from mainspring.operations.read.runs import wanted_runs
-from mainspring.operations.read.search import search_in_words
 from mainspring.store import dead_letters, history, jobs
 from mainspring.store.counts import BOUND, Count
 from mainspring.store.lanes import LaneRegistry

@@ -10,7 +10,7 @@ from mainspring.domain.bulk import Target
 from mainspring.domain.errors import InvalidInput
 from mainspring.domain.intake.filters import label_filter, several, worker_filter
 from mainspring.domain.intake.times import parse_time
-from mainspring.operations.read.search import DeadLetterQuery, JobQuery, RunQuery
+from mainspring.operations.paging.search import DeadLetterQuery, JobQuery, RunQuery
 from mainspring.wire.bulk import AnyFilter, DeadLettersFilter, JobsFilter, RunsFilter
 
 KINDS: dict[Target, type[AnyFilter]] = {

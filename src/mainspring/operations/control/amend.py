@@ -38,8 +38,8 @@ from mainspring.operations.lifecycle.fire_locked import FiredLocked, fire_locked
 from mainspring.operations.limits.changed_rules import change_lines
 from mainspring.operations.lookup import load_lane, no_job, own_run, refuse_step
 from mainspring.operations.signals import Signals
-from mainspring.operations.submit.path_compiler import compile_paths
-from mainspring.operations.submit.signature_registry import SignatureRegistry
+from mainspring.operations.signatures.path_compiler import compile_paths
+from mainspring.operations.signatures.signature_registry import SignatureRegistry
 from mainspring.operations.workflows.stopper import FlowStopper
 from mainspring.store import backfills, dependencies, history, jobs, runs
 from mainspring.store.deadlocks import despite_deadlocks

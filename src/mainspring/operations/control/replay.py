@@ -29,11 +29,11 @@ from mainspring.kernel.ids import TenantId, uuid7, uuid7_batch
 from mainspring.operations.access.caller import Caller
 from mainspring.operations.lifecycle.discard import discard
 from mainspring.operations.lookup import load_lane, run_definition
+from mainspring.operations.paging.search import DeadLetterQuery, search_in_words
 from mainspring.operations.read.dead_letters import letter_filter
-from mainspring.operations.read.search import DeadLetterQuery, search_in_words
 from mainspring.operations.read.views import job_id_of
 from mainspring.operations.signals import Signals
-from mainspring.operations.submit.signature_registry import SignatureRegistry
+from mainspring.operations.signatures.signature_registry import SignatureRegistry
 from mainspring.store import dead_letters, history
 from mainspring.store.dead_letters import AllowedRun, DeadLetterFilter, JobsOfRuns, LockedLetter
 from mainspring.store.history import EndedRun

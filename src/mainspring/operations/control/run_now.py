@@ -32,7 +32,7 @@ from mainspring.operations.lifecycle.effects import admit_knocked
 from mainspring.operations.lifecycle.fire import Fired, cancel_earlier, run_again, run_now
 from mainspring.operations.lookup import load_lane, no_job, own_run, refuse_step, run_definition
 from mainspring.operations.signals import Signals
-from mainspring.operations.submit.signature_registry import SignatureRegistry
+from mainspring.operations.signatures.signature_registry import SignatureRegistry
 from mainspring.store import dead_letters, fired_jobs, history, idempotency_keys, jobs
 from mainspring.store.deadlocks import despite_deadlocks
 from mainspring.store.fires import Changed, Repeat

@@ -12,7 +12,7 @@ from mainspring.operations.dependencies.edges import fire_if_met
 from mainspring.operations.dependencies.parents import end_of, ended
 from mainspring.operations.dependencies.waiting import settle_waiting
 from mainspring.operations.lifecycle.effects import Effects
-from mainspring.operations.lifecycle.following import follow
+from mainspring.operations.workflows.rule_engine import follow
 from mainspring.store import dependencies
 from mainspring.store.dependencies import EndedParent, JobKey, WaitRow
 from mainspring.store.pool import Connection

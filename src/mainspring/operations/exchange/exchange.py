@@ -5,9 +5,9 @@ from __future__ import annotations
 import msgspec
 
 from mainspring.kernel.ids import TenantId
+from mainspring.operations.claim.waiter import Demand, Waiter
 from mainspring.operations.exchange.patience import Patience
 from mainspring.operations.exchange.queue_shares import capacity_by_lane
-from mainspring.operations.exchange.waiter import Demand, Waiter
 from mainspring.operations.exchange.worker_registry import CachedWorker
 from mainspring.store.lanes import LaneRegistry
 from mainspring.store.workers import WorkerState

@@ -15,7 +15,7 @@ One `Exchange` passes through these steps:
         transaction         transaction.py: sequence number, outcomes, redelivery, claim
         check for stops     stops.py
         recall              recall.py: ask for unstarted runs that idle workers could start, or whose queue is paused
-        wait                long_poll.py
+        wait                claim/long_poll.py
 
 The heartbeat is recorded meanwhile (beats.py). The reply acknowledges it, so it is sent after the heartbeat's commit.
 
@@ -37,22 +37,22 @@ from mainspring.kernel.config import Timing
 from mainspring.kernel.ids import EVERY_TENANT, TenantId
 from mainspring.kernel.logs import get_logger
 from mainspring.operations.access.caller import Caller
+from mainspring.operations.claim.claimer import Claimer
+from mainspring.operations.claim.long_poll import LongPolls
 from mainspring.operations.exchange.beats import Beats
-from mainspring.operations.exchange.claim import Claimer
 from mainspring.operations.exchange.exchange import Exchange
-from mainspring.operations.exchange.long_poll import LongPolls
 from mainspring.operations.exchange.patience import TOO_LONG, Patience
+from mainspring.operations.exchange.paused_runs import PausedRuns
 from mainspring.operations.exchange.recall import recall_unstarted
 from mainspring.operations.exchange.starts import StartRecorder
 from mainspring.operations.exchange.stops import StopCheck
 from mainspring.operations.exchange.transaction import ExchangeTransaction
 from mainspring.operations.exchange.worker_registry import STALE, HelloDelayed, WorkerRegistry
-from mainspring.operations.gates.paused_runs import PausedRuns
-from mainspring.operations.gates.registry import GateRegistry
-from mainspring.operations.gates.waker import GateWaker
 from mainspring.operations.lifecycle.decide import Random
+from mainspring.operations.limits.gate_registry import GateRegistry
+from mainspring.operations.limits.gate_waker import GateWaker
 from mainspring.operations.signals import Signals
-from mainspring.operations.submit.signature_registry import SignatureRegistry
+from mainspring.operations.signatures.signature_registry import SignatureRegistry
 from mainspring.store import workers
 from mainspring.store.lanes import LaneRegistry
 from mainspring.store.pool import AWAY, Store

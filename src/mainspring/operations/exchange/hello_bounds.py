@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from mainspring.domain.errors import Conflict, InvalidInput, PayloadTooLarge
 from mainspring.domain.texts import shown
 from mainspring.kernel.config import MAX_HELLO_BYTES
-from mainspring.operations.submit.signature_registry import MOST_TASKS
+from mainspring.operations.signatures.signature_registry import MOST_TASKS
 from mainspring.wire.exchange import WorkerHello
 
 MOST_QUEUES = 1000

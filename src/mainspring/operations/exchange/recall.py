@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from mainspring.kernel.logs import get_logger
+from mainspring.operations.claim.long_poll import LongPolls
 from mainspring.operations.exchange.exchange import Exchange
-from mainspring.operations.exchange.long_poll import LongPolls
 
 log = get_logger("exchange")
 

@@ -7,7 +7,7 @@ rows are held. It does not acknowledge these, and the worker sends all of them a
 recorded twice.
 
 Where some lanes of the worker lie behind limits of their queue or tenant, the claim is a transaction of its own, after
-the outcomes are committed (operations/gates/passage.py).
+the outcomes are committed (operations/limits/gated_claim.py).
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from mainspring.domain.errors import Conflict
 from mainspring.kernel import metrics
 from mainspring.kernel.clock import Clock
 from mainspring.kernel.logs import get_logger
-from mainspring.operations.exchange.claim import Claimer
+from mainspring.operations.claim.claimer import Claimer
 from mainspring.operations.exchange.exchange import Exchange
 from mainspring.operations.exchange.patience import TOO_LONG
 from mainspring.operations.exchange.queue_shares import Claims, claim_by_shares
 from mainspring.operations.exchange.worker_registry import STALE, WorkerRegistry
-from mainspring.operations.gates.passage import Passage
-from mainspring.operations.gates.registry import GateRegistry
-from mainspring.operations.gates.waker import GateWaker
 from mainspring.operations.lifecycle.decide import Random
 from mainspring.operations.lifecycle.effects import Effects
 from mainspring.operations.lifecycle.report import settle
+from mainspring.operations.limits.gate_registry import GateRegistry
+from mainspring.operations.limits.gate_waker import GateWaker
+from mainspring.operations.limits.gated_claim import Passage
 from mainspring.operations.signals import Signals
 from mainspring.store import runs, workers
 from mainspring.store.lanes import Lane, LaneRegistry

@@ -19,7 +19,7 @@ from mainspring.operations.exchange.beats import Beats
 from mainspring.operations.exchange.hello_bounds import MOST_WORKERS, check_hello, too_many_workers
 from mainspring.operations.exchange.incarnation_proof import Binding
 from mainspring.operations.exchange.patience import TOO_LONG, Patience
-from mainspring.operations.submit.signature_registry import SignatureRegistry
+from mainspring.operations.signatures.signature_registry import SignatureRegistry
 from mainspring.store import workers
 from mainspring.store.lanes import Lane, LaneRegistry
 from mainspring.store.pool import Connection, Store

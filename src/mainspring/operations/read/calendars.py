@@ -6,8 +6,8 @@ from mainspring.domain.intake.calendar_names import no_calendar
 from mainspring.operations.access.caller import Caller
 from mainspring.operations.calendars.changes import check_migrated
 from mainspring.operations.calendars.views import calendar_view
-from mainspring.operations.read.cursors import bad_cursor, decode_cursor, encode_cursor
-from mainspring.operations.read.search import searching
+from mainspring.operations.paging.cursors import bad_cursor, decode_cursor, encode_cursor
+from mainspring.operations.paging.search import searching
 from mainspring.store import calendars
 from mainspring.store.pool import Store
 from mainspring.wire.calendars import CalendarList, CalendarView

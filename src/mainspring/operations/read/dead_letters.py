@@ -8,8 +8,8 @@ from mainspring.domain.errors import NotFound
 from mainspring.kernel.ids import TenantId
 from mainspring.operations.access.caller import Caller
 from mainspring.operations.lookup import chosen_lanes, load_lane
-from mainspring.operations.read.cursors import encode_cursor, run_cursor
-from mainspring.operations.read.search import DeadLetterQuery, searching
+from mainspring.operations.paging.cursors import encode_cursor, run_cursor
+from mainspring.operations.paging.search import DeadLetterQuery, searching
 from mainspring.operations.read.timeline import attempt_views, workers_in
 from mainspring.operations.read.views import dead_letter_view
 from mainspring.store import dead_letters, history

@@ -6,9 +6,9 @@ from collections.abc import Iterable
 
 from mainspring.domain.errors import InvalidInput
 from mainspring.operations.access.caller import Caller
+from mainspring.operations.paging.search import searching
 from mainspring.operations.read.ids import RUN, SHORTEST, IdQuery, IdReader
-from mainspring.operations.read.search import searching
-from mainspring.operations.submit.signature_registry import SignatureRegistry
+from mainspring.operations.signatures.signature_registry import SignatureRegistry
 from mainspring.store import ids, workers
 from mainspring.store.lanes import LaneRegistry
 from mainspring.store.pool import Store

@@ -18,8 +18,8 @@ from mainspring.kernel.clock import DatabaseClock
 from mainspring.kernel.ids import TenantId
 from mainspring.kernel.time_slices import TimeSlices
 from mainspring.operations.access.caller import Caller
+from mainspring.operations.paging.search import searching
 from mainspring.operations.read.schedule_texts import schedules_of
-from mainspring.operations.read.search import searching
 from mainspring.store import forecasts
 from mainspring.store.forecasts import ScheduleGroup
 from mainspring.store.pool import Connection, Store

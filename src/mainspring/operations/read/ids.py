@@ -10,7 +10,7 @@ from mainspring.domain.errors import InvalidInput
 from mainspring.kernel.ids import TenantId
 from mainspring.operations.access.caller import Caller
 from mainspring.operations.lookup import load_lane
-from mainspring.operations.read.search import searching
+from mainspring.operations.paging.search import searching
 from mainspring.store import ids
 from mainspring.store.ids import IdRow
 from mainspring.store.lanes import LaneRegistry

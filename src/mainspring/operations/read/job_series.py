@@ -8,8 +8,8 @@ from mainspring.domain.rollups import WINDOWS
 from mainspring.domain.transitions import StoredState
 from mainspring.kernel.clock import DatabaseClock
 from mainspring.operations.access.caller import Caller
+from mainspring.operations.paging.search import searching
 from mainspring.operations.read.failures import ends_of_job
-from mainspring.operations.read.search import searching
 from mainspring.operations.read.windows import Steps, Sum
 from mainspring.store.pool import Store
 from mainspring.store.rollups import RunEnd

@@ -11,10 +11,10 @@ from mainspring.domain.transitions import StoredJobStatus
 from mainspring.kernel.ids import parse_uuid
 from mainspring.operations.access.caller import Caller
 from mainspring.operations.lookup import no_job, own_run
-from mainspring.operations.read.cursors import bad_cursor, decode_cursor, encode_cursor
+from mainspring.operations.paging.cursors import bad_cursor, decode_cursor, encode_cursor
+from mainspring.operations.paging.search import searching
 from mainspring.operations.read.one_time import fired_job
 from mainspring.operations.read.runs import ONE_SNAPSHOT
-from mainspring.operations.read.search import searching
 from mainspring.operations.read.views import brief_view
 from mainspring.store import history, jobs, missed_fires
 from mainspring.store.fired_jobs import brief_of, with_cut_error

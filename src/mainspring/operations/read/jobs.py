@@ -14,7 +14,8 @@ from mainspring.kernel.time_slices import TimeSlices
 from mainspring.operations.access.caller import Caller
 from mainspring.operations.calendars.rules import load_rules
 from mainspring.operations.lookup import chosen_lanes, load_lane, no_job
-from mainspring.operations.read.cursors import encode_cursor, encode_place, job_cursor, missed_cursor
+from mainspring.operations.paging.cursors import encode_cursor, encode_place, job_cursor, missed_cursor
+from mainspring.operations.paging.search import JobQuery, searching
 from mainspring.operations.read.job_pages import (
     JobsThatFired,
     JobsWithRows,
@@ -32,7 +33,6 @@ from mainspring.operations.read.list_rows import job_row
 from mainspring.operations.read.missed_pages import MissedFilter, find_missed
 from mainspring.operations.read.one_time import deciding_run, fired_job
 from mainspring.operations.read.runs import ONE_SNAPSHOT, RunReader
-from mainspring.operations.read.search import JobQuery, searching
 from mainspring.operations.read.views import fired_job_view, job_view
 from mainspring.store import backfills, history, jobs, missed_fires
 from mainspring.store.fired_jobs import brief_of

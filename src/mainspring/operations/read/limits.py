@@ -9,9 +9,9 @@ from mainspring.domain.rates import format_rate
 from mainspring.domain.tags import limit_tag
 from mainspring.operations.access.caller import Caller
 from mainspring.operations.lookup import no_limit
-from mainspring.operations.read.cursors import bad_cursor, decode_cursor, encode_cursor
+from mainspring.operations.paging.cursors import bad_cursor, decode_cursor, encode_cursor
+from mainspring.operations.paging.search import searching
 from mainspring.operations.read.runs import ONE_SNAPSHOT
-from mainspring.operations.read.search import searching
 from mainspring.store import limit_reads
 from mainspring.store.limit_reads import LimitRow
 from mainspring.store.pool import Store

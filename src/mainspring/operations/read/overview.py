@@ -12,7 +12,7 @@ from mainspring.domain.worker_state import WorkerState
 from mainspring.kernel.config import SHARD_COUNT, Timing
 from mainspring.kernel.version import VERSION
 from mainspring.operations.access.caller import Caller
-from mainspring.operations.gates.views import pause_in_words
+from mainspring.operations.limits.gate_views import pause_in_words
 from mainspring.operations.read.standing import Standing, StandingReader, activity_of
 from mainspring.operations.read.verdict import LOOK_BACK, verdict_of
 from mainspring.operations.read.windows import read_window

@@ -11,8 +11,8 @@ from mainspring.domain.errors import NotFound
 from mainspring.domain.rollups import floor_to
 from mainspring.kernel.ids import TenantId
 from mainspring.operations.access.caller import Caller
-from mainspring.operations.gates.views import gate_view, pause_in_words
-from mainspring.operations.read.search import search_in_words
+from mainspring.operations.limits.gate_views import gate_view, pause_in_words
+from mainspring.operations.paging.search import search_in_words
 from mainspring.store import gates, gauges, history, rollups, workers
 from mainspring.store.history import LaneDepth
 from mainspring.store.lanes import LaneRegistry

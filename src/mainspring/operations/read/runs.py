@@ -15,11 +15,11 @@ from mainspring.kernel.ids import TenantId, parse_uuid, uuid7_time
 from mainspring.kernel.time_slices import TimeSlices
 from mainspring.operations.access.caller import Caller
 from mainspring.operations.lookup import chosen_lanes, load_lane, no_job, own_run
-from mainspring.operations.read.cursors import encode_cursor, run_cursor
+from mainspring.operations.paging.cursors import encode_cursor, run_cursor
+from mainspring.operations.paging.search import RunQuery, run_states, searching
 from mainspring.operations.read.list_rows import run_rows
 from mainspring.operations.read.one_time import fired_job
 from mainspring.operations.read.run_pages import find_runs
-from mainspring.operations.read.search import RunQuery, run_states, searching
 from mainspring.operations.read.timeline import timeline_of, workers_in
 from mainspring.operations.read.views import RunFacts, run_view
 from mainspring.operations.read.why import (

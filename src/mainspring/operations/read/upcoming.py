@@ -23,10 +23,10 @@ from mainspring.kernel.ids import TenantId
 from mainspring.kernel.time_slices import TimeSlices
 from mainspring.operations.access.caller import Caller
 from mainspring.operations.lookup import load_lane
-from mainspring.operations.read.cursors import bad_cursor, encode_place, job_cursor
+from mainspring.operations.paging.cursors import bad_cursor, encode_place, job_cursor
+from mainspring.operations.paging.search import searching
 from mainspring.operations.read.heat_map import MANY_JOBS
 from mainspring.operations.read.schedule_texts import schedules_of
-from mainspring.operations.read.search import searching
 from mainspring.store import forecasts
 from mainspring.store.forecasts import NextFire
 from mainspring.store.lanes import LaneRegistry

@@ -13,7 +13,7 @@ from mainspring.domain.schedules.words import names_in_words
 from mainspring.domain.showing import snoozed_until
 from mainspring.domain.transitions import RunState
 from mainspring.domain.workflows.flow import WORKFLOW_TASK
-from mainspring.operations.gates.views import closed_in_words, own_gates, pause_in_words
+from mainspring.operations.limits.gate_views import closed_in_words, own_gates, pause_in_words
 from mainspring.store.dependencies import WaitRow
 from mainspring.store.gates import GateState
 from mainspring.store.lanes import Lane

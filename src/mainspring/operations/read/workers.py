@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mainspring.operations.access.caller import Caller
-from mainspring.operations.read.search import searching
+from mainspring.operations.paging.search import searching
 from mainspring.operations.read.views import worker_view
 from mainspring.store import workers
 from mainspring.store.pages import cut

@@ -26,13 +26,13 @@ from mainspring.kernel.time_slices import TimeSlices
 from mainspring.operations.access.caller import Caller
 from mainspring.operations.calendars.rules import CalendarBook, hold_rules
 from mainspring.operations.dependencies.edges import Dependant, Refused, check_edges, check_parents
-from mainspring.operations.gates.depths import Depths
 from mainspring.operations.limits.admission import Admitted, hand_over
+from mainspring.operations.limits.depths import Depths
 from mainspring.operations.limits.lines import LineOpener
 from mainspring.operations.signals import Signals
+from mainspring.operations.signatures.path_compiler import compile_paths
+from mainspring.operations.signatures.signature_registry import SignatureRegistry
 from mainspring.operations.submit.batch import CHUNK, MAX_ERRORS, Batch, is_plain
-from mainspring.operations.submit.path_compiler import compile_paths
-from mainspring.operations.submit.signature_registry import SignatureRegistry
 from mainspring.operations.submit.submit_batching import SubmitBatcher
 from mainspring.store.deadlocks import despite_deadlocks
 from mainspring.store.dependencies import lock_graph

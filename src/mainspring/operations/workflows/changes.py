@@ -40,8 +40,8 @@ from mainspring.kernel.time_slices import TimeSlices
 from mainspring.operations.access.caller import Caller
 from mainspring.operations.control.amend import Amender
 from mainspring.operations.control.run_now import ManualRuns, RanNow
-from mainspring.operations.submit.path_compiler import compile_paths
-from mainspring.operations.submit.signature_registry import SignatureRegistry
+from mainspring.operations.signatures.path_compiler import compile_paths
+from mainspring.operations.signatures.signature_registry import SignatureRegistry
 from mainspring.operations.submit.submitter import Submitted, Submitter
 from mainspring.operations.workflows.reader import WorkflowReader, parameters_of
 from mainspring.store import workflow_versions

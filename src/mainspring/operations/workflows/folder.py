@@ -18,8 +18,8 @@ from mainspring.domain.workflows.flow import ends_a_container
 from mainspring.kernel.logs import get_logger
 from mainspring.operations.dependencies.follow import follow_ends
 from mainspring.operations.lifecycle.effects import Effects, hand_over_freed
-from mainspring.operations.lifecycle.following import settle
 from mainspring.operations.signals import FlowNews, Signals
+from mainspring.operations.workflows.rule_engine import settle
 from mainspring.store import joins
 from mainspring.store.deadlocks import despite_deadlocks
 from mainspring.store.joins import JoinCounts

@@ -14,7 +14,7 @@ from mainspring.domain.transitions import Follows
 from mainspring.domain.workflows.definition import Step
 from mainspring.domain.workflows.flow import STEP_TRIGGER, prefix_of, run_in, step_job_id
 from mainspring.domain.workflows.references import Unresolved, Values, mapped_list, resolved_payload
-from mainspring.operations.lifecycle.readiness import MOST_RESULTS, values_of
+from mainspring.operations.workflows.step_inputs import MOST_RESULTS, values_of
 from mainspring.store import fanouts, joins, workflows
 from mainspring.store.fanouts import Fanout
 from mainspring.store.joins import as_fed

@@ -12,8 +12,8 @@ from mainspring.domain.errors import NotFound
 from mainspring.domain.workflows.flow import WORKFLOW_TASK
 from mainspring.domain.workflows.intake import WorkflowSource, renamed
 from mainspring.operations.access.caller import Caller
+from mainspring.operations.paging.search import JobQuery
 from mainspring.operations.read.jobs import JobReader
-from mainspring.operations.read.search import JobQuery
 from mainspring.store import workflow_versions
 from mainspring.store.pool import Store
 from mainspring.store.workflow_versions import VersionKey

@@ -19,9 +19,9 @@ from mainspring.domain.workflows.numbers import Numbers
 from mainspring.kernel.ids import TenantId
 from mainspring.operations.access.caller import Caller
 from mainspring.operations.lookup import load_lane
-from mainspring.operations.read.cursors import bad_cursor, decode_cursor, encode_cursor
+from mainspring.operations.paging.cursors import bad_cursor, decode_cursor, encode_cursor
+from mainspring.operations.paging.search import searching
 from mainspring.operations.read.runs import ONE_SNAPSHOT, RunReader
-from mainspring.operations.read.search import searching
 from mainspring.operations.read.views import brief_view, job_id_of
 from mainspring.operations.workflows.definitions import Definitions
 from mainspring.operations.workflows.repeats import member_runs

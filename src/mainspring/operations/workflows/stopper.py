@@ -18,8 +18,8 @@ from mainspring.kernel.logs import get_logger
 from mainspring.operations.dependencies.follow import follow_ends
 from mainspring.operations.lifecycle.cancel import cancel
 from mainspring.operations.lifecycle.effects import Effects, hand_over_freed
-from mainspring.operations.lifecycle.following import end_stopped
 from mainspring.operations.signals import FlowNews, Signals
+from mainspring.operations.workflows.rule_engine import end_stopped
 from mainspring.store import fanouts, joins, workflows
 from mainspring.store.deadlocks import despite_deadlocks
 from mainspring.store.pool import AWAY, Store

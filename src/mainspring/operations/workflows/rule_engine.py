@@ -29,7 +29,7 @@ from mainspring.domain.workflows.rules import (
     skips_by,
 )
 from mainspring.operations.lifecycle.effects import Changes, Effects, End, after_end, carry_out
-from mainspring.operations.lifecycle.readiness import fanout_results, resolve
+from mainspring.operations.workflows.step_inputs import fanout_results, resolve
 from mainspring.store import fanouts, joins, workflows
 from mainspring.store.joins import JoinCounts, Ready, Tally, WaitingRun
 from mainspring.store.pool import Connection

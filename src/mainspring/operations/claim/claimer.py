@@ -16,7 +16,7 @@ from mainspring.domain.job import DEFAULT_TIMEOUT, Delivery, spec_from_text
 from mainspring.domain.run_key import idempotency_key
 from mainspring.kernel import metrics
 from mainspring.kernel.clock import Clock, DatabaseClock
-from mainspring.operations.exchange.fair_turns import (
+from mainspring.operations.claim.fair_turns import (
     MAX_LANES_PER_CHECK,
     FairPool,
     FairPools,

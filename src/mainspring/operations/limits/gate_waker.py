@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import Mapping
 
 from mainspring.kernel.logs import get_logger
-from mainspring.operations.exchange.claim import Claimer
-from mainspring.operations.exchange.long_poll import LongPolls
-from mainspring.operations.gates.registry import GateRegistry
+from mainspring.operations.claim.claimer import Claimer
+from mainspring.operations.claim.long_poll import LongPolls
+from mainspring.operations.limits.gate_registry import GateRegistry
 from mainspring.operations.signals import Signals
 from mainspring.store.lanes import LaneRegistry
 from mainspring.store.pool import AWAY, Store

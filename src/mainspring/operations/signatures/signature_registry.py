@@ -14,8 +14,8 @@ from mainspring.kernel.ids import EVERY_TENANT, TenantId
 from mainspring.kernel.logs import get_logger
 from mainspring.kernel.time_slices import TimeSlices
 from mainspring.operations.access.caller import Caller
-from mainspring.operations.read.search import searching
-from mainspring.operations.submit.signature_compiler import SignatureCompiler
+from mainspring.operations.paging.search import searching
+from mainspring.operations.signatures.signature_compiler import SignatureCompiler
 from mainspring.store import signatures
 from mainspring.store.pages import cut
 from mainspring.store.pool import Connection, Store

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from uuid import UUID
 
 from mainspring.kernel.ids import EVERY_TENANT, TenantId
-from mainspring.operations.exchange.waiter import Waiter
+from mainspring.operations.claim.waiter import Waiter
 
 # New runs are divided among at least this many idle waiters. Looking at all of them would cost a submission 10,000
 # looks where 10,000 workers wait.

@@ -15,7 +15,7 @@ from mainspring.domain.errors import QueueFull
 from mainspring.domain.job import JobDefinition
 from mainspring.domain.schedules.schedule import ScheduleKind
 from mainspring.kernel.ids import TenantId
-from mainspring.operations.gates.registry import GateRegistry
+from mainspring.operations.limits.gate_registry import GateRegistry
 from mainspring.store import gates
 from mainspring.store.gates import Gate
 from mainspring.store.lanes import LaneRegistry

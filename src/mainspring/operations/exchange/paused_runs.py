@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mainspring.operations.exchange.exchange import Exchange
-from mainspring.operations.gates.registry import GateRegistry
+from mainspring.operations.limits.gate_registry import GateRegistry
 from mainspring.store import gates
 from mainspring.store.pool import Store
 

@@ -12,10 +12,10 @@ from mainspring.kernel.clock import Clock
 from mainspring.kernel.ids import DEFAULT_TENANT, EVERY_TENANT, TenantId
 from mainspring.kernel.logs import get_logger
 from mainspring.operations.access.caller import Caller
-from mainspring.operations.gates.barrier import wait_for_older_claims
-from mainspring.operations.gates.counting import RunningCount
-from mainspring.operations.gates.registry import GateRegistry
-from mainspring.operations.gates.views import gate_view
+from mainspring.operations.limits.barrier import wait_for_older_claims
+from mainspring.operations.limits.gate_counting import RunningCount
+from mainspring.operations.limits.gate_registry import GateRegistry
+from mainspring.operations.limits.gate_views import gate_view
 from mainspring.operations.signals import Signals
 from mainspring.store import gates, limits
 from mainspring.store.pool import Connection, Store

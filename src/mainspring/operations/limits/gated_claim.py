@@ -17,8 +17,8 @@ from uuid import UUID
 
 from mainspring.domain.rates import Bucket, parse_rate
 from mainspring.kernel.clock import Clock
-from mainspring.operations.exchange.claim import Claimer, Rooms
-from mainspring.operations.gates.registry import GateRegistry
+from mainspring.operations.claim.claimer import Claimer, Rooms
+from mainspring.operations.limits.gate_registry import GateRegistry
 from mainspring.store import gates
 from mainspring.store.gates import Gate, LockedGate, Passed
 from mainspring.store.lanes import Lane

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from mainspring.operations.gates.counting import RunningCount
-from mainspring.operations.gates.depths import Depths
-from mainspring.operations.gates.registry import GateRegistry
-from mainspring.operations.gates.waker import GateWaker
+from mainspring.operations.limits.depths import Depths
+from mainspring.operations.limits.gate_counting import RunningCount
+from mainspring.operations.limits.gate_registry import GateRegistry
+from mainspring.operations.limits.gate_waker import GateWaker
 from mainspring.store import gates
 from mainspring.store.pool import Store
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 from functools import partial
 
 from mainspring.kernel.clock import Clock
-from mainspring.operations.gates.barrier import wait_for_older_claims
+from mainspring.operations.limits.barrier import wait_for_older_claims
 from mainspring.operations.signals import Signals
 from mainspring.store import gates
 from mainspring.store.deadlocks import despite_deadlocks

@@ -1,0 +1,1 @@
+"""The claim: which runs a worker gets, and the exchanges that wait for some."""
