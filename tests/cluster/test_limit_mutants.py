@@ -81,7 +81,7 @@ def without_the_slot_of_the_rescued(patch: pytest.MonkeyPatch) -> None:
         await carry_out(connection, changes, effects)
         query = "select limit_keys from mainspring.runs where run_id = any ($1::uuid[])"
         for row in await connection.fetch(query, [item.run_id for item in changes.requeues]):
-            effects.freed.update(row["limit_keys"])
+            effects.given_back.slots.update(row["limit_keys"])
 
     patch.setattr(rescue, "carry_out", giving_up)
 

@@ -122,7 +122,7 @@ async def test_a_report_of_runs_without_bits_takes_no_further_statement(
     run_ids = await held(connection, worker_id, 20, attempts=attempts)
     effects, said = await report(connection, worker_id, run_ids, status)
     assert said == [load("runs")[name] for name in names]
-    assert (effects.following, effects.fenced) == ([], [])
+    assert (effects.ended, effects.fenced) == ([], [])
     assert len(effects.requeued) == (20 if "requeue" in names else 0)
 
 
@@ -163,7 +163,8 @@ async def test_a_run_with_bits_is_told_when_it_ends_and_keeps_them_in_the_histor
         effects = await rescue(connection, await runs.held_by(connection, worker_id, 10), lambda: 0.5)
     else:
         effects, _ = await report(connection, worker_id, [marked, plain], "SUCCESS" if how == "success" else "FAILED")
-    assert [tuple(row) for row in effects.following] == [(marked, int(bits), None, None)]
+    assert [(end.run_id, end.follows, end.feeds) for end in effects.ended] == [(marked, int(bits), None)]
+    assert effects.released is None, "it had no slot to give back"
     assert {row["run_id"]: row["follows"] for row in await ended(connection)} == {marked: int(bits), plain: 0}
 
 
@@ -172,6 +173,6 @@ async def test_a_run_that_goes_back_into_its_lane_keeps_its_bits_for_its_end(con
     [run_id] = await held(connection, worker_id)
     await mark(connection, [run_id], Follows.LIMIT)
     effects, _ = await report(connection, worker_id, [run_id], "FAILED")
-    assert effects.following == []
+    assert effects.ended == []
     row = await connection.fetchrow("select state, follows from mainspring.runs")
     assert (row["state"], row["follows"]) == (StoredState.QUEUED, Follows.LIMIT)

@@ -11,8 +11,8 @@ import pytest
 
 from mainspring.kernel.ids import DEFAULT_TENANT, uuid7
 from mainspring.operations.exchange import worker_registry
+from mainspring.operations.signatures import signature_compiler, signature_registry
 from mainspring.operations.signatures.signature_registry import MOST_BYTES, SignatureRegistry
-from mainspring.operations.submit import signature_compiler, signature_registry
 from mainspring.store.pool import Store
 from mainspring.wire.tasks import OPTIONS_KEYWORD
 from tests.api.slices import measured, within_budget

@@ -73,6 +73,7 @@ from mainspring.operations.workflows.definitions import Definitions
 from mainspring.operations.workflows.outlines import Outlines
 from mainspring.operations.workflows.reader import WorkflowReader
 from mainspring.operations.workflows.run_reader import WorkflowRunReader
+from mainspring.operations.workflows.waiting import WaitingSteps
 from mainspring.roles.background import ClockSync, ReadyPoll, upkeep_tasks
 from mainspring.scheduler.node import SchedulerNode
 from mainspring.store import sessions
@@ -171,7 +172,7 @@ async def assemble(
     gate_changer, depths = GateChanger(store, gates, signals, clock), Depths(store, gates, lanes)
     gate_keeper = GateKeeper(store, gates, exchanger.waker, RunningCount(store, signals, clock), depths)
     definitions = Definitions()
-    run_reader, queue_reader = RunReader(store, lanes, definitions), QueueReader(store, lanes)
+    run_reader, queue_reader = RunReader(store, lanes, WaitingSteps(definitions)), QueueReader(store, lanes)
     log_watch, log_merger = LogWatch(store), LogMerger(log_files, clock)
     services = Services(
         submitter=(submitter := Submitter(store, lanes, signals, database_clock, signatures, depths)),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 
+import mainspring.operations.handlers  # noqa: F401 - lists who handles the events of all processes
 from mainspring.kernel.clock import Clock, DatabaseClock
 from mainspring.kernel.config import Timing
 from mainspring.kernel.lifecycle import PeriodicTask

@@ -237,7 +237,7 @@ class Firer:
 
     def _tell(self, fired: Fired) -> None:
         self._signals.ready(fired.created)
-        fired.tell(self._signals)
+        fired.publish(self._signals)
 
     async def _plan_all(self, batch: Sequence[DueJob], now: datetime, connection: Connection | None = None) -> Planned:
         """Plan each job. The rules of calendars that are not known here are loaded first."""

@@ -25,7 +25,7 @@ class DeadlineSweeper:
             async with self._store.reads.acquire() as connection, connection.transaction():
                 overdue = await runs.overdue(connection, _BATCH)
                 effects = await expire(connection, overdue)
-            effects.tell(self._signals)
+            effects.publish(self._signals)
             ended += len(overdue)
             if len(overdue) < _BATCH:
                 return ended

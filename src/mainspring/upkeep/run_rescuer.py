@@ -116,7 +116,7 @@ class RunRescuer:
                 effects = await worker.take_batch(connection)
                 if effects is None:
                     break
-            worker.tell(effects)
+            worker.publish(effects)
         if worker.rescued:
             metrics.rescued.inc(worker.rescued)
             metrics.partly_rescued.inc()

@@ -143,7 +143,7 @@ class BackfillControl:
             live = await backfills.lock_runs(connection, tenant, row.live)
             chosen = [run for run in live if running or run.state != StoredState.RUNNING]
             effects = await cancel(connection, chosen, _CANCELLED) if chosen else Effects()
-        effects.tell(self._signals)
+        effects.publish(self._signals)
         self._signals.fill()
         return await self.backfill(caller, backfill_id)
 

@@ -36,6 +36,7 @@ from mainspring.kernel import metrics
 from mainspring.kernel.ids import uuid7_batch
 from mainspring.kernel.logs import get_logger
 from mainspring.operations.calendars.rules import load_rules
+from mainspring.operations.lifecycle.dispatch import runs_ended
 from mainspring.operations.lifecycle.fire import Fired, from_store
 from mainspring.operations.lookup import load_lane
 from mainspring.operations.signals import Signals
@@ -156,7 +157,7 @@ class Filler:
                 )
         metrics.fired.inc(fired.total)
         self._signals.ready(fired.created)
-        fired.tell(self._signals)
+        fired.publish(self._signals)
         return _step(after, fired.total, paused=job is None or job.status == StoredJobStatus.PAUSED)
 
     async def _filled(
@@ -184,7 +185,8 @@ class Filler:
             made = await backfills.create_runs(
                 connection, row, list(zip(ids, new, strict=True)), trigger_of(row.backfill_id), own_spec=own, spec=spec
             )
-            fired = from_store(made)
+            fired = await from_store(connection, made)
+            await runs_ended(connection, fired)
         through = row.slice_done + done
         over = through >= row.slice_length
         assert row.slice_end is not None

@@ -90,7 +90,7 @@ class Verbs:
 
     async def _cancel_job(self, caller: Caller, connection: Connection, job_id: str) -> Tell:
         effects = await self._amender.cancel_job_in(caller, connection, job_id)
-        return partial(effects.tell, self._signals)
+        return partial(effects.publish, self._signals)
 
     async def _run_now(self, caller: Caller, connection: Connection, job_id: str) -> Tell | None:
         _, made = await self._manual_runs.run_now_in(caller, connection, job_id, RunNowRequest())
@@ -107,7 +107,7 @@ class Verbs:
                 failures.append(Failure(str(run_id), f"there is no run {run_id}"))
             elif ended.state != StoredState.CANCELLED:
                 failures.append(Failure(str(run_id), f"run {run_id} has ended with {StoredState(ended.state).name}"))
-        return Outcome(failures, [partial(effects.tell, self._signals)])
+        return Outcome(failures, [partial(effects.publish, self._signals)])
 
     async def _retry(self, caller: Caller, connection: Connection, run_id: str) -> Tell:
         done = await self._replayer.retry_in(caller, connection, UUID(run_id))

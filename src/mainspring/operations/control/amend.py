@@ -32,15 +32,17 @@ from mainspring.operations.access.caller import Caller
 from mainspring.operations.calendars.rules import load_rules, with_current_rules
 from mainspring.operations.dependencies.changes import change_edges, names_parents
 from mainspring.operations.dependencies.edges import fire_if_met
+from mainspring.operations.dependencies.effects import DependencyEffects
 from mainspring.operations.lifecycle.cancel import cancel
-from mainspring.operations.lifecycle.effects import Effects, admit_knocked
+from mainspring.operations.lifecycle.dispatch import finish
+from mainspring.operations.lifecycle.effects import Effects
 from mainspring.operations.lifecycle.fire_locked import FiredLocked, fire_locked, miss_due
 from mainspring.operations.limits.changed_rules import change_lines
+from mainspring.operations.limits.effects import admit_woken
 from mainspring.operations.lookup import load_lane, no_job, own_run, refuse_step
 from mainspring.operations.signals import Signals
 from mainspring.operations.signatures.path_compiler import compile_paths
 from mainspring.operations.signatures.signature_registry import SignatureRegistry
-from mainspring.operations.workflows.stopper import FlowStopper
 from mainspring.store import backfills, dependencies, history, jobs, runs
 from mainspring.store.deadlocks import despite_deadlocks
 from mainspring.store.jobs import JobRow, LockedJob, schedule_from_text
@@ -62,7 +64,6 @@ class Amender:
         self._lanes = lanes
         self._signals = signals
         self._signatures = signatures
-        self._stopper = FlowStopper(store, signals, listens=False)
 
     async def update(self, caller: Caller, job_id: str, patch: JobPatch, if_version: int | None) -> None:
         await compile_paths([patch])
@@ -103,9 +104,9 @@ class Amender:
             if parents_of(changed) != parents_of(stored):
                 await change_edges(connection, fired.row, changed, patch)
             if changed.schedule.after is not None:
-                fired.due |= await fire_if_met(connection, [(tenant, job_id)]) > 0
+                fired.of(DependencyEffects).due |= await fire_if_met(connection, [(tenant, job_id)]) > 0
             await change_lines(connection, tenant, job_id, stored, changed, fired)
-            await admit_knocked(connection, fired)  # who waits no longer for what the job has given up
+            await admit_woken(connection, fired)  # who waits no longer for what the job has given up
         return fired
 
     async def _redefine(
@@ -135,7 +136,7 @@ class Amender:
     def _tell(self, fired: FiredLocked) -> None:
         metrics.fired.inc(fired.total)
         self._signals.ready(fired.created)
-        fired.tell(self._signals)
+        fired.publish(self._signals)
 
     async def pause(self, caller: Caller, job_id: str, if_version: int | None = None) -> None:
         """Stop the fires. What is due already and has not fired is missed; a one-time job keeps its fire. A job that is
@@ -242,12 +243,12 @@ class Amender:
         already and has not fired is missed."""
         async with self._store.change() as connection:
             effects = await self.cancel_job_in(caller, connection, job_id, if_version)
-        await self._stop(effects)
+        await finish(effects, self._store, self._signals)
 
     async def cancel_job_in(
         self, caller: Caller, connection: Connection, job_id: str, if_version: int | None = None
     ) -> Effects:
-        """The same in a transaction. The effects are told after the commit."""
+        """The same in a transaction. The effects are published after the commit."""
         tenant = caller.tenant
         row = await jobs.lock(connection, tenant, job_id)
         if row is not None:
@@ -263,7 +264,7 @@ class Amender:
             live.append(locked)
         live += await runs.lock_runs_of_job(connection, tenant, job_id)
         effects = await cancel(connection, live)
-        effects.look |= await dependencies.look_again(connection, [(tenant, job_id)]) > 0
+        effects.of(DependencyEffects).check |= await dependencies.look_again(connection, [(tenant, job_id)]) > 0
         if row is None and own is None and not live and not await self._has_ended(connection, tenant, job_id):
             raise no_job(job_id)
         return effects
@@ -296,13 +297,7 @@ class Amender:
                 raise Conflict(f"run {run_id} has ended with {state.name}", code="run_ended")
             check_tag("run", run_tag(row.state, row.fence), if_match)
             effects = await cancel(connection, [row], reason)
-        await self._stop(effects)
-
-    async def _stop(self, effects: Effects) -> None:
-        """Tell of a cancel. When this returns, no step of a cancelled workflow run can start any more."""
-        effects.tell(self._signals)
-        for flow_id in sorted(effects.stopped):
-            await self._stopper.stop(flow_id)
+        await finish(effects, self._store, self._signals)
 
     async def _lock(self, connection: Connection, tenant: TenantId, job_id: str, what: str) -> LockedJob:
         row = await jobs.lock(connection, tenant, job_id)

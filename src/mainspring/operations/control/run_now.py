@@ -28,8 +28,8 @@ from mainspring.kernel.clock import DatabaseClock
 from mainspring.kernel.ids import TenantId, uuid7
 from mainspring.operations.access.caller import Caller
 from mainspring.operations.dependencies.newest_results import with_newest_results
-from mainspring.operations.lifecycle.effects import admit_knocked
 from mainspring.operations.lifecycle.fire import Fired, cancel_earlier, run_again, run_now
+from mainspring.operations.limits.effects import admit_woken
 from mainspring.operations.lookup import load_lane, no_job, own_run, refuse_step, run_definition
 from mainspring.operations.signals import Signals
 from mainspring.operations.signatures.signature_registry import SignatureRegistry
@@ -123,7 +123,7 @@ class ManualRuns:
             fired = await self._run(connection, row, run_id, request.payload)
         else:
             fired = await self._run_again(connection, tenant, job_id, generation, run_id, request.payload)
-        await admit_knocked(connection, fired)  # the answer tells the status of the run
+        await admit_woken(connection, fired)  # the answer tells the status of the run
         # A one-time job has a new row, and its fire is prepared from that.
         due = row is not None and row.next_fire_at is not None and row.next_fire_at < row.now + _SOON
         return RanNow(run_id, repeated=False), RunsMade(fired, due)
@@ -131,7 +131,7 @@ class ManualRuns:
     def tell(self, made: RunsMade) -> None:
         """After the commit: wake those who wait for the runs."""
         self._signals.ready(made.fired.created)
-        made.fired.tell(self._signals)
+        made.fired.publish(self._signals)
         if made.due:
             self._signals.due()
 

@@ -9,10 +9,11 @@ import msgspec
 from mainspring.domain.dependencies import satisfies
 from mainspring.domain.transitions import Follows, StoredState
 from mainspring.operations.dependencies.edges import fire_if_met
+from mainspring.operations.dependencies.effects import DependencyEffects
 from mainspring.operations.dependencies.parents import end_of, ended
 from mainspring.operations.dependencies.waiting import settle_waiting
 from mainspring.operations.lifecycle.effects import Effects
-from mainspring.operations.workflows.rule_engine import follow
+from mainspring.operations.lifecycle.events import RunEnded
 from mainspring.store import dependencies
 from mainspring.store.dependencies import EndedParent, JobKey, WaitRow
 from mainspring.store.pool import Connection
@@ -20,25 +21,16 @@ from mainspring.store.pool import Connection
 _JOBS = int(Follows.JOBS)
 
 
-async def follow_ends(connection: Connection, effects: Effects, *, by_marks: bool = False) -> None:
-    """Deal with the ends in `effects`, and with those that follow from them: of runs that other jobs wait for, and of
-    runs that belong to workflows. Other transactions pay only for the checks. The runs of other jobs are locked before
-    joins. `by_marks`: the caller must lock no join."""
-    seen = await _follow_jobs(connection, effects, 0)
-    while effects.ends:
-        await follow(connection, effects, by_marks=by_marks)
-        seen = await _follow_jobs(connection, effects, seen)
+class DependantJobs:
+    """Runs have ended on whose jobs others depend: the runs that have waited for them start or end, and jobs that fire
+    after them become due."""
 
+    def wants(self, end: RunEnded, /) -> bool:
+        return bool(end.follows & _JOBS)
 
-async def _follow_jobs(connection: Connection, effects: Effects, seen: int) -> int:
-    """Start or end the runs that have waited for the runs in `effects.following`, from the place `seen` on, and what
-    follows these ends in turn. Jobs that fire after them become due. Returns how many were seen."""
-    while seen < len(effects.following):
-        run_ids = [row[0] for row in effects.following[seen:] if (row[1] or 0) & _JOBS]
-        seen = len(effects.following)
-        if run_ids:
-            await _follow(connection, await dependencies.ended_parents(connection, run_ids), effects)
-    return seen
+    async def handle(self, connection: Connection, ends: Sequence[RunEnded], effects: Effects, /) -> None:
+        parents = await dependencies.ended_parents(connection, [end.run_id for end in ends])
+        await _follow(connection, parents, effects)
 
 
 async def _follow(connection: Connection, parents: Sequence[EndedParent], effects: Effects) -> None:
@@ -46,7 +38,7 @@ async def _follow(connection: Connection, parents: Sequence[EndedParent], effect
     found = await dependencies.waiting_for(connection, parents)
     if found is None:  # they are looked at after the commit
         await dependencies.look_again(connection, [(parent.tenant_id, parent.job_id) for parent in parents])
-        effects.look = True
+        effects.of(DependencyEffects).check = True
         return
     if not found:
         return
@@ -60,7 +52,8 @@ async def _follow(connection: Connection, parents: Sequence[EndedParent], effect
                 changed.append(after)
     if changed:
         await dependencies.write_waits(connection, changed)
-    effects.look |= not all(wait.looked for wait in changed)
+    if not all(wait.looked for wait in changed):
+        effects.of(DependencyEffects).check = True
     await settle_waiting(connection, locked, effects)
 
 
@@ -104,4 +97,5 @@ async def _satisfy_children(
     ]
     if ends:
         await dependencies.satisfy(connection, list({(item[0], item[1].job_id): item for item in ends}.values()))
-        effects.due |= await fire_if_met(connection, children) > 0
+        if await fire_if_met(connection, children):
+            effects.of(DependencyEffects).due = True

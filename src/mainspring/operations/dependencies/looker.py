@@ -18,11 +18,11 @@ from uuid import UUID
 
 from mainspring.kernel.ids import TenantId
 from mainspring.kernel.logs import get_logger
-from mainspring.operations.dependencies.follow import follow_ends
 from mainspring.operations.dependencies.parents import looked_at
 from mainspring.operations.dependencies.times import parents_at_their_times, with_nominal_times
 from mainspring.operations.dependencies.waiting import settle_waiting
-from mainspring.operations.lifecycle.effects import Effects, hand_over_freed
+from mainspring.operations.lifecycle.dispatch import release, runs_ended
+from mainspring.operations.lifecycle.effects import Effects
 from mainspring.operations.signals import Signals
 from mainspring.store import dependencies
 from mainspring.store.deadlocks import despite_deadlocks
@@ -110,9 +110,9 @@ class Looker:
             if waits := [wait for wait in found if wait.parent_run not in held]:
                 left = await _look(connection, tenant, waits)
             await settle_waiting(connection, locked, effects)
-            await follow_ends(connection, effects)
-            await hand_over_freed(connection, effects)
-        effects.tell(self._signals)
+            await runs_ended(connection, effects)
+            await release(connection, effects)
+        effects.publish(self._signals)
         return left
 
 

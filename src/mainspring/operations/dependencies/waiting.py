@@ -14,6 +14,7 @@ from mainspring.domain.transitions import StoredState
 from mainspring.domain.workflows.references import Unresolved, Values, may_refer, resolved_payload
 from mainspring.kernel.config import MAX_SHELL_PAYLOAD_BYTES
 from mainspring.operations.lifecycle.effects import Changes, Effects, carry_out
+from mainspring.operations.limits.effects import LimitEffects
 from mainspring.store import dependencies, joins
 from mainspring.store.dependencies import WaitingRun, WaitRow
 from mainspring.store.pool import Connection
@@ -49,9 +50,9 @@ async def settle_waiting(connection: Connection, locked: Sequence[WaitingRun], e
         else:
             (held if run.limited else queued).append(joins.Ready(run.run_id, payload))
     if queued:
-        effects.admitted.update(await joins.make_ready(connection, queued))
+        effects.ready.update(await joins.make_ready(connection, queued))
     if held:
-        effects.knocks.update(frozenset({line}) for line in await joins.hold_ready(connection, held))
+        effects.of(LimitEffects).wake(await joins.hold_ready(connection, held))
     await carry_out(connection, Changes(endings), effects)
     await dependencies.delete_waits(
         connection, [run.run_id for run, _ in decided], [(run.tenant_id, run.job_id) for run, _ in decided]

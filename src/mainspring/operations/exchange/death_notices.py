@@ -51,7 +51,7 @@ class DeathNotices:
         else:
             log.info("worker is gone", worker=str(worker_id), name=name, exit=notice.exit)
         if effects is not None:
-            rescue.tell(effects)
+            rescue.publish(effects)
         rescued = await rescue.take_all(self._store)
         async with self._store.hot.acquire() as connection:
             if await workers.holds_runs(connection, worker_id):

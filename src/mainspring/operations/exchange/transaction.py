@@ -29,6 +29,7 @@ from mainspring.operations.exchange.worker_registry import STALE, WorkerRegistry
 from mainspring.operations.lifecycle.decide import Random
 from mainspring.operations.lifecycle.effects import Effects
 from mainspring.operations.lifecycle.report import settle
+from mainspring.operations.limits.effects import LimitEffects
 from mainspring.operations.limits.gate_registry import GateRegistry
 from mainspring.operations.limits.gate_waker import GateWaker
 from mainspring.operations.limits.gated_claim import Passage
@@ -122,7 +123,7 @@ class ExchangeTransaction:
             claims = state == _LIVE and not request.draining
             limited = claims and self._gates.limited(exchange.worker.lanes)
             # What has locked lines of limits, or joins, commits first: a claim can wait for somebody else's report.
-            apart = limited or (claims and effects is not None and (bool(effects.freed) or effects.counted))
+            apart = limited or (claims and effects is not None and effects.contended)
             if claims and not apart:
                 lanes = self._gates.unpaused(exchange.worker.lanes)
                 await self._claim(connection, exchange, self._claimer, lanes)
@@ -132,13 +133,10 @@ class ExchangeTransaction:
                 ending = WorkerState.STOPPED if stopped else WorkerState.DRAINING
                 await workers.set_state(connection, request.worker_id, ending)
         exchange.committed = True
-        if effects is not None:
-            effects.tell(self._signals)
-            for gate_id in effects.gates:
-                self._gates.open(gate_id)
+        freed = Counter[int]() if effects is None else self._published(effects)
         if stopped:
             self._registry.evict(request.worker_id)
-        return apart, Counter() if effects is None else Counter(effects.gates)
+        return apart, freed
 
     async def _fail(self, connection: Connection, exchange: Exchange, unreadable: Sequence[Outcome]) -> Counter[int]:
         """End runs that were claimed and cannot be read. If this process dies before, they are claims whose reply was
@@ -147,10 +145,15 @@ class ExchangeTransaction:
             log.error("a run cannot be read, and fails", run=str(outcome.run_id), error=outcome.error)
         async with connection.transaction():
             effects = await settle(connection, exchange.request.worker_id, unreadable, self._random)
-        effects.tell(self._signals)
-        for gate_id in effects.gates:
+        return self._published(effects)
+
+    def _published(self, effects: Effects) -> Counter[int]:
+        """After the commit. Return the gates that were given back: what the claim takes of them is not published."""
+        freed = effects.of(LimitEffects).take_gates() if LimitEffects in effects.parts else {}
+        effects.publish(self._signals)
+        for gate_id in freed:
             self._gates.open(gate_id)
-        return Counter(effects.gates)
+        return Counter(freed)
 
     async def _claim_apart(self, connection: Connection, exchange: Exchange, *, written: bool) -> Counter[int]:
         """Claim in a transaction of its own, through the gates of the lanes that have some. Without the locks it needs,

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from mainspring.domain.transitions import Follows, StoredState
-from mainspring.domain.workflows.flow import CANCELLED_WHILE_IT_RAN, FlowState
-from mainspring.operations.dependencies.follow import follow_ends
-from mainspring.operations.lifecycle.effects import Changes, Effects, carry_out, hand_over_freed
-from mainspring.store import runs, workflows
+from mainspring.domain.workflows.flow import CANCELLED_WHILE_IT_RAN
+from mainspring.operations.lifecycle.dispatch import CONTAINERS_STOPPED, release, runs_ended
+from mainspring.operations.lifecycle.effects import Changes, Effects, carry_out
+from mainspring.operations.lifecycle.events import ContainerStopped
+from mainspring.store import runs
 from mainspring.store.pool import Connection
 from mainspring.store.runs import Ending, LockedRun
 
@@ -17,9 +18,9 @@ async def cancel(
     connection: Connection, live: Sequence[LockedRun], reason: str | None = None, *, of_stopped: bool = False
 ) -> Effects:
     """The caller holds the locks. A running run becomes CANCELLED when its worker reports that it has ended (`stops`),
-    and a workflow run when its last step has (`stopped`). `of_stopped`: they are steps of such a workflow run."""
+    and a workflow run when its last step has. `of_stopped`: they are steps of such a workflow run."""
     cancelled = int(StoredState.CANCELLED)
-    effects = Effects()
+    effects = Effects(waiting_locked=True)
     endings = [
         Ending(run.run_id, run.fence, cancelled, reason or _reason(run), None, run.state, attempt=run.attempt)
         for run in live
@@ -27,14 +28,16 @@ async def cancel(
     ]
     await carry_out(connection, Changes(endings), effects)
     # Somebody may have passed over a line whose first run was locked here.
-    effects.knocks.update(frozenset({run.held_key}) for run in live if run.held_key is not None)
+    if left := {run.held_key for run in live if run.held_key is not None}:
+        effects.given_back.left |= left
     if running := [(run.run_id, run.fence) for run in live if run.state == StoredState.RUNNING]:
         follows = int(Follows.STOPS) if of_stopped else 0
         effects.stops |= await runs.request_cancels(connection, running, reason, follows)
-    if flows := [(run.run_id, run.fence, reason or _reason(run)) for run in live if run.container]:
-        effects.stopped.update(await workflows.stop(connection, flows, FlowState.CANCELLING))
-    await follow_ends(connection, effects, by_marks=True)
-    await hand_over_freed(connection, effects)
+    if containers := [run for run in live if run.container]:
+        stopped = [ContainerStopped(run.run_id, run.fence, reason or _reason(run), False) for run in containers]
+        await CONTAINERS_STOPPED.happened(connection, stopped, effects)
+    await runs_ended(connection, effects)
+    await release(connection, effects)
     return effects
 
 

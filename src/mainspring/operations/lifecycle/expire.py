@@ -8,10 +8,9 @@ from mainspring.domain.durations import format_duration
 from mainspring.domain.job import spec_to_show
 from mainspring.domain.snoozes import out_of_time
 from mainspring.domain.transitions import StoredState
-from mainspring.domain.workflows.flow import FlowState
-from mainspring.operations.dependencies.follow import follow_ends
-from mainspring.operations.lifecycle.effects import Changes, Effects, carry_out, hand_over_freed
-from mainspring.store import workflows
+from mainspring.operations.lifecycle.dispatch import CONTAINERS_STOPPED, release, runs_ended
+from mainspring.operations.lifecycle.effects import Changes, Effects, carry_out
+from mainspring.operations.lifecycle.events import ContainerStopped
 from mainspring.store.pool import Connection
 from mainspring.store.runs import Ending, OverdueRun
 
@@ -19,13 +18,15 @@ from mainspring.store.runs import Ending, OverdueRun
 async def expire(connection: Connection, overdue: Sequence[OverdueRun]) -> Effects:
     """The field whose time is over determines the end. A workflow run ends when its last step has. The caller holds the
     locks."""
-    effects = Effects()
+    effects = Effects(waiting_locked=True)
     await carry_out(connection, Changes([_ending(run) for run in overdue if not run.container]), effects)
-    if flows := [(run.run_id, run.fence, _timeout_of_workflow(run)) for run in overdue if run.container]:
-        effects.stopped.update(await workflows.stop(connection, flows, FlowState.TIMING_OUT))
-    effects.knocks.update(frozenset({run.held_key}) for run in overdue if run.held_key is not None)
-    await follow_ends(connection, effects, by_marks=True)
-    await hand_over_freed(connection, effects)
+    if containers := [run for run in overdue if run.container]:
+        stopped = [ContainerStopped(run.run_id, run.fence, _timeout_of_workflow(run), True) for run in containers]
+        await CONTAINERS_STOPPED.happened(connection, stopped, effects)
+    if left := {run.held_key for run in overdue if run.held_key is not None}:
+        effects.given_back.left |= left
+    await runs_ended(connection, effects)
+    await release(connection, effects)
     return effects
 
 

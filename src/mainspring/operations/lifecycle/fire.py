@@ -13,7 +13,9 @@ import msgspec
 from mainspring.domain.job import REPLACED
 from mainspring.kernel.ids import TenantId
 from mainspring.operations.lifecycle.cancel import cancel
+from mainspring.operations.lifecycle.dispatch import RUNS_CREATED
 from mainspring.operations.lifecycle.effects import Effects, after_end
+from mainspring.operations.lifecycle.events import RunsCreated
 from mainspring.store import fires, runs
 from mainspring.store.pool import Connection
 
@@ -42,13 +44,7 @@ class Fired(Effects):
         self.moved += other.moved
         self.gone += other.gone
         self.held += other.held
-        self.following += other.following
-        self.stops |= other.stops
-        self.admitted.update(other.admitted)
-        self.knocks |= other.knocks
-        self.take_flows(other)
-        self.look |= other.look
-        self.due |= other.due
+        self.merge(other)
 
 
 async def fire_recurring(
@@ -122,7 +118,7 @@ async def _in_parts(replaces: Sequence[bool], fire: Callable[[Sequence[int]], Aw
 async def _finished(
     connection: Connection, done: fires.Fired, due: Sequence[fires.DueAgain], moved: list[int]
 ) -> Fired:
-    fired = from_store(done)
+    fired = await from_store(connection, done)
     fired.moved = moved
     for place in moved:
         if due[place].replaces:
@@ -130,12 +126,10 @@ async def _finished(
     return fired
 
 
-def from_store(done: fires.Fired) -> Fired:
+async def from_store(connection: Connection, done: fires.Fired) -> Fired:
     """What follows from runs that were created."""
-    fired = Fired(
-        created=done.created, gone=done.gone, knocks={frozenset({line}) for line in done.lines}, held=len(done.held),
-        look=done.with_edges > 0,
-    )  # fmt: skip
+    fired = Fired(created=done.created, gone=done.gone, held=len(done.held))
+    await RUNS_CREATED.happened(connection, [RunsCreated(done.created, done.lines, done.with_edges)], fired)
     after_end(done.skipped, fired)
     return fired
 
@@ -150,12 +144,12 @@ async def fire_one_time(
 ) -> Fired:
     """Fire one-time jobs. A job that another transaction has locked does not fire. `locked`: as above."""
     if not any(job.replaces for job in due):
-        return from_store(await fires.fire_one_time(connection, node_id, leases, due))
+        return await from_store(connection, await fires.fire_one_time(connection, node_id, leases, due))
 
     async def part(places: Sequence[int]) -> Fired:
         async with connection.transaction():
             done = await fires.fire_one_time(connection, node_id, leases, [due[place] for place in places])
-            fired = from_store(done)
+            fired = await from_store(connection, done)
             replacing = [due[place] for place in places if due[place].replaces and due[place].run_id in done.held]
             if replacing and not locked:
                 await connection.execute(_SHORT_OF_PATIENCE)
@@ -177,12 +171,7 @@ async def cancel_earlier(
     if not new:
         return
     effects = await cancel(connection, [run for run in live if run.run_id != new[-1]], REPLACED)
-    fired.stops |= effects.stops
-    fired.admitted.update(effects.admitted)
-    fired.knocks |= effects.knocks
-    fired.take_flows(effects)
-    fired.look |= effects.look
-    fired.due |= effects.due
+    fired.merge(effects)
 
 
 async def run_now(
@@ -196,19 +185,17 @@ async def run_now(
     """Create a manual run, with payload and spec of `changed` if given. It is skipped if nothing was created and it is
     not HELD. Return None if the job is cancelled or does not exist. The caller holds the job's lock."""
     run = await fires.run_now(connection, tenant, job_id, run_id, trigger, changed)
-    return None if run is None else _manual(run_id, run)
+    return None if run is None else await _manual(connection, run_id, run)
 
 
 async def run_again(connection: Connection, tenant: TenantId, item: fires.Repeat) -> Fired:
     """Create a manual run of a one-time job that has fired. The caller holds the lock of the fired job."""
-    return _manual(item.run_id, await fires.run_again(connection, tenant, item))
+    return await _manual(connection, item.run_id, await fires.run_again(connection, tenant, item))
 
 
-def _manual(run_id: UUID, run: fires.ManualRun) -> Fired:
-    held = run.line is not None
-    fired = Fired(created={} if run.skipped or held else {run.lane_id: 1})
-    if run.line is not None:
-        fired.held = 1
-        fired.knocks.add(frozenset({run.line}))
+async def _manual(connection: Connection, run_id: UUID, run: fires.ManualRun) -> Fired:
+    held_in = [] if run.line is None else [run.line]
+    fired = Fired(created={} if run.skipped or held_in else {run.lane_id: 1}, held=len(held_in))
+    await RUNS_CREATED.happened(connection, [RunsCreated(fired.created, held_in)], fired)
     after_end([(run_id, run.follows, None, None)], fired)
     return fired

@@ -19,7 +19,9 @@ from mainspring.domain.schedules.fires import next_fire
 from mainspring.domain.schedules.misfire import FirePlan, Missed, limited, missed_through, plan_fires
 from mainspring.domain.transitions import StoredJobStatus
 from mainspring.kernel.logs import get_logger
+from mainspring.operations.lifecycle.dispatch import RUNS_CREATED
 from mainspring.operations.lifecycle.effects import after_end
+from mainspring.operations.lifecycle.events import RunsCreated
 from mainspring.operations.lifecycle.fire import Fired, cancel_earlier
 from mainspring.store import fires, missed_fires
 from mainspring.store.jobs import LockedJob
@@ -95,8 +97,7 @@ async def _step(connection: Connection, fired: FiredLocked, definition: JobDefin
     for lane_id, created in done.created.items():
         fired.created[lane_id] = fired.created.get(lane_id, 0) + created
     fired.held += len(done.held)
-    fired.look |= done.with_edges > 0
-    fired.knocks.update(frozenset({line}) for line in done.lines)
+    await RUNS_CREATED.happened(connection, [RunsCreated(done.created, done.lines, done.with_edges)], fired)
     after_end(done.skipped, fired)
 
 

@@ -10,17 +10,9 @@ import msgspec
 from mainspring.domain.errors import InvalidInput
 from mainspring.domain.transitions import Follows
 from mainspring.kernel.time_slices import TimeSlices
-from mainspring.operations.dependencies.follow import follow_ends
 from mainspring.operations.lifecycle.decide import Random, decide
-from mainspring.operations.lifecycle.effects import (
-    NO_RESULTS,
-    Changes,
-    Effects,
-    after_end,
-    carry_out,
-    give_back,
-    hand_over_freed,
-)
+from mainspring.operations.lifecycle.dispatch import release, runs_ended
+from mainspring.operations.lifecycle.effects import NO_RESULTS, Changes, Effects, after_end, carry_out
 from mainspring.store import runs
 from mainspring.store.pool import Connection
 from mainspring.wire.exchange import Outcome
@@ -43,8 +35,8 @@ async def settle(connection: Connection, worker_id: UUID, outcomes: Sequence[Out
             raise _not_text(outcomes) from None
     if others:
         unmatched += await _settle_others(connection, worker_id, others, random, effects)
-    await follow_ends(connection, effects)
-    await hand_over_freed(connection, effects)
+    await runs_ended(connection, effects)
+    await release(connection, effects)
     if unmatched:
         before = await runs.reported_before(
             connection,
@@ -54,7 +46,6 @@ async def settle(connection: Connection, worker_id: UUID, outcomes: Sequence[Out
             [item.status for item in unmatched],
         )
         effects.fenced = [item.run_id for item in unmatched if item.run_id not in before]
-    await give_back(connection, effects)
     return effects
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from uuid import UUID
 
-from mainspring.operations.dependencies.follow import follow_ends
 from mainspring.operations.lifecycle.decide import Random, decide
-from mainspring.operations.lifecycle.effects import Changes, Effects, carry_out, give_back, hand_over_freed
+from mainspring.operations.lifecycle.dispatch import release, runs_ended
+from mainspring.operations.lifecycle.effects import Changes, Effects, carry_out
 from mainspring.store.pool import Connection
 from mainspring.store.runs import HeldRun
 from mainspring.wire.exchange import Outcome
@@ -35,7 +35,6 @@ async def rescue(
             lost = Outcome(run.run_id, run.fence, "FAILED", error="worker lost")
             decide(run, lost, random, changes, lost=True)
     await carry_out(connection, changes, effects)
-    await give_back(connection, effects)
-    await follow_ends(connection, effects)
-    await hand_over_freed(connection, effects)
+    await runs_ended(connection, effects)
+    await release(connection, effects)
     return effects

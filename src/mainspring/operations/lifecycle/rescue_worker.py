@@ -40,7 +40,7 @@ class WorkerRescue:
         self.rescued = 0
 
     async def take_batch(self, connection: Connection) -> Effects | None:
-        """Take some runs in the caller's transaction; None if none is left. Call `tell` after the commit."""
+        """Take some runs in the caller's transaction; None if none is left. Call `publish` after the commit."""
         held = await runs.held_by(connection, self._worker_id, _BATCH, ordinary_only=self._ordinary_only)
         if not held:
             return None
@@ -48,10 +48,9 @@ class WorkerRescue:
         self.rescued += len(held)
         return effects
 
-    def tell(self, effects: Effects) -> None:
+    def publish(self, effects: Effects) -> None:
         """Offer the runs to other workers."""
-        effects.tell(self._signals)
-        self._signals.gates_freed(effects.gates)
+        effects.publish(self._signals)
 
     async def take_all(self, store: Store) -> int:
         """Take the runs that are left. Returns how many were taken in all."""
@@ -60,7 +59,7 @@ class WorkerRescue:
                 effects = await self.take_batch(connection)
             if effects is None:
                 break
-            self.tell(effects)
+            self.publish(effects)
         if self.rescued:
             metrics.rescued.inc(self.rescued)
             log.info("runs rescued", worker=str(self._worker_id), runs=self.rescued)

@@ -11,6 +11,7 @@ from mainspring.domain.job import ONE_AFTER_ANOTHER, JobDefinition, Overlap, has
 from mainspring.domain.limits import Slot, key_id, overlap_slot
 from mainspring.kernel.ids import TenantId
 from mainspring.operations.lifecycle.effects import Effects
+from mainspring.operations.limits.effects import LimitEffects
 from mainspring.operations.limits.lines import check_known
 from mainspring.store import limit_declarations, limits, runs
 from mainspring.store.pool import Connection
@@ -51,8 +52,8 @@ async def _leave_breaker(
 
 async def _leave(connection: Connection, tenant: TenantId, job_id: str, slot: Slot, effects: Effects) -> None:
     lanes, lines = await limits.leave_line(connection, tenant, job_id, key_id(tenant, slot))
-    effects.admitted.update(lanes)
-    effects.knocks.update(frozenset({line}) for line in lines)
+    effects.ready.update(lanes)
+    effects.of(LimitEffects).wake(lines)
 
 
 async def _adopt(connection: Connection, tenant: TenantId, job_id: str, slot: Slot) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TypeGuard
+from typing import Protocol, TypeGuard
 from uuid import UUID
 
 import msgspec
@@ -31,8 +31,6 @@ from mainspring.operations.read.why import (
     sentence,
     waits_sentence,
 )
-from mainspring.operations.workflows.definitions import Definitions
-from mainspring.operations.workflows.waiting import member_index, why_waiting
 from mainspring.store import dead_letters, dependencies, gates, history, jobs, limit_reads, workers
 from mainspring.store.dependencies import WaitRow
 from mainspring.store.history import LiveRun, Run, RunFilter
@@ -44,7 +42,18 @@ from mainspring.wire.runs import RunList, RunRows, RunView, TimelineEntry, Why
 
 _SHOWN_HOLDERS = 3
 _BUDGET = 0.2  # seconds for a page of runs
+_WAITS = "It waits for the runs that it depends on."
 ONE_SNAPSHOT = "repeatable_read"  # for live and ended runs: a run is in exactly one of both tables
+
+
+class StepReader(Protocol):
+    """What workflows know of a run."""
+
+    async def why_waiting(self, connection: Connection, run: LiveRun, /) -> str:
+        """One sentence on what a WAITING run waits for."""
+
+    async def member_index(self, connection: Connection, run: Run, /) -> int | None:
+        """The index of a member of a mapped step. None for other runs."""
 
 
 class RunReader:
@@ -54,16 +63,16 @@ class RunReader:
     budget = _BUDGET
     first_stretch: int | None = None
 
-    def __init__(self, store: Store, lanes: LaneRegistry, definitions: Definitions | None = None) -> None:
+    def __init__(self, store: Store, lanes: LaneRegistry, steps: StepReader | None = None) -> None:
         self._store = store
         self._lanes = lanes
-        self._definitions = definitions or Definitions()
+        self._steps = steps
 
     async def run(self, caller: Caller, run_id: UUID) -> RunView:
         async with self._store.reads.acquire() as connection:
             run = await _find(connection, caller.tenant, run_id)
             view = await self.view(caller, connection, run)
-            view.index = await member_index(connection, run)
+            view.index = None if self._steps is None else await self._steps.member_index(connection, run)
             return view
 
     async def accepted(self, caller: Caller, job_id: str, run_id: UUID) -> RunNowAccepted:
@@ -142,7 +151,8 @@ class RunReader:
             if run.state == StoredState.WAITING:
                 if waits := await dependencies.waits_of(connection, [run_id]):
                     return Why(view.run_id, view.status, waits_sentence(waits))
-                return Why(view.run_id, view.status, await why_waiting(connection, self._definitions, run))
+                reason = _WAITS if self._steps is None else await self._steps.why_waiting(connection, run)
+                return Why(view.run_id, view.status, reason)
             ahead = 0
             if _is_queued(run) and view.status == RunState.QUEUED:
                 ahead = await history.ahead_of(connection, run.lane_id, run.ready_at)

@@ -77,7 +77,7 @@ class WorkflowRuns:
                 state = StoredState(ended.state).name
                 raise Conflict(f"workflow run {run_id} has ended with {state}", code="run_ended")
             effects = await cancel(connection, [] if row is None else [row], reason)
-        effects.tell(self._signals)
+        effects.publish(self._signals)
         return None if flow is None else flow.flow_id
 
     async def rerun(

@@ -24,9 +24,11 @@ from mainspring.domain.workflows.flow import FanoutState, FlowState, is_of_map, 
 from mainspring.domain.workflows.references import Unresolved
 from mainspring.domain.workflows.rules import Counts
 from mainspring.kernel.logs import get_logger
-from mainspring.operations.dependencies.follow import follow_ends
-from mainspring.operations.lifecycle.effects import Changes, Effects, carry_out, hand_over_freed
+from mainspring.operations.lifecycle.dispatch import release, runs_ended
+from mainspring.operations.lifecycle.effects import Changes, Effects, carry_out
+from mainspring.operations.limits.effects import LimitEffects
 from mainspring.operations.signals import FlowNews, Signals
+from mainspring.operations.workflows.effects import FlowEffects
 from mainspring.operations.workflows.members import CHUNK, Mapped, MemberRows, read_map, values_for
 from mainspring.operations.workflows.outlines import Outlines
 from mainspring.operations.workflows.repeats import next_repeats, read_repeats
@@ -100,12 +102,12 @@ class FanoutExpander:
                 return await self._begin(connection, flow, fanout, step)
             if fanout.targets is None and self._waits(fanout, await fanouts.counted(connection, fanout)):
                 return 0
-        effects = Effects()
+        effects = Effects(waiting_locked=True)
         kept = fanout.step in outline.kept
         async with self._store.hot.acquire() as connection, connection.transaction():
             created, too_many = await self._expand(connection, fanout, step, effects, kept=kept)
-            await hand_over_freed(connection, effects)
-        effects.tell(self._signals)
+            await release(connection, effects)
+        effects.publish(self._signals)
         if too_many:
             await self._skip_unstarted(fanout)
         if fanout.targets is not None:
@@ -119,7 +121,7 @@ class FanoutExpander:
             mapped = await read_map(reading, flow, step, fanout.run_id) if again is None else again
         except Unresolved as error:
             reason = str(error)
-        effects = Effects()
+        effects = Effects(waiting_locked=True)
         async with self._store.hot.acquire() as connection, connection.transaction():
             locked = await workflows.lock(connection, flow.flow_id)
             current = await fanouts.lock(connection, fanout.run_id)
@@ -129,7 +131,7 @@ class FanoutExpander:
                 await self._known(connection, locked, fanout, step, mapped, effects)
             else:
                 await self._fail(connection, locked, fanout, reason, effects)
-        effects.tell(self._signals)
+        effects.publish(self._signals)
         return 1
 
     async def _known(
@@ -160,7 +162,7 @@ class FanoutExpander:
             raise RuntimeError(f"mapped step {fanout.run_id} changed although it is locked")
         if not mapped.own:  # its join is decided from the beginning
             await joins.mark(connection, {join_id: Tally()})
-            effects.folds.add(join_id)
+            effects.of(FlowEffects).folds.add(join_id)
 
     async def _fail(self, connection: Connection, flow: Flow, fanout: Fanout, reason: str, effects: Effects) -> None:
         row = await runs.lock_run(connection, flow.tenant_id, fanout.run_id)
@@ -181,7 +183,7 @@ class FanoutExpander:
         if _too_many_failed(fanout, counts):
             left = fanout.own - fanout.expanded
             await joins.mark(connection, {fanout.join_id: Tally(skipped=left)})
-            effects.folds.add(fanout.join_id)
+            effects.of(FlowEffects).folds.add(fanout.join_id)
             await self._advanced(connection, fanout, fanout.expanded, close=True)
             return 0, True
         if self._waits(fanout, counts):
@@ -225,11 +227,11 @@ class FanoutExpander:
             together = members.together(fanout.expanded, items, values, indexes)
             if await workflows.create_members(connection, together) != number:
                 raise RuntimeError(f"not all members of {fanout.run_id} were created")
-            effects.admitted[together.lane_id] += number
+            effects.ready[together.lane_id] += number
             return
         made = await workflows.create_steps(connection, members.rows(fanout.expanded, items, values, indexes))
-        effects.admitted.update(made.lanes)
-        effects.knocks.update(frozenset({line}) for line in made.lines)
+        effects.ready.update(made.lanes)
+        effects.of(LimitEffects).wake(made.lines)
 
     def _room(self, fanout: Fanout, counts: Counts) -> int:
         """How many more members may be alive."""
@@ -293,13 +295,13 @@ class FanoutExpander:
         prefix, first = prefix_of(fanout.run_id), fanout.first_number or 0
         begin, last = run_in(prefix, first), run_in(prefix, first + max(fanout.own, 1) - 1)
         while True:
-            effects = Effects()
+            effects = Effects(waiting_locked=True)
             async with self._store.change() as connection:
                 found = await workflows.lock_left(connection, begin, last, _UNSTARTED, _SLICE)
                 ending = [run for run in found if chosen is None or run.run_id in chosen]
                 await _end(connection, ending, state, reason, effects)
-                await hand_over_freed(connection, effects)
-            effects.tell(self._signals)
+                await release(connection, effects)
+            effects.publish(self._signals)
             if len(found) < _SLICE:
                 return
             begin = UUID(int=found[-1].run_id.int + 1)
@@ -338,8 +340,8 @@ async def _end(
 ) -> None:
     endings = [Ending(run.run_id, run.fence, int(state), reason, None, run.state, attempt=run.attempt) for run in found]
     await carry_out(connection, Changes(endings), effects)
-    effects.knocks.update(frozenset({run.held_key}) for run in found if run.held_key is not None)
-    await follow_ends(connection, effects, by_marks=True)
+    effects.of(LimitEffects).wake(run.held_key for run in found if run.held_key is not None)
+    await runs_ended(connection, effects)
 
 
 async def _end_unresolved(connection: Connection, failed: dict[UUID, str], effects: Effects) -> None:
@@ -349,4 +351,4 @@ async def _end_unresolved(connection: Connection, failed: dict[UUID, str], effec
         for run_id, reason in failed.items()
     ]
     await carry_out(connection, Changes(endings), effects)
-    await follow_ends(connection, effects, by_marks=True)
+    await runs_ended(connection, effects)

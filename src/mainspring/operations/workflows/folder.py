@@ -16,9 +16,10 @@ from functools import partial
 
 from mainspring.domain.workflows.flow import ends_a_container
 from mainspring.kernel.logs import get_logger
-from mainspring.operations.dependencies.follow import follow_ends
-from mainspring.operations.lifecycle.effects import Effects, hand_over_freed
+from mainspring.operations.lifecycle.dispatch import release, runs_ended
+from mainspring.operations.lifecycle.effects import Effects
 from mainspring.operations.signals import FlowNews, Signals
+from mainspring.operations.workflows.effects import FlowEffects
 from mainspring.operations.workflows.rule_engine import settle
 from mainspring.store import joins
 from mainspring.store.deadlocks import despite_deadlocks
@@ -69,16 +70,17 @@ class JoinFolder:
         return folded
 
     async def _fold(self, join_ids: Sequence[int]) -> tuple[int, set[int]]:
-        effects = Effects()
+        effects = Effects(waiting_locked=True)
         async with self._store.hot.acquire() as connection, connection.transaction():
             counted = await joins.fold(connection, join_ids)
             await settle(connection, counted, effects)
-            await follow_ends(connection, effects, by_marks=True)
-            await hand_over_freed(connection, effects)
-        following, effects.folds = effects.folds, set()
+            await runs_ended(connection, effects)
+            await release(connection, effects)
+        flows = effects.of(FlowEffects)
+        following, flows.folds = flows.folds, set()
         for join in counted:
             self._note(join)
-        effects.tell(self._signals)
+        effects.publish(self._signals)
         return len(counted), following
 
     def _note(self, join: JoinCounts) -> None:

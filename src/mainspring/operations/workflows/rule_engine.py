@@ -1,10 +1,10 @@
 """What follows the end of runs that others wait for: joins count it, and runs whose rules are decided start or end.
 
-Whoever ends a run calls `follow` in the same transaction. The joins of up to 64 parents are locked, by id, and counted:
-the run that waits is QUEUED in the commit that ends its last parent. A wide join takes marks, because its row would
-make all reports wait for each other. Who cancels holds runs that wait, so it writes marks as well. The runs that are
-skipped here feed other joins by marks, so that no transaction grows with the graph. `JoinFolder` counts marks after the
-commit, and also those that a killed process has left.
+`StepsAndFlows` is called in the transaction that ends the runs. The joins of up to 64 parents are locked, by id, and
+counted: the run that waits is QUEUED in the commit that ends its last parent. A wide join takes marks, because its row
+would make all reports wait for each other. Who cancels holds runs that wait, so it writes marks as well. The runs that
+are skipped here feed other joins by marks, so that no transaction grows with the graph. `JoinFolder` counts marks after
+the commit, and also those that a killed process has left.
 """
 
 from __future__ import annotations
@@ -28,7 +28,10 @@ from mainspring.domain.workflows.rules import (
     reason_of,
     skips_by,
 )
-from mainspring.operations.lifecycle.effects import Changes, Effects, End, after_end, carry_out
+from mainspring.operations.lifecycle.effects import Changes, Effects, after_end, carry_out
+from mainspring.operations.lifecycle.events import RunEnded
+from mainspring.operations.limits.effects import LimitEffects
+from mainspring.operations.workflows.effects import FlowEffects
 from mainspring.operations.workflows.step_inputs import fanout_results, resolve
 from mainspring.store import fanouts, joins, workflows
 from mainspring.store.joins import JoinCounts, Ready, Tally, WaitingRun
@@ -40,31 +43,42 @@ _SUCCESS, _FAILED, _SKIPPED = StoredState.SUCCESS, StoredState.FAILED, StoredSta
 # Plain numbers: an enum makes a new member for every `&`, and these are asked for every run that ends.
 _STEP, _FLOW, _LAST, _RESULT = map(int, (Follows.STEP, Follows.FLOW, Follows.LAST, Follows.RESULT))
 _STOPS = int(Follows.STOPS)
+_OF_FLOWS = _STEP | _FLOW | _STOPS
 _FAILS, _MAPPED, _RESOLVES = map(int, (Waiting.FAILS, Waiting.MAPPED, Waiting.RESOLVES))
 
 
-async def follow(connection: Connection, effects: Effects, *, by_marks: bool = False) -> None:
-    """Deal with the ends in `effects`. Without any this costs nothing. `by_marks`: the caller must lock no join."""
-    if not effects.ends:
-        return
-    ends, effects.ends = effects.ends, []
+class StepsAndFlows:
+    """Runs have ended that belong to workflow runs, or that are such."""
+
+    def wants(self, end: RunEnded, /) -> bool:
+        return bool(end.follows & _OF_FLOWS or end.feeds)
+
+    async def handle(self, connection: Connection, ends: Sequence[RunEnded], effects: Effects, /) -> None:
+        await _follow(connection, ends, effects, by_marks=effects.waiting_locked)
+
+
+STEPS_AND_FLOWS = StepsAndFlows()
+
+
+async def _follow(connection: Connection, ends: Sequence[RunEnded], effects: Effects, *, by_marks: bool) -> None:
+    """Deal with these ends. `by_marks`: no join may be locked."""
     if kept := [end for end in ends if end.follows & (_STEP | _FLOW) or (end.state != _SUCCESS and _is_member(end))]:
         await workflows.keep_ends(connection, [(end.run_id, end.state, end.reason, end.result) for end in kept])
     if flows := [(end.run_id, end.complete, end.reason) for end in ends if end.follows & _FLOW]:
-        effects.stopped.update(await workflows.close(connection, flows))
+        effects.of(FlowEffects).stopped.update(await workflows.close(connection, flows))
     counted, marked = await _tallies(connection, [end for end in ends if end.feeds], by_marks=by_marks)
     if counted:
-        effects.counted = True
+        effects.contended = True
         await settle(connection, await joins.count(connection, counted), effects)
     if marked:
         await joins.mark(connection, marked)
-        effects.folds.update(marked)
+        effects.of(FlowEffects).folds.update(marked)
     if prefixes := {prefix_of(end.run_id) for end in ends if end.follows & _STOPS}:
-        effects.counted = True
+        effects.contended = True
         await end_stopped(connection, prefixes, effects)
 
 
-def _is_member(end: End) -> bool:
+def _is_member(end: RunEnded) -> bool:
     """Whether it is a member of a mapped step. A rerun must know those that did not succeed."""
     return bool(end.feeds) and is_of_map(abs((end.feeds or [0])[0]))
 
@@ -87,16 +101,25 @@ async def end_stopped(connection: Connection, prefixes: Collection[UUID], effect
         if flow.prefix in over
     ]
     if endings:
-        ended = Effects()
-        await carry_out(connection, Changes(endings), ended)
-        for end in ended.ends:
+        first = len(effects.ended)
+        await carry_out(connection, Changes(endings), effects)
+        for end in effects.ended[first:]:
             end.complete = True
-        await follow(connection, ended, by_marks=True)
-        effects.take(ended)
+        await _follow_from(connection, first, effects)
+
+
+async def _follow_from(connection: Connection, first: int, effects: Effects) -> None:
+    """Deal with ends that followed from others, from this place of `effects.ended` on: by marks, so that no transaction
+    grows with the graph."""
+    new = [end for end in effects.ended[first:] if STEPS_AND_FLOWS.wants(end)]
+    for end in new:
+        end.handled += (STEPS_AND_FLOWS,)
+    if new:
+        await _follow(connection, new, effects, by_marks=True)
 
 
 async def _tallies(
-    connection: Connection, ends: Sequence[End], *, by_marks: bool
+    connection: Connection, ends: Sequence[RunEnded], *, by_marks: bool
 ) -> tuple[dict[int, Tally], dict[int, Tally]]:
     """What each join counts: at once, and by marks."""
     unnamed = [end.run_id for end in ends if end.state in (_FAILED, StoredState.CANCELLED)]
@@ -131,7 +154,8 @@ def _count_skipped(tally: Tally, number: int, cause: str | None) -> None:
 async def settle(connection: Connection, counted: Sequence[JoinCounts], effects: Effects) -> None:
     """Start and end the runs whose rules are decided by these counts. The joins are locked."""
     counts = {join.join_id: join.counts for join in counted}
-    effects.maps.update(join_id for join_id in counts if is_of_map(join_id))
+    if maps := [join_id for join_id in counts if is_of_map(join_id)]:
+        effects.of(FlowEffects).maps.update(maps)
     rules = {
         join_id: bits
         for join_id, found in counts.items()
@@ -146,7 +170,7 @@ async def settle(connection: Connection, counted: Sequence[JoinCounts], effects:
         await _Settlement(connection, effects, counts).carry_out(found)
     if len(found) == room:  # there may be more
         await joins.mark(connection, dict.fromkeys(rules, Tally()))
-        effects.folds.update(rules)
+        effects.of(FlowEffects).folds.update(rules)
 
 
 async def _skip(connection: Connection, skips: Sequence[tuple[int, Skip]], effects: Effects) -> int:
@@ -166,7 +190,7 @@ async def _skip(connection: Connection, skips: Sequence[tuple[int, Skip]], effec
             _count_skipped(tally, runs.number, runs.cause)
     if marked:
         await joins.mark(connection, marked)
-        effects.folds.update(marked)
+        effects.of(FlowEffects).folds.update(marked)
     return number
 
 
@@ -194,19 +218,18 @@ class _Settlement:
             await self._start()
         if self._maps:
             _check(len(await fanouts.open_all(self._connection, self._maps)), len(self._maps))
-            self._effects.fanouts.update(self._maps)
-        ended = Effects()
+            self._effects.of(FlowEffects).fanouts.update(self._maps)
+        first = len(self._effects.ended)
         if self._succeeded:
             rows = await joins.succeed(self._connection, self._succeeded)
             _check(len(rows), len(self._succeeded))
-            after_end(rows, ended, succeeded=True, results=self._succeeded)
+            after_end(rows, self._effects, succeeded=True, results=self._succeeded)
         if self._endings:
-            await carry_out(self._connection, Changes(self._endings), ended)
-        for end in ended.ends:
+            await carry_out(self._connection, Changes(self._endings), self._effects)
+        for end in self._effects.ended[first:]:
             end.complete = end.run_id in self._complete
             end.result = self._failed.get(end.run_id, end.result)
-        await follow(self._connection, ended, by_marks=True)
-        self._effects.take(ended)
+        await _follow_from(self._connection, first, self._effects)
 
     def _sort(self, run: WaitingRun) -> None:
         rule, counts = Rule(run.rule & RULE_BITS), self._counts[run.join_id]
@@ -248,11 +271,11 @@ class _Settlement:
         if plain:
             lanes = await joins.make_ready(self._connection, plain)
             _check(len(lanes), len(plain))
-            self._effects.admitted.update(lanes)
+            self._effects.ready.update(lanes)
         if held:
             lines = await joins.hold_ready(self._connection, held)
             _check(len(lines), len(held))
-            self._effects.knocks.update(frozenset({line}) for line in lines)
+            self._effects.of(LimitEffects).wake(lines)
 
     async def _end_maps(self) -> None:
         """Mapped steps whose members have all ended. Their counts are passed on also if they have failed."""

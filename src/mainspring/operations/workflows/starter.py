@@ -20,9 +20,11 @@ from mainspring.domain.transitions import StoredState
 from mainspring.domain.workflows.flow import WORKFLOW_TASK, FlowState, prefix_of
 from mainspring.kernel.ids import uuid7_batch
 from mainspring.kernel.logs import get_logger
-from mainspring.operations.dependencies.follow import follow_ends
-from mainspring.operations.lifecycle.effects import Changes, Effects, carry_out, hand_over_freed
+from mainspring.operations.lifecycle.dispatch import release, runs_ended
+from mainspring.operations.lifecycle.effects import Changes, Effects, carry_out
+from mainspring.operations.limits.effects import LimitEffects
 from mainspring.operations.signals import FlowNews, Signals
+from mainspring.operations.workflows.effects import FlowEffects
 from mainspring.operations.workflows.graph_rows import GraphRows, Outline, Part
 from mainspring.operations.workflows.outlines import Outlines, part_of
 from mainspring.store import fanouts, joins, workflows
@@ -129,7 +131,7 @@ class FlowStarter:
             if batch.flows:
                 await self._begin(connection, batch)
                 await self._create(connection, batch.rows(self._rows), effects)
-        effects.tell(self._signals)
+        effects.publish(self._signals)
         return batch
 
     async def _outline(self, connection: Connection, run: QueuedFlow) -> Outline | None:
@@ -147,8 +149,8 @@ class FlowStarter:
             run.run_id, run.fence, int(StoredState.FAILED), "it has no definition", None, int(StoredState.QUEUED)
         )
         await carry_out(connection, Changes([ending]), effects)
-        await follow_ends(connection, effects)
-        await hand_over_freed(connection, effects)
+        await runs_ended(connection, effects)
+        await release(connection, effects)
 
     async def _begin(self, connection: Connection, batch: _Batch) -> None:
         blocks = await joins.new_blocks(connection, len(batch.flows))
@@ -187,7 +189,7 @@ class FlowStarter:
             graph = await self._graph_of(connection, flow)
             last = min(flow.made + self._rows, graph.total)
             await self._create(connection, [(flow_id, graph, flow.made, last)], effects)
-        effects.tell(self._signals)
+        effects.publish(self._signals)
         return last < graph.total
 
     async def _graph_of(self, connection: Connection, flow: Flow) -> GraphRows:
@@ -207,18 +209,18 @@ class FlowStarter:
             await joins.insert(connection, new)
         if steps := [graph.step(place, lanes[graph.lane(place)]) for graph, place in places]:
             made = await workflows.create_steps(connection, steps)
-            effects.admitted.update(made.lanes)
-            effects.knocks.update(frozenset({line}) for line in made.lines)
+            effects.ready.update(made.lanes)
+            effects.of(LimitEffects).wake(made.lines)
         opened = [step.run_id for step, (graph, place) in zip(steps, places, strict=True) if graph.is_open(place)]
         if opened:
-            effects.fanouts.update(await fanouts.open_all(connection, opened))
+            effects.of(FlowEffects).fanouts.update(await fanouts.open_all(connection, opened))
         for flow_id, graph, first, last in rows:
             complete = last == graph.total
             if not await workflows.advance(connection, flow_id, first, last, complete=complete):
                 raise RuntimeError(f"workflow run {flow_id} changed although it is locked")
             if complete and graph.wants_nothing:
                 await joins.mark(connection, {graph.nothing: Tally()})
-                effects.folds.add(graph.nothing)
+                effects.of(FlowEffects).folds.add(graph.nothing)
 
 
 async def _graph(outline: Outline, part: Part) -> GraphRows:

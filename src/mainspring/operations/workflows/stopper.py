@@ -15,10 +15,11 @@ from uuid import UUID
 from mainspring.domain.transitions import StoredState
 from mainspring.domain.workflows.flow import BEING_STOPPED, CANCELLED_WHILE_IT_RAN, FlowState, last_in
 from mainspring.kernel.logs import get_logger
-from mainspring.operations.dependencies.follow import follow_ends
 from mainspring.operations.lifecycle.cancel import cancel
-from mainspring.operations.lifecycle.effects import Effects, hand_over_freed
+from mainspring.operations.lifecycle.dispatch import release, runs_ended
+from mainspring.operations.lifecycle.effects import Effects
 from mainspring.operations.signals import FlowNews, Signals
+from mainspring.operations.workflows.effects import FlowEffects
 from mainspring.operations.workflows.rule_engine import end_stopped
 from mainspring.store import fanouts, joins, workflows
 from mainspring.store.deadlocks import despite_deadlocks
@@ -75,17 +76,17 @@ class FlowStopper:
 
     async def _end(self, flow: Flow) -> Flow | None:
         """End the workflow run, unless workers have been told to stop some of its steps."""
-        effects = Effects()
+        effects = Effects(waiting_locked=True)
         async with self._store.change() as connection:
             await end_stopped(connection, [flow.prefix], effects)
-            await follow_ends(connection, effects, by_marks=True)
-            await hand_over_freed(connection, effects)
+            await runs_ended(connection, effects)
+            await release(connection, effects)
             left = await workflows.lock(connection, flow.flow_id)
             if left is not None and left.state in BEING_STOPPED:
                 if await workflows.without_runs(connection, [flow.prefix]):
                     await workflows.end(connection, flow.flow_id)
                 left = await workflows.get(connection, flow.flow_id)
-        effects.tell(self._signals)
+        effects.publish(self._signals)
         return left
 
     async def _walk(self, flow: Flow, states: tuple[StoredState, ...]) -> None:
@@ -98,7 +99,7 @@ class FlowStopper:
         async with self._store.change() as connection:
             found = await workflows.lock_left(connection, first, last_in(flow.prefix), states, _SLICE)
             effects = await cancel(connection, found, _reason(flow), of_stopped=True)
-        effects.tell(self._signals)
+        effects.publish(self._signals)
         return UUID(int=found[-1].run_id.int + 1) if len(found) == _SLICE else None
 
     async def _forget_joins(self, flow: Flow) -> None:
@@ -118,6 +119,16 @@ class FlowStopper:
                 await self.stop(self._wanted.pop())
         except AWAY as error:
             log.warning("workflow runs could not be stopped; the next round does it", error=repr(error))
+
+
+class StopFinisher:
+    """Whoever cancels workflow runs waits until none of their steps can start any more."""
+
+    async def finish(self, effects: Effects, store: Store, signals: Signals, /) -> None:
+        if FlowEffects in effects.parts and (stopped := effects.of(FlowEffects).stopped):
+            stopper = FlowStopper(store, signals, listens=False)
+            for flow_id in sorted(stopped):
+                await stopper.stop(flow_id)
 
 
 def _reason(flow: Flow) -> str | None:

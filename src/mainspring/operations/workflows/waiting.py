@@ -19,6 +19,19 @@ _SHOWN = 5
 _LOOKED_AT = 1000  # parents
 
 
+class WaitingSteps:
+    """What a reader of runs shows of a run that belongs to a workflow."""
+
+    def __init__(self, definitions: Definitions) -> None:
+        self._definitions = definitions
+
+    async def why_waiting(self, connection: Connection, run: LiveRun) -> str:
+        return await why_waiting(connection, self._definitions, run)
+
+    async def member_index(self, connection: Connection, run: Run) -> int | None:
+        return await member_index(connection, run)
+
+
 async def why_waiting(connection: Connection, definitions: Definitions, run: LiveRun) -> str:
     """One sentence: the steps that a step waits for, how far a workflow run is, or how many members have ended."""
     flow_id = UUID(flow_of(run.trigger)) if flow_of(run.trigger) else run.run_id

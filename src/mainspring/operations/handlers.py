@@ -1,0 +1,27 @@
+"""The handlers of events. This is the one place that knows all features: a process that changes runs imports it.
+
+Handlers of a kind are called in this order. It is the order in which they lock rows: runs of other jobs before joins.
+"""
+
+from __future__ import annotations
+
+from mainspring.operations.backfills.effects import BackfilledRuns
+from mainspring.operations.dependencies.effects import RunsWithParents
+from mainspring.operations.dependencies.follow import DependantJobs
+from mainspring.operations.lifecycle.dispatch import (
+    CONTAINERS_STOPPED,
+    FINISHERS,
+    RUNS_CREATED,
+    RUNS_ENDED,
+    SLOTS_RELEASED,
+)
+from mainspring.operations.limits.effects import HeldRuns, ReleasedSlots
+from mainspring.operations.workflows.effects import StoppedFlows
+from mainspring.operations.workflows.rule_engine import STEPS_AND_FLOWS
+from mainspring.operations.workflows.stopper import StopFinisher
+
+RUNS_ENDED.handled_by(DependantJobs(), STEPS_AND_FLOWS, BackfilledRuns())
+RUNS_CREATED.handled_by(HeldRuns(), RunsWithParents())
+SLOTS_RELEASED.handled_by(ReleasedSlots())
+CONTAINERS_STOPPED.handled_by(StoppedFlows())
+FINISHERS.append(StopFinisher())

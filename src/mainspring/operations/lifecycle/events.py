@@ -1,0 +1,68 @@
+"""Events: what has happened in a transaction."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from uuid import UUID
+
+import msgspec
+
+
+class RunEnded(msgspec.Struct):
+    """A run has ended, and its row says that something follows. result: None if it is not kept. cause: the step whose
+    failure is the reason that it was not run. complete: of a workflow run, whether all its steps have ended. handled:
+    the handlers that have dealt with it."""
+
+    run_id: UUID
+    follows: int
+    feeds: list[int] | None
+    state: int
+    reason: str | None = None
+    result: str | None = None
+    cause: str | None = None
+    complete: bool = False
+    handled: tuple[object, ...] = ()
+
+
+class SlotsReleased(msgspec.Struct):
+    """What runs that ended, or that wait again, gave back to limits.
+
+    slots       the slots and gates, and how many of each
+    attempts    the attempts that succeeded or failed, by slot
+    several     whether a run gave back several slots
+    left        the waiting lists in which a run was locked: others may have passed it over
+    delays      the seconds for which runs back off without a slot
+    """
+
+    slots: Counter[int] = msgspec.field(default_factory=Counter)
+    attempts: dict[int, list[tuple[UUID, bool]]] = {}
+    several: bool = False
+    left: set[int] = set()
+    delays: list[float] = []
+
+    def give_back(self, slots: Sequence[int]) -> None:
+        self.slots.update(slots)
+        self.several |= len(slots) > 1
+
+    def attempt_ended(self, run_id: UUID, slots: Sequence[int], *, succeeded: bool) -> None:
+        for slot in slots:
+            self.attempts.setdefault(slot, []).append((run_id, succeeded))
+
+
+class RunsCreated(msgspec.Struct, frozen=True):
+    """Runs were created. lanes: how many runs each lane got. held_in: the waiting lists in which some are HELD.
+    with_parents: how many wait for other jobs."""
+
+    lanes: Mapping[int, int]
+    held_in: Sequence[int] = ()
+    with_parents: int = 0
+
+
+class ContainerStopped(msgspec.Struct, frozen=True):
+    """A run that consists of other runs has to end: it was cancelled, or it has timed out."""
+
+    run_id: UUID
+    fence: int
+    reason: str
+    timed_out: bool

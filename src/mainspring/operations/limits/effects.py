@@ -1,0 +1,98 @@
+"""What follows for limits: the waiting lists to look at, and the gates that were given back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Self
+
+import msgspec
+
+from mainspring.domain.limits import is_gate
+from mainspring.operations.lifecycle.effects import Effects, Part
+from mainspring.operations.lifecycle.events import RunsCreated, SlotsReleased
+from mainspring.operations.limits.admission import Admitted, hand_over
+from mainspring.operations.signals import Signals
+from mainspring.store import gates
+from mainspring.store.pool import Connection
+
+_LOOKED_AT = 100  # lines that one transaction locks
+
+
+class LimitEffects(Part):
+    """wakes: the lines to look at after the commit, those of a set together. delays: the seconds after which a line
+    must be looked at. gates: those that were given back, and how often."""
+
+    wakes: set[frozenset[int]] = msgspec.field(default_factory=set)
+    delays: list[float] = msgspec.field(default_factory=list)
+    gates: dict[int, int] = msgspec.field(default_factory=dict)
+
+    def wake(self, lines: Iterable[int]) -> None:
+        """Look at each of these lines."""
+        self.wakes.update(frozenset({line}) for line in lines)
+
+    def take_gates(self) -> dict[int, int]:
+        """The caller publishes them itself."""
+        taken, self.gates = self.gates, {}
+        return taken
+
+    def merge(self, other: Self, /) -> None:
+        self.wakes |= other.wakes
+        self.delays += other.delays
+        for gate_id, number in other.gates.items():
+            self.gates[gate_id] = self.gates.get(gate_id, 0) + number
+
+    def publish(self, signals: Signals, /) -> None:
+        signals.knock(self.wakes)
+        for delay in self.delays:
+            signals.knock_later(delay)
+        signals.gates_freed(self.gates)
+
+
+def note_admitted(effects: Effects, done: Admitted) -> None:
+    """What an admission did follows from the transaction, too."""
+    effects.ready.update(done.lanes)
+    effects.requeued += done.later
+    part = effects.of(LimitEffects)
+    part.delays += done.timers
+    part.wakes.update(done.again)
+
+
+async def admit_woken(connection: Connection, effects: Effects) -> None:
+    """Look at the lines now, before the commit, instead of after it. If there are many, some are left for later."""
+    if LimitEffects not in effects.parts:
+        return
+    wakes = effects.of(LimitEffects).wakes
+    single = sorted(line for group in wakes if len(group) == 1 for line in group)[:_LOOKED_AT]
+    if single:
+        wakes.difference_update(frozenset({line}) for line in single)
+        note_admitted(effects, await hand_over(connection, {}, single, several=True))
+
+
+class ReleasedSlots:
+    """Runs have given back slots: the heads of the lines get them, and gates are given back."""
+
+    def wants(self, _: SlotsReleased, /) -> bool:
+        return True
+
+    async def handle(self, connection: Connection, events: Sequence[SlotsReleased], effects: Effects, /) -> None:
+        for released in events:
+            part = effects.of(LimitEffects)
+            part.wake(released.left)
+            part.delays += released.delays
+            freed = {line: count for line, count in released.slots.items() if not is_gate(line)}
+            if freed:
+                done = await hand_over(connection, freed, attempts=released.attempts, several=released.several)
+                note_admitted(effects, done)
+            for gate_id, number in (await gates.give_back(connection, released.slots)).items():
+                part.gates[gate_id] = part.gates.get(gate_id, 0) + number
+
+
+class HeldRuns:
+    """Runs were created that are HELD: their lines are looked at after the commit."""
+
+    def wants(self, event: RunsCreated, /) -> bool:
+        return bool(event.held_in)
+
+    async def handle(self, _: Connection, events: Sequence[RunsCreated], effects: Effects, /) -> None:
+        for event in events:
+            effects.of(LimitEffects).wake(event.held_in)
