@@ -1,32 +1,42 @@
-"""The operations of this server, which the routes call."""
+"""The operations of this server, which the routes call. Here they are built from the parts of the process."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, cast
 
 from litestar import Request
 
 from mainspring.api.readiness import ReadinessCheck
-from mainspring.kernel.clock import Clock
+from mainspring.kernel.clock import Clock, DatabaseClock
+from mainspring.kernel.config import Timing
+from mainspring.kernel.lifecycle import PeriodicTask
 from mainspring.operations.access.access_admin import AccessAdmin
 from mainspring.operations.access.caller import Caller
 from mainspring.operations.access.sessions import Sessions
 from mainspring.operations.backfills.control import BackfillControl
 from mainspring.operations.bulk.control import BulkControl
 from mainspring.operations.calendars.changes import CalendarChanger
+from mainspring.operations.claim.long_poll import LongPolls
 from mainspring.operations.control.amend import Amender
 from mainspring.operations.control.declare import Declarer
 from mainspring.operations.control.drain import Drainer
 from mainspring.operations.control.replay import Replayer
 from mainspring.operations.control.run_now import ManualRuns
+from mainspring.operations.exchange.beats import Beats
 from mainspring.operations.exchange.death_notices import DeathNotices
 from mainspring.operations.exchange.exchanger import Exchanger
+from mainspring.operations.lifecycle.decide import Random
 from mainspring.operations.limits.breaker_control import BreakerControl
+from mainspring.operations.limits.depths import Depths
 from mainspring.operations.limits.gate_changes import GateChanger
+from mainspring.operations.limits.gate_counting import RunningCount
+from mainspring.operations.limits.gate_keeper import GateKeeper
+from mainspring.operations.limits.gate_registry import GateRegistry
 from mainspring.operations.limits.settings import LimitSetter
 from mainspring.operations.live.streams import Streams
+from mainspring.operations.logs.log_merger import LogMerger
 from mainspring.operations.logs.log_service import LogService
+from mainspring.operations.logs.log_watch import LogWatch
 from mainspring.operations.read.calendars import CalendarReader
 from mainspring.operations.read.dead_letters import DeadLetterReader
 from mainspring.operations.read.explanation import Explainer
@@ -46,60 +56,96 @@ from mainspring.operations.read.runs import RunReader
 from mainspring.operations.read.standing import StandingReader
 from mainspring.operations.read.upcoming import UpcomingReader
 from mainspring.operations.read.workers import WorkerReader
+from mainspring.operations.signals import Signals
 from mainspring.operations.signatures.signature_registry import SignatureRegistry
 from mainspring.operations.submit.submitter import Submitter
 from mainspring.operations.workflows.changes import WorkflowChanges
 from mainspring.operations.workflows.control import WorkflowRuns
+from mainspring.operations.workflows.definitions import Definitions
+from mainspring.operations.workflows.outlines import Outlines
 from mainspring.operations.workflows.reader import WorkflowReader
 from mainspring.operations.workflows.run_reader import WorkflowRunReader
+from mainspring.operations.workflows.waiting import WaitingSteps
+from mainspring.store.lanes import LaneRegistry
+from mainspring.store.log_files import LogFiles
+from mainspring.store.pool import Store
 
 
-@dataclass(frozen=True, slots=True)
 class Services:
-    submitter: Submitter
-    amender: Amender
-    declarer: Declarer
-    job_reader: JobReader
-    run_reader: RunReader
-    job_timeline: JobTimelineReader
-    queue_reader: QueueReader
-    limit_reader: LimitReader
-    calendar_reader: CalendarReader
-    calendar_changer: CalendarChanger
-    limit_setter: LimitSetter
-    worker_reader: WorkerReader
-    dead_letter_reader: DeadLetterReader
-    id_reader: IdReader
-    finder: Finder
-    node_reader: NodeReader
-    standing_reader: StandingReader
-    overview_reader: OverviewReader
-    failure_reader: FailureReader
-    job_series: JobSeriesReader
-    previewer: Previewer
-    explainer: Explainer
-    upcoming_reader: UpcomingReader
-    heat_map_reader: HeatMapReader
-    replayer: Replayer
-    manual_runs: ManualRuns
-    exchanger: Exchanger
-    death_notices: DeathNotices
-    drainer: Drainer
-    breakers: BreakerControl
-    backfills: BackfillControl
-    bulk: BulkControl
-    workflow_changes: WorkflowChanges
-    workflow_reader: WorkflowReader
-    workflow_run_reader: WorkflowRunReader
-    workflow_runs: WorkflowRuns
-    gate_changer: GateChanger
-    logs: LogService
-    streams: Streams
-    signatures: SignatureRegistry
-    access: AccessAdmin
-    sessions: Sessions
-    clock: Clock
-    readiness: ReadinessCheck
+    def __init__(
+        self,
+        store: Store,
+        lanes: LaneRegistry,
+        signals: Signals,
+        long_polls: LongPolls,
+        beats: Beats,
+        clock: Clock,
+        database_clock: DatabaseClock,
+        timing: Timing,
+        chance: Random,
+        signatures: SignatureRegistry,
+        gates: GateRegistry,
+        log_files: LogFiles,
+        readiness: ReadinessCheck,
+    ) -> None:
+        definitions, depths = Definitions(), Depths(store, gates, lanes)
+        log_watch, log_merger = LogWatch(store), LogMerger(log_files, clock)
+        self.exchanger = Exchanger(
+            store, lanes, signals, long_polls, beats, clock, database_clock, timing, chance, signatures, gates
+        )
+        self.run_reader = RunReader(store, lanes, WaitingSteps(definitions))
+        self.queue_reader = QueueReader(store, lanes)
+        self.submitter = Submitter(store, lanes, signals, database_clock, signatures, depths)
+        self.amender = Amender(store, lanes, signals, signatures)
+        self.declarer = Declarer(store, lanes, self.amender)
+        self.job_reader = JobReader(store, lanes, self.run_reader)
+        self.job_timeline = JobTimelineReader(store)
+        self.limit_reader = LimitReader(store)
+        self.calendar_reader = CalendarReader(store)
+        self.calendar_changer = CalendarChanger(store, database_clock)
+        self.limit_setter = LimitSetter(store, signals, clock)
+        self.worker_reader = WorkerReader(store)
+        self.dead_letter_reader = DeadLetterReader(store, lanes)
+        self.standing_reader = StandingReader(store, self.queue_reader)
+        self.overview_reader = OverviewReader(store, self.standing_reader, timing)
+        self.failure_reader = FailureReader(store, lanes, database_clock)
+        self.job_series = JobSeriesReader(store, database_clock)
+        self.previewer = Previewer(store, database_clock)
+        self.upcoming_reader = UpcomingReader(store, lanes, database_clock)
+        self.heat_map_reader = HeatMapReader(store, database_clock)
+        self.explainer = Explainer(self.previewer, self.heat_map_reader)
+        self.id_reader = IdReader(store, lanes)
+        self.finder = Finder(store, lanes, signatures, self.id_reader)
+        self.node_reader = NodeReader(store, timing)
+        self.replayer = Replayer(store, lanes, signals, database_clock, signatures)
+        self.manual_runs = ManualRuns(store, lanes, signals, database_clock, signatures)
+        self.death_notices = DeathNotices(store, signals, chance, self.exchanger.forget)
+        self.drainer = Drainer(store, signals)
+        self.breakers = BreakerControl(store, signals)
+        self.backfills = BackfillControl(store, signals, database_clock)
+        self.bulk = BulkControl(store, lanes)
+        self.workflow_reader = WorkflowReader(store, self.job_reader)
+        self.workflow_changes = WorkflowChanges(
+            database_clock, signatures, self.submitter, self.amender, self.manual_runs, self.workflow_reader
+        )
+        self.workflow_run_reader = WorkflowRunReader(store, lanes, definitions, self.run_reader)
+        self.workflow_runs = WorkflowRuns(store, signals, Outlines(definitions))
+        self.gate_changer = GateChanger(store, gates, signals, clock)
+        self.streams = Streams(store, signals, lanes, clock)
+        self.logs = LogService(store, log_files, log_watch, log_merger, self.exchanger.check_worker)
+        self.signatures = signatures
+        self.access = AccessAdmin(store, signals)
+        self.sessions = Sessions(store, signals)
+        self.clock = clock
+        self.readiness = readiness
+        running = RunningCount(store, signals, clock)
+        self.periodic_tasks: list[PeriodicTask] = [
+            GateKeeper(store, gates, self.exchanger.waker, running, depths),
+            signatures,
+            log_watch,
+            log_merger,
+            self.streams,
+        ]
 
 
 def services_of(request: Request[Any, Any, Any]) -> Services:
