@@ -50,9 +50,9 @@ class Thing(msgspec.Struct):
 @pytest.fixture(autouse=True)
 def still(assembly: Assembly) -> None:
     """Nothing is begun beside the test."""
-    assembly.signals._fill_listeners.clear()
-    assembly.signals._flow_listeners.clear()
-    assembly.signals._ready_listeners.remove(task_of(assembly, FlowStarter)._on_ready)
+    assembly.signals.backfills._listeners.clear()
+    assembly.signals.flows._listeners.clear()
+    assembly.signals.ready._listeners.remove(task_of(assembly, FlowStarter)._on_ready)
 
 
 async def submitted(api: httpx.AsyncClient, **fields: Any) -> str:

@@ -204,7 +204,7 @@ async def stage(api: httpx.AsyncClient, assembly: Assembly, connection: asyncpg.
     await made.open()
     # All connections are those of one node.
     await connection.execute("alter table cluster_audit.events alter column process set default 'node'")
-    assembly.signals._fill_listeners.clear()
+    assembly.signals.backfills._listeners.clear()
     return made
 
 

@@ -31,7 +31,7 @@ pytestmark = pytest.mark.anyio
 @pytest.fixture
 async def filler(assembly: Assembly) -> AsyncIterator[Filler]:
     """The filler of the server. It works only when the test says so."""
-    assembly.signals._fill_listeners.clear()
+    assembly.signals.backfills._listeners.clear()
     yield filler_of(assembly)
 
 
@@ -329,7 +329,7 @@ async def test_two_servers_work_on_it_at_the_same_time(
 ) -> None:
     other = await assemble(where, SystemClock())
     try:
-        other.signals._fill_listeners.clear()
+        other.signals.backfills._listeners.clear()
         job_id = await make(api, schedule="* * * * *")
         fillers = [filler, filler_of(other)]
         for one in fillers:

@@ -29,7 +29,7 @@ REPORT = """{"job_id": "daily_report", "schedule": "0 0 * * *", "command": "pyth
 @pytest.fixture
 async def looker(assembly: Assembly) -> AsyncIterator[Looker]:
     """The looker of the server. It looks only when the test says so."""
-    assembly.signals._look_listeners.clear()
+    assembly.signals.waits._listeners.clear()
     yield looker_of(assembly)
 
 

@@ -69,7 +69,7 @@ async def pair(api: httpx.AsyncClient, assembly: Assembly, connection: asyncpg.C
 @pytest.fixture
 def looker(assembly: Assembly) -> Looker:
     """It looks only when the test says so."""
-    assembly.signals._look_listeners.clear()
+    assembly.signals.waits._listeners.clear()
     return next(task for task in assembly.periodic_tasks if isinstance(task, Looker))
 
 

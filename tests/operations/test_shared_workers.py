@@ -132,7 +132,7 @@ async def test_many_lanes_of_one_tenant_do_not_crowd_anothers_out_of_what_server
     assembly: Assembly,
 ) -> None:
     signals = Signals(assembly.store)
-    signals.ready(dict.fromkeys(range(1, 251), 1))
+    signals.ready.publish(dict.fromkeys(range(1, 251), 1))
     told = [message.removeprefix("ready ").split(",") for message in signals._take_messages()]
     assert [len(part) for part in told] == [100, 100, 50]
     assert [word for part in told for word in part] == [f"{lane_id}:1" for lane_id in range(1, 251)]

@@ -127,7 +127,7 @@ async def test_the_servers_hear_of_it_at_commit_and_not_before(
     heard: asyncio.Queue[str] = asyncio.Queue()
     await connection.add_listener(CHANNEL, lambda *said: heard.put_nowait(str(said[3])))
     created: list[dict[int, int]] = []
-    assembly.signals.on_ready(lambda lanes: created.append(dict(lanes)))
+    assembly.signals.ready.subscribe(lambda lanes: created.append(dict(lanes)))
     async with user.transaction():
         for _ in range(3):
             await submit(user, task="many")

@@ -37,7 +37,7 @@ class Node:
         self.held: dict[int, int] = {}
         self.ready: list[dict[int, int]] = []
         signals = Signals(store)
-        signals.on_ready(lambda created: self.ready.append(dict(created)))
+        signals.ready.subscribe(lambda created: self.ready.append(dict(created)))
         self.wheel: Wheel = TimingWheel(self.database_clock.timestamp())
         lanes = LaneRegistry(store)
         self.queue = DueQueue(lanes.priority_of)

@@ -35,7 +35,7 @@ class Watch:
         self.clock = ManualClock(datetime(2026, 11, 15, tzinfo=UTC))
         self.ready: list[dict[int, int]] = []
         signals = Signals(store)
-        signals.on_ready(lambda created: self.ready.append(dict(created)))
+        signals.ready.subscribe(lambda created: self.ready.append(dict(created)))
         self.rescuer = RunRescuer(store, signals, self.clock, TIMING, lambda: 0.5)
 
     async def sweep(self) -> int:

@@ -6,8 +6,11 @@ A signal may be lost. A poll backs up each kind, so the change is noticed at mos
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
+from functools import partial
+from typing import Generic, ParamSpec, TypeVar
 from uuid import UUID
 
 import asyncpg
@@ -26,6 +29,9 @@ _BATCH_DELAY = 0.005  # seconds during which signals are collected into one NOTI
 _RETRY_MARGIN = 0.002  # seconds after a backoff, so that the run is ready by the database's clock too
 _MAX_NAMES = 100  # per message: the payload of NOTIFY is limited to 8,000 bytes
 
+P = ParamSpec("P")
+T = TypeVar("T")
+
 
 class FlowNews(msgspec.Struct, frozen=True):
     """What workflow runs have to do: joins with marks, joins of members that have counted some, mapped steps that are
@@ -38,168 +44,144 @@ class FlowNews(msgspec.Struct, frozen=True):
     rerun: Collection[UUID] = ()
 
 
-class Signals:
-    """Sends and receives signals.
+class Signal(Generic[P]):
+    """A kind of signal: a topic to which parts of this process publish and subscribe."""
 
-    ready    lanes got runs, and how many
-    due      jobs will fire soon
-    stop     a worker has runs to stop, or has to drain
-    tokens   a tenant's tokens were revoked
-    freed    gates were given back, and how often
-    gates    the settings of a gate have changed
-    knock    somebody may be admitted in lines of limits; in this process only
-    look     runs wait for other jobs, and it must be found out for what; in this process only
-    fill     runs of backfills have ended, or a backfill may continue; in this process only
-    flow     what workflow runs have to do; in this process only
-    exchanged  a worker has reported, or was given runs; in this process only
-    changed  a bulk operation has changed objects of a tenant; in this process only
-    live     what servers with event streams tell each other; on a channel of its own, not batched here
-    """
+    def __init__(self) -> None:
+        self._listeners: list[Callable[P, None]] = []
+
+    def subscribe(self, listener: Callable[P, None]) -> None:
+        self._listeners.append(listener)
+
+    def publish(self, *args: P.args, **kwargs: P.kwargs) -> None:
+        for listener in self._listeners:
+            listener(*args, **kwargs)
+
+    def publish_later(self, delay: float, /, *args: P.args, **kwargs: P.kwargs) -> None:
+        """Publish when a run that backs off for so many seconds is ready again."""
+        asyncio.get_running_loop().call_later(delay + _RETRY_MARGIN, partial(self.publish, *args, **kwargs))
+
+
+class Shared(Signal[P]):
+    """A signal that other processes get, too. What is published within 5 ms is sent together."""
+
+    def __init__(self, name: str, pending: asyncio.Event) -> None:
+        super().__init__()
+        self.name = name
+        self._pending = pending
+
+    def take(self) -> list[str]:
+        """Return what was collected, as the names of messages, and start a new collection."""
+        raise NotImplementedError
+
+    def receive(self, names: str) -> None:
+        """Call the listeners for a message of another process."""
+        raise NotImplementedError
+
+
+class SharedHint(Shared[[]]):
+    _wanted = False
+
+    def publish(self) -> None:
+        super().publish()
+        self._wanted = True
+        self._pending.set()
+
+    def take(self) -> list[str]:
+        wanted, self._wanted = self._wanted, False
+        return ["-"] if wanted else []
+
+    def receive(self, _: str) -> None:
+        super().publish()
+
+
+class SharedCounts(Shared[[Mapping[int, int]]]):
+    """How many of each. Without any, nothing is published."""
+
+    def __init__(self, name: str, pending: asyncio.Event) -> None:
+        super().__init__(name, pending)
+        self._counts: Counter[int] = Counter()
+
+    def publish(self, counts: Mapping[int, int]) -> None:
+        if counts:
+            super().publish(counts)
+            for number, count in counts.items():
+                self._counts[number] += count
+            self._pending.set()
+
+    def take(self) -> list[str]:
+        pairs = list(self._counts.items())  # all of them: many lanes of one tenant must not displace others
+        self._counts.clear()
+        parts = (pairs[first : first + _MAX_NAMES] for first in range(0, len(pairs), _MAX_NAMES))
+        return [",".join(f"{number}:{count}" for number, count in part) for part in parts]
+
+    def receive(self, names: str) -> None:
+        pairs = (item.split(":") for item in names.split(","))
+        super().publish({int(number): int(count) for number, count in pairs})
+
+
+class SharedIds(Shared[[T]]):
+    """Single ids, at most so many in a message."""
+
+    def __init__(self, name: str, pending: asyncio.Event, parse: Callable[[str], T], most: int = _MAX_NAMES) -> None:
+        super().__init__(name, pending)
+        self._ids: set[T] = set()
+        self._parse = parse
+        self._most = most
+
+    def publish(self, one: T) -> None:
+        super().publish(one)
+        self._ids.add(one)
+        self._pending.set()
+
+    def take(self) -> list[str]:
+        ids, self._ids = [str(one) for one in self._ids], set()
+        return [",".join(ids[first : first + self._most]) for first in range(0, len(ids), self._most)]
+
+    def receive(self, names: str) -> None:
+        for name in names.split(","):
+            super().publish(self._parse(name))
+
+
+class Signals:
+    """The signals of a process."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self._origin = str(uuid7())
-        self._ready_listeners: list[Callable[[Mapping[int, int]], None]] = []
-        self._due_listeners: list[Callable[[], None]] = []
-        self._stop_listeners: list[Callable[[UUID], None]] = []
-        self._token_listeners: list[Callable[[TenantId], None]] = []
-        self._freed_listeners: list[Callable[[Mapping[int, int]], None]] = []
-        self._gates_listeners: list[Callable[[], None]] = []
-        self._knock_listeners: list[Callable[[Collection[frozenset[int]]], None]] = []
-        self._fill_listeners: list[Callable[[Collection[UUID]], None]] = []
-        self._flow_listeners: list[Callable[[FlowNews], None]] = []
-        self._look_listeners: list[Callable[[], None]] = []
-        self._exchanged_listeners: list[Callable[[TenantId, ExchangeRequest, ExchangeReply | None], None]] = []
-        self._changed_listeners: list[Callable[[TenantId, int], None]] = []
-        self._live_listeners: list[Callable[[str, str], None]] = []
-        self._ready: dict[int, int] = {}
-        self._freed: dict[int, int] = {}
-        self._gates = False
-        self._due = False
-        self._stop: set[UUID] = set()
-        self._tokens: set[TenantId] = set()
-        self._pending = asyncio.Event()
-
-    def on_ready(self, listener: Callable[[Mapping[int, int]], None]) -> None:
-        self._ready_listeners.append(listener)
-
-    def on_due(self, listener: Callable[[], None]) -> None:
-        self._due_listeners.append(listener)
-
-    def on_stop(self, listener: Callable[[UUID], None]) -> None:
-        self._stop_listeners.append(listener)
-
-    def on_tokens_changed(self, listener: Callable[[TenantId], None]) -> None:
-        self._token_listeners.append(listener)
-
-    def on_gates_freed(self, listener: Callable[[Mapping[int, int]], None]) -> None:
-        self._freed_listeners.append(listener)
-
-    def on_gates_changed(self, listener: Callable[[], None]) -> None:
-        self._gates_listeners.append(listener)
-
-    def on_knock(self, listener: Callable[[Collection[frozenset[int]]], None]) -> None:
-        self._knock_listeners.append(listener)
-
-    def on_fill(self, listener: Callable[[Collection[UUID]], None]) -> None:
-        self._fill_listeners.append(listener)
-
-    def on_flow(self, listener: Callable[[FlowNews], None]) -> None:
-        self._flow_listeners.append(listener)
-
-    def flow(self, news: FlowNews) -> None:
-        for listener in self._flow_listeners:
-            listener(news)
-
-    def on_look(self, listener: Callable[[], None]) -> None:
-        self._look_listeners.append(listener)
-
-    def look(self) -> None:
-        for listener in self._look_listeners:
-            listener()
-
-    def on_exchanged(self, listener: Callable[[TenantId, ExchangeRequest, ExchangeReply | None], None]) -> None:
-        self._exchanged_listeners.append(listener)
-
-    def exchanged(self, tenant: TenantId, request: ExchangeRequest, reply: ExchangeReply | None) -> None:
-        """After the commit. Without a reply: what has started, and progress."""
-        for listener in self._exchanged_listeners:
-            listener(tenant, request, reply)
-
-    def on_changed(self, listener: Callable[[TenantId, int], None]) -> None:
-        self._changed_listeners.append(listener)
-
-    def changed(self, tenant: TenantId, count: int) -> None:
-        for listener in self._changed_listeners:
-            listener(tenant, count)
-
-    def on_live(self, listener: Callable[[str, str], None]) -> None:
-        self._live_listeners.append(listener)
+        self._pending = pending = asyncio.Event()
+        self.ready = SharedCounts("ready", pending)
+        """Lanes got so many runs."""
+        self.gates_freed = SharedCounts("freed", pending)
+        """Gates were given back so often."""
+        self.gates_changed = SharedHint("gates", pending)
+        """The settings of a gate have changed."""
+        self.due = SharedHint("due", pending)
+        """Jobs will fire soon."""
+        self.stop = SharedIds[UUID]("stop", pending, UUID)
+        """A worker has runs to stop, or has to drain."""
+        self.tokens = SharedIds[TenantId]("tokens", pending, lambda name: TenantId(int(name)), most=1)
+        """A tenant's tokens were revoked."""
+        self.admission = Signal[[Collection[frozenset[int]]]]()
+        """Runs may be admitted in these lines, those of a set together. An empty set: where a backoff is over."""
+        self.waits = Signal[[]]()
+        """Runs wait for other jobs, and it must be found out for what."""
+        self.backfills = Signal[[Collection[UUID]]]()
+        """These runs of backfills have ended. Without runs: some backfill may continue."""
+        self.flows = Signal[[FlowNews]]()
+        """What workflow runs have to do."""
+        self.exchanged = Signal[[TenantId, ExchangeRequest, ExchangeReply | None]]()
+        """A worker has reported, or was given runs. Without a reply: what has started, and progress."""
+        self.bulk_changed = Signal[[TenantId, int]]()
+        """A bulk operation has changed so many objects of a tenant."""
+        self.live = Signal[[str, str]]()
+        """What servers with event streams tell each other, on a channel of its own: kind and names."""
+        shared = (self.ready, self.gates_freed, self.gates_changed, self.due, self.stop, self.tokens)
+        self._shared: dict[str, Shared[...]] = {one.name: one for one in shared}
 
     async def send_live(self, kind: str, names: str) -> None:
         """Tell the other servers. The listeners here are not called."""
         await self._store.reads.execute("select pg_notify($1, $2)", LIVE_CHANNEL, f"{self._origin} {kind} {names}")
-
-    def fill(self, ended: Collection[UUID] = ()) -> None:
-        """These runs of backfills have ended. Without runs: some backfill may continue."""
-        for listener in self._fill_listeners:
-            listener(ended)
-
-    def knock(self, lines: Collection[frozenset[int]]) -> None:
-        """Runs may be admitted in these lines, those of a set together. An empty set: where a backoff is over."""
-        if lines:
-            for listener in self._knock_listeners:
-                listener(lines)
-
-    def knock_later(self, delay: float) -> None:
-        """Signal `knock` when a run that backs off stands in its line again."""
-        asyncio.get_running_loop().call_later(delay + _RETRY_MARGIN, self.knock, [frozenset[int]()])
-
-    def ready(self, created: Mapping[int, int]) -> None:
-        if not created:
-            return
-        for listener in self._ready_listeners:
-            listener(created)
-        for lane, count in created.items():
-            self._ready[lane] = self._ready.get(lane, 0) + count
-        self._pending.set()
-
-    def ready_later(self, lane_id: int, delay: float) -> None:
-        """Signal `ready` when a run that backs off can be claimed again."""
-        asyncio.get_running_loop().call_later(delay + _RETRY_MARGIN, self.ready, {lane_id: 1})
-
-    def due(self) -> None:
-        for listener in self._due_listeners:
-            listener()
-        self._due = True
-        self._pending.set()
-
-    def stop(self, worker_id: UUID) -> None:
-        for listener in self._stop_listeners:
-            listener(worker_id)
-        self._stop.add(worker_id)
-        self._pending.set()
-
-    def tokens_changed(self, tenant: TenantId) -> None:
-        for listener in self._token_listeners:
-            listener(tenant)
-        self._tokens.add(tenant)
-        self._pending.set()
-
-    def gates_freed(self, freed: Mapping[int, int]) -> None:
-        if not freed:
-            return
-        for listener in self._freed_listeners:
-            listener(freed)
-        for gate_id, count in freed.items():
-            self._freed[gate_id] = self._freed.get(gate_id, 0) + count
-        self._pending.set()
-
-    def gates_changed(self) -> None:
-        for listener in self._gates_listeners:
-            listener()
-        self._gates = True
-        self._pending.set()
 
     async def send_forever(self) -> None:
         """Notify the other processes, outside writing transactions: the commit of a NOTIFY takes a global lock."""
@@ -235,62 +217,19 @@ class Signals:
 
     def _take_messages(self) -> list[str]:
         """Return the collected signals as messages, and start a new collection."""
-        messages = []
-        for kind, counts in (("ready", self._ready), ("freed", self._freed)):
-            pairs = list(counts.items())  # all of them: many lanes of one tenant must not displace others
-            for first in range(0, len(pairs), _MAX_NAMES):
-                part = pairs[first : first + _MAX_NAMES]
-                messages.append(f"{kind} " + ",".join(f"{number}:{count}" for number, count in part))
-            counts.clear()
-        if self._gates:
-            messages.append("gates -")
-            self._gates = False
-        if self._due:
-            messages.append("due -")
-            self._due = False
-        if self._stop:
-            messages.append("stop " + ",".join(str(worker) for worker in list(self._stop)[:_MAX_NAMES]))
-            self._stop.clear()
-        if self._tokens:
-            messages += [f"tokens {tenant}" for tenant in self._tokens]
-            self._tokens.clear()
-        return messages
+        return [f"{signal.name} {names}" for signal in self._shared.values() for names in signal.take()]
 
     def _on_notify(self, _connection: object, _pid: int, _channel: str, payload: object) -> None:
         origin, kind, names = str(payload).split(" ", 2)
         if origin == self._origin:
             return
-        match kind:
-            case "ready":
-                created = _counts(names)
-                for on_ready in self._ready_listeners:
-                    on_ready(created)
-            case "freed":
-                freed = _counts(names)
-                for on_freed in self._freed_listeners:
-                    on_freed(freed)
-            case "gates":
-                for on_changed in self._gates_listeners:
-                    on_changed()
-            case "due":
-                for on_due in self._due_listeners:
-                    on_due()
-            case "stop":
-                for name in names.split(","):
-                    for on_stop in self._stop_listeners:
-                        on_stop(UUID(name))
-            case "tokens":
-                for on_tokens_changed in self._token_listeners:
-                    on_tokens_changed(TenantId(int(names)))
-            case _:
-                log.warning("unknown signal", kind=kind)
+        signal = self._shared.get(kind)
+        if signal is None:
+            log.warning("unknown signal", kind=kind)
+        else:
+            signal.receive(names)
 
     def _on_live(self, _connection: object, _pid: int, _channel: str, payload: object) -> None:
         origin, kind, names = str(payload).split(" ", 2)
         if origin != self._origin:
-            for listener in self._live_listeners:
-                listener(kind, names)
-
-
-def _counts(names: str) -> dict[int, int]:
-    return {int(number): int(count) for number, count in (item.split(":") for item in names.split(","))}
+            self.live.publish(kind, names)

@@ -123,9 +123,9 @@ async def assemble(
     )  # fmt: skip
     token_registry = TokenRegistry(store, clock)
     session_registry = TokenRegistry(store, clock, sessions.find)
-    signals.on_tokens_changed(token_registry.forget)
-    signals.on_tokens_changed(session_registry.forget)
-    signals.on_tokens_changed(long_polls.disconnect_tenant)  # a waiting worker has to authenticate again
+    signals.tokens.subscribe(token_registry.forget)
+    signals.tokens.subscribe(session_registry.forget)
+    signals.tokens.subscribe(long_polls.disconnect_tenant)  # a waiting worker has to authenticate again
     return Assembly(
         store=store,
         signals=signals,

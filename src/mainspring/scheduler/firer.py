@@ -236,7 +236,7 @@ class Firer:
         return sum(part.total for part in parts)
 
     def _tell(self, fired: Fired) -> None:
-        self._signals.ready(fired.created)
+        self._signals.ready.publish(fired.created)
         fired.publish(self._signals)
 
     async def _plan_all(self, batch: Sequence[DueJob], now: datetime, connection: Connection | None = None) -> Planned:

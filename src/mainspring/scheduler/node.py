@@ -45,7 +45,7 @@ class SchedulerNode:
         self.loader = DueLoader(store, lanes, self._wheel, queue, self.leaser.held, self.firer.in_flight, timing)
         self._woken = asyncio.Event()
         self.loader.loaded = self._woken.set
-        signals.on_due(self.loader.hint)
+        signals.due.subscribe(self.loader.hint)
 
     async def start(self, loops: Loops) -> None:
         self._thread.start()

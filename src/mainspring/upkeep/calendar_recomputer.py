@@ -39,7 +39,7 @@ class CalendarRecomputer:
         while passed := await self._recomputer.walk():
             done += passed
         if done:
-            self._signals.due()
+            self._signals.due.publish()
         return done
 
     async def _compare(self, connection: Connection) -> None:

@@ -38,5 +38,5 @@ class LineAuditor:
                 await limits.correct(connection, wrong, audited=list(locked))
         for line, slots in wrong.items():
             log.error("the slots of a line were counted wrong", line=line, counted=locked[line], slots=slots)
-        self._signals.knock([frozenset({line}) for line in wrong])
+        self._signals.admission.publish([frozenset({line}) for line in wrong])
         return len(wrong)

@@ -31,12 +31,12 @@ def task_of(assembly: Assembly, kind: type[T]) -> T:
 
 class Scene:
     def __init__(self, assembly: Assembly, api: httpx.AsyncClient, connection: asyncpg.Connection) -> None:
-        assembly.signals._flow_listeners.clear()
+        assembly.signals.flows._listeners.clear()
         self.starter = task_of(assembly, FlowStarter)
         self.expander = task_of(assembly, FanoutExpander)
         self.folder = task_of(assembly, JoinFolder)
         self.stopper = task_of(assembly, FlowStopper)
-        assembly.signals._ready_listeners.remove(self.starter._on_ready)
+        assembly.signals.ready._listeners.remove(self.starter._on_ready)
         self.assembly = assembly
         self.api = api
         self.connection = connection

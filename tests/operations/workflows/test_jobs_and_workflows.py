@@ -26,7 +26,7 @@ STEPS: list[dict[str, Any]] = [{"name": "a", "retries": 0}, {"name": "b", "depen
 @pytest.fixture
 def looker(scene: Scene) -> Looker:
     """It looks only when the test says so."""
-    scene.assembly.signals._look_listeners.clear()
+    scene.assembly.signals.waits._listeners.clear()
     return task_of(scene.assembly, Looker)
 
 

@@ -127,7 +127,7 @@ class AccessAdmin:
                 )  # fmt: skip
             changed = await tokens.revoke(connection, token_id)
             row = await _token(connection, asker, token_id)
-        self._signals.tokens_changed(tenant)  # after the commit, so that every later lookup finds it revoked
+        self._signals.tokens.publish(tenant)  # after the commit, so that every later lookup finds it revoked
         if changed:
             log.info("token revoked", token=str(token_id), name=row.name)
         return _token_view(row)

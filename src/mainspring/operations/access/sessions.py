@@ -73,7 +73,7 @@ class Sessions:
         view = await self.session(caller)
         async with self._store.change() as connection:
             await sessions.end(connection, caller.session)
-        self._signals.tokens_changed(caller.tenant)  # after the commit: servers that remember the session look again
+        self._signals.tokens.publish(caller.tenant)  # after the commit: servers that remember the session look again
         log.info("signed out", session=str(caller.session), name=caller.name)
         return view
 
@@ -90,7 +90,7 @@ class Sessions:
             row = await sessions.end_of(connection, caller.tenant, session_id)
         if row is None:
             raise NotFound(f"there is no session {session_id}", hint="it may have ended")
-        self._signals.tokens_changed(caller.tenant)  # after the commit: servers that remember the session look again
+        self._signals.tokens.publish(caller.tenant)  # after the commit: servers that remember the session look again
         log.info("session ended", session=str(session_id), name=row.name, by=caller.name)
         return _open_session(row, caller)
 

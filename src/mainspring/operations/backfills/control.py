@@ -84,7 +84,7 @@ class BackfillControl:
         )  # fmt: skip
         async with self._store.change() as connection:
             await self._insert(connection, caller, row, chosen, new)
-        self._signals.fill()
+        self._signals.backfills.publish(())
         return await self.backfill(caller, str(new.backfill_id))
 
     async def _insert(
@@ -144,7 +144,7 @@ class BackfillControl:
             chosen = [run for run in live if running or run.state != StoredState.RUNNING]
             effects = await cancel(connection, chosen, _CANCELLED) if chosen else Effects()
         effects.publish(self._signals)
-        self._signals.fill()
+        self._signals.backfills.publish(())
         return await self.backfill(caller, backfill_id)
 
     async def change(
@@ -158,7 +158,7 @@ class BackfillControl:
                 raise is_over(BackfillState(row.state), row.backfill_id, "changed")
             if not await backfills.set_concurrency(connection, caller.tenant, row.backfill_id, concurrency):
                 raise Conflict("the backfill changed meanwhile", code="changed_meanwhile", hint="try again")
-        self._signals.fill()
+        self._signals.backfills.publish(())
         return await self.backfill(caller, backfill_id)
 
     async def _change(
@@ -170,7 +170,7 @@ class BackfillControl:
                 raise is_over(BackfillState(row.state), row.backfill_id, what)
             if row.state != state:
                 await _write(connection, row, state)
-        self._signals.fill()
+        self._signals.backfills.publish(())
         return await self.backfill(caller, backfill_id)
 
     async def _lock(

@@ -27,7 +27,7 @@ class BackfillEffects(Part):
 
     def publish(self, signals: Signals, /) -> None:
         if self.ended:
-            signals.fill(self.ended)
+            signals.backfills.publish(self.ended)
 
 
 class BackfilledRuns:

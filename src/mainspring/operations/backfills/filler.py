@@ -81,7 +81,7 @@ class Filler:
         self._ended: set[UUID] = set()
         self._all = False
         self._filling: asyncio.Task[None] | None = None
-        signals.on_fill(self.fill)
+        signals.backfills.subscribe(self.fill)
 
     async def run_once(self) -> int:
         """Look at every backfill that is not over. Returns how many runs were created."""
@@ -156,7 +156,7 @@ class Filler:
                     connection, row, after, keep_slice=after.has_slice and not over, ended=over and not after.live
                 )
         metrics.fired.inc(fired.total)
-        self._signals.ready(fired.created)
+        self._signals.ready.publish(fired.created)
         fired.publish(self._signals)
         return _step(after, fired.total, paused=job is None or job.status == StoredJobStatus.PAUSED)
 

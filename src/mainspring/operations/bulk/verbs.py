@@ -79,7 +79,7 @@ class Verbs:
 
     def tell_changed(self, tenant: TenantId, count: int) -> None:
         """After the commit of a slice: somebody may look at what has changed."""
-        self._signals.changed(tenant, count)
+        self._signals.bulk_changed.publish(tenant, count)
 
     async def _pause(self, caller: Caller, connection: Connection, job_id: str) -> None:
         await self._amender.pause_in(caller, connection, job_id)

@@ -80,7 +80,7 @@ class Amender:
         perhaps more than once. `patch`: the change, unless it is that of a workflow."""
         fired = await despite_deadlocks(partial(self._update, caller.tenant, job_id, change, if_version, patch))
         self._tell(fired)
-        self._signals.due()
+        self._signals.due.publish()
 
     async def _update(
         self, tenant: TenantId, job_id: str, change: Change, if_version: int | None, patch: JobPatch | None
@@ -135,7 +135,7 @@ class Amender:
 
     def _tell(self, fired: FiredLocked) -> None:
         metrics.fired.inc(fired.total)
-        self._signals.ready(fired.created)
+        self._signals.ready.publish(fired.created)
         fired.publish(self._signals)
 
     async def pause(self, caller: Caller, job_id: str, if_version: int | None = None) -> None:
@@ -205,8 +205,8 @@ class Amender:
         return True
 
     def tell_resumed(self) -> None:
-        self._signals.due()
-        self._signals.fill()
+        self._signals.due.publish()
+        self._signals.backfills.publish(())
 
     async def resume_declared(self, caller: Caller, application: str, job_id: str, still: Check) -> bool:
         """Resume a job that its application declares again, if `still` holds. Return whether it was resumed."""
@@ -217,7 +217,7 @@ class Amender:
             if row is None or row.declared_by != application or not row.pruned:
                 return False
             await self._resume(connection, row, application)
-        self._signals.due()
+        self._signals.due.publish()
         return True
 
     async def _resume(self, connection: Connection, row: LockedJob, declared_by: str | None) -> None:

@@ -60,7 +60,7 @@ class Drainer:
             )
         if changed:
             log.info("worker asked to drain", worker=str(worker_id), name=before.name)
-        self._signals.stop(worker_id)
+        self._signals.stop.publish(worker_id)
         return worker_view(row)
 
 

@@ -275,8 +275,8 @@ class Replayer:
 
     def tell(self, done: Repeated) -> None:
         """After the commit: wake those who wait for the new runs."""
-        self._signals.ready(done.created)
-        self._signals.knock([frozenset({line}) for line in done.lines])
+        self._signals.ready.publish(done.created)
+        self._signals.admission.publish([frozenset({line}) for line in done.lines])
 
     async def _ended(self, connection: Connection, tenant: TenantId, run_id: UUID) -> EndedRun:
         row = await history.ended_run(connection, tenant, run_id)

@@ -130,10 +130,10 @@ class ManualRuns:
 
     def tell(self, made: RunsMade) -> None:
         """After the commit: wake those who wait for the runs."""
-        self._signals.ready(made.fired.created)
+        self._signals.ready.publish(made.fired.created)
         made.fired.publish(self._signals)
         if made.due:
-            self._signals.due()
+            self._signals.due.publish()
 
     async def _run(self, connection: Connection, row: LockedJob, run_id: UUID, payload: msgspec.Raw) -> Fired:
         tenant, job_id = row.tenant_id, row.job_id

@@ -23,9 +23,9 @@ class DependencyEffects(Part):
 
     def publish(self, signals: Signals, /) -> None:
         if self.check:
-            signals.look()
+            signals.waits.publish()
         if self.due:
-            signals.due()
+            signals.due.publish()
 
 
 class RunsWithParents:

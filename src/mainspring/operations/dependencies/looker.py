@@ -47,7 +47,7 @@ class Looker:
         self._wanted = False
         self._left: dict[UUID, ToLookAt] = {}  # those whose parents have yet to fire
         self._looking: asyncio.Task[None] | None = None
-        signals.on_look(self.look)
+        signals.waits.subscribe(self.look)
 
     async def run_once(self) -> int:
         """Returns how many runs were looked at."""

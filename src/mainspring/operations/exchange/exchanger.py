@@ -99,8 +99,8 @@ class Exchanger:
         self._active: set[Exchange] = set()
         self._lanes_revision = -1
         self._lane_loads: set[asyncio.Task[None]] = set()
-        signals.on_ready(self._on_ready)
-        signals.on_stop(long_polls.request_stop)
+        signals.ready.subscribe(self._on_ready)
+        signals.stop.subscribe(long_polls.request_stop)
 
     @property
     def workers(self) -> int:
@@ -130,7 +130,7 @@ class Exchanger:
             await self._starts.record(request, patience)
         stale_progress = await self._record_progress(tenant, request, patience) if request.progress else []
         if request.started or request.progress:
-            self._signals.exchanged(tenant, request, None)
+            self._signals.exchanged.publish(tenant, request, None)
         waiter = self._long_polls.register(request.worker_id, tenant)
         metrics.waiting.set(len(self._long_polls))
         deadline = self._clock.monotonic() + min(request.wait_ms / 1000, self._timing.beat)
@@ -143,7 +143,7 @@ class Exchanger:
             try:
                 await self._serve(exchange)
                 if request.outcomes or exchange.reply.runs:
-                    self._signals.exchanged(tenant, request, exchange.reply)
+                    self._signals.exchanged.publish(tenant, request, exchange.reply)
                 exchange.reply.fenced += stale_progress
                 exchange.reply.lease = self._registry.grant_of(request)
                 exchange.reply.all_tenants = request.hello is not None and tenant == EVERY_TENANT

@@ -101,7 +101,7 @@ class ExchangeTransaction:
                 freed -= await self._claim_apart(connection, exchange, written=writes)
             if unreadable := self._claimer.take_unreadable(exchange.request.worker_id):
                 freed += await self._fail(connection, exchange, unreadable)
-        self._signals.gates_freed(freed)
+        self._signals.gates_freed.publish(freed)
 
     async def _write(
         self, connection: Connection, exchange: Exchange, seconds: float, *, skip_held: bool = False

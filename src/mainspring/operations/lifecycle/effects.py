@@ -105,12 +105,12 @@ class Effects(msgspec.Struct):
         now: Counter[int] = self.ready.copy()
         for lane_id, delay in self.requeued:
             if delay:
-                signals.ready_later(lane_id, delay)
+                signals.ready.publish_later(delay, {lane_id: 1})
             else:
                 now[lane_id] += 1
-        signals.ready(now)
+        signals.ready.publish(now)
         for worker_id in self.stops:
-            signals.stop(worker_id)
+            signals.stop.publish(worker_id)
         for part in self.parts.values():
             part.publish(signals)
 

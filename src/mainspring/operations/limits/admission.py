@@ -54,9 +54,9 @@ class Admitted(msgspec.Struct):
     def tell_later(self, signals: Signals) -> None:
         """After the commit: wake those who wait, when it is time."""
         for lane_id, delay in self.later:
-            signals.ready_later(lane_id, delay)
+            signals.ready.publish_later(delay, {lane_id: 1})
         for delay in self.timers:
-            signals.knock_later(delay)
+            signals.admission.publish_later(delay, [frozenset()])
 
 
 async def hand_over(

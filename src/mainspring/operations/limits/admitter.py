@@ -46,7 +46,7 @@ class Admitter:
         self._after_breaker = limits.FIRST_LINE
         self._knocked: set[frozenset[int]] = set()
         self._knocking: asyncio.Task[None] | None = None
-        signals.on_knock(self.knock)
+        signals.admission.subscribe(self.knock)
 
     def knock(self, lines: Iterable[frozenset[int]]) -> None:
         """Look at these lines soon, those of a set together. An empty set: where a backoff is over."""
@@ -105,7 +105,7 @@ class Admitter:
         return admitted
 
     def _tell(self, done: Admitted) -> int:
-        self._signals.ready(done.lanes)
+        self._signals.ready.publish(done.lanes)
         done.tell_later(self._signals)
         return done.lanes.total() + len(done.later)
 

@@ -46,7 +46,7 @@ class BreakerControl:
             if not await limits.set_breakers(connection, {row.key_id: Breaker()}):
                 raise missing
         log.info("circuit breaker reset", name=row.name, was=_state(row).word)
-        self._signals.knock([frozenset({row.key_id})])
+        self._signals.admission.publish([frozenset({row.key_id})])
         async with self._store.reads.acquire() as connection:
             after = await breakers.get(connection, caller.tenant, limit_id)
         return _view(after or row)

@@ -42,10 +42,10 @@ class LimitEffects(Part):
             self.gates[gate_id] = self.gates.get(gate_id, 0) + number
 
     def publish(self, signals: Signals, /) -> None:
-        signals.knock(self.wakes)
+        signals.admission.publish(self.wakes)
         for delay in self.delays:
-            signals.knock_later(delay)
-        signals.gates_freed(self.gates)
+            signals.admission.publish_later(delay, [frozenset()])
+        signals.gates_freed.publish(self.gates)
 
 
 def note_admitted(effects: Effects, done: Admitted) -> None:

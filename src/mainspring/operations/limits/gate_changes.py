@@ -85,7 +85,7 @@ class GateChanger:
             changed = await gates.change(connection, before, after, caller.name)
             if changed is None:
                 raise Conflict("the limits changed meanwhile", code="changed_meanwhile", hint="try again")
-        self._signals.gates_changed()
+        self._signals.gates_changed.publish()
         log.info("gate changed", tenant=tenant, queue=queue, by=caller.name, paused=changed.paused_at is not None)
         await wait_for_older_claims(self._store, self._clock)
         await self._running.count(changed.gate_id)

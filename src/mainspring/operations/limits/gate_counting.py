@@ -22,7 +22,7 @@ class RunningCount:
     async def count(self, gate_id: int) -> None:
         """No claim that does not know the gate may be under way."""
         if await despite_deadlocks(partial(self._count, gate_id)) is not None:
-            self._signals.gates_freed({gate_id: 1})
+            self._signals.gates_freed.publish({gate_id: 1})
 
     async def _count(self, gate_id: int) -> int | None:
         async with self._store.change() as connection:

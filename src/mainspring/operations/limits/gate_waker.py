@@ -38,8 +38,8 @@ class GateWaker:
         self._changed = False
         self._waking: asyncio.Task[None] | None = None
         self._timers: dict[int, asyncio.TimerHandle] = {}
-        signals.on_gates_freed(self.freed)
-        signals.on_gates_changed(self.changed)
+        signals.gates_freed.subscribe(self.freed)
+        signals.gates_changed.subscribe(self.changed)
 
     def freed(self, gates: Mapping[int, int]) -> None:
         """Gates were given back so many times, or have so many tokens."""

@@ -46,7 +46,7 @@ class LimitSetter:
                 await limit_reads.set_slots(connection, limit_id, limit, loose=order is not None)
             before = await limit_reads.admissions_under_way(connection)
             waiting = await limit_reads.lines_that_wait(connection, limit_id, _KNOCKED)
-        self._signals.knock([frozenset({line}) for line in waiting])
+        self._signals.admission.publish([frozenset({line}) for line in waiting])
         await self._wait_for(before)
 
     async def _wait_for(self, transactions: set[str]) -> None:

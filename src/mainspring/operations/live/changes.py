@@ -46,10 +46,10 @@ class Changes:
         self._runs: set[UUID] = set()
         self._new_lanes: Counter[int] = Counter()
         self._wanted_until = self._ask_at = float("-inf")
-        signals.on_ready(self._on_ready)
-        signals.on_exchanged(self._on_exchanged)
-        signals.on_changed(lambda tenant, count: self.add(tenant, (JOBS, RUNS, QUEUES), count))
-        signals.on_live(self._on_message)
+        signals.ready.subscribe(self._on_ready)
+        signals.exchanged.subscribe(self._on_exchanged)
+        signals.bulk_changed.subscribe(lambda tenant, count: self.add(tenant, (JOBS, RUNS, QUEUES), count))
+        signals.live.subscribe(self._on_message)
 
     @property
     def wanted(self) -> bool:

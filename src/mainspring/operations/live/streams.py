@@ -69,7 +69,7 @@ class Streams:
         self._known: dict[Key, Seen] = {}
         self._origin = str(uuid7())[-6:]
         self._number = 0
-        signals.on_tokens_changed(self._check_again)
+        signals.tokens.subscribe(self._check_again)
 
     def __len__(self) -> int:
         return len(self._open)

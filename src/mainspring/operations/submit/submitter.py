@@ -210,15 +210,15 @@ class Submitter:
                         admitted = await hand_over(connection, {}, batch.lines)
                         batch.created.update(Counter(batch.created) + admitted.lanes)
         if dependent:
-            self._signals.look()
+            self._signals.waits.publish()
         if fresh:
             self._lines.committed(tenant, fresh)
         metrics.submitted.inc(len(definitions) - sum(batch.repeated))
-        self._signals.ready(batch.created)
-        self._signals.knock(admitted.again)
+        self._signals.ready.publish(batch.created)
+        self._signals.admission.publish(admitted.again)
         admitted.tell_later(self._signals)
         if batch.soonest is not None and batch.soonest < self._clock.now() + timedelta(seconds=5):
-            self._signals.due()
+            self._signals.due.publish()
         return Submitted(batch.job_ids, batch.repeated, batch.generations, batch.unique)
 
     async def _lane_ids(

@@ -93,7 +93,7 @@ class WorkflowRuns:
         them; of a map over the same list only the members that did not succeed then. Dead letters of what runs again
         are discarded. Returns the workflow run."""
         begun = await despite_deadlocks(partial(self._rerun, caller.tenant, run_id, from_step, definition, if_match))
-        self._signals.flow(FlowNews(rerun=[begun.flow_id]))
+        self._signals.flows.publish(FlowNews(rerun=[begun.flow_id]))
         await self._discard_letters(caller.tenant, begun)
         return begun.flow_id
 

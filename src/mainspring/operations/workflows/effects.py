@@ -33,7 +33,7 @@ class FlowEffects(Part):
 
     def publish(self, signals: Signals, /) -> None:
         if self.folds or self.maps or self.fanouts or self.stopped:
-            signals.flow(FlowNews(self.folds, self.maps, self.fanouts, self.stopped))
+            signals.flows.publish(FlowNews(self.folds, self.maps, self.fanouts, self.stopped))
 
 
 class StoppedFlows:

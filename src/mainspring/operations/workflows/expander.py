@@ -70,7 +70,7 @@ class FanoutExpander:
         self._wanted: set[UUID] = set()
         self._joins: set[int] = set()
         self._expanding: asyncio.Task[None] | None = None
-        signals.on_flow(self._on_news)
+        signals.flows.subscribe(self._on_news)
 
     async def run_once(self) -> int:
         """Look at every mapped step that may have members to create. Returns how many were created."""

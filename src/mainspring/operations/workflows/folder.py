@@ -48,7 +48,7 @@ class JoinFolder:
         self._later: set[int] = set()
         self._far: dict[int, int] = {}  # joins that are far from done, and how many ends they have counted
         self._folding: asyncio.Task[None] | None = None
-        signals.on_flow(self._on_news)
+        signals.flows.subscribe(self._on_news)
 
     async def run_once(self) -> int:
         """Count the marks that are there, and those that follow. Returns how many joins were counted."""

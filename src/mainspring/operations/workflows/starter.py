@@ -59,8 +59,8 @@ class FlowStarter:
         self._last: tuple[int, GraphRows] | None = None
         self._starting: asyncio.Task[None] | None = None
         self._rerun: set[UUID] = set()
-        signals.on_ready(self._on_ready)
-        signals.on_flow(self._on_news)
+        signals.ready.subscribe(self._on_ready)
+        signals.flows.subscribe(self._on_news)
 
     async def run_once(self) -> int:
         """Start what is QUEUED, and continue what somebody has left. Returns how many workflow runs were started."""

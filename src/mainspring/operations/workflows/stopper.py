@@ -46,7 +46,7 @@ class FlowStopper:
         self._wanted: set[UUID] = set()
         self._stopping: asyncio.Task[None] | None = None
         if listens:
-            signals.on_flow(self._on_news)
+            signals.flows.subscribe(self._on_news)
 
     async def run_once(self) -> int:
         """Continue what somebody has left, and see whether the last run of a workflow run has ended."""
