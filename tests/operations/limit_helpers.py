@@ -53,4 +53,4 @@ async def lose(assembly: Assembly, worker: HandWorker) -> None:
     """Its worker is lost with its runs."""
     async with assembly.store.hot.acquire() as connection, connection.transaction():
         effects = await rescue(connection, await runs.held_by(connection, worker.worker_id, 100), lambda: 0.5)
-    effects.tell(assembly.signals)
+    effects.publish(assembly.signals)

@@ -9,11 +9,16 @@ from mainspring.operations.backfills.effects import BackfilledRuns
 from mainspring.operations.dependencies.effects import RunsWithParents
 from mainspring.operations.dependencies.follow import DependantJobs
 from mainspring.operations.lifecycle.dispatch import (
+    BACKFILLS_ENDED,
+    BREAKERS_OPENED,
     CONTAINERS_STOPPED,
     FINISHERS,
+    FIRES_MISSED,
+    QUEUES_PAUSED,
     RUNS_CREATED,
     RUNS_ENDED,
     SLOTS_RELEASED,
+    WORKERS_LOST,
 )
 from mainspring.operations.limits.effects import HeldRuns, ReleasedSlots
 from mainspring.operations.workflows.effects import StoppedFlows
@@ -23,5 +28,10 @@ from mainspring.operations.workflows.stopper import StopFinisher
 RUNS_ENDED.handled_by(DependantJobs(), STEPS_AND_FLOWS, BackfilledRuns())
 RUNS_CREATED.handled_by(HeldRuns(), RunsWithParents())
 SLOTS_RELEASED.handled_by(ReleasedSlots())
+FIRES_MISSED.handled_by()
+WORKERS_LOST.handled_by()
+BREAKERS_OPENED.handled_by()
+QUEUES_PAUSED.handled_by()
+BACKFILLS_ENDED.handled_by()
 CONTAINERS_STOPPED.handled_by(StoppedFlows())
 FINISHERS.append(StopFinisher())

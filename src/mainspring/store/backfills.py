@@ -304,9 +304,11 @@ async def set_concurrency(connection: Connection, tenant: TenantId, backfill_id:
     return await connection.fetchval(_SQL["set_concurrency"], tenant, backfill_id, number) is not None
 
 
-async def end_of_job(connection: Connection, tenant: TenantId, job_id: str, reason: str) -> None:
-    """Cancel the backfills of a job that is cancelled. The caller has locked the job."""
-    await connection.execute(_SQL["end_backfills_of_job"], tenant, job_id, reason)
+async def end_of_job(connection: Connection, tenant: TenantId, job_id: str, reason: str) -> list[UUID]:
+    """Cancel the backfills of a job that is cancelled. The caller has locked the job. Returns those that have ended:
+    no run of them is left."""
+    rows = await connection.fetch(_SQL["end_backfills_of_job"], tenant, job_id, reason)
+    return [row["backfill_id"] for row in rows if row["ended"]]
 
 
 async def lock_runs(connection: Connection, tenant: TenantId, run_ids: Sequence[UUID]) -> list[LockedRun]:

@@ -168,11 +168,11 @@ async def knows_secret(connection: Connection, worker_id: UUID, secret: str) -> 
     return stored is not None and hmac.compare_digest(stored, hash_secret(secret))
 
 
-async def take_notice(connection: Connection, worker_id: UUID, secret: str) -> str | None:
-    """End an incarnation because its watchdog says that nothing of it is left. Returns its name, or None if the secret
-    is wrong."""
-    name: str | None = await connection.fetchval(_SQL["take_notice"], worker_id, hash_secret(secret))
-    return name
+async def take_notice(connection: Connection, worker_id: UUID, secret: str) -> tuple[str, bool] | None:
+    """End an incarnation because its watchdog says that nothing of it is left. Returns its name and whether it was
+    alive until now, or None if the secret is wrong."""
+    row = await connection.fetchrow(_SQL["take_notice"], worker_id, hash_secret(secret))
+    return None if row is None else (row["name"], row["lost"])
 
 
 async def advance(

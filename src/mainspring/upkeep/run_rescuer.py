@@ -12,6 +12,9 @@ from mainspring.kernel.config import Timing
 from mainspring.kernel.ids import uuid7
 from mainspring.kernel.logs import get_logger
 from mainspring.operations.lifecycle.decide import Random
+from mainspring.operations.lifecycle.dispatch import WORKERS_LOST
+from mainspring.operations.lifecycle.effects import Effects
+from mainspring.operations.lifecycle.events import WorkerLost
 from mainspring.operations.lifecycle.rescue_worker import WorkerRescue
 from mainspring.operations.signals import Signals
 from mainspring.store import workers
@@ -85,9 +88,14 @@ class RunRescuer:
     async def _mark_lost(self, judged: Sequence[StillSilent]) -> list[UUID]:
         if not judged:
             return []
-        async with self._store.reads.acquire() as connection:
+        effects = Effects()
+        async with self._store.reads.acquire() as connection, connection.transaction():
             marked = await workers.mark_lost(connection, judged)
-        lost = [each for each in judged if each.worker_id in marked]
+            lost = [each for each in judged if each.worker_id in marked]
+            if lost:
+                events = [WorkerLost(each.worker_id, each.seconds) for each in lost]
+                await WORKERS_LOST.happened(connection, events, effects)
+        effects.publish(self._signals)
         for each in lost:
             log.warning("worker lost", worker=str(each.worker_id), silent_for=round(each.seconds, 1))
         return [each.worker_id for each in lost]

@@ -31,6 +31,7 @@ from mainspring.domain.transitions import StoredJobStatus, StoredState
 from mainspring.kernel.clock import DatabaseClock
 from mainspring.kernel.ids import uuid7
 from mainspring.operations.access.caller import Caller
+from mainspring.operations.backfills.effects import backfill_ended
 from mainspring.operations.calendars.rules import load_rules
 from mainspring.operations.lifecycle.cancel import cancel
 from mainspring.operations.lifecycle.effects import Effects
@@ -135,14 +136,18 @@ class BackfillControl:
         """No more runs are created, and those that no worker has end. `running`: the others are told to stop."""
         tenant = caller.tenant
         async with self._store.change() as connection:
-            row = await self._lock(connection, caller, backfill_id, if_match)
+            row = after = await self._lock(connection, caller, backfill_id, if_match)
+            ended = False
             if row.state == BackfillState.COMPLETED:
                 raise is_over(BackfillState.COMPLETED, row.backfill_id, "cancelled")
             if row.state != BackfillState.CANCELLED:
-                await _write(connection, row, BackfillState.CANCELLED)
+                after = await _write(connection, row, BackfillState.CANCELLED)
+                ended = not row.live
             live = await backfills.lock_runs(connection, tenant, row.live)
             chosen = [run for run in live if running or run.state != StoredState.RUNNING]
             effects = await cancel(connection, chosen, _CANCELLED) if chosen else Effects()
+            if ended:
+                await backfill_ended(connection, after, effects)
         effects.publish(self._signals)
         self._signals.backfills.publish(())
         return await self.backfill(caller, backfill_id)
@@ -188,12 +193,13 @@ class BackfillControl:
         return row
 
 
-async def _write(connection: Connection, row: LockedBackfill, state: BackfillState) -> None:
-    """Change the state. Whoever continues takes a new slice."""
+async def _write(connection: Connection, row: LockedBackfill, state: BackfillState) -> LockedBackfill:
+    """Change the state. Whoever continues takes a new slice. Returns the backfill as it is now."""
     after = msgspec.structs.replace(row, state=int(state), reason=None)
     await backfills.advance(
         connection, row, after, keep_slice=False, ended=state is BackfillState.CANCELLED and not row.live
     )
+    return after
 
 
 def _check_status(row: JobRow) -> None:

@@ -9,9 +9,11 @@ from uuid import UUID
 import msgspec
 
 from mainspring.domain.transitions import Follows
+from mainspring.operations.lifecycle.dispatch import BACKFILLS_ENDED
 from mainspring.operations.lifecycle.effects import Effects, Part
-from mainspring.operations.lifecycle.events import RunEnded
+from mainspring.operations.lifecycle.events import BackfillEnded, RunEnded
 from mainspring.operations.signals import Signals
+from mainspring.store.backfills import LockedBackfill
 from mainspring.store.pool import Connection
 
 _BACKFILL = int(Follows.BACKFILL)
@@ -28,6 +30,12 @@ class BackfillEffects(Part):
     def publish(self, signals: Signals, /) -> None:
         if self.ended:
             signals.backfills.publish(self.ended)
+
+
+async def backfill_ended(connection: Connection, row: LockedBackfill, effects: Effects) -> None:
+    """The caller has written that it ended."""
+    event = BackfillEnded(row.tenant_id, row.backfill_id, row.job_id, row.state)
+    await BACKFILLS_ENDED.happened(connection, [event], effects)
 
 
 class BackfilledRuns:

@@ -35,6 +35,7 @@ from mainspring.domain.transitions import StoredJobStatus, StoredState
 from mainspring.kernel import metrics
 from mainspring.kernel.ids import uuid7_batch
 from mainspring.kernel.logs import get_logger
+from mainspring.operations.backfills.effects import backfill_ended
 from mainspring.operations.calendars.rules import load_rules
 from mainspring.operations.lifecycle.dispatch import runs_ended
 from mainspring.operations.lifecycle.fire import Fired, from_store
@@ -152,9 +153,10 @@ class Filler:
             after = _completed(after)
             if after != row:
                 over = after.state in (BackfillState.CANCELLED, BackfillState.COMPLETED)
-                await backfills.advance(
-                    connection, row, after, keep_slice=after.has_slice and not over, ended=over and not after.live
-                )
+                ended = over and not after.live
+                await backfills.advance(connection, row, after, keep_slice=after.has_slice and not over, ended=ended)
+                if ended:
+                    await backfill_ended(connection, after, fired)
         metrics.fired.inc(fired.total)
         self._signals.ready.publish(fired.created)
         fired.publish(self._signals)

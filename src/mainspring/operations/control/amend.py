@@ -15,7 +15,7 @@ from uuid import UUID
 
 import msgspec
 
-from mainspring.domain.backfills import JOB_CANCELLED
+from mainspring.domain.backfills import JOB_CANCELLED, BackfillState
 from mainspring.domain.dependencies import parents_of
 from mainspring.domain.errors import Conflict, InvalidInput, NotFound
 from mainspring.domain.intake.declaration import amended
@@ -34,8 +34,9 @@ from mainspring.operations.dependencies.changes import change_edges, names_paren
 from mainspring.operations.dependencies.edges import fire_if_met
 from mainspring.operations.dependencies.effects import DependencyEffects
 from mainspring.operations.lifecycle.cancel import cancel
-from mainspring.operations.lifecycle.dispatch import finish
+from mainspring.operations.lifecycle.dispatch import BACKFILLS_ENDED, finish
 from mainspring.operations.lifecycle.effects import Effects
+from mainspring.operations.lifecycle.events import BackfillEnded
 from mainspring.operations.lifecycle.fire_locked import FiredLocked, fire_locked, miss_due
 from mainspring.operations.limits.changed_rules import change_lines
 from mainspring.operations.limits.effects import admit_woken
@@ -251,11 +252,12 @@ class Amender:
         """The same in a transaction. The effects are published after the commit."""
         tenant = caller.tenant
         row = await jobs.lock(connection, tenant, job_id)
+        over: list[UUID] = []
         if row is not None:
             check_version("job", row.version, if_version)
         if row is not None and row.status != StoredJobStatus.CANCELLED:
             await self._cancel(connection, row)
-            await backfills.end_of_job(connection, tenant, job_id, JOB_CANCELLED)
+            over = await backfills.end_of_job(connection, tenant, job_id, JOB_CANCELLED)
         live: list[runs.LockedRun] = []
         own = await own_run(connection, tenant, job_id)  # it is older than manual runs, so this is key order
         if row is None:
@@ -264,6 +266,10 @@ class Amender:
             live.append(locked)
         live += await runs.lock_runs_of_job(connection, tenant, job_id)
         effects = await cancel(connection, live)
+        if over:
+            state = int(BackfillState.CANCELLED)
+            ended = [BackfillEnded(tenant, backfill_id, job_id, state) for backfill_id in over]
+            await BACKFILLS_ENDED.happened(connection, ended, effects)
         effects.of(DependencyEffects).check |= await dependencies.look_again(connection, [(tenant, job_id)]) > 0
         if row is None and own is None and not live and not await self._has_ended(connection, tenant, job_id):
             raise no_job(job_id)

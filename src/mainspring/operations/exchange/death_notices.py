@@ -13,6 +13,9 @@ from mainspring.domain.errors import Forbidden, Unavailable
 from mainspring.kernel import metrics
 from mainspring.kernel.logs import get_logger
 from mainspring.operations.lifecycle.decide import Random
+from mainspring.operations.lifecycle.dispatch import WORKERS_LOST
+from mainspring.operations.lifecycle.effects import Effects
+from mainspring.operations.lifecycle.events import WorkerLost
 from mainspring.operations.lifecycle.rescue_worker import WorkerRescue
 from mainspring.operations.signals import Signals
 from mainspring.store import workers
@@ -40,10 +43,14 @@ class DeathNotices:
         started = None if notice.started is None else frozenset(notice.started)
         rescue = WorkerRescue(self._signals, self._random, worker_id, started)
         async with self._store.hot.acquire() as connection, connection.transaction():
-            name = await workers.take_notice(connection, worker_id, notice.secret)
-            if name is None:
+            taken = await workers.take_notice(connection, worker_id, notice.secret)
+            if taken is None:
                 raise _wrong_secret()
+            name, lost = taken
             effects = await rescue.take_batch(connection)
+            if lost and (effects is not None or notice.exit != CLEAN_EXIT):
+                effects = effects or Effects()
+                await WORKERS_LOST.happened(connection, [WorkerLost(worker_id)], effects)
         self._forget(worker_id)
         metrics.death_notices.inc()
         if notice.exit == CLEAN_EXIT and effects is None:

@@ -12,7 +12,17 @@ from collections.abc import Sequence
 from typing import Generic, Protocol, TypeVar
 
 from mainspring.operations.lifecycle.effects import Effects
-from mainspring.operations.lifecycle.events import ContainerStopped, RunEnded, RunsCreated, SlotsReleased
+from mainspring.operations.lifecycle.events import (
+    BackfillEnded,
+    BreakerOpened,
+    ContainerStopped,
+    FireMissed,
+    QueuePaused,
+    RunEnded,
+    RunsCreated,
+    SlotsReleased,
+    WorkerLost,
+)
 from mainspring.operations.signals import Signals
 from mainspring.store.pool import Connection, Store
 
@@ -44,6 +54,10 @@ class Event(Generic[E]):
             raise RuntimeError(f"no handlers of {self._name} are listed: import mainspring.operations.handlers")
         return self._listed
 
+    def wanted(self, events: Sequence[E]) -> bool:
+        """Whether a handler wants one of these. Otherwise a single statement needs no transaction around it."""
+        return any(handler.wants(event) for event in events for handler in self.handlers)
+
     async def happened(self, connection: Connection, events: Sequence[E], effects: Effects) -> None:
         """Let the handlers deal with the events, one handler after another."""
         for handler in self.handlers:
@@ -58,6 +72,11 @@ class Finisher(Protocol):
 RUNS_ENDED = Event[RunEnded]("runs that ended")
 RUNS_CREATED = Event[RunsCreated]("runs that were created")
 SLOTS_RELEASED = Event[SlotsReleased]("slots that were released")
+FIRES_MISSED = Event[FireMissed]("fires that were missed")
+WORKERS_LOST = Event[WorkerLost]("workers that were lost")
+BREAKERS_OPENED = Event[BreakerOpened]("breakers that opened")
+QUEUES_PAUSED = Event[QueuePaused]("queues that were paused")
+BACKFILLS_ENDED = Event[BackfillEnded]("backfills that ended")
 CONTAINERS_STOPPED = Event[ContainerStopped]("containers that have to end")
 FINISHERS: list[Finisher] = []
 

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from uuid import UUID
 
 import msgspec
+
+from mainspring.kernel.ids import TenantId
 
 
 class RunEnded(msgspec.Struct):
@@ -57,6 +60,48 @@ class RunsCreated(msgspec.Struct, frozen=True):
     lanes: Mapping[int, int]
     held_in: Sequence[int] = ()
     with_parents: int = 0
+
+
+class FireMissed(msgspec.Struct, frozen=True):
+    """Fires of a job, from first to last, were due and are not run."""
+
+    tenant_id: int
+    job_id: str
+    first: datetime
+    last: datetime
+    count: int
+    reason: str
+
+
+class WorkerLost(msgspec.Struct, frozen=True):
+    """A worker has ended without saying so. silent_for: seconds without a heartbeat. None: its watchdog has told it."""
+
+    worker_id: UUID
+    silent_for: float | None = None
+
+
+class BreakerOpened(msgspec.Struct, frozen=True):
+    """The circuit breaker of this line has opened."""
+
+    line: int
+
+
+class QueuePaused(msgspec.Struct, frozen=True):
+    """A queue was paused, or resumed. queue: None for the whole tenant."""
+
+    tenant_id: TenantId
+    queue: str | None
+    paused: bool
+    by: str
+
+
+class BackfillEnded(msgspec.Struct, frozen=True):
+    """A backfill has ended, and so have all its runs. state: of `BackfillState`."""
+
+    tenant_id: TenantId
+    backfill_id: UUID
+    job_id: str
+    state: int
 
 
 class ContainerStopped(msgspec.Struct, frozen=True):

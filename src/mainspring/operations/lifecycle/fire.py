@@ -4,7 +4,7 @@ one is SKIPPED, waits for it (HELD), runs beside it, or replaces it."""
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from uuid import UUID
 
 import asyncpg
@@ -13,9 +13,9 @@ import msgspec
 from mainspring.domain.job import REPLACED
 from mainspring.kernel.ids import TenantId
 from mainspring.operations.lifecycle.cancel import cancel
-from mainspring.operations.lifecycle.dispatch import RUNS_CREATED
+from mainspring.operations.lifecycle.dispatch import FIRES_MISSED, RUNS_CREATED
 from mainspring.operations.lifecycle.effects import Effects, after_end
-from mainspring.operations.lifecycle.events import RunsCreated
+from mainspring.operations.lifecycle.events import FireMissed, RunsCreated
 from mainspring.store import fires, runs
 from mainspring.store.pool import Connection
 
@@ -66,13 +66,24 @@ async def fire_recurring(
             return await _lock_and_fire(connection, node_id, leases, due, places)
 
         return await _in_parts([job.replaces for job in due], part)
+    # A statement is its own transaction, unless what it does has to be handled with it.
+    together = FIRES_MISSED.wanted([missed for job in due if job.plan.missed for missed in _missed(job)])
     try:
-        done = await fires.fire_recurring(connection, node_id, leases, due, _PATIENCE)
+        async with connection.transaction() if together else nullcontext():
+            done = await fires.fire_recurring(connection, node_id, leases, due, _PATIENCE)
+            return await _finished(connection, done, due, done.moved)
     except asyncpg.LockNotAvailableError:
         if locked:
             raise
+    async with connection.transaction() if together else nullcontext():
         done = await fires.fire_free(connection, node_id, leases, due)
-    return await _finished(connection, done, due, done.moved)
+        return await _finished(connection, done, due, done.moved)
+
+
+def _missed(job: fires.DueAgain) -> list[FireMissed]:
+    return [
+        FireMissed(job.tenant_id, job.job_id, one.first, one.last, one.count, one.reason) for one in job.plan.missed
+    ]
 
 
 async def _lock_and_fire(
@@ -120,6 +131,8 @@ async def _finished(
 ) -> Fired:
     fired = await from_store(connection, done)
     fired.moved = moved
+    if missed := [one for place in moved if due[place].plan.missed for one in _missed(due[place])]:
+        await FIRES_MISSED.happened(connection, missed, fired)
     for place in moved:
         if due[place].replaces:
             await cancel_earlier(connection, TenantId(due[place].tenant_id), due[place].job_id, done.held, fired)

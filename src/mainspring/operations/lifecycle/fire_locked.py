@@ -8,6 +8,7 @@ has prepared meanwhile matches no row.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from datetime import datetime
 
 import asyncpg
@@ -19,9 +20,9 @@ from mainspring.domain.schedules.fires import next_fire
 from mainspring.domain.schedules.misfire import FirePlan, Missed, limited, missed_through, plan_fires
 from mainspring.domain.transitions import StoredJobStatus
 from mainspring.kernel.logs import get_logger
-from mainspring.operations.lifecycle.dispatch import RUNS_CREATED
-from mainspring.operations.lifecycle.effects import after_end
-from mainspring.operations.lifecycle.events import RunsCreated
+from mainspring.operations.lifecycle.dispatch import FIRES_MISSED, RUNS_CREATED
+from mainspring.operations.lifecycle.effects import Effects, after_end
+from mainspring.operations.lifecycle.events import FireMissed, RunsCreated
 from mainspring.operations.lifecycle.fire import Fired, cancel_earlier
 from mainspring.store import fires, missed_fires
 from mainspring.store.jobs import LockedJob
@@ -49,7 +50,7 @@ async def fire_locked(connection: Connection, row: LockedJob, definition: JobDef
         except _POISON as error:
             # The change may be what mends the job, so it must not fail with it.
             log.error("job cannot be fired", job=row.job_id, error=repr(error))
-            await miss_due(connection, fired.row, definition, _UNFIT)
+            await miss_due(connection, fired.row, definition, _UNFIT, fired)
             following = next_fire(definition.schedule, row.now)
             fired.row = msgspec.structs.replace(
                 fired.row, next_fire_at=following, status=int(_status_before(following))
@@ -57,7 +58,9 @@ async def fire_locked(connection: Connection, row: LockedJob, definition: JobDef
     return fired
 
 
-async def miss_due(connection: Connection, row: LockedJob, definition: JobDefinition, reason: str) -> None:
+async def miss_due(
+    connection: Connection, row: LockedJob, definition: JobDefinition, reason: str, effects: Effects | None = None
+) -> None:
     """Record what was due, or would have been without a pause, as missed."""
     first = row.next_fire_at or row.paused_from
     if first is None or first > row.now:
@@ -68,6 +71,12 @@ async def miss_due(connection: Connection, row: LockedJob, definition: JobDefini
         missed = await asyncio.to_thread(missed_through, definition.schedule, first, row.now, reason)
     for one in missed:
         await missed_fires.record(connection, row, one)
+    await _happened(connection, row, missed, effects or Effects())
+
+
+async def _happened(connection: Connection, row: LockedJob, missed: Sequence[Missed], effects: Effects) -> None:
+    events = [FireMissed(row.tenant_id, row.job_id, one.first, one.last, one.count, one.reason) for one in missed]
+    await FIRES_MISSED.happened(connection, events, effects)
 
 
 async def _step(connection: Connection, fired: FiredLocked, definition: JobDefinition) -> None:
@@ -98,6 +107,8 @@ async def _step(connection: Connection, fired: FiredLocked, definition: JobDefin
         fired.created[lane_id] = fired.created.get(lane_id, 0) + created
     fired.held += len(done.held)
     await RUNS_CREATED.happened(connection, [RunsCreated(done.created, done.lines, done.with_edges)], fired)
+    if plan.missed:
+        await _happened(connection, row, plan.missed, fired)
     after_end(done.skipped, fired)
 
 

@@ -24,6 +24,9 @@ import msgspec
 from mainspring.domain.errors import Conflict
 from mainspring.domain.job import spec_to_show
 from mainspring.domain.limits import key_id
+from mainspring.operations.lifecycle.dispatch import BREAKERS_OPENED
+from mainspring.operations.lifecycle.effects import Effects
+from mainspring.operations.lifecycle.events import BreakerOpened
 from mainspring.operations.limits.breakers import NO_ATTEMPTS, Attempts, Breakers
 from mainspring.operations.limits.paces import Paces
 from mainspring.operations.signals import Signals
@@ -43,6 +46,7 @@ class Admitted(msgspec.Struct):
     again    lines that must be looked at again: sets that are locked together
     timers   the seconds after which a line must be looked at
     open     the lines whose breaker is open
+    effects  what follows for those who handle that a breaker has opened
     """
 
     lanes: Counter[int] = msgspec.field(default_factory=Counter)
@@ -50,11 +54,14 @@ class Admitted(msgspec.Struct):
     again: list[frozenset[int]] = []
     timers: list[float] = []
     open: set[int] = set()
+    effects: Effects | None = None
 
     def tell_later(self, signals: Signals) -> None:
         """After the commit: wake those who wait, when it is time."""
         for lane_id, delay in self.later:
             signals.ready.publish_later(delay, {lane_id: 1})
+        if self.effects is not None:
+            self.effects.publish(signals)
         for delay in self.timers:
             signals.admission.publish_later(delay, [frozenset()])
 
@@ -160,7 +167,10 @@ async def _store_breakers(connection: Connection, breakers: Breakers, admitted: 
         admitted.timers += [
             (state.next_at - breakers.now[key]).total_seconds() for key, state in changed.items() if state.next_at
         ]
-        admitted.again += [frozenset({key}) for key in breakers.opened()]
+        if opened := sorted(breakers.opened()):
+            admitted.again += [frozenset({key}) for key in opened]
+            admitted.effects = Effects()
+            await BREAKERS_OPENED.happened(connection, [BreakerOpened(key) for key in opened], admitted.effects)
     admitted.open = breakers.open
 
 

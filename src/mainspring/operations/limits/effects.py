@@ -52,6 +52,8 @@ def note_admitted(effects: Effects, done: Admitted) -> None:
     """What an admission did follows from the transaction, too."""
     effects.ready.update(done.lanes)
     effects.requeued += done.later
+    if done.effects is not None:
+        effects.merge(done.effects)
     part = effects.of(LimitEffects)
     part.delays += done.timers
     part.wakes.update(done.again)

@@ -12,6 +12,9 @@ from mainspring.kernel.clock import Clock
 from mainspring.kernel.ids import DEFAULT_TENANT, EVERY_TENANT, TenantId
 from mainspring.kernel.logs import get_logger
 from mainspring.operations.access.caller import Caller
+from mainspring.operations.lifecycle.dispatch import QUEUES_PAUSED
+from mainspring.operations.lifecycle.effects import Effects
+from mainspring.operations.lifecycle.events import QueuePaused
 from mainspring.operations.limits.barrier import wait_for_older_claims
 from mainspring.operations.limits.gate_counting import RunningCount
 from mainspring.operations.limits.gate_registry import GateRegistry
@@ -85,6 +88,11 @@ class GateChanger:
             changed = await gates.change(connection, before, after, caller.name)
             if changed is None:
                 raise Conflict("the limits changed meanwhile", code="changed_meanwhile", hint="try again")
+            effects = Effects()
+            if (paused := changed.paused_at is not None) != (before.paused_at is not None):
+                event = QueuePaused(tenant, queue, paused, caller.name)
+                await QUEUES_PAUSED.happened(connection, [event], effects)
+        effects.publish(self._signals)
         self._signals.gates_changed.publish()
         log.info("gate changed", tenant=tenant, queue=queue, by=caller.name, paused=changed.paused_at is not None)
         await wait_for_older_claims(self._store, self._clock)

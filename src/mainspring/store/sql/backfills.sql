@@ -172,6 +172,7 @@ set state = {{BACKFILL_CANCELLED}}, reason = $3, slice = null, slice_exists = nu
     updated_at = (select clock_timestamp()), ended_at = case when b.live = '{}' then (select clock_timestamp()) end
 from locked l
 where b.backfill_id = l.backfill_id and b.state in ({{BACKFILL_RUNNING}}, {{BACKFILL_PAUSED}})
+returning b.backfill_id, b.ended_at is not null as ended
 
 -- name: lock_runs_of_backfill
 -- Those of the runs $2 that are alive, in key order.

@@ -80,13 +80,20 @@ select secret_hash from mainspring.workers where worker_id = $1
 -- name: take_notice
 -- Locks the worker's row, so an exchange in flight is written first, and none after this.
 -- guard: the secret. A repeated notice changes nothing; an incarnation that has stopped stays STOPPED.
-update mainspring.workers
-set state = case when state in ({{WORKERS_ALIVE}}) then {{WORKER_LOST}} else state end,
-    lost_because = case when state in ({{WORKERS_ALIVE}}) then 'death notice' else lost_because end,
-    ended_at = coalesce(ended_at, (select clock_timestamp())),
-    notice_at = coalesce(notice_at, (select clock_timestamp()))
-where worker_id = $1 and secret_hash = $2
-returning name
+with before as materialized (
+    select w.worker_id, w.state in ({{WORKERS_ALIVE}}) as lost
+    from mainspring.workers w
+    where w.worker_id = $1 and w.secret_hash = $2
+    for no key update of w
+)
+update mainspring.workers w
+set state = case when b.lost then {{WORKER_LOST}} else w.state end,
+    lost_because = case when b.lost then 'death notice' else w.lost_because end,
+    ended_at = coalesce(w.ended_at, (select clock_timestamp())),
+    notice_at = coalesce(w.notice_at, (select clock_timestamp()))
+from before b
+where w.worker_id = b.worker_id and w.secret_hash = $2
+returning w.name, b.lost
 
 -- name: note_progress
 -- The progress of attempts. The rows are locked in key order first, as in all statements. The runs of a shared worker
