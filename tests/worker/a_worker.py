@@ -17,9 +17,9 @@ from mainspring.kernel.config import DEFAULT_TIMING, Timing
 from mainspring.sdk.app.app import Mainspring
 from mainspring.sdk.app.context import Context
 from mainspring.wire.exchange import LeaseGrant, RunOrder
+from mainspring.worker.exchange.progress import ProgressReports
 from mainspring.worker.exchange.server_client import ServerClient
 from mainspring.worker.executors.registry import build_executors
-from mainspring.worker.output.progress import ProgressReports
 from mainspring.worker.processes.watchdog_client import WatchdogClient
 from mainspring.worker.worker import Worker
 

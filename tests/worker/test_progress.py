@@ -12,8 +12,8 @@ import pytest
 
 from mainspring.sdk.app.context import Context
 from mainspring.wire.exchange import Progress
+from mainspring.worker.exchange.progress import EVERY, ProgressReports
 from mainspring.worker.execution.attempt import Attempt, key_of
-from mainspring.worker.output.progress import EVERY, ProgressReports
 
 from .exchange_server import an_order
 

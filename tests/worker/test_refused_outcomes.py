@@ -16,9 +16,9 @@ from mainspring.api.routes import exchange as exchange_route
 from mainspring.kernel.clock import SystemClock
 from mainspring.roles.assembly import Assembly, assemble
 from mainspring.wire.exchange import Progress
+from mainspring.worker.exchange.progress import ProgressReports
 from mainspring.worker.exchange.server_client import ServerClient
 from mainspring.worker.execution.attempt import Attempt, Ending, Execute, NoteProgress, failed
-from mainspring.worker.output.progress import ProgressReports
 from mainspring.worker.worker import Worker
 from tests.conftest import TOKEN
 from tests.logs.sockets import on_a_socket

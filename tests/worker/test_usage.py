@@ -11,9 +11,9 @@ import uvloop
 
 from mainspring.wire.execution import RunSetup
 from mainspring.wire.usage import MOST_SAMPLES
+from mainspring.worker.exchange.progress import ProgressReports
 from mainspring.worker.execution.attempt import Attempt, Stop, key_of
 from mainspring.worker.execution.attempt_usage import AttemptUsage
-from mainspring.worker.output.progress import ProgressReports
 from mainspring.worker.processes.watchdog_client import WatchdogClient
 from tests.operations.waiting import until
 

@@ -128,7 +128,7 @@ def _here(body: dict[str, Any]) -> tuple[SchedulePreview, Schedule]:
     """The preview without a server."""
     import msgspec
 
-    from mainspring.domain.schedules.preview import asked, listed, previewed
+    from mainspring.domain.preview.preview import asked, listed, previewed
     from mainspring.kernel.ids import DEFAULT_TENANT
     from mainspring.wire.preview import PreviewRequest
 

@@ -25,6 +25,7 @@ from mainspring.roles.schedules import keep_schedules
 from mainspring.sdk.app.app import Mainspring
 from mainspring.sdk.app.signature import declared
 from mainspring.sdk.app.worker_hooks import STOP_SECONDS, HookFailed, HookStuck
+from mainspring.worker.exchange.progress import ProgressReports
 from mainspring.worker.exchange.server_client import ServerClient
 from mainspring.worker.execution.application import load_app as load_app
 from mainspring.worker.executors.http.address_guard import AddressGuard
@@ -32,7 +33,6 @@ from mainspring.worker.executors.registry import build_executors, dismiss_childr
 from mainspring.worker.executors.shell.sandbox.bubblewrap import Bubblewrap, NoSandbox
 from mainspring.worker.output.capture import captured_streams
 from mainspring.worker.output.log_shipper import LogShipper
-from mainspring.worker.output.progress import ProgressReports
 from mainspring.worker.output.run_lines import RunLines
 from mainspring.worker.processes.accounts import CommandAccounts
 from mainspring.worker.processes.isolation import Isolation, log_how_commands_run

@@ -31,6 +31,7 @@ from mainspring.worker.exchange.failed_exchanges import FailedExchanges
 from mainspring.worker.exchange.flight import Flight
 from mainspring.worker.exchange.held_runs import HeldRuns
 from mainspring.worker.exchange.preferred_server import PreferredServer
+from mainspring.worker.exchange.progress import ProgressReports
 from mainspring.worker.exchange.queue_weights import QueueWeights
 from mainspring.worker.exchange.returned_runs import return_overdue, return_paused, return_recalled
 from mainspring.worker.exchange.server_client import AnswerLost, IncarnationLost, Refused, ServerClient
@@ -39,7 +40,6 @@ from mainspring.worker.execution.attempt import Attempt, Ending, Executor, Stop
 from mainspring.worker.execution.runner import Runner
 from mainspring.worker.incarnation import Incarnation, new_secret
 from mainspring.worker.lease_enforcer import EXIT_FENCED, LeaseEnforcer
-from mainspring.worker.output.progress import ProgressReports
 from mainspring.worker.output.run_lines import RunLines
 from mainspring.worker.processes.death_record import DeathRecord
 from mainspring.worker.processes.watchdog_client import WatchdogClient

@@ -12,6 +12,14 @@ import pytest
 from mainspring.domain.errors import InvalidInput, MainspringError
 from mainspring.domain.intake.declaration import Declaration, defined, read_declaration
 from mainspring.domain.intake.repeat import with_payload
+from mainspring.domain.intake.workflows import (
+    WorkflowSource,
+    define_workflow,
+    join_steps,
+    read_step,
+    request_of_step,
+    run_parameters,
+)
 from mainspring.domain.job import Priority
 from mainspring.domain.workflows.definition import (
     FromStep,
@@ -21,14 +29,6 @@ from mainspring.domain.workflows.definition import (
     definition_to_text,
 )
 from mainspring.domain.workflows.flow import WORKFLOW_TASK
-from mainspring.domain.workflows.intake import (
-    WorkflowSource,
-    define_workflow,
-    join_steps,
-    read_step,
-    request_of_step,
-    run_parameters,
-)
 from mainspring.wire.jobs import JobRequest
 from mainspring.wire.workflows import MAX_MEMBERS, StepIn, WorkflowRequest
 

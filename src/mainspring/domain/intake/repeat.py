@@ -11,9 +11,9 @@ from mainspring.domain.errors import Conflict
 from mainspring.domain.intake.canonical import same_json
 from mainspring.domain.intake.patch import amend
 from mainspring.domain.intake.request import command_in
+from mainspring.domain.intake.workflows import parameters_as_payload, run_parameters
 from mainspring.domain.job import HTTP_TASK, SHELL_TASK, JobDefinition
 from mainspring.domain.workflows.flow import WORKFLOW_TASK
-from mainspring.domain.workflows.intake import parameters_as_payload, run_parameters
 from mainspring.wire.jobs import JobPatch
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from datetime import timedelta
 
 from mainspring.domain.errors import InvalidInput, NotSupportedYet, Unavailable
-from mainspring.domain.schedules.explanation import explained, may_meet_others, pile_up, problem, without
+from mainspring.domain.preview.explanation import explained, may_meet_others, pile_up, problem, without
+from mainspring.domain.preview.preview import Asked
 from mainspring.domain.schedules.forecast import DAYS_AHEAD, Forecast
-from mainspring.domain.schedules.preview import Asked
 from mainspring.operations.access.caller import Caller
 from mainspring.operations.read.heat_map import HeatMapReader
 from mainspring.operations.read.preview import Previewer

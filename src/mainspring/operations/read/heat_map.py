@@ -10,8 +10,8 @@ import msgspec
 
 from mainspring.domain.errors import Unavailable
 from mainspring.domain.intake.times import parse_time
+from mainspring.domain.preview.heat_map import first_cell, heat_map
 from mainspring.domain.schedules.forecast import DAYS_AHEAD, Census, Forecast, Forecaster
-from mainspring.domain.schedules.heat_map import first_cell, heat_map
 from mainspring.domain.schedules.schedule import MANUAL
 from mainspring.domain.schedules.zones import check_timezone
 from mainspring.kernel.clock import DatabaseClock

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from mainspring.domain.intake.schedule import read_schedule
 from mainspring.domain.job import JobDefinition
-from mainspring.domain.schedules.preview import Asked, asked, listed, previewed, when_of
+from mainspring.domain.preview.preview import Asked, asked, listed, previewed, when_of
 from mainspring.kernel.clock import DatabaseClock
 from mainspring.operations.access.caller import Caller
 from mainspring.operations.calendars.rules import CalendarBook

@@ -16,9 +16,7 @@ from msgspec import UNSET
 from mainspring.domain.errors import Conflict, InvalidInput, MainspringError, VersionMismatch
 from mainspring.domain.intake.canonical import canonical_json
 from mainspring.domain.intake.patch import amend
-from mainspring.domain.job import JobDefinition
-from mainspring.domain.workflows.definition import WorkflowDefinition, definition_to_text
-from mainspring.domain.workflows.intake import (
+from mainspring.domain.intake.workflows import (
     ReadStep,
     WorkflowSource,
     check_count,
@@ -34,6 +32,8 @@ from mainspring.domain.workflows.intake import (
     shape_of,
     with_version,
 )
+from mainspring.domain.job import JobDefinition
+from mainspring.domain.workflows.definition import WorkflowDefinition, definition_to_text
 from mainspring.kernel.clock import DatabaseClock
 from mainspring.kernel.ids import TenantId
 from mainspring.kernel.time_slices import TimeSlices

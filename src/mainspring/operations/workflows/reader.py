@@ -9,8 +9,8 @@ from typing import Any
 import msgspec
 
 from mainspring.domain.errors import NotFound
+from mainspring.domain.intake.workflows import WorkflowSource, renamed
 from mainspring.domain.workflows.flow import WORKFLOW_TASK
-from mainspring.domain.workflows.intake import WorkflowSource, renamed
 from mainspring.operations.access.caller import Caller
 from mainspring.operations.paging.search import JobQuery
 from mainspring.operations.read.jobs import JobReader

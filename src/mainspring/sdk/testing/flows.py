@@ -13,11 +13,11 @@ from typing import Any
 import msgspec
 
 from mainspring.domain.errors import Conflict
+from mainspring.domain.intake.workflows import WorkflowSource
 from mainspring.domain.transitions import RunState
 from mainspring.domain.workflows.definition import FAIL, Step, WorkflowDefinition
 from mainspring.domain.workflows.flow import CANCELLED_WHILE_IT_RAN, STEP_TRIGGER, step_job_id
 from mainspring.domain.workflows.graph import Graph, downstream
-from mainspring.domain.workflows.intake import WorkflowSource
 from mainspring.domain.workflows.references import FROM, Unresolved, Values, collect, mapped_list, resolved_payload
 from mainspring.domain.workflows.rules import Counts, Decision, Rule, decide, reason_of
 from mainspring.sdk.testing.engine import Engine

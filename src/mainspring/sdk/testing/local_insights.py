@@ -12,10 +12,10 @@ from mainspring.domain.errors import NotSupportedYet
 from mainspring.domain.intake.schedule import read_schedule
 from mainspring.domain.intake.times import parse_time
 from mainspring.domain.job import JobDefinition
+from mainspring.domain.preview.heat_map import first_cell, heat_map
+from mainspring.domain.preview.preview import asked, listed, previewed, when_of
 from mainspring.domain.schedules.forecast import DAYS_AHEAD, Census, Forecast, Forecaster
-from mainspring.domain.schedules.heat_map import first_cell, heat_map
 from mainspring.domain.schedules.minutes import floor_minute
-from mainspring.domain.schedules.preview import asked, listed, previewed, when_of
 from mainspring.domain.schedules.upcoming import end_of_list, fires_within
 from mainspring.domain.schedules.zones import check_timezone
 from mainspring.kernel.ids import DEFAULT_TENANT

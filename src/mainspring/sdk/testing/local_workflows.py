@@ -11,14 +11,7 @@ from msgspec import UNSET
 from mainspring.domain.errors import Conflict, InvalidInput, MainspringError, NotFound
 from mainspring.domain.intake.declaration import Declaration
 from mainspring.domain.intake.patch import amend
-from mainspring.domain.job import Overlap
-from mainspring.domain.refusals import overlaps
-from mainspring.domain.state_names import named_states, named_statuses
-from mainspring.domain.tags import check_tag
-from mainspring.domain.texts import meant, shown
-from mainspring.domain.transitions import JobStatus
-from mainspring.domain.workflows.graph import layers
-from mainspring.domain.workflows.intake import (
+from mainspring.domain.intake.workflows import (
     WorkflowSource,
     define_workflow,
     parameters_as_payload,
@@ -27,6 +20,13 @@ from mainspring.domain.workflows.intake import (
     run_parameters,
     with_version,
 )
+from mainspring.domain.job import Overlap
+from mainspring.domain.refusals import overlaps
+from mainspring.domain.state_names import named_states, named_statuses
+from mainspring.domain.tags import check_tag
+from mainspring.domain.texts import meant, shown
+from mainspring.domain.transitions import JobStatus
+from mainspring.domain.workflows.graph import layers
 from mainspring.sdk.client.core import Call
 from mainspring.sdk.testing.call_parsing import Route, read_body, read_page, wanted_tag, wanted_version
 from mainspring.sdk.testing.engine import Engine

@@ -6,8 +6,7 @@ from collections.abc import Collection, Mapping
 from datetime import datetime
 
 from mainspring.domain.intake.declaration import Declaration
-from mainspring.domain.workflows.definition import WorkflowDefinition
-from mainspring.domain.workflows.intake import (
+from mainspring.domain.intake.workflows import (
     WorkflowSource,
     check_count,
     define_workflow,
@@ -15,6 +14,7 @@ from mainspring.domain.workflows.intake import (
     read_step,
     request_of_step,
 )
+from mainspring.domain.workflows.definition import WorkflowDefinition
 from mainspring.wire.workflows import WorkflowRequest
 
 

@@ -9,10 +9,10 @@ from mainspring.wire.exchange import Progress
 from mainspring.worker.exchange.exchange_timing import ExchangeTiming
 from mainspring.worker.exchange.flight import Flight
 from mainspring.worker.exchange.held_runs import HeldRuns
+from mainspring.worker.exchange.progress import ProgressReports
 from mainspring.worker.exchange.server_client import AnswerLost, Refused, ServerClient, StoreDown
 from mainspring.worker.exchange.starts import StartReports
 from mainspring.worker.lease_enforcer import LeaseEnforcer
-from mainspring.worker.output.progress import ProgressReports
 
 log = get_logger("worker")
 

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import Protocol
 
+from mainspring.kernel.clock import LoopClock
 from mainspring.kernel.config import DEFAULT_LOG_BYTES, MAX_LOG_CHUNK
 from mainspring.kernel.logs import get_logger
 from mainspring.wire.logs import LogChunk
 from mainspring.worker.execution.attempt import Attempt
-
-if TYPE_CHECKING:
-    from mainspring.worker.output.log_shipper import LogShipper
 
 _GIVE_UP = 5.0  # while the server answers that it cannot store logs
 _GIVE_UP_ANYWAY = 75.0  # a worker that is cut off for this long has lost its runs
@@ -21,10 +20,25 @@ _LOOK_EVERY = 0.25
 log = get_logger("attempt_log")
 
 
+class Shipper(Protocol):
+    """What the log of an attempt needs of the shipper that sends it."""
+
+    clock: LoopClock
+    lock: threading.RLock
+
+    @property
+    def full(self) -> bool: ...
+    async def room(self) -> None: ...
+    def add(self, sink: AttemptLog, size: int) -> None: ...
+    def forget(self, size: int) -> None: ...
+    def refused_since(self, began: float) -> float: ...
+    async def try_once(self, chunk: LogChunk) -> None: ...
+
+
 class AttemptLog:
     """`write` may be called from any thread; bytes keep the order of the calls."""
 
-    def __init__(self, shipper: LogShipper, attempt: Attempt) -> None:
+    def __init__(self, shipper: Shipper, attempt: Attempt) -> None:
         self.order = attempt.order
         self._attempt: Attempt | None = attempt
         self.waiting = bytearray()

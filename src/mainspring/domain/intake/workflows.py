@@ -16,6 +16,7 @@ from msgspec import UNSET, UnsetType
 
 from mainspring.domain.errors import InvalidInput, MainspringError
 from mainspring.domain.intake.declaration import Declaration
+from mainspring.domain.intake.maps import read_map
 from mainspring.domain.intake.request import define
 from mainspring.domain.intake.task_options import fill
 from mainspring.domain.job import JobDefinition
@@ -23,7 +24,6 @@ from mainspring.domain.texts import meant, shown
 from mainspring.domain.workflows.definition import ALL_SUCCESS, SKIP, Step, WorkflowDefinition
 from mainspring.domain.workflows.flow import WORKFLOW_TASK
 from mainspring.domain.workflows.graph import Graph, build, layers, not_upstream, too_many_steps
-from mainspring.domain.workflows.map_intake import read_map
 from mainspring.domain.workflows.references import (
     DEEPEST,
     FROM,

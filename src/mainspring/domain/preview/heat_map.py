@@ -6,10 +6,10 @@ from datetime import UTC, datetime, timedelta
 from itertools import islice
 
 from mainspring.domain.errors import InvalidInput
+from mainspring.domain.preview.preview import spread_view
 from mainspring.domain.schedules.fires import fires
 from mainspring.domain.schedules.forecast import DAYS_AHEAD, Forecast, Part, Peak
 from mainspring.domain.schedules.minutes import MINUTE
-from mainspring.domain.schedules.preview import spread_view
 from mainspring.domain.schedules.schedule import ScheduleKind
 from mainspring.domain.schedules.zones import zone
 from mainspring.wire.preview import HeatCell, HeatMap, PileUp, PileUpPart, RangeWord

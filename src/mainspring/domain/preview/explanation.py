@@ -7,11 +7,11 @@ from datetime import datetime, timedelta
 import msgspec
 
 from mainspring.domain.errors import MainspringError
+from mainspring.domain.preview.heat_map import LEAST_FIRES, NOTABLE
+from mainspring.domain.preview.preview import Asked, fire_time, notes, previewed, spread_view
 from mainspring.domain.schedules.dst_notes import dst_notes
 from mainspring.domain.schedules.forecast import Forecast
-from mainspring.domain.schedules.heat_map import LEAST_FIRES, NOTABLE
 from mainspring.domain.schedules.minutes import MINUTE
-from mainspring.domain.schedules.preview import Asked, fire_time, notes, previewed, spread_view
 from mainspring.domain.schedules.schedule import Schedule
 from mainspring.wire.jobs import ScheduleIn
 from mainspring.wire.preview import FireTime, PreviewRequest, ScheduleExplanation, ScheduleWarning

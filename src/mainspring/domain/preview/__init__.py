@@ -1,0 +1,1 @@
+"""What schedules do, for people: previews, explanations, and the heat map of a tenant."""
