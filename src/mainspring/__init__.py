@@ -36,14 +36,14 @@ if TYPE_CHECKING:
     )
     from mainspring.kernel.version import VERSION as __version__  # noqa: N811 - the name is a Python convention
     from mainspring.sdk.app.app import Mainspring
-    from mainspring.sdk.app.context import Context
-    from mainspring.sdk.app.task import Task
     from mainspring.sdk.client.async_client import AsyncClient
     from mainspring.sdk.client.client import Client
     from mainspring.sdk.client.handle import AsyncHandle, Handle
     from mainspring.sdk.client.workflow_handle import AsyncWorkflowRun, WorkflowRun
     from mainspring.sdk.errors import BadPayload, GiveUp, Retry, RunFailed, Snooze
     from mainspring.sdk.exactly_once.once import exactly_once, exactly_once_table, forget_before
+    from mainspring.sdk.tasks.context import Context
+    from mainspring.sdk.tasks.task import Task
     from mainspring.sdk.workflows.step import Step
     from mainspring.sdk.workflows.workflow import Workflow
 
@@ -91,7 +91,7 @@ _HOMES = {
     "AsyncWorkflowRun": "mainspring.sdk.client.workflow_handle",
     "BadPayload": "mainspring.sdk.errors",
     "Client": "mainspring.sdk.client.client",
-    "Context": "mainspring.sdk.app.context",
+    "Context": "mainspring.sdk.tasks.context",
     "GiveUp": "mainspring.sdk.errors",
     "Handle": "mainspring.sdk.client.handle",
     "Mainspring": "mainspring.sdk.app.app",
@@ -99,7 +99,7 @@ _HOMES = {
     "RunFailed": "mainspring.sdk.errors",
     "Snooze": "mainspring.sdk.errors",
     "Step": "mainspring.sdk.workflows.step",
-    "Task": "mainspring.sdk.app.task",
+    "Task": "mainspring.sdk.tasks.task",
     "Workflow": "mainspring.sdk.workflows.workflow",
     "WorkflowRun": "mainspring.sdk.client.workflow_handle",
     "__version__": "mainspring.kernel.version",

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from mainspring import Mainspring
 from mainspring.kernel.clock import SystemClock
 from mainspring.roles.assembly import assemble
-from mainspring.sdk.app.signature import declared
-from mainspring.sdk.app.task_options import with_defaults
 from mainspring.sdk.client.job_fields import job_request
+from mainspring.sdk.tasks.declared import declared
+from mainspring.sdk.tasks.task_options import with_defaults
 from tests.api.bookkeeping import problem
 from tests.operations.hand_worker import HandWorker
 from tests.operations.test_submit_in_sql import both_ways, stored

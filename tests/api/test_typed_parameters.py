@@ -13,7 +13,7 @@ import pytest
 from mainspring import Mainspring
 from mainspring.kernel.clock import SystemClock
 from mainspring.roles.assembly import Assembly, assemble
-from mainspring.sdk.app.signature import declared
+from mainspring.sdk.tasks.declared import declared
 from tests.api.bookkeeping import problem, rows
 from tests.operations.hand_worker import HandWorker
 

@@ -17,7 +17,7 @@ from mainspring.kernel.config import Timing
 from mainspring.kernel.ids import EVERY_TENANT, uuid7
 from mainspring.operations.signals import Signals
 from mainspring.roles.assembly import Assembly
-from mainspring.sdk.app.signature import declared
+from mainspring.sdk.tasks.declared import declared
 from mainspring.upkeep.run_rescuer import RunRescuer
 from mainspring.wire.exchange import Progress
 from tests.api.bookkeeping import problem

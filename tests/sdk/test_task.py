@@ -13,7 +13,7 @@ from uuid import UUID
 import pytest
 
 from mainspring import BadPayload, Context, InvalidInput, Mainspring, Task
-from mainspring.sdk.app.task import SUBMIT_OPTIONS
+from mainspring.sdk.tasks.task import SUBMIT_OPTIONS
 
 if TYPE_CHECKING:
     from decimal import Decimal as OnlyForCheckers

@@ -10,8 +10,8 @@ import pytest
 
 import mainspring.testing
 from mainspring import InvalidInput, Mainspring
-from mainspring.sdk.app.signature import declared
-from mainspring.sdk.app.task_options import with_defaults
+from mainspring.sdk.tasks.declared import declared
+from mainspring.sdk.tasks.task_options import with_defaults
 
 LATER = "2038-01-19T03:14:07Z"
 

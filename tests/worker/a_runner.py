@@ -15,7 +15,7 @@ import uvloop
 
 from mainspring.kernel.clock import SYSTEM_CLOCK, LoopClock
 from mainspring.sdk.app.app import Mainspring
-from mainspring.sdk.app.context import Context
+from mainspring.sdk.tasks.context import Context
 from mainspring.wire.exchange import RunOrder
 from mainspring.worker.execution.attempt import Attempt, Ending, key_of
 from mainspring.worker.execution.runner import Runner

@@ -15,7 +15,7 @@ import uvloop
 from mainspring.kernel.clock import SYSTEM_CLOCK, LoopClock, ManualClock
 from mainspring.kernel.config import DEFAULT_TIMING, Timing
 from mainspring.sdk.app.app import Mainspring
-from mainspring.sdk.app.context import Context
+from mainspring.sdk.tasks.context import Context
 from mainspring.wire.exchange import LeaseGrant, RunOrder
 from mainspring.worker.exchange.progress import ProgressReports
 from mainspring.worker.exchange.server_client import ServerClient

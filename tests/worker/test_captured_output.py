@@ -16,7 +16,7 @@ import pytest
 import uvloop
 
 from mainspring.sdk.app.app import Mainspring
-from mainspring.sdk.app.context import Context
+from mainspring.sdk.tasks.context import Context
 from mainspring.wire.exchange import RunOrder
 from mainspring.wire.execution import ResourceLimits, RunSetup
 from mainspring.worker.exchange.server_client import ServerClient

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from mainspring.sdk.app.context import Context
+from mainspring.sdk.tasks.context import Context
 from mainspring.wire.exchange import Progress
 from mainspring.worker.exchange.progress import EVERY, ProgressReports
 from mainspring.worker.execution.attempt import Attempt, key_of

@@ -53,7 +53,7 @@ def _check_ids(bodies: list[dict[str, Any]]) -> None:
 def _apply(client: Client, body: dict[str, Any]) -> tuple[str, Any]:
     """What was done, and the server's answer."""
     from mainspring.domain.errors import NotFound
-    from mainspring.sdk.workflows.ensure import workflow_differences
+    from mainspring.sdk.app.ensure_workflows import workflow_differences
 
     workflow_id = body["workflow_id"]
     try:

@@ -23,8 +23,8 @@ from mainspring.kernel.garbage_collection import freeze_garbage_collection
 from mainspring.kernel.logs import configure_logs, get_logger, logs_are_text
 from mainspring.roles.schedules import keep_schedules
 from mainspring.sdk.app.app import Mainspring
-from mainspring.sdk.app.signature import declared
 from mainspring.sdk.app.worker_hooks import STOP_SECONDS, HookFailed, HookStuck
+from mainspring.sdk.tasks.declared import declared
 from mainspring.worker.exchange.progress import ProgressReports
 from mainspring.worker.exchange.server_client import ServerClient
 from mainspring.worker.execution.application import load_app as load_app

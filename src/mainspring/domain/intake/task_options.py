@@ -1,7 +1,7 @@
 """Merges the options that a task declares with the fields of a request. A field of the request takes precedence.
 
 Objects (retry, limits, env, required_labels) are merged member by member. `retries` and `max_retries` replace only the
-number of attempts. The SDK applies the same rule to keywords (sdk/app/task_options.py), and SQL to the jobs of
+number of attempts. The SDK applies the same rule to keywords (sdk/tasks/task_options.py), and SQL to the jobs of
 `mainspring.submit` (store/routines/intake_options.sql).
 """
 

@@ -37,20 +37,19 @@ from mainspring.sdk.app.declared_schedules import (
     full_name,
     source_of,
 )
-from mainspring.sdk.app.decorators import Async, TakesContext, TaskDecorator, Ts
-from mainspring.sdk.app.task import ExecutorName, FunctionTask, Task
 from mainspring.sdk.app.worker_hooks import HookT, WorkerHooks, checked_hook
 from mainspring.sdk.client.core import DEFAULT_PATIENCE, checked_patience
 from mainspring.sdk.client.job_fields import Duration, JobOptions
+from mainspring.sdk.tasks.decorators import Async, TakesContext, TaskDecorator, Ts
+from mainspring.sdk.tasks.task import ExecutorName, FunctionTask, Task
 from mainspring.wire.fields import PlainKeywords
 
 if TYPE_CHECKING:
-    from mainspring.sdk.app.context import Context
-
     # Imported with the first client, because httpx takes 80 ms. An application in a worker or a warm child often
     # submits no jobs.
     from mainspring.sdk.client.async_client import AsyncClient
     from mainspring.sdk.client.client import Client
+    from mainspring.sdk.tasks.context import Context
     from mainspring.sdk.workflows.batch import Batch
     from mainspring.sdk.workflows.workflow import Workflow, WorkflowOptions
 

@@ -20,9 +20,9 @@ from typing import Any
 import msgspec
 
 from mainspring.domain.errors import InvalidInput, MainspringError
-from mainspring.sdk.app.task import Submission, Task
 from mainspring.sdk.client.core import encode
 from mainspring.sdk.client.job_fields import JobFields, JobOptions, job_request
+from mainspring.sdk.tasks.task import Submission, Task
 from mainspring.wire.formats import ChosenJobId
 from mainspring.wire.jobs import JobRequest
 

@@ -25,10 +25,10 @@ from mainspring.domain.transitions import JobStatus
 from mainspring.sdk.app.app import Mainspring
 from mainspring.sdk.app.declared_schedules import AppSchedule
 from mainspring.sdk.app.differences import differences
+from mainspring.sdk.app.ensure_workflows import Done, declared_workflow, put_workflow
 from mainspring.sdk.client import calls
 from mainspring.sdk.client.core import encode
 from mainspring.sdk.client.job_fields import job_request
-from mainspring.sdk.workflows.ensure import Done, declared_workflow, put_workflow
 from mainspring.sdk.workflows.workflow import Workflow
 from mainspring.wire.applications import DeclarationRequest, DeclarationView
 from mainspring.wire.jobs import JobView

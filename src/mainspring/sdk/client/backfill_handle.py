@@ -5,16 +5,12 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from mainspring.domain.durations import format_duration
 from mainspring.kernel.clock import Clock, SystemClock
 from mainspring.sdk.client import calls
+from mainspring.sdk.client.sender import AsyncSender, Sender
 from mainspring.wire.backfills import BackfillView
-
-if TYPE_CHECKING:
-    from mainspring.sdk.client.async_client import AsyncClient
-    from mainspring.sdk.client.client import Client
 
 _CLOCK = SystemClock()
 _FIRST_PAUSE = 0.05
@@ -58,7 +54,7 @@ class Wait:
 class Backfill:
     """A backfill. `id` is its id."""
 
-    def __init__(self, client: Client, backfill_id: str) -> None:
+    def __init__(self, client: Sender, backfill_id: str) -> None:
         self._client = client
         self.id = backfill_id
 
@@ -67,7 +63,7 @@ class Backfill:
 
     def view(self) -> BackfillView:
         """Its progress."""
-        return self._client.read_backfill(self.id)
+        return self._client.send(calls.read_backfill(self.id))
 
     def wait(self, timeout: float | None = None, *, seen: Seen | None = None) -> BackfillView:
         """Wait until it is completed, or cancelled and its last run has ended. A paused one is waited for. `seen` is
@@ -82,25 +78,25 @@ class Backfill:
 
     def pause(self) -> BackfillView:
         """Create no more runs."""
-        return self._client.pause_backfill(self.id)
+        return self._client.send(calls.pause_backfill(self.id))
 
     def resume(self) -> BackfillView:
         """Continue."""
-        return self._client.resume_backfill(self.id)
+        return self._client.send(calls.resume_backfill(self.id))
 
     def cancel(self, *, running: bool = False) -> BackfillView:
         """End it. With `running` workers are told to stop its runs."""
-        return self._client.cancel_backfill(self.id, running=running)
+        return self._client.send(calls.cancel_backfill(self.id, running=running))
 
     def set_concurrency(self, concurrency: int) -> BackfillView:
         """How many of its runs are alive at once."""
-        return self._client.change_backfill(self.id, concurrency)
+        return self._client.send(calls.change_backfill(self.id, concurrency))
 
 
 class AsyncBackfill:
     """A backfill, for async code. `id` is its id."""
 
-    def __init__(self, client: AsyncClient, backfill_id: str) -> None:
+    def __init__(self, client: AsyncSender, backfill_id: str) -> None:
         self._client = client
         self.id = backfill_id
 
@@ -109,7 +105,7 @@ class AsyncBackfill:
 
     async def view(self) -> BackfillView:
         """Its progress."""
-        return await self._client.read_backfill(self.id)
+        return await self._client.send(calls.read_backfill(self.id))
 
     async def wait(self, timeout: float | None = None, *, seen: Seen | None = None) -> BackfillView:
         """Wait until it is completed, or cancelled and its last run has ended. A paused one is waited for. `seen` is
@@ -124,16 +120,16 @@ class AsyncBackfill:
 
     async def pause(self) -> BackfillView:
         """Create no more runs."""
-        return await self._client.pause_backfill(self.id)
+        return await self._client.send(calls.pause_backfill(self.id))
 
     async def resume(self) -> BackfillView:
         """Continue."""
-        return await self._client.resume_backfill(self.id)
+        return await self._client.send(calls.resume_backfill(self.id))
 
     async def cancel(self, *, running: bool = False) -> BackfillView:
         """End it. With `running` workers are told to stop its runs."""
-        return await self._client.cancel_backfill(self.id, running=running)
+        return await self._client.send(calls.cancel_backfill(self.id, running=running))
 
     async def set_concurrency(self, concurrency: int) -> BackfillView:
         """How many of its runs are alive at once."""
-        return await self._client.change_backfill(self.id, concurrency)
+        return await self._client.send(calls.change_backfill(self.id, concurrency))

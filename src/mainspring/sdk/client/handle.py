@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
 import msgspec
 
@@ -14,12 +14,9 @@ from mainspring.domain.transitions import ENDED
 from mainspring.domain.transitions import JobStatus as JobState
 from mainspring.kernel.clock import Clock, SystemClock
 from mainspring.sdk.client import calls
+from mainspring.sdk.client.sender import AsyncSender, Sender
 from mainspring.sdk.errors import RunFailed
 from mainspring.wire.runs import JobStatus, RunView
-
-if TYPE_CHECKING:
-    from mainspring.sdk.client.async_client import AsyncClient
-    from mainspring.sdk.client.client import Client
 
 FIRST_PAUSE = 0.02
 LONGEST_PAUSE = 0.5
@@ -132,7 +129,7 @@ class _Handle(Generic[R_co]):
 class Handle(_Handle[R_co]):
     """A submitted job, or one run of it if `run_id` is set. `Handle[R]` is the handle of a task that returns R."""
 
-    def __init__(self, client: Client, job_id: str, run_id: str | None = None) -> None:
+    def __init__(self, client: Sender, job_id: str, run_id: str | None = None) -> None:
         super().__init__(job_id, run_id)
         self._client = client
 
@@ -159,14 +156,14 @@ class Handle(_Handle[R_co]):
     def logs(self, attempt: int | None = None) -> str:
         """The output of the latest run, or of the handle's own run. "" before it runs."""
         run_id = self.run_id or run_id_of(self.look())
-        return "" if run_id is None else self._client.logs(run_id, attempt)
+        return "" if run_id is None else self._client.send(calls.logs(run_id, attempt))
 
     def cancel(self) -> None:
         """Cancel the run, or the whole job if this is the handle of a job."""
         if self.run_id is not None:
-            self._client.cancel_run(self.run_id)
+            self._client.send(calls.cancel_run(self.run_id))
         else:
-            self._client.cancel_job(self.job_id)
+            self._client.send(calls.cancel_job(self.job_id))
 
     def look(self, *, patience: float | None = None, persist: bool = False) -> JobStatus:
         """The job's status with its latest run, or with the handle's own run."""
@@ -179,7 +176,7 @@ class AsyncHandle(_Handle[R_co]):
     """A submitted job, or one run of it if `run_id` is set, for async code. `AsyncHandle[R]` is the handle of a task
     that returns R."""
 
-    def __init__(self, client: AsyncClient, job_id: str, run_id: str | None = None) -> None:
+    def __init__(self, client: AsyncSender, job_id: str, run_id: str | None = None) -> None:
         super().__init__(job_id, run_id)
         self._client = client
 
@@ -208,14 +205,14 @@ class AsyncHandle(_Handle[R_co]):
     async def logs(self, attempt: int | None = None) -> str:
         """The output of the latest run, or of the handle's own run. "" before it runs."""
         run_id = self.run_id or run_id_of(await self.look())
-        return "" if run_id is None else await self._client.logs(run_id, attempt)
+        return "" if run_id is None else await self._client.send(calls.logs(run_id, attempt))
 
     async def cancel(self) -> None:
         """Cancel the run, or the whole job if this is the handle of a job."""
         if self.run_id is not None:
-            await self._client.cancel_run(self.run_id)
+            await self._client.send(calls.cancel_run(self.run_id))
         else:
-            await self._client.cancel_job(self.job_id)
+            await self._client.send(calls.cancel_job(self.job_id))
 
     async def look(self, *, patience: float | None = None, persist: bool = False) -> JobStatus:
         """The job's status with its latest run, or with the handle's own run."""

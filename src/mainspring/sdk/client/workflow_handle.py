@@ -5,24 +5,33 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar, overload
+from typing import Any, Protocol, TypeVar, overload
 
 from mainspring.domain.durations import format_duration
 from mainspring.domain.errors import NotFound
 from mainspring.kernel.clock import Clock, SystemClock
 from mainspring.sdk.client import calls
 from mainspring.sdk.client.handle import ENDED_NAMES, FIRST_PAUSE, LONGEST_PAUSE
+from mainspring.sdk.client.sender import AsyncSender, Sender
 from mainspring.sdk.errors import RunFailed
 from mainspring.wire.workflows import StepRunView, WorkflowRunView
 
-if TYPE_CHECKING:
-    from mainspring.sdk.client.async_client import AsyncClient
-    from mainspring.sdk.client.client import Client
-    from mainspring.sdk.workflows.step import Step
-
 R = TypeVar("R")
+R_co = TypeVar("R_co", covariant=True)
 _CLOCK = SystemClock()
 Seen = Callable[[WorkflowRunView], None]
+
+
+class NamedStep(Protocol[R_co]):
+    """A step of a workflow that was built in Python. R is what its task returns."""
+
+    @property
+    def name(self) -> str:
+        """Its name in the workflow."""
+
+    @property
+    def result(self) -> R_co:
+        """Its result."""
 
 
 class WorkflowWait:
@@ -68,7 +77,7 @@ def succeeded(view: WorkflowRunView) -> WorkflowRunView:
     raise RunFailed(f"workflow {view.workflow_id}: {detail}", status=view.status)
 
 
-def step_name(step: Step[Any] | str) -> str:
+def step_name(step: NamedStep[Any] | str) -> str:
     return step if isinstance(step, str) else step.name
 
 
@@ -83,7 +92,7 @@ def _run_of(name: str, steps: list[StepRunView]) -> str:
 class WorkflowRun:
     """A run of a workflow. `run_id` is its id."""
 
-    def __init__(self, client: Client, run_id: str) -> None:
+    def __init__(self, client: Sender, run_id: str) -> None:
         self._client = client
         self.run_id = run_id
 
@@ -92,7 +101,7 @@ class WorkflowRun:
 
     def view(self) -> WorkflowRunView:
         """Read the run with its steps."""
-        return self._client.workflow_run(self.run_id)
+        return self._client.send(calls.workflow_run(self.run_id))
 
     def status(self) -> str:
         """Read the state of the run."""
@@ -113,33 +122,33 @@ class WorkflowRun:
         return succeeded(self.wait(timeout))
 
     @overload
-    def result(self, step: Step[R], timeout: float | None = None) -> R: ...
+    def result(self, step: NamedStep[R], timeout: float | None = None) -> R: ...
 
     @overload
     def result(self, step: str, timeout: float | None = None) -> Any: ...
 
-    def result(self, step: Step[Any] | str, timeout: float | None = None) -> Any:
+    def result(self, step: NamedStep[Any] | str, timeout: float | None = None) -> Any:
         """Wait until the run has succeeded and return the result of one of its steps."""
         found = self.succeed(timeout)
         name = step_name(step)
-        run_id = _run_of(name, self._client.workflow_steps(found.run_id, name=name).steps)
-        return self._client.run(run_id).result
+        run_id = _run_of(name, self._client.send(calls.workflow_steps(found.run_id, name=name)).steps)
+        return self._client.send(calls.run(run_id)).result
 
     def cancel(self, *, reason: str | None = None) -> WorkflowRunView:
         """Cancel the run and all of its steps that have not ended."""
-        return self._client.cancel_workflow_run(self.run_id, reason=reason)
+        return self._client.send(calls.cancel_workflow_run(self.run_id, reason=reason))
 
-    def rerun(self, from_step: Step[Any] | str | None = None, *, definition: str | None = None) -> WorkflowRunView:
+    def rerun(self, from_step: NamedStep[Any] | str | None = None, *, definition: str | None = None) -> WorkflowRunView:
         """Run a part of the ended run again: the steps that did not succeed and what follows them, or a step and what
         follows it."""
         name = None if from_step is None else step_name(from_step)
-        return self._client.rerun_workflow(self.run_id, name, definition=definition)
+        return self._client.send(calls.rerun_workflow(self.run_id, name, definition=definition))
 
 
 class AsyncWorkflowRun:
     """A run of a workflow, for async code. `run_id` is its id."""
 
-    def __init__(self, client: AsyncClient, run_id: str) -> None:
+    def __init__(self, client: AsyncSender, run_id: str) -> None:
         self._client = client
         self.run_id = run_id
 
@@ -148,7 +157,7 @@ class AsyncWorkflowRun:
 
     async def view(self) -> WorkflowRunView:
         """Read the run with its steps."""
-        return await self._client.workflow_run(self.run_id)
+        return await self._client.send(calls.workflow_run(self.run_id))
 
     async def status(self) -> str:
         """Read the state of the run."""
@@ -170,26 +179,26 @@ class AsyncWorkflowRun:
         return succeeded(await self.wait(timeout))
 
     @overload
-    async def result(self, step: Step[R], timeout: float | None = None) -> R: ...
+    async def result(self, step: NamedStep[R], timeout: float | None = None) -> R: ...
 
     @overload
     async def result(self, step: str, timeout: float | None = None) -> Any: ...
 
-    async def result(self, step: Step[Any] | str, timeout: float | None = None) -> Any:
+    async def result(self, step: NamedStep[Any] | str, timeout: float | None = None) -> Any:
         """Wait until the run has succeeded and return the result of one of its steps."""
         found = await self.succeed(timeout)
         name = step_name(step)
-        run_id = _run_of(name, (await self._client.workflow_steps(found.run_id, name=name)).steps)
-        return (await self._client.run(run_id)).result
+        run_id = _run_of(name, (await self._client.send(calls.workflow_steps(found.run_id, name=name))).steps)
+        return (await self._client.send(calls.run(run_id))).result
 
     async def cancel(self, *, reason: str | None = None) -> WorkflowRunView:
         """Cancel the run and all of its steps that have not ended."""
-        return await self._client.cancel_workflow_run(self.run_id, reason=reason)
+        return await self._client.send(calls.cancel_workflow_run(self.run_id, reason=reason))
 
     async def rerun(
-        self, from_step: Step[Any] | str | None = None, *, definition: str | None = None
+        self, from_step: NamedStep[Any] | str | None = None, *, definition: str | None = None
     ) -> WorkflowRunView:
         """Run a part of the ended run again: the steps that did not succeed and what follows them, or a step and what
         follows it."""
         name = None if from_step is None else step_name(from_step)
-        return await self._client.rerun_workflow(self.run_id, name, definition=definition)
+        return await self._client.send(calls.rerun_workflow(self.run_id, name, definition=definition))

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from mainspring.sdk.client import calls
 from mainspring.sdk.client.methods import awaited, blocking
+from mainspring.sdk.client.sender import AsyncSender, Sender
 from mainspring.sdk.client.workflow_handle import AsyncWorkflowRun, WorkflowRun
 from mainspring.wire.workflows import StepRunView
-
-if TYPE_CHECKING:
-    from mainspring.sdk.client.async_client import AsyncClient
-    from mainspring.sdk.client.client import Client
 
 
 class WorkflowMethods:
@@ -53,8 +50,8 @@ class WorkflowMethods:
     rerun_workflow = blocking(calls.rerun_workflow)
 
     @property
-    def _sender(self) -> Client:
-        return cast("Client", self)
+    def _sender(self) -> Sender:
+        return cast(Sender, self)
 
 
 class AsyncWorkflowMethods:
@@ -97,5 +94,5 @@ class AsyncWorkflowMethods:
     rerun_workflow = awaited(calls.rerun_workflow)
 
     @property
-    def _sender(self) -> AsyncClient:
-        return cast("AsyncClient", self)
+    def _sender(self) -> AsyncSender:
+        return cast(AsyncSender, self)

@@ -13,8 +13,8 @@ from typing import Any, Protocol, overload
 
 from mainspring.domain.errors import InvalidInput
 from mainspring.domain.run_key import idempotency_key
-from mainspring.sdk.app.context import Context
 from mainspring.sdk.exactly_once.done_table import DDL, run_steps
+from mainspring.sdk.tasks.context import Context
 from mainspring.wire.runs import RunView
 
 _LONGEST = 1000

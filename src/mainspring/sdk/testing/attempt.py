@@ -12,9 +12,9 @@ import msgspec
 
 from mainspring.domain.job import Delivery
 from mainspring.kernel.config import MAX_RESULT_BYTES
-from mainspring.sdk.app.context import Context
-from mainspring.sdk.app.task import Task
 from mainspring.sdk.errors import BadPayload, GiveUp, Retry, Snooze, snooze_in
+from mainspring.sdk.tasks.context import Context
+from mainspring.sdk.tasks.task import Task
 from mainspring.sdk.testing.records import BoxRun
 from mainspring.wire.execution import Cause
 

@@ -16,18 +16,18 @@ from mainspring.domain.intake.declaration import read_declaration
 from mainspring.domain.intake.request import parse_time
 from mainspring.domain.workflows.flow import step_job_id
 from mainspring.sdk.app.app import Mainspring
-from mainspring.sdk.app.signature import declared
-from mainspring.sdk.app.task import Task
+from mainspring.sdk.app.ensure_workflows import declared_workflow
 from mainspring.sdk.client.async_client import AsyncClient
 from mainspring.sdk.client.client import Client
 from mainspring.sdk.client.handle import AsyncHandle, Handle
 from mainspring.sdk.client.job_fields import Duration, Moment
+from mainspring.sdk.tasks.declared import declared
+from mainspring.sdk.tasks.task import Task
 from mainspring.sdk.testing.clients import BoxAsyncClient, BoxClient
 from mainspring.sdk.testing.driver import Driver
 from mainspring.sdk.testing.engine import Engine
 from mainspring.sdk.testing.local_server import LocalServer
 from mainspring.sdk.testing.records import BoxRun
-from mainspring.sdk.workflows.ensure import declared_workflow
 from mainspring.sdk.workflows.step import Step
 from mainspring.sdk.workflows.workflow import Workflow
 from mainspring.wire.calendars import CalendarView

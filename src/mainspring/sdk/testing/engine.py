@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from itertools import count
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import msgspec
 
@@ -33,8 +33,8 @@ from mainspring.domain.showing import backing_off, snoozed_until
 from mainspring.domain.transitions import JobStatus, RunState
 from mainspring.domain.workflows.flow import WORKFLOW_TASK
 from mainspring.kernel.ids import DEFAULT_TENANT
-from mainspring.sdk.app.task import Task
 from mainspring.sdk.errors import GiveUp, Retry
+from mainspring.sdk.tasks.task import Task
 from mainspring.sdk.testing.attempt import Failure, Steps, WorkerLost, run_attempt
 from mainspring.sdk.testing.dependants import Dependants
 from mainspring.sdk.testing.event_queue import EventQueue
@@ -42,10 +42,16 @@ from mainspring.sdk.testing.lines import Lines, keeps_place, stands_again, with_
 from mainspring.sdk.testing.records import BoxJob, BoxRun
 from mainspring.sdk.testing.verdicts import verdict_of, verdict_of_snooze
 
-if TYPE_CHECKING:
-    from mainspring.sdk.testing.flows import Flows
-
 MOST_AT_ONCE = 100_000
+
+
+class WorkflowRuns(Protocol):
+    """What the engine tells the workflows of a box."""
+
+    def is_container(self, run: BoxRun) -> bool: ...
+    def start(self, run: BoxRun) -> None: ...
+    def ended(self, run: BoxRun) -> None: ...
+    def cancel(self, run: BoxRun, reason: str | None) -> None: ...
 
 
 class Engine:
@@ -73,7 +79,7 @@ class Engine:
         self._busy = 0
         self.dependants = Dependants(self.jobs, self._begin, self.end, lambda job: self.arm(job, self.now))
         self.after_end: Callable[[], None] | None = None
-        self.flows: Flows | None = None
+        self.flows: WorkflowRuns | None = None
 
     # -- the clock
 

@@ -12,7 +12,7 @@ from mainspring.domain.limits import Slot
 from mainspring.domain.run_key import idempotency_key
 from mainspring.domain.schedules.misfire import Missed
 from mainspring.domain.transitions import JobStatus, RunState
-from mainspring.sdk.app.context import Context
+from mainspring.sdk.tasks.context import Context
 
 _OF_RUN = {
     RunState.SCHEDULED: JobStatus.SCHEDULED,

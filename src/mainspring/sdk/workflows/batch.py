@@ -13,12 +13,11 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from mainspring.domain.errors import InvalidInput
 from mainspring.kernel.ids import uuid7
-from mainspring.sdk.app.task import Submission, Task
+from mainspring.sdk.tasks.task import Submission, Task
 from mainspring.sdk.workflows.step import Step
-from mainspring.sdk.workflows.workflow import Workflow
+from mainspring.sdk.workflows.workflow import Registry, Workflow
 
 if TYPE_CHECKING:
-    from mainspring.sdk.app.app import Mainspring
     from mainspring.sdk.client.workflow_handle import AsyncWorkflowRun, WorkflowRun
 
 P = ParamSpec("P")
@@ -28,7 +27,7 @@ R = TypeVar("R")
 class Batch:
     """Jobs that are submitted together, all or none. `workflow` is the workflow that they become."""
 
-    def __init__(self, app: Mainspring, name: str) -> None:
+    def __init__(self, app: Registry, name: str) -> None:
         self._app = app
         self.workflow = Workflow(f"{name}-{uuid7()}", app=app, name=name, schedule="now")
         self._members: list[Step[Any]] = []

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Generic, Literal, Self, TypedDict, TypeVar, cast, overload
+from typing import Any, Generic, Literal, Protocol, Self, TypedDict, TypeVar, cast, overload
 
 from mainspring.sdk.workflows.references import FROM, Reference, with_references
-
-if TYPE_CHECKING:
-    from mainspring.sdk.workflows.workflow import Workflow
 
 R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
@@ -45,6 +42,17 @@ class Steps(tuple["Step[Any]", ...]):
         return cast(Steps, _arrow(other, self))
 
 
+class Owner(Protocol):
+    """The workflow to which a step belongs."""
+
+    @property
+    def workflow_id(self) -> str:
+        """Its id."""
+
+    def owner_of(self, reference: Reference) -> Step[Any] | None:
+        """The step to whose result a reference leads. Raises ValueError if it is one of another workflow."""
+
+
 class Step(Generic[R_co]):
     """A step of a workflow. R is what its task returns.
 
@@ -53,7 +61,7 @@ class Step(Generic[R_co]):
     """
 
     def __init__(
-        self, workflow: Workflow, name: str, fields: Mapping[str, Any], function: Callable[..., Any] | None = None
+        self, workflow: Owner, name: str, fields: Mapping[str, Any], function: Callable[..., Any] | None = None
     ) -> None:
         self.workflow = workflow
         self.name = name

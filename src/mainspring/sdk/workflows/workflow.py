@@ -17,18 +17,17 @@ from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypedDict, TypeVar, 
 import msgspec
 
 from mainspring.domain.errors import InvalidInput, MainspringError
-from mainspring.sdk.app.task import Submission, Task
 from mainspring.sdk.client.core import encode
 from mainspring.sdk.client.job_fields import Duration, ExecutionFields, Moment, job_request
+from mainspring.sdk.tasks.task import Application, Submission, Task
 from mainspring.sdk.workflows.references import INDEX, ITEM, PARAMETER, TOTAL, Reference, owner_of
 from mainspring.sdk.workflows.step import OnUpstreamFailure, Rule, Step, flat
 from mainspring.wire.formats import ChosenJobId
 from mainspring.wire.workflows import StepIn, StepName, WorkflowRequest
 
 if TYPE_CHECKING:
-    from mainspring.sdk.app.app import Mainspring
-    from mainspring.sdk.app.decorators import Async
     from mainspring.sdk.client.workflow_handle import AsyncWorkflowRun, WorkflowRun
+    from mainspring.sdk.tasks.decorators import Async, TaskDecorator
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -101,6 +100,13 @@ class StepDecorator(Protocol):
         """Add the step."""
 
 
+class Registry(Application, Protocol):
+    """What a workflow needs of its application: it registers functions as tasks, too."""
+
+    def task(self, name: str, /) -> TaskDecorator:
+        """Register a function as a task with this name."""
+
+
 class Workflow:
     """A graph of steps that runs as a whole: at the times of its schedule, or when it is told to.
 
@@ -112,7 +118,7 @@ class Workflow:
         self,
         workflow_id: str,
         *,
-        app: Mainspring | None = None,
+        app: Registry | None = None,
         parameters: Mapping[str, Any] | None = None,
         **options: Unpack[WorkflowOptions],
     ) -> None:
@@ -325,7 +331,7 @@ class Workflow:
         return await client.run_workflow(self.workflow_id, parameters, idempotency_key=idempotency_key)
 
     @property
-    def _own_app(self) -> Mainspring:
+    def _own_app(self) -> Registry:
         if self.app is None:
             raise TypeError(f"{self!r} belongs to no application. Use client.run_workflow({self.workflow_id!r}).")
         return self.app

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from mainspring.kernel.clock import SYSTEM_CLOCK, LoopClock
-from mainspring.sdk.app.task import Task
+from mainspring.sdk.tasks.task import Task
 from mainspring.worker.execution.attempt import Executor, NoteProgress, OpenLog
 from mainspring.worker.execution.work_folders import WorkFolders
 from mainspring.worker.executors.http.address_guard import AddressGuard

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from mainspring.kernel.ids import uuid7
 from mainspring.sdk.client.calls.common import match_header, query_of, verb
@@ -20,9 +20,6 @@ from mainspring.wire.workflows import (
     WorkflowView,
 )
 
-if TYPE_CHECKING:
-    from mainspring.sdk.workflows.workflow import Workflow
-
 _created = json_of(WorkflowCreated)
 _check = json_of(WorkflowCheck)
 _workflow = json_of(WorkflowView)
@@ -33,7 +30,14 @@ _run_list = json_of(WorkflowRunList)
 _step_list = json_of(StepRunList)
 
 
-def create_workflow(workflow: Workflow | Mapping[str, Any]) -> Call[WorkflowCreated]:
+class BuiltWorkflow(Protocol):
+    """A workflow that was built in Python."""
+
+    def definition(self) -> dict[str, Any]:
+        """Return the workflow as `POST /v1/workflows` takes it."""
+
+
+def create_workflow(workflow: BuiltWorkflow | Mapping[str, Any]) -> Call[WorkflowCreated]:
     """Create a workflow: one built in Python, or the body of `POST /v1/workflows`. Without an idempotency key it gets a
     generated one, so that the request can be repeated safely."""
     body = _definition(workflow)
@@ -41,7 +45,7 @@ def create_workflow(workflow: Workflow | Mapping[str, Any]) -> Call[WorkflowCrea
     return Call("POST", "/v1/workflows", _created, body=encode(body))
 
 
-def check_workflow(workflow: Workflow | Mapping[str, Any]) -> Call[WorkflowCheck]:
+def check_workflow(workflow: BuiltWorkflow | Mapping[str, Any]) -> Call[WorkflowCheck]:
     """Check a workflow as `create_workflow` does, without creating it."""
     return Call("POST", "/v1/workflows:validate", _check, body=encode(_definition(workflow)))
 
@@ -60,7 +64,7 @@ def workflows(
 
 
 def replace_workflow(
-    workflow_id: str, workflow: Workflow | Mapping[str, Any], *, if_version: int | None = None
+    workflow_id: str, workflow: BuiltWorkflow | Mapping[str, Any], *, if_version: int | None = None
 ) -> Call[WorkflowView]:
     """Give the workflow this definition. Runs that have fired keep theirs. With `if_version`, only if the workflow
     still has that version."""
@@ -156,7 +160,7 @@ def rerun_workflow(
     return verb(_run_path(run_id, ":rerun"), _run, body=body, repeatable=False, only_if=if_match)
 
 
-def _definition(workflow: Workflow | Mapping[str, Any]) -> dict[str, Any]:
+def _definition(workflow: BuiltWorkflow | Mapping[str, Any]) -> dict[str, Any]:
     return dict(workflow) if isinstance(workflow, Mapping) else workflow.definition()
 
 

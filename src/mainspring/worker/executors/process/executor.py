@@ -15,7 +15,7 @@ from mainspring.domain.sizes import format_size
 from mainspring.kernel.clock import SYSTEM_CLOCK, LoopClock, Timer
 from mainspring.kernel.logs import get_logger
 from mainspring.kernel.trust import CA_VARIABLE, INSECURE_VARIABLE
-from mainspring.sdk.app.task import Task
+from mainspring.sdk.tasks.task import Task
 from mainspring.wire.exchange import RunOrder
 from mainspring.wire.execution import Cause, ResourceLimits
 from mainspring.worker.execution.attempt import (

@@ -10,8 +10,8 @@ from functools import partial
 from typing import Any
 
 from mainspring.kernel.logs import get_logger
-from mainspring.sdk.app.context import Context
-from mainspring.sdk.app.task import Task
+from mainspring.sdk.tasks.context import Context
+from mainspring.sdk.tasks.task import Task
 from mainspring.worker.execution.attempt import (
     RETURNED,
     SUCCEEDED,

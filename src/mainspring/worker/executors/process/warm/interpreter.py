@@ -25,8 +25,8 @@ from typing import Any
 
 from mainspring.domain.sizes import format_size
 from mainspring.sdk.app.app import Mainspring
-from mainspring.sdk.app.context import Context
-from mainspring.sdk.app.task import Task
+from mainspring.sdk.tasks.context import Context
+from mainspring.sdk.tasks.task import Task
 from mainspring.worker.execution.attempt import SUCCEEDED, Ending, failed
 from mainspring.worker.execution.endings import ending_of_call, ending_of_error, ending_of_result
 from mainspring.worker.execution.interruption import Halted

@@ -1,21 +1,16 @@
-"""The parameters of a task as a JSON Schema, with which the server checks payloads. It also carries the options."""
+"""The parameters of a task as a JSON Schema, with which the server checks payloads."""
 
 from __future__ import annotations
 
 import types
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from datetime import datetime
 from enum import Enum
-from typing import TYPE_CHECKING, Annotated, Any, Union, get_args, get_origin
+from typing import Annotated, Any, Union, get_args, get_origin
 
 import msgspec
 from msgspec import Meta
 from msgspec import inspect as kinds
-
-from mainspring.wire.tasks import OPTIONS_KEYWORD
-
-if TYPE_CHECKING:
-    from mainspring.sdk.app.task import Task
 
 _TITLE = "Payload"
 
@@ -36,17 +31,6 @@ def payload_schema(task: str, shape: type[msgspec.Struct]) -> dict[str, Any] | N
         if definition.get("title") in open_enums:
             definition.pop("enum", None)
     return {**payload, "$defs": definitions} if definitions else payload
-
-
-def declared(tasks: Iterable[Task[Any, Any]]) -> dict[str, msgspec.Raw]:
-    """The schemas and options that a worker declares when it registers. Tasks without any are left out."""
-    found = {task.name: _declaration(task) for task in tasks}
-    return {name: msgspec.Raw(msgspec.json.encode(schema)) for name, schema in found.items() if schema}
-
-
-def _declaration(task: Task[Any, Any]) -> dict[str, Any]:
-    schema = task.payload_schema or {}
-    return schema if task.declared_options is None else {**schema, OPTIONS_KEYWORD: task.declared_options}
 
 
 def _anything(_kind: type) -> dict[str, Any]:

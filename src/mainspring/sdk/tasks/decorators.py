@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine
 from typing import Any, ParamSpec, Protocol, TypeVar, TypeVarTuple, Unpack, overload
 
-from mainspring.sdk.app.context import Context
-from mainspring.sdk.app.task import FunctionTask, Task
+from mainspring.sdk.tasks.context import Context
+from mainspring.sdk.tasks.task import FunctionTask, Task
 
 P = ParamSpec("P")
 R = TypeVar("R")

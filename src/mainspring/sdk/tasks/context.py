@@ -18,11 +18,11 @@ from mainspring.sdk.errors import Snooze
 from mainspring.wire.fields import Duration
 
 if TYPE_CHECKING:
-    from mainspring.sdk.app.task import Submission, Task
     from mainspring.sdk.client.handle import AsyncHandle, Handle
 
 P = ParamSpec("P")
 R = TypeVar("R")
+R_co = TypeVar("R_co", covariant=True)
 
 
 class Channel(Protocol):
@@ -33,6 +33,23 @@ class Channel(Protocol):
 
     def log(self, text: str) -> None:
         """Append to the attempt's log."""
+
+
+class KeyedWork(Protocol[P, R_co]):
+    """A task with the options of a job, one of which is an idempotency key."""
+
+    def submit(self, *args: P.args, **params: P.kwargs) -> Handle[R_co]:
+        """Create the job."""
+
+    async def submit_async(self, *args: P.args, **params: P.kwargs) -> AsyncHandle[R_co]:
+        """Create the job from async code."""
+
+
+class Work(Protocol[P, R_co]):
+    """What a task can submit: a task, or a task with the options of a job."""
+
+    def with_key(self, key: str) -> KeyedWork[P, R_co]:
+        """Add an idempotency key, unless it has one."""
 
 
 @dataclass(slots=True, eq=False)
@@ -108,19 +125,17 @@ class Context:
         seconds = delay.total_seconds() if isinstance(delay, timedelta) else delay
         raise Snooze(parse_duration(seconds, "snooze", most=LONGEST_DELAY, zero_ok=False))
 
-    def submit(self, work: Task[P, R] | Submission[P, R], /, *args: P.args, **params: P.kwargs) -> Handle[R]:
+    def submit(self, work: Work[P, R], /, *args: P.args, **params: P.kwargs) -> Handle[R]:
         """Submit a job from inside a task: `ctx.submit(resize, image=path)`. Options of the job are given with
         `task.options(...)`. An attempt that is repeated submits nothing twice: the idempotency key is made of the run
         and the number of the call. So every attempt must submit the same jobs in the same order."""
         return self._keyed(work).submit(*args, **params)
 
-    async def submit_async(
-        self, work: Task[P, R] | Submission[P, R], /, *args: P.args, **params: P.kwargs
-    ) -> AsyncHandle[R]:
+    async def submit_async(self, work: Work[P, R], /, *args: P.args, **params: P.kwargs) -> AsyncHandle[R]:
         """Submit a job from inside an async task, once for all its attempts."""
         return await self._keyed(work).submit_async(*args, **params)
 
-    def _keyed(self, work: Task[P, R] | Submission[P, R]) -> Submission[P, R]:
+    def _keyed(self, work: Work[P, R]) -> KeyedWork[P, R]:
         return work.with_key(f"{self.run_id}/{next(self._submitted)}")
 
     def add_cleanup(self, function: Callable[..., object], /, *args: Any, **kwargs: Any) -> None:

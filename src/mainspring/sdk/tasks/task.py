@@ -18,6 +18,7 @@ from typing import (
     Generic,
     Literal,
     ParamSpec,
+    Protocol,
     TypeVar,
     Union,
     Unpack,
@@ -32,15 +33,16 @@ from msgspec import UNSET, UnsetType
 
 from mainspring.domain.errors import InvalidInput
 from mainspring.domain.job import HTTP_TASK, SHELL_TASK
-from mainspring.sdk.app.context import Context
-from mainspring.sdk.app.signature import payload_schema
-from mainspring.sdk.app.task_options import limits_of_task, plain, with_defaults
 from mainspring.sdk.client.handle import AsyncHandle, Handle
 from mainspring.sdk.client.job_fields import OPTION_NAMES, Duration, JobFields, JobOptions, When
 from mainspring.sdk.errors import BadPayload
+from mainspring.sdk.tasks.context import Context
+from mainspring.sdk.tasks.signature import payload_schema
+from mainspring.sdk.tasks.task_options import limits_of_task, plain, with_defaults
 
 if TYPE_CHECKING:
-    from mainspring.sdk.app.app import Mainspring
+    from mainspring.sdk.client.async_client import AsyncClient
+    from mainspring.sdk.client.client import Client
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -54,6 +56,18 @@ SUBMIT_OPTIONS = frozenset({
     "name",
 })  # fmt: skip
 _RESERVED = (SHELL_TASK, HTTP_TASK)
+
+
+class Application(Protocol):
+    """What a task needs of its application: the clients that submit its jobs. `Mainspring` is one."""
+
+    @property
+    def client(self) -> Client:
+        """The client that `task.submit` uses."""
+
+    @property
+    def async_client(self) -> AsyncClient:
+        """The client that `task.submit_async` uses."""
 
 
 class Task(Generic[P, R]):
@@ -70,7 +84,7 @@ class Task(Generic[P, R]):
 
     def __init__(
         self,
-        app: Mainspring,
+        app: Application,
         function: Callable[..., Any],
         name: str | None = None,
         defaults: JobOptions | None = None,

@@ -1,0 +1,1 @@
+"""Tasks: functions with a name and default options, their context, and how they are submitted."""
