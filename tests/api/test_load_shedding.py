@@ -10,11 +10,11 @@ import httpx
 import pytest
 
 from mainspring.api import load_shedding
+from mainspring.api.app import app_without_a_server
+from mainspring.api.handlers import operation_of, permissions_of, routed_handlers
 from mainspring.api.load_shedding import LoadShedder
-from mainspring.api.operation_names import operation_of, routed_handlers
 from mainspring.api.routing import public_path
 from mainspring.kernel.loop_monitor import LoopMonitor
-from mainspring.operations.access.permissions import PERMISSIONS
 from mainspring.operations.access.urgency import URGENT
 from mainspring.roles.assembly import Assembly
 from mainspring.store.fair_queue import queue_of
@@ -42,7 +42,7 @@ def client(app: Any) -> httpx.AsyncClient:
 
 
 def test_only_operations_that_exist_are_urgent() -> None:
-    assert NEVER_REFUSED <= URGENT <= PERMISSIONS.keys()
+    assert NEVER_REFUSED <= URGENT <= permissions_of(app_without_a_server()).keys()
 
 
 async def test_each_route_is_refused_or_urgent(assembly: Assembly, lagging: LoopMonitor) -> None:
@@ -55,7 +55,7 @@ async def test_each_route_is_refused_or_urgent(assembly: Assembly, lagging: Loop
                     answer = await api.request(method, path.replace("{", "").replace("}", ""))
                     assert (answer.status_code != 429) == (operation in URGENT), (method, path)
                     seen.add(operation)
-    assert seen == PERMISSIONS.keys()
+    assert seen == permissions_of(assembly.app).keys()
 
 
 async def test_a_refusal_says_when_to_come_again_and_reads_nothing(assembly: Assembly, lagging: LoopMonitor) -> None:

@@ -7,7 +7,7 @@ import re
 import httpx
 import pytest
 
-from mainspring.api.operation_names import routed_handlers
+from mainspring.api.handlers import routed_handlers
 from mainspring.api.routing import public_path
 from mainspring.roles.assembly import Assembly
 

@@ -1,4 +1,4 @@
-"""Every route names its operation, every operation is in the permissions table, and every operation takes a Caller."""
+"""Every route names its operation and the roles that may call it, and every operation takes a Caller."""
 
 from __future__ import annotations
 
@@ -8,15 +8,23 @@ from typing import get_type_hints
 from uuid import uuid4
 
 import pytest
-from litestar import Litestar, get
+from litestar import get as litestar_get
 
-from mainspring.api.app import Application
-from mainspring.api.operation_names import OPERATION, check_routes, operation_of, routed_handlers
+from mainspring.api.app import Application, app_without_a_server
+from mainspring.api.handlers import (
+    check_routes,
+    get,
+    is_public,
+    operation_of,
+    permissions_of,
+    roles_of,
+    routed_handlers,
+)
 from mainspring.api.services import Services
 from mainspring.domain.errors import Forbidden, NotFound
 from mainspring.kernel.ids import DEFAULT_TENANT, EVERY_TENANT, TenantId
 from mainspring.operations.access.caller import Caller
-from mainspring.operations.access.permissions import PERMISSIONS, check_permission, is_public
+from mainspring.operations.access.permissions import ADMINS, READERS, check_permission
 from mainspring.roles.assembly import Assembly
 
 # Public methods that no route calls, or that need no token.
@@ -37,44 +45,38 @@ def caller(role: str, tenant: TenantId = DEFAULT_TENANT) -> Caller:
     return Caller(tenant, role, "a token", uuid4())
 
 
-def named_operations(app: Litestar) -> set[str]:
-    return {handler.opt[OPERATION] for _, handler in routed_handlers(app)}
-
-
-@pytest.mark.anyio
-async def test_the_table_and_the_routes_name_the_same_operations(assembly: Assembly) -> None:
-    assert named_operations(assembly.app) == set(PERMISSIONS)
-
-
-def test_an_operation_that_is_not_in_the_table_cannot_be_routed() -> None:
-    @get("/x", operation="jobs.explode")
-    async def unknown() -> None: ...
-
-    @get("/y")
+def test_a_handler_without_an_operation_or_with_two_sets_of_roles_cannot_be_routed() -> None:
+    @litestar_get("/x")
     async def unnamed() -> None: ...
 
-    for handler, why in ((unknown, "jobs.explode"), (unnamed, "names no operation")):
+    @get("/y", operation="jobs.explode", roles=ADMINS)
+    async def of_admins() -> None: ...
+
+    @get("/z", operation="jobs.explode", roles=READERS)
+    async def of_readers() -> None: ...
+
+    for handlers, why in (([unnamed], "names no operation"), ([of_admins, of_readers], "jobs.explode has other roles")):
         with pytest.raises(RuntimeError, match=why):
-            check_routes(Application([handler], openapi_config=None))
+            check_routes(Application(handlers, openapi_config=None))
 
 
-@pytest.mark.parametrize("operation", sorted(PERMISSIONS))
-def test_what_a_role_may_do(operation: str) -> None:
-    if is_public(operation):
-        # The last two are proved by a secret.
-        assert operation.startswith("health.") or operation in ("worker.gone", "session.create")
-        return
-    check_permission(caller("admin"), operation)
-    for refused in (caller("admin", EVERY_TENANT), caller("viewer", EVERY_TENANT), caller("")):
-        with pytest.raises(Forbidden):
-            check_permission(refused, operation)
-    worker = caller("worker", EVERY_TENANT)
-    if operation.startswith("worker."):
-        check_permission(worker, operation)
-    else:
-        with pytest.raises(Forbidden) as refusal:
-            check_permission(worker, operation)
-        assert refusal.value.code == "worker_token"
+def test_what_a_role_may_do() -> None:
+    for operation, roles in permissions_of(app_without_a_server()).items():
+        if not roles:
+            # The last two are proved by a secret.
+            assert operation.startswith("health.") or operation in ("worker.gone", "session.create")
+            continue
+        check_permission(caller("admin"), roles)
+        for refused in (caller("admin", EVERY_TENANT), caller("viewer", EVERY_TENANT), caller("")):
+            with pytest.raises(Forbidden):
+                check_permission(refused, roles)
+        worker = caller("worker", EVERY_TENANT)
+        if operation.startswith("worker."):
+            check_permission(worker, roles)
+        else:
+            with pytest.raises(Forbidden) as refusal:
+                check_permission(worker, roles)
+            assert refusal.value.code == "worker_token", operation
 
 
 # What reads under a method of its own, or changes nothing but the session.
@@ -88,13 +90,13 @@ _VIEWED = {
 async def test_a_viewer_may_call_what_reads_and_nothing_that_changes(assembly: Assembly) -> None:
     for _, handler in routed_handlers(assembly.app):
         operation = operation_of(handler)
-        if is_public(operation):
+        if is_public(handler):
             continue
         if handler.http_methods == {"GET"} or operation in _VIEWED:
-            check_permission(caller("viewer"), operation)
+            check_permission(caller("viewer"), roles_of(handler))
         else:
             with pytest.raises(Forbidden) as refusal:
-                check_permission(caller("viewer"), operation)
+                check_permission(caller("viewer"), roles_of(handler))
             assert refusal.value.code == "role_not_allowed"
 
 

@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 
 import mainspring
+from mainspring.api.app import app_without_a_server
+from mainspring.api.handlers import permissions_of
 from mainspring.cli.hints import ROUTES, in_commands
 from mainspring.cli.main import build
-from mainspring.operations.access.permissions import PERMISSIONS
 from tests.sdk.wire_samples import problem
 from tests.sources import parsed
 
@@ -68,7 +69,7 @@ def test_every_hint_of_the_server_names_commands() -> None:
 
 
 def test_every_operation_has_a_route_in_the_table_and_every_command_exists() -> None:
-    assert {route.operation for route in ROUTES} == set(PERMISSIONS)
+    assert {route.operation for route in ROUTES} == set(permissions_of(app_without_a_server()))
     app = build()
     verbs = {one.name for one in (*app.registered_commands, *app.registered_groups)}
     named = {route.command.partition(" ")[0] for route in ROUTES if route.command is not None}

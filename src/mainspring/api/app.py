@@ -15,7 +15,7 @@ from litestar.plugins.core import MsgspecDIPlugin
 
 from mainspring.api import errors
 from mainspring.api.auth import Admission, Gate, TokenRegistry
-from mainspring.api.operation_names import check_routes
+from mainspring.api.handlers import check_routes
 from mainspring.api.routes import (
     access,
     applications,

@@ -15,8 +15,8 @@ from urllib.parse import parse_qsl, urlsplit
 from litestar.enums import ScopeType
 from litestar.types import ASGIApp, Receive, Scope, Send
 
+from mainspring.api.handlers import roles_of
 from mainspring.api.noticing import tell_changes
-from mainspring.api.operation_names import operation_of
 from mainspring.api.parameters import check_parameters
 from mainspring.api.routing import describe, without_body
 from mainspring.api.session_cookie import check_request, secret_of
@@ -24,7 +24,7 @@ from mainspring.domain.errors import Forbidden, InvalidInput, NotFound, Unauthor
 from mainspring.kernel.clock import Clock
 from mainspring.kernel.ids import TenantId
 from mainspring.operations.access.caller import Caller
-from mainspring.operations.access.permissions import check_permission, is_public
+from mainspring.operations.access.permissions import check_permission
 from mainspring.store import tokens
 from mainspring.store.pool import AWAY, Connection, Store
 from mainspring.store.tokens import Found, Principal
@@ -123,13 +123,13 @@ class Admission:
     async def check(self, scope: Any) -> None:
         headers = dict(scope["headers"])
         self._check_host(headers)
-        operation = operation_of(scope["route_handler"])
-        if is_public(operation):
+        roles = roles_of(scope["route_handler"])
+        if not roles:
             return
         caller = scope["caller"] = _caller(await self._authenticate(scope, headers), headers, scope)
         if (connection := scope.get("connection")) is not None:
             connection.authenticated()
-        check_permission(caller, operation)
+        check_permission(caller, roles)
         _check_address(scope)
         check_parameters(scope)
         if scope["method"] in ("POST", "PUT", "PATCH"):

@@ -14,7 +14,7 @@ from litestar.exceptions import HTTPException
 from litestar.types import HTTPScope, Receive, Scope, Send
 from litestar.utils import normalize_path
 
-from mainspring.api.operation_names import operation_of
+from mainspring.api.handlers import operation_of
 from mainspring.domain.errors import NotFound
 from mainspring.kernel import metrics
 from mainspring.kernel.loop_monitor import LoopMonitor

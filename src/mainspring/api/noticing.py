@@ -6,8 +6,9 @@ from typing import Any
 
 from litestar.types import Message, Send
 
-from mainspring.api.operation_names import operation_of
+from mainspring.api.handlers import operation_of, roles_of
 from mainspring.operations.access.caller import Caller
+from mainspring.operations.access.permissions import VIEWER
 from mainspring.operations.live.changes import Changes
 from mainspring.operations.live.topics import changed_by
 
@@ -19,9 +20,10 @@ def tell_changes(scope: Any, send: Send) -> Send:
     if scope["method"] in _READS or "caller" not in scope:
         return send
     changes: Changes = scope["app"].state.services.streams.changes
-    if not changes.wanted:
+    handler = scope["route_handler"]
+    if not changes.wanted or VIEWER in roles_of(handler):  # what viewers may call changes nothing
         return send
-    lists = changed_by(operation_of(scope["route_handler"]))
+    lists = changed_by(operation_of(handler))
     if not lists:
         return send
     caller: Caller = scope["caller"]

@@ -21,7 +21,7 @@ from litestar.exceptions import MethodNotAllowedException, NotFoundException
 from litestar.routes import HTTPRoute
 from litestar.types import Message, Receive, Scope, Send
 
-from mainspring.api.operation_names import routed_handlers
+from mainspring.api.handlers import routed_handlers
 from mainspring.domain.errors import NotFound
 from mainspring.domain.texts import shown
 

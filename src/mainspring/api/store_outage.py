@@ -7,9 +7,8 @@ import asyncio
 from litestar.enums import ScopeType
 from litestar.types import ASGIApp, HTTPScope, Receive, Scope, Send
 
-from mainspring.api.operation_names import operation_of
+from mainspring.api.handlers import is_public
 from mainspring.domain.errors import Unavailable
-from mainspring.operations.access.permissions import is_public
 from mainspring.store.pulse import Pulse
 
 _STREAMED = ("/logs", "/v1/stream")
@@ -71,7 +70,7 @@ class StoreOutageGuard:
 
 
 def _is_open(scope: HTTPScope) -> bool:
-    return is_public(operation_of(scope["route_handler"]))
+    return is_public(scope["route_handler"])
 
 
 def store_down() -> Unavailable:

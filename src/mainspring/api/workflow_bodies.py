@@ -20,9 +20,6 @@ from mainspring.wire.workflows import (
     StepIn,
     WorkflowPatch,
     WorkflowRequest,
-    WorkflowRerun,
-    WorkflowRunCancel,
-    WorkflowRunNow,
 )
 
 W = TypeVar("W", WorkflowRequest, WorkflowPatch)
@@ -35,9 +32,6 @@ _NOTHING = msgspec.Raw()
 _decode_step = msgspec.json.Decoder(StepIn).decode
 _decode_request = msgspec.json.Decoder(WorkflowRequest).decode
 _decode_patch = msgspec.json.Decoder(WorkflowPatch).decode
-_decode_run_now = msgspec.json.Decoder(WorkflowRunNow).decode
-_decode_rerun = msgspec.json.Decoder(WorkflowRerun).decode
-_decode_cancel = msgspec.json.Decoder(WorkflowRunCancel).decode
 
 
 def _parts_of(struct: type[msgspec.Struct]) -> Callable[[bytes], Any]:
@@ -115,21 +109,3 @@ class WorkflowPatchBody(Body[WorkflowPatch]):
     @staticmethod
     def decode(body: bytes) -> WorkflowPatch | Undecoded:
         return Undecoded(body) if is_large(body) else decoded(_decode_patch, body, WorkflowPatch)
-
-
-class WorkflowRunNowBody(Body[WorkflowRunNow]):
-    @staticmethod
-    def decode(body: bytes) -> WorkflowRunNow:
-        return decoded(_decode_run_now, body, WorkflowRunNow)
-
-
-class WorkflowRerunBody(Body[WorkflowRerun]):
-    @staticmethod
-    def decode(body: bytes) -> WorkflowRerun:
-        return decoded(_decode_rerun, body, WorkflowRerun)
-
-
-class WorkflowRunCancelBody(Body[WorkflowRunCancel]):
-    @staticmethod
-    def decode(body: bytes) -> WorkflowRunCancel:
-        return decoded(_decode_cancel, body, WorkflowRunCancel)

@@ -11,14 +11,13 @@ from litestar.params import HeaderParameter, ParameterKwarg
 from litestar.response import Response
 
 from mainspring.api.answers import ANSWERS, BODY, EXAMPLES, PROBLEMS, Answer
+from mainspring.api.handlers import is_public, operation_of, routed_handlers
 from mainspring.api.openapi.answer_examples import example_of
 from mainspring.api.openapi.parameters import HEADERS, PARAMETERS, PATH_TYPES, SCHEMAS
 from mainspring.api.openapi.problem_codes import CODES, problems_of
 from mainspring.api.openapi.schemas import REF, Schemas
-from mainspring.api.operation_names import operation_of, routed_handlers
 from mainspring.api.routing import VERB, public_path
 from mainspring.kernel.version import VERSION
-from mainspring.operations.access.permissions import is_public
 from mainspring.wire.backfills import BackfillView
 from mainspring.wire.bulk import OperationView
 from mainspring.wire.calendars import CalendarView
@@ -176,7 +175,7 @@ class _Operation:
                 },
             }
         whole["responses"] = {**self._successes(), **self._refusals()}
-        if is_public(operation):
+        if is_public(handler):
             whole["security"] = []
         return whole
 

@@ -9,8 +9,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from mainspring.api.answers import PROBLEMS
-from mainspring.api.operation_names import operation_of
-from mainspring.operations.access.permissions import is_public
+from mainspring.api.handlers import is_public, operation_of
 from mainspring.operations.access.urgency import is_urgent
 
 CODES: dict[str, tuple[int, str]] = {
@@ -133,7 +132,7 @@ def problems_of(
     """The codes of this operation by status."""
     operation = operation_of(handler)
     codes = {"wrong_host", "wrong_origin", *handler.opt.get(PROBLEMS, ())}
-    if not is_public(operation):
+    if not is_public(handler):
         codes |= {"unauthorized", "invalid_session", "invalid_token", "worker_token", "role_not_allowed", "wrong_csrf"}
         codes |= {"unknown_parameter", "invalid_parameter"}
     if has_path:

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from litestar import Request, get, post
+from litestar import Request
 
 from mainspring.api.answers import LISTS
-from mainspring.api.bodies import NoBody, TenantBody, TokenBody
+from mainspring.api.handlers import get, post
 from mainspring.api.openapi import request_examples as examples
 from mainspring.api.routes.versions import IfTag, tag_of
 from mainspring.api.services import caller_of, services_of
 from mainspring.domain.errors import NotFound
 from mainspring.kernel.ids import parse_uuid
+from mainspring.operations.access.permissions import ADMINS, READERS
 from mainspring.wire.access import (
     TenantList,
     TenantMade,
@@ -27,14 +28,14 @@ from mainspring.wire.jobs import Nothing
 Http = Request[Any, Any, Any]
 
 
-@get("/v1/tenants", summary="List tenants", operation="tenants.list", problems=LISTS)
+@get("/v1/tenants", summary="List tenants", operation="tenants.list", roles=READERS, problems=LISTS)
 async def list_tenants(request: Http) -> TenantList:
     """The operator sees all tenants, other admins see their own."""
     return await services_of(request).access.tenants(caller_of(request))
 
 
 @post(
-    "/v1/tenants", dto=TenantBody, return_dto=None, summary="Create a tenant", operation="tenants.create",
+    "/v1/tenants", summary="Create a tenant", operation="tenants.create", roles=ADMINS,
     problems=("conflict", "operator_only"), examples=examples.TENANTS,
 )  # fmt: skip
 async def create_tenant(request: Http, data: TenantRequest) -> TenantMade:
@@ -42,14 +43,14 @@ async def create_tenant(request: Http, data: TenantRequest) -> TenantMade:
     return await services_of(request).access.add_tenant(caller_of(request), data)
 
 
-@get("/v1/tokens", summary="List tokens, without their secrets", operation="tokens.list", problems=LISTS)
+@get("/v1/tokens", summary="List tokens, without their secrets", operation="tokens.list", roles=READERS, problems=LISTS)
 async def list_tokens(request: Http) -> TokenList:
     """The tokens of the tenant, revoked ones included. The operator also sees those of shared workers."""
     return await services_of(request).access.tokens(caller_of(request))
 
 
 @post(
-    "/v1/tokens", dto=TokenBody, return_dto=None, summary="Create a token", operation="tokens.create",
+    "/v1/tokens", summary="Create a token", operation="tokens.create", roles=ADMINS,
     problems=("invalid_duration", "not_supported_yet", "operator_only"), examples=examples.TOKENS,
 )  # fmt: skip
 async def create_token(request: Http, data: TokenRequest) -> TokenMade:
@@ -58,8 +59,8 @@ async def create_token(request: Http, data: TokenRequest) -> TokenMade:
 
 
 @post(
-    "/v1/tokens/{token_id:str}/revoke", verb="revoke", dto=NoBody, return_dto=None, status_code=200,
-    summary="Revoke a token", operation="tokens.revoke", problems=("last_admin", "version_mismatch"),
+    "/v1/tokens/{token_id:str}/revoke", verb="revoke", status_code=200,
+    summary="Revoke a token", operation="tokens.revoke", roles=ADMINS, problems=("last_admin", "version_mismatch"),
 )  # fmt: skip
 async def revoke_token(request: Http, token_id: str, data: Nothing | None = None, if_tag: IfTag = None) -> TokenView:
     """It is invalid from now on, at every server. Revoking it again changes nothing."""

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from typing import Any
 
-from litestar import Request, put
+from litestar import Request
 
 from mainspring.api.answers import Answer
-from mainspring.api.bodies import DeclarationBody
+from mainspring.api.handlers import put
 from mainspring.api.openapi import request_examples as examples
 from mainspring.api.services import caller_of, services_of
+from mainspring.operations.access.permissions import ADMINS
 from mainspring.wire.applications import DeclarationRequest, DeclarationView
 
 
 @put(
     "/v1/applications/{application:str}",
-    dto=DeclarationBody,
-    return_dto=None,
     summary="Declare the schedules of an application, as its workers do when they start",
     operation="applications.declare",
+    roles=ADMINS,
     answers={200: Answer("What the server recorded, and what it paused and resumed.")},
     problems=("changed_meanwhile",),
     examples=examples.DECLARATIONS,

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from litestar import Request, Response, get, patch, post
+from litestar import Request, Response
 from litestar.params import QueryParameter
 
 from mainspring.api.answers import CHANGES_A_JOB, LISTS, Answer
-from mainspring.api.bodies import BackfillBody, BackfillCancelBody, BackfillPatchBody, NoBody
+from mainspring.api.handlers import get, patch, post
 from mainspring.api.openapi import request_examples as examples
 from mainspring.api.routes.paging import DEFAULT_PAGE, MAX_PAGE, link_header, several
 from mainspring.api.routes.versions import IfTag, etag, tag_of
 from mainspring.api.services import caller_of, services_of
+from mainspring.operations.access.permissions import ADMINS, READERS
 from mainspring.wire.backfills import BackfillCancel, BackfillList, BackfillPatch, BackfillRequest, BackfillView
 from mainspring.wire.jobs import Nothing
 from mainspring.wire.states import BackfillStateFilter
@@ -24,8 +25,8 @@ _CHANGES = (*CHANGES_A_JOB, "backfill_ended", "version_mismatch")
 
 
 @post(
-    "/{job_id:str}/backfill", verb="backfill", dto=BackfillBody, return_dto=None,
-    summary="Make up for fires of the past", operation="jobs.backfill",
+    "/{job_id:str}/backfill", verb="backfill", 
+    summary="Make up for fires of the past", operation="jobs.backfill", roles=ADMINS,
     answers={201: Answer("The backfill. Its runs are created from now on.", headers=("Location",))},
     problems=(
         *CHANGES_A_JOB, "has_references", "invalid_range", "invalid_time", "job_cancelled", "missing_timezone",
@@ -40,7 +41,7 @@ async def create_backfill(request: Http, job_id: str, data: BackfillRequest) -> 
     return Response(view, status_code=201, headers={"Location": f"/v1/backfills/{view.id}", **etag(view.etag)})
 
 
-@get("/v1/backfills", summary="List backfills, newest first", operation="backfills.list", problems=LISTS)
+@get("/v1/backfills", summary="List backfills, newest first", operation="backfills.list", roles=READERS, problems=LISTS)
 async def list_backfills(
     request: Http,
     job: str | None = None,
@@ -54,15 +55,20 @@ async def list_backfills(
     return Response(page, headers=link_header(request, page.next))
 
 
-@get("/v1/backfills/{backfill_id:str}", summary="Get a backfill and its progress", operation="backfills.read")
+@get(
+    "/v1/backfills/{backfill_id:str}",
+    summary="Get a backfill and its progress",
+    operation="backfills.read",
+    roles=READERS,
+)
 async def get_backfill(request: Http, backfill_id: str) -> Response[BackfillView]:
     """The numbers are at most a second old. The ETag is for If-Match."""
     return _shown(await services_of(request).backfills.backfill(caller_of(request), backfill_id))
 
 
 @patch(
-    "/v1/backfills/{backfill_id:str}", dto=BackfillPatchBody, return_dto=None,
-    summary="Change a backfill's concurrency", operation="backfills.update", problems=_CHANGES,
+    "/v1/backfills/{backfill_id:str}", 
+    summary="Change a backfill's concurrency", operation="backfills.update", roles=ADMINS, problems=_CHANGES,
     examples=examples.BACKFILL_CHANGES,
 )  # fmt: skip
 async def patch_backfill(
@@ -74,8 +80,8 @@ async def patch_backfill(
 
 
 @post(
-    "/v1/backfills/{backfill_id:str}/pause", verb="pause", dto=NoBody, return_dto=None, status_code=200,
-    summary="Pause a backfill", operation="backfills.pause", problems=_CHANGES,
+    "/v1/backfills/{backfill_id:str}/pause", verb="pause", status_code=200,
+    summary="Pause a backfill", operation="backfills.pause", roles=ADMINS, problems=_CHANGES,
 )  # fmt: skip
 async def pause_backfill(
     request: Http, backfill_id: str, data: Nothing | None = None, if_tag: IfTag = None
@@ -85,8 +91,8 @@ async def pause_backfill(
 
 
 @post(
-    "/v1/backfills/{backfill_id:str}/resume", verb="resume", dto=NoBody, return_dto=None, status_code=200,
-    summary="Resume a backfill", operation="backfills.resume", problems=_CHANGES,
+    "/v1/backfills/{backfill_id:str}/resume", verb="resume", status_code=200,
+    summary="Resume a backfill", operation="backfills.resume", roles=ADMINS, problems=_CHANGES,
 )  # fmt: skip
 async def resume_backfill(
     request: Http, backfill_id: str, data: Nothing | None = None, if_tag: IfTag = None
@@ -96,8 +102,8 @@ async def resume_backfill(
 
 
 @post(
-    "/v1/backfills/{backfill_id:str}/cancel", verb="cancel", dto=BackfillCancelBody, return_dto=None, status_code=200,
-    summary="Cancel a backfill", operation="backfills.cancel", problems=_CHANGES,
+    "/v1/backfills/{backfill_id:str}/cancel", verb="cancel", status_code=200,
+    summary="Cancel a backfill", operation="backfills.cancel", roles=ADMINS, problems=_CHANGES,
     examples=examples.BACKFILL_CANCELS,
 )  # fmt: skip
 async def cancel_backfill(

@@ -4,26 +4,27 @@ from __future__ import annotations
 
 from typing import Any
 
-from litestar import Request, get, post
+from litestar import Request
 
-from mainspring.api.bodies import NoBody
+from mainspring.api.handlers import get, post
 from mainspring.api.routes.versions import IfTag, tag_of
 from mainspring.api.services import caller_of, services_of
+from mainspring.operations.access.permissions import ADMINS, READERS
 from mainspring.wire.jobs import Nothing
 from mainspring.wire.limits import BreakerList, BreakerView
 
 Http = Request[Any, Any, Any]
 
 
-@get("/v1/breakers", summary="List circuit breakers", operation="breakers.list")
+@get("/v1/breakers", summary="List circuit breakers", operation="breakers.list", roles=READERS)
 async def list_breakers(request: Http) -> BreakerList:
     """The circuit breakers of jobs and tasks that have had runs lately. Open ones come first."""
     return await services_of(request).breakers.breakers(caller_of(request))
 
 
 @post(
-    "/v1/breakers/{breaker_id:str}/reset", verb="reset", dto=NoBody, return_dto=None, status_code=200,
-    summary="Reset a circuit breaker", operation="breakers.reset", problems=("version_mismatch",),
+    "/v1/breakers/{breaker_id:str}/reset", verb="reset", status_code=200,
+    summary="Reset a circuit breaker", operation="breakers.reset", roles=ADMINS, problems=("version_mismatch",),
 )  # fmt: skip
 async def reset_breaker(
     request: Http, breaker_id: str, data: Nothing | None = None, if_tag: IfTag = None

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from litestar import Request, Response, delete, get, put
+from litestar import Request, Response
 from litestar.params import QueryParameter
 
 from mainspring.api.answers import LISTS, Answer
-from mainspring.api.bodies import CalendarBody
+from mainspring.api.handlers import delete, get, put
 from mainspring.api.openapi import request_examples as examples
 from mainspring.api.routes.paging import DEFAULT_PAGE, MAX_PAGE, link_header
 from mainspring.api.routes.versions import IfMatch, etag, version_of
 from mainspring.api.services import caller_of, services_of
+from mainspring.operations.access.permissions import ADMINS, READERS
 from mainspring.wire.calendars import CalendarList, CalendarRequest, CalendarView
 
 Http = Request[Any, Any, Any]
@@ -20,7 +21,7 @@ Limit = Annotated[int, QueryParameter(ge=1, le=MAX_PAGE)]
 _CHANGES = ("changed_meanwhile", "migration_needed")
 
 
-@get("/v1/calendars", summary="List calendars, by name", operation="calendars.list",
+@get("/v1/calendars", summary="List calendars, by name", operation="calendars.list", roles=READERS,
      problems=(*LISTS, "migration_needed"))  # fmt: skip
 async def list_calendars(
     request: Http, cursor: str | None = None, limit: Limit = DEFAULT_PAGE
@@ -30,16 +31,21 @@ async def list_calendars(
     return Response(page, headers=link_header(request, page.next))
 
 
-@get("/v1/calendars/{name:str}", summary="Get a calendar, and how far its jobs follow it", operation="calendars.read",
-     problems=(*LISTS, "migration_needed"))  # fmt: skip
+@get(
+    "/v1/calendars/{name:str}",
+    summary="Get a calendar, and how far its jobs follow it",
+    operation="calendars.read",
+    roles=READERS,
+    problems=(*LISTS, "migration_needed"),
+)
 async def get_calendar(request: Http, name: str) -> Response[CalendarView]:
     """The ETag is its version, for If-Match."""
     return await _shown(request, name, 200)
 
 
 @put(
-    "/v1/calendars/{name:str}", dto=CalendarBody, return_dto=None, summary="Create or change a calendar",
-    operation="calendars.put", examples=examples.CALENDARS,
+    "/v1/calendars/{name:str}", summary="Create or change a calendar",
+    operation="calendars.put", roles=ADMINS, examples=examples.CALENDARS,
     problems=(*_CHANGES, "calendar_allows_nothing", "unknown_country", "unknown_timezone", "version_mismatch"),
     answers={200: Answer("The calendar as it is now"), 201: Answer("The new calendar")},
 )  # fmt: skip
@@ -54,9 +60,13 @@ async def put_calendar(
 
 
 @delete(
-    "/v1/calendars/{name:str}", status_code=200, summary="Delete a calendar", operation="calendars.delete",
+    "/v1/calendars/{name:str}",
+    status_code=200,
+    summary="Delete a calendar",
+    operation="calendars.delete",
+    roles=ADMINS,
     problems=(*_CHANGES, "calendar_in_use", "version_mismatch"),
-)  # fmt: skip
+)
 async def delete_calendar(request: Http, name: str, if_match: IfMatch = None) -> CalendarView:
     """Only one that no job uses which is scheduled or paused. The answer is the calendar as it was."""
     return await services_of(request).calendar_changer.delete(caller_of(request), name, version_of(if_match))

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from litestar import Request, Response, get, post
+from litestar import Request, Response
 from litestar.params import QueryParameter
 
 from mainspring.api.answers import REPEATS_A_RUN, SEARCHES, Answer
-from mainspring.api.bodies import ChoiceBody, NoBody, ReplayBody
+from mainspring.api.handlers import get, post
 from mainspring.api.openapi import request_examples as examples
 from mainspring.api.routes.paging import DEFAULT_PAGE, MAX_PAGE, link_header
 from mainspring.api.routes.runs import run_id_of
 from mainspring.api.routes.versions import IfTag, etag, tag_of
 from mainspring.api.services import caller_of, services_of
 from mainspring.domain.intake.request import parse_time
+from mainspring.operations.access.permissions import ADMINS, READERS
 from mainspring.operations.paging.search import DeadLetterQuery
 from mainspring.wire.formats import Moment
 from mainspring.wire.jobs import Nothing
@@ -32,7 +33,13 @@ Http = Request[Any, Any, Any]
 Limit = Annotated[int, QueryParameter(ge=1, le=MAX_PAGE)]
 
 
-@get("/v1/dead-letters", summary="List dead letters, newest first", operation="dead_letters.list", problems=SEARCHES)
+@get(
+    "/v1/dead-letters",
+    summary="List dead letters, newest first",
+    operation="dead_letters.list",
+    roles=READERS,
+    problems=SEARCHES,
+)
 async def list_dead_letters(
     request: Http,
     job: str | None = None,
@@ -59,7 +66,7 @@ async def list_dead_letters(
     return Response(page, headers=link_header(request, page.next))
 
 
-@get("/v1/dead-letters/{run_id:str}", summary="Get a dead letter", operation="dead_letters.read")
+@get("/v1/dead-letters/{run_id:str}", summary="Get a dead letter", operation="dead_letters.read", roles=READERS)
 async def get_dead_letter(request: Http, run_id: str) -> Response[DeadLetterView]:
     """With all attempts and their errors. The ETag is for If-Match."""
     view = await services_of(request).dead_letter_reader.dead_letter(caller_of(request), run_id_of(run_id))
@@ -67,8 +74,8 @@ async def get_dead_letter(request: Http, run_id: str) -> Response[DeadLetterView
 
 
 @post(
-    "/v1/dead-letters:replay", dto=ChoiceBody, return_dto=None, status_code=202,
-    summary="Replay dead letters by filter", operation="dead_letters.replay",
+    "/v1/dead-letters:replay", status_code=202,
+    summary="Replay dead letters by filter", operation="dead_letters.replay", roles=ADMINS,
     answers={202: Answer("How many run again, and why others do not.")},
     problems=(*SEARCHES, *REPEATS_A_RUN), examples=examples.CHOICES,
 )  # fmt: skip
@@ -78,8 +85,8 @@ async def replay_dead_letters(request: Http, data: DeadLetterChoice) -> Replayed
 
 
 @post(
-    "/v1/dead-letters:discard", dto=ChoiceBody, return_dto=None, status_code=200,
-    summary="Discard dead letters by filter", operation="dead_letters.discard",
+    "/v1/dead-letters:discard", status_code=200,
+    summary="Discard dead letters by filter", operation="dead_letters.discard", roles=ADMINS,
     problems=(*SEARCHES, "changed_meanwhile"), examples=examples.CHOICES,
 )  # fmt: skip
 async def discard_dead_letters(request: Http, data: DeadLetterChoice) -> Discarded:
@@ -88,10 +95,16 @@ async def discard_dead_letters(request: Http, data: DeadLetterChoice) -> Discard
 
 
 @post(
-    "/v1/dead-letters/{run_id:str}/replay", verb="replay", dto=ReplayBody, return_dto=None, status_code=202,
-    summary="Replay a dead letter", operation="dead_letters.replay", answers={202: Answer("The new run.")},
-    problems=(*REPEATS_A_RUN, "version_mismatch"), examples=examples.REPLAYS,
-)  # fmt: skip
+    "/v1/dead-letters/{run_id:str}/replay",
+    verb="replay",
+    status_code=202,
+    summary="Replay a dead letter",
+    operation="dead_letters.replay",
+    roles=ADMINS,
+    answers={202: Answer("The new run.")},
+    problems=(*REPEATS_A_RUN, "version_mismatch"),
+    examples=examples.REPLAYS,
+)
 async def replay_dead_letter(
     request: Http, run_id: str, data: ReplayRequest | None = None, if_tag: IfTag = None
 ) -> Response[RunView]:
@@ -103,9 +116,14 @@ async def replay_dead_letter(
 
 
 @post(
-    "/v1/dead-letters/{run_id:str}/discard", verb="discard", dto=NoBody, return_dto=None, status_code=200,
-    summary="Discard a dead letter", operation="dead_letters.discard", problems=("replayed", "version_mismatch"),
-)  # fmt: skip
+    "/v1/dead-letters/{run_id:str}/discard",
+    verb="discard",
+    status_code=200,
+    summary="Discard a dead letter",
+    operation="dead_letters.discard",
+    roles=ADMINS,
+    problems=("replayed", "version_mismatch"),
+)
 async def discard_dead_letter(
     request: Http, run_id: str, data: Nothing | None = None, if_tag: IfTag = None
 ) -> Discarded:

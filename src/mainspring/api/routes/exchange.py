@@ -8,15 +8,17 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
-from litestar import MediaType, Request, Response, post
+from litestar import MediaType, Request, Response
 
 from mainspring.api.answers import SPEAKS_FOR_A_WORKER, Answer
-from mainspring.api.bodies import DeathNoticeBody, ExchangeBody
+from mainspring.api.bodies import ExchangeBody
+from mainspring.api.handlers import post
 from mainspring.api.large_batch import Undecoded
 from mainspring.api.large_exchange import read_exchange
 from mainspring.api.openapi import request_examples as examples
 from mainspring.api.services import caller_of, services_of
 from mainspring.kernel.config import MAX_EXCHANGE_BYTES
+from mainspring.operations.access.permissions import PUBLIC, WORKERS
 from mainspring.wire.death_notice import DeathNotice, DeathReceipt
 from mainspring.wire.exchange import ExchangeReply, ExchangeRequest
 from mainspring.wire.protocol import PROTOCOL
@@ -27,10 +29,10 @@ _encode = msgspec.json.Encoder().encode
 @post(
     "/v1/exchange",
     dto=ExchangeBody,
-    return_dto=None,
     status_code=200,
     summary="Exchange: a worker reports outcomes and claims runs (long poll)",
     operation="worker.exchange",
+    roles=WORKERS,
     answers={200: Answer("What is acknowledged, and which runs to start and to stop.")},
     problems=(*SPEAKS_FOR_A_WORKER, "conflict", "fenced", "too_many_workers", "unavailable", "unstorable_value"),
     examples=examples.EXCHANGES,
@@ -48,11 +50,10 @@ async def exchange_runs(request: Request[Any, Any, Any], data: ExchangeRequest) 
 
 @post(
     "/v1/exchange/gone",
-    dto=DeathNoticeBody,
-    return_dto=None,
     status_code=200,
     summary="Death notice: a worker and everything that it started are gone",
     operation="worker.gone",
+    roles=PUBLIC,
     problems=("wrong_secret",),
     examples=examples.DEATH_NOTICES,
 )

@@ -4,22 +4,24 @@ from __future__ import annotations
 
 from typing import Any
 
-from litestar import Request, Response, get
+from litestar import Request, Response
 
 from mainspring.api.answers import Answer
+from mainspring.api.handlers import get
 from mainspring.api.services import services_of
 from mainspring.kernel.version import VERSION
+from mainspring.operations.access.permissions import PUBLIC
 from mainspring.wire.runs import Health, Readiness
 
 
-@get("/healthz", summary="Liveness: the process is up", operation="health.live")
+@get("/healthz", summary="Liveness: the process is up", operation="health.live", roles=PUBLIC)
 async def check_health() -> Health:
     """Says nothing about the database."""
     return Health("ok", VERSION)
 
 
 @get(
-    "/readyz", summary="Readiness: the process makes progress", operation="health.ready",
+    "/readyz", summary="Readiness: the process makes progress", operation="health.ready", roles=PUBLIC,
     answers={200: Answer("It is ready."), 503: Answer("It is not ready: `checks` says why.")},
 )  # fmt: skip
 async def check_readiness(request: Request[Any, Any, Any]) -> Response[Readiness]:

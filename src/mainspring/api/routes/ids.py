@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from litestar import Request, get
+from litestar import Request
 
 from mainspring.api.answers import SEARCHES
+from mainspring.api.handlers import get
 from mainspring.api.routes.paging import several
 from mainspring.api.services import caller_of, services_of
+from mainspring.operations.access.permissions import READERS
 from mainspring.operations.read.ids import IdQuery
 from mainspring.wire.ids import IdKind, IdList, IdPart
 
@@ -17,6 +19,7 @@ from mainspring.wire.ids import IdKind, IdList, IdPart
     "/v1/ids",
     summary="Find ids of runs, jobs, dead letters and workers by their beginning or their end",
     operation="ids.find",
+    roles=READERS,
     problems=SEARCHES,
 )
 async def find_ids(request: Request[Any, Any, Any], part: IdPart, kind: list[IdKind] | None = None) -> IdList:

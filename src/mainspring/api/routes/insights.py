@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from litestar import Request, Response, get
+from litestar import Request, Response
 from litestar.params import QueryParameter
 
 from mainspring.api.answers import LISTS
+from mainspring.api.handlers import get
 from mainspring.api.routes.paging import DEFAULT_PAGE, MAX_PAGE, link_header, time_filter
 from mainspring.api.services import caller_of, services_of
+from mainspring.operations.access.permissions import READERS
 from mainspring.operations.read.upcoming import UpcomingQuery
 from mainspring.wire.formats import Moment, TimeZone
 from mainspring.wire.insights import Failures, Overview, WindowWord
@@ -23,6 +25,7 @@ From = Annotated[Moment | None, QueryParameter(name="from")]
     "/v1/insights/overview",
     summary="See how the system is doing: throughput, lag, queues, workers and problems",
     operation="insights.overview",
+    roles=READERS,
     problems=LISTS,
 )
 async def get_overview(
@@ -37,9 +40,12 @@ async def get_overview(
 
 
 @get(
-    "/v1/insights/failures", summary="See what fails: failures grouped by error", operation="insights.failures",
+    "/v1/insights/failures",
+    summary="See what fails: failures grouped by error",
+    operation="insights.failures",
+    roles=READERS,
     problems=(*LISTS, "invalid_time", "missing_timezone"),
-)  # fmt: skip
+)
 async def get_failures(
     request: Request[Any, Any, Any],
     since: Moment | None = None,
@@ -54,9 +60,12 @@ async def get_failures(
 
 
 @get(
-    "/v1/insights/upcoming", summary="List the next fires of all jobs, in order of time", operation="insights.upcoming",
+    "/v1/insights/upcoming",
+    summary="List the next fires of all jobs, in order of time",
+    operation="insights.upcoming",
+    roles=READERS,
     problems=(*LISTS, "invalid_time", "missing_timezone"),
-)  # fmt: skip
+)
 async def list_next_fires(
     request: Request[Any, Any, Any],
     from_: From = None,
@@ -72,9 +81,12 @@ async def list_next_fires(
 
 
 @get(
-    "/v1/insights/heatmap", summary="See when jobs fire, and where they pile up", operation="insights.heatmap",
+    "/v1/insights/heatmap",
+    summary="See when jobs fire, and where they pile up",
+    operation="insights.heatmap",
+    roles=READERS,
     problems=(*LISTS, "invalid_time", "missing_timezone", "unknown_timezone", "forecast_not_ready"),
-)  # fmt: skip
+)
 async def get_heat_map(
     request: Request[Any, Any, Any],
     range: RangeWord = "day",

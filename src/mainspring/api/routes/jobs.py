@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from litestar import Request, Response, Router, delete, get, patch, post, put
+from litestar import Request, Response, Router
 from litestar.params import QueryParameter
 
 from mainspring.api.answers import CHANGES_A_JOB, FIELDS_OF_A_JOB, LISTS, RUNS_NOW, SEARCHES, Answer
-from mainspring.api.bodies import BatchBody, JobBody, NoBody, PatchBody, RunNowBody
+from mainspring.api.bodies import BatchBody
+from mainspring.api.handlers import delete, get, patch, post, put
 from mainspring.api.large_batch import JobBatch, Undecoded, read_batch
 from mainspring.api.openapi import request_examples as examples
 from mainspring.api.routes.backfills import create_backfill
@@ -26,6 +27,7 @@ from mainspring.api.routes.versions import IfMatch, etag, version_of
 from mainspring.api.services import caller_of, services_of
 from mainspring.domain.schedules.words import explain
 from mainspring.kernel.config import MAX_BODY_BYTES
+from mainspring.operations.access.permissions import ADMINS, READERS
 from mainspring.operations.paging.search import JobQuery
 from mainspring.wire.checks import JobCheck
 from mainspring.wire.formats import Moment
@@ -58,7 +60,7 @@ _AMENDS = (
 
 
 @post(
-    "/", dto=JobBody, return_dto=None, summary="Create a job", operation="jobs.create",
+    "/", summary="Create a job", operation="jobs.create", roles=ADMINS,
     answers={
         201: Answer("The job is stored. It is never lost from now on.", headers=("Location",)),
         200: Answer(
@@ -85,9 +87,8 @@ async def create_job(request: Http, data: JobRequest) -> Response[JobCreated]:
 @post(
     ["/v1/jobs:batch", "/jobs:batch"],
     dto=BatchBody,
-    return_dto=None,
     summary="Create up to 10,000 jobs, all or none",
-    operation="jobs.create_batch",
+    operation="jobs.create_batch", roles=ADMINS,
     request_max_body_size=MAX_BODY_BYTES,
     answers={201: Answer("All jobs are stored, or were stored before under their idempotency keys.")},
     problems=(
@@ -108,7 +109,7 @@ async def create_jobs(request: Http, data: JobBatch) -> BatchCreated:
 
 
 @post(
-    "/v1/jobs:validate", dto=JobBody, return_dto=None, status_code=200, operation="jobs.validate",
+    "/v1/jobs:validate", status_code=200, operation="jobs.validate", roles=READERS,
     summary="Check a job without creating it", problems=FIELDS_OF_A_JOB, examples=examples.JOBS,
 )  # fmt: skip
 async def check_job(request: Http, data: JobRequest) -> JobCheck:
@@ -120,7 +121,7 @@ async def check_job(request: Http, data: JobRequest) -> JobCheck:
 
 
 @get(
-    "/", summary="List jobs, newest first", operation="jobs.list", problems=SEARCHES,
+    "/", summary="List jobs, newest first", operation="jobs.list", roles=READERS, problems=SEARCHES,
     answers={200: Answer("The jobs; with `view=row`, their rows.", body=JobList, or_body=JobRows)},
 )  # fmt: skip
 async def list_jobs(
@@ -164,14 +165,14 @@ async def list_jobs(
     return Response(page, headers=link_header(request, page.next))
 
 
-@get("/{job_id:str}", summary="Get a job, or an earlier generation of it", operation="jobs.read")
+@get("/{job_id:str}", summary="Get a job, or an earlier generation of it", operation="jobs.read", roles=READERS)
 async def get_job(request: Http, job_id: str, generation: Generation = None) -> Response[JobView]:
     """Also a job that has fired, was cancelled or has completed. The ETag is its version, for If-Match."""
     return _with_version(await services_of(request).job_reader.job(caller_of(request), job_id, generation))
 
 
 @patch(
-    "/{job_id:str}", dto=PatchBody, return_dto=None, summary="Change some fields of a job", operation="jobs.update",
+    "/{job_id:str}", summary="Change some fields of a job", operation="jobs.update", roles=ADMINS,
     problems=_AMENDS, examples=examples.CHANGES,
 )  # fmt: skip
 async def patch_job(request: Http, job_id: str, data: JobPatch, if_match: IfMatch = None) -> Response[JobView]:
@@ -181,8 +182,8 @@ async def patch_job(request: Http, job_id: str, data: JobPatch, if_match: IfMatc
 
 
 @put(
-    "/{job_id:str}", dto=PatchBody, return_dto=None, summary="Change some fields of a job (as PATCH)",
-    operation="jobs.update", problems=_AMENDS, examples=examples.CHANGES,
+    "/{job_id:str}", summary="Change some fields of a job (as PATCH)",
+    operation="jobs.update", roles=ADMINS, problems=_AMENDS, examples=examples.CHANGES,
 )  # fmt: skip
 async def put_job(request: Http, job_id: str, data: JobPatch, if_match: IfMatch = None) -> Response[JobView]:
     """The same as PATCH: fields that are not given keep their values."""
@@ -190,7 +191,7 @@ async def put_job(request: Http, job_id: str, data: JobPatch, if_match: IfMatch 
 
 
 @delete(
-    "/{job_id:str}", status_code=200, summary="Cancel a job and its live runs", operation="jobs.cancel",
+    "/{job_id:str}", status_code=200, summary="Cancel a job and its live runs", operation="jobs.cancel", roles=ADMINS,
     problems=(*CHANGES_A_JOB, "is_a_step", "version_mismatch"),
 )  # fmt: skip
 async def cancel_job(request: Http, job_id: str, if_match: IfMatch = None) -> Response[JobView]:
@@ -202,8 +203,8 @@ async def cancel_job(request: Http, job_id: str, if_match: IfMatch = None) -> Re
 
 
 @post(
-    "/{job_id:str}/pause", verb="pause", dto=NoBody, return_dto=None, status_code=200, summary="Pause a job",
-    operation="jobs.pause",
+    "/{job_id:str}/pause", verb="pause", status_code=200, summary="Pause a job",
+    operation="jobs.pause", roles=ADMINS,
     problems=(*CHANGES_A_JOB, "already_fired", "is_a_step", "version_mismatch", "wrong_status"),
 )  # fmt: skip
 async def pause_job(
@@ -217,8 +218,8 @@ async def pause_job(
 
 
 @post(
-    "/{job_id:str}/resume", verb="resume", dto=NoBody, return_dto=None, status_code=200, summary="Resume a paused job",
-    operation="jobs.resume",
+    "/{job_id:str}/resume", verb="resume", status_code=200, summary="Resume a paused job",
+    operation="jobs.resume", roles=ADMINS,
     problems=(*CHANGES_A_JOB, "already_fired", "is_a_step", "not_paused", "version_mismatch"),
 )  # fmt: skip
 async def resume_job(
@@ -232,8 +233,8 @@ async def resume_job(
 
 
 @post(
-    ["/{job_id:str}/runNow", "/{job_id:str}/run-now"], verb="runNow", dto=RunNowBody, return_dto=None, status_code=202,
-    summary="Run a job now", operation="jobs.run_now",
+    ["/{job_id:str}/runNow", "/{job_id:str}/run-now"], verb="runNow", status_code=202,
+    summary="Run a job now", operation="jobs.run_now", roles=ADMINS,
     answers={
         202: Answer("The new run. It is SKIPPED if another run is alive and the job does not overlap."),
         200: Answer("The idempotency key was used before for this job: the run of that request."),
@@ -251,16 +252,19 @@ async def run_job_now(
     return Response(accepted, status_code=200 if ran.repeated else 202)
 
 
-@get("/{job_id:str}/status", summary="Get a job's status and its latest run", operation="jobs.status")
+@get("/{job_id:str}/status", summary="Get a job's status and its latest run", operation="jobs.status", roles=READERS)
 async def get_job_status(request: Http, job_id: str) -> JobStatus:
     """The status of the job, and its latest run if it has had one."""
     return await services_of(request).job_reader.status(caller_of(request), job_id)
 
 
 @get(
-    "/{job_id:str}/timeline", summary="List what happened to a job, newest first", operation="jobs.timeline",
+    "/{job_id:str}/timeline",
+    summary="List what happened to a job, newest first",
+    operation="jobs.timeline",
+    roles=READERS,
     problems=LISTS,
-)  # fmt: skip
+)
 async def get_job_timeline(
     request: Http, job_id: str, cursor: str | None = None, limit: Limit = DEFAULT_PAGE
 ) -> Response[list[JobTimelineEntry]]:
@@ -271,18 +275,25 @@ async def get_job_timeline(
 
 
 @get(
-    "/{job_id:str}/series", summary="Get outcomes, durations and lags of a job's runs", operation="jobs.series",
+    "/{job_id:str}/series",
+    summary="Get outcomes, durations and lags of a job's runs",
+    operation="jobs.series",
+    roles=READERS,
     problems=LISTS,
-)  # fmt: skip
+)
 async def get_job_series(request: Http, job_id: str, w: WindowWord = "24h") -> JobSeries:
     """The newest 100 runs, and what ended within the time `w`, in steps."""
     return await services_of(request).job_series.series(caller_of(request), job_id, w)
 
 
 @get(
-    "/{job_id:str}/runs", summary="List a job's runs, newest first", operation="jobs.runs", problems=LISTS,
+    "/{job_id:str}/runs",
+    summary="List a job's runs, newest first",
+    operation="jobs.runs",
+    roles=READERS,
+    problems=LISTS,
     answers={200: Answer("The runs; with `view=row`, their rows.", body=list[RunView], or_body=list[RunListRow])},
-)  # fmt: skip
+)
 async def list_job_runs(
     request: Http,
     job_id: str,
@@ -298,7 +309,7 @@ async def list_job_runs(
     return Response(page.runs, headers=link_header(request, page.next))
 
 
-@get("/{job_id:str}/upcoming", summary="List a job's next fire times", operation="jobs.upcoming")
+@get("/{job_id:str}/upcoming", summary="List a job's next fire times", operation="jobs.upcoming", roles=READERS)
 async def list_upcoming_fires(
     request: Http, job_id: str, n: Annotated[int, QueryParameter(ge=1, le=1000)] = 20
 ) -> Upcoming:
@@ -306,7 +317,9 @@ async def list_upcoming_fires(
     return await services_of(request).job_reader.upcoming(caller_of(request), job_id, n)
 
 
-@get("/{job_id:str}/missed", summary="List missed fires as ranges, newest first", operation="jobs.missed")
+@get(
+    "/{job_id:str}/missed", summary="List missed fires as ranges, newest first", operation="jobs.missed", roles=READERS
+)
 async def list_missed_fires(request: Http, job_id: str, limit: Limit = 100) -> list[MissedRange]:
     """Fires that did not run, with the reason: nobody could fire them in time, or the job was paused or cancelled."""
     return await services_of(request).job_reader.missed(caller_of(request), job_id, limit)

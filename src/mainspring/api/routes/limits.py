@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from litestar import Request, Response, get, put
+from litestar import Request, Response
 from litestar.params import QueryParameter
 
 from mainspring.api.answers import LISTS
-from mainspring.api.bodies import LimitBody
+from mainspring.api.handlers import get, put
 from mainspring.api.openapi import request_examples as examples
 from mainspring.api.routes.paging import DEFAULT_PAGE, MAX_PAGE, link_header
 from mainspring.api.routes.versions import IfTag, etag, tag_of
 from mainspring.api.services import caller_of, services_of
+from mainspring.operations.access.permissions import ADMINS, READERS
 from mainspring.operations.lookup import no_limit
 from mainspring.wire.limits import LimitDetails, LimitList, LimitRequest
 
@@ -21,7 +22,7 @@ Limit = Annotated[int, QueryParameter(ge=1, le=MAX_PAGE)]
 _LARGEST_ID = 2**31 - 1
 
 
-@get("/v1/limits", summary="List limits, by name", operation="limits.list", problems=LISTS)
+@get("/v1/limits", summary="List limits, by name", operation="limits.list", roles=READERS, problems=LISTS)
 async def list_limits(
     request: Http, q: str | None = None, cursor: str | None = None, limit: Limit = DEFAULT_PAGE
 ) -> Response[LimitList]:
@@ -31,15 +32,21 @@ async def list_limits(
     return Response(page, headers=link_header(request, page.next))
 
 
-@get("/v1/limits/{limit_id:str}", summary="Get a limit and its lines", operation="limits.read", problems=LISTS)
+@get(
+    "/v1/limits/{limit_id:str}",
+    summary="Get a limit and its lines",
+    operation="limits.read",
+    roles=READERS,
+    problems=LISTS,
+)
 async def get_limit(request: Http, limit_id: str) -> Response[LimitDetails]:
     """Each value of its key has a line. Those with most runs that wait come first. The ETag is for If-Match."""
     return _shown(await services_of(request).limit_reader.limit(caller_of(request), _id_of(limit_id)))
 
 
 @put(
-    "/v1/limits/{limit_id:str}", dto=LimitBody, return_dto=None, summary="Set a limit, or return to what is declared",
-    operation="limits.set",
+    "/v1/limits/{limit_id:str}", summary="Set a limit, or return to what is declared",
+    operation="limits.set", roles=ADMINS,
     problems=(*LISTS, "overlap_rule", "not_a_number_of_runs", "admissions_open", "version_mismatch"),
     examples=examples.LIMITS,
 )  # fmt: skip

@@ -7,17 +7,19 @@ from collections.abc import AsyncIterator
 from typing import Annotated, Any
 
 import msgspec
-from litestar import MediaType, Request, Response, get, post
+from litestar import MediaType, Request, Response
 from litestar.params import HeaderParameter, QueryParameter
 from litestar.response import Stream
 
 from mainspring.api.answers import SPEAKS_FOR_A_WORKER, Answer
 from mainspring.api.auth import Admission
 from mainspring.api.bodies import ShipmentBody
+from mainspring.api.handlers import get, post
 from mainspring.api.openapi import request_examples as examples
 from mainspring.api.routes.runs import run_id_of
 from mainspring.api.services import caller_of, services_of
 from mainspring.kernel.config import MAX_SHIPMENT_BYTES
+from mainspring.operations.access.permissions import READERS, WORKERS
 from mainspring.operations.logs.log_follower import Event, LogFollower, parse_mark
 from mainspring.operations.logs.log_service import WantedLines
 from mainspring.store.logs import NOTHING_PRINTED
@@ -44,6 +46,7 @@ data: {"status":"SUCCESS"}
     "/v1/runs/{run_id:str}/logs",
     summary="Get the output of an attempt, or follow the run",
     operation="runs.logs",
+    roles=READERS,
     answers={
         200: Answer(
             "The output as text. With follow=true, server-sent events.",
@@ -85,6 +88,7 @@ async def get_logs(
     "/v1/runs/{run_id:str}/logs/range",
     summary="Get some lines of the output of an attempt",
     operation="runs.log_range",
+    roles=READERS,
     problems=("log_store_down",),
 )
 async def get_log_range(
@@ -107,6 +111,7 @@ async def get_log_range(
     "/v1/runs/{run_id:str}/logs/search",
     summary="Search the output of an attempt",
     operation="runs.log_search",
+    roles=READERS,
     problems=("log_store_down",),
 )
 async def find_in_log(
@@ -127,10 +132,10 @@ async def find_in_log(
 @post(
     "/v1/exchange/logs",
     dto=ShipmentBody,
-    return_dto=None,
     status_code=200,
     summary="Store output that a worker's attempts printed",
     operation="worker.ship_logs",
+    roles=WORKERS,
     answers={200: Answer("How many chunks are stored, and which runs have another owner now.")},
     problems=(*SPEAKS_FOR_A_WORKER, "log_store_down"),
     examples=examples.SHIPMENTS,

@@ -6,16 +6,18 @@ from collections.abc import Iterable
 from heapq import nlargest
 from typing import Any
 
-from litestar import Request, Response, get
+from litestar import Request, Response
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from mainspring.api.answers import Answer
+from mainspring.api.handlers import get
 from mainspring.api.services import caller_of, services_of
 from mainspring.api.task_metrics import task_metrics
 from mainspring.kernel.ids import DEFAULT_TENANT
 from mainspring.kernel.metrics import REGISTRY
+from mainspring.operations.access.permissions import READERS
 from mainspring.operations.read.standing import Standing, activity_of
 
 _MOST_QUEUES = 1000
@@ -27,7 +29,7 @@ mainspring_dead_letters 0.0
 
 
 @get(
-    "/metrics", summary="Prometheus metrics", operation="metrics.read",
+    "/metrics", summary="Prometheus metrics", operation="metrics.read", roles=READERS,
     answers={200: Answer("The text format of Prometheus.", content={"text/plain": _EXAMPLE})},
 )  # fmt: skip
 async def get_metrics(request: Request[Any, Any, Any]) -> Response[bytes]:

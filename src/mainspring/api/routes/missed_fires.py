@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from litestar import Request, Response, get
+from litestar import Request, Response
 from litestar.params import QueryParameter
 
 from mainspring.api.answers import LISTS
+from mainspring.api.handlers import get
 from mainspring.api.routes.paging import DEFAULT_PAGE, MAX_PAGE, link_header
 from mainspring.api.services import caller_of, services_of
+from mainspring.operations.access.permissions import READERS
 from mainspring.wire.jobs import MissedList
 
 Limit = Annotated[int, QueryParameter(ge=1, le=MAX_PAGE)]
@@ -18,9 +20,12 @@ Part = Annotated[str | None, QueryParameter(max_length=200)]
 
 
 @get(
-    "/v1/missed-fires", summary="List missed fires of all jobs as ranges, newest first", operation="missed_fires.list",
+    "/v1/missed-fires",
+    summary="List missed fires of all jobs as ranges, newest first",
+    operation="missed_fires.list",
+    roles=READERS,
     problems=LISTS,
-)  # fmt: skip
+)
 async def list_all_missed_fires(
     request: Request[Any, Any, Any],
     job: Text = None,

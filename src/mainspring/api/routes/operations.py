@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from litestar import Request, Response, get, post
+from litestar import Request, Response
 from litestar.params import QueryParameter
 
 from mainspring.api.answers import LISTS, SEARCHES, Answer
-from mainspring.api.bodies import JobsActBody, LettersActBody, NoBody, RunsActBody
+from mainspring.api.handlers import get, post
 from mainspring.api.openapi import request_examples as examples
 from mainspring.api.routes.paging import DEFAULT_PAGE, MAX_PAGE, link_header, several
 from mainspring.api.routes.versions import IfTag, etag, tag_of
 from mainspring.api.services import caller_of, services_of
 from mainspring.domain.bulk import Target
+from mainspring.operations.access.permissions import ADMINS, READERS
 from mainspring.wire.bulk import Act, Counted, DeadLettersAct, JobsAct, OperationList, OperationView, RunsAct
 from mainspring.wire.jobs import Nothing
 from mainspring.wire.states import BulkStateFilter
@@ -29,8 +30,8 @@ _ANSWERS = {
 
 
 @post(
-    "/v1/jobs:act", dto=JobsActBody, return_dto=None, status_code=202, summary="Act on many jobs",
-    operation="jobs.act", answers=_ANSWERS, problems=_ACTS, examples=examples.JOBS_ACTS,
+    "/v1/jobs:act", status_code=202, summary="Act on many jobs",
+    operation="jobs.act", roles=ADMINS, answers=_ANSWERS, problems=_ACTS, examples=examples.JOBS_ACTS,
 )  # fmt: skip
 async def act_on_jobs(request: Http, data: JobsAct) -> Response[OperationView | Counted]:
     """Pause, resume, cancel or run now what a filter matches, or what `ids` name. Count it first with `dry_run`. The
@@ -39,8 +40,8 @@ async def act_on_jobs(request: Http, data: JobsAct) -> Response[OperationView | 
 
 
 @post(
-    "/v1/runs:act", dto=RunsActBody, return_dto=None, status_code=202, summary="Act on many runs",
-    operation="runs.act", answers=_ANSWERS, problems=_ACTS, examples=examples.RUNS_ACTS,
+    "/v1/runs:act", status_code=202, summary="Act on many runs",
+    operation="runs.act", roles=ADMINS, answers=_ANSWERS, problems=_ACTS, examples=examples.RUNS_ACTS,
 )  # fmt: skip
 async def act_on_runs(request: Http, data: RunsAct) -> Response[OperationView | Counted]:
     """Cancel runs that have not ended, or run ended ones again."""
@@ -48,15 +49,21 @@ async def act_on_runs(request: Http, data: RunsAct) -> Response[OperationView | 
 
 
 @post(
-    "/v1/dead-letters:act", dto=LettersActBody, return_dto=None, status_code=202, summary="Act on many dead letters",
-    operation="dead_letters.act", answers=_ANSWERS, problems=_ACTS, examples=examples.LETTERS_ACTS,
+    "/v1/dead-letters:act", status_code=202, summary="Act on many dead letters",
+    operation="dead_letters.act", roles=ADMINS, answers=_ANSWERS, problems=_ACTS, examples=examples.LETTERS_ACTS,
 )  # fmt: skip
 async def act_on_dead_letters(request: Http, data: DeadLettersAct) -> Response[OperationView | Counted]:
     """Replay or discard them."""
     return await _act(request, Target.DEAD_LETTERS, data)
 
 
-@get("/v1/operations", summary="List operations, newest first", operation="operations.list", problems=LISTS)
+@get(
+    "/v1/operations",
+    summary="List operations, newest first",
+    operation="operations.list",
+    roles=READERS,
+    problems=LISTS,
+)
 async def list_operations(
     request: Http, in_state: States = None, cursor: str | None = None, limit: Limit = DEFAULT_PAGE
 ) -> Response[OperationList]:
@@ -66,7 +73,12 @@ async def list_operations(
     return Response(page, headers=link_header(request, page.next))
 
 
-@get("/v1/operations/{operation_id:str}", summary="Get an operation and its progress", operation="operations.read")
+@get(
+    "/v1/operations/{operation_id:str}",
+    summary="Get an operation and its progress",
+    operation="operations.read",
+    roles=READERS,
+)
 async def get_operation(request: Http, operation_id: str) -> Response[OperationView]:
     """What is done is stored together with these numbers. The ETag is for If-Match."""
     view = await services_of(request).bulk.operation(caller_of(request), operation_id)
@@ -74,9 +86,14 @@ async def get_operation(request: Http, operation_id: str) -> Response[OperationV
 
 
 @post(
-    "/v1/operations/{operation_id:str}/cancel", verb="cancel", dto=NoBody, return_dto=None, status_code=200,
-    summary="Cancel an operation", operation="operations.cancel", problems=("operation_ended", "version_mismatch"),
-)  # fmt: skip
+    "/v1/operations/{operation_id:str}/cancel",
+    verb="cancel",
+    status_code=200,
+    summary="Cancel an operation",
+    operation="operations.cancel",
+    roles=ADMINS,
+    problems=("operation_ended", "version_mismatch"),
+)
 async def cancel_operation(
     request: Http, operation_id: str, data: Nothing | None = None, if_tag: IfTag = None
 ) -> Response[OperationView]:

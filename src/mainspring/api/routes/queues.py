@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from litestar import Request, Response, get, post, put
+from litestar import Request, Response
 
 from mainspring.api.answers import LISTS
-from mainspring.api.bodies import GateBody, NoBody, PauseBody
+from mainspring.api.handlers import get, post, put
 from mainspring.api.openapi import request_examples as examples
 from mainspring.api.routes.versions import IfMatch, etag, version_of
 from mainspring.api.services import caller_of, services_of
+from mainspring.operations.access.permissions import ADMINS, READERS
 from mainspring.wire.gates import GateRequest, GateView, PauseRequest
 from mainspring.wire.jobs import Nothing
 from mainspring.wire.runs import QueueList, QueueView
@@ -19,16 +20,19 @@ Http = Request[Any, Any, Any]
 _CHANGES = ("changed_meanwhile", "migration_needed", "unavailable", "version_mismatch")
 
 
-@get("/v1/queues", summary="List queues", operation="queues.list", problems=LISTS)
+@get("/v1/queues", summary="List queues", operation="queues.list", roles=READERS, problems=LISTS)
 async def list_queues(request: Http) -> QueueList:
     """Every queue that has a job or a worker. The largest come first; `left_out` counts those that are not shown."""
     return await services_of(request).queue_reader.queues(caller_of(request))
 
 
 @get(
-    "/v1/queues/{name:str}", summary="Get a queue: depth, age of the oldest run, rate", operation="queues.read",
+    "/v1/queues/{name:str}",
+    summary="Get a queue: depth, age of the oldest run, rate",
+    operation="queues.read",
+    roles=READERS,
     problems=LISTS,
-)  # fmt: skip
+)
 async def get_queue(request: Http, name: str) -> Response[QueueView]:
     """A queue exists as soon as it has a job or a worker. The ETag is the version of its limits, for If-Match."""
     view = await services_of(request).queue_reader.queue(caller_of(request), name)
@@ -36,8 +40,8 @@ async def get_queue(request: Http, name: str) -> Response[QueueView]:
 
 
 @put(
-    "/v1/queues/{name:str}", dto=GateBody, return_dto=None, summary="Set the limits of a queue, or pause it",
-    operation="queues.update", problems=(*_CHANGES, "invalid_rate"), examples=examples.GATES,
+    "/v1/queues/{name:str}", summary="Set the limits of a queue, or pause it",
+    operation="queues.update", roles=ADMINS, problems=(*_CHANGES, "invalid_rate"), examples=examples.GATES,
 )  # fmt: skip
 async def put_queue(request: Http, name: str, data: GateRequest, if_match: IfMatch = None) -> Response[GateView]:
     """Fields that are left out stay as they are; null removes a limit. The limits hold when the answer is sent, also
@@ -47,8 +51,8 @@ async def put_queue(request: Http, name: str, data: GateRequest, if_match: IfMat
 
 
 @post(
-    "/v1/queues/{name:str}/pause", verb="pause", dto=NoBody, return_dto=None, status_code=200, summary="Pause a queue",
-    operation="queues.pause", problems=_CHANGES,
+    "/v1/queues/{name:str}/pause", verb="pause", status_code=200, summary="Pause a queue",
+    operation="queues.pause", roles=ADMINS, problems=_CHANGES,
 )  # fmt: skip
 async def pause_queue(
     request: Http, name: str, data: Nothing | None = None, if_match: IfMatch = None
@@ -60,8 +64,8 @@ async def pause_queue(
 
 
 @post(
-    "/v1/queues/{name:str}/resume", verb="resume", dto=NoBody, return_dto=None, status_code=200,
-    summary="Resume a paused queue", operation="queues.resume", problems=_CHANGES,
+    "/v1/queues/{name:str}/resume", verb="resume", status_code=200,
+    summary="Resume a paused queue", operation="queues.resume", roles=ADMINS, problems=_CHANGES,
 )  # fmt: skip
 async def resume_queue(
     request: Http, name: str, data: Nothing | None = None, if_match: IfMatch = None
@@ -71,15 +75,15 @@ async def resume_queue(
     return _shown(await changer.pause_queue(caller_of(request), name, paused=False, if_version=version))
 
 
-@get("/v1/tenant/limits", summary="Get the limits of all runs of the tenant", operation="tenant.limits")
+@get("/v1/tenant/limits", summary="Get the limits of all runs of the tenant", operation="tenant.limits", roles=READERS)
 async def get_tenant_limits(request: Http) -> Response[GateView]:
     """They apply in addition to the limits of each queue."""
     return _shown(await services_of(request).queue_reader.tenant_limits(caller_of(request)))
 
 
 @put(
-    "/v1/tenant/limits", dto=GateBody, return_dto=None, summary="Set the limits of all runs of the tenant",
-    operation="tenant.update_limits", problems=(*_CHANGES, "invalid_rate"), examples=examples.GATES,
+    "/v1/tenant/limits", summary="Set the limits of all runs of the tenant",
+    operation="tenant.update_limits", roles=ADMINS, problems=(*_CHANGES, "invalid_rate"), examples=examples.GATES,
 )  # fmt: skip
 async def put_tenant_limits(request: Http, data: GateRequest, if_match: IfMatch = None) -> Response[GateView]:
     """Fields that are left out stay as they are; null removes a limit."""
@@ -88,8 +92,8 @@ async def put_tenant_limits(request: Http, data: GateRequest, if_match: IfMatch 
 
 
 @post(
-    "/v1/pause", dto=PauseBody, return_dto=None, status_code=200, summary="Pause everything",
-    operation="tenant.pause", problems=(*_CHANGES, "operator_only"), examples=examples.PAUSES,
+    "/v1/pause", status_code=200, summary="Pause everything",
+    operation="tenant.pause", roles=ADMINS, problems=(*_CHANGES, "operator_only"), examples=examples.PAUSES,
 )  # fmt: skip
 async def pause_all(request: Http, data: PauseRequest | None = None, if_match: IfMatch = None) -> Response[GateView]:
     """No run of the tenant is given to a worker from now on, or with `all_tenants`, which only the operator may use, no
@@ -100,8 +104,8 @@ async def pause_all(request: Http, data: PauseRequest | None = None, if_match: I
 
 
 @post(
-    "/v1/resume", dto=PauseBody, return_dto=None, status_code=200, summary="Resume what was paused as a whole",
-    operation="tenant.resume", problems=(*_CHANGES, "operator_only"), examples=examples.PAUSES,
+    "/v1/resume", status_code=200, summary="Resume what was paused as a whole",
+    operation="tenant.resume", roles=ADMINS, problems=(*_CHANGES, "operator_only"), examples=examples.PAUSES,
 )  # fmt: skip
 async def resume_all(request: Http, data: PauseRequest | None = None, if_match: IfMatch = None) -> Response[GateView]:
     """Queues that were paused one by one stay paused."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Annotated, Any
 from uuid import UUID
 
-from litestar import Request, Response, get, post
+from litestar import Request, Response
 from litestar.params import QueryParameter
 
 from mainspring.api.answers import REPEATS_A_RUN, SEARCHES, Answer
-from mainspring.api.bodies import NoBody, ReplayBody
+from mainspring.api.handlers import get, post
 from mainspring.api.openapi import request_examples as examples
 from mainspring.api.routes.paging import (
     DEFAULT_PAGE,
@@ -26,6 +26,7 @@ from mainspring.api.routes.versions import IfTag, etag, tag_of
 from mainspring.api.services import caller_of, services_of
 from mainspring.domain.errors import NotFound
 from mainspring.kernel.ids import parse_uuid
+from mainspring.operations.access.permissions import ADMINS, READERS
 from mainspring.operations.paging.search import RunQuery
 from mainspring.wire.formats import Moment
 from mainspring.wire.jobs import Nothing
@@ -38,7 +39,7 @@ Generation = Annotated[int | None, QueryParameter(ge=1, le=MAX_GENERATION)]
 
 
 @get(
-    "/v1/runs", summary="Search runs, newest first", operation="runs.list", problems=SEARCHES,
+    "/v1/runs", summary="Search runs, newest first", operation="runs.list", roles=READERS, problems=SEARCHES,
     answers={200: Answer("The runs; with `view=row`, their rows.", body=RunList, or_body=RunRows)},
 )  # fmt: skip
 async def list_runs(
@@ -89,7 +90,7 @@ async def list_runs(
     return Response(page, headers=link_header(request, page.next))
 
 
-@get("/v1/runs/{run_id:str}", summary="Get a run", operation="runs.read")
+@get("/v1/runs/{run_id:str}", summary="Get a run", operation="runs.read", roles=READERS)
 async def get_run(request: Http, run_id: str) -> Response[RunView]:
     """A live run or an ended one. Ended runs are kept for 30 days, or as the server is set. The ETag is for
     If-Match."""
@@ -97,7 +98,7 @@ async def get_run(request: Http, run_id: str) -> Response[RunView]:
     return Response(view, headers=etag(view.etag))
 
 
-@get("/v1/runs/{run_id:str}/why", summary="Explain why a run is not running", operation="runs.why")
+@get("/v1/runs/{run_id:str}/why", summary="Explain why a run is not running", operation="runs.why", roles=READERS)
 async def explain_run(request: Http, run_id: str) -> Why:
     """One sentence: what the run waits for, or how it ended."""
     return await services_of(request).run_reader.why(caller_of(request), run_id_of(run_id))
@@ -105,7 +106,7 @@ async def explain_run(request: Http, run_id: str) -> Why:
 
 @get(
     "/v1/runs/{run_id:str}/timeline", summary="List the states of a run with time, node and worker",
-    operation="runs.timeline",
+    operation="runs.timeline", roles=READERS,
 )  # fmt: skip
 async def get_run_timeline(request: Http, run_id: str) -> list[TimelineEntry]:
     """From the submission to the end, with every attempt, oldest first."""
@@ -113,8 +114,8 @@ async def get_run_timeline(request: Http, run_id: str) -> list[TimelineEntry]:
 
 
 @post(
-    "/v1/runs/{run_id:str}/cancel", verb="cancel", dto=NoBody, return_dto=None, status_code=202,
-    summary="Cancel a run", operation="runs.cancel",
+    "/v1/runs/{run_id:str}/cancel", verb="cancel", status_code=202,
+    summary="Cancel a run", operation="runs.cancel", roles=ADMINS,
     answers={202: Answer("The run. It is CANCELLED, or its worker has been told to stop it.")},
     problems=("run_ended", "version_mismatch"),
 )  # fmt: skip
@@ -130,8 +131,8 @@ async def cancel_run(
 
 
 @post(
-    "/v1/runs/{run_id:str}/retry", verb="retry", dto=ReplayBody, return_dto=None, status_code=202,
-    summary="Run an ended run again", operation="runs.retry", answers={202: Answer("The new run.")},
+    "/v1/runs/{run_id:str}/retry", verb="retry", status_code=202,
+    summary="Run an ended run again", operation="runs.retry", roles=ADMINS, answers={202: Answer("The new run.")},
     problems=(*REPEATS_A_RUN, "run_alive", "version_mismatch"), examples=examples.REPLAYS,
 )  # fmt: skip
 async def retry_run(

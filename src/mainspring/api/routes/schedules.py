@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
-from litestar import Request, post
+from litestar import Request
 
 from mainspring.api.answers import FIELDS_OF_A_JOB
-from mainspring.api.bodies import PreviewBody
+from mainspring.api.handlers import post
 from mainspring.api.openapi import request_examples as examples
 from mainspring.api.services import caller_of, services_of
+from mainspring.operations.access.permissions import READERS
 from mainspring.wire.preview import PreviewRequest, ScheduleExplanation, SchedulePreview
 
 
 @post(
-    "/v1/schedules:preview", dto=PreviewBody, return_dto=None, status_code=200,
-    summary="See the next fires of a schedule, without a job", operation="schedules.preview",
+    "/v1/schedules:preview", status_code=200,
+    summary="See the next fires of a schedule, without a job", operation="schedules.preview", roles=READERS,
     problems=FIELDS_OF_A_JOB, examples=examples.PREVIEWS,
 )  # fmt: skip
 async def preview_schedule(request: Request[Any, Any, Any], data: PreviewRequest) -> SchedulePreview:
@@ -25,9 +26,13 @@ async def preview_schedule(request: Request[Any, Any, Any], data: PreviewRequest
 
 
 @post(
-    "/v1/schedules:explain", dto=PreviewBody, return_dto=None, status_code=200,
-    summary="Explain a schedule while it is written", operation="schedules.explain", examples=examples.EXPLANATIONS,
-)  # fmt: skip
+    "/v1/schedules:explain",
+    status_code=200,
+    summary="Explain a schedule while it is written",
+    operation="schedules.explain",
+    roles=READERS,
+    examples=examples.EXPLANATIONS,
+)
 async def explain_schedule(request: Request[Any, Any, Any], data: PreviewRequest) -> ScheduleExplanation:
     """For forms: a schedule that would be refused is answered with 200 too, and `problems` names each wrong field.
     Otherwise as preview, with warnings about the coming year and about minutes in which many jobs fire. Nothing is

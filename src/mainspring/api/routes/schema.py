@@ -7,12 +7,14 @@ import asyncio
 from typing import Any
 
 import msgspec
-from litestar import Litestar, MediaType, Request, Response, get
+from litestar import Litestar, MediaType, Request, Response
 
+from mainspring.api.handlers import get
 from mainspring.api.openapi.document import document
+from mainspring.operations.access.permissions import READERS
 
 
-@get(["/schema/openapi.json", "/schema"], summary="This document", operation="schema.read")
+@get(["/schema/openapi.json", "/schema"], summary="This document", operation="schema.read", roles=READERS)
 async def get_openapi(request: Request[Any, Any, Any]) -> Response[dict[str, Any]]:
     """OpenAPI 3.1. `make clients` generates clients from it."""
     return Response(await asyncio.to_thread(_encoded, request.app), media_type=MediaType.JSON)  # type: ignore[arg-type]

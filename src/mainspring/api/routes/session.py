@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from litestar import Request, Response, delete, get, post
+from litestar import Request, Response
 
 from mainspring.api.answers import Answer
 from mainspring.api.auth import check_json
-from mainspring.api.bodies import NoBody, SignInBody
+from mainspring.api.handlers import delete, get, post
 from mainspring.api.openapi import request_examples as examples
 from mainspring.api.services import caller_of, services_of
 from mainspring.api.session_cookie import check_origin, clear_cookie, csrf_token, secret_of, set_cookie
 from mainspring.domain.errors import NotFound
 from mainspring.kernel.ids import parse_uuid
+from mainspring.operations.access.permissions import ADMINS, PUBLIC, READERS
 from mainspring.wire.jobs import Nothing
 from mainspring.wire.sessions import OpenSession, SessionList, SessionView, SignedIn, SignInLink, SignInRequest
 
@@ -22,8 +23,8 @@ _MOST_BYTES = 4096
 
 
 @post(
-    "/v1/session", dto=SignInBody, return_dto=None, summary="Sign in: begin a session of a browser",
-    operation="session.create", examples=examples.SIGN_INS, request_max_body_size=_MOST_BYTES,
+    "/v1/session", summary="Sign in: begin a session of a browser",
+    operation="session.create", roles=PUBLIC, examples=examples.SIGN_INS, request_max_body_size=_MOST_BYTES,
     answers={201: Answer("The cookie of the session is set.", headers=("Set-Cookie",))},
     problems=("invalid_link", "invalid_token", "worker_token"),
 )  # fmt: skip
@@ -37,7 +38,7 @@ async def create_session(request: Http, data: SignInRequest) -> Response[SignedI
     return Response(SignedIn(csrf_token(secret)), headers={"Set-Cookie": set_cookie(request.scope, headers, secret)})
 
 
-@get("/v1/session", summary="Get who is signed in", operation="session.read")
+@get("/v1/session", summary="Get who is signed in", operation="session.read", roles=READERS)
 async def get_session(request: Http) -> SessionView:
     """The caller, its role and its tenant; of a session also its end, and the token that changes must send in the
     header Mainspring-CSRF."""
@@ -51,7 +52,7 @@ async def get_session(request: Http) -> SessionView:
 
 
 @delete(
-    "/v1/session", status_code=200, summary="Sign out: end the session", operation="session.end",
+    "/v1/session", status_code=200, summary="Sign out: end the session", operation="session.end", roles=READERS,
     answers={200: Answer("The session as it was. Its cookie is removed.", headers=("Set-Cookie",))},
     problems=("session_needed",),
 )  # fmt: skip
@@ -62,23 +63,23 @@ async def delete_session(request: Http) -> Response[SessionView]:
 
 
 @post(
-    "/v1/session/links", dto=NoBody, return_dto=None, summary="Create a link that signs in once",
-    operation="session.link", problems=("token_needed",),
+    "/v1/session/links", summary="Create a link that signs in once",
+    operation="session.link", roles=READERS, problems=("token_needed",),
 )  # fmt: skip
 async def create_sign_in_link(request: Http, data: Nothing | None = None) -> SignInLink:
     """The link opens the dashboard and signs in as the token of this request. It is valid for five minutes, once."""
     return await services_of(request).sessions.link(caller_of(request))
 
 
-@get("/v1/sessions", summary="List the sessions that have not ended", operation="sessions.list")
+@get("/v1/sessions", summary="List the sessions that have not ended", operation="sessions.list", roles=READERS)
 async def list_sessions(request: Http) -> SessionList:
     """Those of all tokens of the tenant, newest first: who, since when, when it was last used, and when it ends."""
     return await services_of(request).sessions.open_sessions(caller_of(request))
 
 
 @post(
-    "/v1/sessions/{session_id:str}/end", verb="end", dto=NoBody, return_dto=None, status_code=200,
-    summary="End a session", operation="sessions.end",
+    "/v1/sessions/{session_id:str}/end", verb="end", status_code=200,
+    summary="End a session", operation="sessions.end", roles=ADMINS,
 )  # fmt: skip
 async def end_session(request: Http, session_id: str, data: Nothing | None = None) -> OpenSession:
     """It has ended at every server. The answer is the session as it was. Its token is still valid, and can open

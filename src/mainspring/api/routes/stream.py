@@ -8,15 +8,17 @@ from contextlib import suppress
 from typing import Annotated, Any
 
 import msgspec
-from litestar import Request, get
+from litestar import Request
 from litestar.params import QueryParameter
 from litestar.response import Stream
 
 from mainspring.api.answers import Answer
 from mainspring.api.auth import Admission
+from mainspring.api.handlers import get
 from mainspring.api.services import caller_of, services_of
 from mainspring.domain.errors import Unavailable
 from mainspring.kernel import metrics
+from mainspring.operations.access.permissions import READERS
 from mainspring.operations.live import streams as live
 from mainspring.operations.live.streams import Streams
 from mainspring.operations.live.topics import Topic, parse_topics
@@ -45,6 +47,7 @@ data: {"topic":"runs","changes":12}
     "/v1/stream",
     summary="Follow what changes",
     operation="stream.read",
+    roles=READERS,
     answers={
         200: Answer(
             "Server-sent events, for as long as the connection lasts.",

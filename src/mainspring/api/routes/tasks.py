@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from litestar import Request, get
+from litestar import Request
 
 from mainspring.api.answers import LISTS
+from mainspring.api.handlers import get
 from mainspring.api.services import caller_of, services_of
+from mainspring.operations.access.permissions import READERS
 from mainspring.wire.tasks import TaskList
 
 
@@ -15,6 +17,7 @@ from mainspring.wire.tasks import TaskList
     "/v1/tasks",
     summary="List tasks that live workers offer, with their parameters",
     operation="tasks.list",
+    roles=READERS,
     problems=LISTS,
 )
 async def list_tasks(request: Request[Any, Any, Any]) -> TaskList:

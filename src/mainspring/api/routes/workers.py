@@ -5,27 +5,28 @@ from __future__ import annotations
 from typing import Any
 from uuid import UUID
 
-from litestar import Request, Response, get, post
+from litestar import Request, Response
 
 from mainspring.api.answers import LISTS, Answer
-from mainspring.api.bodies import NoBody
+from mainspring.api.handlers import get, post
 from mainspring.api.routes.versions import IfTag, etag, tag_of
 from mainspring.api.services import caller_of, services_of
 from mainspring.domain.errors import NotFound
 from mainspring.kernel.ids import parse_uuid
+from mainspring.operations.access.permissions import ADMINS, READERS
 from mainspring.wire.jobs import Nothing
 from mainspring.wire.runs import WorkerList, WorkerView
 
 Http = Request[Any, Any, Any]
 
 
-@get("/v1/workers", summary="List workers", operation="workers.list", problems=LISTS)
+@get("/v1/workers", summary="List workers", operation="workers.list", roles=READERS, problems=LISTS)
 async def list_workers(request: Http) -> WorkerList:
     """The live workers, and those that ended within the last hour."""
     return await services_of(request).worker_reader.workers(caller_of(request))
 
 
-@get("/v1/workers/{worker_id:str}", summary="Get a worker", operation="workers.read")
+@get("/v1/workers/{worker_id:str}", summary="Get a worker", operation="workers.read", roles=READERS)
 async def get_worker(request: Http, worker_id: str) -> Response[WorkerView]:
     """One incarnation of a worker. A worker that lost its lease continues as a new one. The ETag is for If-Match."""
     view = await services_of(request).drainer.worker(caller_of(request), _worker_id(worker_id))
@@ -33,10 +34,15 @@ async def get_worker(request: Http, worker_id: str) -> Response[WorkerView]:
 
 
 @post(
-    "/v1/workers/{worker_id:str}/drain", verb="drain", dto=NoBody, return_dto=None, status_code=202,
-    summary="Drain a worker", operation="workers.drain", answers={202: Answer("The worker, which has been told.")},
+    "/v1/workers/{worker_id:str}/drain",
+    verb="drain",
+    status_code=202,
+    summary="Drain a worker",
+    operation="workers.drain",
+    roles=ADMINS,
+    answers={202: Answer("The worker, which has been told.")},
     problems=("operator_only", "version_mismatch", "worker_gone"),
-)  # fmt: skip
+)
 async def drain_worker(
     request: Http, worker_id: str, data: Nothing | None = None, if_tag: IfTag = None
 ) -> Response[WorkerView]:

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from litestar import Request, Response, get, post
+from litestar import Request, Response
 from litestar.params import QueryParameter
 
 from mainspring.api.answers import CHANGES_A_JOB, LISTS, Answer
+from mainspring.api.handlers import get, post
 from mainspring.api.openapi import request_examples as examples
 from mainspring.api.routes.paging import DEFAULT_PAGE, MAX_PAGE, link_header, several
 from mainspring.api.routes.runs import run_id_of
 from mainspring.api.routes.versions import IfTag, etag, tag_of
 from mainspring.api.services import caller_of, services_of
-from mainspring.api.workflow_bodies import WorkflowRerunBody, WorkflowRunCancelBody
 from mainspring.domain.errors import InvalidInput
 from mainspring.domain.texts import shown
+from mainspring.operations.access.permissions import ADMINS, READERS
 from mainspring.operations.workflows.run_reader import StepQuery
 from mainspring.wire.states import RunStateFilter
 from mainspring.wire.workflows import (
@@ -33,7 +34,7 @@ Limit = Annotated[int, QueryParameter(ge=1, le=MAX_PAGE)]
 
 @get(
     "/v1/workflows/{workflow_id:str}/runs", summary="List the runs of a workflow, newest first",
-    operation="workflows.runs", problems=LISTS,
+    operation="workflows.runs", roles=READERS, problems=LISTS,
 )  # fmt: skip
 async def list_workflow_runs(
     request: Http,
@@ -52,7 +53,7 @@ async def list_workflow_runs(
 
 @get(
     "/v1/workflow-runs/{run_id:str}", summary="Get a workflow run with its steps and edges",
-    operation="workflow_runs.read", problems=LISTS,
+    operation="workflow_runs.read", roles=READERS, problems=LISTS,
 )  # fmt: skip
 async def get_workflow_run(request: Http, run_id: str) -> Response[WorkflowRunView]:
     """Each step by its latest run, in the order of the definition. With more than 1,000 steps, `next` is the cursor of
@@ -62,7 +63,7 @@ async def get_workflow_run(request: Http, run_id: str) -> Response[WorkflowRunVi
 
 @get(
     "/v1/workflow-runs/{run_id:str}/steps", summary="List the steps of a workflow run, or the members of a map",
-    operation="workflow_runs.steps", problems=LISTS,
+    operation="workflow_runs.steps", roles=READERS, problems=LISTS,
 )  # fmt: skip
 async def list_workflow_steps(
     request: Http,
@@ -81,8 +82,8 @@ async def list_workflow_steps(
 
 
 @post(
-    "/v1/workflow-runs/{run_id:str}/cancel", verb="cancel", dto=WorkflowRunCancelBody, return_dto=None, status_code=202,
-    summary="Cancel a workflow run with its steps", operation="workflow_runs.cancel",
+    "/v1/workflow-runs/{run_id:str}/cancel", verb="cancel", status_code=202,
+    summary="Cancel a workflow run with its steps", operation="workflow_runs.cancel", roles=ADMINS,
     answers={202: Answer("The workflow run. No step of it starts any more. It is CANCELLED when all have ended.")},
     problems=("run_ended", "version_mismatch"), examples=examples.WORKFLOW_CANCELS,
 )  # fmt: skip
@@ -98,8 +99,8 @@ async def cancel_workflow_run(
 
 
 @post(
-    "/v1/workflow-runs/{run_id:str}/rerun", verb="rerun", dto=WorkflowRerunBody, return_dto=None, status_code=202,
-    summary="Run a part of an ended workflow run again", operation="workflow_runs.rerun",
+    "/v1/workflow-runs/{run_id:str}/rerun", verb="rerun", status_code=202,
+    summary="Run a part of an ended workflow run again", operation="workflow_runs.rerun", roles=ADMINS,
     answers={202: Answer("The workflow run, which runs again.")},
     problems=(*CHANGES_A_JOB, "nothing_to_rerun", "other_steps", "run_active", "unknown_step", "version_mismatch"),
     examples=examples.WORKFLOW_RERUNS,

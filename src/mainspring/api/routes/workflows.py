@@ -4,22 +4,17 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from litestar import Request, Response, delete, get, patch, post, put
+from litestar import Request, Response
 from litestar.params import QueryParameter
 
 from mainspring.api.answers import CHANGES_A_JOB, FIELDS_OF_A_JOB, RUNS_NOW, SEARCHES, Answer
-from mainspring.api.bodies import NoBody
+from mainspring.api.handlers import delete, get, patch, post, put
 from mainspring.api.openapi import request_examples as examples
 from mainspring.api.routes.paging import DEFAULT_PAGE, MAX_GENERATION, MAX_PAGE, link_header, several
 from mainspring.api.routes.versions import IfMatch, etag, version_of
 from mainspring.api.services import caller_of, services_of
-from mainspring.api.workflow_bodies import (
-    MAX_WORKFLOW_BYTES,
-    WorkflowBody,
-    WorkflowPatchBody,
-    WorkflowRunNowBody,
-    whole,
-)
+from mainspring.api.workflow_bodies import MAX_WORKFLOW_BYTES, WorkflowBody, WorkflowPatchBody, whole
+from mainspring.operations.access.permissions import ADMINS, READERS
 from mainspring.operations.paging.search import JobQuery
 from mainspring.wire.jobs import Nothing, RunNowAccepted
 from mainspring.wire.states import JobStatusFilter
@@ -46,7 +41,7 @@ _CHANGES = (
 
 
 @post(
-    "/v1/workflows", dto=WorkflowBody, return_dto=None, summary="Create a workflow", operation="workflows.create",
+    "/v1/workflows", dto=WorkflowBody, summary="Create a workflow", operation="workflows.create", roles=ADMINS,
     request_max_body_size=MAX_WORKFLOW_BYTES,
     answers={
         201: Answer("The workflow is stored.", headers=("Location",)),
@@ -69,8 +64,8 @@ async def create_workflow(request: Http, data: WorkflowRequest) -> Response[Work
 
 
 @post(
-    "/v1/workflows:validate", dto=WorkflowBody, return_dto=None, status_code=200,
-    summary="Check a workflow without storing it", operation="workflows.validate",
+    "/v1/workflows:validate", dto=WorkflowBody, status_code=200,
+    summary="Check a workflow without storing it", operation="workflows.validate", roles=READERS,
     request_max_body_size=MAX_WORKFLOW_BYTES, problems=_STEPS, examples=examples.WORKFLOWS,
 )  # fmt: skip
 async def check_workflow(request: Http, data: WorkflowRequest) -> WorkflowCheck:
@@ -79,7 +74,13 @@ async def check_workflow(request: Http, data: WorkflowRequest) -> WorkflowCheck:
     return await services_of(request).workflow_changes.validate(caller_of(request), body)
 
 
-@get("/v1/workflows", summary="List workflows, newest first", operation="workflows.list", problems=SEARCHES)
+@get(
+    "/v1/workflows",
+    summary="List workflows, newest first",
+    operation="workflows.list",
+    roles=READERS,
+    problems=SEARCHES,
+)
 async def list_workflows(
     request: Http,
     status: list[JobStatusFilter] | None = None,
@@ -93,15 +94,20 @@ async def list_workflows(
     return Response(page, headers=link_header(request, page.next))
 
 
-@get("/v1/workflows/{workflow_id:str}", summary="Get a workflow with its steps", operation="workflows.read")
+@get(
+    "/v1/workflows/{workflow_id:str}",
+    summary="Get a workflow with its steps",
+    operation="workflows.read",
+    roles=READERS,
+)
 async def get_workflow(request: Http, workflow_id: str, generation: Generation = None) -> Response[WorkflowView]:
     """The steps are as they were given. The ETag is its version, for If-Match."""
     return await _shown(request, workflow_id, generation)
 
 
 @patch(
-    "/v1/workflows/{workflow_id:str}", dto=WorkflowPatchBody, return_dto=None,
-    summary="Change some fields of a workflow", operation="workflows.update",
+    "/v1/workflows/{workflow_id:str}", dto=WorkflowPatchBody,
+    summary="Change some fields of a workflow", operation="workflows.update", roles=ADMINS,
     request_max_body_size=MAX_WORKFLOW_BYTES, problems=_CHANGES, examples=examples.WORKFLOW_CHANGES,
 )  # fmt: skip
 async def patch_workflow(
@@ -113,8 +119,8 @@ async def patch_workflow(
 
 
 @put(
-    "/v1/workflows/{workflow_id:str}", dto=WorkflowPatchBody, return_dto=None,
-    summary="Change some fields of a workflow (as PATCH)", operation="workflows.update",
+    "/v1/workflows/{workflow_id:str}", dto=WorkflowPatchBody,
+    summary="Change some fields of a workflow (as PATCH)", operation="workflows.update", roles=ADMINS,
     request_max_body_size=MAX_WORKFLOW_BYTES, problems=_CHANGES, examples=examples.WORKFLOW_CHANGES,
 )  # fmt: skip
 async def put_workflow(
@@ -126,7 +132,7 @@ async def put_workflow(
 
 @delete(
     "/v1/workflows/{workflow_id:str}", status_code=200, summary="Cancel a workflow and its live runs",
-    operation="workflows.cancel", problems=(*CHANGES_A_JOB, "version_mismatch"),
+    operation="workflows.cancel", roles=ADMINS, problems=(*CHANGES_A_JOB, "version_mismatch"),
 )  # fmt: skip
 async def cancel_workflow(request: Http, workflow_id: str, if_match: IfMatch = None) -> Response[WorkflowView]:
     """It fires no more, and its live runs are cancelled with their steps. A second call changes nothing."""
@@ -135,8 +141,8 @@ async def cancel_workflow(request: Http, workflow_id: str, if_match: IfMatch = N
 
 
 @post(
-    "/v1/workflows/{workflow_id:str}/pause", verb="pause", dto=NoBody, return_dto=None, status_code=200,
-    summary="Pause a workflow", operation="workflows.pause",
+    "/v1/workflows/{workflow_id:str}/pause", verb="pause", status_code=200,
+    summary="Pause a workflow", operation="workflows.pause", roles=ADMINS,
     problems=(*CHANGES_A_JOB, "already_fired", "version_mismatch", "wrong_status"),
 )  # fmt: skip
 async def pause_workflow(
@@ -148,8 +154,8 @@ async def pause_workflow(
 
 
 @post(
-    "/v1/workflows/{workflow_id:str}/resume", verb="resume", dto=NoBody, return_dto=None, status_code=200,
-    summary="Resume a paused workflow", operation="workflows.resume",
+    "/v1/workflows/{workflow_id:str}/resume", verb="resume", status_code=200,
+    summary="Resume a paused workflow", operation="workflows.resume", roles=ADMINS,
     problems=(*CHANGES_A_JOB, "already_fired", "not_paused", "version_mismatch"),
 )  # fmt: skip
 async def resume_workflow(
@@ -162,8 +168,8 @@ async def resume_workflow(
 
 @post(
     "/v1/workflows/{workflow_id:str}/runNow", verb="runNow",
-    dto=WorkflowRunNowBody, return_dto=None, status_code=202, summary="Run a workflow now",
-    operation="workflows.run_now",
+    status_code=202, summary="Run a workflow now",
+    operation="workflows.run_now", roles=ADMINS,
     answers={
         202: Answer("The new run. It is SKIPPED if another run is alive and the workflow does not overlap."),
         200: Answer("The idempotency key was used before for this workflow: the run of that request."),

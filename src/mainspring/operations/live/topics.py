@@ -8,7 +8,6 @@ import msgspec
 
 from mainspring.domain.errors import InvalidInput
 from mainspring.kernel.ids import parse_uuid
-from mainspring.operations.access.permissions import PERMISSIONS, VIEWER
 from mainspring.wire.formats import LONGEST_JOB_ID
 
 JOBS, RUNS, QUEUES, WORKERS = LISTS = ("jobs", "runs", "queues", "workers")
@@ -74,7 +73,5 @@ def _wrong(detail: str, expected: str) -> InvalidInput:
 
 
 def changed_by(operation: str) -> Sequence[str]:
-    """The lists that change with this operation. Those that viewers may call change nothing."""
-    if VIEWER in PERMISSIONS[operation]:
-        return ()
+    """The lists that change with this operation, unless it only reads."""
     return _CHANGED.get(operation) or _CHANGED.get(operation.partition(".")[0], ())

@@ -1,0 +1,80 @@
+"""Every call of the SDK goes to a route, and every operation of a route has a call or is left out for a reason."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+from mainspring.api.app import app_without_a_server
+from mainspring.api.handlers import operation_of, permissions_of
+from mainspring.sdk.client import calls
+from mainspring.sdk.client.async_client import AsyncClient
+from mainspring.sdk.client.client import Client
+from mainspring.sdk.client.core import Call
+
+# Clients do not send calls for these. Streams and logs have methods of their own.
+WITHOUT_A_CALL = {
+    "jobs.validate": "the SDK checks jobs itself when they are declared",
+    "metrics.read": "for Prometheus",
+    "nodes.list": "for the dashboard",
+    "schema.read": "for generators of clients",
+    "search.find": "for the dashboard",
+    "session.create": "for browsers",
+    "session.end": "for browsers",
+    "session.read": "for browsers",
+    "stream.read": "Client.events",
+    "worker.exchange": "the worker has a client of its own",
+    "worker.gone": "the parent of a worker sends it",
+    "worker.ship_logs": "the worker has a client of its own",
+}
+# The methods that send these calls have another name or do more.
+WITHOUT_A_METHOD = {"submit", "add_job", "declare"}
+# One call serves the three routes.
+ALSO_CALLED = {"runs.act", "dead_letters.act"}
+GIVEN: dict[str, dict[str, Any]] = {
+    "submit": {"task": "t"},
+    "submit_batch": {"jobs": [{"task": "t"}]},
+    "act_on_many": {"target": "jobs", "verb": "pause"},
+    "count_matching": {"target": "jobs", "verb": "pause"},
+}
+
+
+def built() -> dict[str, Call[Any]]:
+    """Each call, with some value for each parameter that it needs."""
+    return {
+        name: function(**_arguments(name, function))
+        for name, function in vars(calls).items()
+        if inspect.isfunction(function) and not name.startswith("_")
+    }
+
+
+def _arguments(name: str, function: Callable[..., Any]) -> dict[str, Any]:
+    needed = {
+        one.name: _value(str(one.annotation))
+        for one in inspect.signature(function).parameters.values()
+        if one.default is one.empty and one.kind not in (one.VAR_KEYWORD, one.VAR_POSITIONAL)
+    }
+    return needed | GIVEN.get(name, {})
+
+
+def _value(annotation: str) -> Any:
+    if "When" in annotation or "Moment" in annotation:
+        return "2030-01-01T00:00:00Z"
+    if "Mapping" in annotation or "dict" in annotation:
+        return {"task": "t"}
+    return 1 if annotation == "int" else ["x"] if "list" in annotation or "Sequence" in annotation else "x"
+
+
+def test_every_call_goes_to_a_route_and_every_operation_has_a_call() -> None:
+    app = app_without_a_server()
+    called = {
+        operation_of(app.asgi_router.handle_routing(path=call.path, method=call.method)[1]) for call in built().values()
+    }
+    assert called | ALSO_CALLED | WITHOUT_A_CALL.keys() == permissions_of(app).keys()
+    assert not called & WITHOUT_A_CALL.keys()
+
+
+def test_both_clients_have_a_method_for_every_call() -> None:
+    for client in (Client, AsyncClient):
+        assert not [name for name in built() if name not in WITHOUT_A_METHOD and not hasattr(client, name)], client
