@@ -1,8 +1,8 @@
-"""Pacing: when the runs of a line with a rate may start (a token bucket, as GCRA).
+"""Pacing: when the runs of a line with a rate may start.
 
-`tat` is when the bucket is full again. A token has a moment: the run that spends it starts then or later. Tokens are
-given out up to AHEAD seconds early, so that a worker can start a run at its moment. At most `burst` and the tokens of
-AHEAD are with runs that are not known to have started. So in any window of t seconds at most
+A token of the bucket (rates.py) has a moment: the run that spends it starts then or later. Tokens are given out up to
+AHEAD seconds early, so that a worker can start a run at its moment. At most `burst` and the tokens of AHEAD are with
+runs that are not known to have started. So in any window of t seconds at most
 
     rate * t + 2 * burst + rate * AHEAD
 
@@ -14,6 +14,8 @@ import math
 from datetime import datetime, timedelta
 
 import msgspec
+
+from mainspring.domain.rates import Bucket
 
 AHEAD = 0.25
 _MOST_UNSTARTED = 5000  # of one line: they are counted under its lock
@@ -33,33 +35,27 @@ class Pace(msgspec.Struct, frozen=True):
     @property
     def tokens(self) -> int:
         """How many runs may have a token now."""
-        in_time = math.floor((AHEAD - self._missing) / self.every + self.burst + 1e-9)
-        return max(0, min(in_time, most_unstarted(self.every, self.burst) - self.unstarted))
+        return max(0, min(self._bucket.tokens(self.now), most_unstarted(self.every, self.burst) - self.unstarted))
 
     def moment(self, number: int) -> datetime:
         """When the run that gets the token with this number, from 1, may start."""
-        return self._after(max(0.0, self._missing + (number - self.burst) * self.every))
+        return self._bucket.moment(number, self.now)
 
     def tat_after(self, spent: int) -> datetime | None:
-        if spent or (self.tat is not None and self.tat > self._after(self._missing)):
-            return self._after(self._missing + spent * self.every)
+        if spent or self._bucket.ahead(self.now):
+            return self._bucket.take(spent, self.now)
         return self.tat
 
     def look_again(self, spent: int) -> datetime:
         """When the next run of the line may get a token, after `spent` tokens of this time."""
-        wait = max(_LOOK, self._missing + (spent + 1 - self.burst) * self.every - AHEAD)
+        wait = max(_LOOK, self._bucket.wait(self.now, spent))
         if not spent and self.unstarted >= most_unstarted(self.every, self.burst):
-            wait = max(wait, AHEAD if self._missing else LONGEST_LOOK)
-        return self._after(wait)
+            wait = max(wait, AHEAD if self._bucket.missing(self.now) else LONGEST_LOOK)
+        return self.now + timedelta(microseconds=math.ceil(wait * 1e6 - 1e-3))
 
     @property
-    def _missing(self) -> float:
-        """Seconds until the bucket is full. It is never more than empty and AHEAD, also if the rate has changed."""
-        left = 0.0 if self.tat is None else (self.tat - self.now).total_seconds()
-        return min(max(0.0, left), self.burst * self.every + AHEAD)
-
-    def _after(self, seconds: float) -> datetime:
-        return self.now + timedelta(microseconds=math.ceil(seconds * 1e6 - 1e-3))
+    def _bucket(self) -> Bucket:
+        return Bucket(self.every, self.burst, self.tat, AHEAD)
 
 
 def looked_at_later(now: datetime, next_at: datetime | None, every: float) -> bool:

@@ -74,31 +74,45 @@ def format_rate(every: float) -> str:
 
 
 class Bucket(msgspec.Struct, frozen=True):
-    """A token bucket. `tat` is when it is full again; None or a time that has passed: it is full."""
+    """A token bucket, as GCRA. `tat` is when it is full again; None or a time that has passed: it is full. `early`:
+    tokens are given out up to so many seconds before their moment."""
 
     every: float
     burst: int
     tat: datetime | None = None
+    early: float = 0.0
 
     def tokens(self, now: datetime) -> int:
-        """How many may start now."""
-        return max(0, math.floor(self.burst - self._missing(now) / self.every + 1e-9))
+        """How many tokens can be given out now."""
+        return max(0, math.floor((self.early - self.missing(now)) / self.every + self.burst + 1e-9))
 
     def take(self, count: int, now: datetime) -> datetime:
-        """The new `tat` after `count` starts. It is rounded up, so that no window has a start too many."""
-        return now + timedelta(microseconds=math.ceil((self._missing(now) + count * self.every) * 1e6 - 1e-3))
+        """The new `tat` after `count` tokens. It is rounded up, so that no window has a start too many."""
+        return _after(now, self.missing(now) + count * self.every)
 
-    def wait(self, now: datetime) -> float:
-        """The seconds until a token is there."""
-        return max(0.0, self._missing(now) - (self.burst - 1) * self.every)
+    def moment(self, number: int, now: datetime) -> datetime:
+        """When the run that gets the token with this number, from 1, may start."""
+        return _after(now, max(0.0, self.missing(now) + (number - self.burst) * self.every))
+
+    def wait(self, now: datetime, taken: int = 0) -> float:
+        """The seconds until a token can be given out, after `taken` tokens of this time."""
+        return max(0.0, self.missing(now) + (taken + 1 - self.burst) * self.every - self.early)
 
     def ahead(self, now: datetime) -> bool:
         """Whether `tat` is later than it can be: the clock was set back, or the rate has changed. It must be written
         again, or the bucket would stay empty."""
-        return self.tat is not None and (self.tat - now).total_seconds() > self.burst * self.every
+        return self.tat is not None and (self.tat - now).total_seconds() > self._most
 
-    def _missing(self, now: datetime) -> float:
+    def missing(self, now: datetime) -> float:
         """The seconds until the bucket is full. It is never more than empty, also if the clock was set back or the rate
         has changed."""
         left = 0.0 if self.tat is None else (self.tat - now).total_seconds()
-        return min(max(0.0, left), self.burst * self.every)
+        return min(max(0.0, left), self._most)
+
+    @property
+    def _most(self) -> float:
+        return self.burst * self.every + self.early
+
+
+def _after(now: datetime, seconds: float) -> datetime:
+    return now + timedelta(microseconds=math.ceil(seconds * 1e6 - 1e-3))

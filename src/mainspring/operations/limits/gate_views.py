@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from mainspring.domain.durations import format_duration
 from mainspring.domain.rates import Bucket, parse_rate
 from mainspring.kernel.ids import EVERY_TENANT
-from mainspring.store.gates import Gate, GateState
+from mainspring.store.gates import Gate, GateState, LockedGate
 from mainspring.wire.gates import GateView
 
 
@@ -29,7 +29,7 @@ def gate_view(gate: GateState) -> GateView:
     )
 
 
-def bucket_of(gate: GateState) -> Bucket | None:
+def bucket_of(gate: GateState | LockedGate) -> Bucket | None:
     if gate.rate is None or gate.burst is None:
         return None
     return Bucket(parse_rate(gate.rate, "rate").every, gate.burst, gate.tat)

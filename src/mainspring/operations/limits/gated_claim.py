@@ -15,10 +15,11 @@ from datetime import datetime
 from math import inf
 from uuid import UUID
 
-from mainspring.domain.rates import Bucket, parse_rate
+from mainspring.domain.rates import Bucket
 from mainspring.kernel.clock import Clock
 from mainspring.operations.claim.claimer import Claimer, Rooms
 from mainspring.operations.limits.gate_registry import GateRegistry
+from mainspring.operations.limits.gate_views import bucket_of
 from mainspring.store import gates
 from mainspring.store.gates import Gate, LockedGate, Passed
 from mainspring.store.lanes import Lane
@@ -93,7 +94,7 @@ class Passage:
         room = _UNLIMITED
         if gate.concurrency is not None:
             room = gate.concurrency - gate.in_use + self._marks.get(gate.gate_id, 0)
-        if (bucket := _bucket(gate)) is not None and self._now is not None:
+        if (bucket := bucket_of(gate)) is not None and self._now is not None:
             room = min(room, bucket.tokens(self._now))
         return max(0, room)
 
@@ -167,7 +168,7 @@ class Passage:
         changes = []
         for gate_id, gate in self._locked.items():
             passed, marks = self.passed[gate_id], self._marks.get(gate_id, 0)
-            bucket, tat = _bucket(gate), None
+            bucket, tat = bucket_of(gate), None
             if bucket is not None and self._now is not None and (passed or bucket.ahead(self._now)):
                 tat = bucket.take(passed, self._now)
             owned = passed if gate.concurrency is not None else 0
@@ -182,16 +183,10 @@ class Passage:
             if self._room[gate_id] > 0:
                 continue
             wait: float = inf
-            if (bucket := _bucket(gate)) is not None and self._now is not None:
+            if (bucket := bucket_of(gate)) is not None and self._now is not None:
                 passed = self.passed[gate_id]
                 after = Bucket(bucket.every, bucket.burst, bucket.take(passed, self._now) if passed else bucket.tat)
                 if not after.tokens(self._now):
                     wait = max(_LEAST_WAIT, after.wait(self._now))
                     self.waits[gate_id] = wait
             self._registry.close(gate_id, self._openings[gate_id], None if wait == inf else wait)
-
-
-def _bucket(gate: LockedGate) -> Bucket | None:
-    if gate.rate is None or gate.burst is None:
-        return None
-    return Bucket(parse_rate(gate.rate, "rate").every, gate.burst, gate.tat)
