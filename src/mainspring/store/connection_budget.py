@@ -88,7 +88,7 @@ class ConnectionBudget:
         self._sizes = sizes
         await self._hot.resize(sizes.hot)
         await self._reads.resize(sizes.reads)
-        self._store.searches.at_once = max(1, sizes.reads // 2)
+        self._store.searches.allow(max(1, sizes.reads // 2))
         return sizes
 
 

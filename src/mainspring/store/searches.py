@@ -8,13 +8,13 @@ tenant has two of them at most. Those that wait begin in turns, one tenant after
 from __future__ import annotations
 
 import asyncio
-from collections import Counter, OrderedDict, deque
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import asyncpg
 
 from mainspring.kernel.ids import TenantId
+from mainspring.kernel.tenant_turns import NoTurn, Share, TenantTurns
 
 SECONDS = 2.0  # for each statement
 _MORE_IN_ALL = 0.5
@@ -37,25 +37,29 @@ class SearchesBusy(Exception):
 
 
 class Searches:
-    """Whose turn it is. `at_once` follows the size of the pool."""
+    """Whose turn it is, and for how long."""
 
     def __init__(self, seconds: float = SECONDS) -> None:
         self.seconds = seconds
-        self.at_once = _AT_ONCE
-        self._running: Counter[TenantId] = Counter()
-        self._waiting: OrderedDict[TenantId, deque[asyncio.Future[None]]] = OrderedDict()
+        self._turns = TenantTurns(
+            Share(_AT_ONCE), Share(_OF_A_TENANT), most_waiting=_MOST_WAITING, longest_wait=_LONGEST_WAIT
+        )
+
+    def allow(self, at_once: int) -> None:
+        """So many searches at a time. The number follows the size of the pool."""
+        self._turns.server = Share(at_once)
 
     @asynccontextmanager
     async def turn(self, tenant: TenantId) -> AsyncIterator[None]:
         """Raises SearchesBusy if too many of the tenant wait, or if the turn does not come."""
-        if tenant in self._waiting or not self._may_begin(tenant):
-            await self._wait(tenant)
-        else:
-            self._running[tenant] += 1
+        try:
+            await self._turns.take(tenant)
+        except NoTurn:
+            raise SearchesBusy from None
         try:
             yield
         finally:
-            self._end(tenant)
+            self._turns.give_back(tenant)
 
     @asynccontextmanager
     async def limited(self, seconds: float | None = None) -> AsyncIterator[None]:
@@ -71,47 +75,3 @@ class Searches:
             if limit.expired():
                 raise SearchTooSlow(allowed) from error
             raise
-
-    def _may_begin(self, tenant: TenantId) -> bool:
-        return self._running.total() < self.at_once and self._running[tenant] < min(_OF_A_TENANT, self.at_once)
-
-    async def _wait(self, tenant: TenantId) -> None:
-        waiting = self._waiting.setdefault(tenant, deque())
-        if len(waiting) >= _MOST_WAITING:
-            raise SearchesBusy
-        mine: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        waiting.append(mine)
-        try:
-            async with asyncio.timeout(_LONGEST_WAIT):
-                await mine
-        except BaseException as error:
-            if mine.done() and not mine.cancelled():  # the turn came at the same moment
-                self._end(tenant)
-            else:
-                self._forget(tenant, mine)
-            if isinstance(error, TimeoutError):
-                raise SearchesBusy from None
-            raise
-
-    def _forget(self, tenant: TenantId, mine: asyncio.Future[None]) -> None:
-        waiting = self._waiting.get(tenant)
-        if waiting is not None and mine in waiting:
-            waiting.remove(mine)
-            if not waiting:
-                del self._waiting[tenant]
-
-    def _end(self, tenant: TenantId) -> None:
-        self._running[tenant] -= 1
-        if not self._running[tenant]:
-            del self._running[tenant]
-        for candidate in list(self._waiting):
-            if self._may_begin(candidate):
-                self._begin_one(candidate)
-
-    def _begin_one(self, tenant: TenantId) -> None:
-        waiting = self._waiting.pop(tenant)
-        mine = waiting.popleft()
-        if waiting:
-            self._waiting[tenant] = waiting  # at the end: the others come first
-        self._running[tenant] += 1
-        mine.set_result(None)
