@@ -16,6 +16,7 @@ from litestar.plugins.core import MsgspecDIPlugin
 from mainspring.api import errors
 from mainspring.api.auth import Admission, Gate, TokenRegistry
 from mainspring.api.handlers import check_routes
+from mainspring.api.large_bodies import LargeBodies
 from mainspring.api.routes import (
     access,
     applications,
@@ -72,6 +73,7 @@ def create_app(
             "services": services,
             "admission": Admission(registry, browsers, allowed_hosts),
             "open_requests": OpenRequests(pulse),
+            "large_bodies": LargeBodies(),
         }
     )
     return app

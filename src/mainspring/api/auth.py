@@ -16,6 +16,7 @@ from litestar.enums import ScopeType
 from litestar.types import ASGIApp, Receive, Scope, Send
 
 from mainspring.api.handlers import roles_of
+from mainspring.api.large_bodies import may_be_large
 from mainspring.api.noticing import tell_changes
 from mainspring.api.parameters import check_parameters
 from mainspring.api.routing import describe, without_body
@@ -104,11 +105,15 @@ class Gate:
         if scope["type"] == ScopeType.HTTP:
             if scope["method"] == "HEAD":
                 send = without_body(send)
-            await scope["app"].state.admission.check(scope)
+            state = scope["app"].state
+            large = await state.admission.check(scope)
             if scope["method"] == "OPTIONS":
                 await describe(scope, receive, send)
                 return
             send = tell_changes(scope, send)
+            if large:
+                await state.large_bodies.serve(self._app, scope, receive, send)
+                return
         await self._app(scope, receive, send)
 
 
@@ -120,20 +125,23 @@ class Admission:
         self._sessions = browsers
         self._hosts = frozenset(host.lower() for host in allowed_hosts)
 
-    async def check(self, scope: Any) -> None:
+    async def check(self, scope: Any) -> bool:
+        """Raise unless the request is accepted. Return whether its body may be large."""
         headers = dict(scope["headers"])
         self._check_host(headers)
         roles = roles_of(scope["route_handler"])
         if not roles:
-            return
+            return False
         caller = scope["caller"] = _caller(await self._authenticate(scope, headers), headers, scope)
         if (connection := scope.get("connection")) is not None:
             connection.authenticated()
         check_permission(caller, roles)
         _check_address(scope)
         check_parameters(scope)
-        if scope["method"] in ("POST", "PUT", "PATCH"):
-            check_json(headers)
+        if scope["method"] not in ("POST", "PUT", "PATCH"):
+            return False
+        check_json(headers)
+        return may_be_large(headers)
 
     def _check_host(self, headers: dict[bytes, bytes]) -> None:
         host = _host_name(headers.get(b"host", b"").decode("latin-1"))

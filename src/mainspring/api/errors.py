@@ -38,6 +38,8 @@ STATUS: dict[type[errors.MainspringError], int] = {
     errors.VersionMismatch: 412,
     errors.Conflict: 409,
     errors.QueueFull: 429,
+    errors.TooManyRequests: 429,
+    errors.BodyTooSlow: 408,
     errors.Unavailable: 503,
     errors.MainspringError: 500,
 }

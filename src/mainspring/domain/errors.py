@@ -13,8 +13,10 @@ MainspringError
 │   ├── Fenced          stop working on this run (409)
 │   ├── Unreadable      upgrade, or cancel the job (409)
 │   └── VersionMismatch read the job again (412)
+├── BodyTooSlow         send the body faster, or less (408)
 └── Unavailable         try again shortly (503)
-    └── QueueFull       try again when fewer runs wait (429)
+    ├── QueueFull       try again when fewer runs wait (429)
+    └── TooManyRequests try again when fewer requests of the tenant are under way (429)
 """
 
 from __future__ import annotations
@@ -172,6 +174,18 @@ class QueueFull(Unavailable):
     """Too many runs wait in the queue or the tenant (429). Nothing was stored."""
 
     code = "queue_full"
+
+
+class TooManyRequests(Unavailable):
+    """Too many requests of the tenant wait for what a server does for few at a time (429). Nothing was stored."""
+
+    code = "too_many_requests"
+
+
+class BodyTooSlow(MainspringError):
+    """The body of a request came too slowly, while others waited (408). Nothing was stored."""
+
+    code = "body_too_slow"
 
 
 def not_ours(error: ForeignFile) -> Forbidden:

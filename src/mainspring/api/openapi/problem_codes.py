@@ -10,6 +10,7 @@ from typing import Any
 
 from mainspring.api.answers import PROBLEMS
 from mainspring.api.handlers import is_public, operation_of
+from mainspring.api.large_bodies import LARGE
 from mainspring.operations.access.urgency import is_urgent
 
 CODES: dict[str, tuple[int, str]] = {
@@ -30,6 +31,7 @@ CODES: dict[str, tuple[int, str]] = {
     "wrong_incarnation": (403, "the request does not prove that it comes from this worker"),
     "not_found": (404, "it does not exist, or belongs to another tenant"),
     "no_such_route": (404, "there is no such path"),
+    "body_too_slow": (408, "the body came too slowly, while others waited; nothing was stored"),
     "conflict": (409, "the request contradicts what exists; `errors` has the details if there are several"),
     "job_exists": (409, "the job_id is taken"),
     "idempotency_key_reused": (409, "the idempotency key was used by another request"),
@@ -110,6 +112,7 @@ CODES: dict[str, tuple[int, str]] = {
     "search_too_slow": (422, "the search reads too much; make it narrower"),
     "queue_full": (429, "too many runs wait in the queue or the tenant; nothing was stored"),
     "overloaded": (429, "the server has too much to do; nothing was stored"),
+    "too_many_requests": (429, "too many requests of the tenant are under way; nothing was stored"),
     "too_many_streams": (429, "the session or token has too many event streams"),
     "streams_full": (503, "the server has too many event streams"),
     "store_down": (503, "the database is unavailable"),
@@ -142,6 +145,8 @@ def problems_of(
     if has_body:
         codes |= {"invalid_json", "payload_too_large", "unsupported_media_type", "invalid_input", "unknown_field"}
         codes |= {"unstorable_value"}
+        if handler.resolve_request_max_body_size() > LARGE:
+            codes |= {"too_many_requests", "body_too_slow"}
     if not is_urgent(operation):
         codes |= {"overloaded"}
     if reads_store:

@@ -14,6 +14,7 @@ from mainspring.api.answers import SPEAKS_FOR_A_WORKER, Answer
 from mainspring.api.bodies import ExchangeBody
 from mainspring.api.handlers import post
 from mainspring.api.large_batch import Undecoded
+from mainspring.api.large_bodies import turn_of
 from mainspring.api.large_exchange import read_exchange
 from mainspring.api.openapi import request_examples as examples
 from mainspring.api.services import caller_of, services_of
@@ -43,7 +44,8 @@ async def exchange_runs(request: Request[Any, Any, Any], data: ExchangeRequest) 
     there is something to run or to stop. It can be repeated safely."""
     if isinstance(data, Undecoded):
         data = await read_exchange(data.body)
-    reply = await services_of(request).exchanger.exchange(caller_of(request), data)
+    exchanger, turn = services_of(request).exchanger, turn_of(request.scope)
+    reply = await exchanger.exchange(caller_of(request), data, None if turn is None else turn.give_back)
     reply.protocol = PROTOCOL.number
     return Response(_encode(reply), media_type=MediaType.JSON)  # type: ignore[arg-type]
 

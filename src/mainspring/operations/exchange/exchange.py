@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import msgspec
 
 from mainspring.kernel.ids import TenantId
@@ -28,6 +30,7 @@ class Exchange(msgspec.Struct, eq=False):
     woken            whether the last wait ended because somebody woke it
     waited           whether it has waited at all
     seconds_waited   how long it has waited in all
+    before_wait      is called before it waits: by then its body is dealt with
     """
 
     tenant: TenantId
@@ -42,6 +45,7 @@ class Exchange(msgspec.Struct, eq=False):
     woken: bool = False
     waited: bool = False
     seconds_waited: float = 0.0
+    before_wait: Callable[[], None] | None = None
 
     @property
     def must_write(self) -> bool:

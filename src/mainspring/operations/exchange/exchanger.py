@@ -27,7 +27,7 @@ worker keeps its lease, and sends its hello and its outcomes again.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from uuid import UUID
 
 from mainspring.domain.errors import Conflict
@@ -116,7 +116,9 @@ class Exchanger:
         self._registry.evict(worker_id)
         self._long_polls.disconnect_worker(worker_id)
 
-    async def exchange(self, caller: Caller, request: ExchangeRequest) -> ExchangeReply:
+    async def exchange(
+        self, caller: Caller, request: ExchangeRequest, before_wait: Callable[[], None] | None = None
+    ) -> ExchangeReply:
         tenant = caller.tenant
         arrived_at = self._clock.monotonic()
         patience = Patience(self._clock)
@@ -135,8 +137,9 @@ class Exchanger:
         metrics.waiting.set(len(self._long_polls))
         deadline = self._clock.monotonic() + min(request.wait_ms / 1000, self._timing.beat)
         exchange = Exchange(
-            tenant, request, worker, waiter, ExchangeReply(seq=request.seq), arrived_at, deadline, patience
-        )
+            tenant, request, worker, waiter, ExchangeReply(seq=request.seq), arrived_at, deadline, patience,
+            before_wait=before_wait,
+        )  # fmt: skip
         self._active.add(exchange)
         try:
             heartbeat = asyncio.ensure_future(self._beats.record(request.worker_id))
@@ -212,6 +215,8 @@ class Exchanger:
 
     async def _wait(self, exchange: Exchange, now: float, until: float) -> None:
         """Wait until somebody wakes the exchange, at most until then."""
+        if exchange.before_wait is not None:
+            exchange.before_wait()
         try:
             exchange.woken = await self._long_polls.wait(exchange.waiter, until - now)
         finally:

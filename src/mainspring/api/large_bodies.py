@@ -1,0 +1,182 @@
+"""Large bodies have turns: a server reads and works on few of them at a time, and tenants share these turns.
+
+A request that waits is not read: its body stays with the client, except for the 64 KiB that the connection buffers. So
+a hundred bodies of 64 MiB at once take no more memory than two. Small bodies never wait.
+
+A client that has a turn and sends slowly keeps others waiting. So while others wait, a body has to move; otherwise its
+request is refused, and the next one begins.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from time import monotonic
+from typing import Any
+
+from litestar.types import ASGIApp, HTTPReceiveMessage, Receive, Send
+
+from mainspring.api.operation_names import operation_of
+from mainspring.domain.errors import BodyTooSlow, TooManyRequests
+from mainspring.kernel import metrics
+from mainspring.kernel.config import MAX_BODY_BYTES, MAX_EXCHANGE_BYTES
+from mainspring.kernel.ids import TenantId
+from mainspring.kernel.memory import give_back_memory
+from mainspring.kernel.tenant_turns import NoTurn, Share, TenantTurns
+
+LARGE = 64 * 1024  # bytes. Whatever a smaller body contains, it is decoded within 5 ms.
+_LEAVES_HOLES = 1024 * 1024  # bytes of a body after which memory is given back
+_HEAD_START = 5.0  # seconds in which a body that others wait for need not move
+_RATE = 128 * 1024  # bytes a second after that
+_OF_WORKERS = "worker."
+_BODY = "large_body"
+_LOOK = 1.0  # seconds between two looks, while somebody waits
+
+
+def may_be_large(headers: dict[bytes, bytes]) -> bool:
+    length = headers.get(b"content-length")
+    return b"transfer-encoding" in headers if length is None else len(length) > 4 and int(length) > LARGE
+
+
+def turn_of(scope: Any) -> LargeBody | None:
+    """The body of this request, if it may be large. Its turn can be given back before the request ends."""
+    body: LargeBody | None = scope.get(_BODY)
+    return body
+
+
+class LargeBodies:
+    """The turns of one server. Workers have turns of their own: their exchanges must not wait for clients."""
+
+    def __init__(self) -> None:
+        self.clients = Lane(
+            TenantTurns(
+                Share(3, 2 * MAX_BODY_BYTES), Share(2, MAX_BODY_BYTES), most_waiting=32, longest_wait=10.0
+            )
+        )  # fmt: skip
+        self.workers = Lane(
+            TenantTurns(
+                Share(16, 8 * MAX_EXCHANGE_BYTES), Share(8, 4 * MAX_EXCHANGE_BYTES), most_waiting=256,
+                longest_wait=10.0,
+            )
+        )  # fmt: skip
+
+    async def serve(self, app: ASGIApp, scope: Any, receive: Receive, send: Send) -> None:
+        """Call `app` with a body that may be large. Raises TooManyRequests or BodyTooSlow."""
+        handler = scope["route_handler"]
+        most = handler.resolve_request_max_body_size()
+        length = next((int(value) for name, value in scope["headers"] if name == b"content-length"), None)
+        if most <= LARGE or (length is not None and length > most):
+            await app(scope, receive, send)  # is refused without being read
+            return
+        lane = self.workers if operation_of(handler).startswith(_OF_WORKERS) else self.clients
+        body = scope[_BODY] = LargeBody(lane, scope["caller"].tenant, most if length is None else length, receive)
+        try:
+            if length is not None:
+                await body.take_turn()
+            await app(scope, body.receive, send)
+        finally:
+            body.give_back()
+
+
+class Lane:
+    """Those who share turns, and how fast their bodies arrive."""
+
+    def __init__(self, turns: TenantTurns) -> None:
+        self.turns = turns
+        self._arriving: set[LargeBody] = set()
+        self._timer: asyncio.TimerHandle | None = None
+
+    async def take(self, body: LargeBody) -> None:
+        if self._timer is None:
+            self._look_later()
+        try:
+            await self.turns.take(body.tenant, body.size)
+        except NoTurn:
+            metrics.refused.inc()
+            raise TooManyRequests(
+                "too many large requests of this tenant are under way", hint="send fewer at a time, or smaller ones"
+            ) from None
+        self._arriving.add(body)
+
+    def arrived(self, body: LargeBody) -> None:
+        self._arriving.discard(body)
+
+    def give_back(self, body: LargeBody) -> None:
+        self._arriving.discard(body)
+        self.turns.give_back(body.tenant, body.size)
+        if body.size > _LEAVES_HOLES and not self.turns.held:
+            asyncio.get_running_loop().run_in_executor(None, give_back_memory)
+
+    def _look_later(self) -> None:
+        self._timer = asyncio.get_running_loop().call_later(_LOOK, self._look)
+
+    def _look(self) -> None:
+        """Cut the bodies that keep others waiting."""
+        self._timer = None
+        if not self.turns.waiting:
+            return
+        now = monotonic()
+        for body in list(self._arriving):
+            if body.received < _RATE * (now - body.began - _HEAD_START):
+                body.cut()
+        self._look_later()
+
+
+class LargeBody:
+    """The body of one request. A body that comes in chunks takes its turn when it has become large."""
+
+    def __init__(self, lane: Lane, tenant: TenantId, size: int, receive: Receive) -> None:
+        self.tenant = tenant
+        self.size = size
+        self.received = 0
+        self.began = 0.0
+        self._lane = lane
+        self._receive = receive
+        self._has_turn = False
+        self._limit: asyncio.Timeout | None = None
+        self._is_cut = False
+
+    async def take_turn(self) -> None:
+        await self._lane.take(self)
+        self._has_turn = True
+        self.began = monotonic()
+
+    def give_back(self) -> None:
+        if self._has_turn:
+            self._has_turn = False
+            self._lane.give_back(self)
+
+    async def receive(self) -> HTTPReceiveMessage:
+        if not self._has_turn and self.received > LARGE:
+            await self.take_turn()
+        message: Any = await self._next()
+        self.received += len(message.get("body", b""))
+        if not message.get("more_body", False):
+            self._lane.arrived(self)
+        return message
+
+    async def _next(self) -> Any:
+        if self._is_cut:
+            raise _too_slow()
+        self._limit = asyncio.timeout(None)
+        try:
+            async with self._limit:
+                return await self._receive()
+        except TimeoutError:
+            if self._is_cut:
+                raise _too_slow() from None
+            raise
+        finally:
+            self._limit = None
+
+    def cut(self) -> None:
+        """Others wait, and the rest of it does not come."""
+        self._is_cut = True
+        if self._limit is not None:
+            self._limit.reschedule(asyncio.get_running_loop().time())
+
+
+def _too_slow() -> BodyTooSlow:
+    return BodyTooSlow(
+        "the body came too slowly, while others waited", expected=f"at least {_RATE // 1024} KiB/s",
+        hint="send it again, in smaller parts",
+    )  # fmt: skip
