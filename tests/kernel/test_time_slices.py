@@ -8,6 +8,7 @@ from collections import Counter
 import pytest
 import uvloop
 
+from mainspring.kernel.can_wait import can_wait
 from mainspring.kernel.time_slices import TimeSlices
 
 
@@ -36,3 +37,20 @@ def test_one_slice_in_each_turn_of_the_loop(run: object) -> None:
     run(scene())  # type: ignore[operator]
     assert max(slices_in_turn.values()) == 1
     assert slices_in_turn.total() == 200
+
+
+def test_what_is_urgent_comes_first_and_the_others_still_get_on() -> None:
+    order: list[str] = []
+
+    async def work(name: str) -> None:
+        can_wait.set(name == "client")
+        slices = TimeSlices(length=0.0)
+        for _ in range(12):
+            await slices.pause()
+            order.append(name)
+
+    async def scene() -> None:
+        await asyncio.gather(*(work("client") for _ in range(5)), work("exchange"))
+
+    asyncio.run(scene())
+    assert order[:16].count("exchange") == 12 and order[:16].count("client") == 4

@@ -7,7 +7,8 @@ import contextvars
 
 import pytest
 
-from mainspring.store.fair_queue import FairQueue, can_wait, queue_of
+from mainspring.kernel.can_wait import can_wait
+from mainspring.store.fair_queue import FairQueue, queue_of
 from mainspring.store.pool import Store
 
 pytestmark = pytest.mark.anyio

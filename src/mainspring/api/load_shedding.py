@@ -17,9 +17,9 @@ from litestar.utils import normalize_path
 from mainspring.api.handlers import operation_of
 from mainspring.domain.errors import NotFound
 from mainspring.kernel import metrics
+from mainspring.kernel.can_wait import can_wait
 from mainspring.kernel.loop_monitor import LoopMonitor
 from mainspring.operations.access.urgency import is_urgent
-from mainspring.store.fair_queue import can_wait
 from mainspring.store.pool import Store
 from mainspring.wire.problems import PROBLEM_MEDIA_TYPE, Problem
 

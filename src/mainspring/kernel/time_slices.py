@@ -11,10 +11,48 @@ from collections import deque
 from time import perf_counter
 from weakref import WeakKeyDictionary
 
+from mainspring.kernel.can_wait import TURNS, can_wait
+
 SLICE = 0.01  # seconds
 
-_Paused = deque[asyncio.Future[None]]
-_paused: WeakKeyDictionary[asyncio.AbstractEventLoop, _Paused] = WeakKeyDictionary()
+
+class _Turns:
+    """Those that pause on one loop. Exchanges and background work come first."""
+
+    def __init__(self) -> None:
+        self._urgent: deque[asyncio.Future[None]] = deque()
+        self._others: deque[asyncio.Future[None]] = deque()
+        self._turn = 0
+        self._scheduled = False
+
+    def wait(self, loop: asyncio.AbstractEventLoop) -> asyncio.Future[None]:
+        mine = loop.create_future()
+        (self._others if can_wait.get() else self._urgent).append(mine)
+        if not self._scheduled:
+            self._schedule(loop)
+        return mine
+
+    def _schedule(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._scheduled = True
+        loop.call_soon(self._next, loop)
+
+    def _next(self, loop: asyncio.AbstractEventLoop) -> None:
+        """One of those that have paused longest goes on."""
+        self._scheduled = False
+        self._turn = (self._turn + 1) % TURNS
+        order = (self._urgent, self._others) if self._turn else (self._others, self._urgent)
+        for paused in order:
+            while paused:
+                first = paused.popleft()
+                if not first.done():  # it was not cancelled meanwhile
+                    first.set_result(None)
+                    if self._urgent or self._others:
+                        self._schedule(loop)
+                    return
+
+
+# A loop is not kept alive: nothing here refers to it.
+_turns: WeakKeyDictionary[asyncio.AbstractEventLoop, _Turns] = WeakKeyDictionary()
 
 
 class TimeSlices:
@@ -36,21 +74,8 @@ class TimeSlices:
     async def pause(self) -> None:
         """Let the loop serve the others."""
         loop = asyncio.get_running_loop()
-        paused = _paused.setdefault(loop, deque())
-        mine = loop.create_future()
-        paused.append(mine)
-        if len(paused) == 1:
-            loop.call_soon(_go_on, loop, paused)
-        await mine
+        turns = _turns.get(loop)
+        if turns is None:
+            turns = _turns[loop] = _Turns()
+        await turns.wait(loop)
         self._end = perf_counter() + self._length
-
-
-def _go_on(loop: asyncio.AbstractEventLoop, paused: _Paused) -> None:
-    """The one that has paused longest goes on."""
-    while paused:
-        first = paused.popleft()
-        if not first.done():  # it was not cancelled meanwhile
-            first.set_result(None)
-            break
-    if paused:
-        loop.call_soon(_go_on, loop, paused)

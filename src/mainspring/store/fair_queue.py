@@ -8,18 +8,14 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from contextvars import ContextVar
 from time import monotonic
 from typing import Any
 
 import asyncpg
 
-# Whether what runs in this context may wait until the exchanges of workers have their connections.
-can_wait: ContextVar[bool] = ContextVar("can_wait", default=False)
+from mainspring.kernel.can_wait import TURNS, can_wait
 
 _Waiting = tuple[asyncio.Future[Any], float]  # and since when
-
-_TURNS = 4  # with both kinds waiting, one connection in so many goes to those who can wait
 
 
 class FairQueue(asyncio.LifoQueue[Any]):
@@ -58,7 +54,7 @@ class FairQueue(asyncio.LifoQueue[Any]):
         super().put_nowait(item)
 
     def _next(self) -> asyncio.Future[Any] | None:
-        self._turn = (self._turn + 1) % _TURNS
+        self._turn = (self._turn + 1) % TURNS
         first, second = (self._urgent, self._others) if self._turn else (self._others, self._urgent)
         if first:
             return first.popleft()[0]
