@@ -13,8 +13,8 @@ import pytest
 
 from mainspring.api import large_bodies
 from mainspring.api.connections import Connections, EdgeLimits
-from mainspring.api.large_bodies import LARGE, LargeBodies
-from mainspring.kernel.config import MAX_BODY_BYTES, MAX_JOB_BYTES
+from mainspring.api.large_bodies import LargeBodies
+from mainspring.kernel.config import LARGE_BYTES, MAX_BODY_BYTES, MAX_JOB_BYTES
 from mainspring.roles.assembly import Assembly
 from tests.api.slices import listening
 from tests.conftest import TOKEN
@@ -117,7 +117,7 @@ async def test_what_waits_is_not_read_and_small_bodies_and_other_tenants_do_not_
 ) -> None:
     first, second = await server.half(), await server.half()
     waiting = [await server.waiting("/v1/jobs:batch", BATCH) for _ in range(8)]
-    small = await server.post("/v1/jobs", b'{"task":"x","payload":{"a":"' + b"x" * (LARGE - 100) + b'"}}')
+    small = await server.post("/v1/jobs", b'{"task":"x","payload":{"a":"' + b"x" * (LARGE_BYTES - 100) + b'"}}')
     assert (await small.answer())[0] == 201
     others = await server.post("/v1/jobs:batch", BATCH, token=other)
     assert (await others.answer())[0] == 201
@@ -171,7 +171,7 @@ async def test_a_body_that_is_too_large_for_its_route_needs_no_turn(server: Serv
 async def test_a_body_in_chunks_waits_when_it_has_become_large(server: Server) -> None:
     holders = [await server.half(), await server.half()]
     chunked = "Transfer-Encoding: chunked\r\n"
-    job = b'{"task":"x","payload":{"a":"' + b"x" * (LARGE - 1000) + b'"}}'
+    job = b'{"task":"x","payload":{"a":"' + b"x" * (LARGE_BYTES - 1000) + b'"}}'
     small = await server.post("/v1/jobs", b"%x\r\n%b\r\n0\r\n\r\n" % (len(job), job), head=chunked)
     assert (await small.answer())[0] == 201
     large = await server.post("/v1/jobs:batch", b"%x\r\n%b\r\n0\r\n\r\n" % (len(BATCH), BATCH), head=chunked)
@@ -189,7 +189,7 @@ async def test_workers_do_not_wait_for_clients(server: Server) -> None:
     held = [[str(uuid4()), 1]] * 3000
     exchange = {"worker_id": str(uuid4()), "seq": 1, "hello": hello, "inventory": held, "recover": True}
     body = json.dumps(exchange).encode()
-    assert len(body) > LARGE
+    assert len(body) > LARGE_BYTES
     assert (await (await server.post("/v1/exchange", body)).answer())[0] == 200
 
 
@@ -197,7 +197,7 @@ async def test_an_exchange_that_waits_for_runs_has_given_its_turn_back(server: S
     hello = {"name": "w" * 200, "queues": ["default"], "tasks": [f"t{number:090}" for number in range(900)], "slots": 1}
     body = {"worker_id": str(uuid4()), "seq": 1, "hello": hello, "free": 1, "wait_ms": 10_000}
     encoded = json.dumps(body).encode()
-    assert len(encoded) > LARGE
+    assert len(encoded) > LARGE_BYTES
     waiting = await server.post("/v1/exchange", encoded)
     await until(lambda: len(assembly.long_polls) == 1)
     await until(lambda: server.bodies.workers.turns.held == 0)

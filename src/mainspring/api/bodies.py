@@ -13,8 +13,8 @@ from litestar.typing import FieldDefinition
 
 from mainspring.api.large_batch import AT_ONCE, UNREADABLE, JobBatch, RawBatch, Undecoded, is_large, too_many_jobs
 from mainspring.api.large_exchange import check_counts, too_many
-from mainspring.api.wording import in_words
 from mainspring.domain.errors import PayloadTooLarge
+from mainspring.domain.intake.decoding_errors import in_words
 from mainspring.kernel.config import MAX_BATCH
 from mainspring.wire.exchange import ExchangeRequest
 from mainspring.wire.jobs import JobRequest

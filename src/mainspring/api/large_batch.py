@@ -11,8 +11,8 @@ import re
 import msgspec
 
 from mainspring.api.array_scanner import ArrayScanner, ElementTooLarge
-from mainspring.api.wording import in_words
 from mainspring.domain.errors import InvalidBatch, InvalidInput, MainspringError, PayloadTooLarge
+from mainspring.domain.intake.decoding_errors import in_words
 from mainspring.kernel.config import MAX_BATCH, MAX_JOB_BYTES
 from mainspring.kernel.time_slices import TimeSlices
 from mainspring.wire.jobs import JobRequest

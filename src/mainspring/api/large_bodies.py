@@ -15,15 +15,14 @@ from typing import Any
 
 from litestar.types import ASGIApp, HTTPReceiveMessage, Receive, Send
 
-from mainspring.api.operation_names import operation_of
+from mainspring.api.handlers import operation_of
 from mainspring.domain.errors import BodyTooSlow, TooManyRequests
 from mainspring.kernel import metrics
-from mainspring.kernel.config import MAX_BODY_BYTES, MAX_EXCHANGE_BYTES
+from mainspring.kernel.config import LARGE_BYTES, MAX_BODY_BYTES, MAX_EXCHANGE_BYTES
 from mainspring.kernel.ids import TenantId
 from mainspring.kernel.memory import give_back_memory
 from mainspring.kernel.tenant_turns import NoTurn, Share, TenantTurns
 
-LARGE = 64 * 1024  # bytes. Whatever a smaller body contains, it is decoded within 5 ms.
 _LEAVES_HOLES = 1024 * 1024  # bytes of a body after which memory is given back
 _HEAD_START = 5.0  # seconds in which a body that others wait for need not move
 _RATE = 128 * 1024  # bytes a second after that
@@ -34,7 +33,7 @@ _LOOK = 1.0  # seconds between two looks, while somebody waits
 
 def may_be_large(headers: dict[bytes, bytes]) -> bool:
     length = headers.get(b"content-length")
-    return b"transfer-encoding" in headers if length is None else len(length) > 4 and int(length) > LARGE
+    return b"transfer-encoding" in headers if length is None else len(length) > 4 and int(length) > LARGE_BYTES
 
 
 def turn_of(scope: Any) -> LargeBody | None:
@@ -64,7 +63,7 @@ class LargeBodies:
         handler = scope["route_handler"]
         most = handler.resolve_request_max_body_size()
         length = next((int(value) for name, value in scope["headers"] if name == b"content-length"), None)
-        if most <= LARGE or (length is not None and length > most):
+        if most <= LARGE_BYTES or (length is not None and length > most):
             await app(scope, receive, send)  # is refused without being read
             return
         lane = self.workers if operation_of(handler).startswith(_OF_WORKERS) else self.clients
@@ -146,7 +145,7 @@ class LargeBody:
             self._lane.give_back(self)
 
     async def receive(self) -> HTTPReceiveMessage:
-        if not self._has_turn and self.received > LARGE:
+        if not self._has_turn and self.received > LARGE_BYTES:
             await self.take_turn()
         message: Any = await self._next()
         self.received += len(message.get("body", b""))

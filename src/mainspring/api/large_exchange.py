@@ -10,8 +10,8 @@ import msgspec
 
 from mainspring.api.array_scanner import ArrayScanner, ElementTooLarge
 from mainspring.api.large_batch import AT_ONCE, UNREADABLE
-from mainspring.api.wording import in_words
 from mainspring.domain.errors import InvalidInput, PayloadTooLarge
+from mainspring.domain.intake.decoding_errors import in_words
 from mainspring.kernel.config import MAX_HELLO_BYTES
 from mainspring.kernel.time_slices import TimeSlices
 from mainspring.wire.exchange import ExchangeRequest, Held, Outcome, Progress, WorkerHello

@@ -135,7 +135,7 @@ def _here(body: dict[str, Any]) -> tuple[SchedulePreview, Schedule]:
     try:
         request = msgspec.convert(body, PreviewRequest)
     except msgspec.ValidationError as error:
-        from mainspring.api.wording import in_words
+        from mainspring.domain.intake.decoding_errors import in_words
 
         raise in_words(error, PreviewRequest) from None
     plan = asked(request, DEFAULT_TENANT, datetime.now(UTC))

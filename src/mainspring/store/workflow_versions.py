@@ -4,13 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+import msgspec
+
 from mainspring.kernel.ids import TenantId
 from mainspring.store.pool import Connection
 from mainspring.store.queries import load
+from mainspring.store.rows import RowQuery
 
 _SQL = load("workflow_versions")
 
 VersionKey = tuple[str, int, int]  # workflow, generation, version
+
+
+class SourceRow(msgspec.Struct, frozen=True):
+    """What a definition was made from. steps: how many. The texts are JSON, or None for what was not given."""
+
+    steps: int
+    steps_text: str
+    queue_text: str | None
+    priority_text: str | None
+
+
+_source = RowQuery(SourceRow, _SQL["workflow_source"])
 
 
 async def insert(
@@ -35,10 +50,9 @@ async def definition(connection: Connection, tenant: TenantId, key: VersionKey) 
     return text
 
 
-async def source(connection: Connection, tenant: TenantId, key: VersionKey) -> str | None:
-    """The JSON of what a definition was made from."""
-    text: str | None = await connection.fetchval(_SQL["workflow_source"], tenant, *key)
-    return text
+async def source(connection: Connection, tenant: TenantId, key: VersionKey) -> SourceRow | None:
+    """What a definition was made from."""
+    return await _source.first(connection, tenant, *key)
 
 
 async def newest(connection: Connection, tenant: TenantId, workflow_id: str, generation: int) -> int:

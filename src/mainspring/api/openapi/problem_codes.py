@@ -10,7 +10,7 @@ from typing import Any
 
 from mainspring.api.answers import PROBLEMS
 from mainspring.api.handlers import is_public, operation_of
-from mainspring.api.large_bodies import LARGE
+from mainspring.kernel.config import LARGE_BYTES
 from mainspring.operations.access.urgency import is_urgent
 
 CODES: dict[str, tuple[int, str]] = {
@@ -145,7 +145,7 @@ def problems_of(
     if has_body:
         codes |= {"invalid_json", "payload_too_large", "unsupported_media_type", "invalid_input", "unknown_field"}
         codes |= {"unstorable_value"}
-        if handler.resolve_request_max_body_size() > LARGE:
+        if handler.resolve_request_max_body_size() > LARGE_BYTES:
             codes |= {"too_many_requests", "body_too_slow"}
     if not is_urgent(operation):
         codes |= {"overloaded"}

@@ -13,7 +13,7 @@ from mainspring.api.openapi import request_examples as examples
 from mainspring.api.routes.paging import DEFAULT_PAGE, MAX_GENERATION, MAX_PAGE, link_header, several
 from mainspring.api.routes.versions import IfMatch, etag, version_of
 from mainspring.api.services import caller_of, services_of
-from mainspring.api.workflow_bodies import MAX_WORKFLOW_BYTES, WorkflowBody, WorkflowPatchBody, whole
+from mainspring.api.workflow_bodies import MAX_WORKFLOW_BYTES, WorkflowBody, WorkflowPatchBody, undecoded
 from mainspring.operations.access.permissions import ADMINS, READERS
 from mainspring.operations.paging.search import JobQuery
 from mainspring.wire.jobs import Nothing, RunNowAccepted
@@ -53,8 +53,7 @@ async def create_workflow(request: Http, data: WorkflowRequest) -> Response[Work
     """A workflow is a job whose runs are graphs of steps. Its id is also that of the job. Without a schedule it runs by
     `:runNow` alone. Nothing is stored unless every step is valid, the names are unique, no steps wait for each other in
     a cycle, and references go to steps that come before."""
-    body = await whole(data, WorkflowRequest)
-    done = await services_of(request).workflow_changes.create(caller_of(request), body)
+    done = await services_of(request).workflow_changes.create(caller_of(request), undecoded(data))
     workflow_id = done.job_ids[0]
     return Response(
         WorkflowCreated(workflow_id, done.generations[0]),
@@ -70,8 +69,7 @@ async def create_workflow(request: Http, data: WorkflowRequest) -> Response[Work
 )  # fmt: skip
 async def check_workflow(request: Http, data: WorkflowRequest) -> WorkflowCheck:
     """The same checks as when it is created."""
-    body = await whole(data, WorkflowRequest)
-    return await services_of(request).workflow_changes.validate(caller_of(request), body)
+    return await services_of(request).workflow_changes.validate(caller_of(request), undecoded(data))
 
 
 @get(
@@ -188,9 +186,8 @@ async def run_workflow_now(
 
 
 async def _change(request: Http, workflow_id: str, data: WorkflowPatch, if_match: str | None) -> Response[WorkflowView]:
-    body = await whole(data, WorkflowPatch)
     changes = services_of(request).workflow_changes
-    await changes.update(caller_of(request), workflow_id, body, version_of(if_match))
+    await changes.update(caller_of(request), workflow_id, undecoded(data), version_of(if_match))
     return await _shown(request, workflow_id)
 
 

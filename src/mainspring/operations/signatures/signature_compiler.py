@@ -79,6 +79,11 @@ class SignatureCompiler:
             self._bytes += len(compiled.text)
 
 
+def declaration_in(task: str, text: str) -> Declaration | None:
+    """What a stored declaration says."""
+    return _compiled(task, text.encode()).declaration
+
+
 def _compile_all(keys: Sequence[tuple[str, bytes]]) -> dict[tuple[str, bytes], Compiled]:
     return {key: _compiled(*key) for key in keys}
 

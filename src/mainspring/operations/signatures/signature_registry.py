@@ -40,6 +40,7 @@ class SignatureRegistry:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._by_tenant: dict[TenantId, dict[str, Declaration]] = {}
+        self._texts: dict[tuple[TenantId, str], str] = {}
         self._versions: dict[tuple[TenantId, str], datetime] = {}
         self._merged: dict[TenantId, dict[str, Declaration]] = {}
         self._sizes: dict[tuple[TenantId, str], int] = {}
@@ -58,6 +59,11 @@ class SignatureRegistry:
                 self._merged.clear()
             merged = self._merged[tenant] = {**shared, **self._by_tenant.get(tenant, _NONE)}
         return merged
+
+    def texts(self, tenant: TenantId) -> dict[str, str]:
+        """The same as they are stored, for another process."""
+        of_tenant = self._by_tenant.get(tenant, _NONE)
+        return {task: self._texts[tenant if task in of_tenant else EVERY_TENANT, task] for task in self.known(tenant)}
 
     def check(self, tenant: TenantId, task: str, payload: str | None) -> None:
         """Raise InvalidInput with the code bad_payload if the task does not take this payload (JSON text)."""
@@ -163,12 +169,14 @@ class SignatureRegistry:
             return
         self._bytes[item.tenant_id] = total
         self._sizes[key] = size
+        self._texts[key] = item.schema_text
         known[item.task] = declaration
 
     def _forget(self, key: tuple[TenantId, str]) -> None:
         self._versions.pop(key, None)
         tenant, task = key
         self._by_tenant.get(tenant, {}).pop(task, None)
+        self._texts.pop(key, None)
         if size := self._sizes.pop(key, 0):
             self._bytes[tenant] -= size
 

@@ -1,70 +1,57 @@
 """Create, change and run workflows. A workflow is a job: these operations check its steps, and leave the rest to the
-operations on jobs. Its definition is stored in the transaction that stores or changes the job."""
+operations on jobs. Its definition is stored in the transaction that stores or changes the job.
+
+A large request or patch comes as it was sent, undecoded: it is prepared in another process.
+"""
 
 from __future__ import annotations
 
-import asyncio
-import hashlib
-from collections.abc import Callable, Collection
 from datetime import datetime
-from itertools import islice
-from typing import TypeVar
 
 import msgspec
 from msgspec import UNSET
 
 from mainspring.domain.errors import Conflict, InvalidInput, MainspringError, VersionMismatch
-from mainspring.domain.intake.canonical import canonical_json
 from mainspring.domain.intake.patch import amend
 from mainspring.domain.intake.workflows import (
-    ReadStep,
     WorkflowSource,
-    check_count,
-    check_graph,
     define_workflow,
-    join_steps,
     parameters_as_payload,
     patch_of_job,
-    read_step,
     renamed,
-    request_of_step,
     run_parameters,
-    shape_of,
     with_version,
 )
 from mainspring.domain.job import JobDefinition
-from mainspring.domain.workflows.definition import WorkflowDefinition, definition_to_text
 from mainspring.kernel.clock import DatabaseClock
+from mainspring.kernel.config import LARGE_BYTES
 from mainspring.kernel.ids import TenantId
-from mainspring.kernel.time_slices import TimeSlices
 from mainspring.operations.access.caller import Caller
 from mainspring.operations.control.amend import Amender
 from mainspring.operations.control.run_now import ManualRuns, RanNow
-from mainspring.operations.signatures.path_compiler import compile_paths
 from mainspring.operations.signatures.signature_registry import SignatureRegistry
 from mainspring.operations.submit.submitter import Submitted, Submitter
-from mainspring.operations.workflows.reader import WorkflowReader, parameters_of
+from mainspring.operations.workflows.large_preparation import (
+    PATCH,
+    REQUEST,
+    STEPS,
+    LargePreparation,
+    Order,
+    Prepared,
+)
+from mainspring.operations.workflows.preparation import Version, check, digest_of, version_of
+from mainspring.operations.workflows.reader import StoredSource, WorkflowReader, parameters_of
 from mainspring.store import workflow_versions
 from mainspring.store.jobs import LockedJob
 from mainspring.store.pool import Connection
-from mainspring.wire.jobs import JobPatch, JobRequest, JobView, RunNowRequest
+from mainspring.wire.jobs import JobPatch, JobView, RunNowRequest
 from mainspring.wire.workflows import StepIn, WorkflowCheck, WorkflowPatch, WorkflowRequest, WorkflowRunNow
 
-R = TypeVar("R")
-
-_SMALL = 200  # steps that are joined at once
-_SHOWN = 100
 _TRIES = 3
 _OF_A_DEFINITION = ("steps", "parameters", "queue", "priority")
-_encode = msgspec.json.Encoder().encode
-
-
-class Version(msgspec.Struct, frozen=True):
-    """A definition that is about to be stored, as JSON."""
-
-    steps: int
-    definition: str
-    source: str
+_decode_request = msgspec.json.Decoder(WorkflowRequest).decode
+_decode_patch = msgspec.json.Decoder(WorkflowPatch).decode
+_decode_steps = msgspec.json.Decoder(list[StepIn]).decode
 
 
 class WorkflowChanges:
@@ -83,13 +70,20 @@ class WorkflowChanges:
         self._amender = amender
         self._manual_runs = manual_runs
         self._workflows = reader
+        self._large = LargePreparation()
 
-    async def create(self, caller: Caller, request: WorkflowRequest) -> Submitted:
+    async def create(self, caller: Caller, request: WorkflowRequest | bytes) -> Submitted:
         """Store a workflow. With an idempotency key a repeated request creates no second one."""
-        definition = define_workflow(request, self._clock.now())
-        source = WorkflowSource(request.steps, request.queue, request.priority)
-        version = await self._version(caller.tenant, source, request.parameters or {})
-        digest = None if request.idempotency_key is None else await asyncio.to_thread(_digest, request)
+        if isinstance(request, bytes):
+            prepared = await self._prepare(caller.tenant, REQUEST, request, stores=True)
+            definition = define_workflow(_request_in(prepared), self._clock.now())
+            version, digest = _version_in(prepared), prepared.digest
+        else:
+            definition = define_workflow(request, self._clock.now())
+            source = WorkflowSource(request.steps, request.queue, request.priority)
+            known = self._signatures.known(caller.tenant)
+            version = await version_of(source, request.parameters or {}, self._clock.now(), known)
+            digest = None if request.idempotency_key is None else digest_of(request)
 
         async def also(connection: Connection, workflow_id: str, generation: int) -> None:
             await _store(connection, caller, workflow_id, generation, 1, version)
@@ -99,26 +93,26 @@ class WorkflowChanges:
         except MainspringError as error:
             raise renamed(error) from None
 
-    async def validate(self, caller: Caller, request: WorkflowRequest) -> WorkflowCheck:
+    async def validate(self, caller: Caller, request: WorkflowRequest | bytes) -> WorkflowCheck:
         """Check a workflow without storing it."""
+        prepared: Prepared | None = None
+        if isinstance(request, bytes):
+            prepared = await self._prepare(caller.tenant, REQUEST, request, stores=False)
+            request = _request_in(prepared)
         job = define_workflow(request, self._clock.now())
         try:
             await self._submitter.validate_defined(caller, job)
         except MainspringError as error:
             raise renamed(error) from None
+        if prepared is not None:
+            return _check_in(prepared)
         source = WorkflowSource(request.steps, request.queue, request.priority)
-        read = await self._read(caller.tenant, source, request.parameters or {})
-        graph, layers = await _by_size(check_graph, source.steps, read)
-        first = (step for step, join in enumerate(graph.waits_for) if join is None)
-        return WorkflowCheck(
-            steps=len(graph.names),
-            edges=graph.edges,
-            layers=layers,
-            first=[graph.names[step] for step in islice(first, _SHOWN)],
-            last=[graph.names[step] for step in graph.last()[:_SHOWN]],
-        )
+        known = self._signatures.known(caller.tenant)
+        return await check(source, request.parameters or {}, self._clock.now(), known)
 
-    async def update(self, caller: Caller, workflow_id: str, patch: WorkflowPatch, if_version: int | None) -> None:
+    async def update(
+        self, caller: Caller, workflow_id: str, patch: WorkflowPatch | bytes, if_version: int | None
+    ) -> None:
         """Change a workflow. Runs that have fired keep the definition that they were fired with."""
         for _ in range(_TRIES):
             try:
@@ -128,13 +122,18 @@ class WorkflowChanges:
                     raise
         raise Conflict(f"workflow {workflow_id!r} changed meanwhile", code="changed_meanwhile", hint="try again")
 
-    async def _update(self, caller: Caller, workflow_id: str, patch: WorkflowPatch, if_version: int | None) -> None:
+    async def _update(
+        self, caller: Caller, workflow_id: str, patch: WorkflowPatch | bytes, if_version: int | None
+    ) -> None:
         """The steps are checked before the job is locked, with the parameters that this version of it has."""
-        job_patch = patch_of_job(patch)
         view = await self._workflows.job(caller, workflow_id)
         prepared: Version | None = None
-        if any(getattr(patch, name) is not UNSET for name in _OF_A_DEFINITION):
+        if isinstance(patch, bytes):
+            patch, prepared = await self._large_patch(caller, view, patch)
+        job_patch = patch_of_job(patch)
+        if prepared is None and any(getattr(patch, name) is not UNSET for name in _OF_A_DEFINITION):
             prepared = await self._changed(caller, view, patch)
+        if prepared is not None:
             if_version = view.version if if_version is None else if_version
         elif job_patch is None:
             raise InvalidInput("the body contains no field to change", field="$", hint='such as {"priority": "high"}')
@@ -179,50 +178,76 @@ class WorkflowChanges:
     async def _changed(self, caller: Caller, view: JobView, patch: WorkflowPatch) -> Version:
         """The next version of a definition."""
         source = await self._workflows.source(caller, view)
-        source = WorkflowSource(
-            steps=source.steps if patch.steps is UNSET else patch.steps,
-            queue=source.queue if patch.queue is UNSET else patch.queue,
-            priority=source.priority if patch.priority is UNSET else patch.priority,
-        )
+        queue = source.queue if patch.queue is UNSET else patch.queue
+        priority = source.priority if patch.priority is UNSET else patch.priority
         parameters = parameters_of(view) if patch.parameters is UNSET else patch.parameters or {}
-        return await self._version(caller.tenant, source, parameters)
+        if patch.steps is UNSET and len(source.steps) > LARGE_BYTES:
+            changed = StoredSource(source.steps, source.count, queue, priority)
+            return _version_in(
+                await self._prepare(
+                    caller.tenant, STEPS, source.steps, stores=True, stored=changed, parameters=list(parameters)
+                )
+            )
+        steps = _decode_steps(source.steps) if patch.steps is UNSET else patch.steps
+        known = self._signatures.known(caller.tenant)
+        return await version_of(WorkflowSource(steps, queue, priority), parameters, self._clock.now(), known)
 
-    async def _version(self, tenant: TenantId, source: WorkflowSource, parameters: Collection[str]) -> Version:
-        read = await self._read(tenant, source, parameters)
-        definition = await _by_size(join_steps, source.steps, read)
-        if len(source.steps) <= _SMALL:
-            return _as_json(definition, source)
-        return await asyncio.to_thread(_as_json, definition, source)
+    async def _large_patch(self, caller: Caller, view: JobView, patch: bytes) -> tuple[WorkflowPatch, Version | None]:
+        """A patch without its steps, and the next version of the definition if it has some."""
+        stored = await self._workflows.source(caller, view)
+        prepared = await self._prepare(
+            caller.tenant, PATCH, patch, stores=True, stored=stored, parameters=list(parameters_of(view))
+        )
+        if not prepared.rest:
+            raise _problem_in(prepared)
+        decoded = _decode_patch(prepared.rest)
+        patch_of_job(decoded)  # what is wrong with the other fields comes first
+        return decoded, _version_in(prepared) if prepared.has_steps else None
 
-    async def _read(self, tenant: TenantId, source: WorkflowSource, parameters: Collection[str]) -> list[ReadStep]:
-        """What each step is by itself. Steps of one shape are read once: large workflows have few."""
-        check_count(source.steps)
-        slices = TimeSlices()
-        places: dict[tuple[bool, bytes], int] = {}
-        firsts: list[int] = []  # the first step of each shape
-        shapes: list[int] = []
-        requests: list[JobRequest] = []
-        for index, step in enumerate(source.steps):
-            shape = places.setdefault(shape_of(step), len(places))
-            shapes.append(shape)
-            if shape == len(firsts):
-                firsts.append(index)
-                requests.append(request_of_step(step, source))
-            if slices.over:
-                await slices.pause()
-        await compile_paths(requests)
-        now, known = self._clock.now(), self._signatures.known(tenant)
-        read: list[ReadStep] = []
-        for index, request in zip(firsts, requests, strict=True):
-            read.append(read_step(index, source.steps[index], request, now, known, parameters))
-            if slices.over:
-                await slices.pause()
-        return [read[shape] for shape in shapes]
+    async def _prepare(
+        self,
+        tenant: TenantId,
+        kind: str,
+        text: bytes,
+        *,
+        stores: bool,
+        stored: StoredSource | None = None,
+        parameters: list[str] | None = None,
+    ) -> Prepared:
+        order = Order(
+            kind,
+            self._clock.now(),
+            stores,
+            self._signatures.texts(tenant),
+            parameters or [],
+            None if stored is None else stored.queue,
+            None if stored is None else stored.priority,
+        )
+        return await self._large.prepare(tenant, order, text)
 
 
-async def _by_size(work: Callable[[list[StepIn], list[ReadStep]], R], steps: list[StepIn], read: list[ReadStep]) -> R:
-    """In a thread if there are many steps."""
-    return work(steps, read) if len(read) <= _SMALL else await asyncio.to_thread(work, steps, read)
+def _request_in(prepared: Prepared) -> WorkflowRequest:
+    """The request without its steps."""
+    if not prepared.rest:
+        raise _problem_in(prepared)
+    return _decode_request(prepared.rest)
+
+
+def _check_in(prepared: Prepared) -> WorkflowCheck:
+    if prepared.check is None:
+        raise _problem_in(prepared)
+    return prepared.check
+
+
+def _version_in(prepared: Prepared) -> Version:
+    if prepared.version is None:
+        raise _problem_in(prepared)
+    return prepared.version
+
+
+def _problem_in(prepared: Prepared) -> MainspringError:
+    assert prepared.problem is not None
+    return prepared.problem.error()
 
 
 def _amended(stored: JobDefinition, patch: JobPatch, now: datetime) -> JobDefinition:
@@ -244,11 +269,3 @@ async def _store(
         source=what.source,
         created_by=caller.name,
     )
-
-
-def _as_json(definition: WorkflowDefinition, source: WorkflowSource) -> Version:
-    return Version(len(source.steps), definition_to_text(definition), _encode(source).decode())
-
-
-def _digest(request: WorkflowRequest) -> bytes:
-    return hashlib.sha256(canonical_json(_encode(request))).digest()

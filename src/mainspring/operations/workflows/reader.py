@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
 from mainspring.domain.errors import NotFound
-from mainspring.domain.intake.workflows import WorkflowSource, renamed
+from mainspring.domain.intake.workflows import renamed
 from mainspring.domain.workflows.flow import WORKFLOW_TASK
 from mainspring.operations.access.caller import Caller
 from mainspring.operations.paging.search import JobQuery
@@ -18,13 +16,22 @@ from mainspring.store import workflow_versions
 from mainspring.store.pool import Store
 from mainspring.store.workflow_versions import VersionKey
 from mainspring.wire.jobs import JobView
+from mainspring.wire.states import PriorityIn
 from mainspring.wire.workflows import StepIn, WorkflowList, WorkflowView
 
-_SMALL = 64 * 1024  # bytes that are decoded at once
-_decode_source = msgspec.json.Decoder(WorkflowSource).decode
 _SHARED = tuple(
     name for name in WorkflowView.__struct_fields__ if name in JobView.__struct_fields__ and name != "timeout"
 )
+
+
+class StoredSource(msgspec.Struct, frozen=True):
+    """What a definition was made from. steps: as JSON; large workflows are not decoded here. count: how many there
+    are."""
+
+    steps: bytes
+    count: int
+    queue: str | None
+    priority: PriorityIn | None
 
 
 class WorkflowReader:
@@ -47,15 +54,20 @@ class WorkflowReader:
         """A workflow with its steps as they were given."""
         view = await self.job(caller, workflow_id, generation)
         source = await self.source(caller, view)
-        return workflow_view(view, len(source.steps), source.steps)
+        return workflow_view(view, source.count, msgspec.Raw(source.steps))
 
-    async def source(self, caller: Caller, view: JobView) -> WorkflowSource:
+    async def source(self, caller: Caller, view: JobView) -> StoredSource:
         """What the definition of a workflow was made from."""
         async with self._store.reads.acquire() as connection:
-            text = await workflow_versions.source(connection, caller.tenant, version_key(view))
-        if text is None:
+            row = await workflow_versions.source(connection, caller.tenant, version_key(view))
+        if row is None:
             raise NotFound(f"workflow {view.job_id!r} has no definition", hint="create it again")
-        return _decode_source(text) if len(text) < _SMALL else await asyncio.to_thread(_decode_source, text)
+        return StoredSource(
+            row.steps_text.encode(),
+            row.steps,
+            msgspec.json.decode(row.queue_text or "null", type=str | None),
+            msgspec.json.decode(row.priority_text or "null", type=PriorityIn | None),
+        )
 
     async def workflows(self, caller: Caller, query: JobQuery) -> WorkflowList:
         """A page of workflows, newest first, without their steps."""
@@ -71,15 +83,16 @@ def version_key(view: JobView) -> VersionKey:
     return view.job_id, view.generation, view.workflow_version or 0
 
 
-def workflow_view(view: JobView, step_count: int, steps: Sequence[StepIn] = ()) -> WorkflowView:
-    """A job as the workflow that it is. The limit of a run is the timeout of the workflow."""
+def workflow_view(view: JobView, step_count: int, steps: msgspec.Raw | None = None) -> WorkflowView:
+    """A job as the workflow that it is. The limit of a run is the timeout of the workflow. The steps are sent as they
+    are stored."""
     return WorkflowView(
         workflow_id=view.job_id,
         timeout=view.run_timeout,
         parameters=parameters_of(view),
         step_count=step_count,
         definition_version=view.workflow_version or 0,
-        steps=list(steps),
+        steps=[] if steps is None else cast(list[StepIn], steps),
         **{name: getattr(view, name) for name in _SHARED},
     )
 

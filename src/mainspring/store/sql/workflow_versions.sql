@@ -12,7 +12,12 @@ from mainspring.workflow_versions v
 where v.tenant_id = $1 and v.workflow_id = $2 and v.generation = $3 and v.version = $4
 
 -- name: workflow_source
-select v.source::text as source_text
+-- A source may have 32 MiB: PostgreSQL takes it apart, so that the server need not.
+select
+    v.steps,
+    (v.source -> 'steps')::text as steps_text,
+    (v.source -> 'queue')::text as queue_text,
+    (v.source -> 'priority')::text as priority_text
 from mainspring.workflow_versions v
 where v.tenant_id = $1 and v.workflow_id = $2 and v.generation = $3 and v.version = $4
 

@@ -1,0 +1,97 @@
+"""What is worked out of a workflow before it is stored: its steps by themselves, its graph, and its text.
+
+Of the largest workflow that is allowed this takes some seconds. So that of a large one is worked out in a child process
+(large_preparation.py), and this module imports nothing that a child would load in vain.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Collection, Mapping
+from datetime import datetime
+from itertools import islice
+
+import msgspec
+
+from mainspring.domain.intake.canonical import canonical_json
+from mainspring.domain.intake.declaration import Declaration
+from mainspring.domain.intake.workflows import (
+    ReadStep,
+    WorkflowSource,
+    check_count,
+    check_graph,
+    join_steps,
+    read_step,
+    request_of_step,
+    shape_of,
+)
+from mainspring.domain.workflows.definition import definition_to_text
+from mainspring.kernel.time_slices import TimeSlices
+from mainspring.operations.signatures.path_compiler import compile_paths
+from mainspring.wire.jobs import JobRequest
+from mainspring.wire.workflows import WorkflowCheck, WorkflowRequest
+
+_SHOWN = 100
+_encode = msgspec.json.Encoder().encode
+
+
+class Version(msgspec.Struct, frozen=True):
+    """A definition that is about to be stored, as JSON."""
+
+    steps: int
+    definition: str
+    source: str
+
+
+async def check(
+    source: WorkflowSource, parameters: Collection[str], now: datetime, known: Mapping[str, Declaration]
+) -> WorkflowCheck:
+    """What is said about a workflow that is valid. Raises InvalidInput."""
+    graph, layers = check_graph(source.steps, await _read(source, parameters, now, known))
+    first = (step for step, join in enumerate(graph.waits_for) if join is None)
+    return WorkflowCheck(
+        steps=len(graph.names),
+        edges=graph.edges,
+        layers=layers,
+        first=[graph.names[step] for step in islice(first, _SHOWN)],
+        last=[graph.names[step] for step in graph.last()[:_SHOWN]],
+    )
+
+
+async def version_of(
+    source: WorkflowSource, parameters: Collection[str], now: datetime, known: Mapping[str, Declaration]
+) -> Version:
+    """What is stored of a workflow. Raises InvalidInput."""
+    definition = join_steps(source.steps, await _read(source, parameters, now, known))
+    return Version(len(source.steps), definition_to_text(definition), _encode(source).decode())
+
+
+def digest_of(request: WorkflowRequest) -> bytes:
+    return hashlib.sha256(canonical_json(_encode(request))).digest()
+
+
+async def _read(
+    source: WorkflowSource, parameters: Collection[str], now: datetime, known: Mapping[str, Declaration]
+) -> list[ReadStep]:
+    """What each step is by itself. Steps of one shape are read once: large workflows have few."""
+    check_count(source.steps)
+    slices = TimeSlices()
+    places: dict[tuple[bool, bytes], int] = {}
+    firsts: list[int] = []  # the first step of each shape
+    shapes: list[int] = []
+    requests: list[JobRequest] = []
+    for index, step in enumerate(source.steps):
+        shape = places.setdefault(shape_of(step), len(places))
+        shapes.append(shape)
+        if shape == len(firsts):
+            firsts.append(index)
+            requests.append(request_of_step(step, source))
+        if slices.over:
+            await slices.pause()
+    await compile_paths(requests)
+    read: list[ReadStep] = []
+    for index, request in zip(firsts, requests, strict=True):
+        read.append(read_step(index, source.steps[index], request, now, known, parameters))
+        if slices.over:
+            await slices.pause()
+    return [read[shape] for shape in shapes]
