@@ -18,7 +18,7 @@ from __future__ import annotations
 import asyncio
 import termios
 from array import array
-from collections.abc import Sized
+from collections.abc import Callable, Sized
 from contextlib import suppress
 from enum import Enum
 from fcntl import ioctl
@@ -43,7 +43,7 @@ from mainspring.api.early_refusals import (
 )
 from mainspring.api.page import is_page
 from mainspring.kernel import metrics
-from mainspring.kernel.config import MAX_HEAD_BYTES
+from mainspring.kernel.config import LARGE_BYTES, MAX_HEAD_BYTES
 from mainspring.wire.protocol import SECRET_HEADER
 from mainspring.wire.sessions import CSRF_HEADER
 
@@ -87,6 +87,22 @@ class _Flow(FlowControl):
             super().resume_reading()
 
 
+class _LingeringTransport:
+    """The transport as a request with a large body sees it. If the answer comes before all of the body, the rest of the
+    body is read and dropped before the connection is closed: otherwise the client would find the connection reset, and
+    never see the answer."""
+
+    def __init__(self, transport: asyncio.Transport, linger: Callable[[], bool]) -> None:
+        self._transport = transport
+        self._linger = linger
+        self.write = transport.write
+        self.is_closing = transport.is_closing
+
+    def close(self) -> None:
+        if not self._linger():
+            self._transport.close()
+
+
 class BoundedHttpProtocol(HttpToolsProtocol):
     def __init__(self, *args: Any, edge: Connections | None = None, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -100,6 +116,7 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         self._authenticated = False
         self._only_urgent = False
         self._refusal: bytes | None = None
+        self._lingers = False
         self._served: RequestResponseCycle | None = None  # the request that is worked on; `cycle` is the latest
         self.address = ""
         self.deadline = inf
@@ -188,6 +205,8 @@ class BoundedHttpProtocol(HttpToolsProtocol):
             self.cycle.default_headers = []  # a page has others than the API
         if self._only_urgent:
             self.cycle.keep_alive = False
+        if not self.cycle.keep_alive and self._may_be_large():
+            self.cycle.transport = _LingeringTransport(self.transport, self._linger)  # type: ignore[assignment]
 
     def _check_head(self) -> None:
         """Raise ValueError if the request is refused, with `_refusal`. Then the parser stops."""
@@ -223,6 +242,18 @@ class BoundedHttpProtocol(HttpToolsProtocol):
     def _header(self, name: bytes) -> bytes | None:
         return next((value.strip() for found, value in self.headers if found == name), None)
 
+    def _may_be_large(self) -> bool:
+        length = self._header(b"content-length")
+        return self._header(b"transfer-encoding") is not None if length is None else int(length) > LARGE_BYTES
+
+    def _linger(self) -> bool:
+        """The answer is complete. Return whether the connection stays open for the rest of the body."""
+        if self._reading is not Reading.BODY or self.transport.is_closing():
+            return False
+        self._lingers = True
+        self.deadline = self._edge.now + self._limits.window
+        return True
+
     def on_body(self, body: bytes) -> None:
         self._unaccounted = 0
         self._body_bytes += len(body)
@@ -231,6 +262,9 @@ class BoundedHttpProtocol(HttpToolsProtocol):
     def on_message_complete(self) -> None:
         self._unaccounted = 0
         self._reading = Reading.NOTHING
+        if self._lingers:
+            self._close()
+            return
         if self.cycle.response_complete or self.flow.write_paused:
             self.deadline = self._deadline_between()
         else:
@@ -294,6 +328,8 @@ class BoundedHttpProtocol(HttpToolsProtocol):
             if self._unsent - left < limits.least:
                 self._cut("reader")
             self._unsent = left
+        elif self._lingers:
+            self._cut("body")
         elif self._reading is Reading.NOTHING:
             if self._answering:
                 self.deadline = inf
