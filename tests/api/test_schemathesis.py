@@ -32,7 +32,7 @@ NEEDS_MORE = {
     "/v1/dead-letters/{run_id}:replay": (404, 409),
     "/v1/workflow-runs/{run_id}:cancel": (404,),
     "/v1/workflow-runs/{run_id}:rerun": (404,),
-    "/v1/exchange/gone": (403,),
+    "/v1/exchange/gone": (401,),
     "/v1/session": (401,),
     "/v1/exchange/logs": (409, 403),
 }

@@ -88,11 +88,12 @@ async def test_an_idle_connection_is_closed_after_75_seconds(edge: Edge) -> None
 @pytest.mark.parametrize("head", [HEAD, "Host: 127.0.0.1\r\n"], ids=["with a token", "without"])
 async def test_a_body_that_trickles_in_is_cut(edge: Edge, head: str) -> None:
     client = await edge.connect()
-    path = "/v1/jobs" if head == HEAD else "/v1/exchange/gone"
+    path, length = ("/v1/jobs", 1_000_000) if head == HEAD else ("/v1/session", 4000)
     head = head if head == HEAD else head + "Content-Type: application/json\r\n"
-    client.send(f"POST {path} HTTP/1.1\r\n{head}Content-Length: 1000000\r\n\r\n")
-    for sent in range(4000, 120_000, 4000):
-        client.send(b" " * 4000)
+    client.send(f"POST {path} HTTP/1.1\r\n{head}Content-Length: {length}\r\n\r\n")
+    step = length // 250
+    for sent in range(step, 30 * step, step):
+        client.send(b" " * step)
         await until(lambda sent=sent: received(edge) == sent)  # type: ignore[misc]
         await edge.wait(1)
     assert edge.serves(client)

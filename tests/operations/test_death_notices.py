@@ -18,6 +18,7 @@ from mainspring.roles.assembly import Assembly
 from mainspring.store.pool import Store
 from mainspring.store.workers import WorkerState, hash_secret
 from mainspring.wire.exchange import RunOrder
+from mainspring.wire.protocol import SECRET_HEADER, WORKER_HEADER
 from tests.logs.scene import chunk, ship
 from tests.operations.hand_worker import HandWorker, outcome
 from tests.operations.servers import another_server
@@ -42,10 +43,19 @@ class Scene:
             assert answer.status_code == 201, answer.text
         return await self.worker.claim(count)
 
-    async def notice(self, api: httpx.AsyncClient | None = None, **fields: Any) -> httpx.Response:
+    async def notice(
+        self, api: httpx.AsyncClient | None = None, *, secret: str = SECRET, proves: UUID | None = None, **fields: Any
+    ) -> httpx.Response:
+        """`proves`: the worker that the proof is about, if it is another one."""
+        body = {"worker_id": str(self.worker.worker_id), **fields}
+        return await self.send(body, str(proves or body["worker_id"]), secret, api)
+
+    async def send(
+        self, body: dict[str, Any], worker: str, secret: str = SECRET, api: httpx.AsyncClient | None = None
+    ) -> httpx.Response:
         """Without a token."""
-        body = {"worker_id": str(self.worker.worker_id), "secret": SECRET, **fields}
-        sent = (api or self.api).build_request("POST", "/v1/exchange/gone", json=body)
+        proof = {WORKER_HEADER: worker, SECRET_HEADER: secret}
+        sent = (api or self.api).build_request("POST", "/v1/exchange/gone", json=body, headers=proof)
         del sent.headers["Authorization"]
         return await (api or self.api).send(sent)
 
@@ -98,7 +108,7 @@ async def test_a_wrong_secret_changes_nothing(scene: Scene, connection: asyncpg.
     (order,) = await scene.holds()
     before = await worker_row(connection, scene.worker.worker_id)
     answer = await scene.notice(secret=secret)
-    assert (answer.status_code, answer.json()["code"]) == (403, "wrong_secret")
+    assert (answer.status_code, answer.json()["code"]) == (401, "wrong_secret")
     assert await worker_row(connection, scene.worker.worker_id) == before
     await scene.worker.report(outcome(order))
 
@@ -108,15 +118,14 @@ async def test_a_wrong_secret_does_not_wait_for_a_lock(scene: Scene, connection:
     async with connection.transaction():
         await connection.execute("select from mainspring.workers for update")
         async with asyncio.timeout(10):
-            assert (await scene.notice(secret="wrong")).status_code == 403
+            assert (await scene.notice(secret="wrong")).status_code == 401
 
 
 async def test_a_worker_without_a_secret_cannot_be_given_notice_of(scene: Scene) -> None:
     scene.worker.secret = ""
     await scene.holds()
-    for secret in (SECRET, "None", "\\x"):
-        assert (await scene.notice(secret=secret)).status_code == 403
-    assert (await scene.notice(secret="")).status_code == 422
+    for secret in (SECRET, "None", "\\x", "", "x" * 1000):
+        assert (await scene.notice(secret=secret)).status_code == 401
 
 
 async def test_an_unknown_worker_is_answered_like_a_wrong_secret(scene: Scene) -> None:
@@ -124,20 +133,38 @@ async def test_an_unknown_worker_is_answered_like_a_wrong_secret(scene: Scene) -
 
 
 @pytest.mark.parametrize(
-    "body", [{}, {"secret": 1}, {"started": [["x", 1]]}, {"started": {}}, {"exit": "x" * 1000}, {"other": 1}]
+    "body",
+    [{"worker_id": 1}, {"secret": 1}, {"started": [["x", 1]]}, {"started": {}}, {"exit": "x" * 1000}, {"other": 1}],
 )
 async def test_a_malformed_notice_is_refused(scene: Scene, body: dict[str, Any]) -> None:
     await scene.worker.hello()
-    whole = {"worker_id": str(scene.worker.worker_id), "secret": SECRET} if body else {}
-    answer = await scene.api.post("/v1/exchange/gone", json={**whole, **body})
-    assert answer.status_code in (400, 422)
+    worker = str(scene.worker.worker_id)
+    assert (await scene.send({"worker_id": worker, **body}, worker)).status_code == 422
+
+
+async def test_a_notice_is_about_the_worker_of_its_proof(scene: Scene, connection: asyncpg.Connection) -> None:
+    await scene.worker.hello()
+    other = HandWorker(scene.api)
+    await other.hello()
+    before = await worker_row(connection, other.worker_id)
+    answer = await scene.notice(proves=scene.worker.worker_id, worker_id=str(other.worker_id))
+    assert (answer.status_code, answer.json()["field"]) == (422, "worker_id")
+    assert await worker_row(connection, other.worker_id) == before
+
+
+async def test_the_secret_in_the_body_proves_nothing(scene: Scene, connection: asyncpg.Connection) -> None:
+    await scene.worker.hello()
+    body = {"worker_id": str(scene.worker.worker_id), "secret": SECRET}
+    answer = await scene.api.post("/v1/exchange/gone", json=body)
+    assert (answer.status_code, answer.json()["code"]) == (401, "wrong_secret")
+    assert (await worker_row(connection, scene.worker.worker_id))["notice_at"] is None
 
 
 async def test_the_first_secret_of_an_incarnation_stays(scene: Scene) -> None:
     await scene.worker.hello()
     scene.worker.secret = "another"
     assert (await scene.worker.ask(hello=scene.worker.card)).status_code == 403
-    assert (await scene.notice(secret="another")).status_code == 403
+    assert (await scene.notice(secret="another")).status_code == 401
     assert (await scene.notice()).status_code == 200
 
 

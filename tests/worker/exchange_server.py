@@ -260,7 +260,9 @@ class ExchangeServer:
 
     def _take_notice(self, head: bytes, body: bytes) -> bytes:
         assert b"authorization" not in head.lower(), "the secret proves it"
-        self.notices.append(_decode_notice(body))
+        notice = _decode_notice(body)
+        assert _secret_in(head) == notice.secret, "it is proved before its body is read"
+        self.notices.append(notice)
         self.on_notice()
         self._tell()
         return _http(self.notice_answers.popleft() if self.notice_answers else 200, b"{}")

@@ -71,7 +71,7 @@ def create_app(
     app.state = State(
         {
             "services": services,
-            "admission": Admission(registry, browsers, allowed_hosts),
+            "admission": Admission(registry, browsers, services.death_notices, allowed_hosts),
             "open_requests": OpenRequests(pulse),
             "large_bodies": LargeBodies(),
         }

@@ -1,5 +1,5 @@
-"""Authentication. Every route except health requires a token or a session. Host and Origin must be allowed, and bodies
-must be JSON.
+"""Authentication. Every route except health requires a token or a session. A death notice requires the secret of its
+worker. Host and Origin must be allowed, and bodies must be JSON.
 
 This holds on loopback too, because any web page can send requests there (FEATURES 7.8).
 """
@@ -15,7 +15,7 @@ from urllib.parse import parse_qsl, urlsplit
 from litestar.enums import ScopeType
 from litestar.types import ASGIApp, Receive, Scope, Send
 
-from mainspring.api.handlers import roles_of
+from mainspring.api.handlers import operation_of, roles_of
 from mainspring.api.large_bodies import may_be_large
 from mainspring.api.noticing import tell_changes
 from mainspring.api.parameters import check_parameters
@@ -26,14 +26,18 @@ from mainspring.kernel.clock import Clock
 from mainspring.kernel.ids import TenantId
 from mainspring.operations.access.caller import Caller
 from mainspring.operations.access.permissions import check_permission
+from mainspring.operations.exchange.death_notices import DeathNotices, Proof
 from mainspring.store import tokens
 from mainspring.store.pool import AWAY, Connection, Store
 from mainspring.store.tokens import Found, Principal
 from mainspring.store.workers import hash_secret
-from mainspring.wire.protocol import LONGEST_SECRET, SECRET_HEADER
+from mainspring.wire.protocol import LONGEST_SECRET, SECRET_HEADER, WORKER_HEADER
 
 _REMEMBER = 5.0  # seconds for which a token is cached
 _SECRET = SECRET_HEADER.lower().encode()
+_WORKER = WORKER_HEADER.lower().encode()
+_PROVED = "worker.gone"
+_PROOF = "proof"
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
@@ -120,17 +124,27 @@ class Gate:
 class Admission:
     """Which requests a server accepts."""
 
-    def __init__(self, registry: TokenRegistry, browsers: TokenRegistry, allowed_hosts: Iterable[str]) -> None:
+    def __init__(
+        self,
+        registry: TokenRegistry,
+        browsers: TokenRegistry,
+        death_notices: DeathNotices,
+        allowed_hosts: Iterable[str],
+    ) -> None:
         self._registry = registry
         self._sessions = browsers
+        self._death_notices = death_notices
         self._hosts = frozenset(host.lower() for host in allowed_hosts)
 
     async def check(self, scope: Any) -> bool:
         """Raise unless the request is accepted. Return whether its body may be large."""
         headers = dict(scope["headers"])
         self._check_host(headers)
-        roles = roles_of(scope["route_handler"])
+        handler = scope["route_handler"]
+        roles = roles_of(handler)
         if not roles:
+            if operation_of(handler) == _PROVED:
+                scope[_PROOF] = await self._death_notices.prove(_text(headers, _WORKER), _text(headers, _SECRET))
             return False
         caller = scope["caller"] = _caller(await self._authenticate(scope, headers), headers, scope)
         if (connection := scope.get("connection")) is not None:
@@ -186,6 +200,17 @@ class Admission:
         if principal is None:
             raise Unauthorized("this token is not valid", code="invalid_token", field="Authorization")
         return principal
+
+
+def proof_of(scope: Any) -> Proof:
+    """The proof of a death notice."""
+    proof: Proof = scope[_PROOF]
+    return proof
+
+
+def _text(headers: dict[bytes, bytes], name: bytes) -> str | None:
+    value = headers.get(name)
+    return None if value is None else value.decode("latin-1")
 
 
 def _caller(principal: Principal, headers: dict[bytes, bytes], scope: Any) -> Caller:

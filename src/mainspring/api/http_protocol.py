@@ -44,7 +44,7 @@ from mainspring.api.early_refusals import (
 from mainspring.api.page import is_page
 from mainspring.kernel import metrics
 from mainspring.kernel.config import LARGE_BYTES, MAX_HEAD_BYTES
-from mainspring.wire.protocol import SECRET_HEADER
+from mainspring.wire.protocol import SECRET_HEADER, WORKER_HEADER
 from mainspring.wire.sessions import CSRF_HEADER
 
 _MOST_WAITING = 32  # requests of one piece of data that wait for the answers before
@@ -62,6 +62,7 @@ _ONCE = frozenset(
         b"sec-fetch-site",
         CSRF_HEADER.lower().encode(),
         SECRET_HEADER.lower().encode(),
+        WORKER_HEADER.lower().encode(),
     }
 )
 _URGENT = (b"/healthz", b"/readyz", b"/metrics", b"/v1/exchange")  # served also when there are too many connections

@@ -15,11 +15,12 @@ CLEAN_EXIT = "exit status 0"  # what the watchdog says of a worker that was aske
 
 
 class DeathNotice(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """secret: that with which the incarnation was registered. started: the exclusive runs that had started and were not
-    settled, as (run_id, fence). None if the watchdog cannot say. exit: how the worker's process ended, for the log."""
+    """The headers Mainspring-Worker and Mainspring-Worker-Secret prove it. secret: the same, for servers of older
+    versions that read it here; it is ignored. started: the exclusive runs that had started and were not settled, as
+    (run_id, fence). None if the watchdog cannot say. exit: how the worker's process ended, for the log."""
 
     worker_id: UUID
-    secret: Annotated[str, Meta(min_length=1, max_length=LONGEST_SECRET)]
+    secret: Annotated[str, Meta(max_length=LONGEST_SECRET)] = ""
     started: Annotated[list[tuple[UUID, int]], Meta(max_length=MAX_STARTED)] | None = None
     exit: Annotated[str, Meta(max_length=200)] = ""
 

@@ -34,6 +34,7 @@ NEWER_FIELDS: dict[tuple[str, str], int] = {
 }
 # The header with which a worker proves each request. Older servers ignore it.
 SECRET_HEADER = "Mainspring-Worker-Secret"
+WORKER_HEADER = "Mainspring-Worker"  # the worker that a death notice is about
 LONGEST_SECRET = 100
 
 # How the idempotency keys begin that the SDK generates. A worker of 0.2.0 creates its schedules at each start and takes

@@ -25,7 +25,7 @@ from mainspring.wire.gates import GateView
 from mainspring.wire.jobs import JobView, Nothing
 from mainspring.wire.limits import LimitDetails
 from mainspring.wire.problems import PROBLEM_MEDIA_TYPE, Problem
-from mainspring.wire.protocol import SECRET_HEADER
+from mainspring.wire.protocol import SECRET_HEADER, WORKER_HEADER
 from mainspring.wire.runs import DeadLetterView, QueueView, RunView, WorkerView
 from mainspring.wire.workflows import WorkflowRunView
 
@@ -153,6 +153,9 @@ class _Operation:
         parameters = [parameter.as_json(self._schemas) for parameter in self._parameters]
         if "wrong_incarnation" in handler.opt.get(PROBLEMS, ()):
             parameters.append(_described(SECRET_HEADER, "header", SCHEMAS[SECRET_HEADER], required=False))
+        if "wrong_secret" in handler.opt.get(PROBLEMS, ()):
+            proof = (WORKER_HEADER, SECRET_HEADER)
+            parameters += [_described(name, "header", SCHEMAS[name], required=True) for name in proof]
         whole: dict[str, Any] = {
             "operationId": _camel(handler.fn.__name__),
             "tags": [_TAGS[operation.partition(".")[0]][0]],

@@ -6,7 +6,7 @@ from typing import Any
 
 from mainspring.domain.tags import TAG
 from mainspring.wire.formats import ChosenJobId, Name
-from mainspring.wire.protocol import LONGEST_SECRET, SECRET_HEADER
+from mainspring.wire.protocol import LONGEST_SECRET, SECRET_HEADER, WORKER_HEADER
 
 # Name -> description, example. A parameter that is not here cannot be documented.
 PARAMETERS: dict[str, tuple[str, Any]] = {
@@ -72,6 +72,7 @@ PARAMETERS: dict[str, tuple[str, Any]] = {
     "If-Match": ("The version that it must have, as its ETag has it. Otherwise nothing is changed: 412.", '"3"'),
     "if_tag": ("The tag that it must have, as its `etag` has it. Otherwise nothing is changed: 412.", '"running-1"'),
     "Last-Event-ID": ("With follow=true: the id of the last received event. The stream continues after it.", "1:2048"),
+    WORKER_HEADER: ("The worker that the notice is about.", "0197a6c0-5d1e-7c3a-9d50-2f1f6f0a8b11"),
     SECRET_HEADER: ("The secret with which the incarnation was registered, if it has one.", "k3tPq0"),
 }  # fmt: skip
 # Path parameters are texts to the router.
@@ -87,6 +88,7 @@ SCHEMAS: dict[str, dict[str, Any]] = {
     "Last-Event-ID": {"type": "string", "pattern": "^[0-9]{1,9}:[0-9]{1,18}$"},
     "label": {"type": "string", "pattern": "^[^:=]+[:=]", "maxLength": 1000},
     "worker": {"type": "string", "format": "uuid"},
+    WORKER_HEADER: {"type": "string", "format": "uuid"},
     SECRET_HEADER: {"type": "string", "maxLength": LONGEST_SECRET},
 }
 HEADERS: dict[str, tuple[str, dict[str, Any], Any]] = {

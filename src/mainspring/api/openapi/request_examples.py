@@ -121,7 +121,7 @@ EXCHANGES: Examples = {
         "hello": {"name": "host-3", "queues": ["default"], "tasks": ["resize"], "slots": 4},
     }
 }
-DEATH_NOTICES: Examples = {"a notice": {"worker_id": _WORKER_ID, "secret": "k3tPq0", "exit": "killed by signal 9"}}
+DEATH_NOTICES: Examples = {"a notice": {"worker_id": _WORKER_ID, "exit": "killed by signal 9"}}
 SHIPMENTS: Examples = {
     "a line": {
         "worker_id": _WORKER_ID,

@@ -11,6 +11,7 @@ import msgspec
 from litestar import MediaType, Request, Response
 
 from mainspring.api.answers import SPEAKS_FOR_A_WORKER, Answer
+from mainspring.api.auth import proof_of
 from mainspring.api.bodies import ExchangeBody
 from mainspring.api.handlers import post
 from mainspring.api.large_batch import Undecoded
@@ -60,8 +61,9 @@ async def exchange_runs(request: Request[Any, Any, Any], data: ExchangeRequest) 
     examples=examples.DEATH_NOTICES,
 )
 async def report_death(request: Request[Any, Any, Any], data: DeathNotice) -> DeathReceipt:
-    """Its runs are rescued at once. The secret of the incarnation proves it; a token is not needed."""
-    return await services_of(request).death_notices.take(data)
+    """Its runs are rescued at once. The secret of the incarnation proves it; a token is not needed. Without the proof
+    the body is not read."""
+    return await services_of(request).death_notices.take(data, proof_of(request.scope))
 
 
 HANDLERS = [exchange_runs, report_death]

@@ -9,8 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from uuid import UUID
 
-from mainspring.domain.errors import Forbidden, Unavailable
+import msgspec
+
+from mainspring.domain.errors import InvalidInput, Unauthorized, Unavailable
 from mainspring.kernel import metrics
+from mainspring.kernel.ids import parse_uuid
 from mainspring.kernel.logs import get_logger
 from mainspring.operations.lifecycle.decide import Random
 from mainspring.operations.lifecycle.dispatch import WORKERS_LOST
@@ -21,8 +24,16 @@ from mainspring.operations.signals import Signals
 from mainspring.store import workers
 from mainspring.store.pool import Store
 from mainspring.wire.death_notice import CLEAN_EXIT, DeathNotice, DeathReceipt
+from mainspring.wire.protocol import LONGEST_SECRET, SECRET_HEADER, WORKER_HEADER
 
 log = get_logger("death_notices")
+
+
+class Proof(msgspec.Struct, frozen=True):
+    """The secret of this worker's incarnation, which the sender of a notice knows."""
+
+    worker_id: UUID
+    secret: str
 
 
 class DeathNotices:
@@ -33,17 +44,32 @@ class DeathNotices:
         self._random = random
         self._forget = forget
 
-    async def take(self, notice: DeathNotice) -> DeathReceipt:
-        """End the incarnation and rescue its runs. Raises Forbidden if the secret is wrong. It can be repeated."""
-        worker_id = notice.worker_id
-        # Somebody without the secret must not take the lock.
+    async def prove(self, worker: str | None, secret: str | None) -> Proof:
+        """The proof that the headers of a notice give, before its body is read. Raises Unauthorized. It takes no
+        lock."""
+        worker_id = None if worker is None else parse_uuid(worker)
+        if worker_id is None or not secret or len(secret) > LONGEST_SECRET:
+            raise Unauthorized(
+                "the secret of the worker is required", code="wrong_secret", field=SECRET_HEADER,
+                hint=f"send {WORKER_HEADER} and {SECRET_HEADER}",
+            )  # fmt: skip
         async with self._store.for_short_reads().acquire() as connection:
-            if not await workers.knows_secret(connection, worker_id, notice.secret):
+            if not await workers.knows_secret(connection, worker_id, secret):
                 raise _wrong_secret()
+        return Proof(worker_id, secret)
+
+    async def take(self, notice: DeathNotice, proof: Proof) -> DeathReceipt:
+        """End the incarnation and rescue its runs. It can be repeated."""
+        worker_id = proof.worker_id
+        if notice.worker_id != worker_id:
+            raise InvalidInput(
+                "the notice is about another worker than its proof", field="worker_id", expected=str(worker_id),
+                hint=f"send the worker_id that {WORKER_HEADER} has",
+            )  # fmt: skip
         started = None if notice.started is None else frozenset(notice.started)
         rescue = WorkerRescue(self._signals, self._random, worker_id, started)
         async with self._store.hot.acquire() as connection, connection.transaction():
-            taken = await workers.take_notice(connection, worker_id, notice.secret)
+            taken = await workers.take_notice(connection, worker_id, proof.secret)
             if taken is None:
                 raise _wrong_secret()
             name, lost = taken
@@ -67,5 +93,5 @@ class DeathNotices:
         return DeathReceipt(rescued)
 
 
-def _wrong_secret() -> Forbidden:
-    return Forbidden("this is not the secret of the worker", code="wrong_secret", field="secret")
+def _wrong_secret() -> Unauthorized:
+    return Unauthorized("this is not the secret of the worker", code="wrong_secret", field=SECRET_HEADER)

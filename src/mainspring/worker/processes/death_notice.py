@@ -9,6 +9,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from mainspring.kernel.trust import trusted_context
+from mainspring.wire.protocol import SECRET_HEADER, WORKER_HEADER
 
 PATH = "/v1/exchange/gone"
 MOST_STARTED = 10_000  # more are not accepted: then the notice does not say what had started
@@ -26,11 +27,12 @@ def send(notice: dict[str, Any], exit_text: str, until: float) -> bool:
     ca: str | None = notice.pop("ca", None)
     if len(notice.get("started", ())) > MOST_STARTED:
         del notice["started"]
-    body = json.dumps({**notice, "exit": exit_text}).encode()
+    body = json.dumps({**notice, "exit": exit_text}).encode()  # with the secret, for servers of older versions
+    proof = {WORKER_HEADER: notice["worker_id"], SECRET_HEADER: notice["secret"]}
     pause, timeout = _FIRST_PAUSE, _FIRST_TIMEOUT
     while servers:
         for server in tuple(servers):
-            status = _post(server, ca, body, timeout)
+            status = _post(server, ca, body, proof, timeout)
             if status is not None and 200 <= status < 300:
                 return True
             if status is not None and 400 <= status < 500 and status not in _TRY_AGAIN:
@@ -43,13 +45,13 @@ def send(notice: dict[str, Any], exit_text: str, until: float) -> bool:
     return False
 
 
-def _post(server: str, ca: str | None, body: bytes, timeout: float) -> int | None:
+def _post(server: str, ca: str | None, body: bytes, proof: dict[str, str], timeout: float) -> int | None:
     """The status of the answer; None if there was none."""
     try:
         parts = urlsplit(server)
         connection = _connection(parts.scheme, parts.hostname or "", parts.port, ca, timeout)
         try:
-            headers = {"Content-Type": "application/json", "Host": parts.netloc.rpartition("@")[2]}
+            headers = {"Content-Type": "application/json", "Host": parts.netloc.rpartition("@")[2], **proof}
             connection.request("POST", parts.path.rstrip("/") + PATH, body, headers)
             return connection.getresponse().status
         finally:
