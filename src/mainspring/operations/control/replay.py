@@ -28,6 +28,9 @@ from mainspring.kernel.clock import DatabaseClock
 from mainspring.kernel.ids import TenantId, uuid7, uuid7_batch
 from mainspring.operations.access.caller import Caller
 from mainspring.operations.lifecycle.discard import discard
+from mainspring.operations.lifecycle.dispatch import RUNS_CREATED
+from mainspring.operations.lifecycle.effects import Effects
+from mainspring.operations.lifecycle.events import RunsCreated
 from mainspring.operations.lookup import load_lane, run_definition
 from mainspring.operations.paging.search import DeadLetterQuery, search_in_words
 from mainspring.operations.read.dead_letters import letter_filter
@@ -53,13 +56,12 @@ Changed = tuple[str | None, str | None]
 
 
 class Repeated(msgspec.Struct):
-    """The result for some dead letters: the new runs by lane, the lines in which others are HELD, and why the rest was
-    left. `refusal` is the first error of a payload that does not fit, `refusing` the last job that does not allow
-    another run."""
+    """The result for some dead letters: the new runs by lane, what follows, and why the rest was left. `refusal` is the
+    first error of a payload that does not fit, `refusing` the last job that does not allow another run."""
 
     replayed: list[UUID] = []
     created: Counter[int] = msgspec.field(default_factory=Counter)
-    lines: set[int] = set()
+    effects: Effects = msgspec.field(default_factory=Effects)
     left: Counter[str] = msgspec.field(default_factory=Counter)
     refused: list[tuple[UUID, str]] = []
     refusal: MainspringError | None = None
@@ -240,7 +242,8 @@ class Replayer:
                 raise Conflict("dead letters changed meanwhile", code="changed_meanwhile", hint="try again")
             done.replayed = [item.replay_id for item in items]
             done.created.update(row.lane_id for row in rows if row.held_key is None)
-            done.lines.update(row.held_key for row in rows if row.held_key is not None)
+            held_in = [row.held_key for row in rows if row.held_key is not None]
+            await RUNS_CREATED.happened(connection, [RunsCreated(done.created, held_in)], done.effects)
         return done
 
     async def _repeat_ended(
@@ -266,17 +269,17 @@ class Replayer:
                 created = await dead_letters.repeat(connection, tenant, item)
                 if created is None:
                     raise NotFound(f"run {run_id} no longer exists", hint="see GET /v1/runs")
+                held_in = [] if created.held_key is None else [created.held_key]
+                done = Repeated([replay_id], Counter([] if held_in else [created.lane_id]))
+                await RUNS_CREATED.happened(connection, [RunsCreated(done.created, held_in)], done.effects)
         except asyncpg.UniqueViolationError:
             raise _repeated(run_id, await dead_letters.replay_of(connection, tenant, run_id)) from None
-        held = created.held_key
-        return Repeated(
-            [replay_id], Counter([created.lane_id] if held is None else []), set() if held is None else {held}
-        )
+        return done
 
     def tell(self, done: Repeated) -> None:
         """After the commit: wake those who wait for the new runs."""
         self._signals.ready.publish(done.created)
-        self._signals.admission.publish([frozenset({line}) for line in done.lines])
+        done.effects.publish(self._signals)
 
     async def _ended(self, connection: Connection, tenant: TenantId, run_id: UUID) -> EndedRun:
         row = await history.ended_run(connection, tenant, run_id)

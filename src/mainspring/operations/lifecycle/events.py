@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from uuid import UUID
 
@@ -54,11 +54,12 @@ class SlotsReleased(msgspec.Struct):
 
 
 class RunsCreated(msgspec.Struct, frozen=True):
-    """Runs were created. lanes: how many runs each lane got. held_in: the waiting lists in which some are HELD.
-    with_parents: how many wait for other jobs."""
+    """Runs were created. lanes: how many runs each lane got. held_in: the waiting lists in which some are HELD, and
+    that the transaction has not looked at. with_parents: how many wait for other jobs. Where one statement is the whole
+    transaction, this comes after it."""
 
     lanes: Mapping[int, int]
-    held_in: Sequence[int] = ()
+    held_in: Collection[int] = ()
     with_parents: int = 0
 
 

@@ -26,6 +26,9 @@ from mainspring.kernel.time_slices import TimeSlices
 from mainspring.operations.access.caller import Caller
 from mainspring.operations.calendars.rules import CalendarBook, hold_rules
 from mainspring.operations.dependencies.edges import Dependant, Refused, check_edges, check_parents
+from mainspring.operations.lifecycle.dispatch import RUNS_CREATED
+from mainspring.operations.lifecycle.effects import Effects
+from mainspring.operations.lifecycle.events import RunsCreated
 from mainspring.operations.limits.admission import Admitted, hand_over
 from mainspring.operations.limits.depths import Depths
 from mainspring.operations.limits.lines import LineOpener
@@ -169,7 +172,7 @@ class Submitter:
         if not definitions:
             return Submitted([], [], [], [])
         plain = also is None and all(map(is_plain, definitions))
-        admitted = Admitted()
+        admitted, effects = Admitted(), Effects()
         fresh: list[Slot] = []
         # Before the transaction: it must not stand still for long.
         if digests is None:
@@ -188,6 +191,7 @@ class Submitter:
                 if requests:
                     self._depths.admit(tenant, definitions)
                 await batch.insert(connection)  # a statement is its own transaction
+                await RUNS_CREATED.happened(connection, [RunsCreated(batch.created)], effects)
             else:
                 await batch.plan_ahead()
                 async with connection.transaction():
@@ -209,8 +213,9 @@ class Submitter:
                     if batch.lines:
                         admitted = await hand_over(connection, {}, batch.lines)
                         batch.created.update(Counter(batch.created) + admitted.lanes)
-        if dependent:
-            self._signals.waits.publish()
+                    created = RunsCreated(batch.created, with_parents=int(dependent))  # the HELD ones are admitted
+                    await RUNS_CREATED.happened(connection, [created], effects)
+        effects.publish(self._signals)
         if fresh:
             self._lines.committed(tenant, fresh)
         metrics.submitted.inc(len(definitions) - sum(batch.repeated))

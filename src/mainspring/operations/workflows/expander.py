@@ -10,6 +10,7 @@ server, continues there.
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Collection, Sequence
 from functools import partial
 from typing import Any
@@ -24,8 +25,9 @@ from mainspring.domain.workflows.flow import FanoutState, FlowState, is_of_map, 
 from mainspring.domain.workflows.references import Unresolved
 from mainspring.domain.workflows.rules import Counts
 from mainspring.kernel.logs import get_logger
-from mainspring.operations.lifecycle.dispatch import release, runs_ended
+from mainspring.operations.lifecycle.dispatch import RUNS_CREATED, release, runs_ended
 from mainspring.operations.lifecycle.effects import Changes, Effects, carry_out
+from mainspring.operations.lifecycle.events import RunsCreated
 from mainspring.operations.limits.effects import LimitEffects
 from mainspring.operations.signals import FlowNews, Signals
 from mainspring.operations.workflows.effects import FlowEffects
@@ -228,10 +230,11 @@ class FanoutExpander:
             if await workflows.create_members(connection, together) != number:
                 raise RuntimeError(f"not all members of {fanout.run_id} were created")
             effects.ready[together.lane_id] += number
+            await RUNS_CREATED.happened(connection, [RunsCreated({together.lane_id: number})], effects)
             return
         made = await workflows.create_steps(connection, members.rows(fanout.expanded, items, values, indexes))
         effects.ready.update(made.lanes)
-        effects.of(LimitEffects).wake(made.lines)
+        await RUNS_CREATED.happened(connection, [RunsCreated(Counter(made.lanes), made.lines)], effects)
 
     def _room(self, fanout: Fanout, counts: Counts) -> int:
         """How many more members may be alive."""

@@ -8,6 +8,7 @@ counts what is created. Whoever is killed in between has lost nothing and repeat
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import partial
 from uuid import UUID
@@ -20,9 +21,9 @@ from mainspring.domain.transitions import StoredState
 from mainspring.domain.workflows.flow import WORKFLOW_TASK, FlowState, prefix_of
 from mainspring.kernel.ids import uuid7_batch
 from mainspring.kernel.logs import get_logger
-from mainspring.operations.lifecycle.dispatch import release, runs_ended
+from mainspring.operations.lifecycle.dispatch import RUNS_CREATED, release, runs_ended
 from mainspring.operations.lifecycle.effects import Changes, Effects, carry_out
-from mainspring.operations.limits.effects import LimitEffects
+from mainspring.operations.lifecycle.events import RunsCreated
 from mainspring.operations.signals import FlowNews, Signals
 from mainspring.operations.workflows.effects import FlowEffects
 from mainspring.operations.workflows.graph_rows import GraphRows, Outline, Part
@@ -210,7 +211,7 @@ class FlowStarter:
         if steps := [graph.step(place, lanes[graph.lane(place)]) for graph, place in places]:
             made = await workflows.create_steps(connection, steps)
             effects.ready.update(made.lanes)
-            effects.of(LimitEffects).wake(made.lines)
+            await RUNS_CREATED.happened(connection, [RunsCreated(Counter(made.lanes), made.lines)], effects)
         opened = [step.run_id for step, (graph, place) in zip(steps, places, strict=True) if graph.is_open(place)]
         if opened:
             effects.of(FlowEffects).fanouts.update(await fanouts.open_all(connection, opened))
