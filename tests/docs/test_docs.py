@@ -10,12 +10,11 @@ import ast
 import re
 import shlex
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-import pytest
 import typer.main
 
 from mainspring.cli.main import build
@@ -31,11 +30,9 @@ OPERATING = DOCS / "operating.md"
 PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted(DOCS.rglob("*.md"))]
 DECISIONS = sorted((DOCS / "decisions").glob("*.md"))
 
-# The number of lines in each section of the list of features.
-FEATURES = {1: 6, 2: 11, 3: 18, 4: 8, 5: 7, 6: 6, 7: 8, 8: 7, 9: 6}
+SECTIONS_OF_FEATURES = 9
 STATES = {"done", "partly", "later"}
 GUARANTEES = [f"S{number}" for number in range(1, 15)] + [f"L{number}" for number in range(1, 9)]
-PAINS = 25
 
 _DIAGRAM = re.compile(r"(<!-- run states -->\n```mermaid\n)(.*?)(```\n<!-- /run states -->)", re.DOTALL)
 _PACKAGES = re.compile(r"(<!-- packages -->\n)(.*?)(<!-- /packages -->)", re.DOTALL)
@@ -49,7 +46,11 @@ _HEADING = re.compile(r"^#{1,6} (.+)$", re.MULTILINE)
 _FOLDER = re.compile(r"[\w-]+(?:/[\w-]+)*/")
 _CONTINUED = re.compile(r"\\\n\s*")
 
-each_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+
+def on_pages(find: Callable[[Path], Iterable[object]]) -> dict[str, list[object]]:
+    """What `find` finds on each page, for the pages where it finds something."""
+    found = {page.relative_to(ROOT).as_posix(): list(find(page)) for page in PAGES}
+    return {name: what for name, what in found.items() if what}
 
 
 def without_blocks(text: str) -> str:
@@ -143,66 +144,79 @@ def test_the_table_of_packages_starts_with_the_layers_in_their_order() -> None:
     assert {"operations/submit", "worker/processes/watchdog"} <= set(names)
 
 
-@each_page
-def test_every_path_that_is_named_is_there(page: Path) -> None:
+def test_every_path_that_is_named_is_there() -> None:
     examples = {"billing.py", "shop.py", "mainspring.toml"}  # files that the reader is asked to write
-    assert {name for name in paths_in(page.read_text()) - examples if not exists(name, page)} == set()
 
+    def missing(page: Path) -> Iterator[str]:
+        return (name for name in paths_in(page.read_text()) - examples if not exists(name, page))
 
-@each_page
-def test_every_test_that_is_named_is_there(page: Path) -> None:
-    missing = []
-    for name, path, within in ((found[0], *found.groups()) for found in _TEST.finditer(page.read_text())):
-        text = (ROOT / path).read_text() if (ROOT / path).exists() else ""
-        if not all(re.search(rf"^\s*(?:async def|def|class) {part}\b", text, re.M) for part in within.split("::")[1:]):
-            missing.append(name)
-    assert missing == []
-
-
-@each_page
-def test_every_link_inside_leads_somewhere(page: Path) -> None:
-    broken = []
-    for link in _LINK.findall(without_blocks(page.read_text())):
-        if re.match(r"[a-z]+:", link):
-            continue
-        name, _, anchor = link.partition("#")
-        target = page if not name else (page.parent / name).resolve()
-        if not target.exists() or (anchor and anchor not in slugs(target.read_text())):
-            broken.append(link)
-    assert broken == []
+    assert on_pages(missing) == {}
 
 
 @cache
-def all_verbs() -> Any:
-    return typer.main.get_command(build())
+def defined_in(path: str) -> frozenset[str]:
+    """The functions and classes of a file, none if there is no such file."""
+    text = (ROOT / path).read_text() if (ROOT / path).exists() else ""
+    return frozenset(re.findall(r"^\s*(?:async def|def|class) (\w+)\b", text, re.MULTILINE))
 
 
-@each_page
-def test_every_command_line_uses_verbs_and_options_that_exist(page: Path) -> None:
-    for words in command_lines(page.read_text()):
-        command: Any = all_verbs()
-        while words and words[0] in getattr(command, "commands", {}):
-            command = command.commands[words.pop(0)]
-        assert command.name != "mainspring" or not words or not words[0].islower(), f"no verb {words[0]!r}"
-        known = {option for parameter in command.params for option in (*parameter.opts, *parameter.secondary_opts)}
-        for word in words:
-            if re.match(r"--?[a-z]", word):
-                assert word in known | {"--help"}, f"mainspring {command.name} has no {word}"
+def test_every_test_that_is_named_is_there() -> None:
+    def missing(page: Path) -> Iterator[str]:
+        for found in _TEST.finditer(page.read_text()):
+            if not set(found[2].split("::")[1:]) <= defined_in(found[1]):
+                yield found[0]
+
+    assert on_pages(missing) == {}
 
 
-@each_page
-def test_the_context_is_the_first_parameter_of_a_task(page: Path) -> None:
+def test_every_link_inside_leads_somewhere() -> None:
+    anchors = cache(lambda target: slugs(target.read_text()))
+
+    def broken(page: Path) -> Iterator[str]:
+        for link in _LINK.findall(without_blocks(page.read_text())):
+            name, _, anchor = link.partition("#")
+            target = page if not name else (page.parent / name).resolve()
+            if re.match(r"[a-z]+:", link) is None and (
+                not target.exists() or (anchor and anchor not in anchors(target))
+            ):
+                yield link
+
+    assert on_pages(broken) == {}
+
+
+def test_every_command_line_uses_verbs_and_options_that_exist() -> None:
+    all_verbs: Any = typer.main.get_command(build())
+
+    def wrong(page: Path) -> Iterator[str]:
+        for words in command_lines(page.read_text()):
+            command = all_verbs
+            while words and words[0] in getattr(command, "commands", {}):
+                command = command.commands[words.pop(0)]
+            if command.name == "mainspring" and words and words[0].islower():
+                yield f"no verb {words[0]!r}"
+            known = {option for parameter in command.params for option in (*parameter.opts, *parameter.secondary_opts)}
+            for word in words:
+                if re.match(r"--?[a-z]", word) and word not in known | {"--help"}:
+                    yield f"mainspring {command.name} has no {word}"
+
+    assert on_pages(wrong) == {}
+
+
+def test_the_context_is_the_first_parameter_of_a_task() -> None:
     """Checkers see the names of the others only then."""
-    assert not re.findall(r"def \w+\([^)]+, ctx: Context\)", page.read_text())
+    assert on_pages(lambda page: re.findall(r"def \w+\([^)]+, ctx: Context\)", page.read_text())) == {}
 
 
-@each_page
-def test_every_make_target_that_is_named_exists(page: Path) -> None:
-    targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
-    text = page.read_text()
-    blocks = "\n".join(block for _, block in _FENCED.findall(text))
-    named = set(re.findall(r"^make ([a-z]+)", blocks, re.MULTILINE)) | set(re.findall(r"`make ([a-z]+)`", text))
-    assert named <= targets
+def test_every_make_target_that_is_named_exists() -> None:
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+
+    def unknown(page: Path) -> set[str]:
+        text = page.read_text()
+        blocks = "\n".join(block for _, block in _FENCED.findall(text))
+        named = re.findall(r"^make ([a-z-]+)", blocks, re.MULTILINE) + re.findall(r"`make ([a-z-]+)[^`]*`", text)
+        return set(named) - targets
+
+    assert on_pages(unknown) == {}
 
 
 def test_the_first_screen_of_the_readme_has_the_two_commands_and_the_first_job() -> None:
@@ -218,15 +232,17 @@ def test_the_readme_keeps_its_table_of_figures() -> None:
     assert marker and all(f"mainspring bench {bench}" in table for bench in ("throughput", "lag", "pickup"))
 
 
-@each_page
-def test_no_page_knows_the_machine_it_was_written_on(page: Path) -> None:
-    assert not re.search(r"(?<![\w.])/(work|home|root|Users)/", page.read_text())
+def test_no_page_knows_the_machine_it_was_written_on() -> None:
+    assert on_pages(lambda page: re.findall(r"(?<![\w.])/(?:work|home|root|Users)/", page.read_text())) == {}
 
 
 def test_every_line_of_the_features_has_a_row_with_a_state() -> None:
+    """The rows of each section are numbered without gaps."""
     table = rows((DOCS / "requirements.md").read_text(), r"\d\.\d+")
-    wanted = {f"{section}.{line}" for section, lines in FEATURES.items() for line in range(1, lines + 1)}
-    assert set(table) == wanted
+    numbers = [tuple(map(int, number.split("."))) for number in table]
+    lines = {section: [line for of, line in numbers if of == section] for section, _ in numbers}
+    assert list(lines) == list(range(1, SECTIONS_OF_FEATURES + 1))
+    assert {section: found for section, found in lines.items() if found != list(range(1, len(found) + 1))} == {}
     assert {number for number, cells in table.items() if cells[2] not in STATES} == set()
 
 
@@ -246,21 +262,21 @@ def test_every_guarantee_has_a_row_with_a_test_or_an_honest_no() -> None:
 def test_every_pain_has_a_row_with_a_state_and_the_tests_that_are_about_it() -> None:
     text = (DOCS / "pains.md").read_text()
     table = rows(text, r"\d+")
-    assert list(table) == [str(number) for number in range(1, PAINS + 1)]
+    assert list(table) == [str(number) for number in range(1, len(table) + 1)]
     table |= rows(text.partition("Also asked for")[2], r"[a-z]+")
     unclear = {name for name, cells in table.items() if cells[2] not in {"immune", "partly", "later"}}
     silent = {name for name, cells in table.items() if cells[2] != "later" and not _TEST.search(cells[4])}
     assert unclear | silent == set()
 
 
-@pytest.mark.parametrize("page", DECISIONS, ids=lambda page: page.stem)
-def test_a_decision_says_context_choice_numbers_and_what_would_change_our_mind(page: Path) -> None:
-    text = page.read_text()
-    assert text.startswith(f"# {page.name[:4]} ")
-    places = [text.find(f"**{part}.**") for part in ("Context", "Choice", "Numbers", "What would change our mind")]
-    assert -1 not in places
-    assert places == sorted(places)
-    assert f"(decisions/{page.name})" in ARCHITECTURE.read_text()
+def test_a_decision_says_context_choice_numbers_and_what_would_change_our_mind() -> None:
+    wanted = ["Context", "Choice", "Numbers", "What would change our mind"]
+    parts = re.compile(rf"\*\*({'|'.join(wanted)})\.\*\*")
+    found = {page.name: list(dict.fromkeys(parts.findall(page.read_text()))) for page in DECISIONS}
+    assert {name: said for name, said in found.items() if said != wanted} == {}
+    assert [page.name for page in DECISIONS if not page.read_text().startswith(f"# {page.name[:4]} ")] == []
+    architecture = ARCHITECTURE.read_text()
+    assert [page.name for page in DECISIONS if f"(decisions/{page.name})" not in architecture] == []
 
 
 def test_decisions_are_numbered_without_gaps() -> None:
