@@ -10,7 +10,8 @@ import signal
 import tempfile
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import asynccontextmanager, suppress
+from concurrent.futures import Future
+from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from uuid import uuid4
 
@@ -157,6 +158,10 @@ async def drop_database(admin: asyncpg.Connection, name: str) -> None:
     await admin.execute(f"drop database {name}")
 
 
+async def _create(admin: asyncpg.Connection, name: str, template: str) -> None:
+    await admin.execute(f"create database {name} template {template} strategy file_copy")
+
+
 class Databases:
     """Creates and drops the databases of all tests of this process, with one connection. Each test has an event loop of
     its own, so the connection has a thread and a loop of its own."""
@@ -172,14 +177,24 @@ class Databases:
     @asynccontextmanager
     async def a_database(self, template: str) -> AsyncIterator[str]:
         name = f"test_{uuid4().hex}"
-        await self._do(lambda admin: admin.execute(f"create database {name} template {template} strategy file_copy"))
+        await asyncio.wrap_future(self._do(lambda admin: _create(admin, name, template)))
         try:
             yield self._url(name)
         finally:
-            await self._do(lambda admin: drop_database(admin, name))
+            await asyncio.wrap_future(self._do(lambda admin: drop_database(admin, name)))
 
-    async def _do(self, work: Callable[[asyncpg.Connection], Awaitable[object]]) -> None:
-        await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self._with_admin(work), self._loop))
+    @contextmanager
+    def a_shared_database(self, template: str) -> Iterator[str]:
+        """A database for a fixture that several tests share, each with a loop of its own."""
+        name = f"test_{uuid4().hex}"
+        self._do(lambda admin: _create(admin, name, template)).result()
+        try:
+            yield self._url(name)
+        finally:
+            self._do(lambda admin: drop_database(admin, name)).result()
+
+    def _do(self, work: Callable[[asyncpg.Connection], Awaitable[object]]) -> Future[None]:
+        return asyncio.run_coroutine_threadsafe(self._with_admin(work), self._loop)
 
     async def _with_admin(self, work: Callable[[asyncpg.Connection], Awaitable[object]]) -> None:
         async with self._turn:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from uuid import UUID
@@ -42,6 +42,11 @@ class Declared:
     creates: frozenset[StoredState]
     moves: frozenset[Move]
     keeps: frozenset[StoredState]
+
+
+@pytest.fixture
+def connection(undone: asyncpg.Connection) -> asyncpg.Connection:
+    return undone
 
 
 def states(words: str) -> set[StoredState]:
@@ -290,13 +295,34 @@ def test_every_statement_that_moves_runs_is_tried_here() -> None:
     assert moving == {act.__name__ for act in ACTS} | {"end_runs"}
 
 
+@asynccontextmanager
+async def a_part(connection: asyncpg.Connection) -> AsyncIterator[None]:
+    """A part of the test whose changes are undone. The plans and catalogs that the session knows are of use again."""
+    part = connection.transaction()
+    await part.start()
+    yield
+    await part.rollback()
+
+
 @pytest.mark.parametrize("act", ACTS, ids=lambda act: act.__name__)
-@pytest.mark.parametrize("state", StoredState, ids=lambda state: state.name)
 async def test_a_statement_moves_runs_as_declared_and_leaves_all_others_alone(
-    connection: asyncpg.Connection, act: Act, state: StoredState
+    connection: asyncpg.Connection, act: Act
 ) -> None:
     said = BY_NAME[act.__name__]
-    run_id, lane_id = await a_run(connection, state)
+    for state in StoredState:
+        async with a_part(connection):
+            run_id, lane_id = await a_run(connection, state)
+            await make_it_fit(connection, act)
+            before = await live(connection)
+            await act(connection, run_id, lane_id)
+            expected = [after for origin, after in said.moves if origin is state]
+            assert await became(connection, run_id) is (expected[0] if expected else state), state.name
+            changed = bool(expected) or state in said.keeps
+            assert (await live(connection) != before) == changed, state.name
+
+
+async def make_it_fit(connection: asyncpg.Connection, act: Act) -> None:
+    """What the run needs, beside its state, for the statement to choose it."""
     if act is forget_assumed_starts:
         await connection.execute("update mainspring.runs set started_at = claimed_at")
     if act is begin_flow_runs:
@@ -313,16 +339,15 @@ async def test_a_statement_moves_runs_as_declared_and_leaves_all_others_alone(
         )
     if act is take_back:
         await connection.execute("update mainspring.runs set limit_keys = '{5}', breaker_key = 5")
-    before = await live(connection)
-    await act(connection, run_id, lane_id)
-    expected = [after for origin, after in said.moves if origin is state]
-    assert await became(connection, run_id) is (expected[0] if expected else state)
-    changed = bool(expected) or state in said.keeps
-    assert (await live(connection) != before) == changed
 
 
-@pytest.mark.parametrize("state", StoredState, ids=lambda state: state.name)
-async def test_a_run_ends_only_as_declared(connection: asyncpg.Connection, state: StoredState) -> None:
+async def test_a_run_ends_only_as_declared(connection: asyncpg.Connection) -> None:
+    for state in StoredState:
+        async with a_part(connection):
+            await check_ends_of(connection, state)
+
+
+async def check_ends_of(connection: asyncpg.Connection, state: StoredState) -> None:
     for after in StoredState:
         run_id, _ = await a_run(connection, state)
         for believed in StoredState:
