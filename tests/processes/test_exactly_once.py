@@ -1,7 +1,7 @@
 """Charges of $10 while workers are killed -9 at random: every account is charged, and none twice.
 
 MAINSPRING_CHARGES=10000 makes more of them.
-MAINSPRING_CHARGES_SEED repeats the same kills, as far as that is possible with real processes.
+MAINSPRING_CHARGES_SEED makes other kills, or the same again, as far as that is possible with real processes.
 """
 
 from __future__ import annotations
@@ -23,14 +23,17 @@ from mainspring.store.embedded import EmbeddedPostgres
 from tests.conftest import drop_database
 from tests.processes.charges_app import LEDGER_VARIABLE, SCHEMA
 from tests.processes.cluster import Cluster, eventually
+from tests.sizes import sizes
 
 pytestmark = pytest.mark.anyio
 APP = "tests.processes.charges_app:app"
-CHARGES = int(os.environ.get("MAINSPRING_CHARGES") or 3_000)
+SEED = int(os.environ.get("MAINSPRING_CHARGES_SEED") or 3)
 CENTS = 1000
 WORKERS = 3
 SLOTS = 8
-KILLS = 6
+FEW, MANY = 600, 3_000
+CHARGES_PER_KILL = 200  # as long as there are no more kills than MOST_KILLS
+MOST_KILLS = 6
 LOSSES = 100  # on a slow machine the kills hit the same rescued runs again and again
 
 
@@ -56,53 +59,59 @@ async def ledger(postgres: EmbeddedPostgres, monkeypatch: pytest.MonkeyPatch) ->
         await admin.close()
 
 
+@pytest.mark.parametrize("charges", sizes("MAINSPRING_CHARGES", FEW, MANY))
 async def test_charges_are_made_exactly_once_while_workers_are_killed(
-    ledger: asyncpg.Connection, cluster: Cluster, connection: asyncpg.Connection
+    ledger: asyncpg.Connection, cluster: Cluster, connection: asyncpg.Connection, charges: int
 ) -> None:
-    seed = int(os.environ.get("MAINSPRING_CHARGES_SEED") or random.SystemRandom().randrange(1_000_000))
-    say(f"MAINSPRING_CHARGES_SEED={seed}")
+    chance, kills = random.Random(SEED), min(charges // CHARGES_PER_KILL, MOST_KILLS)
+    moments = sorted(chance.sample(range(charges * 8 // 10), kills))
+    say(f"MAINSPRING_CHARGES_SEED={SEED}: kills after {moments} charges")
     began = time.monotonic()
     await cluster.server()
     workers = [await cluster.worker(app=APP, slots=SLOTS) for _ in range(WORKERS)]
-    await submit_charges(cluster)
-    await kill_at_random(cluster, ledger, workers, random.Random(seed))
+    await submit_charges(cluster, charges)
+    await kill_at_random(cluster, ledger, workers, moments, chance)
 
     async def all_ended() -> bool:
-        return bool(await connection.fetchval("select count(*) from mainspring.run_history") >= CHARGES)
+        return bool(await connection.fetchval("select count(*) from mainspring.run_history") >= charges)
 
     await eventually(all_ended, 600, "every charge has ended")
     states = await connection.fetch(
         "select state, count(*) as runs, count(*) filter (where attempt > 1) as again "
         "from mainspring.run_history group by state"
     )
-    say(f"{KILLS} kills, {time.monotonic() - began:.1f} s, {[tuple(row) for row in states]}")
-    assert [(row["state"], row["runs"]) for row in states] == [(10, CHARGES)], "every run is a SUCCESS"
+    say(f"{time.monotonic() - began:.1f} s, {[tuple(row) for row in states]}")
+    assert [(row["state"], row["runs"]) for row in states] == [(10, charges)], "every run is a SUCCESS"
     assert states[0]["again"] > 0, "no run had a second attempt: this shows nothing"
 
     twice = await ledger.fetch("select account, count(*) from charges group by 1 having count(*) > 1")
     missing = await ledger.fetch(
-        "select number from generate_series(1, $1::int) as number except select account from charges", CHARGES
+        "select number from generate_series(1, $1::int) as number except select account from charges", charges
     )
     assert (twice, missing) == ([], [])
-    assert await ledger.fetchval("select sum(cents) from charges") == CHARGES * CENTS
+    assert await ledger.fetchval("select sum(cents) from charges") == charges * CENTS
     careless = await ledger.fetchval("select count(*) from committed_attempts")
-    say(f"{careless - CHARGES} attempts would have charged a second time")
-    assert careless > CHARGES, "no attempt came after one that had committed: the guard was not needed"
+    say(f"{careless - charges} attempts would have charged a second time")
+    assert careless > charges, "no attempt came after one that had committed: the guard was not needed"
 
 
-async def submit_charges(cluster: Cluster) -> None:
+async def submit_charges(cluster: Cluster, charges: int) -> None:
     jobs = [
         {"task": "charge", "payload": {"account": number, "cents": CENTS}, "retries": 50, "max_losses": LOSSES}
-        for number in range(1, CHARGES + 1)
+        for number in range(1, charges + 1)
     ]
-    assert len(set(await cluster.submit_all(jobs))) == CHARGES
+    assert len(set(await cluster.submit_all(jobs))) == charges
 
 
 async def kill_at_random(
-    cluster: Cluster, ledger: asyncpg.Connection, workers: list[subprocess.Popen[bytes]], chance: random.Random
+    cluster: Cluster,
+    ledger: asyncpg.Connection,
+    workers: list[subprocess.Popen[bytes]],
+    moments: list[int],
+    chance: random.Random,
 ) -> None:
-    """Kill a worker after a random number of charges, start another one, and repeat."""
-    for moment in sorted(chance.sample(range(CHARGES * 8 // 10), KILLS)):
+    """Kill a worker after each of these numbers of charges, and start another one."""
+    for moment in moments:
 
         async def reached(moment: int = moment) -> bool:
             return bool(await ledger.fetchval("select count(*) from charges") >= moment)

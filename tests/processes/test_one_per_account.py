@@ -1,8 +1,8 @@
-"""A limit of 1 per account, 50 slots and 2,500 runs, while workers are killed -9: no two attempts are ever at work on
+"""A limit of 1 per account, 50 slots and many runs, while workers are killed -9: no two attempts are ever at work on
 one account. What the attempts wrote down themselves proves it.
 
-MAINSPRING_POSTS=10000 makes more of them. The time of the whole suite is limited.
-MAINSPRING_POSTS_SEED repeats the same kills, as far as that is possible with real processes.
+MAINSPRING_POSTS=10000 makes more of them.
+MAINSPRING_POSTS_SEED makes other kills, or the same again, as far as that is possible with real processes.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import subprocess
 import sys
 import time
 from collections import defaultdict
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
@@ -24,14 +25,17 @@ import pytest
 
 from tests.processes.accounts_app import LEDGER_VARIABLE
 from tests.processes.cluster import Cluster, eventually, process_state, worker_process
+from tests.sizes import sizes
 
 pytestmark = pytest.mark.anyio
 APP = "tests.processes.accounts_app:app"
-POSTS = int(os.environ.get("MAINSPRING_POSTS") or 2_500)
-ACCOUNTS = 300
+SEED = int(os.environ.get("MAINSPRING_POSTS_SEED") or 3)
+FEW, MANY = 600, 2_500
+POSTS_PER_ACCOUNT = 8
 WORKERS = 2
 SLOTS = 25
-KILLS = 4
+POSTS_PER_KILL = 300  # as long as there are no more kills than MOST_KILLS
+MOST_KILLS = 4
 LOSSES = 100  # on a slow machine the kills hit the same rescued runs again and again
 ALL_ENDED = "all runs have ended"
 ONE_PER_ACCOUNT = {"key": "payload.account", "limit": 1}
@@ -78,63 +82,67 @@ class Ledger:
         ]
 
 
+@pytest.mark.parametrize("posts", sizes("MAINSPRING_POSTS", FEW, MANY))
 async def test_no_two_runs_are_at_work_on_one_account_while_workers_are_killed(
-    cluster: Cluster, connection: asyncpg.Connection, monkeypatch: pytest.MonkeyPatch
+    cluster: Cluster, connection: asyncpg.Connection, monkeypatch: pytest.MonkeyPatch, posts: int
 ) -> None:
-    seed = int(os.environ.get("MAINSPRING_POSTS_SEED") or random.SystemRandom().randrange(1_000_000))
-    say(f"MAINSPRING_POSTS_SEED={seed}")
-    chance, began = random.Random(seed), time.monotonic()
+    chance, began = random.Random(SEED), time.monotonic()
+    moments = sorted(chance.sample(range(posts * 8 // 10), min(posts // POSTS_PER_KILL, MOST_KILLS)))
+    say(f"MAINSPRING_POSTS_SEED={SEED}: kills after {moments} runs")
     monkeypatch.setenv(LEDGER_VARIABLE, str(cluster.folder / "ledger"))
     ledger = Ledger(cluster.folder / "ledger")
     await cluster.server()
     workers = [await cluster.worker(app=APP, slots=SLOTS) for _ in range(WORKERS)]
-    posts = [{"task": "post", "payload": {"account": chance.randrange(ACCOUNTS)}} for _ in range(POSTS)]
-    await cluster.submit_all([post | {"concurrency": ONE_PER_ACCOUNT, "max_losses": LOSSES} for post in posts])
-    await kill_at_random(cluster, connection, workers, ledger, chance)
+    accounts = [chance.randrange(posts // POSTS_PER_ACCOUNT) for _ in range(posts)]
+    post = {"task": "post", "concurrency": ONE_PER_ACCOUNT, "max_losses": LOSSES}
+    await cluster.submit_all([post | {"payload": {"account": account}} for account in accounts])
+    await Killer(cluster, connection, workers, ledger, chance).kill(moments, posts)
 
     async def all_ended() -> bool:
-        return await ended(connection) >= POSTS
+        return await ended(connection) >= posts
 
     await eventually(all_ended, 600, "every run has ended")
     states = await connection.fetch(
         "select state, count(*) as runs, sum(losses)::int as losses from mainspring.run_history group by state"
     )
-    say(f"{KILLS} kills, {time.monotonic() - began:.1f} s, {[tuple(row) for row in states]}")
-    assert [(row["state"], row["runs"]) for row in states] == [(10, POSTS)], "every run is a SUCCESS"
+    say(f"{time.monotonic() - began:.1f} s, {[tuple(row) for row in states]}")
+    assert [(row["state"], row["runs"]) for row in states] == [(10, posts)], "every run is a SUCCESS"
     assert states[0]["losses"] > 0, "nothing was at work when a worker was killed: this shows nothing"
     assert ledger.overlaps() == []
     assert await connection.fetchval("select sum(in_use)::int from mainspring.limit_keys") == 0
 
 
-async def kill_at_random(
-    cluster: Cluster,
-    connection: asyncpg.Connection,
-    workers: list[subprocess.Popen[bytes]],
-    ledger: Ledger,
-    chance: random.Random,
-) -> None:
-    """Kill the process that runs the tasks of a worker while it is at work, start another worker, and repeat, until all
-    runs have ended."""
-    for moment in sorted(chance.sample(range(POSTS * 8 // 10), KILLS)):
+@dataclass
+class Killer:
+    cluster: Cluster
+    connection: asyncpg.Connection
+    workers: list[subprocess.Popen[bytes]]
+    ledger: Ledger
+    chance: random.Random
 
-        async def reached(moment: int = moment) -> bool:
-            return await ended(connection) >= moment
+    async def kill(self, moments: list[int], posts: int) -> None:
+        """Kill the process that runs the tasks of a worker while it is at work, and start another worker, after each of
+        these numbers of ended runs, or until all have ended."""
+        for moment in moments:
 
-        async def caught() -> subprocess.Popen[bytes] | str | None:
-            for worker in chance.sample(workers, len(workers)):
-                if await stopped_at_work(worker_process(worker.pid), ledger):
-                    return worker
-            return ALL_ENDED if await ended(connection) >= POSTS else None
+            async def reached(moment: int = moment) -> bool:
+                return await ended(self.connection) >= moment
 
-        await eventually(reached, 300, f"{moment} runs have ended")
-        doomed = await eventually(caught, 300, "a run is at work in a worker, or all have ended")
-        if not isinstance(doomed, subprocess.Popen):
-            return
-        workers.remove(doomed)
-        pid = worker_process(doomed.pid)
-        ledger.killed[pid] = time.monotonic()
-        os.kill(pid, signal.SIGKILL)
-        workers.append(await cluster.worker(app=APP, slots=SLOTS))
+            async def caught() -> subprocess.Popen[bytes] | str | None:
+                for worker in self.chance.sample(self.workers, len(self.workers)):
+                    if await stopped_at_work(worker_process(worker.pid), self.ledger):
+                        return worker
+                return ALL_ENDED if await ended(self.connection) >= posts else None
+
+            await eventually(reached, 300, f"{moment} runs have ended")
+            doomed = await eventually(caught, 300, "a run is at work in a worker, or all have ended")
+            if isinstance(doomed, str):
+                return
+            self.workers.remove(doomed)
+            pid = worker_process(doomed.pid)
+            self.ledger.killed[pid] = time.monotonic()
+            os.kill(pid, signal.SIGKILL)
+            self.workers.append(await self.cluster.worker(app=APP, slots=SLOTS))
 
 
 async def stopped_at_work(pid: int, ledger: Ledger) -> bool:
