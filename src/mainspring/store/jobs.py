@@ -21,7 +21,7 @@ from mainspring.domain.job import (
     stored_spec,
     unreadable,
 )
-from mainspring.domain.schedules.schedule import Schedule
+from mainspring.domain.schedules.schedule import Schedule, with_seed
 from mainspring.domain.transitions import StoredJobStatus
 from mainspring.kernel.config import SHARD_COUNT
 from mainspring.kernel.ids import TenantId
@@ -130,6 +130,11 @@ def schedule_from_text(text: str) -> Schedule:
         raise unreadable("schedule", error) from None
 
 
+def _schedule_text(definition: JobDefinition, tenant: TenantId, job_id: str) -> str:
+    """Its schedule as it is stored: never without the seed of the job."""
+    return _encode(with_seed(definition.schedule, tenant, job_id)).decode()
+
+
 def definition_of(row: JobRow, lane: Lane) -> JobDefinition:
     """The definition in a jobs row. Raises Unreadable."""
     return definition_with(row, lane, spec_from_text(row.spec_text), schedule_from_text(row.schedule_text))
@@ -175,7 +180,7 @@ async def _insert(connection: Connection, statement: str, tenant: TenantId, new:
         [job.id_generated for job in new],
         [job.next_fire_at for job in new],
         [job.definition.name for job in new],
-        [_encode(job.definition.schedule).decode() for job in new],
+        [_schedule_text(job.definition, tenant, job.job_id) for job in new],
         [job.definition.payload for job in new],
         [stored_spec(job.definition, job.job_id) for job in new],
         [job.definition.declared_by for job in new],
@@ -267,7 +272,7 @@ async def change(
         int(definition.overlap),
         definition.spec.retry.max_attempts,
         definition.name,
-        _encode(definition.schedule).decode(),
+        _schedule_text(definition, tenant, job_id),
         definition.payload,
         stored_spec(definition, job_id),
         definition.schedule.one_time,

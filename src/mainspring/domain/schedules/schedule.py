@@ -77,7 +77,7 @@ class Schedule(msgspec.Struct, frozen=True, omit_defaults=True):
             case ScheduleKind.EVERY:
                 return f"every {format_duration(self.every or 0.0)}"
             case ScheduleKind.CRON:
-                resolved = f" = {without_hash(self.cron or '', self.seed)}" if has_hash(self.cron) else ""
+                resolved = f" = {without_hash(self.cron or '', self.seed or 0)}" if has_hash(self.cron) else ""
                 return f"{self.cron}{resolved} ({self.timezone})"
             case ScheduleKind.RRULE:
                 return f"{body_of(self.rrule or '')} ({self.timezone})"
@@ -96,6 +96,13 @@ def for_job(schedule: Schedule, tenant: int, job_id: str, now: datetime) -> Sche
     one interval later. A rule without a start begins after `now`."""
     if schedule.kind in (ScheduleKind.EVERY, ScheduleKind.RRULE) and schedule.anchor is None:
         schedule = msgspec.structs.replace(schedule, anchor=now.astimezone(UTC).replace(microsecond=0))
-    if schedule.jitter is not None or has_hash(schedule.cron):
-        schedule = msgspec.structs.replace(schedule, seed=zlib.crc32(f"{tenant}/{job_id}".encode()))
-    return schedule
+    return with_seed(schedule, tenant, job_id)
+
+
+def with_seed(schedule: Schedule, tenant: int, job_id: str) -> Schedule:
+    """The schedule with the seed of the job, if it needs one. A job has one seed for ever: no change gives it another
+    one."""
+    if schedule.jitter is None and not has_hash(schedule.cron):
+        return schedule
+    seed = zlib.crc32(f"{tenant}/{job_id}".encode())
+    return schedule if schedule.seed == seed else msgspec.structs.replace(schedule, seed=seed)

@@ -116,8 +116,8 @@ class Amender:
         """Write the changed definition. Nothing is due by the stored one, except what a pause holds back."""
         status, next_at, paused_from = StoredJobStatus(row.status), row.next_fire_at, row.paused_from
         schedule = for_job(changed.schedule, row.tenant_id, row.job_id, row.now)
+        changed = msgspec.structs.replace(changed, schedule=schedule)
         if schedule != stored.schedule:
-            changed = msgspec.structs.replace(changed, schedule=schedule)
             row = msgspec.structs.replace(row, runs_left=runs_left_after(stored.schedule, row.runs_left, schedule))
             first = self._first_fire(changed, row, stored.schedule)
             if first is None and schedule.recurring:
