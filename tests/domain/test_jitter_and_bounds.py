@@ -15,12 +15,11 @@ from mainspring.domain.schedules.bounds import Bounded
 from mainspring.domain.schedules.fires import (
     count_fires,
     fires,
-    first_fire,
-    first_fire_instead,
     newest_fires,
     next_fire,
 )
 from mainspring.domain.schedules.jitter import Jittered
+from mainspring.domain.schedules.nominal_times import first_fire, first_fire_instead
 from mainspring.domain.schedules.occurrences import Occurrences, each
 from mainspring.domain.schedules.schedule import Schedule, ScheduleKind
 
@@ -175,7 +174,7 @@ def test_changes_of_the_jitter_neither_repeat_nor_lose_a_fire(
             fired.append(due)
             due = next_fire(schedule, due)
         changed = every(3600, jitter=other, seed=seed)
-        due = first_fire_instead(changed, schedule, now, fired[-1] if fired else T0)
+        due = first_fire_instead(changed, schedule, due, now, fired[-1] if fired else None)
         schedule = changed
     hours = [(moment - T0) // HOUR for moment in fired]
     assert hours == list(range(1, len(hours) + 1))
@@ -186,4 +185,5 @@ def test_a_time_before_the_start_is_not_held_up_by_the_jitter() -> None:
     later = T0 + 10 * HOUR
     before = every(3600, jitter=1800.0, seed=1, start=later)
     now = T0 + HOUR + timedelta(minutes=1)
-    assert first_fire_instead(every(3600), before, now, T0) == T0 + 2 * HOUR
+    following = next_fire(before, now)
+    assert first_fire_instead(every(3600), before, following, now, None) == T0 + 2 * HOUR

@@ -343,7 +343,7 @@ class Books:
     async def _pass(self, time: timedelta) -> None:
         self._shift += time
         for table, columns in (
-            ("jobs", ("next_fire_at", "last_fired_for", "paused_from")),
+            ("jobs", ("next_fire_at", "last_fired_for", "last_nominal_for", "paused_from")),
             ("runs", ("scheduled_for",)),
             ("run_history", ("scheduled_for",)),
             ("missed_fires", ("first_at", "last_at")),

@@ -172,5 +172,6 @@ async def test_no_row_is_written_without_the_seed(
         assert await jobs.change(
             connection, DEFAULT_TENANT, "j", row.version, status=row.status, next_fire_at=row.next_fire_at,
             paused_from=None, lane_id=row.lane_id, definition=without, now=row.now, runs_left=None,
+            last_nominal_for=None,
         )  # fmt: skip
     assert await shown.seed() == seed is not None

@@ -117,7 +117,9 @@ async def test_overlap_skip_holds_for_a_changed_job(connection: asyncpg.Connecti
     await a_job(connection, lane_id, "nightly", every(60, node.now), node.now)
     assert await node.turn() == 1
     again: datetime = node.now - timedelta(minutes=1)
-    await connection.execute("update mainspring.jobs set next_fire_at = $1, last_fired_for = null", again)
+    await connection.execute(
+        "update mainspring.jobs set next_fire_at = $1, last_fired_for = null, last_nominal_for = null", again
+    )
     await node.loader.run_once()
     await connection.execute(CHANGE)
     assert await node.fire() == 0

@@ -39,7 +39,9 @@ async def replaced_jobs(connection: asyncpg.Connection, node: Node, lane_id: int
         for name in names:
             await a_job(connection, lane_id, name, at(node.now), node.now, overlap=Overlap.CANCEL_PREVIOUS)
     else:
-        await connection.execute("update mainspring.jobs set next_fire_at = $1, last_fired_for = null", node.now)
+        await connection.execute(
+            "update mainspring.jobs set next_fire_at = $1, last_fired_for = null, last_nominal_for = null", node.now
+        )
     return names
 
 

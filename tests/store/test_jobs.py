@@ -112,6 +112,7 @@ async def change(connection: asyncpg.Connection, version: int, definition: JobDe
         next_fire_at=None,
         paused_from=None,
         runs_left=None,
+        last_nominal_for=None,
         lane_id=1,
         definition=definition,
         now=await now_of(connection),

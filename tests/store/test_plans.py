@@ -169,6 +169,8 @@ async def statements(connection: asyncpg.Connection, node: UUID) -> list[Stateme
         [],
         [],
         [],
+        moments,
+        moments,
     ]
     ended = [some, fences, [11] * BATCH, nothing, nothing, nothing, [2] * BATCH, zeros, zeros, nothing]
     gated = [[1] * 10, [BATCH] * 10, [2] * 10, [BATCH] * 10, ["{1,2}"] * 10]

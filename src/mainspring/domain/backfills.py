@@ -18,6 +18,7 @@ from mainspring.domain.intake.times import parse_time
 from mainspring.domain.job import Spec
 from mainspring.domain.schedules.calendar_fires import most_days
 from mainspring.domain.schedules.fires import count_fires, fires, newest_fires, next_fire
+from mainspring.domain.schedules.nominal_times import nominal_of
 from mainspring.domain.schedules.schedule import Schedule
 from mainspring.domain.workflows.references import may_refer
 
@@ -64,9 +65,11 @@ class FireRange(msgspec.Struct, frozen=True):
 
 
 class Slice(msgspec.Struct, frozen=True):
-    """Some fires in the order in which they become runs, and the cursor when all of them are dealt with."""
+    """Some fires in the order in which they become runs, their nominal times, and the cursor when all of them are dealt
+    with."""
 
     times: list[datetime]
+    nominal: list[datetime]
     end: datetime
 
 
@@ -166,10 +169,14 @@ def next_slice(schedule: Schedule, chosen: FireRange, cursor: datetime, *, newes
     if newest_first:
         times = newest_fires(schedule, chosen.after, cursor - _MOMENT, count) if cursor > chosen.start else []
         times.reverse()
-        return Slice(times, chosen.start if len(times) < count else times[-1])
+        return Slice(times, _nominal(schedule, times), chosen.start if len(times) < count else times[-1])
     later = takewhile(lambda moment: moment < chosen.end, fires(schedule, cursor - _MOMENT))
     times = list(islice(later, count))
-    return Slice(times, chosen.end if len(times) < count else times[-1] + _MOMENT)
+    return Slice(times, _nominal(schedule, times), chosen.end if len(times) < count else times[-1] + _MOMENT)
+
+
+def _nominal(schedule: Schedule, times: list[datetime]) -> list[datetime]:
+    return times if schedule.jitter is None else [nominal_of(schedule, moment) for moment in times]
 
 
 def cursor_after(last: datetime, *, newest_first: bool) -> datetime:

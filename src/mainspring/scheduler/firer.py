@@ -43,7 +43,7 @@ BATCH = 500
 _MAX_BATCHES = 2  # in progress at once: one is prepared here while PostgreSQL executes the other
 _SET_ASIDE = 60.0
 _LATE = timedelta(hours=1)
-_HAS_CALENDAR = '"calendar_rules"'  # what is not given is not stored
+_HAS_CALENDAR, _HAS_JITTER = '"calendar_rules"', '"jitter"'  # what is not given is not stored
 LOCK_TIMEOUT = "500ms"  # how long a fire waits for the lock of one job before the next one
 Fire = Callable[[Sequence[DueJob], list[DueJob]], Awaitable[int]]
 Planned = list[tuple[DueJob, FirePlan]]
@@ -256,10 +256,10 @@ class Firer:
         """Plan each job. Those whose calendar is not known are added to `unread`."""
         planned = []
         # A plan takes 60 µs. Jobs that are due together mostly have a few schedules, so each is planned once.
-        plans: dict[tuple[str, str | None, datetime, int | None], FirePlan] = {}
+        plans: dict[tuple[str, str | None, datetime, int | None, datetime | None], FirePlan] = {}
         slices = TimeSlices()
         for job in batch:
-            kind = (job.schedule_text, job.spec_text, job.next_fire_at, job.runs_left)
+            kind = (job.schedule_text, job.spec_text, job.next_fire_at, job.runs_left, _dealt_with(job))
             try:
                 if kind not in plans:
                     if slices.over:  # some calendars take 40 ms
@@ -289,7 +289,9 @@ class Firer:
         following = plan.next_fire
         if following is not None and (following - now).total_seconds() <= self._look_ahead:
             left = None if job.runs_left is None else job.runs_left - len(plan.runs)
-            again = msgspec.structs.replace(job, next_fire_at=following, runs_left=left)
+            again = msgspec.structs.replace(
+                job, next_fire_at=following, runs_left=left, last_nominal_for=plan.dealt_with
+            )
             self._wheel.add(again.key, again, following.timestamp())
 
 
@@ -358,5 +360,10 @@ async def _planned(job: DueJob, now: datetime) -> FirePlan:
 
 def _plan(job: DueJob, now: datetime) -> FirePlan:
     misfire = spec_from_text(job.spec_text).misfire
-    due = job.next_fire_at
-    return limited(plan_fires(schedule_from_text(job.schedule_text), due, max(now, due), misfire), job.runs_left)
+    schedule, due = schedule_from_text(job.schedule_text), job.next_fire_at
+    return limited(plan_fires(schedule, due, max(now, due), misfire, _dealt_with(job)), job.runs_left)
+
+
+def _dealt_with(job: DueJob) -> datetime | None:
+    """Up to which nominal time all are dealt with. Without jitter the next fire is always after it."""
+    return job.last_nominal_for if _HAS_JITTER in job.schedule_text else None

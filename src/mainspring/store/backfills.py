@@ -60,7 +60,8 @@ class AtWork(msgspec.Struct, frozen=True):
 
 
 class LockedBackfill(msgspec.Struct, frozen=True):
-    """A backfill whose row the transaction has locked, with the next fires of its slice."""
+    """A backfill whose row the transaction has locked, with the next fires of its slice. jittered_text: its schedule,
+    if that has jitter."""
 
     backfill_id: UUID
     tenant_id: TenantId
@@ -88,6 +89,7 @@ class LockedBackfill(msgspec.Struct, frozen=True):
     live: list[UUID]
     reason: str | None
     created_at: datetime
+    jittered_text: str | None
     first_of_job: bool
 
     @property
@@ -221,9 +223,9 @@ async def job_is_past(connection: Connection, tenant: TenantId, backfill_id: UUI
 async def existing(
     connection: Connection, tenant: TenantId, job_id: str, generation: int, first: datetime, last: datetime
 ) -> set[datetime]:
-    """The times from `first` to `last` for which the job has a run."""
+    """The times from `first` to `last` for which the job has a run: fires, and their nominal times."""
     rows = await connection.fetch(_SQL["existing_fires"], tenant, job_id, generation, first, last)
-    return {moment for (moment,) in rows}
+    return {moment for row in rows for moment in row if moment is not None}
 
 
 async def take_slice(
@@ -249,11 +251,12 @@ async def create_runs(
     new: Sequence[tuple[UUID, datetime]],
     trigger: str,
     *,
+    nominal: Sequence[datetime] = (),
     own_spec: bool,
     spec: str | None,
 ) -> Fired:
-    """Create runs for these times, with another spec than that of the job if `own_spec`. The caller has locked the job
-    and the backfill."""
+    """Create runs for these times, with another spec than that of the job if `own_spec`. `nominal`: their nominal
+    times, with jitter. The caller has locked the job and the backfill."""
     row = await connection.fetchrow(
         _SQL["create_backfill_runs"],
         backfill.tenant_id,
@@ -264,6 +267,7 @@ async def create_runs(
         trigger,
         own_spec,
         spec,
+        nominal,
     )
     if row["created"] != len(new):
         raise Conflict(f"job {backfill.job_id!r} changed meanwhile", code="changed_meanwhile", hint="try again")

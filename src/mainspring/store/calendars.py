@@ -48,6 +48,7 @@ class JobToRecompute(msgspec.Struct, frozen=True):
     next_fire_at: datetime | None
     paused_from: datetime | None
     last_fired_for: datetime | None
+    last_nominal_for: datetime | None
     schedule_text: str
     now: datetime
 

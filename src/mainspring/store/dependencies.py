@@ -61,8 +61,8 @@ class WaitingRun(msgspec.Struct, frozen=True):
 
 
 class WaitRow(msgspec.Struct, frozen=True):
-    """What a run waits for: see the table job_waits. `parent_end` is a ParentEnd. `for_time`: the time of the run, and
-    its nominal time once it was looked at."""
+    """What a run waits for: see the table job_waits. `parent_end` is a ParentEnd. `for_time`: the nominal time of the
+    run."""
 
     run_id: UUID
     parent: str
@@ -72,17 +72,6 @@ class WaitRow(msgspec.Struct, frozen=True):
     parent_run: UUID | None
     parent_end: int | None
     cause: str | None
-
-
-class WaitToLookAt(WaitRow, frozen=True):
-    """The same before it is looked at. child_schedule_text: the schedule of the run's job, if it has jitter and
-    `for_time` is the time after that."""
-
-    child_schedule_text: str | None
-
-    @property
-    def row(self) -> WaitRow:
-        return WaitRow(*msgspec.structs.astuple(self)[:-1])
 
 
 class ParentNow(msgspec.Struct, frozen=True):
@@ -134,7 +123,7 @@ _to_look_at = RowQuery(ToLookAt, _SQL["to_look_at"])
 _all_waiting = RowQuery(ToLookAt, _SQL["all_waiting"])
 _lock_waiting = RowQuery(WaitingRun, _SQL["lock_waiting"])
 _waits_of = RowQuery(WaitRow, _SQL["waits_of"])
-_waits_to_look_at = RowQuery(WaitToLookAt, _SQL["waits_to_look_at"])
+_waits_to_look_at = RowQuery(WaitRow, _SQL["waits_to_look_at"])
 _parents_now = RowQuery(ParentNow, _SQL["parents_now"])
 _ended_parents = RowQuery(EndedParent, _SQL["ended_parents"])
 _lock_children = RowQuery(AfterChild, _SQL["lock_children"])
@@ -207,23 +196,24 @@ async def waits_of(connection: Connection, run_ids: Sequence[UUID]) -> list[Wait
     return await _waits_of.fetch(connection, run_ids)
 
 
-async def waits_to_look_at(connection: Connection, run_ids: Sequence[UUID]) -> list[WaitToLookAt]:
+async def waits_to_look_at(connection: Connection, run_ids: Sequence[UUID]) -> list[WaitRow]:
     """Those without an end."""
     return await _waits_to_look_at.fetch(connection, run_ids)
 
 
 async def parents_now(
-    connection: Connection, tenant: TenantId, waits: Sequence[WaitRow], times: Sequence[datetime]
+    connection: Connection, tenant: TenantId, waits: Sequence[WaitRow], fires: Sequence[datetime]
 ) -> list[ParentNow]:
-    """In the order of `waits`. `times`: when the parents fire for them."""
+    """In the order of `waits`. `fires`: when the parents fire for their times."""
     found = await _parents_now.fetch(
         connection,
         tenant,
         [wait.parent for wait in waits],
         [parse_uuid(wait.parent) for wait in waits],
-        times,
+        [wait.for_time for wait in waits],
         [wait.since for wait in waits],
-        [first_uuid7(moment - _CLOCKS_DIFFER) for moment in times],
+        [first_uuid7(wait.for_time - _CLOCKS_DIFFER) for wait in waits],
+        fires,
     )
     return sorted(found, key=lambda row: row.place)
 
@@ -237,7 +227,6 @@ async def write_waits(connection: Connection, waits: Sequence[WaitRow]) -> None:
         [wait.parent_run for wait in waits],
         [wait.parent_end for wait in waits],
         [wait.cause for wait in waits],
-        [wait.for_time for wait in waits],
     )
 
 

@@ -42,6 +42,7 @@ class DueJob(msgspec.Struct, frozen=True):
     generation: int = 1
     runs_left: int | None = None
     lane_id: int = 0
+    last_nominal_for: datetime | None = None
 
     @property
     def key(self) -> JobKey:
@@ -204,7 +205,18 @@ def _plans(node_id: UUID, leases: Mapping[int, int], due: Sequence[DueAgain]) ->
         [gap.last for gap in gaps],
         [gap.count for gap in gaps],
         [gap.reason for gap in gaps],
+        *_nominal_times([job.plan for job in due]),
     )
+
+
+def _nominal_times(plans: Sequence[FirePlan]) -> tuple[list[datetime | None], list[datetime | None]]:
+    """Those of the runs, and of the last fire of each job. Without jitter none is sent."""
+    if all(plan.nominal is None for plan in plans):
+        return [], []
+    of_runs: list[datetime | None] = []
+    for plan in plans:
+        of_runs += plan.nominal_runs or [None] * len(plan.runs)
+    return of_runs, [plan.nominal for plan in plans]
 
 
 async def fire_locked_recurring(connection: Connection, due: DueAgain) -> Fired:
@@ -224,6 +236,8 @@ async def fire_locked_recurring(connection: Connection, due: DueAgain) -> Fired:
         [gap.count for gap in due.plan.missed],
         [gap.reason for gap in due.plan.missed],
         due.generation,
+        due.plan.nominal,
+        due.plan.nominal_runs,
     )
     return _moved(row)
 

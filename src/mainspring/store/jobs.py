@@ -21,6 +21,7 @@ from mainspring.domain.job import (
     stored_spec,
     unreadable,
 )
+from mainspring.domain.schedules.nominal_times import latest
 from mainspring.domain.schedules.schedule import Schedule, with_seed
 from mainspring.domain.transitions import StoredJobStatus
 from mainspring.kernel.config import SHARD_COUNT
@@ -55,7 +56,8 @@ class NewJob(msgspec.Struct, frozen=True):
 
 
 class JobRow(PageRow, frozen=True):
-    """A job that will fire or can be fired manually. `status` is a StoredJobStatus. `runs_left`: of max_runs."""
+    """A job that will fire or can be fired manually. `status` is a StoredJobStatus. `runs_left`: of max_runs.
+    `last_nominal_for`: all nominal times up to it are dealt with."""
 
     tenant_id: TenantId
     job_id: str
@@ -66,6 +68,7 @@ class JobRow(PageRow, frozen=True):
     overlap: int
     next_fire_at: datetime | None
     last_fired_for: datetime | None
+    last_nominal_for: datetime | None
     paused_from: datetime | None
     created_at: datetime
     updated_at: datetime
@@ -83,6 +86,11 @@ class JobRow(PageRow, frozen=True):
         """Whether the job is paused because its application no longer declares it. Any change by a server that does not
         know the column, such as a person's pause, raises only the version and so ends this."""
         return self.status == StoredJobStatus.PAUSED and self.pruned_version == self.version
+
+    @property
+    def dealt_with(self) -> datetime | None:
+        """No nominal time up to this one fires any more."""
+        return latest(self.last_nominal_for, self.last_fired_for)
 
     @property
     def weight(self) -> int:
@@ -257,6 +265,7 @@ async def change(
     definition: JobDefinition,
     now: datetime,
     runs_left: int | None,
+    last_nominal_for: datetime | None,
     pruned: bool = False,
 ) -> bool:
     """Write a changed job and raise its version. Return False if the version is no longer `version`."""
@@ -281,6 +290,7 @@ async def change(
         pruned,
         runs_left,
         edges_of(definition) or 0,
+        last_nominal_for,
     )
     return changed is not None
 

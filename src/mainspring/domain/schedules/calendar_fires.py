@@ -14,7 +14,7 @@ from functools import lru_cache
 
 from mainspring.domain.schedules.calendar_days import HORIZON, OpenTimes
 from mainspring.domain.schedules.calendar_rules import rules_of
-from mainspring.domain.schedules.occurrences import Occurrences
+from mainspring.domain.schedules.occurrences import Occurrences, Once, listed
 from mainspring.domain.schedules.schedule import Schedule
 
 MOST_MOVED = 300
@@ -28,6 +28,33 @@ def within_calendar(rule: Occurrences, schedule: Schedule) -> Occurrences:
     """Raises RulesNotLoaded."""
     times = open_times(schedule.calendar_rules, schedule.timezone)
     return Moved(MovedDays(rule, times), times) if schedule.outside == "next" else Within(rule, times)
+
+
+def waiting_since(rule: Occurrences, schedule: Schedule, moment: datetime) -> datetime:
+    """The earliest occurrence of the rule that waits for `moment`, at which the calendar has one, or for a later time:
+    `moment` itself if none has moved. Very many that wait together are not looked at: then it is `moment`, too."""
+    if schedule.outside != "next":
+        return moment
+    before = _closed_before(open_times(schedule.calendar_rules, schedule.timezone), moment)
+    if rule.count(before, moment) > MOST_MOVED:
+        return moment
+    for one in listed(rule, before, moment):
+        moved = within_calendar(Once(one), schedule).next(one - _MOMENT)
+        if moved is not None and moved >= moment:
+            return one
+    return moment
+
+
+def _closed_before(times: OpenTimes, moment: datetime) -> datetime:
+    """The moment before the closed time of which occurrences move to `moment`."""
+    since = moment
+    if not times.is_open(moment - _MOMENT) and (closed := times.closed_since(_second(moment))) is not None:
+        since = _at(closed)
+    day = times.day_of(since)
+    if not times.is_open_day(day - 1):
+        opened = times.open_day_until(day - 1)
+        since = _at(times.day_start(max(day - _LONGEST_MOVE, 1 if opened is None else opened + 1)))
+    return since - _MOMENT
 
 
 def most_days(schedule: Schedule, parts: int) -> int:

@@ -36,6 +36,16 @@ class Jittered:
         fires = [self._fire(one, self._nominal.next(one)) for one in nominal]
         return [fire for fire in fires if after < fire <= until][-count:]
 
+    def nominal_of(self, fire: datetime) -> datetime | None:
+        """The nominal time of a fire: the newest one up to it, since no fire reaches the next one. None if there is
+        none within the jitter."""
+        return self._around(fire)[0]
+
+    def around(self, fire: datetime) -> tuple[datetime | None, datetime | None]:
+        """The nominal time of a fire, and the fire that follows: the one of the next nominal time."""
+        latest, following = self._around(fire)
+        return latest, None if following is None else self._fire(following, self._nominal.next(following))
+
     def _pending(self, moment: datetime) -> int:
         """Whether the last nominal time up to `moment` fires after it."""
         latest, following = self._around(moment)

@@ -13,6 +13,7 @@ from datetime import datetime, timedelta
 import msgspec
 
 from mainspring.domain.schedules.fires import count_fires, newest_fires, next_fire
+from mainspring.domain.schedules.nominal_times import first_fire, nominal_and_next, nominal_of
 from mainspring.domain.schedules.schedule import Schedule
 
 ON_TIME = timedelta(seconds=5)  # lease TTL + 2 s: a take-over by another node causes no misfire
@@ -47,18 +48,48 @@ class Missed(msgspec.Struct, frozen=True):
 
 
 class FirePlan(msgspec.Struct, frozen=True):
-    """The runs and missed fires of a due job. `through` is the last fire that is handled, `next_fire` the next one."""
+    """The runs and missed fires of a due job. `through` is the last fire that is handled, `next_fire` the next one.
+    With jitter: `nominal` is the nominal time of `through`, `nominal_runs` has those of the runs."""
 
     runs: list[datetime]
     missed: list[Missed]
     through: datetime
     next_fire: datetime | None
+    nominal: datetime | None = None
+    nominal_runs: list[datetime] = []
+
+    @property
+    def dealt_with(self) -> datetime:
+        """The nominal time up to which all are dealt with."""
+        return self.through if self.nominal is None else self.nominal
 
 
-def plan_fires(schedule: Schedule, due: datetime, now: datetime, misfire: MisfirePolicy) -> FirePlan:
-    """Plan all fires in [due, now]. `due` is the stored next fire and must not be after `now`."""
+def plan_fires(
+    schedule: Schedule, due: datetime, now: datetime, misfire: MisfirePolicy, dealt_with: datetime | None = None
+) -> FirePlan:
+    """Plan all fires in [due, now]. `due` is the stored next fire and must not be after `now`. Nothing is planned for
+    nominal times up to `dealt_with`."""
+    if schedule.jitter is None:
+        return _planned(schedule, due, next_fire(schedule, due), now, misfire)
+    nominal, following = nominal_and_next(schedule, due)
+    if dealt_with is not None and nominal <= dealt_with:
+        first = first_fire(schedule, due, dealt_with)
+        if first is None or first > now:
+            return FirePlan([], [], due, first, nominal)
+        due = first
+        nominal, following = nominal_and_next(schedule, due)
+    plan = _planned(schedule, due, following, now, misfire)
+    nominal_runs = [nominal if moment == due else nominal_of(schedule, moment) for moment in plan.runs]
+    if plan.through != due:
+        nominal = nominal_of(schedule, plan.through)
+    return msgspec.structs.replace(plan, nominal=nominal, nominal_runs=nominal_runs)
+
+
+def _planned(
+    schedule: Schedule, due: datetime, following: datetime | None, now: datetime, misfire: MisfirePolicy
+) -> FirePlan:
+    """`following`: the fire after `due`."""
     chunk = [due]
-    following = next_fire(schedule, due)
     if following is not None and following <= now:
         behind = count_fires(schedule, due, now)
         if behind >= CHUNK:
@@ -66,7 +97,7 @@ def plan_fires(schedule: Schedule, due: datetime, now: datetime, misfire: Misfir
         if behind > _ONE_BY_ONE:
             oldest = _miss_oldest(schedule, due, now, misfire)
             assert oldest.next_fire is not None
-            rest = plan_fires(schedule, oldest.next_fire, now, misfire)
+            rest = _planned(schedule, oldest.next_fire, next_fire(schedule, oldest.next_fire), now, misfire)
             return FirePlan(rest.runs, _joined(oldest.missed, rest.missed), rest.through, rest.next_fire)
         while following is not None and following <= now:
             chunk.append(following)
@@ -84,8 +115,15 @@ def limited(plan: FirePlan, runs_left: int | None) -> FirePlan:
     neither run nor missed."""
     if runs_left is None or len(plan.runs) < runs_left:
         return plan
-    runs = plan.runs[:runs_left]
-    return FirePlan(runs, plan.missed, runs[-1] if runs else plan.through, None)
+    runs, nominal_runs = plan.runs[:runs_left], plan.nominal_runs[:runs_left]
+    return FirePlan(
+        runs,
+        plan.missed,
+        runs[-1] if runs else plan.through,
+        None,
+        nominal_runs[-1] if nominal_runs else plan.nominal,
+        nominal_runs,
+    )
 
 
 def missed_fires(schedule: Schedule, first: datetime, until: datetime, reason: str) -> list[Missed]:

@@ -31,6 +31,7 @@ from mainspring.domain.backfills import (
     trigger_of,
 )
 from mainspring.domain.job import ONE_AFTER_ANOTHER, Overlap, stored_spec
+from mainspring.domain.schedules.nominal_times import nominal_of
 from mainspring.domain.transitions import StoredJobStatus, StoredState
 from mainspring.kernel import metrics
 from mainspring.kernel.ids import uuid7_batch
@@ -185,8 +186,9 @@ class Filler:
         if new:
             own, spec = await self._own_spec(connection, job)
             made = await backfills.create_runs(
-                connection, row, list(zip(ids, new, strict=True)), trigger_of(row.backfill_id), own_spec=own, spec=spec
-            )
+                connection, row, list(zip(ids, new, strict=True)), trigger_of(row.backfill_id),
+                nominal=await _nominal(connection, row, new), own_spec=own, spec=spec,
+            )  # fmt: skip
             fired = await from_store(connection, made)
             await runs_ended(connection, fired)
         through = row.slice_done + done
@@ -226,9 +228,9 @@ class Filler:
                 return False
             known = set()
             if taken.times:
-                first, last = min(taken.times), max(taken.times)
+                first, last = min(taken.nominal), max(taken.times)
                 known = await backfills.existing(connection, item.tenant_id, item.job_id, row.generation, first, last)
-            exist = [moment in known for moment in taken.times]
+            exist = [not known.isdisjoint(one) for one in zip(taken.times, taken.nominal, strict=True)]
             return await backfills.take_slice(connection, item, wanted.fire_cursor, taken, exist)
 
 
@@ -240,6 +242,15 @@ def _slice(wanted: WantsSlice, count: int) -> Slice:
         newest_first=wanted.newest_first,
         count=count,
     )
+
+
+async def _nominal(connection: Connection, row: LockedBackfill, new: list[datetime]) -> list[datetime]:
+    """The nominal times of new runs, with jitter."""
+    if row.jittered_text is None:
+        return []
+    schedule = schedule_from_text(row.jittered_text)
+    await load_rules(connection, row.tenant_id, [schedule])
+    return [nominal_of(schedule, moment) for moment in new]
 
 
 async def _counted(connection: Connection, row: LockedBackfill) -> LockedBackfill:

@@ -16,7 +16,8 @@ from datetime import datetime
 import msgspec
 
 from mainspring.domain.schedules.calendar_rules import RulesNotLoaded
-from mainspring.domain.schedules.fires import first_fire, first_fire_instead, next_fire
+from mainspring.domain.schedules.fires import next_fire
+from mainspring.domain.schedules.nominal_times import first_fire, first_fire_instead, latest
 from mainspring.domain.schedules.schedule import Schedule, ScheduleKind
 from mainspring.domain.transitions import StoredJobStatus
 from mainspring.kernel.ids import TenantId
@@ -57,7 +58,8 @@ class Recomputer:
                     after, look = _BEFORE_ALL, calendars.completed_to_recompute
                     slice_of_jobs = await look(connection, row, after, self._slice)
                 current = Schedule(kind=ScheduleKind.CRON, calendar=name, calendar_rules=row.digest)
-                await load_rules(connection, tenant, [current])
+                before = {job.schedule_text for job in slice_of_jobs if _may_be_held_up(job)}
+                await load_rules(connection, tenant, [current, *map(schedule_from_text, before)])
             if not slice_of_jobs:
                 await self._finish(row)
                 return total
@@ -91,8 +93,8 @@ class Recomputer:
                 return 0
             definition = jobs.definition_of(row, await load_lane(self._lanes, connection, row.lane_id))
             await load_rules(connection, row.tenant_id, [definition.schedule])
-            await miss_due(connection, row, definition, _PAUSED)
-            schedule, since = _moved_to(job, calendar), row.last_fired_for or row.created_at
+            row = await miss_due(connection, row, definition, _PAUSED)
+            schedule, following = _moved_to(job, calendar), first_fire(definition.schedule, row.now, row.dealt_with)
             changed = await jobs.change(
                 connection,
                 row.tenant_id,
@@ -100,12 +102,13 @@ class Recomputer:
                 row.version,
                 status=row.status,
                 next_fire_at=None,
-                paused_from=first_fire_instead(schedule, definition.schedule, row.now, since),
+                paused_from=first_fire_instead(schedule, definition.schedule, following, row.now, row.dealt_with),
                 lane_id=row.lane_id,
                 definition=msgspec.structs.replace(definition, schedule=schedule),
                 now=row.now,
                 pruned=row.pruned,
                 runs_left=row.runs_left,
+                last_nominal_for=row.last_nominal_for,
             )
             if changed:
                 await calendars.note_recomputed(connection, calendar, 1, done=False)
@@ -179,10 +182,18 @@ def _moved_by_libraries(passed: Sequence[JobToRecompute]) -> list[Recomputed]:
 
 
 def _depends_on_libraries(job: JobToRecompute) -> bool:
+    """Or on a seed: migration 0040 has given some jobs back theirs, and begins a walk."""
     if job.one_time or job.status not in (StoredJobStatus.SCHEDULED, StoredJobStatus.PAUSED):
         return False
     schedule = schedule_from_text(job.schedule_text)
-    return schedule.calendar is not None or (schedule.recurring and schedule.timezone != "UTC")
+    in_zone = schedule.recurring and schedule.timezone != "UTC"
+    return schedule.calendar is not None or in_zone or schedule.seed is not None
+
+
+def _may_be_held_up(job: JobToRecompute) -> bool:
+    """Whether jitter or the calendar may move a fire to a later time."""
+    schedule = schedule_from_text(job.schedule_text)
+    return schedule.jitter is not None or schedule.outside == "next"
 
 
 def _is_due(job: JobToRecompute) -> bool:
@@ -206,14 +217,11 @@ class _NextFires(dict[tuple[Schedule, datetime], datetime | None]):
 
 
 def _recomputed(job: JobToRecompute, schedule: Schedule, known: _NextFires) -> Recomputed:
-    after, fired = _later(job.now, job.last_fired_for), job.last_fired_for
-    if schedule.jitter is None or fired is None:
-        following = known[schedule, after]
-    else:  # it depends on the next nominal time, so the one that has fired may have another fire by these rules
-        following = first_fire(schedule, after, fired)
+    dealt_with = latest(job.last_nominal_for, job.last_fired_for)
+    if _may_be_held_up(job):
+        before, coming = schedule_from_text(job.schedule_text), job.next_fire_at or job.paused_from
+        following = first_fire_instead(schedule, before, coming, job.now, dealt_with)
+    else:
+        following = known[schedule, latest(job.now, dealt_with) or job.now]
     paused = job.status == StoredJobStatus.PAUSED
     return Recomputed(job, None if paused else following, following if paused else None, _encode(schedule).decode())
-
-
-def _later(now: datetime, last_fired_for: datetime | None) -> datetime:
-    return now if last_fired_for is None else max(now, last_fired_for)

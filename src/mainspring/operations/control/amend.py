@@ -22,7 +22,7 @@ from mainspring.domain.intake.declaration import amended
 from mainspring.domain.intake.recurrence import never_fires, runs_left_after
 from mainspring.domain.job import JobDefinition
 from mainspring.domain.refusals import already_fired, cancelled, ended, paused
-from mainspring.domain.schedules.fires import first_fire_instead, next_fire
+from mainspring.domain.schedules.nominal_times import first_fire, first_fire_instead
 from mainspring.domain.schedules.schedule import Schedule, ScheduleKind, for_job
 from mainspring.domain.tags import check_tag, check_version, run_tag
 from mainspring.domain.transitions import JobStatus, StoredJobStatus, StoredState, job_may_follow
@@ -118,17 +118,15 @@ class Amender:
         schedule = for_job(changed.schedule, row.tenant_id, row.job_id, row.now)
         changed = msgspec.structs.replace(changed, schedule=schedule)
         if schedule != stored.schedule:
-            row = msgspec.structs.replace(row, runs_left=runs_left_after(stored.schedule, row.runs_left, schedule))
-            first = self._first_fire(changed, row, stored.schedule)
+            if status is StoredJobStatus.PAUSED:
+                if schedule.at == row.now:
+                    raise paused(row.job_id)
+                row = await miss_due(connection, row, stored, PAUSED)
+            first = _first_fire(schedule, row, stored)
             if first is None and schedule.recurring:
                 raise never_fires(schedule)
-            if status is StoredJobStatus.PAUSED:
-                if changed.schedule.at == row.now:
-                    raise paused(row.job_id)
-                await miss_due(connection, row, stored, PAUSED)
-                next_at, paused_from = None, first
-            else:
-                next_at, paused_from = first, None
+            row = msgspec.structs.replace(row, runs_left=runs_left_after(stored.schedule, row.runs_left, schedule))
+            next_at, paused_from = (None, first) if status is StoredJobStatus.PAUSED else (first, None)
             if status is StoredJobStatus.COMPLETED:
                 status = StoredJobStatus.SCHEDULED
         lanes = await self._lanes.intern(connection, [key := lane_key(row.tenant_id, changed)])
@@ -173,8 +171,8 @@ class Amender:
         definition = await self._definition(connection, row)
         paused_from = row.paused_from if row.status == StoredJobStatus.PAUSED else row.next_fire_at
         if row.next_fire_at is not None and definition.schedule.recurring and row.next_fire_at <= row.now:
-            await miss_due(connection, row, definition, PAUSED)
-            paused_from = _next_fire(definition, row, _later(row.now, row.last_fired_for))
+            row = await miss_due(connection, row, definition, PAUSED)
+            paused_from = _next_fire(definition, row, row.now)
         await self._write(
             connection, row, StoredJobStatus.PAUSED, None, paused_from, row.lane_id, definition, pruned=pruned
         )
@@ -228,12 +226,12 @@ class Amender:
             # The calendar may have changed: the next fires of cancelled jobs do not follow it.
             definition = await with_current_rules(connection, row.tenant_id, definition, row.now)
             # The cancel has recorded what was due by then.
-            first = _next_fire(definition, row, _later(row.updated_at, row.last_fired_for))
+            first = _next_fire(definition, row, row.updated_at)
             row, reason = msgspec.structs.replace(row, paused_from=first), CANCELLED
         next_at = row.paused_from
         if definition.schedule.recurring and next_at is not None and next_at <= row.now:
-            await miss_due(connection, row, definition, reason)
-            next_at = _next_fire(definition, row, _later(row.now, row.last_fired_for))
+            row = await miss_due(connection, row, definition, reason)
+            next_at = _next_fire(definition, row, row.now)
         definition = msgspec.structs.replace(definition, declared_by=declared_by)
         over = next_at is None and definition.schedule.recurring
         status = StoredJobStatus.COMPLETED if over else StoredJobStatus.SCHEDULED
@@ -280,7 +278,7 @@ class Amender:
         lane = await load_lane(self._lanes, connection, row.lane_id)
         definition, problem = definition_to_show(row, lane)
         await load_rules(connection, row.tenant_id, [definition.schedule])
-        await miss_due(connection, row, definition, reason)
+        row = await miss_due(connection, row, definition, reason)
         if problem is None:
             await self._write(connection, row, StoredJobStatus.CANCELLED, None, None, row.lane_id, definition)
         elif not await jobs.cancel_unreadable(connection, row):
@@ -324,20 +322,6 @@ class Amender:
         await load_rules(connection, row.tenant_id, [definition.schedule])
         return definition
 
-    def _first_fire(self, definition: JobDefinition, row: LockedJob, before: Schedule) -> datetime | None:
-        """The first fire of a changed schedule: after now, and after the last time for which the job fired."""
-        schedule, fired = definition.schedule, row.last_fired_for
-        if schedule.kind is not ScheduleKind.AT:
-            return first_fire_instead(schedule, before, row.now, row.created_at if fired is None else fired)
-        if fired is not None and schedule.at is not None and schedule.at <= fired:
-            raise InvalidInput(
-                f"the job has fired for {fired.isoformat()} already",
-                code="already_fired_for",
-                field="schedule.at",
-                expected="a later time",
-            )
-        return schedule.at
-
     async def _write(
         self,
         connection: Connection,
@@ -362,6 +346,7 @@ class Amender:
             definition=definition,
             now=row.now,
             runs_left=row.runs_left,
+            last_nominal_for=row.last_nominal_for,
             pruned=pruned,
         )
         if not changed:
@@ -379,8 +364,27 @@ def _ended(row: LockedJob, what: str, code: str) -> Conflict:
 
 def _next_fire(definition: JobDefinition, row: JobRow, after: datetime) -> datetime | None:
     """The next fire of a job, unless its schedule has made all its runs."""
-    return None if row.runs_left == 0 else next_fire(definition.schedule, after)
+    if row.runs_left == 0:
+        return None
+    dealt_with = row.dealt_with
+    if dealt_with is None and definition.schedule.jitter is not None:
+        dealt_with = row.created_at  # jitter can hold up a time from before the job
+    return first_fire(definition.schedule, after, dealt_with)
 
 
-def _later(now: datetime, last_fired_for: datetime | None) -> datetime:
-    return now if last_fired_for is None else max(now, last_fired_for)
+def _first_fire(schedule: Schedule, row: LockedJob, stored: JobDefinition) -> datetime | None:
+    """The first fire of a schedule that replaces the stored one. What is due by that one is dealt with."""
+    dealt_with = row.dealt_with
+    if schedule.kind is not ScheduleKind.AT:
+        following = row.next_fire_at or row.paused_from
+        if following is not None and following <= row.now:  # a pause has held it back
+            following = _next_fire(stored, row, row.now)
+        return first_fire_instead(schedule, stored.schedule, following, row.now, dealt_with)
+    if dealt_with is not None and schedule.at is not None and schedule.at <= dealt_with:
+        raise InvalidInput(
+            f"the job has fired for {dealt_with.isoformat()} already",
+            code="already_fired_for",
+            field="schedule.at",
+            expected="a later time",
+        )
+    return schedule.at

@@ -19,14 +19,14 @@ from uuid import UUID
 from mainspring.kernel.ids import TenantId
 from mainspring.kernel.logs import get_logger
 from mainspring.operations.dependencies.parents import looked_at
-from mainspring.operations.dependencies.times import parents_at_their_times, with_nominal_times
+from mainspring.operations.dependencies.times import parents_at_their_times
 from mainspring.operations.dependencies.waiting import settle_waiting
 from mainspring.operations.lifecycle.dispatch import release, runs_ended
 from mainspring.operations.lifecycle.effects import Effects
 from mainspring.operations.signals import Signals
 from mainspring.store import dependencies
 from mainspring.store.deadlocks import despite_deadlocks
-from mainspring.store.dependencies import ToLookAt, WaitToLookAt
+from mainspring.store.dependencies import ToLookAt, WaitRow
 from mainspring.store.pool import AWAY, Connection, Store
 
 log = get_logger("looker")
@@ -116,12 +116,10 @@ class Looker:
         return left
 
 
-async def _look(connection: Connection, tenant: TenantId, found: Sequence[WaitToLookAt]) -> set[UUID]:
+async def _look(connection: Connection, tenant: TenantId, waits: Sequence[WaitRow]) -> set[UUID]:
     """Returns the runs whose parents have yet to fire."""
-    before = [wait.row for wait in found]
-    waits = await with_nominal_times(connection, tenant, found)
     parents = await parents_at_their_times(connection, tenant, waits)
     after = [looked_at(wait, now, moment) for wait, (now, moment) in zip(waits, parents, strict=True)]
-    if changed := [new for new, old in zip(after, before, strict=True) if new != old]:
+    if changed := [new for new, old in zip(after, waits, strict=True) if new != old]:
         await dependencies.write_waits(connection, changed)
     return {wait.run_id for wait in after if not wait.looked}

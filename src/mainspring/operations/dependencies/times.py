@@ -1,5 +1,4 @@
-"""Which fire of a parent belongs to a run that waits: the one with the same nominal time. Without jitter both are the
-time of the run, and no schedule is read."""
+"""When a parent fires for the nominal time of a run that waits. Its runs for that time say so themselves."""
 
 from __future__ import annotations
 
@@ -7,36 +6,22 @@ from collections.abc import Sequence
 from datetime import datetime
 from functools import cache
 
-import msgspec
-
-from mainspring.domain.schedules.nominal_times import fire_of, nominal_of
+from mainspring.domain.schedules.nominal_times import fire_of
 from mainspring.kernel.ids import TenantId
 from mainspring.operations.calendars.rules import load_rules
 from mainspring.store import dependencies
-from mainspring.store.dependencies import ParentNow, WaitRow, WaitToLookAt
+from mainspring.store.dependencies import ParentNow, WaitRow
 from mainspring.store.jobs import schedule_from_text
 from mainspring.store.pool import Connection
 
 _JITTER = '"jitter"'  # in the text of a schedule that has it
 
 
-async def with_nominal_times(connection: Connection, tenant: TenantId, found: Sequence[WaitToLookAt]) -> list[WaitRow]:
-    """The same for the nominal times of the runs. These are kept: a later change of the schedule does not matter."""
-    schedules = {text: schedule_from_text(text) for wait in found if (text := wait.child_schedule_text) is not None}
-    await load_rules(connection, tenant, schedules.values())
-    return [
-        wait.row
-        if wait.child_schedule_text is None
-        else msgspec.structs.replace(wait.row, for_time=nominal_of(schedules[wait.child_schedule_text], wait.for_time))
-        for wait in found
-    ]
-
-
 async def parents_at_their_times(
     connection: Connection, tenant: TenantId, waits: Sequence[WaitRow]
 ) -> list[tuple[ParentNow, datetime]]:
-    """What is known of the parents, and when they fire for the times of the runs. Those with jitter are read again,
-    once it is known when that is."""
+    """What is known of the parents, and when they fire for the times of the runs. Those with jitter and without a run
+    for the time are read again, once it is known when they fire for it: it may be a missed fire."""
     times = [wait.for_time for wait in waits]
     parents = await dependencies.parents_now(connection, tenant, waits, times)
     await _load_calendars(connection, tenant, parents)
@@ -44,7 +29,10 @@ async def parents_at_their_times(
     moved = [
         (place, fire)
         for place, now in enumerate(parents)
-        if (fire := fire_for(now.schedule_text, times[place])) is not None and fire != times[place]
+        if now.live_run is None
+        and now.ended_run is None
+        and (fire := fire_for(now.schedule_text, times[place])) is not None
+        and fire != times[place]
     ]
     if moved:
         places = [place for place, _ in moved]

@@ -16,8 +16,9 @@ import msgspec
 
 from mainspring.domain.errors import Conflict
 from mainspring.domain.job import JobDefinition, Overlap
-from mainspring.domain.schedules.fires import next_fire
 from mainspring.domain.schedules.misfire import FirePlan, Missed, limited, missed_through, plan_fires
+from mainspring.domain.schedules.nominal_times import first_fire, latest, nominal_of
+from mainspring.domain.schedules.schedule import Schedule
 from mainspring.domain.transitions import StoredJobStatus
 from mainspring.kernel.logs import get_logger
 from mainspring.operations.lifecycle.dispatch import FIRES_MISSED, RUNS_CREATED
@@ -50,28 +51,27 @@ async def fire_locked(connection: Connection, row: LockedJob, definition: JobDef
         except _POISON as error:
             # The change may be what mends the job, so it must not fail with it.
             log.error("job cannot be fired", job=row.job_id, error=repr(error))
-            await miss_due(connection, fired.row, definition, _UNFIT, fired)
-            following = next_fire(definition.schedule, row.now)
-            fired.row = msgspec.structs.replace(
-                fired.row, next_fire_at=following, status=int(_status_before(following))
-            )
+            missed = await miss_due(connection, fired.row, definition, _UNFIT, fired)
+            following = first_fire(definition.schedule, row.now, missed.dealt_with)
+            fired.row = msgspec.structs.replace(missed, next_fire_at=following, status=int(_status_before(following)))
     return fired
 
 
 async def miss_due(
     connection: Connection, row: LockedJob, definition: JobDefinition, reason: str, effects: Effects | None = None
-) -> None:
-    """Record what was due, or would have been without a pause, as missed."""
+) -> LockedJob:
+    """Record what was due, or would have been without a pause, as missed. Returns the row as it is to be: with that
+    dealt with."""
     first = row.next_fire_at or row.paused_from
     if first is None or first > row.now:
-        return
-    missed = [Missed(first, first, 1, reason)]
+        return row
+    missed, last = Missed(first, first, 1, reason), first
     if definition.schedule.recurring:
         # In a thread, because a rare cron takes some milliseconds to count.
-        missed = await asyncio.to_thread(missed_through, definition.schedule, first, row.now, reason)
-    for one in missed:
-        await missed_fires.record(connection, row, one)
-    await _happened(connection, row, missed, effects or Effects())
+        missed, last = await asyncio.to_thread(_missed_through, definition.schedule, first, row.now, reason)
+    await missed_fires.record(connection, row, missed)
+    await _happened(connection, row, [missed], effects or Effects())
+    return msgspec.structs.replace(row, last_nominal_for=latest(row.last_nominal_for, last))
 
 
 async def _happened(connection: Connection, row: LockedJob, missed: Sequence[Missed], effects: Effects) -> None:
@@ -79,11 +79,17 @@ async def _happened(connection: Connection, row: LockedJob, missed: Sequence[Mis
     await FIRES_MISSED.happened(connection, events, effects)
 
 
+def _missed_through(schedule: Schedule, first: datetime, until: datetime, reason: str) -> tuple[Missed, datetime]:
+    """The range, and its last nominal time."""
+    (missed,) = missed_through(schedule, first, until, reason)
+    return missed, nominal_of(schedule, missed.last)
+
+
 async def _step(connection: Connection, fired: FiredLocked, definition: JobDefinition) -> None:
     row = fired.row
     assert row.next_fire_at is not None
     plan: FirePlan = await asyncio.to_thread(
-        plan_fires, definition.schedule, row.next_fire_at, row.now, definition.spec.misfire
+        plan_fires, definition.schedule, row.next_fire_at, row.now, definition.spec.misfire, row.dealt_with
     )
     plan = limited(plan, row.runs_left)
     if definition.schedule.one_time and plan.runs:
@@ -100,6 +106,7 @@ async def _step(connection: Connection, fired: FiredLocked, definition: JobDefin
         row,
         next_fire_at=plan.next_fire,
         last_fired_for=plan.through,
+        last_nominal_for=latest(row.last_nominal_for, plan.dealt_with),
         status=int(_status_before(plan.next_fire)),
         runs_left=None if row.runs_left is None else row.runs_left - len(plan.runs),
     )

@@ -5,7 +5,8 @@ from __future__ import annotations
 from datetime import datetime
 from uuid import UUID
 
-from mainspring.domain.schedules.fires import fires, next_fire
+from mainspring.domain.schedules.fires import fires
+from mainspring.domain.schedules.nominal_times import first_fire
 from mainspring.domain.schedules.schedule import Schedule
 from mainspring.domain.state_names import named_states, named_statuses
 from mainspring.domain.workflows.flow import WORKFLOW_TASK
@@ -146,7 +147,7 @@ class JobReader:
         if first is None and row.paused_from is not None:
             # A paused job: the fires that would follow if it were resumed now, without those that were missed.
             late = schedule.recurring and row.paused_from <= now
-            first = next_fire(schedule, now) if late else row.paused_from
+            first = first_fire(schedule, now, row.dealt_with) if late else row.paused_from
         count = count if row.runs_left is None else min(count, row.runs_left)
         return Upcoming(job_id, await _ahead(schedule, first, count))
 

@@ -13,7 +13,7 @@ from mainspring.domain.intake.limits import strict_order
 from mainspring.domain.intake.recurrence import never_fires
 from mainspring.domain.job import DEFAULT_SPEC, JobDefinition, Overlap, boost_in, has_limits, line_of, stored_spec
 from mainspring.domain.limits import Slot, key_id
-from mainspring.domain.schedules.fires import first_fire
+from mainspring.domain.schedules.nominal_times import first_fire
 from mainspring.domain.schedules.schedule import Schedule, ScheduleKind, for_job
 from mainspring.kernel.config import MAX_PAYLOAD_BYTES
 from mainspring.kernel.ids import TenantId, parse_uuid, uuid7_texts

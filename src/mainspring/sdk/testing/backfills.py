@@ -28,6 +28,8 @@ from mainspring.domain.errors import Conflict, NotFound
 from mainspring.domain.job import Overlap
 from mainspring.domain.refusals import cancelled
 from mainspring.domain.schedules.fires import newest_fires
+from mainspring.domain.schedules.nominal_times import nominal_of
+from mainspring.domain.schedules.schedule import Schedule
 from mainspring.domain.transitions import JobStatus, RunState
 from mainspring.sdk.client.core import Call
 from mainspring.sdk.testing.call_parsing import Route, matches, read_body, read_page
@@ -50,6 +52,7 @@ class BoxBackfill:
     concurrency: int
     total: int
     left: list[datetime]
+    schedule: Schedule
     created_at: datetime
     updated_at: datetime
     state: BackfillState = BackfillState.RUNNING
@@ -125,9 +128,11 @@ class Backfills:
         """Whether the job has a run for this fire."""
         looked_at, known = self._known.setdefault(backfill.job.job_id, (0, set()))
         runs = backfill.job.runs[looked_at:]
-        known |= {(run.scheduled_for, run.generation) for run in runs if not run.trigger.startswith("manual:")}
+        for run in runs:
+            if not run.trigger.startswith("manual:"):
+                known |= {(run.scheduled_for, run.generation), (run.nominal_for, run.generation)}
         self._known[backfill.job.job_id] = (looked_at + len(runs), known)
-        return (moment, backfill.generation) in known
+        return any((one, backfill.generation) in known for one in (moment, nominal_of(backfill.schedule, moment)))
 
     def _create(self, job_id: str, call: Call[Any]) -> BackfillView:
         given = read_body(call, BackfillRequest)
@@ -147,7 +152,7 @@ class Backfills:
         now, new_id = self._engine.now, self._engine.new_id()
         made = BoxBackfill(
             new_id, job, job.generation, chosen, "newest" if newest_first else "oldest", concurrency, total, left,
-            now, now,
+            schedule, now, now,
         )  # fmt: skip
         self._all[new_id] = made
         view = self._view(made)

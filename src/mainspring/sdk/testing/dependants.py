@@ -23,7 +23,7 @@ from mainspring.domain.dependencies import (
 )
 from mainspring.domain.job import JobDefinition
 from mainspring.domain.schedules.fires import next_fire
-from mainspring.domain.schedules.nominal_times import fire_of, nominal_of
+from mainspring.domain.schedules.nominal_times import fire_of
 from mainspring.domain.transitions import JobStatus, RunState, StoredState
 from mainspring.domain.workflows.references import Unresolved, Values, resolved_payload
 from mainspring.sdk.testing.records import BoxJob, BoxRun
@@ -80,8 +80,7 @@ class Dependants:
             return False
         run.status, run.reason = RunState.WAITING, None
         waits = {parent: Wait(parent) for parent in run.definition.spec.depends_on}
-        for_time = nominal_of(run.definition.schedule, run.scheduled_for)
-        self._waiting[run.run_id] = (run, Awaited(for_time, before, waits))
+        self._waiting[run.run_id] = (run, Awaited(run.nominal_for, before, waits))
         return True
 
     def take_results(self, run: BoxRun) -> bool:
@@ -144,7 +143,7 @@ class Dependants:
     def _looked_at(self, parent: str, awaited: Awaited) -> Wait:
         job, since = self._jobs[parent], awaited.since
         moment = _fire_for(job, awaited.for_time)
-        same = [run for run in job.runs if run.trigger == "schedule" and run.scheduled_for == moment]
+        same = [run for run in job.runs if run.trigger == "schedule" and run.nominal_for == awaited.for_time]
         if same:
             return Wait(parent) if same[-1].live else self._over(parent, same[-1], awaited)
         scheduled = job.status is JobStatus.SCHEDULED

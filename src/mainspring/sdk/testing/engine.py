@@ -26,8 +26,8 @@ from mainspring.domain.job import (
     line_of,
 )
 from mainspring.domain.limits import overlap_slot
-from mainspring.domain.schedules.fires import first_fire, next_fire
 from mainspring.domain.schedules.misfire import limited, missed_through, plan_fires
+from mainspring.domain.schedules.nominal_times import first_fire, latest, nominal_of
 from mainspring.domain.schedules.schedule import ScheduleKind, for_job
 from mainspring.domain.showing import backing_off, snoozed_until
 from mainspring.domain.transitions import JobStatus, RunState
@@ -180,18 +180,32 @@ class Engine:
         job.status = JobStatus.SCHEDULED
         if job.definition.schedule.recurring and moment is not None and moment <= self.now:
             self.miss_pause(job, moment)
-            moment = next_fire(job.definition.schedule, self.now)
+            moment = self.next_fire(job, self.now)
         self._continue(job, moment)
 
     def revive(self, job: BoxJob) -> None:
         """Resume a cancelled job. The fires since the cancel are missed."""
-        after = job.updated_at if job.last_fired_for is None else max(job.updated_at, job.last_fired_for)
         job.status = JobStatus.SCHEDULED
+        moment = self.next_fire(job, job.updated_at)
+        if moment is not None and moment <= self.now:
+            self.miss_pause(job, moment, "cancelled")
+            moment = self.next_fire(job, self.now)
+        self._continue(job, moment)
+
+    def following(self, job: BoxJob) -> datetime | None:
+        """The next fire of the job. If it is paused: the one that would follow if it were resumed now."""
+        moment = job.next_fire or job.paused_from
+        late = job.status is JobStatus.PAUSED and job.definition.schedule.recurring
+        return self.next_fire(job, self.now) if late and moment is not None and moment <= self.now else moment
+
+    def next_fire(self, job: BoxJob, after: datetime) -> datetime | None:
+        """The next fire of the job, unless its schedule has made all its runs."""
         if job.runs_left == 0:
-            self._continue(job, None)
-            return
-        self.miss_pause(job, next_fire(job.definition.schedule, after), "cancelled")
-        self._continue(job, next_fire(job.definition.schedule, self.now))
+            return None
+        dealt_with = job.dealt_with
+        if dealt_with is None and job.definition.schedule.jitter is not None:
+            dealt_with = job.created_at  # jitter can hold up a time from before the job
+        return first_fire(job.definition.schedule, after, dealt_with)
 
     def _continue(self, job: BoxJob, moment: datetime | None) -> None:
         """A job that has no further fire has ended."""
@@ -202,12 +216,14 @@ class Engine:
     def miss_pause(self, job: BoxJob, first: datetime | None, reason: str = "paused") -> None:
         """Record the fires of a pause as missed. `first` is the first that it held back."""
         if first is not None and first <= self.now:
-            missed = missed_through(job.definition.schedule, first, self.now, reason)
-            job.missed += [(one, self.now, job.generation) for one in missed]
+            (missed,) = missed_through(job.definition.schedule, first, self.now, reason)
+            job.missed.append((missed, self.now, job.generation))
+            job.last_nominal_for = latest(job.last_nominal_for, nominal_of(job.definition.schedule, missed.last))
 
     def _fire(self, job: BoxJob) -> None:
         assert job.next_fire is not None
-        plan = plan_fires(job.definition.schedule, job.next_fire, self.now, job.definition.spec.misfire)
+        schedule, misfire = job.definition.schedule, job.definition.spec.misfire
+        plan = plan_fires(schedule, job.next_fire, self.now, misfire, job.dealt_with)
         plan = limited(plan, job.runs_left)
         if job.runs_left is not None:
             job.runs_left -= len(plan.runs)
@@ -215,7 +231,7 @@ class Engine:
         alone = job.live == 0
         for number, moment in enumerate(plan.runs):
             self.fire_for(job, moment, because=DUE_TOGETHER if alone and number else STILL_ALIVE)
-        job.last_fired_for = plan.through
+        job.last_fired_for, job.last_nominal_for = plan.through, latest(job.last_nominal_for, plan.dealt_with)
         self.arm(job, plan.next_fire)
         self.dependants.fired(job)
         if plan.next_fire is None and (job.definition.schedule.recurring or not plan.runs):

@@ -14,6 +14,7 @@ from mainspring.domain.intake.calendar_names import check_calendar_name, leaves_
 from mainspring.domain.job import JobDefinition
 from mainspring.domain.schedules.calendar_rules import know_rules, rules_to_text
 from mainspring.domain.schedules.fires import next_fire
+from mainspring.domain.schedules.nominal_times import first_fire_instead
 from mainspring.domain.schedules.schedule import for_job
 from mainspring.domain.transitions import JobStatus
 from mainspring.kernel.ids import DEFAULT_TENANT
@@ -95,8 +96,10 @@ class LocalCalendars:
         schedule = msgspec.structs.replace(
             job.definition.schedule, calendar_version=calendar.rules_version, calendar_rules=calendar.digest
         )
-        after = self._engine.now if job.last_fired_for is None else max(self._engine.now, job.last_fired_for)
-        following = None if job.runs_left == 0 else next_fire(schedule, after)
+        before, now = job.definition.schedule, self._engine.now
+        following = None
+        if job.runs_left != 0:
+            following = first_fire_instead(schedule, before, self._engine.following(job), now, job.dealt_with)
         if job.status is JobStatus.PAUSED:
             self._engine.miss_pause(job, job.paused_from)
             job.paused_from = following

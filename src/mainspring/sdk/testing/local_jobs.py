@@ -16,7 +16,8 @@ from mainspring.domain.intake.recurrence import never_fires, runs_left_after
 from mainspring.domain.intake.repeat import payload_dropped, with_payload
 from mainspring.domain.job import JobDefinition
 from mainspring.domain.refusals import already_fired, cancelled, ended, id_taken, job_exists, paused, run_lives
-from mainspring.domain.schedules.fires import fires, first_fire_instead, next_fire
+from mainspring.domain.schedules.fires import fires
+from mainspring.domain.schedules.nominal_times import first_fire_instead
 from mainspring.domain.schedules.schedule import ScheduleKind, for_job
 from mainspring.domain.state_names import named_states, named_statuses
 from mainspring.domain.tags import check_version
@@ -187,10 +188,7 @@ class LocalJobs:
 
     def _upcoming(self, job_id: str, call: Call[Any]) -> Upcoming:
         job = self._job(job_id)
-        schedule, moment = job.definition.schedule, job.next_fire
-        if job.status is JobState.PAUSED and job.paused_from is not None:
-            late = schedule.recurring and job.paused_from <= self._engine.now
-            moment = next_fire(schedule, self._engine.now) if late else job.paused_from
+        schedule, moment = job.definition.schedule, self._engine.following(job)
         if moment is None:
             return Upcoming(job_id, [])
         count = int(dict(call.params).get("n", 20))
@@ -224,10 +222,10 @@ class LocalJobs:
         schedule = for_job(changed.schedule, DEFAULT_TENANT, job_id, now)
         if schedule != job.definition.schedule:
             runs_left = runs_left_after(job.definition.schedule, job.runs_left, schedule)
-            since = job.created_at if job.last_fired_for is None else job.last_fired_for
             first = schedule.at
             if schedule.kind is not ScheduleKind.AT:
-                first = first_fire_instead(schedule, job.definition.schedule, now, since)
+                following = self._engine.following(job)
+                first = first_fire_instead(schedule, job.definition.schedule, following, now, job.dealt_with)
             if first is None and schedule.recurring:
                 raise never_fires(schedule)
             job.runs_left = runs_left

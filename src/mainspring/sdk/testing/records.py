@@ -11,6 +11,7 @@ from mainspring.domain.job import STILL_ALIVE, JobDefinition
 from mainspring.domain.limits import Slot
 from mainspring.domain.run_key import idempotency_key
 from mainspring.domain.schedules.misfire import Missed
+from mainspring.domain.schedules.nominal_times import latest, nominal_of
 from mainspring.domain.transitions import JobStatus, RunState
 from mainspring.sdk.tasks.context import Context
 
@@ -96,6 +97,11 @@ class BoxRun:
         return idempotency_key(self.job_id, self.scheduled_for, self.definition.spec.repeat, self.generation)
 
     @property
+    def nominal_for(self) -> datetime:
+        """Its nominal time: before jitter."""
+        return nominal_of(self.definition.schedule, self.scheduled_for)
+
+    @property
     def backfill_id(self) -> str | None:
         """The backfill that has created the run, if one has."""
         return backfill_of(self.trigger)
@@ -121,6 +127,7 @@ class BoxJob:
     next_fire: datetime | None = None
     paused_from: datetime | None = None
     last_fired_for: datetime | None = None
+    last_nominal_for: datetime | None = None
     version: int = 1
     arming: int = 0
     runs: list[BoxRun] = field(default_factory=list)
@@ -128,6 +135,11 @@ class BoxJob:
     missed: list[tuple[Missed, datetime, int]] = field(default_factory=list)  # with time and generation
     generation: int = 1
     runs_left: int | None = None
+
+    @property
+    def dealt_with(self) -> datetime | None:
+        """No nominal time up to this one fires any more."""
+        return latest(self.last_nominal_for, self.last_fired_for)
 
     @property
     def has_fired(self) -> bool:

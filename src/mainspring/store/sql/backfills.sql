@@ -53,6 +53,7 @@ select b.backfill_id, b.tenant_id, b.job_id, b.generation, b.state, b.from_at, b
        b.slice is not null as has_slice, b.slice[b.slice_done + 1 : b.slice_done + $3] as next_fires,
        b.slice_exists[b.slice_done + 1 : b.slice_done + $3] as next_exist,
        coalesce(cardinality(b.slice), 0) as slice_length, b.slice_done, b.slice_end, b.live, b.reason, b.created_at,
+       case when b.schedule -> 'jitter' is not null then b.schedule::text end as jittered_text,
        not exists (select from mainspring.backfills o
                    where o.tenant_id = b.tenant_id and o.job_id = b.job_id and o.backfill_id < b.backfill_id
                      and o.state = {{BACKFILL_RUNNING}} and {{has_fires_left(o)}}) as first_of_job
@@ -82,16 +83,19 @@ join mainspring.jobs j on j.tenant_id = b.tenant_id and j.job_id = b.job_id and 
 where b.tenant_id = $1 and b.backfill_id = $2
 
 -- name: existing_fires
--- The times from $4 to $5 for which the job has a run, live or in the history, whatever became of it. Manual runs stand for
--- no fire. A run ends after its time, so older partitions are not read. A run is in one of both tables in every snapshot.
-select r.scheduled_for
+-- The times from $4 to $5 for which the job has a run, live or in the history, whatever became of it: fires, and their nominal
+-- times. Manual runs stand for no fire. A run ends after its time, so older partitions are not read. A run is in one of both
+-- tables in every snapshot.
+select r.scheduled_for, r.nominal_for
 from mainspring.runs r
-where r.tenant_id = $1 and r.job_id = $2 and r.generation = $3 and r.scheduled_for between $4 and $5
+where r.tenant_id = $1 and r.job_id = $2 and r.generation = $3
+  and (r.scheduled_for between $4 and $5 or r.nominal_for between $4 and $5)
   and starts_with(r.trigger, 'manual:') is not true
 union
-select h.scheduled_for
+select h.scheduled_for, h.nominal_for
 from mainspring.run_history h
-where h.job_id = $2 and h.tenant_id = $1 and h.generation = $3 and h.scheduled_for between $4 and $5
+where h.job_id = $2 and h.tenant_id = $1 and h.generation = $3
+  and (h.scheduled_for between $4 and $5 or h.nominal_for between $4 and $5)
   and h.ended_at >= $4::timestamptz - interval '1 day' and starts_with(h.trigger, 'manual:') is not true
 
 -- name: drop_slices
@@ -120,16 +124,17 @@ left join lateral (select e.state from mainspring.run_history e
                    where e.run_id = l.run_id and e.ended_at >= $2 limit 1) as h on true
 
 -- name: create_backfill_runs
--- Runs of a backfill: $4 with times $5, from the row of the job. $6: its trigger. $7: whether they have another spec ($8).
+-- Runs of a backfill: $4 with times $5, from the row of the job. $6: its trigger. $7: whether they have another spec ($8). $9:
+-- their nominal times, with jitter.
 -- The caller has locked the job and the backfill. The overlap rule is not about them.
 -- creates: QUEUED, HELD
 -- guard: generation and status of the job.
 with new_run as materialized (
     select n.run_id, j.tenant_id, j.lane_id, j.max_attempts, j.overlap = {{OVERLAP_SKIP}} as exclusive, n.scheduled_for,
-           j.job_id, j.generation, $6::text as trigger, j.name, j.payload,
+           n.nominal_for, j.job_id, j.generation, $6::text as trigger, j.name, j.payload,
            case when $7 then $8::json else j.spec end as spec, null::uuid as node_id, true as fired
     from mainspring.jobs j
-    cross join unnest($4::uuid[], $5::timestamptz[]) as n (run_id, scheduled_for)
+    cross join unnest($4::uuid[], $5::timestamptz[], $9::timestamptz[]) as n (run_id, scheduled_for, nominal_for)
     where j.tenant_id = $1 and j.job_id = $2 and j.generation = $3
       and j.status not in ({{JOB_PAUSED}}, {{JOB_CANCELLED}})
 ), created as (

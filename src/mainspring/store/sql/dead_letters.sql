@@ -134,7 +134,7 @@ with wanted as (
     from taken
     cross join lateral (select $1::int as tenant_id, coalesce(taken.job_id, taken.run_id::text) as job_id) as k
 )
-{{create_runs_of_jobs}}
+{{create_runs_of_jobs(null::timestamptz)}}
 returning run_id, lane_id, held_key
 
 -- name: repeat
@@ -157,7 +157,7 @@ with source as (
     from source
     cross join lateral (select $1::int as tenant_id, coalesce(source.job_id, source.run_id::text) as job_id) as k
 )
-{{create_runs_of_jobs}}
+{{create_runs_of_jobs(null::timestamptz)}}
 returning run_id, lane_id, held_key
 
 -- name: discard

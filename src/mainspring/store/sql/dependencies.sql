@@ -129,23 +129,17 @@ from mainspring.job_waits w
 where w.run_id = any ($1::uuid[])
 
 -- name: waits_to_look_at
--- Those of the runs $1 without an end. child_schedule_text: the schedule of the run's job, if it has jitter and for_time is
--- still the time after it.
-select w.run_id, w.parent, w.for_time, w.since, w.looked, w.parent_run, w.parent_end, w.cause,
-       (select j.schedule::text
-        from mainspring.runs r
-        join mainspring.jobs j on j.tenant_id = r.tenant_id and j.job_id = r.job_id
-        where not w.looked and r.run_id = w.run_id and r.scheduled_for = w.for_time
-          and j.schedule -> 'jitter' is not null) as child_schedule_text
+-- Those of the runs $1 without an end.
+select w.run_id, w.parent, w.for_time, w.since, w.looked, w.parent_run, w.parent_end, w.cause
 from mainspring.job_waits w
 where w.run_id = any ($1::uuid[]) and w.parent_end is null
 
 -- name: parents_now
--- What is known of the parents $2 of tenant $1, for runs with the times $4 after the fires $5. $3: as in known_jobs. $6: runs
--- for the same time have higher ids.
+-- What is known of the parents $2 of tenant $1, for runs with the nominal times $4 after the fires $5. $3: as in known_jobs.
+-- $6: runs for the same time have higher ids. $7: when the parents fire for these times.
 select w.place, j.status, j.next_fire_at, coalesce(j.one_time, true) as one_time, j.schedule::text as schedule_text,
        (select r.run_id from mainspring.runs r
-        where r.tenant_id = $1 and r.job_id = w.parent and r.scheduled_for = w.for_time
+        where r.tenant_id = $1 and r.job_id = w.parent and coalesce(r.nominal_for, r.scheduled_for) = w.for_time
           and (r.trigger is null or r.trigger = 'at')
         limit 1) as live_run,
        coalesce((select r.run_id from mainspring.runs r
@@ -156,15 +150,16 @@ select w.place, j.status, j.next_fire_at, coalesce(j.one_time, true) as one_time
        same.run_id as ended_run, same.state as ended_state, same.reason as ended_reason,
        ok.run_id as success_run, last.state as last_state, last.reason as last_reason,
        exists (select from mainspring.missed_fires m
-               where m.tenant_id = $1 and m.job_id = w.parent and m.first_at <= w.for_time and m.last_at >= w.for_time
+               where m.tenant_id = $1 and m.job_id = w.parent and m.first_at <= w.fire and m.last_at >= w.fire
                offset 0) as missed
-from unnest($2::text[], $3::uuid[], $4::timestamptz[], $5::timestamptz[], $6::uuid[])
-         with ordinality as w (parent, own, for_time, since, lowest, place)
+from unnest($2::text[], $3::uuid[], $4::timestamptz[], $5::timestamptz[], $6::uuid[], $7::timestamptz[])
+         with ordinality as w (parent, own, for_time, since, lowest, fire, place)
 left join mainspring.jobs j on j.tenant_id = $1 and j.job_id = w.parent
 left join lateral (
     select h.run_id, h.state, h.reason
     from mainspring.run_history h
-    where h.job_id = w.parent and h.run_id >= w.lowest and h.tenant_id = $1 and h.scheduled_for = w.for_time
+    where h.job_id = w.parent and h.run_id >= w.lowest and h.tenant_id = $1
+      and coalesce(h.nominal_for, h.scheduled_for) = w.for_time
       and h.ended_at >= w.for_time - interval '1 hour' and (h.trigger is null or h.trigger = 'at')
     order by h.run_id desc
     limit 1
@@ -200,9 +195,9 @@ left join lateral (
 -- name: write_waits
 -- guard: the caller has locked the runs; an end stays.
 update mainspring.job_waits w
-set looked = u.looked, parent_run = u.parent_run, parent_end = u.parent_end, cause = u.cause, for_time = u.for_time
-from unnest($1::uuid[], $2::text[], $3::boolean[], $4::uuid[], $5::smallint[], $6::text[], $7::timestamptz[])
-         as u (run_id, parent, looked, parent_run, parent_end, cause, for_time)
+set looked = u.looked, parent_run = u.parent_run, parent_end = u.parent_end, cause = u.cause
+from unnest($1::uuid[], $2::text[], $3::boolean[], $4::uuid[], $5::smallint[], $6::text[])
+         as u (run_id, parent, looked, parent_run, parent_end, cause)
 where w.run_id = u.run_id and w.parent = u.parent and w.parent_end is null
 
 -- name: delete_waits
@@ -308,7 +303,8 @@ where e.after
 -- Jobs that fire now, because their parents have ended.
 -- guard: SCHEDULED, and not due yet; the caller has locked the rows.
 update mainspring.jobs j
-set next_fire_at = greatest((select clock_timestamp()), j.last_fired_for + interval '1 microsecond')
+set next_fire_at = greatest((select clock_timestamp()), j.last_fired_for + interval '1 microsecond',
+                            j.last_nominal_for + interval '1 microsecond')
 from unnest($1::int[], $2::text[]) as u (tenant_id, job_id)
 where j.tenant_id = u.tenant_id and j.job_id = u.job_id and j.status = {{JOB_SCHEDULED}} and j.next_fire_at is null
   and j.edges & {{EDGES_AFTER}} <> 0

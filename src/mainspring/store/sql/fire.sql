@@ -52,6 +52,7 @@ with lease as materialized (
     where j.version = d.version and j.next_fire_at is not distinct from d.next_fire_at
       and j.status = {{JOB_SCHEDULED}} and j.one_time and j.xmin = d.written_by
       and (j.last_fired_for is null or j.last_fired_for < j.next_fire_at)
+      and (j.last_nominal_for is null or j.last_nominal_for < j.next_fire_at)
       and j.shard + 0 = any (array(select shard from lease))
     order by j.tenant_id, j.job_id
     for update of j skip locked
@@ -106,11 +107,12 @@ for no key update of j
 
 -- name: fire_recurring
 -- Advance the jobs, and insert their runs, skipped runs and missed ranges in one statement, from the rows. It waits for
--- $21 at most if another transaction has locked a job.
+-- $23 at most if another transaction has locked a job.
 -- creates: QUEUED, WAITING, HELD, SKIPPED
--- guard: lease owner and epoch, job version, generation, next_fire_at and SCHEDULED; last_fired_for only rises.
+-- guard: lease owner and epoch, job version, generation, next_fire_at and SCHEDULED; last_fired_for and last_nominal_for
+-- only rise.
 with patience as materialized (
-    select set_config('lock_timeout', $21, true)
+    select set_config('lock_timeout', $23, true)
 ), lease as materialized (
     {{lease}}
 ), due as (
@@ -119,7 +121,7 @@ with patience as materialized (
     {{move_on(due)}}
       and j.shard + 0 = any (array(select shard from lease))
     returning {{moved_job}}
-), {{runs_of_moved($1, $15, $16, $17, $18, $19, $20)}}
+), {{runs_of_moved($1, $15, $16, $17, $18, $19, $20, $21)}}
 
 -- name: fire_free
 -- The same after that wait, for jobs that allow overlapping runs. Locked jobs are left out. It takes longer because it
@@ -139,21 +141,22 @@ with lease as materialized (
     {{move_on(free)}}
       and j.shard + 0 = any (array(select shard from lease))
     returning {{moved_job}}
-), {{runs_of_moved($1, $15, $16, $17, $18, $19, $20)}}
+), {{runs_of_moved($1, $15, $16, $17, $18, $19, $20, $21)}}
 
 -- name: fire_locked_recurring
 -- What was due before a change of one job, as planned with the definition that its row still has.
 -- creates: QUEUED, WAITING, HELD, SKIPPED
--- guard: version, generation, next_fire_at and SCHEDULED; last_fired_for only rises; the row is locked by the caller.
+-- guard: version, generation, next_fire_at and SCHEDULED; last_fired_for and last_nominal_for only rise; the row is locked
+-- by the caller.
 with due as (
     select $1::int as tenant_id, $2::text as job_id, $3::int as version, $4::timestamptz as next_fire_at,
            $5::timestamptz as through, $6::timestamptz as following, 1 as first_run,
            cardinality($7::uuid[]) as last_run, 1 as first_gap, cardinality($9::timestamptz[]) as last_gap,
-           $13::int as generation, 1 as position
+           $13::int as generation, $14::timestamptz as nominal, 1 as position
 ), moved as (
     {{move_on(due)}}
     returning {{moved_job}}
-), {{runs_of_moved(null, $7, $8, $9, $10, $11, $12)}}
+), {{runs_of_moved(null, $7, $8, $9, $10, $11, $12, $15)}}
 
 -- name: fire_locked_one_time
 -- The same for a one-time job: it becomes its run. $5 is the id of the run, if the job has not got one that is ours.
@@ -164,6 +167,7 @@ with gone as (
     where j.tenant_id = $1 and j.job_id = $2 and j.version = $3 and j.next_fire_at is not distinct from $4
       and j.status = {{JOB_SCHEDULED}} and j.one_time
       and (j.last_fired_for is null or j.last_fired_for < j.next_fire_at)
+      and (j.last_nominal_for is null or j.last_nominal_for < j.next_fire_at)
     returning j.*, case when j.id_generated then cast(j.job_id as uuid) else $5::uuid end as run_id
 ), {{runs_of_gone(null)}}
 

@@ -36,27 +36,27 @@ n.exclusive or coalesce(n.spec ->> 'delivery' = {{AT_MOST_ONCE}}, false)
 
 -- fragment: create_limited_runs
 -- The same for runs that may have limits. Such a run is HELD, in the first of its lines, until it is admitted
--- (limits.sql). Its attempts never overlap.
+-- (limits.sql). Its attempts never overlap. `nominal_for` of `new_run`: null if it equals scheduled_for.
 insert into mainspring.runs
-    (state, exclusive, limit_keys, held_key, held_rank, {{new_run_columns}})
+    (state, exclusive, limit_keys, held_key, held_rank, nominal_for, {{new_run_columns}})
 select case when l.keys is null then {{QUEUED}} else {{HELD}} end, l.keys is not null or {{exclusive_by_itself}},
-       l.keys, l.keys[1], case when l.keys is not null then t.now - {{boost(n)}} end, {{new_run_values}}
+       l.keys, l.keys[1], case when l.keys is not null then t.now - {{boost(n)}} end, n.nominal_for, {{new_run_values}}
 from new_run n
 cross join (select clock_timestamp() as now) as t
 cross join lateral (select {{line_ids(n)}} as keys) as l
 
--- fragment: create_runs_of_jobs
+-- fragment: create_runs_of_jobs(nominal)
 -- The same for runs of jobs that may have edges: `edges` of `new_run` has the bits of `jobs.edges` that hold for the run.
--- A run that waits for other jobs has no place in a line yet.
+-- A run that waits for other jobs has no place in a line yet. {{nominal}}: its nominal time, null if it is scheduled_for.
 insert into mainspring.runs
     (state, exclusive, limit_keys, held_key, held_rank, run_id, tenant_id, lane_id, max_attempts, scheduled_for, ready_at,
-     job_id, trigger, name, payload, spec, node_id, fired_at, follows, expires_at, generation)
+     job_id, trigger, name, payload, spec, node_id, fired_at, follows, expires_at, generation, nominal_for)
 select case when n.edges & {{EDGES_WAITS}} <> 0 then {{WAITING}} when l.keys is null then {{QUEUED}} else {{HELD}} end,
        l.keys is not null or {{exclusive_by_itself}}, l.keys, l.keys[1],
        case when l.keys is not null then t.now - {{boost(n)}} end, n.run_id, n.tenant_id, n.lane_id, n.max_attempts,
        coalesce(n.scheduled_for, t.now), t.now, n.job_id, n.trigger, n.name, n.payload, n.spec, n.node_id,
        case when n.fired then t.now end, case when n.edges & {{EDGES_FOLLOWED}} <> 0 then {{FOLLOWS_JOBS}} end,
-       t.now + (n.spec ->> 'expires_in')::float8 * interval '1 second', n.generation
+       t.now + (n.spec ->> 'expires_in')::float8 * interval '1 second', n.generation, {{nominal}}
 from new_run n
 cross join (select clock_timestamp() as now) as t
 cross join lateral (select case when n.edges & {{EDGES_WAITS}} <> 0 then null else {{line_ids(n)}} end as keys) as l
@@ -140,7 +140,7 @@ from mainspring.runs r
 cross join lateral unnest(r.limit_keys) as k (key_id)
 where r.tenant_id = $1 and r.limit_keys && $2::bigint[] and k.key_id = any ($2)
 
--- fragment: skipped_runs
+-- fragment: skipped_runs(nominal)
 -- The runs of `new_run` that are not created because of the overlap rule (skip_reason), as columns of `ended_run`.
 select n.run_id, n.tenant_id, n.lane_id, {{SKIPPED}} as state, 0 as attempt, n.max_attempts, 0 as fence,
        coalesce(n.scheduled_for, t.now) as scheduled_for, null::timestamptz as started_at, null::real as ran_ms,
@@ -148,7 +148,7 @@ select n.run_id, n.tenant_id, n.lane_id, {{SKIPPED}} as state, 0 as attempt, n.m
        n.skip_reason as reason, null::text as error, null::json as result,
        n.payload, n.spec, n.node_id, t.now as fired_at, null::timestamptz as cancel_requested_at,
        null::smallint as follows, 0 as losses, 0 as snoozes, null::boolean as payload_dropped, n.generation,
-       null::bigint[] as held, null::bigint[] as feeds, null::json as usage
+       null::bigint[] as held, null::bigint[] as feeds, null::json as usage, {{nominal}} as nominal_for
 from new_run n, (select clock_timestamp() as now) as t
 where n.skip_reason is not null
 
@@ -159,11 +159,11 @@ where n.skip_reason is not null
 insert into mainspring.run_history
     (run_id, tenant_id, lane_id, state, attempt, max_attempts, fence, scheduled_for, started_at, ended_at, ran_ms,
      worker_id, job_id, trigger, name, reason, error, result, payload, spec, node_id, fired_at, cancel_requested_at,
-     follows, losses, snoozes, payload_dropped, generation, held, feeds, usage)
+     follows, losses, snoozes, payload_dropped, generation, held, feeds, usage, nominal_for)
 select e.run_id, e.tenant_id, e.lane_id, e.state, e.attempt, e.max_attempts, e.fence, e.scheduled_for, e.started_at,
        (select clock_timestamp()), e.ran_ms, e.worker_id, e.job_id, e.trigger, e.name, e.reason, e.error, e.result,
        e.payload, e.spec, e.node_id, e.fired_at, e.cancel_requested_at, e.follows, e.losses,
-       e.snoozes, e.payload_dropped, e.generation, e.held, e.feeds, e.usage
+       e.snoozes, e.payload_dropped, e.generation, e.held, e.feeds, e.usage, e.nominal_for
 from ended_run e
 returning run_id, follows, held, feeds
 
@@ -342,16 +342,16 @@ for key share of l
 -- The fields of store/fires.py DueJob; j is the job.
 j.tenant_id, j.job_id, j.version, j.shard, j.next_fire_at, j.one_time, j.id_generated, j.overlap,
        j.schedule::text as schedule_text, j.spec::text as spec_text, j.xmin as written_by, j.generation, j.runs_left,
-       j.lane_id
+       j.lane_id, j.last_nominal_for
 
 -- fragment: due_keys
 unnest($4::int[], $5::text[]) with ordinality as d (tenant_id, job_id, position)
 
 -- fragment: due_fires
 unnest($4::int[], $5::text[], $6::int[], $7::timestamptz[], $8::timestamptz[], $9::timestamptz[],
-       $10::int[], $11::int[], $12::int[], $13::int[], $14::int[])
+       $10::int[], $11::int[], $12::int[], $13::int[], $14::int[], $22::timestamptz[])
     with ordinality as d (tenant_id, job_id, version, next_fire_at, through, following,
-                          first_run, last_run, first_gap, last_gap, generation, position)
+                          first_run, last_run, first_gap, last_gap, generation, nominal, position)
 
 -- fragment: has_live_run(job)
 -- Whether a run is alive that the overlap rule is about: those of a backfill are not.
@@ -376,13 +376,13 @@ new_run as materialized (
            case when g.overlap = {{OVERLAP_SKIP}} and {{has_live_run(g)}} then {{STILL_ALIVE}} end as skip_reason
     from gone g
 ), created as (
-    {{create_runs_of_jobs}}
+    {{create_runs_of_jobs(null::timestamptz)}}
     where n.skip_reason is null
     returning run_id, lane_id, held_key, state
 ), waits as (
-    {{waits_of_created}}
+    {{waits_of_created(null::timestamptz)}}
 ), ended_run as (
-    {{skipped_runs}}
+    {{skipped_runs(null::timestamptz)}}
 ), skips as (
     {{enter_history}}
 )
@@ -395,11 +395,11 @@ select (select array_agg(lane_id) from created where state = {{QUEUED}}) as lane
 -- fragment: manual_run
 -- Creates `new_run`, or records that it is skipped.
 created as (
-    {{create_runs_of_jobs}}
+    {{create_runs_of_jobs(null::timestamptz)}}
     where n.skip_reason is null
     returning run_id, lane_id, held_key
 ), ended_run as (
-    {{skipped_runs}}
+    {{skipped_runs(null::timestamptz)}}
 ), skips as (
     {{enter_history}}
 )
@@ -410,10 +410,10 @@ select n.lane_id, n.skip_reason is not null as skipped, (select follows from ski
        (select held_key from created) as line
 from new_run n
 
--- fragment: waits_of_created
+-- fragment: waits_of_created(nominal)
 -- What the runs of `created` that WAIT wait for. The parents of a job that fires after them have ended already.
 insert into mainspring.job_waits (run_id, tenant_id, parent, for_time, since, parent_run, parent_end)
-select n.run_id, e.tenant_id, e.parent, n.scheduled_for,
+select n.run_id, e.tenant_id, e.parent, coalesce({{nominal}}, n.scheduled_for),
        coalesce(lag(n.scheduled_for) over (partition by e.tenant_id, e.child, e.parent order by n.scheduled_for), e.fired_for),
        e.satisfied_run, e.satisfied_end
 from created c
@@ -435,9 +435,11 @@ where m.edges & ({{EDGES_WAITS}} | {{EDGES_AFTER}}) <> 0 and e.tenant_id = m.ten
 
 -- fragment: move_on(due)
 -- Advances the jobs of {{due}} past what is handled. A later generation may have the same version and next fire. A job
--- with max_runs never makes more runs than are left.
+-- with max_runs never makes more runs than are left. `nominal`: the nominal time of `through`, null if it is the same.
+-- A nominal time that is dealt with makes neither runs nor missed fires.
 update mainspring.jobs j
 set next_fire_at = d.following, last_fired_for = d.through,
+    last_nominal_for = greatest(j.last_nominal_for, coalesce(d.nominal, d.through)),
     status = case when d.following is null and coalesce(j.edges & {{EDGES_AFTER}}, 0) = 0 then {{JOB_COMPLETED}}
                   else {{JOB_SCHEDULED}} end,
     runs_left = j.runs_left - (d.last_run - d.first_run + 1)
@@ -446,6 +448,8 @@ where j.tenant_id = d.tenant_id and j.job_id = d.job_id
   and j.version = d.version and j.next_fire_at is not distinct from d.next_fire_at and j.status = {{JOB_SCHEDULED}}
   and j.generation = d.generation
   and (j.last_fired_for is null or j.last_fired_for < d.through)
+  and (j.last_nominal_for is null or j.last_nominal_for < coalesce(d.nominal, d.through)
+       or d.last_run < d.first_run and d.last_gap < d.first_gap)
   and (j.runs_left is null or j.runs_left > d.last_run - d.first_run)
 
 -- fragment: moved_job
@@ -453,12 +457,13 @@ where j.tenant_id = d.tenant_id and j.job_id = d.job_id
 j.tenant_id, j.job_id, j.lane_id, j.overlap, j.max_attempts, j.name, j.payload, j.spec, j.generation, d.position,
               d.first_run, d.last_run, d.first_gap, d.last_gap, j.edges, j.last_fired_for
 
--- fragment: runs_of_moved(node, run_ids, run_times, gap_firsts, gap_lasts, gap_counts, gap_reasons)
+-- fragment: runs_of_moved(node, run_ids, run_times, gap_firsts, gap_lasts, gap_counts, gap_reasons, nominals)
 -- Runs, skips and missed ranges of recurring jobs that have fired: `moved` are their rows, with the subscripts of their
--- parts in the lists.
+-- parts in the lists. The list of nominal times is empty if no job has jitter.
 new_run as materialized (
     select ({{run_ids}}::uuid[])[i] as run_id, m.tenant_id, m.lane_id, m.max_attempts,
-           m.overlap = {{OVERLAP_SKIP}} as exclusive, ({{run_times}}::timestamptz[])[i] as scheduled_for, m.job_id,
+           m.overlap = {{OVERLAP_SKIP}} as exclusive, ({{run_times}}::timestamptz[])[i] as scheduled_for,
+           ({{nominals}}::timestamptz[])[i] as nominal_for, m.job_id,
            m.generation, null::text as trigger, m.name, m.payload, m.spec, {{node}}::uuid as node_id, true as fired, m.edges,
            case when m.overlap <> {{OVERLAP_SKIP}} then null
                 when {{has_live_run(m)}} then {{STILL_ALIVE}}
@@ -466,15 +471,15 @@ new_run as materialized (
     from moved m
     cross join lateral generate_series(m.first_run, m.last_run) as i
 ), created as (
-    {{create_runs_of_jobs}}
+    {{create_runs_of_jobs(n.nominal_for)}}
     where n.skip_reason is null
     returning run_id, lane_id, held_key, state
 ), waits as (
-    {{waits_of_created}}
+    {{waits_of_created(n.nominal_for)}}
 ), edges as (
     {{edges_of_moved}}
 ), ended_run as (
-    {{skipped_runs}}
+    {{skipped_runs(n.nominal_for)}}
 ), skips as (
     {{enter_history}}
 ), missed as (
@@ -672,15 +677,15 @@ on conflict (tenant_id, job_id) do update
 set lane_id = excluded.lane_id, status = excluded.status, version = greatest(j.version + 1, excluded.version),
     overlap = excluded.overlap, max_attempts = excluded.max_attempts, one_time = excluded.one_time,
     id_generated = excluded.id_generated, next_fire_at = excluded.next_fire_at, last_fired_for = null,
-    paused_from = null, created_at = excluded.created_at, updated_at = excluded.updated_at, name = excluded.name,
+    last_nominal_for = null, paused_from = null, created_at = excluded.created_at, updated_at = excluded.updated_at, name = excluded.name,
     schedule = excluded.schedule, payload = excluded.payload, spec = excluded.spec, declared_by = excluded.declared_by,
     pruned_version = null, generation = excluded.generation, runs_left = excluded.runs_left, edges = excluded.edges
 where j.status in ({{JOBS_ENDED}}) and j.generation < excluded.generation
 
 -- fragment: job_columns
 -- The fields of store/jobs.py JobRow.
-tenant_id, job_id, lane_id, shard, status, version, overlap, next_fire_at, last_fired_for, paused_from, created_at,
-       updated_at, name, schedule::text as schedule_text, {{PAYLOAD_TEXT}}, spec::text as spec_text,
+tenant_id, job_id, lane_id, shard, status, version, overlap, next_fire_at, last_fired_for, last_nominal_for, paused_from,
+       created_at, updated_at, name, schedule::text as schedule_text, {{PAYLOAD_TEXT}}, spec::text as spec_text,
        declared_by, pruned_version, generation, runs_left
 
 -- fragment: listed_job
@@ -876,7 +881,7 @@ j.tenant_id = {{tenant}} and j.schedule ->> 'calendar' = {{name}} and j.schedule
 -- fragment: recomputed_columns
 -- JobToRecompute in store/calendars.py.
 j.tenant_id, j.job_id, j.version, j.status, j.one_time, j.next_fire_at, j.paused_from, j.last_fired_for,
-       j.schedule::text as schedule_text, (select clock_timestamp()) as now
+       j.last_nominal_for, j.schedule::text as schedule_text, (select clock_timestamp()) as now
 
 -- ---------------------------------------------------------------------------------------------------- backfills
 

@@ -138,13 +138,14 @@ select l.*, (select clock_timestamp()) as now from locked l
 -- name: change_job
 -- Update, pause, resume and delete. The version rises, so that a fire that was prepared before fails.
 -- $15 is the time from which the new definition holds. $17: the job is paused since its application no longer declares
--- it.
+-- it. $20: the nominal time up to which all are dealt with, which only rises.
 -- guard: version; the caller has locked the row.
 update mainspring.jobs
 set status = $4, next_fire_at = $5, paused_from = $6, lane_id = $7, overlap = $8, max_attempts = $9, name = $10,
     schedule = $11, payload = $12, spec = $13, one_time = $14, version = version + 1,
     updated_at = $15, declared_by = $16, pruned_version = case when $17 then version + 1 end,
-    runs_left = $18, edges = nullif(coalesce(edges & {{EDGES_FOLLOWED}}, 0) | $19, 0)
+    runs_left = $18, edges = nullif(coalesce(edges & {{EDGES_FOLLOWED}}, 0) | $19, 0),
+    last_nominal_for = greatest(last_nominal_for, $20)
 where tenant_id = $1 and job_id = $2 and version = $3
 returning version
 

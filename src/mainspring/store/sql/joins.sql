@@ -130,7 +130,8 @@ with gone as (
     select run_id, tenant_id, lane_id, {{SUCCESS}} as state, attempt, max_attempts, fence, scheduled_for, started_at,
            {{waited_ms}} as ran_ms, worker_id, job_id, trigger, name, null::text as reason, null::text as error, result,
            payload, spec, node_id, fired_at, null::timestamptz as cancel_requested_at, follows, losses, snoozes,
-           null::boolean as payload_dropped, generation, {{held_slots(gone)}} as held, feeds, null::json as usage
+           null::boolean as payload_dropped, generation, {{held_slots(gone)}} as held, feeds, null::json as usage,
+           nominal_for
     from gone
 )
 {{enter_history}}
@@ -164,7 +165,8 @@ with found as materialized (
     select run_id, tenant_id, lane_id, {{SKIPPED}} as state, attempt, max_attempts, fence, scheduled_for,
            {{started_at}} as started_at, {{waited_ms}} as ran_ms, worker_id, job_id, trigger, name, reason,
            null::text as error, null::json as result, payload, spec, node_id, fired_at, cancel_requested_at, follows,
-           losses, snoozes, null::boolean as payload_dropped, generation, null::bigint[] as held, feeds, usage
+           losses, snoozes, null::boolean as payload_dropped, generation, null::bigint[] as held, feeds, usage,
+           nominal_for
     from gone r
 ), kept as (
     insert into mainspring.step_ends (run_id, state, reason)

@@ -56,7 +56,7 @@ with new_run as (
           from unnest($2::uuid[], $3::int[], $4::smallint[], $5::text[], $6::text[], $7::json[], $8::json[], $9::int[])
                    as w (run_id, lane_id, max_attempts, job_id, name, payload, spec, generation)) as u
 )
-{{create_runs_of_jobs}}
+{{create_runs_of_jobs(null::timestamptz)}}
 
 -- name: claim_from_lane
 -- The head of one lane, by ctid. $5 is a lower bound of ready_at, so that dead index entries are not read.
@@ -216,7 +216,7 @@ with outcome as (
            null::text as reason, null::text as error, result, case when keeps_payload then payload end as payload, spec,
            node_id, fired_at, null::timestamptz as cancel_requested_at, follows, losses, snoozes,
            case when not keeps_payload then true end as payload_dropped, generation, {{held_slots(gone)}} as held, feeds,
-           used as usage
+           used as usage, nominal_for
     from gone
 )
 {{enter_history}}
@@ -297,7 +297,8 @@ with outcome as (
            case when state = {{WAITING}} then {{waited_ms}} else ran_ms end as ran_ms,
            worker_id, job_id, trigger, name, reason, error, null::json as result, payload, spec, node_id, fired_at,
            cancel_requested_at, follows, losses + lost as losses, snoozes, null::boolean as payload_dropped, generation,
-           case when state <> {{HELD}} then {{held_slots(r)}} end as held, feeds, coalesce(used, usage) as usage
+           case when state <> {{HELD}} then {{held_slots(r)}} end as held, feeds, coalesce(used, usage) as usage,
+           nominal_for
     from gone r
 )
 {{enter_history}}
