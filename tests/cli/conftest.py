@@ -86,8 +86,9 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[CannedServer]:
 
 
 @pytest.fixture
-def call(capsys: pytest.CaptureFixture[str]) -> Callable[..., Shown]:
-    """Run the command line in this process. Returns exit code, stdout and stderr."""
+def call(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Callable[..., Shown]:
+    """Run the command line in this process. Returns exit code, stdout and stderr. No command waits for a database."""
+    monkeypatch.setenv("MAINSPRING_DATABASE_WAIT", "0")
 
     def run(*args: str) -> Shown:
         code = main(args)

@@ -22,9 +22,10 @@ SECRET = "Tr0mbone"
 
 @pytest.fixture(autouse=True)
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty folder, and none of our variables."""
+    """An empty folder, and none of our variables but one: no command waits for a database."""
     for name in [name for name in os.environ if name.startswith("MAINSPRING_")]:
         monkeypatch.delenv(name)
+    monkeypatch.setenv("MAINSPRING_DATABASE_WAIT", "0")
     monkeypatch.chdir(tmp_path)
     return tmp_path
 

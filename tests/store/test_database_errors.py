@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import ssl
 
 import asyncpg
@@ -13,10 +14,15 @@ from mainspring.cli.error_report import exit_code_of
 from mainspring.cli.main import main
 from mainspring.domain.errors import InvalidInput, MainspringError
 from mainspring.store.database import Database, address_of, checked_url
-from mainspring.store.database_errors import in_words
+from mainspring.store.database_errors import TEMPORARY, in_words
 from mainspring.store.preflight import check_database
 
 SECRET = "Tr0mbone"
+# A start waits for the end of these.
+PASSING = (
+    "database_starting", "database_refused", "database_lost", "database_silent", "database_unreachable",
+    "database_in_recovery", "database_disk_full", "too_many_clients",
+)  # fmt: skip
 URL = f"postgresql://ada:{SECRET}@db.example:6432/shop"
 
 
@@ -77,6 +83,24 @@ def words(error: MainspringError) -> str:
             asyncpg.InsufficientPrivilegeError("must be owner of table runs"),
             "permission_denied", 5, "`mainspring migrate` with the role that owns the schema",
         ),
+        (asyncpg.CannotConnectNowError("the database system is starting up"), "database_starting", 6, "starting up"),
+        (asyncpg.AdminShutdownError("terminating connection"), "database_lost", 6, "terminating"),
+        (ConnectionResetError(104, "Connection reset by peer"), "database_lost", 6, "reset"),
+        (OSError(113, "No route to host"), "database_unreachable", 6, "firewall"),
+        (socket.gaierror(socket.EAI_AGAIN, "Temporary failure"), "database_unreachable", 6, "name servers"),
+        (socket.gaierror(socket.EAI_NONAME, "not known"), "database_host_unknown", 6, "name of the host"),
+        (asyncpg.DiskFullError("could not extend file"), "database_disk_full", 6, "make room"),
+        (asyncpg.TargetServerAttributeNotMatched("x"), "database_in_recovery", 4, "primary"),
+        (asyncpg.ProtocolViolationError("pgbouncer cannot connect to server"), "database_lost", 6, "cannot connect"),
+        (
+            asyncpg.ConnectionDoesNotExistError("it was closed: server login has been failing"),
+            "database_lost", 6, "has been failing",
+        ),
+        (
+            asyncpg.ConnectionDoesNotExistError('server login failed: FATAL password authentication failed for "ada"'),
+            "login_refused", 5, "PGPASSFILE",
+        ),
+        (asyncpg.ProtocolViolationError("unsupported pkt type: 88"), "database_error", 6, ""),
         (asyncpg.InternalServerError(f"what? {SECRET}"), "database_error", 6, ""),
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, Exception) else "",
@@ -85,6 +109,7 @@ def test_each_error_has_words_a_fix_and_an_exit_code(error: Exception, code: str
     found = in_words(error, Database(URL))
     said = words(found)
     assert (found.code, exit_code_of(found)) == (code, exit_code)
+    assert (code in TEMPORARY) is (code in PASSING)
     assert fix in said and SECRET not in said
     if code not in ("too_many_clients", "database_tls", "login_refused"):
         assert all(part in said for part in ("db.example:6432", "shop", "ada")), said
@@ -181,6 +206,7 @@ def test_every_command_that_uses_a_database_says_it_in_one_message(
 ) -> None:
     monkeypatch.setenv("MAINSPRING_DATABASE_URL", f"postgresql://ada:{SECRET}@127.0.0.1:1/shop")
     monkeypatch.setenv("MAINSPRING_DATA", str(tmp_path))
+    monkeypatch.setenv("MAINSPRING_DATABASE_WAIT", "0")
     assert main(command.split()) == 6
     lines = [line for line in capsys.readouterr().err.splitlines() if not line.startswith("{")]
     assert lines[0] == "error: nothing listens on 127.0.0.1:1 (database 'shop', role 'ada')"

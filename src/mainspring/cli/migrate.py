@@ -55,8 +55,10 @@ def command(
     """
     import uvloop
 
+    from mainspring.kernel.logs import configure_logs
     from mainspring.store.migrate import Stage
 
+    configure_logs(role="migrate")
     stages = tuple(Stage) if stage is StageChoice.ALL else (Stage(stage.value),)
     applied = uvloop.run(_migrated(needed_database(database), stages, force=force))
     if as_json:
@@ -69,17 +71,21 @@ def command(
 
 
 async def _migrated(database: Database, stages: tuple[Stage, ...], *, force: bool) -> list[str]:
+    from mainspring.roles.database import when_available
     from mainspring.store.database_errors import database_in_words
     from mainspring.store.grants import require_owner
     from mainspring.store.migrate import migrate
     from mainspring.store.pool import connect
     from mainspring.store.preflight import check_database
 
-    await check_database(database)
-    with database_in_words(database.direct):
-        connection = await connect(database.direct, application="start")
-        try:
-            await require_owner(connection, database.direct)
-        finally:
-            await connection.close()
-        return await migrate(database, stages, force=force)
+    async def apply() -> list[str]:
+        await check_database(database)
+        with database_in_words(database.direct):
+            connection = await connect(database.direct, application="start")
+            try:
+                await require_owner(connection, database.direct)
+            finally:
+                await connection.close()
+            return await migrate(database, stages, force=force)
+
+    return await when_available(database, apply)

@@ -92,6 +92,16 @@ PgBouncerOption = Annotated[
         help="What is at --database-url: PostgreSQL itself (none), or a PgBouncer with this pool_mode.",
     ),
 ]
+DatabaseWaitOption = Annotated[
+    str,
+    typer.Option(
+        "--database-wait",
+        metavar="TIME",
+        envvar="MAINSPRING_DATABASE_WAIT",
+        help="How long the start waits for a PostgreSQL that is down, starts or recovers: 30s, 10m. 0: not at all.",
+    ),
+]
+_DEFAULT_WAIT = "5m"
 
 
 def _configure(context: typer.Context, file: Path | None) -> None:
@@ -130,6 +140,7 @@ _ADDED: dict[str, tuple[str, Any, Any]] = {
     "direct_url": ("database", DirectUrlOption, None),
     "direct_url_file": ("database", DirectUrlFileOption, None),
     "pgbouncer": ("database", PgBouncerOption, Pooling.NONE),
+    "database_wait": ("database", DatabaseWaitOption, _DEFAULT_WAIT),
     "config": ("", ConfigOption, None),
 }
 
@@ -218,8 +229,10 @@ def _as_environment(given: dict[str, Any], wanted: dict[str, str]) -> Iterator[N
 
 def _database(context: typer.Context, given: dict[str, Any]) -> Database | None:
     """Raises InvalidInput if a URL is not one of PostgreSQL."""
+    from mainspring.domain.durations import parse_duration
     from mainspring.domain.errors import InvalidInput
 
+    wait = parse_duration(given["database_wait"], "database_wait")
     url, direct_url = (_database_url(context, name, given) for name in ("database_url", "direct_url"))
     pooling = given["pgbouncer"]
     if url is None:
@@ -229,9 +242,8 @@ def _database(context: typer.Context, given: dict[str, Any]) -> Database | None:
                     "it needs the URL of a database", field=name, hint="give --database-url or --database-url-file"
                 )
         return None
-    return Database(
-        checked_url(url), None if direct_url is None else checked_url(direct_url, "direct_url"), Pooling(pooling)
-    )
+    direct = None if direct_url is None else checked_url(direct_url, "direct_url")
+    return Database(checked_url(url), direct, Pooling(pooling), wait)
 
 
 def _database_url(context: typer.Context, name: str, given: dict[str, Any]) -> str | None:

@@ -104,19 +104,22 @@ async def assemble(
     database_clock = DatabaseClock(clock)
     signals, lanes, long_polls = Signals(store), LaneRegistry(store), LongPolls()
     clock_sync = ClockSync(store, clock, database_clock)
-    await clock_sync.run_once()
-    await lanes.refresh()
-    signatures = SignatureRegistry(store)
-    await signatures.run_once()
+    signatures, gates = SignatureRegistry(store), GateRegistry(clock)
+    try:
+        await clock_sync.run_once()
+        await lanes.refresh()
+        await signatures.run_once()
+        async with store.reads.acquire() as connection:
+            await gates.load(connection)
+    except BaseException:
+        await store.close()
+        raise
     node = SchedulerNode(store, lanes, signals, clock, database_clock, timing) if scheduler else None
     pulse = Pulse(database, store.outage)
     pulse.on_away(store.cut)
     beats = Beats(store, uuid7(), clock, database_clock, timing)
     monitor = LoopMonitor()
     judge = SilenceJudge(clock, timing, (monitor.late_periods, beats.late_periods))
-    gates = GateRegistry(clock)
-    async with store.reads.acquire() as connection:
-        await gates.load(connection)
     services = Services(
         store, lanes, signals, long_polls, beats, clock, database_clock, timing, chance, signatures, gates, log_files,
         ReadinessCheck(store, node.leaser if node else None, lambda: judge.standing),

@@ -28,13 +28,14 @@ from mainspring.kernel.garbage_collection import freeze_garbage_collection
 from mainspring.kernel.lifecycle import Loops
 from mainspring.kernel.logs import bind_log_context, configure_logs, get_logger
 from mainspring.kernel.ownership import ForeignFile, require_own
-from mainspring.roles.assembly import assemble
-from mainspring.roles.database import prepare_database
+from mainspring.roles.assembly import Assembly, assemble
+from mainspring.roles.database import prepare_database, when_available
 from mainspring.roles.retention import history_days
+from mainspring.roles.stop_signals import StopSignals
 from mainspring.roles.token import ensure_admin_token
 from mainspring.store.database import Database
 from mainspring.store.database_errors import database_in_words
-from mainspring.store.log_files import open_log_files
+from mainspring.store.log_files import LogFiles, open_log_files
 
 log = get_logger("server")
 
@@ -63,25 +64,17 @@ async def run_server(options: ServerOptions) -> int:
     connections = Connections(edge_limits(options))
     log_files = open_log_files(options.log_store or options.data / LOG_FOLDER_NAME)
     await log_files.check()
-    if applied := await prepare_database(options.database):
-        log.detail("schema migrated", applied=applied)
-    with database_in_words(options.database):
-        if await ensure_admin_token(options.database, options.data, only_first=True):
-            log.detail("admin token", file=str(options.data / TOKEN_FILE_NAME))
-
-        assembly = await assemble(
-            options.database,
-            SystemClock(),
-            host=options.host,
-            allow_hosts=options.allow_hosts,
-            scheduler=options.scheduler,
-            log_files=log_files,
-        )
+    stop = StopSignals()
+    started = await stop.unless_asked(when_available(options.database, partial(_start, options, log_files)))
+    stop.release()  # uvicorn has handlers of its own
+    if started is None or stop.asked.is_set():
+        if started is not None:
+            await started[0].stop(started[1])
+        await log_files.close()
+        return 0
+    assembly, loops = started
     if assembly.node is not None:
         bind_log_context(node=str(assembly.node.node_id))
-    loops = Loops(assembly.store.outage)
-    with database_in_words(options.database):
-        await assembly.start(loops)
     if certificate is not None:
         loops.start(certificate)
     loops.start(connections)
@@ -106,6 +99,32 @@ async def run_server(options: ServerOptions) -> int:
         await assembly.stop(loops)
         await log_files.close()
     return 0
+
+
+async def _start(options: ServerOptions, log_files: LogFiles) -> tuple[Assembly, Loops]:
+    """Prepare the database, and start everything but the API."""
+    if applied := await prepare_database(options.database):
+        log.detail("schema migrated", applied=applied)
+    with database_in_words(options.database):
+        if await ensure_admin_token(options.database, options.data, only_first=True):
+            log.detail("admin token", file=str(options.data / TOKEN_FILE_NAME))
+        assembly = await assemble(
+            options.database,
+            SystemClock(),
+            host=options.host,
+            allow_hosts=options.allow_hosts,
+            scheduler=options.scheduler,
+            log_files=log_files,
+        )
+        if assembly.node is not None:
+            bind_log_context(node=str(assembly.node.node_id))
+        loops = Loops(assembly.store.outage)
+        try:
+            await assembly.start(loops)
+        except BaseException:
+            await assembly.stop(loops)
+            raise
+    return assembly, loops
 
 
 def _require_own(folder: Path) -> None:

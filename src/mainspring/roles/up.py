@@ -13,6 +13,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import httptools
@@ -30,7 +31,7 @@ from mainspring.kernel.http_client import HttpServer
 from mainspring.kernel.logs import get_logger
 from mainspring.kernel.ownership import ForeignFile, require_own
 from mainspring.roles.application_check import check_application
-from mainspring.roles.database import prepare_database
+from mainspring.roles.database import prepare_database, when_available
 from mainspring.roles.listening import local_url
 from mainspring.roles.retention import history_days
 from mainspring.roles.supervisor import Program, Supervisor, start_postgres
@@ -176,25 +177,35 @@ async def _start(
         for notice in postgres.notices:
             console.print(f"Note: {notice}.")
         database = Database(postgres.url())
-        applied = await migrate(database)  # on a database of our own no older process can be left
     else:
         assert options.database is not None
         database = options.database
-        applied = await prepare_database(database)
-    for name in applied:
-        log.detail("migration applied", migration=name)
-    with database_in_words(database):
-        token = await ensure_admin_token(database, options.folder)
-        await ensure_worker_token(database, options.folder)
+    token = await when_available(database, partial(_prepare, database, options.folder, owned=postgres is not None))
     write_server_file(options)
     supervisor.start(server_program(options, database))
-    await _until_healthy(options.url, options.ca)
+    await _until_healthy(options.url, options.ca, _HEALTH_PATIENCE + database.wait)
     supervisor.start(worker_program(options))
-    assert token is not None
-    with database_in_words(database):
-        page = await sign_in_path(database, token)
+    page = await when_available(database, partial(_sign_in_page, database, token))
     for line in _welcome(options, database, page):
         console.print(line)
+
+
+async def _prepare(database: Database, folder: Path, *, owned: bool) -> str:
+    """Migrate the database and store the tokens of the folder. Returns the admin token."""
+    with database_in_words(database):
+        # On a database of our own no older process can be left.
+        applied = await migrate(database) if owned else await prepare_database(database)
+        for name in applied:
+            log.detail("migration applied", migration=name)
+        token = await ensure_admin_token(database, folder)
+        await ensure_worker_token(database, folder)
+    assert token is not None
+    return token
+
+
+async def _sign_in_page(database: Database, token: str) -> str:
+    with database_in_words(database):
+        return await sign_in_path(database, token)
 
 
 def server_program(options: UpOptions, database: Database) -> Program:
@@ -213,6 +224,7 @@ def server_program(options: UpOptions, database: Database) -> Program:
         DATABASE_VARIABLE: database.url,
         DIRECT_VARIABLE: database.direct_url or "",
         "MAINSPRING_PGBOUNCER": database.pooling.value,
+        "MAINSPRING_DATABASE_WAIT": str(database.wait),
     }
     return Program("server", tuple(argv), {**os.environ, **chosen})
 
@@ -299,17 +311,17 @@ def write_server_file(options: UpOptions) -> None:
     draft.replace(path)
 
 
-async def _until_healthy(url: str, ca: str | None) -> None:
+async def _until_healthy(url: str, ca: str | None, patience: float) -> None:
     server = HttpServer(url, ca)
     try:
-        async with asyncio.timeout(_HEALTH_PATIENCE):
+        async with asyncio.timeout(patience):
             while True:
                 if await _is_healthy(server):
                     return
                 await asyncio.sleep(_HEALTH_POLL)
     except TimeoutError as error:
         raise Unavailable(
-            f"The server did not answer at {url} within {_HEALTH_PATIENCE:.0f} s. See its messages above."
+            f"The server did not answer at {url} within {patience:.0f} s. See its messages above."
         ) from error
 
 

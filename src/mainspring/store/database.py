@@ -15,6 +15,7 @@ _SHAPE = "postgresql://ROLE@HOST:5432/DATABASE"
 _ADVICE = f"write it as {_SHAPE}, with the password in PGPASSFILE, or after the role: ROLE:PASSWORD@HOST"
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.\-]*)://")
 _DEFAULT_PORT = "5432"
+DEFAULT_WAIT = 300.0
 
 
 class Pooling(StrEnum):
@@ -39,11 +40,13 @@ class Address:
 
 @dataclass(frozen=True, slots=True)
 class Database:
-    """`direct_url` leads to the same database without the PgBouncer of `url`."""
+    """`direct_url` leads to the same database without the PgBouncer of `url`. `wait` is for how many seconds a start
+    waits for it while it is down or recovers."""
 
     url: str
     direct_url: str | None = None
     pooling: Pooling = Pooling.NONE
+    wait: float = DEFAULT_WAIT
 
     def __repr__(self) -> str:  # a traceback or a log line must not show passwords
         return f"Database({self.address}, pooling={self.pooling})"

@@ -29,7 +29,23 @@ from mainspring.store.pool import NoFreeConnection
 
 PASSWORD_HINT = "check the password in the URL, in --database-url-file or in PGPASSFILE"
 _NO_ENTRY = re.compile(r'no pg_hba\.conf entry for host "([^"]*)".*, (?:SSL off|no encryption)')
+# PgBouncer, about the PostgreSQL behind it.
+_SERVER_AWAY = re.compile(r"cannot connect to server|server_login_retry|the database system is|_timeout|shutting down")
 _DENIED = re.compile(r"(?:permission denied for|must be owner of) (\w+(?: \w+)?) (\S+)\Z")
+# The errors that can pass without a change of the command or the database. A start waits for their end, and for that of
+# no others: a wrong password stays wrong. roles/database.py
+TEMPORARY = frozenset(
+    (
+        "database_starting",
+        "database_refused",
+        "database_lost",
+        "database_silent",
+        "database_unreachable",
+        "database_in_recovery",
+        "database_disk_full",
+        "too_many_clients",
+    )
+)
 
 
 @contextmanager
@@ -73,6 +89,32 @@ def _no_free_connection(_error: Exception, _database: Database) -> MainspringErr
     return Unavailable(NoFreeConnection.DETAIL, code="too_many_clients", hint=NoFreeConnection.FIX)
 
 
+def _starting(error: Exception, database: Database) -> MainspringError:
+    """PostgreSQL answers, and says itself that it starts, recovers or shuts down."""
+    return Unavailable(f"{database.address} is not ready: {error}", code="database_starting")
+
+
+def _lost(error: Exception, database: Database) -> MainspringError | None:
+    """PgBouncer too closes connections while it cannot reach PostgreSQL. The error ends with its reason."""
+    if isinstance(error, asyncpg.InterfaceError) and "closed" not in str(error):
+        return None
+    return Unavailable(f"{database.address} has closed the connection: {error}", code="database_lost")
+
+
+def _disk_full(error: Exception, database: Database) -> MainspringError:
+    return Unavailable(
+        f"{database.address} has no room left: {error}", code="database_disk_full", hint="make room on its disk"
+    )
+
+
+def _unreachable(error: Exception, database: Database) -> MainspringError:
+    return Unavailable(
+        f"{database.address} cannot be reached: {error}",
+        code="database_unreachable",
+        hint="check host, port, network and firewall",
+    )
+
+
 def _refused(_error: Exception, database: Database) -> MainspringError:
     where = database.address
     return Unavailable(
@@ -82,8 +124,14 @@ def _refused(_error: Exception, database: Database) -> MainspringError:
     )
 
 
-def _unknown_host(_error: Exception, database: Database) -> MainspringError:
+def _unknown_host(error: Exception, database: Database) -> MainspringError:
     where = database.address
+    if error.args and error.args[0] == socket.EAI_AGAIN:
+        return Unavailable(
+            f"no name server answers for the host of {where.host} (database {where.database!r}, role {where.role!r})",
+            code="database_unreachable",
+            hint="check the network and the name servers of this machine",
+        )
     return Unavailable(
         f"the host of {where.host} is not known (database {where.database!r}, role {where.role!r})",
         code="database_host_unknown",
@@ -182,6 +230,18 @@ def _tls(error: Exception, database: Database) -> MainspringError | None:
 
 
 def _standby(_error: Exception, database: Database) -> MainspringError:
+    return in_recovery(database.address)
+
+
+def in_recovery(where: Address) -> Conflict:
+    return Conflict(
+        f"{where} is read-only: it is a standby, or it recovers",
+        code="database_in_recovery",
+        hint="use the URL of the primary; with several hosts in the URL add target_session_attrs=read-write",
+    )
+
+
+def _read_only(_error: Exception, database: Database) -> MainspringError:
     return read_only(database.address)
 
 
@@ -224,7 +284,9 @@ def _pooler(error: Exception, database: Database) -> MainspringError | None:
             code="too_many_clients",
             hint="raise max_client_conn in PgBouncer",
         )
-    if isinstance(error, asyncpg.ProtocolViolationError):  # what PgBouncer answers with
+    if "authentication failed" in said or "no such user" in said:
+        return Unauthorized(f"{database.address}: {said}", code="login_refused", hint=PASSWORD_HINT)
+    if isinstance(error, asyncpg.ProtocolViolationError) and not _SERVER_AWAY.search(said):  # an answer of PgBouncer
         return Unavailable(f"{database.address} cannot be used: {said}", code="database_error")
     return None
 
@@ -260,21 +322,34 @@ def _denied(error: Exception, database: Database) -> MainspringError:
 
 
 Explain = Callable[[Exception, Database], MainspringError | None]
+_CLOSED = (
+    asyncpg.PostgresConnectionError,
+    asyncpg.AdminShutdownError,
+    asyncpg.CrashShutdownError,
+    asyncpg.InterfaceError,
+    asyncpg.InternalClientError,
+    ConnectionResetError,
+    BrokenPipeError,
+)
 # The first one that fits and answers. Subclasses come before their base.
 _EXPLAINED: tuple[tuple[type[Exception] | tuple[type[Exception], ...], Explain], ...] = (
     (asyncpg.TooManyConnectionsError, _no_free_connection),
+    (asyncpg.CannotConnectNowError, _starting),
+    (asyncpg.DiskFullError, _disk_full),
     (asyncpg.InvalidCatalogNameError, _no_database),
     (asyncpg.InvalidAuthorizationSpecificationError, _bad_login),
-    (asyncpg.ReadOnlySQLTransactionError, _standby),
+    (asyncpg.ReadOnlySQLTransactionError, _read_only),
     (asyncpg.InsufficientPrivilegeError, _denied),
     (asyncpg.TargetServerAttributeNotMatched, _standby),
     (asyncpg.ClientConfigurationError, _bad_url),
     (asyncpg.UndefinedObjectError, _unknown_setting),
     (asyncpg.PostgresError, _pooler),
+    (_CLOSED, _lost),
     (socket.gaierror, _unknown_host),
     (ConnectionRefusedError, _refused),
     (FileNotFoundError, _no_file),
     (PermissionError, _no_access),
     (TimeoutError, _silent),
     (OSError, _tls),
+    (OSError, _unreachable),
 )

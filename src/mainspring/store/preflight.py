@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -10,13 +11,14 @@ import asyncpg
 
 from mainspring.domain.errors import Conflict, InvalidInput
 from mainspring.store.database import OLDEST_MAJOR, Database, Pooling, checked_url
-from mainspring.store.database_errors import database_in_words, pooler_unnamed, read_only
+from mainspring.store.database_errors import database_in_words, in_recovery, pooler_unnamed, read_only
 from mainspring.store.pool import SESSION_SETTINGS, connect
 
+_ANSWER = 10.0  # a PgBouncer accepts connections, and lets their statements wait, while PostgreSQL is down
 _TOLD = "idle_in_transaction_session_timeout"
 _SEEN = f"""
 select current_setting('server_version') as version, current_setting('server_version_num')::int / 10000 as major,
-       pg_is_in_recovery() or current_setting('transaction_read_only')::boolean as read_only,
+       pg_is_in_recovery() as in_recovery, current_setting('transaction_read_only')::boolean as read_only,
        current_setting('{_TOLD}')::interval = $1::text::interval as settings_kept,
        (select oid from pg_database where datname = current_database()) as oid, pg_postmaster_start_time() as started
 """
@@ -29,7 +31,8 @@ async def check_database(database: Database) -> None:
     seen = await _look(replace(database, pooling=Pooling.TRANSACTION) if pooled else database)
     if database.pooling is Pooling.SESSION:
         with database_in_words(database):
-            await _require_sessions(database)
+            async with asyncio.timeout(_ANSWER):
+                await _require_sessions(database)
     if database.direct_url is None:
         return
     checked_url(database.direct_url, "direct_url")
@@ -59,7 +62,7 @@ async def _look_directly(database: Database) -> asyncpg.Record:
 
 async def _look(database: Database) -> asyncpg.Record:
     with database_in_words(database):
-        async with _connected(database) as connection:
+        async with asyncio.timeout(_ANSWER), _connected(database) as connection:
             seen = await connection.fetchrow(_SEEN, SESSION_SETTINGS[_TOLD])
     if seen["major"] < OLDEST_MAJOR:
         raise Conflict(
@@ -67,6 +70,8 @@ async def _look(database: Database) -> asyncpg.Record:
             code="postgres_too_old",
             expected=f"PostgreSQL {OLDEST_MAJOR} or newer",
         )
+    if seen["in_recovery"]:
+        raise in_recovery(database.address)
     if seen["read_only"]:
         raise read_only(database.address)
     if not seen["settings_kept"]:  # a PgBouncer that was told to ignore them
@@ -100,5 +105,7 @@ async def _connected(database: Database) -> AsyncIterator[asyncpg.Connection]:
     connection = await connect(database, application="start")
     try:
         yield connection
-    finally:
         await connection.close()
+    finally:
+        if not connection.is_closed():  # an orderly end could wait for PostgreSQL
+            connection.terminate()
