@@ -21,6 +21,7 @@ import pytest
 from mainspring.cli.exit_codes import NOT_ALLOWED
 from mainspring.cli.main import main
 from mainspring.domain.errors import Forbidden
+from mainspring.kernel.data_folder import record_folder
 from mainspring.roles.token import ensure_admin_token
 from mainspring.roles.up import MAINSPRING
 from mainspring.sdk.client.connection import find_connection
@@ -116,12 +117,14 @@ def test_files_and_links_are_judged_too(project: Path, stranger: int) -> None:
     here.unlink()
 
     here.symlink_to(ours)
-    assert find_connection(environ={}, start=project).token == "ms_theirs", "our link to our folder"
+    assert find_connection(environ={}, data=here).token == "ms_theirs", "our link to our folder, by its name"
+    assert "is a link" in refusal(project).detail, "a repository can contain links"
     os.lchown(here, stranger, stranger)
     refusal(project)
     here.unlink()
 
     ours.rename(here)
+    record_folder(here)
     for name in ("server.json", "admin-token"):
         file = here / name
         os.chown(file, stranger, stranger)
@@ -177,6 +180,7 @@ def test_what_an_earlier_version_gave_to_its_own_account_is_ours(project: Path) 
     account = account_for_root([])
     assert account is not None
     folder = plant(project / ".mainspring", 0)
+    record_folder(folder)
     os.chown(folder, account.uid, account.gid)
     assert find_connection(environ={}, start=project).token == "ms_theirs"
     os.chown(folder / "server.json", account.uid, account.gid)

@@ -158,7 +158,7 @@ def test_a_bad_value_is_named_by_its_file_and_key(
     capsys: pytest.CaptureFixture[str], verb: str, text: str, key: str, words: str
 ) -> None:
     path = write(text)
-    code, err = said(capsys, verb)
+    code, err = said(capsys, verb, *(("--config", FILE_NAME) if verb == "jobs" else ()))
     [error] = [line for line in err.splitlines() if line.startswith("error: ")]
     assert code == 2 and error.startswith(f"error: {path.absolute()}: {key}: ") and words in err
     assert "--" not in error and error.count(key.rpartition(".")[2]) == 1
@@ -166,7 +166,7 @@ def test_a_bad_value_is_named_by_its_file_and_key(
 
 def test_an_address_of_the_file_that_nobody_answers_is_named_by_its_file() -> None:
     path = write('url = "http://127.0.0.1:1"')
-    settings = read_settings(None, "jobs")
+    settings = read_settings(path, "jobs")
     assert settings is not None
     for address, named in (("http://127.0.0.1:1", True), ("http://127.0.0.2:7", False)):
         error = Unavailable(f"no answer from {address}: refused", hint=f"is it running? {ELSEWHERE}")
@@ -217,23 +217,25 @@ def test_commands_that_start_something_say_which_file_they_use(capsys: pytest.Ca
     assert f"note: using the settings in {path}" in said(capsys, "migrate")[1]
 
 
-def test_clients_find_the_server_and_the_token(
+def test_clients_find_the_server_and_the_token_in_a_file_that_is_named(
     server: CannedServer, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("MAINSPRING_URL")
     monkeypatch.delenv("MAINSPRING_TOKEN")
     server.says("GET /v1/queues", {"queues": []})
     write(f'url = "{server.url}"\ntoken = "{SECRET}"')
-    assert main(["queues"]) == 0
-    assert "MAINSPRING_TOKEN" not in os.environ and "MAINSPRING_URL" not in os.environ
-    # Whoever wrote a file that was only found does not decide where a token of the environment goes.
-    monkeypatch.setenv("MAINSPRING_TOKEN", "mine")
-    code, err = said(capsys, "queues")
-    assert code == 5 and "MAINSPRING_URL" in err and "--config" in err
     assert main(["queues", "--config", FILE_NAME]) == 0
-    assert main(["queues", "--url", server.url]) == 0
-    monkeypatch.setenv("MAINSPRING_URL", server.url)
+    assert "MAINSPRING_TOKEN" not in os.environ and "MAINSPRING_URL" not in os.environ
+    monkeypatch.setenv("MAINSPRING_CONFIG", FILE_NAME)
     assert main(["queues"]) == 0
+    monkeypatch.setenv("MAINSPRING_TOKEN", "mine")
+    assert main(["queues"]) == 0
+
+
+def test_the_commands_of_a_group_use_the_file_too(server: CannedServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    server.says("GET /v1/workflows", {"workflows": [], "next_cursor": None})
+    write('log_level = "info"')
+    assert main(["workflow", "list"]) == 0
 
 
 def test_every_setting_has_a_help_and_a_kind() -> None:

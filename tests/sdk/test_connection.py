@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from mainspring.domain.errors import InvalidInput
+from mainspring.kernel.data_folder import record_folder
 from mainspring.sdk.client.connection import find_connection
 
 
@@ -18,6 +19,7 @@ def project(tmp_path: Path) -> Path:
     folder.mkdir()
     (folder / "server.json").write_text(json.dumps({"url": "http://127.0.0.1:9000", "pid": 1}))
     (folder / "admin-token").write_text("from-folder\n")
+    record_folder(folder)  # as `mainspring up` does
     (tmp_path / "deep" / "inside").mkdir(parents=True)
     return tmp_path
 

@@ -41,8 +41,15 @@ def command(
         bool, typer.Option("--scheduler/--no-scheduler", help="Fire due jobs in this process, or only serve the API.")
     ] = True,
     data: Annotated[
-        Path, typer.Option("--data", metavar="DIR", envvar="MAINSPRING_DATA", help="Folder of the admin token.")
-    ] = Path(DEFAULT_DATA_FOLDER),
+        Path | None,
+        typer.Option(
+            "--data",
+            metavar="DIR",
+            envvar="MAINSPRING_DATA",
+            help="Folder of the admin token.",
+            show_default=DEFAULT_DATA_FOLDER,
+        ),
+    ] = None,
     allow_host: Annotated[
         list[str] | None,
         typer.Option("--allow-host", metavar="NAME", help="Accept requests to this host name. Can be repeated."),
@@ -87,7 +94,8 @@ def command(
         host=host,
         port=port,
         scheduler=scheduler,
-        data=data,
+        data=data or Path(DEFAULT_DATA_FOLDER),
+        data_named=data is not None,
         log_level=checked_log_level(log_level),
         log_format=checked_log_format(log_format),
         allow_hosts=tuple(allow_host or ()),

@@ -17,7 +17,7 @@ CLIENTS = "client commands"
 OF_CLIENTS = {"url": "MAINSPRING_URL", "token_file": "MAINSPRING_TOKEN_FILE", "data": "MAINSPRING_DATA"}
 OWN_DATA = ("up", "server")  # their option --data has a variable of its own
 _A_CLIENT = "jobs"
-_CONNECTION = (*OF_CLIENTS, "ca", "insecure_http")
+CONNECTION = (*OF_CLIENTS, "ca", "insecure_http")
 _NOT_SETTINGS = ("help", "config", "json", "stage", "force")
 
 
@@ -72,7 +72,7 @@ def settings_of(verb: str) -> list[Setting]:
         if not written:
             continue
         key = written[0].partition("/")[0].removeprefix("--").replace("-", "_")
-        if key in _NOT_SETTINGS or (verb not in STARTING and key not in _CONNECTION):
+        if key in _NOT_SETTINGS or (verb not in STARTING and key not in CONNECTION):
             continue
         found.append(
             Setting(

@@ -1,7 +1,8 @@
 """mainspring.toml: settings for what the command line and the environment do not say.
 
-The file of the working folder is read without being asked for, so it has to be our own: in a folder of somebody else it
-could send our token to their server, or start their code as us. A file that --config names is not questioned.
+The file of the working folder is read without being asked for. In a folder of somebody else it could start their code
+as us, so it has to be our own. It can also have come with a repository, so it does not say where tokens go, or which
+data folder is used. A file that --config names is not questioned.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from urllib.parse import urlsplit
 
 from mainspring.cli.settings import (
     CLIENTS,
+    CONNECTION,
     OF_CLIENTS,
     OWN_DATA,
     STARTING,
@@ -31,6 +33,8 @@ from mainspring.cli.settings import (
 FILE_NAME = "mainspring.toml"
 CONFIG_VARIABLE = "MAINSPRING_CONFIG"
 _URLS = ("database_url", "direct_url")
+_TOKENS = ("MAINSPRING_TOKEN", "MAINSPRING_TOKEN_FILE")
+_NOTED = "_MAINSPRING_NOTED_CONFIG"  # the file that a process above has named to the user
 _WORDS = {str: "a text", int: "a number", bool: "true or false", list: "a list of texts"}
 
 
@@ -41,6 +45,7 @@ class Settings:
 
     path: Path
     found: bool  # in the working folder, not by name
+    withheld: tuple[Setting, ...] = ()  # those of the command that a file that was only found may not set
     options: dict[str, Any] = field(default_factory=dict)
     variables: dict[str, str] = field(default_factory=dict)
     places: dict[str, str] = field(default_factory=dict)
@@ -60,14 +65,18 @@ def read_settings(named: Path | None, verb: str) -> Settings | None:
         raise InvalidInput(f"{path} cannot be read: {error}", code="invalid_settings", field="config") from None
     chosen = _checked(tables, verb, path)
     _warn_of_readers(path, tables)
-    if named is None and verb in STARTING:
+    if named is None and verb in STARTING and os.environ.get(_NOTED) != str(path):
         sys.stderr.write(f"note: using the settings in {path}\n")
     group = verb if verb in STARTING else CLIENTS
     variables = {setting.key: setting.variable for setting in VARIABLES if group in setting.commands}
     of_command = {setting.key: setting for setting in settings_of(verb)}
-    settings = Settings(path.absolute(), named is None)
+    withheld = [] if named is not None else _withheld(chosen, verb, of_command)
+    settings = Settings(path.absolute(), named is None, tuple(withheld))
     for key, value in chosen.items():
         setting = of_command.get(key)
+        if any(each.key == key for each in withheld):
+            settings.places[key] = f"{verb}.{key}" if key in tables.get(verb, {}) else key
+            continue
         if key in variables:
             name = variables[key]
             settings.variables[name] = str(value)
@@ -105,28 +114,50 @@ def name_the_file(error: Exception, settings: Settings, used: Collection[str]) -
 
 
 def environment_of(settings: Settings, environ: Mapping[str, str]) -> dict[str, str]:
-    """The variables that the file sets: those that the environment does not have. A token in either form is one."""
-    tokens = ("MAINSPRING_TOKEN", "MAINSPRING_TOKEN_FILE")
-    has_token = any(environ.get(name) for name in tokens)
+    """The variables that the file sets: those that the environment does not have. A token in either form is one.
+
+    The processes that this one starts get the name of a file that the user has named. One that was only found they find
+    by themselves: with its name they would trust it more than we do.
+    """
+    has_token = any(environ.get(name) for name in _TOKENS)
     return {
         name: value
         for name, value in settings.variables.items()
-        if not (has_token if name in tokens else environ.get(name))
-    } | {CONFIG_VARIABLE: str(settings.path)}
+        if not (has_token if name in _TOKENS else environ.get(name))
+    } | {_NOTED if settings.found else CONFIG_VARIABLE: str(settings.path)}
 
 
-def refuse_to_redirect(settings: Settings, environ: Mapping[str, str], url: str | None) -> None:
-    """Raises Forbidden if a file that was only found would decide where a token of the environment goes."""
+def refuse_withheld(settings: Settings, environ: Mapping[str, str], given: Collection[str]) -> None:
+    """Raises Forbidden if the command would use a setting that a file that was only found may not set. `given`: the
+    parameters that options or variables say."""
     from mainspring.domain.errors import Forbidden
 
-    redirected = "MAINSPRING_URL" in settings.variables and not (url or environ.get("MAINSPRING_URL"))
-    has_token = environ.get("MAINSPRING_TOKEN") or environ.get("MAINSPRING_TOKEN_FILE")
-    if settings.found and redirected and has_token:
+    has_token = "token_file" in given or any(environ.get(name) for name in _TOKENS)
+    for setting in settings.withheld:
+        is_token = setting.variable in _TOKENS
+        if has_token if is_token else setting.parameter in given or environ.get(setting.variable):
+            continue
+        place, option = settings.places[setting.key], setting.option.partition(",")[0]
+        instead = [f"give {option}"] if option else []
+        instead += [f"set {setting.variable}"] if setting.variable else []
         raise Forbidden(
-            f"the token of the environment is not sent to the url in {settings.path}, which was only found there",
+            f"{settings.path}: {place} is not used: the file was only found here, it can have come with a repository",
             code="settings_not_named",
-            hint=f"set MAINSPRING_URL, or name the file with --config or {CONFIG_VARIABLE}",
+            field=place,
+            hint=f"{' or '.join(instead)}, or name the file: --config {FILE_NAME} or {CONFIG_VARIABLE}",
         )
+
+
+def _withheld(chosen: Collection[str], verb: str, of_command: Mapping[str, Setting]) -> list[Setting]:
+    """Those of the `chosen` keys that a file that was only found may not set for this command: where tokens go, which
+    ones, and whom we trust on the way. And the data folder: it holds tokens and a database."""
+    keys = {"data"}
+    if verb not in STARTING or verb == "worker":
+        keys |= {*CONNECTION, "app_token_file"}
+    found = [setting for key, setting in of_command.items() if key in keys and key in chosen]
+    if "token" in chosen and "token_file" in of_command:
+        found += [setting for setting in VARIABLES if setting.key == "token"]
+    return found
 
 
 def _own(path: Path) -> bytes | None:
@@ -139,7 +170,7 @@ def _own(path: Path) -> bytes | None:
     except OSError:
         return None
     try:
-        return read_own(path.parent, path.name)
+        return read_own(path.parent, path.name, follow=False)
     except ForeignFile as error:
         raise Forbidden(
             str(error),
@@ -222,4 +253,5 @@ def _has_password(url: Any) -> bool:
 def config_file(environ: Mapping[str, str] | None = None) -> list[Path]:
     """The settings file that this command uses. It can hold secrets."""
     named = (os.environ if environ is None else environ).get(CONFIG_VARIABLE)
-    return [Path(named)] if named else []
+    path = Path(named) if named else Path.cwd() / FILE_NAME
+    return [path] if named or path.exists() else []

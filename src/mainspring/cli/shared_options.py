@@ -110,10 +110,19 @@ def _configure(context: typer.Context, file: Path | None) -> None:
 
     if file is None and not os.path.lexists(FILE_NAME):
         return
-    settings = read_settings(file, context.info_name or "")
+    settings = read_settings(file, _verb(context))
     if settings is not None:
         context.default_map = settings.options
         context.meta[_SETTINGS] = settings
+
+
+def _verb(context: Any) -> str:
+    """`workflow-run` for `mainspring workflow run`."""
+    names: list[str] = []
+    while context.parent is not None:
+        names.insert(0, context.info_name or "")
+        context = context.parent
+    return "-".join(names)
 
 
 ConfigOption = Annotated[
@@ -160,7 +169,7 @@ def with_shared_options(command: Callable[..., None]) -> Callable[..., None]:
     @wraps(command)
     def with_options(*, context: typer.Context, **values: Any) -> None:
         given = {name: values.pop(name) for name in added}
-        from_file = _from_file(context, values)
+        from_file = _from_file(context)
         try:
             if has_database:
                 values["database"] = _database(context, given)
@@ -178,15 +187,16 @@ def with_shared_options(command: Callable[..., None]) -> Callable[..., None]:
     return with_options
 
 
-def _from_file(context: typer.Context, values: dict[str, Any]) -> dict[str, str]:
-    """The variables that the settings file sets."""
+def _from_file(context: typer.Context) -> dict[str, str]:
+    """The variables that the settings file sets. Raises Forbidden if it says what a file that was only found may not
+    say."""
     settings = context.meta.get(_SETTINGS)
     if settings is None:
         return {}
-    from mainspring.cli.settings_file import environment_of, refuse_to_redirect
+    from mainspring.cli.settings_file import environment_of, refuse_withheld
 
-    if "url" in values:
-        refuse_to_redirect(settings, os.environ, values["url"])
+    given = [name for name in context.params if _source(context, name) in _RANKS[:2]]
+    refuse_withheld(settings, os.environ, given)
     return environment_of(settings, os.environ)
 
 
@@ -261,10 +271,10 @@ def _database_url(context: typer.Context, name: str, given: dict[str, Any]) -> s
             f"MAINSPRING_{name.upper()} or PGPASSFILE\n"
         )
     if file is None or (url and _RANKS.index(url_from) < _RANKS.index(file_from)):
-        return url
+        return _gets_no_password(context, name, url, url_from)
     if url and url_from == file_from:
         if url_from != _COMMAND_LINE:
-            return url
+            return _gets_no_password(context, name, url, url_from)
         raise InvalidInput("the database is given twice", field=file_name, hint="leave one of the two out")
     try:
         text = file.read_text().strip()
@@ -272,7 +282,27 @@ def _database_url(context: typer.Context, name: str, given: dict[str, Any]) -> s
         raise InvalidInput(f"cannot read the file {file}: {error}", field=file_name) from None
     if not text:
         raise InvalidInput(f"the file {file} is empty", field=file_name)
-    return text
+    return _gets_no_password(context, file_name, text, file_from)
+
+
+def _gets_no_password(context: typer.Context, name: str, url: str | None, source: str) -> str | None:
+    """The URL. Raises Forbidden if a settings file that was only found would decide where a password of the environment
+    goes."""
+    settings = context.meta.get(_SETTINGS)
+    if not url or source != _SETTINGS_FILE or settings is None or not settings.found or _has_password(url):
+        return url
+    for variable in ("PGPASSWORD", "PGPASSFILE"):
+        if os.environ.get(variable):
+            from mainspring.domain.errors import Forbidden
+
+            raise Forbidden(
+                f"{variable} is not used for the database of {settings.path}: the file was only found here, it can "
+                "have come with a repository",
+                code="settings_not_named",
+                field=settings.places[name],
+                hint=f"set MAINSPRING_{name.upper()}, or name the file with --config or MAINSPRING_CONFIG",
+            )
+    return url
 
 
 def _has_password(url: str) -> bool:

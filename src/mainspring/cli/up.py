@@ -30,9 +30,15 @@ EXAMPLES = ("mainspring up", "mainspring up --app examples.hello:app --port 8800
 
 def command(
     data: Annotated[
-        Path,
-        typer.Option("--data", metavar="DIR", envvar="MAINSPRING_DATA", help="Folder of the database, logs and token."),
-    ] = Path(DEFAULT_DATA_FOLDER),
+        Path | None,
+        typer.Option(
+            "--data",
+            metavar="DIR",
+            envvar="MAINSPRING_DATA",
+            help="Folder of the database, logs and token.",
+            show_default=DEFAULT_DATA_FOLDER,
+        ),
+    ] = None,
     host: Annotated[str, typer.Option("--host", metavar="H", help="Address to listen on.")] = DEFAULT_HOST,
     port: Annotated[int, typer.Option("--port", metavar="N", min=1, max=65535)] = DEFAULT_PORT,
     database: Database | None = None,
@@ -87,7 +93,8 @@ def command(
     level, wanted_format = checked_log_level(log_level), checked_log_format(log_format)
     configure_logs(role="up", log_format=wanted_format, level=level)
     options = UpOptions(
-        data=data,
+        data=data or Path(DEFAULT_DATA_FOLDER),
+        data_named=data is not None,
         host=host,
         port=port,
         database=database,

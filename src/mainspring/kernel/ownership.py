@@ -15,6 +15,7 @@ from pathlib import Path
 from mainspring.kernel.config import POSTGRES_ACCOUNT
 
 _ROOT = 0
+_MOST_BYTES = 1 << 20
 
 
 class ForeignFile(PermissionError):
@@ -40,18 +41,29 @@ def require_own(folder: Path) -> None:
             _judge(entry, entry.lstat(), owners)
 
 
-def read_own(folder: Path, name: str) -> bytes | None:
+def require_no_links(folder: Path) -> None:
+    """Raise ForeignFile if something in the folder is a link."""
+    for entry in folder.iterdir():
+        with suppress(FileNotFoundError):
+            _judge(entry, entry.lstat(), _folder_owners(), follow=False)
+
+
+def read_own(folder: Path, name: str, *, follow: bool = True) -> bytes | None:
     """The content of a file in a data folder, or None if it is missing. Raises ForeignFile if others control one of the
-    two. What is read is what was judged, also if somebody exchanges the folder meanwhile."""
+    two. What is read is what was judged, also if somebody exchanges the folder meanwhile.
+
+    `follow`: neither may be a link if this is false. A repository can contain links to every file of the user.
+    """
+    no_link = 0 if follow else os.O_NOFOLLOW
     try:
-        _judge(folder, folder.lstat(), _folder_owners())
-        place = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        _judge(folder, folder.lstat(), _folder_owners(), follow=follow)
+        place = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | no_link)
     except (FileNotFoundError, NotADirectoryError):
         return None
     try:
         _judge(folder, os.fstat(place), _folder_owners())
-        _judge(folder / name, os.lstat(name, dir_fd=place), _file_owners())
-        file = os.open(name, os.O_RDONLY | os.O_NONBLOCK, dir_fd=place)  # a pipe must not block
+        _judge(folder / name, os.lstat(name, dir_fd=place), _file_owners(), follow=follow)
+        file = os.open(name, os.O_RDONLY | os.O_NONBLOCK | no_link, dir_fd=place)  # a pipe must not block
     except FileNotFoundError:
         return None
     finally:
@@ -63,10 +75,19 @@ def read_own(folder: Path, name: str) -> bytes | None:
             raise ForeignFile(
                 folder / name, "can be changed by everybody", "remove it; the next start writes a new one"
             )
-        return opened.read()
+        if not stat.S_ISREG(status.st_mode):
+            raise ForeignFile(folder / name, "is not a regular file", "remove it")
+        content = opened.read(_MOST_BYTES + 1)
+        if len(content) > _MOST_BYTES:
+            raise ForeignFile(folder / name, f"has more than {_MOST_BYTES} bytes", "remove it")
+        return content
 
 
-def _judge(path: Path, status: os.stat_result, owners: frozenset[int]) -> None:
+def _judge(path: Path, status: os.stat_result, owners: frozenset[int], *, follow: bool = True) -> None:
+    if not follow and stat.S_ISLNK(status.st_mode):
+        raise ForeignFile(
+            path, "is a link, and what is only found may not be one", "name the folder with --data or MAINSPRING_DATA"
+        )
     if status.st_uid not in owners:
         owner, me = name_of(status.st_uid), os.geteuid()
         trusted = "its own files" if me == _ROOT else "its own files and root's"

@@ -23,16 +23,17 @@ from mainspring.api.http_protocol import BoundedHttpProtocol
 from mainspring.domain.errors import not_ours
 from mainspring.kernel.clock import SystemClock
 from mainspring.kernel.config import LOG_FOLDER_NAME, MAX_CONNECTIONS, MAX_UNAUTHENTICATED, TOKEN_FILE_NAME
+from mainspring.kernel.data_folder import is_new, is_recorded
 from mainspring.kernel.descriptors import raise_limit
 from mainspring.kernel.garbage_collection import freeze_garbage_collection
 from mainspring.kernel.lifecycle import Loops
 from mainspring.kernel.logs import bind_log_context, configure_logs, get_logger
-from mainspring.kernel.ownership import ForeignFile, require_own
+from mainspring.kernel.ownership import ForeignFile, require_no_links, require_own
 from mainspring.roles.assembly import Assembly, assemble
 from mainspring.roles.database import prepare_database, when_available
 from mainspring.roles.retention import history_days
 from mainspring.roles.stop_signals import StopSignals
-from mainspring.roles.token import ensure_admin_token
+from mainspring.roles.token import ensure_admin_token, remember_folder
 from mainspring.store.database import Database
 from mainspring.store.database_errors import database_in_words
 from mainspring.store.log_files import LogFiles, open_log_files
@@ -47,6 +48,7 @@ class ServerOptions:
     port: int
     scheduler: bool
     data: Path
+    data_named: bool = True  # by the user. Otherwise the folder can have come with a repository
     log_level: str = "info"
     log_format: str = "auto"
     allow_hosts: tuple[str, ...] = ()
@@ -60,12 +62,12 @@ async def run_server(options: ServerOptions) -> int:
     configure_logs(role="server", log_format=options.log_format, level=options.log_level)
     history_days()  # report a mistake before anything is changed
     certificate = None if options.tls is None else ServerCertificate(options.tls)
-    _require_own(options.data)
+    trusted = _judged(options)
     connections = Connections(edge_limits(options))
     log_files = open_log_files(options.log_store or options.data / LOG_FOLDER_NAME)
     await log_files.check()
     stop = StopSignals()
-    started = await stop.unless_asked(when_available(options.database, partial(_start, options, log_files)))
+    started = await stop.unless_asked(when_available(options.database, partial(_start, options, log_files, trusted)))
     stop.release()  # uvicorn has handlers of its own
     if started is None or stop.asked.is_set():
         if started is not None:
@@ -101,13 +103,16 @@ async def run_server(options: ServerOptions) -> int:
     return 0
 
 
-async def _start(options: ServerOptions, log_files: LogFiles) -> tuple[Assembly, Loops]:
+async def _start(options: ServerOptions, log_files: LogFiles, trusted: bool) -> tuple[Assembly, Loops]:
     """Prepare the database, and start everything but the API."""
     if applied := await prepare_database(options.database):
         log.detail("schema migrated", applied=applied)
     with database_in_words(options.database):
-        if await ensure_admin_token(options.database, options.data, only_first=True):
+        if await ensure_admin_token(options.database, options.data, only_first=True, trusted=trusted):
             log.detail("admin token", file=str(options.data / TOKEN_FILE_NAME))
+            trusted = True
+        if trusted:
+            remember_folder(options.data, named=options.data_named)
         assembly = await assemble(
             options.database,
             SystemClock(),
@@ -127,12 +132,18 @@ async def _start(options: ServerOptions, log_files: LogFiles) -> tuple[Assembly,
     return assembly, loops
 
 
-def _require_own(folder: Path) -> None:
-    """Raise Forbidden before anything is written into the folder of somebody else."""
+def _judged(options: ServerOptions) -> bool:
+    """Whether the data folder is ours beyond doubt. Raises Forbidden before anything is written into the folder of
+    somebody else, or through a link that can have come with a repository."""
+    folder = options.data
     try:
         require_own(folder)
+        if options.data_named or is_new(folder) or is_recorded(folder):
+            return True
+        require_no_links(folder)
     except ForeignFile as error:
         raise not_ours(error) from None
+    return False
 
 
 def edge_limits(options: ServerOptions) -> EdgeLimits:

@@ -27,6 +27,7 @@ from mainspring.kernel.config import (
     TOKEN_FILE_NAME,
     WORKER_TOKEN_FILE_NAME,
 )
+from mainspring.kernel.data_folder import is_new, require_recorded
 from mainspring.kernel.http_client import HttpServer
 from mainspring.kernel.logs import get_logger
 from mainspring.kernel.ownership import ForeignFile, require_own
@@ -35,7 +36,7 @@ from mainspring.roles.database import prepare_database, when_available
 from mainspring.roles.listening import local_url
 from mainspring.roles.retention import history_days
 from mainspring.roles.supervisor import Program, Supervisor, start_postgres
-from mainspring.roles.token import ensure_admin_token, ensure_worker_token, sign_in_path
+from mainspring.roles.token import ensure_admin_token, ensure_worker_token, remember_folder, sign_in_path
 from mainspring.sdk.app.worker_hooks import STOP_SECONDS
 from mainspring.sdk.client.connection import SERVER_FILE_NAME
 from mainspring.store.database import Database
@@ -87,6 +88,7 @@ class UpOptions:
     run_as: str | None = None
     process_isolation: str | None = None
     prune_schedules: bool = False
+    data_named: bool = True  # by the user. Otherwise the folder can have come with a repository
 
     @property
     def folder(self) -> Path:
@@ -114,12 +116,13 @@ async def run_up(options: UpOptions) -> int:
     local_url(options.host, options.port, options.tls, options.ca)
     if options.app is not None and not options.reload:  # with --reload the worker says what is wrong, and waits
         await check_application(options.app, worker_environment())
-    _require_own(options.data)
+    _require_own(options)
     if not options.folder.exists():
         await _until_port_is_free(options)  # before the folder is made
     postgres = None if options.database else EmbeddedPostgres(options.folder, bin_folder=options.postgres_bin)
     lock = FolderLock(options.folder) if postgres is None else postgres.lock
     lock.acquire()
+    remember_folder(options.folder, named=options.data_named)
     supervisor = Supervisor()
     console = Console(soft_wrap=True, highlight=False, markup=False, emoji=False)
     try:
@@ -138,10 +141,13 @@ async def run_up(options: UpOptions) -> int:
     return 0
 
 
-def _require_own(data: Path) -> None:
-    """Also judges a link to the folder. Later only the folder itself is used."""
+def _require_own(options: UpOptions) -> None:
+    """Also judges a link to the folder. Later only the folder itself is used. PostgreSQL would run programs that the
+    settings of a cluster name, so one that can have come with a repository is refused."""
     try:
-        require_own(data)
+        require_own(options.data)
+        if not options.data_named and not is_new(options.data):
+            require_recorded(options.data)
     except ForeignFile as error:
         raise not_ours(error) from None
 

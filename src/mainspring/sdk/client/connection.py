@@ -5,6 +5,9 @@ is used. Arguments take precedence, then MAINSPRING_URL, MAINSPRING_TOKEN and MA
 folder of `mainspring up` (--data, MAINSPRING_DATA, or `.mainspring` in this folder or a parent), then the default
 address.
 
+A data folder that is only found can have come with a repository. It is used if `up` or `server` of this user has made
+it, and it may not be a link. Its address gets only the token that is beside it.
+
 A token is sent to another machine only through TLS, unless plain HTTP is allowed (--insecure-http,
 MAINSPRING_INSECURE_HTTP).
 """
@@ -19,10 +22,9 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from mainspring.domain.errors import InvalidInput, not_ours
+from mainspring.domain.errors import Forbidden, InvalidInput, not_ours
 from mainspring.kernel.addresses import split_addresses
 from mainspring.kernel.config import (
-    DEFAULT_DATA_FOLDER,
     DEFAULT_HOST,
     DEFAULT_PORT,
     POSTGRES_FOLDER_NAME,
@@ -30,6 +32,7 @@ from mainspring.kernel.config import (
     TOKEN_FILE_NAME,
     WORKER_TOKEN_FILE_NAME,
 )
+from mainspring.kernel.data_folder import found_folder, require_recorded
 from mainspring.kernel.ownership import ForeignFile, read_own
 from mainspring.kernel.trust import (
     CA_VARIABLE,
@@ -81,6 +84,46 @@ class _ServerFile(msgspec.Struct):
     ca: str | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class _Folder:
+    """A data folder. `named`: by the user, who vouches for it."""
+
+    path: Path
+    named: bool
+
+    def server_file(self) -> _ServerFile | None:
+        try:
+            content = self._read(SERVER_FILE_NAME)
+            return None if content is None else msgspec.json.decode(content, type=_ServerFile)
+        except msgspec.MsgspecError:
+            return None
+
+    def token(self) -> str | None:
+        content = self._read(TOKEN_FILE_NAME)
+        return None if content is None else content.decode("utf-8", "replace").strip() or None
+
+    def _read(self, name: str) -> bytes | None:
+        """A file of the folder, if it is there and we may read it. A folder that somebody else has put there must not
+        redirect our jobs and our token."""
+        try:
+            return read_own(self.path, name, follow=self.named)
+        except ForeignFile as error:
+            raise not_ours(error) from None
+        except OSError:
+            return None
+
+
+def _found(start: Path | None) -> _Folder | None:
+    folder = found_folder(start)
+    if folder is None:
+        return None
+    try:
+        require_recorded(folder)
+    except ForeignFile as error:
+        raise not_ours(error) from None
+    return _Folder(folder, named=False)
+
+
 def find_connection(
     url: str | None = None,
     token: str | None = None,
@@ -94,20 +137,30 @@ def find_connection(
 ) -> Connection:
     """The connection from the arguments, the environment and the data folder, in this order.
 
-    The data folder is not read if both are known without it. Raises Forbidden if it belongs to somebody else.
+    The data folder is not read if both are known without it. Raises Forbidden if it belongs to somebody else, or was
+    found and not made by us.
     """
     env = os.environ if environ is None else environ
-    url = url or env.get("MAINSPRING_URL")
+    url = url or env.get("MAINSPRING_URL") or None
     if token is None and token_file is not None:
         token = read_token(Path(token_file))
     if token is None:
         token = env.get("MAINSPRING_TOKEN") or None
     if token is None and env.get("MAINSPRING_TOKEN_FILE"):
         token = read_token(Path(env["MAINSPRING_TOKEN_FILE"]))
-    needs_folder = url is None or token is None
-    folder = _data_folder(data or env.get("MAINSPRING_DATA") or None, start) if needs_folder else None
-    file = _server_file(folder)
+    named = data or env.get("MAINSPRING_DATA") or None
+    folder = None
+    if url is None or token is None:
+        folder = _Folder(Path(named), named=True) if named else _found(start)
+    file = None if folder is None else folder.server_file()
     written = None if file is None else file.url
+    if url is None and token is not None and folder is not None and file is not None and not folder.named:
+        raise Forbidden(
+            f"this token is not sent to {file.url}, which was only found in {folder.path / SERVER_FILE_NAME}",
+            code="address_not_named",
+            field="url",
+            hint=f"name the server with --url or MAINSPRING_URL, or the folder: --data {folder.path}",
+        )
     chosen = ",".join(map(_checked, _addresses(url or written or DEFAULT_URL)))
     known_ca = file.ca if file is not None and chosen == written else None
     trusted = checked_ca(ca or env.get(CA_VARIABLE) or known_ca)
@@ -115,7 +168,7 @@ def find_connection(
     connection = Connection(chosen, token, trusted, allowed)
     # The token of the folder is the admin token of this machine. It is never sent to another machine.
     if token is None and folder is not None and (connection.loopback or chosen == written):
-        return replace(connection, token=_folder_token(folder))
+        return replace(connection, token=folder.token())
     # The address that `up` wrote is on this machine, whatever its name.
     if token is not None and chosen != written and not allowed:
         _refuse_clear_text(connection.addresses)
@@ -130,7 +183,7 @@ def private_paths(
 ) -> list[Path]:
     """The token file and the data folder that `find_connection` looks at with these arguments: they hold secrets."""
     env = os.environ if environ is None else environ
-    named = (token_file, env.get("MAINSPRING_TOKEN_FILE"), _data_folder(data or env.get("MAINSPRING_DATA"), start))
+    named = (token_file, env.get("MAINSPRING_TOKEN_FILE"), data or env.get("MAINSPRING_DATA") or found_folder(start))
     return [Path(path).absolute() for path in named if path]
 
 
@@ -146,17 +199,6 @@ def secrets_of(paths: Iterable[Path]) -> list[Path]:
             named += [folder / name for name in _SECRET_NAMES]
         found |= {one.resolve(): None for one in named if one.exists()}
     return list(found)
-
-
-def _data_folder(named: str | Path | None, start: Path | None) -> Path | None:
-    if named is not None:
-        return Path(named)
-    here = Path.cwd() if start is None else start
-    for parent in (here, *here.parents):
-        folder = parent / DEFAULT_DATA_FOLDER
-        if folder.is_dir():
-            return folder
-    return None
 
 
 def _refuse_clear_text(addresses: tuple[str, ...]) -> None:
@@ -180,32 +222,6 @@ def checked_ca(ca: str | Path | None) -> str | None:
     except ValueError as error:
         raise InvalidInput(str(error), code="invalid_ca", field="ca", hint="name a file of certificates") from None
     return path
-
-
-def _server_file(folder: Path | None) -> _ServerFile | None:
-    if folder is None:
-        return None
-    try:
-        content = _read(folder, SERVER_FILE_NAME)
-        return None if content is None else msgspec.json.decode(content, type=_ServerFile)
-    except msgspec.MsgspecError:
-        return None
-
-
-def _folder_token(folder: Path) -> str | None:
-    content = _read(folder, TOKEN_FILE_NAME)
-    return None if content is None else content.decode("utf-8", "replace").strip() or None
-
-
-def _read(folder: Path, name: str) -> bytes | None:
-    """A file of the data folder, if it is there and we may read it. A folder that somebody else has put there must not
-    redirect our jobs and our token."""
-    try:
-        return read_own(folder, name)
-    except ForeignFile as error:
-        raise not_ours(error) from None
-    except OSError:
-        return None
 
 
 def read_token(path: Path, field: str = "token_file") -> str:

@@ -1,0 +1,48 @@
+"""The data folder of `mainspring up` goes on working without options: for clients, workers, and the next `up`."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from mainspring.roles.up import MAINSPRING
+from mainspring.sdk.client.client import Client
+from tests.processes.cluster import START, eventually, free_port
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_the_folder_that_up_wrote_is_found_by_clients_and_by_the_next_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("MAINSPRING_")}
+    below = tmp_path / "deep"
+    below.mkdir()
+    monkeypatch.chdir(below)
+    monkeypatch.setattr(os, "environ", clean)
+    for _ in range(2):
+        log = tmp_path / "up.log"
+        with log.open("wb") as output:
+            up = subprocess.Popen(
+                [*MAINSPRING, "up", "--port", str(free_port())], stdin=subprocess.DEVNULL, stdout=output, stderr=output,
+                cwd=tmp_path, env=clean,
+            )  # fmt: skip
+        try:
+
+            async def is_up(up: subprocess.Popen[bytes] = up, log: Path = log) -> bool:
+                assert up.poll() is None, log.read_text()
+                return "Ctrl-C stops everything" in log.read_text()
+
+            await eventually(is_up, START, "it is up")
+            subprocess.run([*MAINSPRING, "queues"], cwd=below, env=clean, capture_output=True, check=True)
+            with Client() as client:
+                assert client.connection.token == (tmp_path / ".mainspring/admin-token").read_text().strip()
+                client.queues()
+        finally:
+            up.send_signal(signal.SIGINT)
+            up.wait()
+    assert (tmp_path / ".mainspring/.gitignore").read_text() == "*\n", "git does not store tokens by accident"
