@@ -14,6 +14,7 @@ import pytest
 
 from mainspring.api.session_cookie import csrf_token
 from mainspring.kernel.clock import SystemClock
+from mainspring.operations.access import failed_sign_ins
 from mainspring.roles.assembly import Assembly, assemble
 from tests.api.bookkeeping import problem, rows
 from tests.api.test_authentication import ROUTES
@@ -416,3 +417,93 @@ async def test_a_viewer_reads_what_is_of_its_tenant_and_changes_nothing(
     assert sorted(listed) == ["eyes", "test"], "not those of shared workers"
     assert await rows(connection) == before
     assert await connection.fetchval("select count(*) from mainspring.tokens") == held
+
+
+async def test_a_link_does_not_replace_a_session_unless_that_is_said(tenants: Tenants, browser: Browser) -> None:
+    """A stranger can send a link. What is done afterwards would be done in the stranger's tenant."""
+    own = browser()
+    headers = await sign_in(own, code=await link(tenants.operator))
+    stranger = await tenants.client((await tenants.token(role="viewer"))["token"])
+    code = await link(stranger)
+    for body in ({"code": code}, {"code": code, "replace": False}):
+        answer = await own.post("/v1/session", json=body, headers=headers)
+        assert refusal(answer) == (409, "signed_in", "replace") and "set-cookie" not in answer.headers
+    assert (await own.get("/v1/session")).json()["role"] == "admin", "the session is as it was"
+    asked = await own.post("/v1/session", json={"code": code, "preview": True}, headers=headers)
+    assert asked.status_code == 200 and "set-cookie" not in asked.headers
+    named = (await stranger.get("/v1/session")).json()
+    assert asked.json() == {"name": named["name"], "role": "viewer", "tenant": named["tenant"], "csrf": None}
+    replaced = await own.post("/v1/session", json={"code": code, "replace": True}, headers=headers)
+    assert replaced.status_code == 201 and replaced.json()["name"] == named["name"]
+    assert (await own.get("/v1/session")).json()["role"] == "viewer"
+    # It has been used now, by the one who said so.
+    assert refusal(await browser().post("/v1/session", json={"code": code, "preview": True}))[:2] == (
+        401, "invalid_link",
+    )  # fmt: skip
+
+
+async def test_without_a_session_a_link_signs_in_and_says_as_whom(
+    api: httpx.AsyncClient, browser: Browser, connection: asyncpg.Connection
+) -> None:
+    client = browser()
+    answer = await client.post("/v1/session", json={"code": await link(api)}, headers=OWN)
+    assert answer.status_code == 201
+    assert {key: answer.json()[key] for key in ("name", "role", "tenant")} == {
+        "name": "test", "role": "admin", "tenant": "default",
+    }  # fmt: skip
+    await connection.execute("update mainspring.sessions set expires_at = clock_timestamp()")
+    again = await client.post("/v1/session", json={"code": await link(api)}, headers=OWN)
+    assert again.status_code == 201, "a session that has ended is none"
+
+
+async def test_failed_sign_ins_are_logged_and_counted_without_their_secrets(
+    api: httpx.AsyncClient, browser: Browser, tenants: Tenants, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def counted() -> dict[str, float]:
+        lines = (await api.get("/metrics")).text.splitlines()
+        found = [line for line in lines if line.startswith("mainspring_sign_ins_failed_total{")]
+        return {line.split('"')[1]: float(line.rpartition(" ")[2]) for line in found}
+
+    before = await counted()
+    lines: list[dict[str, object]] = []
+    monkeypatch.setattr(
+        failed_sign_ins.log, "warning", lambda text, **fields: lines.append({"text": text, **fields}), raising=False
+    )
+    worker = await tenants.token(role="worker")
+    client = browser()
+    for body in ({"code": "guessed-code"}, {"token": "guessed-token"}, {"token": worker["token"]}):
+        await client.post("/v1/session", json=body, headers=OWN)
+    assert (await client.get("/v1/jobs", headers={"Authorization": "Bearer guessed-bearer"})).status_code == 401
+    assert (await client.get("/v1/jobs")).status_code == 401, "nothing was tried"
+    after = await counted()
+    grown = {reason: after[reason] - before.get(reason, 0) for reason in after}
+    assert {reason: count for reason, count in grown.items() if count} == {
+        "invalid_link": 1, "invalid_token": 2, "worker_token": 1,
+    }  # fmt: skip
+    assert lines == [{"text": "a sign-in failed", "reason": "invalid_link", "address": "127.0.0.1"}], "one for a while"
+
+
+async def test_a_session_makes_no_token_that_outlives_it_unless_its_token_is_typed_again(
+    api: httpx.AsyncClient, browser: Browser, tenants: Tenants
+) -> None:
+    client = browser()
+    headers = await sign_in(client, token=TOKEN)
+    other = await tenants.token(role="admin")
+
+    async def create(**body: object) -> httpx.Response:
+        return await client.post("/v1/tokens", json={"name": "eyes", "role": "viewer", **body}, headers=headers)
+
+    for role in ("viewer", "worker", "admin"):
+        for more in ({}, {"expires_in": "8d"}):
+            assert refusal(await create(role=role, **more)) == (403, "token_needed", "token")
+        assert refusal(await create(role=role, token=other["token"])) == (403, "wrong_token", "token")
+        assert refusal(await create(role=role, token="ms_guessed")) == (403, "wrong_token", "token")
+        assert (await create(role=role, token=TOKEN)).status_code == 201
+    short = await create(expires_in="1h")
+    assert short.status_code == 201, "it ends before the session"
+    assert refusal(await create(role="admin", expires_in="1h"))[:2] == (403, "token_needed"), "it could make others"
+    for body, wanted in (({}, 403), ({"token": TOKEN}, 201)):
+        made = await client.post("/v1/tenants", json={"name": "acme-2", **body}, headers=headers)
+        assert made.status_code == wanted, made.text
+    # With a token instead of a session nothing has to be typed.
+    assert (await api.post("/v1/tokens", json={"name": "eyes", "role": "admin"})).status_code == 201

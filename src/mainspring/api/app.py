@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from copy import copy
 from functools import cache
 
@@ -14,7 +13,7 @@ from litestar.plugins import PluginProtocol
 from litestar.plugins.core import MsgspecDIPlugin
 
 from mainspring.api import errors
-from mainspring.api.auth import Admission, Gate, TokenRegistry
+from mainspring.api.auth import Admission, Gate
 from mainspring.api.handlers import check_routes
 from mainspring.api.large_bodies import LargeBodies
 from mainspring.api.routes import (
@@ -63,15 +62,13 @@ class Application(Litestar):
         return [*plugins, MsgspecDIPlugin()]
 
 
-def create_app(
-    services: Services, registry: TokenRegistry, browsers: TokenRegistry, pulse: Pulse, allowed_hosts: Iterable[str]
-) -> Litestar:
+def create_app(services: Services, admission: Admission, pulse: Pulse) -> Litestar:
     """The app of one server. What belongs to the server is in its state."""
     app = copy(app_without_a_server())
     app.state = State(
         {
             "services": services,
-            "admission": Admission(registry, browsers, services.death_notices, allowed_hosts),
+            "admission": admission,
             "open_requests": OpenRequests(pulse),
             "large_bodies": LargeBodies(),
         }

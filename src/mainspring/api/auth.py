@@ -25,6 +25,7 @@ from mainspring.domain.errors import Forbidden, InvalidInput, NotFound, Unauthor
 from mainspring.kernel.clock import Clock
 from mainspring.kernel.ids import TenantId
 from mainspring.operations.access.caller import Caller
+from mainspring.operations.access.failed_sign_ins import FailedSignIns
 from mainspring.operations.access.permissions import check_permission
 from mainspring.operations.exchange.death_notices import DeathNotices, Proof
 from mainspring.store import tokens
@@ -130,10 +131,12 @@ class Admission:
         browsers: TokenRegistry,
         death_notices: DeathNotices,
         allowed_hosts: Iterable[str],
+        failed: FailedSignIns,
     ) -> None:
         self._registry = registry
         self._sessions = browsers
         self._death_notices = death_notices
+        self._failed = failed
         self._hosts = frozenset(host.lower() for host in allowed_hosts)
 
     async def check(self, scope: Any) -> bool:
@@ -198,6 +201,8 @@ class Admission:
             )  # fmt: skip
         principal = await self._registry.principal(token)
         if principal is None:
+            peer = scope.get("client")
+            self._failed.note("invalid_token", None if peer is None else peer[0])
             raise Unauthorized("this token is not valid", code="invalid_token", field="Authorization")
         return principal
 

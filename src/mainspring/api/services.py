@@ -12,6 +12,7 @@ from mainspring.kernel.config import Timing
 from mainspring.kernel.lifecycle import PeriodicTask
 from mainspring.operations.access.access_admin import AccessAdmin
 from mainspring.operations.access.caller import Caller
+from mainspring.operations.access.failed_sign_ins import FailedSignIns
 from mainspring.operations.access.sessions import Sessions
 from mainspring.operations.backfills.control import BackfillControl
 from mainspring.operations.bulk.control import BulkControl
@@ -87,6 +88,7 @@ class Services:
         gates: GateRegistry,
         log_files: LogFiles,
         readiness: ReadinessCheck,
+        failed_sign_ins: FailedSignIns,
     ) -> None:
         definitions, depths = Definitions(), Depths(store, gates, lanes)
         log_watch, log_merger = LogWatch(store), LogMerger(log_files, clock)
@@ -134,8 +136,8 @@ class Services:
         self.streams = Streams(store, signals, lanes, clock)
         self.logs = LogService(store, log_files, log_watch, log_merger, self.exchanger.check_worker)
         self.signatures = signatures
-        self.access = AccessAdmin(store, signals)
-        self.sessions = Sessions(store, signals)
+        self.access = AccessAdmin(store, signals, failed_sign_ins)
+        self.sessions = Sessions(store, signals, failed_sign_ins)
         self.clock = clock
         self.readiness = readiness
         running = RunningCount(store, signals, clock)

@@ -59,6 +59,12 @@ streams_ended = Counter(
     registry=REGISTRY,
 )
 stream_events = Counter("mainspring_stream_events_total", "Events sent to event streams", registry=REGISTRY)
+sign_ins_failed = Counter(
+    "mainspring_sign_ins_failed_total",
+    "Links and tokens that were refused: invalid_link, invalid_token, worker_token, wrong_token (typed again)",
+    ["reason"],
+    registry=REGISTRY,
+)
 refused = Counter("mainspring_requests_refused_total", "Requests refused because of load (429)", registry=REGISTRY)
 connections = Gauge("mainspring_connections", "Open connections of clients and workers", registry=REGISTRY)
 connections_cut = Counter(

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from litestar import Litestar
 
 from mainspring.api.app import create_app
-from mainspring.api.auth import TokenRegistry, hosts_for
+from mainspring.api.auth import Admission, TokenRegistry, hosts_for
 from mainspring.api.load_shedding import LoadShedder
 from mainspring.api.page import Page
 from mainspring.api.readiness import ReadinessCheck
@@ -19,6 +19,7 @@ from mainspring.kernel.config import DEFAULT_HOST, DEFAULT_TIMING, Timing
 from mainspring.kernel.ids import uuid7
 from mainspring.kernel.lifecycle import Loops, PeriodicTask
 from mainspring.kernel.loop_monitor import LoopMonitor
+from mainspring.operations.access.failed_sign_ins import FailedSignIns
 from mainspring.operations.claim.long_poll import LongPolls
 from mainspring.operations.exchange.beats import Beats
 from mainspring.operations.lifecycle.decide import Random
@@ -120,9 +121,10 @@ async def assemble(
     beats = Beats(store, uuid7(), clock, database_clock, timing)
     monitor = LoopMonitor()
     judge = SilenceJudge(clock, timing, (monitor.late_periods, beats.late_periods))
+    failed_sign_ins = FailedSignIns()
     services = Services(
         store, lanes, signals, long_polls, beats, clock, database_clock, timing, chance, signatures, gates, log_files,
-        ReadinessCheck(store, node.leaser if node else None, lambda: judge.standing),
+        ReadinessCheck(store, node.leaser if node else None, lambda: judge.standing), failed_sign_ins,
     )  # fmt: skip
     token_registry = TokenRegistry(store, clock)
     session_registry = TokenRegistry(store, clock, sessions.find)
@@ -135,7 +137,13 @@ async def assemble(
         lanes=lanes,
         long_polls=long_polls,
         services=services,
-        app=create_app(services, token_registry, session_registry, pulse, hosts_for(host, allow_hosts)),
+        app=create_app(
+            services,
+            Admission(
+                token_registry, session_registry, services.death_notices, hosts_for(host, allow_hosts), failed_sign_ins
+            ),
+            pulse,
+        ),
         monitor=monitor,
         node=node,
         pulse=pulse,

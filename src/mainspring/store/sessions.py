@@ -57,10 +57,11 @@ async def insert_link(connection: Connection, token_id: UUID, code: str) -> date
     return until
 
 
-async def use_link(connection: Connection, code: str) -> Principal | None:
-    """The token of the link, which does not work again. None if there is no such link, or the link or the token has
-    ended."""
-    row = await connection.fetchrow(_SQL["use_link"], hash_token(code))
+async def use_link(connection: Connection, code: str, *, preview: bool = False) -> Principal | None:
+    """The token of the link, which does not work again, unless this is a preview. None if there is no such link, or the
+    link or the token has ended."""
+    statement = _SQL["get_link"] if preview else _SQL["use_link"]
+    row = await connection.fetchrow(statement, hash_token(code))
     if row is None:
         return None
     return Principal(TenantId(row["tenant_id"]), row["role"], row["name"], row["token_id"])
@@ -88,6 +89,12 @@ async def find(connection: Connection, secret_hash: bytes) -> Found | None:
 
 async def get(connection: Connection, session_id: UUID) -> SessionRow | None:
     return await _get_session.first(connection, session_id)
+
+
+async def seconds_left(connection: Connection, session_id: UUID) -> float:
+    """Until the session ends, however much it is used. 0 if it has ended."""
+    left: float | None = await connection.fetchval(_SQL["seconds_left"], session_id)
+    return max(0.0, left or 0.0)
 
 
 async def open_of(connection: Connection, tenant: TenantId, limit: int) -> list[OpenSessionRow]:

@@ -7,6 +7,7 @@ from datetime import datetime
 import msgspec
 
 from mainspring.wire.formats import DurationIn, Name
+from mainspring.wire.sessions import Secret
 from mainspring.wire.states import RoleWord, TenantsWord
 
 ALL_TENANTS = "all"
@@ -14,9 +15,10 @@ OWN_TENANT = "own"
 
 
 class TenantRequest(msgspec.Struct, forbid_unknown_fields=True):
-    """The body of `POST /v1/tenants`."""
+    """The body of `POST /v1/tenants`. token: that of the caller, typed again. A session needs it."""
 
     name: Name
+    token: Secret | None = None
 
 
 class TenantView(msgspec.Struct):
@@ -32,13 +34,15 @@ class TenantList(msgspec.Struct):
 class TokenRequest(msgspec.Struct, forbid_unknown_fields=True):
     """The body of `POST /v1/tokens`. role: admin, viewer or worker. tenants: "own", or "all" for a token of shared
     workers, which take runs of every tenant. tenant: the name of the tenant, if the operator creates the token for
-    another one. expires_in: a duration; without it the token is valid until it is revoked."""
+    another one. expires_in: a duration; without it the token is valid until it is revoked. token: that of the caller,
+    typed again. A session needs it for the role admin, and for a token that outlives the session."""
 
     role: RoleWord
     name: Name
     tenants: TenantsWord = OWN_TENANT
     tenant: Name | None = None
     expires_in: DurationIn | None = None
+    token: Secret | None = None
 
 
 class TokenView(msgspec.Struct):

@@ -16,10 +16,14 @@ Secret = Annotated[str, Meta(min_length=1, max_length=200)]
 
 
 class SignInRequest(msgspec.Struct, forbid_unknown_fields=True):
-    """The body of `POST /v1/session`: the code of a one-time link, or a token."""
+    """The body of `POST /v1/session`: the code of a one-time link, or a token. preview: only say as whom the code signs
+    in; it stays valid. replace: in place of the session that this browser has. A code needs it there, because a
+    stranger can send a link."""
 
     code: Secret | None = None
     token: Secret | None = None
+    preview: bool = False
+    replace: bool = False
 
 
 class SessionView(msgspec.Struct):
@@ -36,9 +40,13 @@ class SessionView(msgspec.Struct):
 
 
 class SignedIn(msgspec.Struct):
-    """The answer to `POST /v1/session`. csrf: for the header Mainspring-CSRF of changes."""
+    """The answer to `POST /v1/session`. name, role, tenant: as whom. csrf: for the header Mainspring-CSRF of changes;
+    null in a preview, which begins no session."""
 
-    csrf: str
+    name: str
+    role: RoleWord
+    tenant: str
+    csrf: str | None = None
 
 
 class SignInLink(msgspec.Struct):

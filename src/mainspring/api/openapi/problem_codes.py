@@ -27,6 +27,8 @@ CODES: dict[str, tuple[int, str]] = {
     "wrong_csrf": (403, "the header Mainspring-CSRF is missing or wrong"),
     "session_needed": (403, "this needs the cookie of a session"),
     "token_needed": (403, "this needs a token"),
+    "wrong_token": (403, "the token that was typed is not that of the session"),
+    "signed_in": (409, "the browser has a session, and a code does not replace it by itself"),
     "operator_only": (403, "only an admin of the tenant `default` can do this"),
     "wrong_incarnation": (403, "the request does not prove that it comes from this worker"),
     "not_found": (404, "it does not exist, or belongs to another tenant"),

@@ -36,10 +36,11 @@ async def list_tenants(request: Http) -> TenantList:
 
 @post(
     "/v1/tenants", summary="Create a tenant", operation="tenants.create", roles=ADMINS,
-    problems=("conflict", "operator_only"), examples=examples.TENANTS,
+    problems=("conflict", "operator_only", "token_needed", "wrong_token"), examples=examples.TENANTS,
 )  # fmt: skip
 async def create_tenant(request: Http, data: TenantRequest) -> TenantMade:
-    """Only the operator can. The answer has its first admin token, whose secret is not shown again."""
+    """Only the operator can. The answer has its first admin token, whose secret is not shown again. With a session the
+    body needs the own token again."""
     return await services_of(request).access.add_tenant(caller_of(request), data)
 
 
@@ -51,10 +52,12 @@ async def list_tokens(request: Http) -> TokenList:
 
 @post(
     "/v1/tokens", summary="Create a token", operation="tokens.create", roles=ADMINS,
-    problems=("invalid_duration", "not_supported_yet", "operator_only"), examples=examples.TOKENS,
+    problems=("invalid_duration", "not_supported_yet", "operator_only", "token_needed", "wrong_token"),
+    examples=examples.TOKENS,
 )  # fmt: skip
 async def create_token(request: Http, data: TokenRequest) -> TokenMade:
-    """The answer has its secret, which is not shown again."""
+    """The answer has its secret, which is not shown again. With a session the body needs the own token again, if the
+    new one is an admin's or outlives the session."""
     return await services_of(request).access.add_token(caller_of(request), data)
 
 

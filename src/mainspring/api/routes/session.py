@@ -12,7 +12,7 @@ from mainspring.api.handlers import delete, get, post
 from mainspring.api.openapi import request_examples as examples
 from mainspring.api.services import caller_of, services_of
 from mainspring.api.session_cookie import check_origin, clear_cookie, csrf_token, secret_of, set_cookie
-from mainspring.domain.errors import NotFound
+from mainspring.domain.errors import NotFound, Unauthorized
 from mainspring.kernel.ids import parse_uuid
 from mainspring.operations.access.permissions import ADMINS, PUBLIC, READERS
 from mainspring.wire.jobs import Nothing
@@ -25,17 +25,32 @@ _MOST_BYTES = 4096
 @post(
     "/v1/session", summary="Sign in: begin a session of a browser",
     operation="session.create", roles=PUBLIC, examples=examples.SIGN_INS, request_max_body_size=_MOST_BYTES,
-    answers={201: Answer("The cookie of the session is set.", headers=("Set-Cookie",))},
-    problems=("invalid_link", "invalid_token", "worker_token"),
+    answers={
+        201: Answer("The cookie of the session is set.", headers=("Set-Cookie",)),
+        200: Answer("As whom the code or the token signs in, if only a preview was wanted."),
+    },
+    problems=("invalid_link", "invalid_token", "worker_token", "signed_in"),
 )  # fmt: skip
 async def create_session(request: Http, data: SignInRequest) -> Response[SignedIn]:
     """With the code of a one-time link, or with a token. The session has the rights of the token, and ends with it,
-    after 12 hours without a request, or after seven days."""
+    after 12 hours without a request, or after seven days. In a browser that is signed in a code needs `replace`; with
+    `preview` the answer says as whom it signs in, and nothing else happens."""
     headers = dict(request.scope["headers"])
     check_origin(request.scope, headers)  # another page must not sign a browser in as somebody else
     check_json(headers)
-    secret = await services_of(request).sessions.sign_in(data)
-    return Response(SignedIn(csrf_token(secret)), headers={"Set-Cookie": set_cookie(request.scope, headers, secret)})
+    try:
+        current = secret_of(request.scope, headers)
+    except Unauthorized:  # cookies that are of no use
+        current = None
+    peer = request.scope.get("client")
+    begun = await services_of(request).sessions.sign_in(
+        data, current=current, address=None if peer is None else peer[0]
+    )
+    if begun.secret is None:
+        return Response(SignedIn(begun.name, begun.role, begun.tenant), status_code=200)
+    csrf = csrf_token(begun.secret)
+    cookie = set_cookie(request.scope, headers, begun.secret)
+    return Response(SignedIn(begun.name, begun.role, begun.tenant, csrf), headers={"Set-Cookie": cookie})
 
 
 @get("/v1/session", summary="Get who is signed in", operation="session.read", roles=READERS)

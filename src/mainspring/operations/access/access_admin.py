@@ -12,10 +12,11 @@ from mainspring.domain.texts import check_line, shown
 from mainspring.kernel.ids import DEFAULT_TENANT, EVERY_TENANT, TenantId
 from mainspring.kernel.logs import get_logger
 from mainspring.operations.access.caller import Caller
+from mainspring.operations.access.failed_sign_ins import FailedSignIns
 from mainspring.operations.access.permissions import ADMIN, VIEWER, WORKER
 from mainspring.operations.paging.search import searching
 from mainspring.operations.signals import Signals
-from mainspring.store import tenants, tokens
+from mainspring.store import sessions, tenants, tokens
 from mainspring.store.pool import Connection, Store
 from mainspring.store.tenants import TenantRow
 from mainspring.store.tokens import TokenRow
@@ -49,9 +50,10 @@ class AccessAdmin:
     tokens for tenants that have lost theirs. Other admins can manage the tokens of their own tenant only.
     """
 
-    def __init__(self, store: Store, signals: Signals) -> None:
+    def __init__(self, store: Store, signals: Signals, failed: FailedSignIns) -> None:
         self._store = store
         self._signals = signals
+        self._failed = failed
 
     async def tenants(self, caller: Caller) -> TenantList:
         """All tenants for the operator, and the own tenant for others."""
@@ -74,6 +76,7 @@ class AccessAdmin:
                 expected="letters, digits, and . _ -",
             )  # fmt: skip
         async with self._store.change() as connection:
+            await self._check_typed(connection, caller, request.token, "a session creates no tenant")
             await tokens.take_turn(connection)
             row = await tenants.insert(connection, request.name)
             if row is None:
@@ -101,11 +104,44 @@ class AccessAdmin:
         if request.expires_in is not None:
             expires_in = parse_duration(request.expires_in, "expires_in", least=_LEAST_LIFE, most=_MOST_LIFE)
         async with self._store.reads.acquire() as connection:
+            kept = await self._kept_from_a_session(connection, caller, role, expires_in)
+            await self._check_typed(connection, caller, request.token, kept)
             if request.tenant is not None:
                 tenant = await _named(connection, request.tenant)
             made = await _make(connection, tenant, role, request.name, expires_in)
         log.info("token created", token=made.token_id, name=made.name, role=role, tenant=made.tenant or ALL_TENANTS)
         return made
+
+    async def _kept_from_a_session(
+        self, connection: Connection, caller: Caller, role: str, expires_in: float | None
+    ) -> str | None:
+        """Why the session of this caller may not make such a token. A session ends; whoever has got hold of one for a
+        while must not stay for ever. An admin's token could make others."""
+        if caller.session is None:
+            return None
+        if role == ADMIN:
+            return "a session makes no token of an admin"
+        left = await sessions.seconds_left(connection, caller.session)
+        if expires_in is None or expires_in > left:
+            return "a session makes no token that outlives it"
+        return None
+
+    async def _check_typed(self, connection: Connection, caller: Caller, typed: str | None, kept: str | None) -> None:
+        """Raise Forbidden unless the token of the caller was typed again, if a session needs that. `kept`: why it
+        does."""
+        if typed is not None:
+            found = await tokens.find(connection, tokens.hash_token(typed))
+            if found is None or found.principal.token_id != caller.credential:
+                self._failed.note("wrong_token", caller.address)
+                raise Forbidden(
+                    "this is not the token that you signed in with", code="wrong_token", field="token",
+                    hint="type the token whose name the page shows",
+                )  # fmt: skip
+        elif caller.session is not None and kept is not None:
+            raise Forbidden(
+                f"{kept}, unless its own token is typed again", code="token_needed", field="token",
+                hint="send the token that you signed in with in the field token, or use it instead of a session",
+            )  # fmt: skip
 
     async def revoke(self, caller: Caller, token_id: UUID, if_match: str | None = None) -> TokenView:
         """Revoke a token. It is invalid from now on; a second call changes nothing. The last admin token of a tenant

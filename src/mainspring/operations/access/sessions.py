@@ -8,10 +8,13 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from mainspring.domain.errors import Forbidden, InvalidInput, NotFound, Unauthorized
+import msgspec
+
+from mainspring.domain.errors import Conflict, Forbidden, InvalidInput, NotFound, Unauthorized
 from mainspring.kernel.ids import EVERY_TENANT
 from mainspring.kernel.logs import get_logger
 from mainspring.operations.access.caller import Caller
+from mainspring.operations.access.failed_sign_ins import FailedSignIns
 from mainspring.operations.access.permissions import WORKER
 from mainspring.operations.signals import Signals
 from mainspring.store import sessions, tenants, tokens
@@ -26,30 +29,48 @@ PAGE = "/ui/"
 _MOST_LISTED = 1000
 
 
+class Begun(msgspec.Struct, frozen=True):
+    """As whom somebody has signed in, or would. secret: of the new session; None in a preview."""
+
+    name: str
+    role: str
+    tenant: str
+    secret: str | None
+
+
 class Sessions:
-    def __init__(self, store: Store, signals: Signals) -> None:
+    def __init__(self, store: Store, signals: Signals, failed: FailedSignIns) -> None:
         self._store = store
         self._signals = signals
+        self._failed = failed
 
-    async def sign_in(self, request: SignInRequest) -> str:
-        """Begin a session. Return its secret. Raises Unauthorized if the code or the token is not valid."""
+    async def sign_in(self, request: SignInRequest, *, current: str | None = None, address: str | None = None) -> Begun:
+        """Begin a session. Raises Unauthorized if the code or the token is not valid.
+
+        `current`: the secret of the session that the browser has. A link that a stranger has sent must not replace it,
+        so a code then needs `replace`. The code is still valid after a refusal.
+        """
         if (request.code is None) == (request.token is None):
             raise InvalidInput(
                 "the body needs either a code or a token", field="code", hint="give one of code and token"
             )
-        secret = sessions.new_secret()
-        async with self._store.change() as connection:
-            principal = await _principal(connection, request)
-            if principal.role == WORKER or principal.tenant == EVERY_TENANT:
-                raise Forbidden(
-                    f"the token {principal.name!r} is for workers, which do not sign in", code="worker_token",
-                    field="token", hint="use an admin or viewer token of your tenant",
-                )  # fmt: skip
-            session_id = await sessions.insert(connection, principal.token_id, secret)
-            if session_id is None:  # it was revoked since
-                raise Unauthorized("this token is not valid", code="invalid_token", field="token")
-        log.info("signed in", session=str(session_id), token=str(principal.token_id), name=principal.name)
-        return secret
+        secret = None if request.preview else sessions.new_secret()
+        try:
+            async with self._store.change() as connection:
+                if not request.preview and request.code is not None and not request.replace:
+                    await _refuse_to_replace(connection, current)
+                principal = await _principal(connection, request)
+                tenant = await tenants.get(connection, principal.tenant)
+                if secret is not None:
+                    session_id = await sessions.insert(connection, principal.token_id, secret)
+                    if session_id is None:  # it was revoked since
+                        raise _invalid_token()
+        except (Unauthorized, Forbidden) as error:
+            self._failed.note(error.code, address)
+            raise
+        if secret is not None:
+            log.info("signed in", session=str(session_id), token=str(principal.token_id), name=principal.name)
+        return Begun(principal.name, principal.role, "" if tenant is None else tenant.name, secret)
 
     async def session(self, caller: Caller) -> SessionView:
         """Who calls, and until when."""
@@ -124,17 +145,35 @@ async def make_link(connection: Connection, token_id: UUID) -> SignInLink:
     return SignInLink(code, f"{PAGE}#code={code}", until)
 
 
+async def _refuse_to_replace(connection: Connection, current: str | None) -> None:
+    if current is not None and await sessions.find(connection, tokens.hash_token(current)) is not None:
+        raise Conflict(
+            "this browser is signed in", code="signed_in", field="replace",
+            hint="ask as whom the code signs in with preview, and send replace: true if that is wanted",
+        )  # fmt: skip
+
+
 async def _principal(connection: Connection, request: SignInRequest) -> Principal:
     if request.token is not None:
         found = await tokens.find(connection, tokens.hash_token(request.token))
-        if found is None:
-            raise Unauthorized("this token is not valid", code="invalid_token", field="token")
-        return found.principal
-    assert request.code is not None
-    principal = await sessions.use_link(connection, request.code)
-    if principal is None:
-        raise Unauthorized(
-            "this link was used before, or has expired", code="invalid_link", field="code",
-            hint="mainspring open makes another one",
+        principal = None if found is None else found.principal
+        if principal is None:
+            raise _invalid_token()
+    else:
+        assert request.code is not None
+        principal = await sessions.use_link(connection, request.code, preview=request.preview)
+        if principal is None:
+            raise Unauthorized(
+                "this link was used before, or has expired", code="invalid_link", field="code",
+                hint="mainspring open makes another one",
+            )  # fmt: skip
+    if principal.role == WORKER or principal.tenant == EVERY_TENANT:
+        raise Forbidden(
+            f"the token {principal.name!r} is for workers, which do not sign in", code="worker_token",
+            field="token", hint="use an admin or viewer token of your tenant",
         )  # fmt: skip
     return principal
+
+
+def _invalid_token() -> Unauthorized:
+    return Unauthorized("this token is not valid", code="invalid_token", field="token")

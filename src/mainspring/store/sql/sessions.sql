@@ -14,6 +14,14 @@ where l.code_hash = $1 and l.expires_at > (select clock_timestamp()) and t.token
   and t.revoked_at is null and (t.expires_at is null or t.expires_at > (select clock_timestamp()))
 returning t.tenant_id, t.role, t.name, t.token_id
 
+-- name: get_link
+-- The token of a link that has not been used.
+select t.tenant_id, t.role, t.name, t.token_id
+from mainspring.sign_in_links l
+join mainspring.tokens t using (token_id)
+where l.code_hash = $1 and l.expires_at > (select clock_timestamp())
+  and t.revoked_at is null and (t.expires_at is null or t.expires_at > (select clock_timestamp()))
+
 -- name: delete_expired_links
 -- guard: expired.
 delete from mainspring.sign_in_links where expires_at <= (select clock_timestamp())
@@ -46,6 +54,11 @@ where session_id = $1 and seen_at < (select clock_timestamp()) - $2::float8 * in
 
 -- name: get_session
 select s.session_id, s.created_at, s.expires_at
+from mainspring.sessions s
+where s.session_id = $1
+
+-- name: seconds_left
+select extract(epoch from s.expires_at - (select clock_timestamp()))::float8
 from mainspring.sessions s
 where s.session_id = $1
 
