@@ -9,7 +9,7 @@ const proxy = Object.fromEntries(["/v1", "/readyz"].map((path) => [path, { targe
 
 export default defineConfig({
   base: "/ui/",
-  plugins: [react()],
+  plugins: [react({ jsxImportSource: "#visible" })],
   build: {
     outDir: "../src/mainspring/ui/static",
     emptyOutDir: true,

@@ -12,6 +12,7 @@ import re
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -147,9 +148,23 @@ def test_the_exact_output_is_there_for_a_pipe_and_for_who_asks_for_it(
 def test_what_is_shown_says_what_was_there() -> None:
     assert visible("a\x1b[31m\tb\r\n\rc\x9b\u202e\x00") == "a\\x1b[31m\tb\n\\rc\\x9b\\u202e\\x00"
     assert visible_line("a\n\tb\u2028") == "a\\n\\tb\\u2028"
+    assert visible("a\u200bb\u00ad\ufeff\u2060\U000e0041") == "a\\u200bb\\xad\\ufeff\\u2060\\U000e0041"
     assert visible("Grüße, 世界 \u3000 👩\u200d💻") == "Grüße, 世界 \u3000 👩\u200d💻"
-    text = json.dumps({"a": HOSTILE}, ensure_ascii=False)
-    assert json.loads(visible_json(text)) == {"a": HOSTILE}
+    for value in (HOSTILE, "\U000e0041\u200b"):
+        text = json.dumps({"a": value}, ensure_ascii=False)
+        assert json.loads(visible_json(text)) == {"a": value}
+        assert not FORBIDDEN.search(visible_json(text)) and "\U000e0041" not in visible_json(text)
+
+
+def test_the_page_escapes_the_characters_that_the_command_line_escapes() -> None:
+    """Line feeds, tabs and the ends of CRLF lines stay in a page, which has no cursor to move."""
+    source = (Path(__file__).parents[2] / "dashboard/src/lib/visible/visible.ts").read_text()
+    found = re.search(r"UNSEEN =\s+/\[(.*)\]/gu", source)
+    assert found is not None
+    page = re.compile("[" + re.sub(r"\\u\{(\w+)\}", lambda code: chr(int(code[1], 16)), found[1]) + "]")
+    for code in (*range(0xD800), *range(0xE000, 0x110000)):
+        escaped = visible_line(chr(code)) != chr(code)
+        assert bool(page.match(chr(code))) == (escaped and chr(code) not in "\n\t\r"), hex(code)
 
 
 def test_a_log_line_on_a_terminal_shows_names_and_errors_of_others(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from uuid import uuid4
 
 import httpx
+import pytest
 from playwright.sync_api import Page, expect
 
 from tests.ui.conftest import Open
-from tests.ui.serving import PATIENCE
+from tests.ui.serving import PATIENCE, is_loaded
 
 expect.set_options(timeout=PATIENCE * 1000)
 
@@ -25,6 +27,11 @@ def other_tenant(server: httpx.Client) -> httpx.Client:
     return httpx.Client(base_url=server.base_url, headers=token, timeout=PATIENCE)
 
 
+def link(client: httpx.Client) -> str:
+    path: str = client.post("/v1/session/links", json={}).raise_for_status().json()["path"]
+    return path
+
+
 def shows(page: Page, name: str) -> None:
     expect(page.get_by_role("table").get_by_text(name)).to_be_visible()
 
@@ -35,8 +42,10 @@ def test_a_tab_follows_when_another_tab_signs_in_to_another_tenant(open_page: Op
         page = open_page("/jobs")
         shows(page, own)
         second = page.context.new_page()
-        second.goto(other.post("/v1/session/links", json={}).raise_for_status().json()["path"])
-        tenant = other.get("/v1/session").json()["tenant"]
+        second.goto(link(other))
+        who = other.get("/v1/session").json()
+        tenant = who["tenant"]
+        second.get_by_role("button", name=f"Sign in as {who['name']}").click()
         for shown in (second, page):
             expect(shown.get_by_title(f"admin of {tenant}")).to_be_visible()
         shows(page, others)
@@ -62,9 +71,10 @@ def test_a_viewer_is_told_that_it_changes_nothing(open_page: Open, server: httpx
     name = job(server)
     token = server.post("/v1/tokens", json={"name": f"v{uuid4().hex[:6]}", "role": "viewer"}).raise_for_status().json()
     viewer = {"Authorization": f"Bearer {token['token']}"}
-    link = httpx.post(f"{server.base_url}/v1/session/links", json={}, headers=viewer, timeout=PATIENCE)
     page = open_page("/").context.new_page()
-    page.goto(link.raise_for_status().json()["path"])
+    with httpx.Client(base_url=server.base_url, headers=viewer, timeout=PATIENCE) as client:
+        page.goto(link(client))
+    page.get_by_role("button", name=f"Sign in as {token['name']}").click()
     expect(page.get_by_title("viewer of")).to_be_visible()
     page.goto("/ui/jobs")
     page.get_by_role("table").get_by_text(name).click()
@@ -73,3 +83,86 @@ def test_a_viewer_is_told_that_it_changes_nothing(open_page: Open, server: httpx
     expect(page.get_by_role("dialog").get_by_role("button", name="Pause")).to_be_disabled()
     page.goto("/ui/jobs/new")
     expect(page.get_by_role("button", name="Create", exact=True)).to_be_disabled()
+
+
+@pytest.mark.parametrize("same_document", [False, True], ids=["a new page", "the page that is open"])
+def test_a_link_of_a_stranger_asks_before_it_replaces_a_session(
+    open_page: Open, server: httpx.Client, same_document: bool
+) -> None:
+    with other_tenant(server) as stranger:
+        who, own = (client.get("/v1/session").json() for client in (stranger, server))
+        page = open_page("/jobs")
+        opened = link(stranger)
+        if same_document:
+            page.goto("/ui/")
+            expect(page.get_by_title(f"admin of {own['tenant']}")).to_be_visible()
+        page.goto(opened)
+        heading = page.get_by_role("heading", level=1)
+        expect(heading).to_have_text(f"Sign in as {who['name']} of tenant {who['tenant']}?")
+        expect(page.get_by_role("main")).to_contain_text(f"signed in as {own['name']}: admin of tenant {own['tenant']}")
+        assert "code=" not in page.url
+        page.get_by_role("button", name="Stay signed in").click()
+        expect(page.get_by_title(f"admin of {own['tenant']}")).to_be_visible()
+        page.reload()
+        expect(page.get_by_title(f"admin of {own['tenant']}")).to_be_visible()
+        # Somebody who wants it says so, and the link still works for that.
+        page.goto("about:blank")
+        page.goto(opened)
+        page.get_by_role("button", name="Sign in as").click()
+        expect(page.get_by_title(f"admin of {who['tenant']}")).to_be_visible()
+
+
+def test_a_link_that_is_not_valid_leaves_the_session_as_it_is(open_page: Open, server: httpx.Client) -> None:
+    own = server.get("/v1/session").json()
+    page = open_page("/jobs")
+    page.goto("about:blank")
+    page.goto("/ui/#code=used-before")
+    expect(page.get_by_role("status").get_by_text("still signed in")).to_be_visible()
+    expect(page.get_by_title(f"admin of {own['tenant']}")).to_be_visible()
+
+
+def test_without_a_session_the_page_says_as_whom_a_link_has_signed_in(open_page: Open, server: httpx.Client) -> None:
+    with other_tenant(server) as stranger:
+        who = stranger.get("/v1/session").json()
+        page = open_page("/jobs")
+        page.context.clear_cookies()
+        page.goto("about:blank")
+        page.goto(link(stranger))
+        said = f"Signed in as {who['name']}: admin of tenant {who['tenant']}."
+        expect(page.get_by_role("status").get_by_text(said)).to_be_visible()
+
+
+def test_a_token_that_outlives_the_session_needs_the_own_one_typed_again(open_page: Open, server: httpx.Client) -> None:
+    page = open_page("/access")
+    own = server.headers["Authorization"].removeprefix("Bearer ")
+    page.get_by_role("button", name="Create a token").click()
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_label("Name").fill("eyes of a browser")
+    dialog.get_by_role("button", name="Create").click()
+    expect(dialog).to_contain_text("a session makes no token that outlives it")
+    dialog.get_by_label("Your own token").fill(own)
+    dialog.get_by_role("button", name="Create").click()
+    expect(page.get_by_role("heading", name="The secret of eyes of a browser")).to_be_visible()
+
+
+def test_characters_that_hide_or_turn_a_name_are_shown(open_page: Open, server: httpx.Client) -> None:
+    """The name of a job, read from left to right, says what it is, in text, tooltips and the title of the page."""
+    hostile = f"pay \u202eyrassecca\u2066\u200b {uuid4().hex[:6]}"
+    shown = hostile.replace("\u202e", "\\u202e").replace("\u2066", "\\u2066").replace("\u200b", "\\u200b")
+    made = {"name": hostile, "command": "true", "schedule": "0 0 1 1 *", "owner": hostile}
+    job_id = server.post("/v1/jobs", json=made).raise_for_status().json()["job_id"]
+    page = open_page("/jobs")
+    expect(page.get_by_role("table").get_by_role("link", name=shown)).to_be_visible()
+    page.goto(f"/ui/jobs/{job_id}")
+    expect(page.get_by_role("heading", level=1)).to_contain_text(shown)
+    for path in (f"/ui/jobs/{job_id}", "/ui/jobs", "/ui/calendar"):
+        page.goto(path)
+        is_loaded(page)
+        seen = page.evaluate(
+            "() => document.title + document.body.innerText + [...document.querySelectorAll('*')]"
+            ".flatMap(e => [e.title, e.getAttribute('aria-label'), e.getAttribute('placeholder')]).join('|')"
+        )
+        assert not re.search("[\u200b\u200e\u200f\u202a-\u202e\u2060-\u2069]", seen)
+    # What is edited is the name itself.
+    page.goto(f"/ui/jobs/new?edit={job_id}")
+    expect(page.get_by_label("Name", exact=True)).to_have_value(hostile)

@@ -1,7 +1,11 @@
-// Who is signed in. The link of `mainspring open` has a one-time code in its fragment, which no log sees.
+// Who is signed in. The link of `mainspring open` has a one-time code in its fragment, which no log sees. A stranger can
+// send such a link, and what is done afterwards is done in the stranger's tenant. So a link does not replace a session
+// before the person has agreed, and without a session the page says as whom it signed in.
 import { queryOptions, useQuery } from "@tanstack/react-query";
-import { call, setCsrf, WRONG_CSRF } from "./client";
-import type { SessionView } from "./schema";
+import { useSyncExternalStore } from "react";
+import { say } from "../ui/Toasts";
+import { call, Refused, setCsrf, WRONG_CSRF } from "./client";
+import type { SessionView, SignedIn } from "./schema";
 
 const PATH = "/v1/session";
 const tabs = new BroadcastChannel("mainspring-session");
@@ -19,21 +23,90 @@ export function useMayChange(): boolean {
   return useQuery(sessionQuery).data?.role !== "viewer";
 }
 
+/** A link that was opened in a browser that is signed in: as whom it would sign in. */
+export interface Offer {
+  code: string;
+  name: string;
+  role: string;
+  tenant: string;
+}
+
+let offer: Offer | null = null;
+const listeners = new Set<() => void>();
+
+export function useOffer(): Offer | null {
+  return useSyncExternalStore((listener) => {
+    listeners.add(listener);
+    return () => listeners.delete(listener);
+  }, () => offer);
+}
+
+function setOffer(next: Offer | null): void {
+  offer = next;
+  for (const listener of listeners) listener();
+}
+
 async function readSession(): Promise<SessionView> {
   const code = takeCode();
-  if (code !== null) await begin({ code });
+  if (code === null) return current();
+  const before = await currentOrNone();
+  if (before === null) {
+    const made = await begin({ code });
+    say(`Signed in as ${made.name}: ${made.role} of tenant ${made.tenant}.`);
+    return current();
+  }
+  try {
+    const { data } = await call<SignedIn>("POST", PATH, { body: { code, preview: true } });
+    setOffer({ code, name: data.name, role: data.role, tenant: data.tenant });
+  } catch (problem) {
+    if (!(problem instanceof Refused)) throw problem;
+    say(`You are still signed in as ${before.name}: ${problem.problem.detail}.`);
+  }
+  return before;
+}
+
+async function current(): Promise<SessionView> {
   const { data } = await call<SessionView>("GET", PATH);
   setCsrf(CSRF_HEADER, data.csrf);
   return data;
+}
+
+async function currentOrNone(): Promise<SessionView | null> {
+  try {
+    return await current();
+  } catch (problem) {
+    if (problem instanceof Refused && problem.status === 401) return null;
+    throw problem;
+  }
 }
 
 export async function signIn(token: string): Promise<void> {
   await begin({ token });
 }
 
-async function begin(body: { code: string } | { token: string }): Promise<void> {
-  await call("POST", PATH, { body });
+/** Signs in by the link, in place of the session that is there. */
+export async function accept(offered: Offer): Promise<void> {
+  await begin({ code: offered.code, replace: true });
+  setOffer(null);
+}
+
+export function decline(): void {
+  setOffer(null);
+}
+
+async function begin(body: { code: string; replace?: boolean } | { token: string }): Promise<SignedIn> {
+  const { data } = await call<SignedIn>("POST", PATH, { body });
   tabs.postMessage("another");
+  return data;
+}
+
+/** Tells when a link is opened in a tab that has the page already: only the fragment changes. */
+export function onLink(listener: () => void): () => void {
+  const look = (): void => {
+    if (hasCode()) listener();
+  };
+  window.addEventListener("hashchange", look);
+  return () => window.removeEventListener("hashchange", look);
 }
 
 /** Tells when the cookie of this browser is one of another session: another tab has signed in or out. */
@@ -50,6 +123,10 @@ export async function signOut(): Promise<void> {
   await call("DELETE", PATH);
   setCsrf(CSRF_HEADER, null);
   tabs.postMessage("another");
+}
+
+function hasCode(): boolean {
+  return new URLSearchParams(location.hash.slice(1)).has("code");
 }
 
 /** The code leaves the address before it is used: neither history nor a copied address keeps it. */

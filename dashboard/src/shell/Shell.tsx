@@ -3,7 +3,7 @@ import { useQuery, useQueryClient } from "@tanstack/react-query";
 import { Outlet, useRouterState } from "@tanstack/react-router";
 import { useEffect, useState } from "react";
 import { Refused } from "../api/client";
-import { onAnotherSession, sessionQuery } from "../api/session";
+import { onAnotherSession, onLink, sessionQuery, useOffer } from "../api/session";
 import { useBeating } from "../live/useBeating";
 import { useLive } from "../live/useLive";
 import { Skeleton } from "../ui/Page";
@@ -12,6 +12,7 @@ import { TimeCard } from "../ui/Time";
 import { Toasts } from "../ui/Toasts";
 import { BottomBar } from "./BottomBar";
 import { Keys } from "./Keys";
+import { OtherSession } from "./OtherSession";
 import { Palette } from "./Palette";
 import styles from "./Shell.module.css";
 import { SideBar } from "./SideBar";
@@ -21,7 +22,9 @@ import { TopBar } from "./TopBar";
 export function Shell() {
   const client = useQueryClient();
   const session = useQuery(sessionQuery);
+  const offer = useOffer();
   useEffect(() => onAnotherSession(() => void client.resetQueries()), [client]); // nothing of the old one stays
+  useEffect(() => onLink(() => void client.refetchQueries({ queryKey: sessionQuery.queryKey })), [client]);
   if (session.isPending) return <Skeleton />;
   if (session.error instanceof Refused && session.error.status === 401) return <SignIn refused={session.error} />;
   if (session.error)
@@ -30,6 +33,7 @@ export function Shell() {
         <ProblemBox error={session.error} retry={() => void session.refetch()} />
       </main>
     );
+  if (offer !== null) return <OtherSession offer={offer} session={session.data} />;
   return <SignedIn />;
 }
 

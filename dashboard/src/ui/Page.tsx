@@ -1,5 +1,6 @@
 // The frame of a page: title, actions, content; and the parts that every page has.
 import { type ReactNode, useEffect, useState } from "react";
+import { visible } from "../lib/visible/visible";
 import { Copy } from "./Copy";
 import styles from "./Page.module.css";
 
@@ -13,7 +14,7 @@ interface Props {
 
 export function Page({ title, heading, lead, actions, children }: Props) {
   useEffect(() => {
-    document.title = `${title} · Mainspring`;
+    document.title = visible(`${title} · Mainspring`);
   }, [title]);
   return (
     <div className={styles.page}>

@@ -1,6 +1,7 @@
 import { useQuery, useQueryClient } from "@tanstack/react-query";
 import { useState } from "react";
 import { change, get, post } from "../../api/client";
+import { sessionQuery } from "../../api/session";
 import type { TenantList, TokenList, TokenMade, TokenView } from "../../api/schema";
 import { Button } from "../../ui/Button";
 import { Copy } from "../../ui/Copy";
@@ -82,9 +83,12 @@ function CreateToken({ onClose, onMade }: { onClose: () => void; onMade: (made: 
   const [name, setName] = useState("");
   const [role, setRole] = useState("viewer");
   const [expires, setExpires] = useState("");
+  const [own, setOwn] = useState("");
+  const session = useQuery(sessionQuery).data;
   const client = useQueryClient();
   const act = async (): Promise<void> => {
-    const body = { name: name.trim(), role, ...(expires.trim() ? { expires_in: expires.trim() } : {}) };
+    const more = { ...(expires.trim() ? { expires_in: expires.trim() } : {}), ...(own.trim() ? { token: own.trim() } : {}) };
+    const body = { name: name.trim(), role, ...more };
     onMade(await post<TokenMade>("/v1/tokens", body));
     await client.invalidateQueries({ queryKey: ["tokens"] });
   };
@@ -93,6 +97,10 @@ function CreateToken({ onClose, onMade }: { onClose: () => void; onMade: (made: 
       <Field label="Name" required value={name} onChange={(event) => setName(event.target.value)} />
       <Select label="Role" value={role} options={[["viewer", "viewer: looks, changes nothing"], ["admin", "admin: may do everything"], ["worker", "worker: runs attempts"]]} onChange={(event) => setRole(event.target.value)} />
       <Field label="Expires in" placeholder="90d" help="empty: valid until it is revoked" value={expires} onChange={(event) => setExpires(event.target.value)} />
+      <Field
+        label="Your own token" type="password" autoComplete="off" value={own} onChange={(event) => setOwn(event.target.value)}
+        help={`for the role admin, and for a token that outlives this session; you signed in with ${session?.name ?? "it"}`}
+      />
     </Confirm>
   );
 }
