@@ -43,7 +43,8 @@ class LineRow(msgspec.Struct, frozen=True):
 
 class LineOfLimit(msgspec.Struct, frozen=True):
     """A line and its limit. `slots`: None if any number may run at once. every, burst: of its rate. failed, opened_at,
-    next_at, probe: of its circuit breaker."""
+    next_at, probe: of its circuit breaker. kept_back_by: the first run of a strict line that has room, if it
+    backs off or waits in another line."""
 
     key_id: int
     limit_id: int
@@ -57,6 +58,7 @@ class LineOfLimit(msgspec.Struct, frozen=True):
     opened_at: datetime | None
     next_at: datetime | None
     probe: UUID | None
+    kept_back_by: UUID | None
 
 
 class Holder(msgspec.Struct, frozen=True):
@@ -112,7 +114,7 @@ async def holders(connection: Connection, tenant: TenantId, lines: Sequence[int]
 
 async def ahead_in_line(connection: Connection, run_id: UUID) -> int:
     """How many runs stand before this one in its line."""
-    return int(await connection.fetchval(_SQL["place_in_line"], run_id))
+    return int(await connection.fetchval(_SQL["place_in_line"], run_id) or 0)
 
 
 async def lock(connection: Connection, tenant: TenantId, limit_id: int) -> LockedLimit | None:

@@ -22,7 +22,7 @@ FIRST_LINE = -(1 << 63)
 class Line(msgspec.Struct, frozen=True):
     """A locked line: who owns slots, and what its limit allows. `slots`: None if any number may run at once. every,
     burst, tat: of its rate. failures, open_for, failed, opened_at, probe: of its circuit breaker. next_at: when it is
-    to be looked at. now: the database's time."""
+    to be looked at. now: the database's time. changed_at: when the limit was changed last."""
 
     key_id: int
     in_use: int
@@ -38,10 +38,13 @@ class Line(msgspec.Struct, frozen=True):
     opened_at: datetime | None
     probe: UUID | None
     now: datetime
+    changed_at: datetime
 
 
 class Head(msgspec.Struct, frozen=True):
-    """A locked HELD run at the front of a line. `first`: nobody stands before it, also nobody who is locked."""
+    """A locked HELD run at the front of a line. `first`: in none of the strict lines that it needs does another run wait
+    that was submitted before it, also none that is locked or backs off. `changed`: the limit of a line was changed
+    while the lines were locked."""
 
     run_id: UUID
     key_id: int
@@ -49,6 +52,7 @@ class Head(msgspec.Struct, frozen=True):
     limit_keys: list[int]
     lane_id: int
     first: bool
+    changed: bool
 
 
 class HoldBack(msgspec.Struct, frozen=True):
@@ -92,9 +96,12 @@ async def lock_lines(connection: Connection, lines: Sequence[int]) -> list[Line]
     return await _lock_lines.fetch(connection, lines)
 
 
-async def pick_heads(connection: Connection, room: Mapping[int, int]) -> list[Head]:
-    """The first HELD runs of each line, at most as many as it has room. They are locked."""
-    return await _pick_heads.fetch(connection, list(room), list(room.values()))
+async def pick_heads(
+    connection: Connection, room: Mapping[int, int], changed_at: Mapping[int, datetime]
+) -> list[Head]:
+    """The first HELD runs of each line, at most as many as it has room. They are locked. `changed_at`: of the limits
+    when the lines were locked."""
+    return await _pick_heads.fetch(connection, list(room), list(room.values()), [changed_at[line] for line in room])
 
 
 async def admit(

@@ -88,10 +88,9 @@ def decide(run: HeldRun, outcome: Outcome, random: Random, changes: Changes, *, 
 
 
 def _stands_in_line_again(run: HeldRun, *, waits: bool) -> bool:
-    """Whether the run gives up its slots. It does while it waits, unless its line is strict: then it holds up the line.
-    What an attempt has used up, each attempt must get again."""
-    line = spec_to_show(run.spec_text)[0].line or ()
-    return any(slot.once for slot in line) or (waits and not any(slot.strict for slot in line))
+    """Whether the run gives up its slots. It does while it waits. It keeps its place in a strict line, which admits
+    nobody else before it (operations/limits/admission.py). What an attempt has used up, each attempt must get again."""
+    return waits or any(slot.once for slot in spec_to_show(run.spec_text)[0].line or ())
 
 
 def _began(run: HeldRun, outcome: Outcome, *, lost: bool) -> datetime | None:

@@ -3,7 +3,10 @@
 Whoever ends a run with limits hands its slots over in the same transaction. Whoever creates one, or lets one stand in a
 line again, lets the line admit it (a knock: no slot is given back). The caller has written its runs before. All lines
 are locked in one statement, in the order of their ids. The next statement looks at who stands in them, because its
-snapshot is newer than the locks.
+snapshot is newer than the locks. It also tells whether a limit was changed while the lock was waited for.
+
+The limit says whether its lines are strict, not the runs: the order may have changed since they were submitted. In a
+strict line nobody is admitted before a run that was submitted earlier, also if that one backs off.
 
 A run with several limits needs a slot in each of its lines, and owns none until it has all. It stands in one of them.
 If another one is full it moves there. If another one is not locked here, its lines are locked together later: they are
@@ -80,18 +83,19 @@ async def hand_over(
     chosen = {*freed, *knocked}
     if several:
         chosen |= await limits.lines_of_heads(connection, sorted(chosen), _PEEKED)
-    lines = await _locked(connection, sorted(chosen))
-    paces = await Paces.of(connection, lines, freed)
-    breakers = await Breakers.of(connection, lines, attempts)
-    room = {line.key_id: _room(line, freed.get(line.key_id, 0), paces, breakers) for line in lines}
-    strict = {line.key_id for line in lines if line.strict}
-    heads: list[Head] = []
-    # Of a line with a rate one more is read: whether somebody still waits for its next token.
-    if wanted := {
-        key: min(most + (key in paces.lines), _MOST) for key, most in room.items() if most or key in paces.lines
-    }:
-        heads = await limits.pick_heads(connection, wanted)
-    plan = _decide(heads, room, strict)
+    changed = True
+    while changed:
+        lines = await _locked(connection, sorted(chosen))
+        paces = await Paces.of(connection, lines, freed)
+        breakers = await Breakers.of(connection, lines, attempts)
+        room = {line.key_id: _room(line, freed.get(line.key_id, 0), paces, breakers) for line in lines}
+        # Of a line with a rate one more is read: whether somebody still waits for its next token.
+        wanted = {
+            key: min(most + (key in paces.lines), _MOST) for key, most in room.items() if most or key in paces.lines
+        }
+        heads = await _picked(connection, wanted, lines)
+        changed = any(head.changed for head in heads)
+    plan = _decide(heads, room)
     for key, number in wanted.items():
         if number == _MOST and plan.taken[key] == _MOST:
             plan.admitted.again.append(frozenset({key}))
@@ -186,12 +190,18 @@ class _Plan(msgspec.Struct):
     admitted: Admitted = msgspec.field(default_factory=Admitted)
 
 
-def _decide(heads: list[Head], room: dict[int, int], strict: set[int]) -> _Plan:
-    """By rank. A head of a strict line must be the first of all."""
+async def _picked(connection: Connection, wanted: dict[int, int], lines: list[Line]) -> list[Head]:
+    if not wanted:
+        return []
+    return await limits.pick_heads(connection, wanted, {line.key_id: line.changed_at for line in lines})
+
+
+def _decide(heads: list[Head], room: dict[int, int]) -> _Plan:
+    """By rank. A run that needs a strict line must be the first of it."""
     plan = _Plan()
     for head in sorted(heads, key=lambda head: (head.held_rank, head.run_id)):
-        if head.key_id in strict and not head.first:
-            continue  # whoever holds the first one knocks when it is done
+        if not head.first:
+            continue  # whoever holds the first one knocks when it is done; one that backs off is woken
         if any(key not in room for key in head.limit_keys):
             plan.admitted.again.append(frozenset(head.limit_keys))
             continue

@@ -7,7 +7,6 @@ from datetime import datetime
 from uuid import UUID
 
 from mainspring.domain.job import DUE_TOGETHER, STILL_ALIVE, spec_to_show
-from mainspring.domain.limits import Slot
 from mainspring.domain.schedules.words import names_in_words
 from mainspring.domain.transitions import RunState, StoredState
 from mainspring.kernel.ids import uuid7_time
@@ -67,7 +66,7 @@ def timeline_of(run: Run, attempts: Sequence[AttemptRow], names: Names, replay_i
         first = attempts[0].started_at or attempts[0].ended_at
         entries.append(TimelineEntry(first, TimelineState.LEFT_OUT, reason=f"{attempts[0].earlier} earlier attempts"))
     for one in attempts:
-        entries += _past_attempt(one, names, known_until, gives_up=_gives_up(line))
+        entries += _past_attempt(one, names, known_until, gives_up=line is not None)
     if line is not None and isinstance(run, LiveRun):
         entries += _admission(run, entries)
     entries += _end(run, names) if isinstance(run, EndedRun) else _present(run, names)
@@ -77,11 +76,6 @@ def timeline_of(run: Run, attempts: Sequence[AttemptRow], names: Names, replay_i
         entries.append(TimelineEntry(replayed_at, TimelineState.REPLAYED, reason=f"as run {replay_id}"))
     entries.sort(key=lambda entry: entry.at)  # a cancel may have been requested before its attempt began
     return entries
-
-
-def _gives_up(line: Sequence[Slot] | None) -> bool:
-    """Whether a run gives up its slots while it backs off."""
-    return line is not None and not any(slot.strict for slot in line)
 
 
 def _admission(run: LiveRun, entries: Sequence[TimelineEntry]) -> Iterator[TimelineEntry]:

@@ -86,6 +86,9 @@ def held_by(line: LineOfLimit | None) -> str:
     if line is None:
         return HELD_BY_A_LIMIT
     name = read_name(line.name)
+    if line.kept_back_by is not None:
+        order = "overlap" if name.kind == "overlap" else f"strict order of {name.in_words(line.key)}"
+        return f"waiting for run {line.kept_back_by}, which is before it and cannot start yet ({order})"
     if name.kind == "overlap":
         return "waiting for an earlier run of its job to end (overlap)"
     if name.what == "breaker":

@@ -117,6 +117,18 @@ case when {{run}}.spec -> 'line' is not null then
 -- How far its priority moves a run forward in a line.
 coalesce(({{run}}.spec ->> 'boost')::float8, 0) * interval '1 second'
 
+-- fragment: submitted_at(run)
+-- The place of a run in a strict line: when it was submitted, or when its job fired. The index runs_in_order has it.
+coalesce({{run}}.fired_at, {{run}}.scheduled_for)
+
+-- fragment: first_in_order(line)
+-- The first run in a strict line. One that backs off keeps its place.
+select o.run_id, o.wake_at, {{submitted_at(o)}} as submitted_at
+from mainspring.runs o
+where o.held_key = {{line}} and o.state = {{HELD}}
+order by {{submitted_at(o)}}, o.run_id
+limit 1
+
 -- fragment: limit_columns
 -- LimitRow in store/limit_reads.py.
 l.limit_id, l.name, l.slots, l.strict, l.pinned, l.declared, l.updated_at, l.every, l.burst, u.keys, u.in_use, u.held

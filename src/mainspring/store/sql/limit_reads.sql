@@ -27,10 +27,13 @@ order by h.held desc, k.in_use desc, k.key
 limit $2
 
 -- name: lines_by_id
--- Lines and their limits.
-select k.key_id, l.limit_id, l.name, k.key, k.in_use, l.slots, l.every, l.burst, k.failed, k.opened_at, k.next_at, k.probe
+-- Lines and their limits. Of a strict line also the run that keeps all others back: it backs off, or waits in another line.
+select k.key_id, l.limit_id, l.name, k.key, k.in_use, l.slots, l.every, l.burst, k.failed, k.opened_at, k.next_at, k.probe,
+       case when l.strict then coalesce(mainspring.first_elsewhere(k.key_id, o.submitted_at),
+                                        case when o.wake_at is not null then o.run_id end) end as kept_back_by
 from mainspring.limit_keys k
 join mainspring.limits l on l.limit_id = k.limit_id
+left join lateral ({{first_in_order(k.key_id)}}) as o on l.strict
 where k.key_id = any ($1::bigint[])
 
 -- name: holders
@@ -45,11 +48,18 @@ where h.place <= $3
 order by h.key_id, h.run_id
 
 -- name: place_in_line
--- How many runs stand before this one.
-select count(*)::int
+-- How many runs stand before this one. In a strict line those that back off do too.
+select case when l.strict then (select count(*)
+                                from mainspring.runs b
+                                where b.held_key = r.held_key and b.state = {{HELD}}
+                                  and ({{submitted_at(b)}}, b.run_id) < ({{submitted_at(r)}}, r.run_id))
+            else (select count(*)
+                  from mainspring.runs b
+                  where b.held_key = r.held_key and b.state = {{HELD}} and b.wake_at is null
+                    and (b.held_rank, b.run_id) < (r.held_rank, r.run_id)) end::int
 from mainspring.runs r
-join mainspring.runs b on b.held_key = r.held_key and b.state = {{HELD}} and b.wake_at is null
-                      and (b.held_rank, b.run_id) < (r.held_rank, r.run_id)
+left join mainspring.limit_keys k on k.key_id = r.held_key
+left join mainspring.limits l on l.limit_id = k.limit_id
 where r.run_id = $1 and r.held_key is not null and r.state + 0 = {{HELD}}
 
 -- name: lock_limit

@@ -71,9 +71,10 @@ cross join lateral (
 cross join lateral unnest(h.limit_keys) as k (key_id)
 
 -- name: lock_lines
--- The rows of limits are not locked: a change of one reaches the next admission.
+-- The rows of limits are not locked: a change of one reaches the next admission. `changed_at`: when the limit was changed
+-- last. If this had to wait for a lock, the limit may have changed since; pick_heads finds out.
 select k.key_id, k.in_use, l.slots, l.strict, l.every, l.burst, l.failures, l.open_for, k.tat, k.next_at, k.failed,
-       k.opened_at, k.probe, (select clock_timestamp()) as now
+       k.opened_at, k.probe, (select clock_timestamp()) as now, l.updated_at as changed_at
 from mainspring.limit_keys k
 join mainspring.limits l on l.limit_id = k.limit_id
 where k.key_id = any ($1::bigint[])
@@ -81,20 +82,45 @@ order by k.key_id
 for no key update of k
 
 -- name: pick_heads
--- The first runs of lines that have room, locked. `first`: whether nobody stands before it; a run that another
--- transaction has locked is left out.
+-- The first runs of lines that have room, locked; a run that another transaction has locked is left out. Of a strict line
+-- the one that was submitted first, of another one by rank. `first`: of those that need a slot of its strict lines it was
+-- submitted first. `changed`: a limit is no longer as it was when its lines were locked ($3).
 select h.run_id, f.key_id, h.held_rank, h.limit_keys, h.lane_id,
-       h.run_id = (select r.run_id from mainspring.runs r
-                   where r.held_key = f.key_id and r.state = {{HELD}} and r.wake_at is null
-                   order by r.held_rank, r.run_id limit 1) as first
+       cardinality(h.limit_keys) = 1 and not l.strict
+       or not exists (select
+                      from unnest(h.limit_keys) as n (key_id)
+                      join mainspring.limit_keys nk on nk.key_id = n.key_id
+                      join mainspring.limits nl on nl.limit_id = nk.limit_id
+                      left join lateral ({{first_in_order(n.key_id)}}) as o on true
+                      where nl.strict
+                        and ((o.submitted_at, o.run_id) < (h.submitted_at, h.run_id)
+                             or mainspring.first_elsewhere(n.key_id, h.submitted_at) is not null)) as first,
+       exists (select
+               from unnest($1::bigint[], $3::timestamptz[]) as s (key_id, changed_at)
+               join mainspring.limit_keys sk on sk.key_id = s.key_id
+               join mainspring.limits sl on sl.limit_id = sk.limit_id
+               where sl.updated_at <> s.changed_at) as changed
 from unnest($1::bigint[], $2::int[]) as f (key_id, room)
+join mainspring.limit_keys k on k.key_id = f.key_id
+join mainspring.limits l on l.limit_id = k.limit_id
 cross join lateral (
-    select r.run_id, r.held_rank, r.limit_keys, r.lane_id
-    from mainspring.runs r
-    where r.held_key = f.key_id and r.state = {{HELD}} and r.wake_at is null
-    order by r.held_rank, r.run_id
-    limit f.room
-    for no key update skip locked
+    select * from (
+     select r.run_id, r.held_rank, r.limit_keys, r.lane_id, {{submitted_at(r)}} as submitted_at
+     from mainspring.runs r
+     where not l.strict and r.held_key = f.key_id and r.state = {{HELD}} and r.wake_at is null
+     order by r.held_rank, r.run_id
+     limit f.room
+     for no key update skip locked
+    ) as by_rank
+    union all
+    select * from (
+     select r.run_id, r.held_rank, r.limit_keys, r.lane_id, {{submitted_at(r)}} as submitted_at
+     from mainspring.runs r
+     where l.strict and r.held_key = f.key_id and r.state = {{HELD}} and r.wake_at is null
+     order by {{submitted_at(r)}}, r.run_id
+     limit 1
+     for no key update skip locked
+    ) as in_order
 ) as h
 
 -- name: admit
@@ -247,9 +273,8 @@ returning r.held_key
 
 -- name: lines_with_room
 -- Lines in which runs are HELD although the limit has room, after $1, at most $2 lines are looked at. A missing row
--- counts as room. A line that is looked at later (due_lines) counts as full, unless its rate has become faster meanwhile,
--- and so does one whose probe lives. Returns the last
--- line that was looked at as well.
+-- counts as room. A line that is looked at later (due_lines) counts as full, unless its rate has become faster meanwhile.
+-- So do one whose probe lives, and a strict one whose first run backs off. Returns the last line that was looked at as well.
 with recursive line as (
     (select held_key from mainspring.runs
      where held_key is not null and state = {{HELD}} and held_key > $1
@@ -269,7 +294,8 @@ select l.held_key,
                                   or i.every is not null and k.next_at > (select clock_timestamp())
                                       + greatest(i.every, {{LONGEST_LOOK}}) * interval '1 second')
                              and (k.probe is null or not exists (select from mainspring.runs r
-                                                                 where r.run_id = k.probe and r.state + 0 <> {{HELD}}))))
+                                                                 where r.run_id = k.probe and r.state + 0 <> {{HELD}}))
+                             and (not i.strict or (select o.wake_at from ({{first_in_order(l.held_key)}}) as o) is null)))
        and exists (select from mainspring.runs r
                    where r.held_key = l.held_key and r.state = {{HELD}} and r.wake_at is null) as room
 from looked l
