@@ -147,7 +147,8 @@ async def test_a_strict_run_that_fails_holds_up_the_rest(
     await worker.report(outcome(order, "FAILED", error="no"))
     assert await admitter.run_once() == 0
     assert [await status_of(api, run) for run in (first, low, high)] == ["SCHEDULED", "HELD", "HELD"]
-    await connection.execute("update mainspring.runs set ready_at = clock_timestamp() where state = 1")
+    await connection.execute("update mainspring.runs set wake_at = clock_timestamp() where wake_at is not null")
+    assert await admitter.run_once() == 1
     for expected in (first, low, high):
         [order] = await worker.claim(1)
         assert str(order.run_id) == expected

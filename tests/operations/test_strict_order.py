@@ -257,11 +257,11 @@ async def test_a_run_that_waits_for_another_limit_is_not_passed(
     await run_through(api, connection, admitter, [first, second])
 
 
-@pytest.mark.parametrize("number", [1, 2])
+@pytest.mark.parametrize(("number", "strict"), [(1, True), (2, False)])
 async def test_an_admission_that_waited_for_a_line_goes_by_the_limit_as_it_is_then(
-    api: httpx.AsyncClient, connection: asyncpg.Connection, database_url: str, number: int
+    api: httpx.AsyncClient, connection: asyncpg.Connection, database_url: str, number: int, strict: bool
 ) -> None:
-    """While a report waits for the lock of the line, another transaction makes the line strict, with one slot."""
+    """While a report waits for the lock of the line, another transaction makes the line strict, or takes one slot."""
     loose = {"limit": number, "per": "task"}
     backs_off = await submit(api, concurrency=loose)
     worker = HandWorker(api)
@@ -279,7 +279,7 @@ async def test_an_admission_that_waited_for_a_line_goes_by_the_limit_as_it_is_th
             await limits.lock_lines(other, [line])
             report = asyncio.create_task(worker.report(outcome(orders[0])))
             await until_blocking(connection, other.get_server_pid())
-            await limit_declarations.declare(other, DEFAULT_TENANT, [Slot("task:noop", "", 1, strict=True)])
+            await limit_declarations.declare(other, DEFAULT_TENANT, [Slot("task:noop", "", 1, strict)])
         await report
     finally:
         await other.close()

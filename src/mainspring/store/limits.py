@@ -42,17 +42,33 @@ class Line(msgspec.Struct, frozen=True):
 
 
 class Head(msgspec.Struct, frozen=True):
-    """A locked HELD run at the front of a line. `first`: in none of the strict lines that it needs does another run wait
-    that was submitted before it, also none that is locked or backs off. `changed`: the limit of a line was changed
-    while the lines were locked."""
+    """A locked HELD run at the front of a line. `changed`: a limit was changed while its lines were locked."""
 
     run_id: UUID
     key_id: int
     held_rank: datetime
     limit_keys: list[int]
     lane_id: int
-    first: bool
     changed: bool
+
+
+class First(msgspec.Struct, frozen=True):
+    """Of a strict line: the run that was submitted first of all that need a slot of it, also if it is locked, backs off
+    or stands in another line. The other fields are those of its `Head` if it can be admitted."""
+
+    run_id: UUID | None
+    key_id: int
+    held_rank: datetime | None
+    limit_keys: list[int] | None
+    lane_id: int | None
+    changed: bool
+    first_id: UUID | None
+
+    @property
+    def head(self) -> Head | None:
+        if self.run_id is None or self.held_rank is None or self.limit_keys is None or self.lane_id is None:
+            return None
+        return Head(self.run_id, self.key_id, self.held_rank, self.limit_keys, self.lane_id, self.changed)
 
 
 class HoldBack(msgspec.Struct, frozen=True):
@@ -71,6 +87,7 @@ class HoldBack(msgspec.Struct, frozen=True):
 
 _lock_lines = RowQuery(Line, _SQL["lock_lines"])
 _pick_heads = RowQuery(Head, _SQL["pick_heads"])
+_pick_firsts = RowQuery(First, _SQL["pick_firsts"])
 
 
 async def known(connection: Connection) -> bool:
@@ -96,12 +113,19 @@ async def lock_lines(connection: Connection, lines: Sequence[int]) -> list[Line]
     return await _lock_lines.fetch(connection, lines)
 
 
-async def pick_heads(
-    connection: Connection, room: Mapping[int, int], changed_at: Mapping[int, datetime]
-) -> list[Head]:
-    """The first HELD runs of each line, at most as many as it has room. They are locked. `changed_at`: of the limits
-    when the lines were locked."""
-    return await _pick_heads.fetch(connection, list(room), list(room.values()), [changed_at[line] for line in room])
+async def pick_heads(connection: Connection, room: Mapping[int, int], lines: Sequence[Line]) -> list[Head]:
+    """The first HELD runs of each line, at most as many as it has room. They are locked. `lines`: all that the caller
+    has locked."""
+    return await _pick_heads.fetch(connection, list(room), list(room.values()), *_seen(lines))
+
+
+async def pick_firsts(connection: Connection, strict: Sequence[int], lines: Sequence[Line]) -> list[First]:
+    """The first run of each of these strict lines."""
+    return await _pick_firsts.fetch(connection, strict, *_seen(lines))
+
+
+def _seen(lines: Sequence[Line]) -> tuple[list[int], list[datetime]]:
+    return [line.key_id for line in lines], [line.changed_at for line in lines]
 
 
 async def admit(

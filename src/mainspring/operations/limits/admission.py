@@ -83,8 +83,7 @@ async def hand_over(
     chosen = {*freed, *knocked}
     if several:
         chosen |= await limits.lines_of_heads(connection, sorted(chosen), _PEEKED)
-    changed = True
-    while changed:
+    while True:
         lines = await _locked(connection, sorted(chosen))
         paces = await Paces.of(connection, lines, freed)
         breakers = await Breakers.of(connection, lines, attempts)
@@ -93,9 +92,10 @@ async def hand_over(
         wanted = {
             key: min(most + (key in paces.lines), _MOST) for key, most in room.items() if most or key in paces.lines
         }
-        heads = await _picked(connection, wanted, lines)
-        changed = any(head.changed for head in heads)
-    plan = _decide(heads, room)
+        heads, firsts = await _picked(connection, wanted, lines)
+        if not any(head.changed for head in heads):
+            break
+    plan = _decide(heads, room, firsts)
     for key, number in wanted.items():
         if number == _MOST and plan.taken[key] == _MOST:
             plan.admitted.again.append(frozenset({key}))
@@ -190,18 +190,26 @@ class _Plan(msgspec.Struct):
     admitted: Admitted = msgspec.field(default_factory=Admitted)
 
 
-async def _picked(connection: Connection, wanted: dict[int, int], lines: list[Line]) -> list[Head]:
-    if not wanted:
-        return []
-    return await limits.pick_heads(connection, wanted, {line.key_id: line.changed_at for line in lines})
+async def _picked(
+    connection: Connection, wanted: dict[int, int], lines: list[Line]
+) -> tuple[list[Head], dict[int, UUID | None]]:
+    """The heads of the lines, and the first run of each strict one."""
+    strict = [line.key_id for line in lines if line.strict and line.key_id in wanted]
+    loose = {key: most for key, most in wanted.items() if key not in strict}
+    heads = await limits.pick_heads(connection, loose, lines) if loose else []
+    if not strict:
+        return heads, {}
+    firsts = await limits.pick_firsts(connection, strict, lines)
+    heads += [head for first in firsts if (head := first.head) is not None]
+    return heads, {first.key_id: first.first_id for first in firsts}
 
 
-def _decide(heads: list[Head], room: dict[int, int]) -> _Plan:
-    """By rank. A run that needs a strict line must be the first of it."""
+def _decide(heads: list[Head], room: dict[int, int], firsts: dict[int, UUID | None]) -> _Plan:
+    """By rank. A run that needs a slot of a strict line must be the first of it."""
     plan = _Plan()
     for head in sorted(heads, key=lambda head: (head.held_rank, head.run_id)):
-        if not head.first:
-            continue  # whoever holds the first one knocks when it is done; one that backs off is woken
+        if firsts and any(firsts.get(key, head.run_id) != head.run_id for key in head.limit_keys):
+            continue  # whoever holds the first one knocks when it is done, and one that backs off is woken
         if any(key not in room for key in head.limit_keys):
             plan.admitted.again.append(frozenset(head.limit_keys))
             continue

@@ -129,6 +129,14 @@ where o.held_key = {{line}} and o.state = {{HELD}}
 order by {{submitted_at(o)}}, o.run_id
 limit 1
 
+-- fragment: limits_changed(lines, changed_at)
+-- Whether a limit is no longer as it was when its lines were locked.
+exists (select
+        from unnest({{lines}}::bigint[], {{changed_at}}::timestamptz[]) as s (key_id, changed_at)
+        join mainspring.limit_keys k on k.key_id = s.key_id
+        join mainspring.limits l on l.limit_id = k.limit_id
+        where l.updated_at <> s.changed_at)
+
 -- fragment: limit_columns
 -- LimitRow in store/limit_reads.py.
 l.limit_id, l.name, l.slots, l.strict, l.pinned, l.declared, l.updated_at, l.every, l.burst, u.keys, u.in_use, u.held

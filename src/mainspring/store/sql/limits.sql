@@ -82,46 +82,35 @@ order by k.key_id
 for no key update of k
 
 -- name: pick_heads
--- The first runs of lines that have room, locked; a run that another transaction has locked is left out. Of a strict line
--- the one that was submitted first, of another one by rank. `first`: of those that need a slot of its strict lines it was
--- submitted first. `changed`: a limit is no longer as it was when its lines were locked ($3).
-select h.run_id, f.key_id, h.held_rank, h.limit_keys, h.lane_id,
-       cardinality(h.limit_keys) = 1 and not l.strict
-       or not exists (select
-                      from unnest(h.limit_keys) as n (key_id)
-                      join mainspring.limit_keys nk on nk.key_id = n.key_id
-                      join mainspring.limits nl on nl.limit_id = nk.limit_id
-                      left join lateral ({{first_in_order(n.key_id)}}) as o on true
-                      where nl.strict
-                        and ((o.submitted_at, o.run_id) < (h.submitted_at, h.run_id)
-                             or mainspring.first_elsewhere(n.key_id, h.submitted_at) is not null)) as first,
-       exists (select
-               from unnest($1::bigint[], $3::timestamptz[]) as s (key_id, changed_at)
-               join mainspring.limit_keys sk on sk.key_id = s.key_id
-               join mainspring.limits sl on sl.limit_id = sk.limit_id
-               where sl.updated_at <> s.changed_at) as changed
+-- The first runs of lines that have room, by rank, locked; a run that another transaction has locked is left out.
+-- `changed`: see limits_changed.
+select h.run_id, f.key_id, h.held_rank, h.limit_keys, h.lane_id, {{limits_changed($3, $4)}} as changed
 from unnest($1::bigint[], $2::int[]) as f (key_id, room)
-join mainspring.limit_keys k on k.key_id = f.key_id
-join mainspring.limits l on l.limit_id = k.limit_id
 cross join lateral (
-    select * from (
-     select r.run_id, r.held_rank, r.limit_keys, r.lane_id, {{submitted_at(r)}} as submitted_at
-     from mainspring.runs r
-     where not l.strict and r.held_key = f.key_id and r.state = {{HELD}} and r.wake_at is null
-     order by r.held_rank, r.run_id
-     limit f.room
-     for no key update skip locked
-    ) as by_rank
-    union all
-    select * from (
-     select r.run_id, r.held_rank, r.limit_keys, r.lane_id, {{submitted_at(r)}} as submitted_at
-     from mainspring.runs r
-     where l.strict and r.held_key = f.key_id and r.state = {{HELD}} and r.wake_at is null
-     order by {{submitted_at(r)}}, r.run_id
-     limit 1
-     for no key update skip locked
-    ) as in_order
+    select r.run_id, r.held_rank, r.limit_keys, r.lane_id
+    from mainspring.runs r
+    where r.held_key = f.key_id and r.state = {{HELD}} and r.wake_at is null
+    order by r.held_rank, r.run_id
+    limit f.room
+    for no key update skip locked
 ) as h
+
+-- name: pick_firsts
+-- `first_id`: the run that was submitted first of all that need a slot of a strict line. The other columns are null unless it
+-- can be admitted here: it stands in the line, does not back off, and is locked now.
+select h.run_id, f.key_id, h.held_rank, h.limit_keys, h.lane_id, {{limits_changed($2, $3)}} as changed, e.first_id
+from unnest($1::bigint[]) as f (key_id)
+left join lateral ({{first_in_order(f.key_id)}}) as o on true
+cross join lateral (
+    select coalesce(mainspring.first_elsewhere(f.key_id, coalesce(o.submitted_at, 'infinity')), o.run_id) as first_id
+    offset 0  -- once for each line
+) as e
+left join lateral (
+    select r.run_id, r.held_rank, r.limit_keys, r.lane_id
+    from mainspring.runs r
+    where r.run_id = e.first_id and r.held_key = f.key_id and r.state + 0 = {{HELD}} and r.wake_at is null
+    for no key update skip locked
+) as h on true
 
 -- name: admit
 -- Admit runs ($1), move others to the line of a limit that is full ($2, $3), and count ($4, $5).
