@@ -26,12 +26,23 @@ class Limit:
 
     name: str = ""
     allowed: list[tuple[float, int | None]] = field(default_factory=list)
-    strict: set[bool] = field(default_factory=set)
+    orders: list[Event] = field(default_factory=list)  # what it said about its order, in turn
     paces: list[tuple[float, float | None, int]] = field(default_factory=list)  # from when on: every, burst
 
     @property
     def paced(self) -> bool:
         return any(every is not None for _, every, _ in self.paces)
+
+    @property
+    def ever_strict(self) -> bool:
+        return any(change.new["strict"] for change in self.orders)
+
+    def is_strict(self, since: float, until: float) -> bool:
+        """Whether its order was strict all the time, for a transaction that saw everything which was committed by
+        `since`. A change may be seen as soon as it is written."""
+        seen = [change for change in self.orders if change.visible <= since]
+        later = [change for change in self.orders if change.visible > since and change.at <= until]
+        return bool(seen) and all(change.new["strict"] for change in (seen[-1], *later))
 
     def most(self, history: History, since: float, until: float) -> int | None:
         """The most that it may have allowed between the two times. A transaction may still read an old value when the
@@ -68,12 +79,15 @@ class LineBook:
     takings: list[Taking] = field(default_factory=list)
     adopted: set[tuple[str, int]] = field(default_factory=set)
     owned: dict[int, list[tuple[float, int]]] = field(default_factory=lambda: defaultdict(list))
+    kept: dict[int, list[tuple[float, int]]] = field(default_factory=lambda: defaultdict(list))
 
     def limit(self, line: int) -> Limit:
         return self.limits[self.limit_of.get(line, 0)]
 
-    def is_strict(self, line: int) -> bool:
-        return self.limit(line).strict == {True}
+    def users(self, line: int) -> list[tuple[float, int]]:
+        """From when on how many owned a slot. In a strict line also who keeps others from it without one: a run that
+        backs off, or waits in another line."""
+        return self.kept[line] if self.limit(line).ever_strict else self.owned[line]
 
     def name(self, line: int) -> str:
         return f"{self.limit(line).name}[{self.keys.get(line, '')}]"
@@ -86,21 +100,33 @@ def slots(row: Row) -> frozenset[int]:
     return frozenset(row.get("limit_keys") or ())
 
 
+def _keeps(row: Row) -> frozenset[int]:
+    """The lines whose slots the run owns, or would keep others from if they were strict."""
+    if row.get("state") != HELD:
+        return slots(row)
+    asleep = row.get("wake_at") is not None
+    return frozenset(line for line in row.get("limit_keys") or () if asleep or line != row.get("held_key"))
+
+
 def read_book(history: History) -> LineBook:
     book = LineBook()
     owners: dict[int, set[str]] = defaultdict(set)
+    keepers: dict[int, set[str]] = defaultdict(set)
     for event in history.events:
         if event.table == "limits":
             limit = book.limits[event.new["limit_id"]]
             limit.name = event.new["name"]
             limit.allowed.append((event.at, event.new["slots"]))
-            limit.strict.add(event.new["strict"])
+            limit.orders.append(event)
             limit.paces.append((event.at, event.new.get("every"), event.new.get("burst") or 0))
         elif event.table == "limit_keys" and event.op == "I":
             book.limit_of[event.new["key_id"]] = event.new["limit_id"]
             book.keys[event.new["key_id"]] = event.new["key"]
         elif event.table == "runs":
             _note(book, owners, event)
+            for line in _keeps(event.old) ^ _keeps(event.new):
+                keepers[line].symmetric_difference_update({event.row["run_id"]})
+                book.kept[line].append((event.at, len(keepers[line])))
     return book
 
 

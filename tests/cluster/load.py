@@ -124,6 +124,7 @@ class Load:
         self._go(self._reuse())
         self._go(self._change_overlap())
         self._go(self._change_limit())
+        self._go(self._end_strict_order())
         await self._clients.insist(SET, "PUT", f"/v1/queues/{load_limits.NARROW}", {"concurrency": 2})
         self._go(self._change_gate())
         self._go(self._change_calendar())
@@ -371,6 +372,14 @@ class Load:
                 await self._clients.call(SET, "PUT", f"/v1/limits/{listed[0]['limit_id']}", {"limit": number})
             else:
                 await self._set_limit(load_limits.CHANGED_LIMIT, number)
+
+    async def _end_strict_order(self) -> None:
+        """Jobs declare it again."""
+        while not await self._over_after(self._random.uniform(1, 4)):
+            found = await self._clients.call("limits", "GET", f"/v1/limits?q={load_limits.CHANGED_ORDER}")
+            for limit in found.answer.get("limits", ()):
+                loose = {"limit": None, "order": "priority"}
+                await self._clients.call(SET, "PUT", f"/v1/limits/{limit['limit_id']}", loose)
 
     async def _change_gate(self) -> None:
         """Change the limit of a queue while its runs wait and run, and pause it for a moment."""

@@ -24,6 +24,7 @@ CHANGED_RULES = {
     "never-beside": ("skip", "queue", "cancel_previous"),
 }
 CHANGED_LIMIT = "task:note:labels.changing"  # it is raised and lowered while runs are held
+CHANGED_ORDER = "task:note:labels.order"  # some jobs declare strict order, and a person ends it
 _RETRY = {"max_attempts": 3, "backoff": "constant", "base": "200ms"}
 _ACCOUNTS = ("a", "b", "c")
 # Unique jobs: what their names begin with. The second are not unique any more when they have been claimed.
@@ -42,8 +43,8 @@ def limited_job(chance: random.Random) -> dict[str, Any]:
         work["failures"] = chance.choice((1, 1, 9))
         body["retry"] = _RETRY
     kind = chance.choices(
-        ("one", "strict", "three", "two", "snooze", "changing", "rate", "narrow", "at most once"),
-        (6, 6, 4, 5, 2, 4, 3, 4, 1),
+        ("one", "strict", "three", "two", "snooze", "changing", "order", "rate", "narrow", "at most once"),
+        (6, 6, 4, 5, 2, 4, 6, 3, 4, 1),
     )
     match kind[0]:
         case "one":
@@ -65,6 +66,10 @@ def limited_job(chance: random.Random) -> dict[str, Any]:
         case "changing":
             body["concurrency"] = {"key": "labels.changing", "limit": 2}
             body["labels"] = {"changing": chance.choice(_ACCOUNTS[:2])}
+        case "order":  # refused if it declares the other order than strict order that is in force
+            order = chance.choice(("priority", "priority", "strict"))
+            body["concurrency"] = {"key": "labels.order", "limit": 1, "order": order}
+            body["labels"] = {"order": chance.choice(_ACCOUNTS[:2])}
         case "rate":
             body["rate_limit"] = {"rate": "4/s", "burst": 2, "key": "labels.paced"}
             body["labels"] = {"paced": chance.choice(_ACCOUNTS[:2])}

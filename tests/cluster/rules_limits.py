@@ -5,9 +5,10 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator
+from dataclasses import dataclass
 from heapq import heappop, heappush
 
-from tests.cluster.history import QUEUED, RUNNING, Call, Event, History
+from tests.cluster.history import HELD, QUEUED, RUNNING, Call, Event, History
 from tests.cluster.line_book import LineBook, Stay, read_book, slots, stays
 
 _CANCEL_PREVIOUS = 3
@@ -59,30 +60,61 @@ def _is_claim(event: Event) -> bool:
 
 
 def s10_strict_lines_go_one_after_another(history: History) -> Iterator[str]:
-    """A run of a strict line that has begun ends before the next one begins, also if it fails or its worker dies. A run
-    that was acknowledged before another one was sent ends before that begins."""
+    """While a line is strict, a run that has begun ends before the next one is admitted, also if it fails or its worker
+    dies. A run that was acknowledged before another one was sent ends before that is admitted, whatever the order was
+    when they were sent.
+
+    Admissions and ends are in the order of the audit, because both lock the line. A run comes into a line without that
+    lock, so it counts from its commit on."""
     book = read_book(history)
-    begun: dict[int, set[str]] = defaultdict(set)
-    waiting: dict[int, set[str]] = defaultdict(set)
     sent, known = _submissions(history)
+    lines: dict[int, dict[str, _Standing]] = defaultdict(dict)
     for event in history.of("runs"):
         run = event.row["run_id"]
-        for line in filter(book.is_strict, event.row.get("limit_keys") or ()):
-            if (run, line) in book.adopted:
+        for line in event.row.get("limit_keys") or ():
+            if not book.limit(line).ever_strict or (run, line) in book.adopted:
                 continue
             if event.op == "D":
-                begun[line].discard(run)
-                waiting[line].discard(run)
+                lines[line].pop(run, None)
                 continue
-            waiting[line].add(run)
-            if not _is_claim(event):
-                continue
-            for other in sorted(begun[line] - {run}):
-                yield f"{book.name(line)} is strict: {run} began while {other} had begun and not ended"
-            for other in sorted(waiting[line]):
-                if known.get(other, _AHEAD) < sent.get(run, 0.0):
-                    yield f"{book.name(line)} is strict: {run} began before {other}, which was acknowledged earlier"
-            begun[line].add(run)
+            standing = lines[line].setdefault(run, _Standing(event.visible))
+            if (event.old.get("state"), event.new["state"]) == (HELD, QUEUED):
+                standing.admitted = event.visible
+                birth = history.runs[run][0]
+                since = max(event.began, birth.visible)  # it has seen the run, and what was committed before it
+                if book.limit(line).is_strict(since, event.at):
+                    seen = event.began if birth.tx == event.tx else since
+                    earlier = {other: place for other, place in lines[line].items() if place.since <= seen}
+                    yield from _passed(book, line, event, earlier, sent, known)
+            standing.begun |= _is_claim(event)
+
+
+@dataclass
+class _Standing:
+    """A run that needs a slot of a line. since: from when on others saw that."""
+
+    since: float
+    admitted: float = _AHEAD
+    begun: bool = False
+
+
+def _passed(
+    book: LineBook,
+    line: int,
+    admission: Event,
+    earlier: dict[str, _Standing],
+    sent: dict[str, float],
+    known: dict[str, float],
+) -> Iterator[str]:
+    """Who should have ended before the run was admitted."""
+    run = admission.row["run_id"]
+    for other, standing in sorted(earlier.items()):
+        if other == run:
+            continue
+        if standing.begun and book.limit(line).is_strict(standing.admitted, admission.at):
+            yield f"{book.name(line)} is strict: {run} was admitted while {other} had begun and not ended"
+        if known.get(other, _AHEAD) < sent.get(run, 0.0):
+            yield f"{book.name(line)} is strict: {run} was admitted before {other}, which was acknowledged earlier"
 
 
 def _submissions(history: History) -> tuple[dict[str, float], dict[str, float]]:
@@ -175,7 +207,7 @@ def l5_nobody_waits_before_a_line_with_room(history: History) -> Iterator[str]:
 def _room(history: History, book: LineBook, stay: Stay) -> Iterator[tuple[float, float]]:
     """The periods of the stay in which the line had room all the time."""
     begin: float | None = None
-    for start, end, owners in _periods(book.owned[stay.line], stay):
+    for start, end, owners in _periods(book.users(stay.line), stay):
         allowed = _least(book, stay.line, start, end)
         if allowed is None or owners < allowed:
             begin = start if begin is None else begin

@@ -53,9 +53,27 @@ def without_the_lock_of_the_line(patch: pytest.MonkeyPatch) -> None:
     replace(patch, "limits", "lock_lines", "for no key update of k", "")
 
 
-def without_the_true_head(patch: pytest.MonkeyPatch) -> None:
-    """A strict line admits whoever is the first that nobody has locked."""
-    replace(patch, "limits", "pick_heads", "h.run_id = (select r.run_id", "true or h.run_id = (select r.run_id")
+def without_strict_order(patch: pytest.MonkeyPatch) -> None:
+    """A strict line is treated like any other: it admits whoever is the first by rank, and that nobody has locked."""
+    replace(patch, "limits", "lock_lines", "l.strict", "false as strict")
+
+
+def without_the_place_of_who_backs_off(patch: pytest.MonkeyPatch) -> None:
+    replace(patch, "limits", "pick_firsts", "o.state = 4", "o.state = 4 and o.wake_at is null")
+
+
+def without_the_time_of_submission(patch: pytest.MonkeyPatch) -> None:
+    """A strict line goes by rank, which priority has changed for those that were submitted before it was strict."""
+    replace(patch, "limits", "pick_firsts", "order by coalesce(o.fired_at, o.scheduled_for)", "order by o.held_rank")
+
+
+def without_those_in_other_lines(patch: pytest.MonkeyPatch) -> None:
+    replace(patch, "limits", "pick_firsts", "first_elsewhere(f.key_id", "first_elsewhere(0")
+
+
+def without_the_change_of_the_limit(patch: pytest.MonkeyPatch) -> None:
+    """An admission that waited for the lock of a line goes by the limit as it was before."""
+    replace(patch, "limits", "pick_heads", "where l.updated_at <> s.changed_at", "where false")
 
 
 def without_room(patch: pytest.MonkeyPatch) -> None:
@@ -166,6 +184,68 @@ async def the_head_of_a_strict_line_is_locked(stage: LimitStage, _: pytest.Monke
     await stage.finish()
 
 
+async def a_line_becomes_strict_while_a_run_backs_off(stage: LimitStage, _: pytest.MonkeyPatch) -> None:
+    await stage.submit()
+    await stage.end(*await stage.claim(), status="FAILED")
+    for _number in range(2):
+        await stage.submit(concurrency=STRICT)
+    await stage.finish()
+
+
+async def a_line_becomes_strict_while_a_run_works(stage: LimitStage, _: pytest.MonkeyPatch) -> None:
+    await stage.submit()
+    orders = await stage.claim()
+    await stage.submit(concurrency=STRICT)
+    await stage.end(*orders, status="FAILED")
+    await stage.finish()
+
+
+async def a_line_becomes_strict_while_runs_wait(stage: LimitStage, _: pytest.MonkeyPatch) -> None:
+    for priority in ("normal", "low", "critical"):
+        await stage.submit(priority=priority)
+    await stage.submit(concurrency=STRICT)
+    await stage.finish()
+
+
+async def a_run_waits_for_another_limit(stage: LimitStage, _: pytest.MonkeyPatch) -> None:
+    """It also needs the line that becomes strict."""
+    other = {"key": "labels.shop", "limit": 1}
+    labels = {"labels": {"shop": "x"}}
+    await stage.submit(concurrency=other, **labels)
+    await stage.submit(concurrency=[PER_ACCOUNT, other], **labels)
+    orders = await stage.claim()
+    await stage.submit(concurrency=STRICT)
+    orders += await stage.claim()
+    await stage.end(*orders)
+    await stage.finish()
+
+
+async def a_line_becomes_strict_while_a_report_waits_for_it(stage: LimitStage, patch: pytest.MonkeyPatch) -> None:
+    """The submission that makes the line strict has locked it when a run ends that owns its slot."""
+    for status in ("FAILED", "SUCCESS"):
+        await stage.submit()
+        orders = await stage.claim()
+        if status == "FAILED":
+            await stage.end(*orders, status=status)
+    lock, locked, go_on = limits.lock_lines, asyncio.Event(), asyncio.Event()
+
+    async def stopping(*arguments: Any) -> Any:
+        done = await lock(*arguments)
+        if not locked.is_set():
+            locked.set()
+            await go_on.wait()
+        return done
+
+    patch.setattr(limits, "lock_lines", stopping)
+    submission = asyncio.create_task(stage.submit(concurrency=STRICT))
+    await locked.wait()
+    report = asyncio.create_task(stage.end(*orders))
+    await until(lambda: somebody_waits(stage))
+    go_on.set()
+    await asyncio.gather(submission, report)
+    await stage.finish()
+
+
 async def more_than_allowed_are_submitted(stage: LimitStage, _: pytest.MonkeyPatch) -> None:
     for _number in range(3):
         await stage.submit()
@@ -261,7 +341,11 @@ async def a_later_job_twice(stage: LimitStage, _: pytest.MonkeyPatch) -> None:
 
 SCENES: dict[Mutant, Scene] = {
     without_the_lock_of_the_line: two_submissions_at_once,
-    without_the_true_head: the_head_of_a_strict_line_is_locked,
+    without_strict_order: the_head_of_a_strict_line_is_locked,
+    without_the_place_of_who_backs_off: a_line_becomes_strict_while_a_run_backs_off,
+    without_the_time_of_submission: a_line_becomes_strict_while_runs_wait,
+    without_those_in_other_lines: a_run_waits_for_another_limit,
+    without_the_change_of_the_limit: a_line_becomes_strict_while_a_report_waits_for_it,
     without_room: more_than_allowed_are_submitted,
     without_giving_up_the_slot: a_run_backs_off,
     without_the_state_of_who_ends: a_held_run_is_cancelled,
@@ -293,7 +377,9 @@ async def test_the_checker_finds_a_limit(mutant: Mutant, stage: LimitStage, monk
     assert rule in {violation.rule for violation in found}, [str(violation) for violation in found]
 
 
-@pytest.mark.parametrize("scene", SCENES.values(), ids=lambda scene: scene.__name__)
+@pytest.mark.parametrize(
+    "scene", [*SCENES.values(), a_line_becomes_strict_while_a_run_works], ids=lambda scene: scene.__name__
+)
 async def test_the_checker_finds_nothing_when(scene: Scene, stage: LimitStage, monkeypatch: pytest.MonkeyPatch) -> None:
     await scene(stage, monkeypatch)
     history = await stage.history()

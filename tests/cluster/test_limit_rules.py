@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 
-from tests.cluster.history import CANCELLED, HELD, QUEUED, RUNNING, SUCCESS, Call
+from tests.cluster.history import CANCELLED, HELD, QUEUED, RUNNING, SUCCESS, WAITING, Call
 from tests.cluster.line_book import SET
 from tests.cluster.load_limits import KEPT, LATER, REPLACED
 from tests.cluster.rules import judge
 from tests.cluster.rules_gates import s10_no_more_runs_of_a_queue_than_allowed, too_many
+from tests.cluster.rules_limits import s10_strict_lines_go_one_after_another
 from tests.cluster.rules_unique import s7_one_waiting_job_per_later_key
 from tests.cluster.story import Story, plain_story, time_of
 
@@ -27,8 +28,8 @@ class LimitStory(Story):
         self.write(at, "server", ("limits", "I", {}, row))
         self.write(at, "server", ("limit_keys", "I", {}, {"key_id": line, "limit_id": -line, "key": "a", "in_use": 0}))
 
-    def change_limit(self, at: float, slots: int, *, line: int = LINE) -> None:
-        row = {"limit_id": -line, "name": f"limit{line}", "slots": slots, "strict": False}
+    def change_limit(self, at: float, slots: int, *, line: int = LINE, strict: bool = False) -> None:
+        row = {"limit_id": -line, "name": f"limit{line}", "slots": slots, "strict": strict}
         self.write(at, "server", ("limits", "U", row, row))
 
     def submit(self, at: float, run: str, *lines: int, **fields: Any) -> str:
@@ -267,6 +268,57 @@ def test_who_begins_while_another_one_of_a_strict_line_backs_off_is_found() -> N
     story.work(1.8, "a", 1.9, attempt=2)
     story.finish(2.0, "a")
     assert found(story) == {"S10"}
+
+
+@pytest.mark.parametrize(
+    ("strict_at", "loose_at", "found_it"), [(1.05, 9.0, True), (1.25, 9.0, True), (1.5, 9.0, False), (1.05, 1.3, False)]
+)
+def test_the_order_of_the_limit_counts_when_a_run_is_admitted(
+    strict_at: float, loose_at: float, found_it: bool
+) -> None:
+    """Of two runs the second is admitted at 1.4, while the first backs off."""
+    story = limit_story()
+    for at, strict in sorted([(strict_at, True), (loose_at, False)]):
+        story.change_limit(at, 1, strict=strict)
+    story.submit(1.0, "a")
+    story.admit(1.1, "a")
+    story.claim(1.11, "a")
+    story.back_off(1.2, "a")
+    story.submit(1.35, "b")
+    story.admit(1.4, "b")
+    assert bool(list(s10_strict_lines_go_one_after_another(story.history))) is found_it
+
+
+@pytest.mark.parametrize(("committed", "found_it"), [(1.15, True), (1.45, False)])
+def test_who_came_into_a_strict_line_when_another_one_was_admitted_may_be_passed(
+    committed: float, found_it: bool
+) -> None:
+    """The first was acknowledged long ago, and depended on another job until then."""
+    story = limit_story(strict=True)
+    story.submit(1.0, "a", limit_keys=None, held_key=None, state=WAITING)
+    story.submit(1.1, "b")
+    story.step(1.14, "a", limit_keys=[LINE], held_key=LINE, state=HELD)
+    story.history.events[-1] = replace(story.history.events[-1], committed=committed)
+    story.admit(1.4, "b")
+    assert bool(list(s10_strict_lines_go_one_after_another(story.history))) is found_it
+
+
+def test_who_waits_in_a_strict_line_behind_a_run_that_backs_off_is_fine() -> None:
+    story = limit_story(strict=True)
+    story.submit(1.0, "a")
+    story.submit(1.1, "b")
+    story.admit(1.2, "a")
+    story.claim(1.3, "a")
+    story.lines("a", 1, start=1.31, fail=1.32)
+    story.write(1.33, "server", ("attempts", "I", {}, {"run_id": "a", "attempt": 1, "outcome": "FAILED"}))
+    story.turn(1.34, "a", -1, state=HELD, fence=2, worker_id=None, held_key=LINE, wake_at=time_of(11))
+    story.turn(11.0, "a", wake_at=None)
+    story.admit(11.1, "a")
+    story.work(11.2, "a", 11.3, attempt=2)
+    story.finish(11.4, "a", to="b")
+    story.work(11.5, "b", 11.6)
+    story.finish(11.7, "b")
+    assert found(story) == set()
 
 
 def test_a_run_that_is_held_although_its_line_has_room_is_found() -> None:

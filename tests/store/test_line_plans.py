@@ -44,8 +44,8 @@ async def test_a_run_that_needs_a_line_and_stands_in_another_one_is_found_by_an_
     find = "select mainspring.first_elsewhere($1, now())"
     assert await connection.fetchval(find, 7) is None
     await connection.execute(
-        """insert into mainspring.runs (run_id, tenant_id, lane_id, state, max_attempts, scheduled_for, ready_at, limit_keys,
-                                        held_key, held_rank)
+        """insert into mainspring.runs (run_id, tenant_id, lane_id, state, max_attempts, scheduled_for, ready_at,
+                                        limit_keys, held_key, held_rank)
            select gen_random_uuid(), 1, 1, 4, 1, t.at, t.at, array[i, i + 1], i, t.at
            from generate_series(1, 2000) as i, (select now() - interval '1 hour' as at) as t"""
     )

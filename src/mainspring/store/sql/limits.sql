@@ -283,7 +283,8 @@ select l.held_key,
                                   or i.every is not null and k.next_at > (select clock_timestamp())
                                       + greatest(i.every, {{LONGEST_LOOK}}) * interval '1 second')
                              and (k.probe is null or not exists (select from mainspring.runs r
-                                                                 where r.run_id = k.probe and r.state + 0 <> {{HELD}}))
+                                                                 where r.run_id = k.probe and r.state + 0 <> {{HELD}}
+                                                                 offset 0))
                              and (not i.strict or (select o.wake_at from ({{first_in_order(l.held_key)}}) as o) is null)))
        and exists (select from mainspring.runs r
                    where r.held_key = l.held_key and r.state = {{HELD}} and r.wake_at is null) as room
