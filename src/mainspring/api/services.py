@@ -18,6 +18,7 @@ from mainspring.operations.backfills.control import BackfillControl
 from mainspring.operations.bulk.control import BulkControl
 from mainspring.operations.calendars.changes import CalendarChanger
 from mainspring.operations.claim.long_poll import LongPolls
+from mainspring.operations.computations import Computations
 from mainspring.operations.control.amend import Amender
 from mainspring.operations.control.declare import Declarer
 from mainspring.operations.control.drain import Drainer
@@ -90,7 +91,7 @@ class Services:
         readiness: ReadinessCheck,
         failed_sign_ins: FailedSignIns,
     ) -> None:
-        definitions, depths = Definitions(), Depths(store, gates, lanes)
+        definitions, depths, computations = Definitions(), Depths(store, gates, lanes), Computations()
         log_watch, log_merger = LogWatch(store), LogMerger(log_files, clock)
         self.exchanger = Exchanger(
             store, lanes, signals, long_polls, beats, clock, database_clock, timing, chance, signatures, gates
@@ -104,7 +105,7 @@ class Services:
         self.job_timeline = JobTimelineReader(store)
         self.limit_reader = LimitReader(store)
         self.calendar_reader = CalendarReader(store)
-        self.calendar_changer = CalendarChanger(store, database_clock)
+        self.calendar_changer = CalendarChanger(store, database_clock, computations)
         self.limit_setter = LimitSetter(store, signals, clock)
         self.worker_reader = WorkerReader(store)
         self.dead_letter_reader = DeadLetterReader(store, lanes)
@@ -112,7 +113,7 @@ class Services:
         self.overview_reader = OverviewReader(store, self.standing_reader, timing)
         self.failure_reader = FailureReader(store, lanes, database_clock)
         self.job_series = JobSeriesReader(store, database_clock)
-        self.previewer = Previewer(store, database_clock)
+        self.previewer = Previewer(store, database_clock, computations)
         self.upcoming_reader = UpcomingReader(store, lanes, database_clock)
         self.heat_map_reader = HeatMapReader(store, database_clock)
         self.explainer = Explainer(self.previewer, self.heat_map_reader)
@@ -124,7 +125,7 @@ class Services:
         self.death_notices = DeathNotices(store, signals, chance, self.exchanger.forget)
         self.drainer = Drainer(store, signals)
         self.breakers = BreakerControl(store, signals)
-        self.backfills = BackfillControl(store, signals, database_clock)
+        self.backfills = BackfillControl(store, signals, database_clock, computations)
         self.bulk = BulkControl(store, lanes)
         self.workflow_reader = WorkflowReader(store, self.job_reader)
         self.workflow_changes = WorkflowChanges(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 
 import msgspec
@@ -33,6 +32,7 @@ from mainspring.kernel.ids import uuid7
 from mainspring.operations.access.caller import Caller
 from mainspring.operations.backfills.effects import backfill_ended
 from mainspring.operations.calendars.rules import load_rules
+from mainspring.operations.computations import Computations
 from mainspring.operations.lifecycle.cancel import cancel
 from mainspring.operations.lifecycle.effects import Effects
 from mainspring.operations.lookup import id_in, no_job, own_run, refuse_step, states_in
@@ -48,17 +48,16 @@ from mainspring.wire.backfills import BackfillList, BackfillRequest, BackfillVie
 
 _MOST_OF_JOB = 100  # that have not ended
 _LONGEST_ID = 1000
-_COUNTS_AT_ONCE = 2  # each one takes some seconds at worst
 _CANCELLED = "its backfill was cancelled"
 _UNFINISHED = (BackfillState.RUNNING, BackfillState.PAUSED)
 
 
 class BackfillControl:
-    def __init__(self, store: Store, signals: Signals, clock: DatabaseClock) -> None:
+    def __init__(self, store: Store, signals: Signals, clock: DatabaseClock, computations: Computations) -> None:
         self._store = store
         self._signals = signals
         self._clock = clock
-        self._counting = asyncio.Semaphore(_COUNTS_AT_ONCE)
+        self._computations = computations
 
     async def create(self, caller: Caller, job_id: str, request: BackfillRequest) -> BackfillView:
         """Its runs are created after the answer, in batches."""
@@ -77,8 +76,7 @@ class BackfillControl:
         check_no_references(job_id, row.payload_text, spec_from_text(row.spec_text))
         _check_status(row)
         chosen = read_range(request.from_, request.to, self._clock.now())
-        async with self._counting:
-            total = await asyncio.to_thread(count_in, schedule, chosen)
+        total = await self._computations.run(tenant, count_in, schedule, chosen)
         new = NewBackfill(
             uuid7(), job_id, row.generation, chosen, newest_first, concurrency, total,
             first_cursor(chosen, newest_first=newest_first), row.schedule_text,

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-
 from mainspring.domain.errors import Conflict, InvalidInput, VersionMismatch
 from mainspring.domain.intake.calendar import read_calendar
 from mainspring.domain.intake.calendar_names import check_calendar_name, no_calendar
@@ -12,6 +10,7 @@ from mainspring.kernel.clock import DatabaseClock
 from mainspring.kernel.logs import get_logger
 from mainspring.operations.access.caller import Caller
 from mainspring.operations.calendars.views import calendar_view
+from mainspring.operations.computations import Computations
 from mainspring.store import calendars
 from mainspring.store.calendars import CalendarRow
 from mainspring.store.pool import Connection, Store
@@ -24,14 +23,15 @@ _SHOWN_USERS = 10
 
 
 class CalendarChanger:
-    def __init__(self, store: Store, clock: DatabaseClock) -> None:
+    def __init__(self, store: Store, clock: DatabaseClock, computations: Computations) -> None:
         self._store = store
         self._clock = clock
+        self._computations = computations
 
     async def put(self, caller: Caller, name: str, request: CalendarRequest, if_version: int | None) -> bool:
         """Create or change a calendar. Returns whether it was created. The same rules again change nothing."""
         check_calendar_name(name)
-        rules = await asyncio.to_thread(read_calendar, request, self._clock.now())
+        rules = await self._computations.run(caller.tenant, read_calendar, request, self._clock.now())
         text, tenant = rules_to_text(rules), caller.tenant
         digest = digest_of(text)
         async with self._store.change() as connection:

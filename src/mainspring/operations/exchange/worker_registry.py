@@ -126,7 +126,7 @@ class WorkerRegistry:
         """`known`: the incarnation is registered already, as this server remembers."""
         tenant = caller.tenant
         check_hello(hello)
-        schemas = await self._signatures.read(hello)
+        schemas = await self._signatures.read(tenant, hello)
         lease = self._timing.granted(hello.lease)
         try:
             async with patience.connection(self._store.reads) as connection:
@@ -153,7 +153,7 @@ class WorkerRegistry:
                     async with patience.transaction(connection):
                         await workers.forget_assumed_starts(connection, request.worker_id)
                 if news:
-                    await self._signatures.refresh(connection)
+                    await self._signatures.refresh(connection, tenant)
         except TOO_LONG as error:
             log.warning("hello not recorded yet", worker=str(request.worker_id), error=repr(error))
             await self._look(caller, request.worker_id, patience, hello=True)

@@ -36,11 +36,11 @@ class Explainer:
                 left = without(left, error.field)
         if problems or plan is None:
             return ScheduleExplanation(valid=False, problems=problems)
-        fires, cut = await self._previewer.fires(plan)
+        fires, cut = await self._previewer.fires(caller, plan)
         near = [moment for moment in fires if moment - plan.now < _AHEAD]
         forecast = await self._forecast(caller) if near and may_meet_others(plan.schedule) else None
         piled = None if forecast is None else pile_up(forecast, near)
-        return await self._previewer.in_thread(lambda: explained(plan, fires, piled, cut=cut))
+        return await self._previewer.in_thread(caller, lambda: explained(plan, fires, piled, cut=cut))
 
     async def _forecast(self, caller: Caller) -> Forecast | None:
         """None if it is not ready: an explanation does without."""

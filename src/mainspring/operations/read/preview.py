@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from datetime import datetime
 from time import thread_time
@@ -14,25 +13,25 @@ from mainspring.domain.preview.preview import Asked, asked, listed, previewed, w
 from mainspring.kernel.clock import DatabaseClock
 from mainspring.operations.access.caller import Caller
 from mainspring.operations.calendars.rules import CalendarBook
+from mainspring.operations.computations import Computations
 from mainspring.store.pool import Store
 from mainspring.wire.preview import PreviewRequest, SchedulePreview
 
-_AT_ONCE = 2
 _LONGEST = 2.0  # seconds of CPU time for the list
 
 T = TypeVar("T")
 
 
 class Previewer:
-    def __init__(self, store: Store, clock: DatabaseClock) -> None:
+    def __init__(self, store: Store, clock: DatabaseClock, computations: Computations) -> None:
         self._clock = clock
         self._calendars = CalendarBook(store, clock)
-        self._at_once = asyncio.Semaphore(_AT_ONCE)
+        self._computations = computations
 
     async def preview(self, caller: Caller, request: PreviewRequest) -> SchedulePreview:
         """The next fires of a schedule. Raises what the creation of a job with it would raise."""
         plan = await self.plan(caller, request)
-        return await self.in_thread(lambda: _previewed(plan))
+        return await self.in_thread(caller, lambda: _previewed(plan))
 
     async def plan(self, caller: Caller, request: PreviewRequest) -> Asked:
         """What is asked for. Raises what the creation of a job with this schedule would raise."""
@@ -44,14 +43,13 @@ class Previewer:
             schedule = job.schedule
         return asked(request, caller.tenant, now, schedule)
 
-    async def fires(self, plan: Asked) -> tuple[list[datetime], bool]:
+    async def fires(self, caller: Caller, plan: Asked) -> tuple[list[datetime], bool]:
         """The fires, and whether there are more that it takes too long to list."""
-        return await self.in_thread(lambda: _fires(plan))
+        return await self.in_thread(caller, lambda: _fires(plan))
 
-    async def in_thread(self, work: Callable[[], T]) -> T:
+    async def in_thread(self, caller: Caller, work: Callable[[], T]) -> T:
         """A calendar that divides each day takes a second to count a year."""
-        async with self._at_once:
-            return await asyncio.to_thread(work)
+        return await self._computations.run(caller.tenant, work)
 
 
 def _previewed(plan: Asked) -> SchedulePreview:

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 
 from mainspring.domain.errors import InvalidInput
 from mainspring.domain.intake.json_paths import compile_all, uncompiled_path
 from mainspring.domain.job import HTTP_TASK
+from mainspring.kernel.compute_thread import in_compute_thread
 from mainspring.kernel.time_slices import TimeSlices
 from mainspring.wire.jobs import JobPatch, JobRequest
 
 MOST_PATHS = 1000  # new ones in one request
 MOST_CHARACTERS = 100_000  # of these: 1 s of a thread at worst
+_AT_ONCE = 2000  # characters: 20 ms. Then the paths of other requests have a turn.
 
 
 async def compile_paths(requests: Sequence[JobRequest] | Sequence[JobPatch]) -> None:
@@ -30,5 +31,11 @@ async def compile_paths(requests: Sequence[JobRequest] | Sequence[JobPatch]) -> 
             expected=f"at most {MOST_PATHS} in one request, and {MOST_CHARACTERS} characters",
             hint="send the jobs in smaller batches",
         )  # fmt: skip
-    if paths:
-        await asyncio.to_thread(compile_all, paths)
+    part: list[str] = []
+    for path in paths:
+        part.append(path)
+        if sum(map(len, part)) >= _AT_ONCE:
+            await in_compute_thread(compile_all, part)
+            part = []
+    if part:
+        await in_compute_thread(compile_all, part)

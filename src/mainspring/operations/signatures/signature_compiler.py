@@ -8,21 +8,26 @@ that they were made from.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
 
-from mainspring.domain.errors import InvalidInput, MainspringError
+from mainspring.domain.errors import InvalidInput, MainspringError, TooManyRequests
 from mainspring.domain.intake.declaration import Declaration, options_in, read_declaration, read_options
 from mainspring.domain.intake.signature import MOST_PARAMETERS, most_parameters
 from mainspring.domain.texts import shown
+from mainspring.kernel.ids import TenantId
 from mainspring.kernel.logs import get_logger
+from mainspring.kernel.tenant_turns import NoTurn, Share, TenantTurns
 from mainspring.wire.tasks import OPTIONS_KEYWORD
 
 log = get_logger("signatures")
 
 LONGEST = 256 * 1024  # an environment among the options may take half of it
+_AT_ONCE = 64 * 1024  # bytes that are compiled in one turn: 50 ms, unless one declaration is longer
+_MOST_WAITING = 1000  # hellos of a tenant
+_LONGEST_WAIT = 60.0
 _MOST_REMEMBERED = 10_000
 _MOST_REMEMBERED_BYTES = 16 * 1024 * 1024
 
@@ -44,25 +49,30 @@ class SignatureCompiler:
     def __init__(self) -> None:
         self._remembered: dict[tuple[str, bytes], Compiled] = {}
         self._bytes = 0
-        self._turn = asyncio.Lock()
+        # One thread at a time: they would only take the interpreter from each other.
+        self._turns = TenantTurns(Share(1), Share(1), most_waiting=_MOST_WAITING, longest_wait=_LONGEST_WAIT)
 
-    async def declared_texts(self, declared: Mapping[str, msgspec.Raw]) -> dict[str, str]:
+    async def declared_texts(self, tenant: TenantId, declared: Mapping[str, msgspec.Raw]) -> dict[str, str]:
         """The text of each task's declaration; without those that say nothing that we understand. Raises InvalidInput
         if a task has too many parameters."""
         keys = [(task, bytes(raw)) for task, raw in declared.items()]
-        compiled = await self.compile(keys)
+        try:
+            compiled = await self.compile(tenant, keys)
+        except NoTurn:
+            raise TooManyRequests(
+                "too many workers of this tenant declare new signatures", field="hello.signatures", hint="try again"
+            ) from None
         for (task, _), one in zip(keys, compiled, strict=True):
             if one.parameters:
                 raise _too_many_parameters(task, one.parameters)
         return {key[0]: one.text for key, one in zip(keys, compiled, strict=True) if one.text is not None}
 
-    async def compile(self, keys: Sequence[tuple[str, bytes]]) -> list[Compiled]:
-        """What each (task, declaration) says."""
+    async def compile(self, tenant: TenantId, keys: Sequence[tuple[str, bytes]]) -> list[Compiled]:
+        """What each (task, declaration) says. Tenants take turns, some declarations at a time. Raises NoTurn."""
         found = {key: self._remembered[key] for key in keys if key in self._remembered}
-        missing = [key for key in keys if key not in found]
-        if missing:
-            async with self._turn:  # one thread at a time: they would only take the interpreter from each other
-                made = await asyncio.to_thread(_compile_all, missing)
+        for part in _in_parts([key for key in keys if key not in found]):
+            async with self._turns.turn(tenant):
+                made = await asyncio.to_thread(_compile_all, part)
             for key, compiled in made.items():
                 self._remember(key, compiled)
             found |= made
@@ -77,6 +87,19 @@ class SignatureCompiler:
         if compiled.text is not None:  # this is what other servers read
             self._remembered[key[0], compiled.text.encode()] = compiled
             self._bytes += len(compiled.text)
+
+
+def _in_parts(keys: Sequence[tuple[str, bytes]]) -> Iterator[list[tuple[str, bytes]]]:
+    part: list[tuple[str, bytes]] = []
+    size = 0
+    for key in keys:
+        if part and size + len(key[1]) > _AT_ONCE:
+            yield part
+            part, size = [], 0
+        part.append(key)
+        size += len(key[1])
+    if part:
+        yield part
 
 
 def declaration_in(task: str, text: str) -> Declaration | None:

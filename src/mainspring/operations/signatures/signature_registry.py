@@ -29,6 +29,7 @@ MOST_BYTES = 4 * 1024 * 1024  # of a tenant's signatures: about 1.5 s to compile
 _AT_ONCE = 16  # signatures that are read and compiled together: 4 MiB at most, except what older versions stored
 _NONE: dict[str, Declaration] = {}
 _MOST_MERGED = 1000  # tenants
+_SERVER = TenantId(-1)  # has turns of its own
 
 
 class SignatureRegistry:
@@ -71,11 +72,11 @@ class SignatureRegistry:
         if declaration is not None:
             declaration.check(payload)
 
-    async def read(self, hello: WorkerHello) -> dict[str, str]:
+    async def read(self, tenant: TenantId, hello: WorkerHello) -> dict[str, str]:
         """What a worker declares about its tasks, as texts. This needs no connection, because it may take a while."""
         tasks = set(hello.tasks)
         return await self._compiler.declared_texts(
-            {task: raw for task, raw in hello.signatures.items() if task in tasks}
+            tenant, {task: raw for task, raw in hello.signatures.items() if task in tasks}
         )
 
     async def declare(
@@ -110,13 +111,17 @@ class SignatureRegistry:
         async with self._store.reads.acquire() as connection:
             return await self.refresh(connection)
 
-    async def refresh(self, connection: Connection) -> int:
-        """Read the signatures that have changed. Return how many these are."""
+    async def refresh(self, connection: Connection, tenant: TenantId | None = None) -> int:
+        """Read the signatures that have changed, of all tenants or of one. Return how many these are."""
         current = await signatures.versions(connection)
         gone = [key for key in self._versions if key not in current]
         for key in gone:
             self._forget(key)
-        changed = [key for key, moment in current.items() if self._versions.get(key) != moment]
+        changed = [
+            key
+            for key, moment in current.items()
+            if self._versions.get(key) != moment and tenant in (None, key[0])  # a hello does not wait for others
+        ]
         changed.sort(key=lambda key: current[key], reverse=True)  # where there are too many, the newest count
         slices = TimeSlices()
         for start in range(0, len(changed), _AT_ONCE):
@@ -126,7 +131,8 @@ class SignatureRegistry:
             if not wanted:
                 continue
             items = await signatures.schemas(connection, wanted)
-            compiled = await self._compiler.compile([(item.task, item.schema_text.encode()) for item in items])
+            keys = [(item.task, item.schema_text.encode()) for item in items]
+            compiled = await self._compiler.compile(_SERVER if tenant is None else tenant, keys)
             for item, one in zip(items, compiled, strict=True):
                 if one.parameters:  # an older version has stored it
                     log.warning("too many parameters: payloads are not checked", task=item.task, found=one.parameters)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import OrderedDict
 
 from mainspring.domain.errors import NotFound
 from mainspring.domain.workflows.definition import WorkflowDefinition, definition_from_text
+from mainspring.kernel.compute_thread import in_compute_thread
 from mainspring.kernel.ids import TenantId
 from mainspring.store import workflow_versions
 from mainspring.store.pool import Connection
@@ -31,7 +31,7 @@ class Definitions:
         if text is None:
             raise NotFound(f"there is no version {key[2]} of workflow {key[0]!r}", hint="see GET /v1/workflows")
         small = len(text) < _SMALL
-        found = definition_from_text(text) if small else await asyncio.to_thread(definition_from_text, text)
+        found = definition_from_text(text) if small else await in_compute_thread(definition_from_text, text)
         self._keep((tenant, key), len(text), found)
         return found
 

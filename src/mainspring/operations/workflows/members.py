@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
@@ -14,6 +13,7 @@ from mainspring.domain.transitions import Follows
 from mainspring.domain.workflows.definition import Step
 from mainspring.domain.workflows.flow import STEP_TRIGGER, prefix_of, run_in, step_job_id
 from mainspring.domain.workflows.references import Unresolved, Values, mapped_list, resolved_payload
+from mainspring.kernel.compute_thread import in_compute_thread
 from mainspring.operations.workflows.step_inputs import MOST_RESULTS, values_of
 from mainspring.store import fanouts, joins, workflows
 from mainspring.store.fanouts import Fanout
@@ -62,9 +62,9 @@ async def read_map(connection: Connection, flow: Flow, step: Step, run_id: UUID)
         found = await fanouts.targets(connection, flow.tenant_id, labels, step.queue, step.task, MAX_MEMBERS)
         return Mapped(len(found), targets=found)
     if of.items is not None:
-        return await asyncio.to_thread(_in_chunks, of.items)
+        return await in_compute_thread(_in_chunks, of.items)
     value = mapped_list(of, await values_for(connection, flow, run_id))
-    return await asyncio.to_thread(_in_chunks, _encode(value).decode())
+    return await in_compute_thread(_in_chunks, _encode(value).decode())
 
 
 def _in_chunks(text: str) -> Mapped:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import OrderedDict
 
 import msgspec
 
 from mainspring.domain.transitions import StoredState
 from mainspring.domain.workflows.flow import number_of, run_in
+from mainspring.kernel.compute_thread import in_compute_thread
 from mainspring.kernel.ids import TenantId
 from mainspring.operations.workflows.definitions import Definitions
 from mainspring.operations.workflows.graph_rows import Outline, Part
@@ -35,7 +35,7 @@ class Outlines:
         if found is None:
             definition = await self._definitions.get(connection, tenant, key)
             small = len(definition.steps) <= _SMALL
-            found = Outline(definition) if small else await asyncio.to_thread(Outline, definition)
+            found = Outline(definition) if small else await in_compute_thread(Outline, definition)
             self._known[(tenant, key)] = found
             if len(self._known) > _KEPT:
                 self._known.popitem(last=False)

@@ -19,6 +19,7 @@ from mainspring.domain.errors import NotFound
 from mainspring.domain.job import spec_from_text
 from mainspring.domain.transitions import StoredState
 from mainspring.domain.workflows.flow import WORKFLOW_TASK, FlowState, prefix_of
+from mainspring.kernel.compute_thread import in_compute_thread
 from mainspring.kernel.ids import uuid7_batch
 from mainspring.kernel.logs import get_logger
 from mainspring.operations.lifecycle.dispatch import RUNS_CREATED, release, runs_ended
@@ -225,7 +226,7 @@ class FlowStarter:
 
 
 async def _graph(outline: Outline, part: Part) -> GraphRows:
-    return GraphRows(outline, part) if len(part.numbers) <= ROWS else await asyncio.to_thread(GraphRows, outline, part)
+    return GraphRows(outline, part) if len(part.numbers) <= ROWS else await in_compute_thread(GraphRows, outline, part)
 
 
 class _Batch(msgspec.Struct):
