@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager, suppress
 import asyncpg
 
 from mainspring.store.pool import AWAY
+from mainspring.store.queries import render
 from tests.cluster.children import SERVER
 from tests.cluster.injector import Fault, Injector
 from tests.cluster.load import Clients
@@ -84,7 +85,7 @@ async def _held(injector: Injector, verb: str, job_id: str) -> AsyncIterator[asy
     try:
         await holder.execute("begin")
         if verb == "PATCH":
-            await holder.execute("select pg_advisory_xact_lock(hashtext('mainspring.lanes'))")
+            await holder.execute(render("select pg_advisory_xact_lock({{lock_key('lanes')}})"))
         else:
             await eventually(run, _PATIENCE, f"a run of {job_id}")
         yield holder

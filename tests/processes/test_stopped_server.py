@@ -12,6 +12,7 @@ import asyncpg
 import httpx
 import pytest
 
+from mainspring.store.queries import render
 from tests.processes.cluster import SLOW, Cluster, eventually, free_port
 
 pytestmark = pytest.mark.anyio
@@ -71,7 +72,7 @@ async def test_a_server_that_is_stopped_during_a_patch_does_not_stop_the_fires_o
         return {row["job_id"] for row in rows if row["count"] >= count} == set(names)
 
     await eventually(lambda: fired(1), SLOW, "all fire")
-    await holder.execute("select pg_advisory_xact_lock(hashtext('mainspring.lanes'))")
+    await holder.execute(render("select pg_advisory_xact_lock({{lock_key('lanes')}})"))
     patch = asyncio.create_task(change(cluster, "PATCH", "/v1/jobs/victim", queue="elsewhere"))
     await stop(connection, holder, first, "mainspring lanes")
     most = await connection.fetchval("select max(count) from (select count(*) from mainspring.runs group by job_id) c")

@@ -14,6 +14,7 @@ import uvloop
 from mainspring.bench.arena import Arena, empty_arena, fresh_postgres, until
 from mainspring.bench.figures import progress, show
 from mainspring.bench.generated import add_dead_letters, add_jobs, add_lanes, add_missed_fires, add_runs
+from mainspring.store.queries import render
 
 _TEMPLATE = "template"
 _TRIES = 3
@@ -167,7 +168,7 @@ async def _fill(arena: Arena, sizes: Sizes) -> None:
 async def _fold_again(connection: asyncpg.Connection, start: datetime) -> None:
     """The runs were copied behind the watermark."""
     async with connection.transaction():
-        await connection.execute("select pg_advisory_xact_lock(hashtext('mainspring.rollups'))")
+        await connection.execute(render("select pg_advisory_xact_lock({{lock_key('rollups')}})"))
         await connection.execute("delete from mainspring.rollups")
         await connection.execute("delete from mainspring.failure_groups")
         day = start.replace(hour=0, minute=0, second=0, microsecond=0)

@@ -14,12 +14,17 @@ import asyncpg
 
 from mainspring.domain.errors import Unavailable
 from mainspring.kernel.logs import get_logger
+from mainspring.store.queries import render
 
 log = get_logger("migrate")
 
-MIGRATION_LOCK = 0x4D41494E  # "MAIN": only one process migrates at a time, the others wait and find nothing to do
+# Only one process migrates at a time, the others wait and find nothing to do. A database without a schema has no number
+# that could make the key unguessable.
+_FIRST_LOCK = 0x4D41494E  # "MAIN"
+_HAS_ROUTINES = "select to_regclass('mainspring.routines') is not null"
+_MIGRATION_LOCK = render("select {{numbered_lock_of('migration')}}")
 
-_HOLDERS = f"""
+_HOLDERS = """
 select a.pid, a.usename, a.application_name, coalesce(a.state, 'active') as state,
        extract(epoch from (select clock_timestamp()) - a.xact_start)::float8 as seconds
 from pg_stat_activity a
@@ -27,7 +32,8 @@ where a.pid <> pg_backend_pid() and a.pid in (
     select l.pid from pg_locks l left join pg_class c on c.oid = l.relation
     where l.granted and l.database = (select oid from pg_database where datname = current_database())
       and (c.relnamespace = to_regnamespace('mainspring')
-           or (l.locktype = 'advisory' and (l.classid, l.objid) = (0, {MIGRATION_LOCK}))))
+           or (l.locktype = 'advisory' and l.objsubid = 1
+               and (l.classid::bigint << 32) | l.objid::bigint = $1)))
 order by a.xact_start nulls last, a.pid
 limit 1
 """
@@ -53,10 +59,13 @@ async def in_ddl_transaction(
     it was this process's turn. Raises Unavailable if it never got its locks."""
     for attempts_left in reversed(range(patience.attempts)):
         try:
-            async with connection.transaction():
-                await connection.execute(f"set local lock_timeout = '{patience.wait * 1000:.0f}ms'")
-                await connection.execute("select pg_advisory_xact_lock($1)", MIGRATION_LOCK)
-                return await work()
+            while True:
+                key = await migration_lock(connection)  # outside: who waits for the lock must not hold the table
+                async with connection.transaction():
+                    await connection.execute(f"set local lock_timeout = '{patience.wait * 1000:.0f}ms'")
+                    await connection.execute("select pg_advisory_xact_lock($1)", key)
+                    if await migration_lock(connection) == key:
+                        return await work()
         except asyncpg.LockNotAvailableError:
             holder = await _oldest_holder(connection)
         if attempts_left:
@@ -69,9 +78,16 @@ async def in_ddl_transaction(
     )
 
 
+async def migration_lock(connection: asyncpg.Connection) -> int:
+    """The key of the lock for migrations, as it is now. The migration that stores the number changes it."""
+    known = await connection.fetchval(_HAS_ROUTINES)
+    key: int | None = await connection.fetchval(_MIGRATION_LOCK) if known else None
+    return _FIRST_LOCK if key is None else key
+
+
 async def _oldest_holder(connection: asyncpg.Connection) -> str:
     """The oldest transaction that holds a lock on one of our tables. This is nearly always the blocking one."""
-    row = await connection.fetchrow(_HOLDERS)
+    row = await connection.fetchrow(_HOLDERS, await migration_lock(connection))
     if row is None:
         return "no transaction any more"
     return (

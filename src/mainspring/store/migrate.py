@@ -21,7 +21,7 @@ from mainspring.domain.errors import Conflict, Forbidden
 from mainspring.kernel.logs import get_logger
 from mainspring.store import partitions
 from mainspring.store.database import Database, database_at
-from mainspring.store.ddl_transaction import DEFAULT_PATIENCE, MIGRATION_LOCK, LockPatience, in_ddl_transaction
+from mainspring.store.ddl_transaction import DEFAULT_PATIENCE, LockPatience, in_ddl_transaction, migration_lock
 from mainspring.store.pool import connect
 from mainspring.store.routine_loader import load_routines
 from mainspring.store.running_versions import older_than
@@ -138,7 +138,7 @@ async def _migrate(
     connection = await connect(direct, application="migrate", settings=_SETTINGS)
     try:
         if direct.has_sessions:  # otherwise only each transaction has the lock, and looks again
-            await connection.execute("select pg_advisory_lock($1)", MIGRATION_LOCK)
+            await connection.execute("select pg_advisory_lock($1)", await migration_lock(connection))
         applied = await _applied(connection)
         _refuse_a_breaking_schema(known, applied)
         done: list[str] = []

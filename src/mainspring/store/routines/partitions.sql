@@ -23,7 +23,7 @@ begin
     if day not between today - 2 and today + 30 then
         raise exception '% is too far from today', day using errcode = 'invalid_parameter_value';
     end if;
-    perform pg_advisory_xact_lock(hashtext('mainspring.' || parent));
+    perform pg_advisory_xact_lock({{lock_key(parent)}});
     perform set_config('lock_timeout', '2s', true);
     if to_regclass('mainspring.' || name) is not null then
         return false;

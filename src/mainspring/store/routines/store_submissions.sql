@@ -20,7 +20,7 @@ begin
                    where l.tenant_id = s.tenant_id and l.queue = s.queue and l.priority = s.priority
                      and l.task = s.task and l.labels = s.labels)) then
         -- One transaction at a time, and the id is assigned after the lock; see sql/lanes.sql.
-        perform pg_advisory_xact_lock(hashtext('mainspring.lanes'));
+        perform pg_advisory_xact_lock({{lock_key('lanes')}});
         insert into mainspring.lanes (tenant_id, queue, priority, task, labels)
         select distinct s.tenant_id, s.queue, s.priority, s.task, s.labels
         from mainspring.submissions s

@@ -3,7 +3,10 @@
 
 -- name: take_turn
 -- Versions of an application get their numbers one after the other.
-select pg_advisory_xact_lock(hashtext('mainspring.declarations'), hashtext($1::int || '/' || $2::text))
+select case when l.key is null
+            then pg_advisory_xact_lock(hashtext('mainspring.declarations'), hashtext($1::int || '/' || $2::text))
+            else pg_advisory_xact_lock(l.key) end
+from (select {{numbered_lock_of('declarations/' || $1::int || '/' || $2::text)}} as key) as l
 
 -- name: declarations_of
 select d.number, d.fingerprint, d.named, d.source, d.job_ids, d.last_at,

@@ -3,7 +3,7 @@
 
 -- name: lock_graph
 -- One transaction at a time makes edges between the jobs of a tenant, so that two cannot close a cycle.
-select pg_advisory_xact_lock(hashtextextended('mainspring.job_edges/' || $1::int, 0))
+select pg_advisory_xact_lock({{wide_lock_key('job_edges/' || $1::int)}})
 
 -- name: known_jobs
 -- Which of the jobs $2 exist: the status of those with a row, and whether there are runs of others. $3: their ids as ids of

@@ -1,5 +1,25 @@
 -- Parts that several statements share; see store/queries.py. tests/store/sql.snapshot has the complete statements.
 
+-- ------------------------------------------------------------------------------------------------- advisory locks
+
+-- fragment: numbered_lock
+-- Of the lock `name`: a key that nobody can guess. `lock_number` is random, and only the owner and the servers can read it. It
+-- is read as JSON, because the column is there since migration 0045. Null before.
+(select ('x' || left(encode(sha256(convert_to((to_jsonb(r) ->> 'lock_number') || '/' || {{name}}, 'UTF8')), 'hex'), 16))
+        ::bit(64)::bigint
+ from mainspring.routines r)
+
+-- fragment: numbered_lock_of(name)
+{{numbered_lock}}
+
+-- fragment: lock_key(name)
+-- The key of an advisory lock. Before migration 0045 it is the one that older servers use.
+coalesce({{numbered_lock}}, hashtext('mainspring.' || {{name}})::bigint)
+
+-- fragment: wide_lock_key(name)
+-- The same for locks that had a longer hash.
+coalesce({{numbered_lock}}, hashtextextended('mainspring.' || {{name}}, 0))
+
 -- ------------------------------------------------------------------------------------------- how a run is created
 
 -- fragment: create_runs

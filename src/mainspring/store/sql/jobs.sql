@@ -117,7 +117,7 @@ where tenant_id = $1 and job_id = $2 and generation = $3 and key = $4
 
 -- name: lock_fired_job
 -- For whoever creates another run of one-time jobs that have fired: they have no row that could be locked.
-select pg_advisory_xact_lock(hashtextextended('mainspring.job/' || $1::int || '/' || f.job_id, 0))
+select pg_advisory_xact_lock({{wide_lock_key('job/' || $1::int || '/' || f.job_id)}})
 from unnest($2::text[]) as f (job_id)
 
 -- name: get_job

@@ -9,7 +9,7 @@ select lane_id, tenant_id, queue, priority, task, labels from mainspring.lanes w
 -- that reads all lanes after the last known id does not miss any.
 -- unguarded: insert if absent.
 with turn as materialized (
-    select pg_advisory_xact_lock(hashtext('mainspring.lanes'))
+    select pg_advisory_xact_lock({{lock_key('lanes')}})
 )
 insert into mainspring.lanes (tenant_id, queue, priority, task, labels)
 select $1, $2, $3, $4, $5 from turn

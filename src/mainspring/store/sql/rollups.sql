@@ -2,7 +2,7 @@
 
 -- name: fold_lock
 -- One server at a time folds. Until the end of the transaction.
-select pg_try_advisory_xact_lock(hashtext('mainspring.rollups'))
+select pg_try_advisory_xact_lock({{lock_key('rollups')}})
 
 -- name: clock
 -- Read before writers_since, so that whoever begins to write later writes later times.

@@ -41,7 +41,7 @@ where tenant_id = $1 and token_id <> $2 and role = 'admin' and revoked_at is nul
   and (expires_at is null or expires_at > (select clock_timestamp()))
 
 -- name: take_turn
-select pg_advisory_xact_lock(hashtext('mainspring.tokens'))
+select pg_advisory_xact_lock({{lock_key('tokens')}})
 
 -- name: has_admin
 select exists (select from mainspring.tokens
