@@ -89,6 +89,28 @@ def test_a_run_that_backs_off_gives_up_its_slot_unless_the_order_is_strict(app: 
         assert box.client.run(first).status == "FAILED"
 
 
+@pytest.mark.parametrize("how", ["becomes strict", "is strict no more"])
+def test_the_limit_says_whether_its_order_is_strict(app: Mainspring, how: str) -> None:
+    """Not the run, which may have been submitted when the order was another one."""
+    loose: dict[str, Any] = {"limit": 1, "per": "task"}
+    strict = {**loose, "order": "strict"}
+    becomes = how == "becomes strict"
+    with mainspring.testing.run(app, start=START) as box:
+        [first] = submit(box, payload={"fail": True}, retries=1, concurrency=loose if becomes else strict)
+        box.run_pending()
+        [second] = submit(box, concurrency=strict)
+        words = f"waiting for run {first}, which is before it and cannot start yet (strict order of task charge)"
+        assert (box.client.run(second).status, box.client.run(second).reason) == ("HELD", words)
+        if becomes:
+            box.settle()
+            ended = [run.run_id for run in box._engine.ended]
+            assert ended == [first, second]
+        else:
+            [limit] = box.client.limits().limits
+            box.client.set_limit(limit.limit_id, None, order="priority")
+            assert states(box) == ["SCHEDULED", "QUEUED"]
+
+
 def test_a_job_without_the_strict_order_of_its_limit_is_refused(app: Mainspring) -> None:
     strict, loose = ({"limit": 1, "per": "task", **order} for order in ({"order": "strict"}, {}))
     with mainspring.testing.run(app, start=START) as box:

@@ -38,7 +38,7 @@ from mainspring.sdk.tasks.task import Task
 from mainspring.sdk.testing.attempt import Failure, Steps, WorkerLost, run_attempt
 from mainspring.sdk.testing.dependants import Dependants
 from mainspring.sdk.testing.event_queue import EventQueue
-from mainspring.sdk.testing.lines import Lines, keeps_place, stands_again, with_overlap
+from mainspring.sdk.testing.lines import Lines, stands_again, with_overlap
 from mainspring.sdk.testing.records import BoxJob, BoxRun
 from mainspring.sdk.testing.verdicts import verdict_of, verdict_of_snooze
 
@@ -442,9 +442,9 @@ class Engine:
         self._give_up_slots(run)
 
     def _give_up_slots(self, run: BoxRun) -> None:
-        """While a run backs off others get its slots, unless their order is strict."""
-        if run.owns and not keeps_place(run):
-            self.lines.give_up(run)
+        """While a run backs off others get its slots, unless the order of the limit is strict."""
+        if run.owns:
+            self.lines.give_up(run, backs_off=True)
 
     def end(self, run: BoxRun, status: RunState, reason: str | None) -> None:
         """Complete the run. What waits for it follows."""

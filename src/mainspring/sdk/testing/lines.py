@@ -46,12 +46,19 @@ class BoxLimit:
 
 @dataclass(slots=True)
 class Line:
-    """The runs that own a slot of a line, and those that stand in it, by rank. tat: of its rate."""
+    """The runs that own a slot of a line, those that stand in it, by rank, and those that back off without a slot.
+    tat: of its rate."""
 
     owners: list[BoxRun] = field(default_factory=list)
     held: list[tuple[datetime, int, BoxRun]] = field(default_factory=list)
+    asleep: list[BoxRun] = field(default_factory=list)
     tat: datetime | None = None
     breaker: Breaker = field(default_factory=Breaker)
+
+    @property
+    def first(self) -> BoxRun:
+        """Who was submitted first, of those that wait. Ids rise."""
+        return min([*(entry[2] for entry in self.held), *self.asleep], key=lambda run: run.run_id)
 
 
 class Lines:
@@ -106,13 +113,16 @@ class Lines:
         boost = timedelta(seconds=boost_in(run.line, run.definition.priority) or 0)
         entry = (since - boost, self._count, run)
         for slot in run.line:
-            bisect.insort(self.lines[slot.name, slot.key].held, entry, key=lambda one: one[:2])
+            line = self.lines[slot.name, slot.key]
+            line.asleep = [one for one in line.asleep if one is not run]
+            bisect.insort(line.held, entry, key=lambda one: one[:2])
         self.admit(_ids(run.line))
         if run.status is RunState.HELD:
             run.reason = self.why(run)
 
-    def give_up(self, run: BoxRun) -> None:
-        """The run owns no slot and stands in no line any more. The next ones get its slots."""
+    def give_up(self, run: BoxRun, *, backs_off: bool = False) -> None:
+        """The run owns no slot and stands in no line any more. The next ones get its slots. If it backs off it keeps its
+        place in strict lines."""
         for slot in run.line:
             line = self.lines[slot.name, slot.key]
             if run.owns:
@@ -121,6 +131,7 @@ class Lines:
                     line.breaker = line.breaker.without_probe()
             else:
                 line.held = [entry for entry in line.held if entry[2] is not run]
+            line.asleep = [one for one in line.asleep if one is not run] + [run] * backs_off
         run.owns = False
         self.admit(_ids(run.line))
 
@@ -157,6 +168,8 @@ class Lines:
         elif run.owns or not run.line:
             self.lines[slot.name, slot.key].owners.append(run)
             run.owns = True
+        else:
+            self.lines[slot.name, slot.key].asleep.append(run)
         run.line = [*run.line, slot]
 
     def leave(self, run: BoxRun, slot: Slot) -> None:
@@ -165,6 +178,7 @@ class Lines:
             return
         line = self.lines[slot.name, slot.key]
         line.held = [entry for entry in line.held if entry[2] is not run]
+        line.asleep = [one for one in line.asleep if one is not run]
         run.line = [one for one in run.line if one.name != slot.name]
         if run.status is RunState.HELD and not run.line:
             self._admitted(run)
@@ -187,7 +201,7 @@ class Lines:
                 self.leave(run, slot)
 
     def admit(self, lines: Iterable[LineId]) -> None:
-        """Give slots to those at the front, by rank. In a strict line nobody passes another."""
+        """Give slots to those at the front, by rank. In a strict line nobody passes one that was submitted before."""
         for line_id in lines:
             for entry in list(self.lines[line_id].held):
                 run = entry[2]
@@ -196,13 +210,14 @@ class Lines:
                 if self._may_start(entry):
                     self._take(run)
                     self._admitted(run)
-                elif self.limits[line_id[0]].strict:
-                    break
 
     def why(self, run: BoxRun) -> str:
         """What a HELD run waits for."""
         full = next((slot for slot in run.line if not self._room((slot.name, slot.key))), run.line[0])
         name, limit = read_name(full.name), self.limits[full.name]
+        if limit.strict and (first := self.lines[full.name, full.key].first).status is RunState.SCHEDULED:
+            order = "overlap" if name.kind == "overlap" else f"strict order of {name.in_words(full.key)}"
+            return f"waiting for run {first.run_id}, which is before it and cannot start yet ({order})"
         if name.kind == "overlap":
             return "waiting for an earlier run of its job to end (overlap)"
         line = self.lines[full.name, full.key]
@@ -244,8 +259,7 @@ class Lines:
     def _may_start(self, entry: tuple[datetime, int, BoxRun]) -> bool:
         """Whether all of its lines have room, and it is the first in those that are strict."""
         for line in _ids(entry[2].line):
-            first = self.lines[line].held[0]
-            if not self._room(line) or (self.limits[line[0]].strict and first is not entry):
+            if not self._room(line) or (self.limits[line[0]].strict and self.lines[line].first is not entry[2]):
                 return False
         return True
 
@@ -265,11 +279,6 @@ class Lines:
 def stands_again(run: BoxRun) -> bool:
     """Whether each attempt needs its slots anew, because of a rate or a circuit breaker."""
     return any(slot.once for slot in run.line)
-
-
-def keeps_place(run: BoxRun) -> bool:
-    """Whether it keeps its slots while it backs off, because its line is strict."""
-    return any(slot.strict for slot in run.line)
 
 
 def _ids(slots: Iterable[Slot]) -> list[LineId]:
