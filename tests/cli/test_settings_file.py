@@ -238,7 +238,14 @@ def test_the_commands_of_a_group_use_the_file_too(server: CannedServer, monkeypa
     assert main(["workflow", "list"]) == 0
 
 
+@pytest.mark.parametrize("number", ["2", "1.5"])
+def test_a_number_with_a_fraction_may_be_whole(number: str) -> None:
+    write(f"max_cpus = {number}")
+    settings = read_settings(None, "worker")
+    assert settings is not None and settings.options == {"max_cpus": float(number)}
+
+
 def test_every_setting_has_a_help_and_a_kind() -> None:
     for setting in all_settings():
-        assert setting.kind in (str, int, bool, list)
+        assert setting.kind in (str, int, float, bool, list)
         assert setting.help or setting.key == "port", setting.key

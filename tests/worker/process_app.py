@@ -226,6 +226,18 @@ def takes(size: int) -> int:
 
 
 @process
+def multiplies(most: int) -> None:
+    """At most so many processes, for at most 20 s."""
+    until, born = time.monotonic() + 20, 0
+    while time.monotonic() < until:
+        if born < most and os.fork() == 0:
+            signal.alarm(20)
+            time.sleep(20)
+            os._exit(0)
+        born += 1
+
+
+@process
 def fills_its_folder(files: int) -> None:
     for number in range(files):
         Path(str(number)).write_bytes(bytes(100_000))

@@ -105,7 +105,7 @@ def _kind(annotation: Any) -> type:
     kind = annotation if get_origin(annotation) is list or not kinds else kinds[0]
     if get_origin(kind) is list:
         return list
-    return kind if kind in (bool, int) else str
+    return kind if kind in (bool, int, float) else str
 
 
 def _default(value: Any, shown: Any) -> str:

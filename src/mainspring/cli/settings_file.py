@@ -35,7 +35,7 @@ CONFIG_VARIABLE = "MAINSPRING_CONFIG"
 _URLS = ("database_url", "direct_url")
 _TOKENS = ("MAINSPRING_TOKEN", "MAINSPRING_TOKEN_FILE")
 _NOTED = "_MAINSPRING_NOTED_CONFIG"  # the file that a process above has named to the user
-_WORDS = {str: "a text", int: "a number", bool: "true or false", list: "a list of texts"}
+_WORDS = {str: "a text", int: "a number", float: "a number", bool: "true or false", list: "a list of texts"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,7 +217,8 @@ def _value(key: str, value: Any, settings: Iterable[Setting], path: Path, where:
             hint=f"did you mean {close[0]}?" if close else "docs/operating.md has all settings",
         )
     kind = kinds[0]
-    if type(value) is not kind or (isinstance(value, list) and not all(isinstance(each, str) for each in value)):
+    fits = type(value) is kind or (kind is float and type(value) is int)
+    if not fits or (isinstance(value, list) and not all(isinstance(each, str) for each in value)):
         raise InvalidInput(
             f"{path}: {where}{key} is {_shown(value)}",
             code="invalid_settings",

@@ -7,6 +7,16 @@ from typing import Annotated
 
 import typer
 
+from mainspring.cli.caps import (
+    MaxCpusOption,
+    MaxMemoryOption,
+    MaxProcessesOption,
+    RunMaxCpuOption,
+    RunMaxMemoryOption,
+    RunMaxProcessesOption,
+    flags_of,
+    read_caps,
+)
 from mainspring.cli.connect import (
     HttpAllowOption,
     InsecureListenFlag,
@@ -61,6 +71,12 @@ def command(
     http_allow: HttpAllowOption = None,
     run_as: RunAsOption = None,
     process_isolation: IsolationOption = "auto",
+    run_max_memory: RunMaxMemoryOption = None,
+    run_max_processes: RunMaxProcessesOption = None,
+    run_max_cpu: RunMaxCpuOption = None,
+    max_memory: MaxMemoryOption = None,
+    max_processes: MaxProcessesOption = None,
+    max_cpus: MaxCpusOption = None,
     prune: PruneFlag = False,
     log_level: LogLevelOption = "info",
     log_format: LogFormatOption = "auto",
@@ -86,6 +102,7 @@ def command(
 
         parse_queues(queues, slots or DEFAULT_SLOTS)  # report a mistake before anything is started
     check_isolation(process_isolation)
+    read_caps(run_max_memory, run_max_processes, run_max_cpu, max_memory, max_processes, max_cpus)
     if run_as is not None:
         from mainspring.worker.processes.accounts import command_accounts
 
@@ -107,6 +124,14 @@ def command(
         http_allow=http_allow,
         run_as=run_as,
         process_isolation=process_isolation,
+        caps=flags_of(
+            run_max_memory=run_max_memory,
+            run_max_processes=run_max_processes,
+            run_max_cpu=run_max_cpu,
+            max_memory=max_memory,
+            max_processes=max_processes,
+            max_cpus=max_cpus,
+        ),
         log_store=log_store or None,
         reload=reload,
         tls=tls,

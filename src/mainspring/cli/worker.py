@@ -8,6 +8,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from mainspring.cli.caps import (
+    MaxCpusOption,
+    MaxMemoryOption,
+    MaxProcessesOption,
+    RunMaxCpuOption,
+    RunMaxMemoryOption,
+    RunMaxProcessesOption,
+    read_caps,
+)
 from mainspring.cli.connect import (
     DataOption,
     HttpAllowOption,
@@ -31,6 +40,7 @@ EXAMPLES = (
     "mainspring worker --label gpu=a100 --label zone=eu",
     "mainspring worker --sandbox bubblewrap --sandbox-read /opt/tools",
     "mainspring worker --run-as deploy --run-as-allow reports,backup",
+    "mainspring worker --run-max-memory 2GiB --max-memory 50%",
     "mainspring worker --lease 1m",
     "mainspring worker --server https://first:8700,https://second:8700 --ca ca.pem",
 )
@@ -142,6 +152,12 @@ def command(
             show_default="the worker's own token",
         ),
     ] = None,
+    run_max_memory: RunMaxMemoryOption = None,
+    run_max_processes: RunMaxProcessesOption = None,
+    run_max_cpu: RunMaxCpuOption = None,
+    max_memory: MaxMemoryOption = None,
+    max_processes: MaxProcessesOption = None,
+    max_cpus: MaxCpusOption = None,
     prune: PruneFlag = False,
     log_level: LogLevelOption = "info",
     log_format: LogFormatOption = "auto",
@@ -165,6 +181,7 @@ def command(
     readable = check_sandbox_read(sandbox_read or (), private)
     check_isolation(process_isolation)
     wanted_lease = read_lease(lease)
+    caps = read_caps(run_max_memory, run_max_processes, run_max_cpu, max_memory, max_processes, max_cpus)
     if reload:
         raise typer.Exit(_reloading(app))
     connection = find_connection(url, token_file=token_file, data=data)
@@ -204,6 +221,7 @@ def command(
         accounts=accounts,
         isolation=isolation,
         hidden=hidden,
+        caps=caps,
         launched=launched,
         ca=connection.ca,
         lease=wanted_lease,

@@ -10,9 +10,9 @@ import shlex
 import signal
 import socket
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
@@ -87,6 +87,7 @@ class UpOptions:
     insecure_http: bool = False
     run_as: str | None = None
     process_isolation: str | None = None
+    caps: Mapping[str, str] = field(default_factory=dict)  # options of the worker
     prune_schedules: bool = False
     data_named: bool = True  # by the user. Otherwise the folder can have come with a repository
 
@@ -253,6 +254,7 @@ def worker_program(options: UpOptions) -> Program:
         "--ca": options.ca,
         "--run-as": options.run_as,
         "--process-isolation": options.process_isolation,
+        **options.caps,
     }
     for flag, value in chosen.items():
         if value is not None:

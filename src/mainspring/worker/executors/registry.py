@@ -16,6 +16,7 @@ from mainspring.worker.executors.python.executor import PythonExecutor
 from mainspring.worker.executors.shell.executor import ShellExecutor
 from mainspring.worker.executors.shell.sandbox.bubblewrap import Bubblewrap, NoSandbox
 from mainspring.worker.processes.accounts import CommandAccounts
+from mainspring.worker.processes.caps import NO_CAPS, Caps
 from mainspring.worker.processes.watchdog_client import WatchdogClient
 
 
@@ -36,6 +37,7 @@ def build_executors(
     accounts: CommandAccounts | None = None,
     isolated: bool = False,
     stop_seconds: float = 0.0,
+    caps: Caps = NO_CAPS,
     clock: LoopClock = SYSTEM_CLOCK,
 ) -> list[Executor]:
     """Executors for the tasks of the application, for shell commands (all of them in `sandbox` with `confine_all`), and
@@ -44,6 +46,7 @@ def build_executors(
 
     `app` (module:attribute), `server` and `token` are for child processes, which load the application themselves.
     `stop_seconds`: how long they have for the stop hooks of the application; 0 if it has none.
+    `caps`: what each run with processes of its own may use.
     """
     folders = WorkFolders(shared=accounts is not None and accounts.change)
     folders.sweep_aside()
@@ -59,6 +62,7 @@ def build_executors(
         open_log=open_log,
         folders=folders,
         stop_seconds=stop_seconds,
+        caps=caps,
         clock=clock,
     )
     return [
@@ -79,6 +83,7 @@ def build_executors(
             confine_all=confine_all,
             accounts=accounts,
             isolated=isolated,
+            caps=caps,
             clock=clock,
         ),
         HttpOnDemand(http_guard or AddressGuard(), open_log=open_log, clock=clock),

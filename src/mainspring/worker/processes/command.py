@@ -11,16 +11,14 @@ from typing import Any
 
 import msgspec
 
-from mainspring.domain.durations import format_duration
-from mainspring.domain.sizes import format_size
 from mainspring.kernel.clock import SYSTEM_CLOCK, LoopClock, Timer
 from mainspring.wire.execution import ResourceLimits
 from mainspring.worker.processes.accounts import Account
+from mainspring.worker.processes.caps import NO_CAPS, Caps, breach_in_words
 from mainspring.worker.processes.supervisor_channel import SupervisorChannel
 
 # A kill takes milliseconds.
 _INSIST_AFTER = 2.0
-_NO_LIMITS = ResourceLimits()
 
 
 class SpawnOrder(msgspec.Struct, frozen=True):
@@ -30,6 +28,7 @@ class SpawnOrder(msgspec.Struct, frozen=True):
     is 127 (not found) or 126, as in a shell. env: the whole environment. wrapper: the name of processes that
     `terminate` spares, because a sandbox that ends kills everything in it. inputs: contents that the program reads from
     the descriptors 4, 5, and so on. isolated: it has a pid namespace of its own. account: None for that of the worker.
+    caps: those of the worker. limits: those that the job asks for.
     """
 
     argv: list[str]
@@ -40,12 +39,14 @@ class SpawnOrder(msgspec.Struct, frozen=True):
     inputs: list[bytes] = []
     isolated: bool = False
     account: Account | None = None
+    caps: Caps = NO_CAPS
 
     def message(self) -> dict[str, Any]:
         """What the supervisor is sent."""
         account = None if self.account is None else self.account.for_child()
-        limits = _as_dict(self.limits or _NO_LIMITS, self.cwd)
-        return {**msgspec.structs.asdict(self), "limits": limits, "account": account}
+        message = {**msgspec.structs.asdict(self), "account": account}
+        del message["caps"]
+        return {**message, "limits": _as_dict(self.caps.applied(self.limits), self.cwd)}
 
 
 class Usage(msgspec.Struct, frozen=True):
@@ -61,7 +62,7 @@ class Command:
     pid: of an isolated command, the one inside its namespace. supervisor: the pid of its supervisor. exit_code: that of
     the command, -N if signal N ended it. breach: a limit that was exceeded; the tree is being killed for it. unread:
     the supervisor died before it had read everything it was sent. on_sample: called with CPU seconds and resident bytes
-    after `look`.
+    after `look`. spared: bytes of memory that do not count, of limits that are set later.
     """
 
     def __init__(
@@ -83,7 +84,9 @@ class Command:
         self.started = asyncio.Event()
         self.exited = asyncio.Event()
         self.gone = asyncio.Event()
-        self._limits = order.limits or _NO_LIMITS
+        self._own_caps = self._caps = order.caps
+        self.spared = 0
+        self._limits = order.caps.applied(order.limits)
         self._channel: SupervisorChannel | None = channel
         self._on_news: Callable[[], None] | None = None
         self._insisting: Timer | None = None
@@ -103,14 +106,16 @@ class Command:
             if self._insisting is None:
                 self._insisting = self._clock.call_later(_INSIST_AFTER, self._insist)
 
-    def limit(self, limits: ResourceLimits | None, folder: str = "") -> None:
-        """Enforce these limits on the whole tree from now on, or none. CPU seconds count from now. `folder` is what the
-        limit of disk space applies to. Limits of single processes are set once, by the order."""
-        self._limits = limits or _NO_LIMITS
+    def limit(self, limits: ResourceLimits | None, folder: str = "", caps: Caps | None = None) -> None:
+        """Enforce these limits and caps on the whole tree from now on; by default no limits and the caps of the order.
+        CPU seconds count from now. `folder` is what the limit of disk space applies to. Limits of single processes are
+        set once, by the order."""
+        self._caps = self._own_caps if caps is None else caps
+        self._limits = self._caps.applied(limits)
         if self._channel is not None:
             self._pending_limits += 1
             self._limited.clear()
-            self._channel.say("limits", _as_dict(self._limits, folder))
+            self._channel.say("limits", _as_dict(self._limits, folder, self.spared))
 
     async def limited(self) -> None:
         """Returns when the supervisor applies the last limits. A breach that it saw before is known by then."""
@@ -153,7 +158,7 @@ class Command:
                 if not self._pending_limits:
                     self._limited.set()
             case "breach":
-                self.breach = self.breach or _breach(value, self._limits)
+                self.breach = self.breach or breach_in_words(value, self._limits, self._caps)
             case "usage":
                 if self.on_sample is not None:
                     cpu, _, resident = value.partition(" ")
@@ -186,22 +191,9 @@ class Command:
             self._on_news()
 
 
-def _as_dict(limits: ResourceLimits, folder: str) -> dict[str, float | str | None]:
+def _as_dict(limits: ResourceLimits, folder: str, spared: int = 0) -> dict[str, float | str | None]:
+    memory = None if limits.memory is None else limits.memory + spared
     return {
-        "memory": limits.memory, "cpu": limits.cpu, "processes": limits.processes, "files": limits.files,
+        "memory": memory, "cpu": limits.cpu, "processes": limits.processes, "files": limits.files,
         "disk": limits.disk if folder else None, "folder": folder,
     }  # fmt: skip
-
-
-def _breach(kind: str, limits: ResourceLimits) -> str:
-    match kind:
-        case "memory" if limits.memory is not None:
-            return f"memory limit of {format_size(limits.memory)} exceeded"
-        case "cpu" if limits.cpu is not None:
-            return f"CPU limit of {format_duration(limits.cpu)} exceeded"
-        case "processes" if limits.processes is not None:
-            return f"limit of {limits.processes} processes exceeded"
-        case "disk" if limits.disk is not None:
-            return f"disk limit of {format_size(limits.disk)} exceeded"
-        case _:
-            return f"{kind} limit exceeded"

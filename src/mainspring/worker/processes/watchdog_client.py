@@ -17,6 +17,7 @@ from mainspring.kernel.clock import SYSTEM_CLOCK, LoopClock
 from mainspring.kernel.config import WATCHDOG_HEAD_START
 from mainspring.kernel.descriptors import give_back
 from mainspring.kernel.logs import get_logger
+from mainspring.worker.processes.caps import NO_CAPS, Caps
 from mainspring.worker.processes.command import Command, SpawnOrder
 from mainspring.worker.processes.orphans import OrphanRequests, process_ended
 from mainspring.worker.processes.supervisor_channel import SupervisorChannel
@@ -46,7 +47,7 @@ log = get_logger("watchdog")
 class WatchdogClient:
     """When a call returns, its message is in the socket of the watchdog, where it survives the worker. `orphans` asks
     the parent watchdog, if there is one, to end what the watchdog could not. `hidden` are files and folders that
-    isolated commands must not see."""
+    isolated commands must not see. `caps`: what runs may use."""
 
     def __init__(
         self,
@@ -54,7 +55,9 @@ class WatchdogClient:
         *,
         orphans: OrphanRequests | None = None,
         hidden: Sequence[Path] = (),
+        caps: Caps = NO_CAPS,
     ) -> None:
+        self._caps = caps
         self._hidden = [str(path) for path in hidden]
         self._clock = clock
         self._orphans = orphans
@@ -102,6 +105,8 @@ class WatchdogClient:
         give_back(self._process.pid)  # before it starts anything: commands get the limit that the user set
         ours.setblocking(False)
         self._socket = ours
+        if self._caps != NO_CAPS:
+            self._send(self._caps.for_watchdog())  # before its first supervisor
 
     async def spawn(
         self, order: SpawnOrder, *, output: int, errors: int | None = None, channel: int | None = None

@@ -31,6 +31,7 @@ from mainspring.worker.executors.process.warm.frames import (
     words,
 )
 from mainspring.worker.executors.process.warm.run_environment import resident_bytes
+from mainspring.worker.processes.caps import NO_CAPS, Caps
 from mainspring.worker.processes.command import Command, SpawnOrder
 from mainspring.worker.processes.watchdog_client import WatchdogClient
 
@@ -60,6 +61,7 @@ class Origin(msgspec.Struct, frozen=True):
     open_log: OpenLog | None = None
     clock: LoopClock = SYSTEM_CLOCK
     stop_seconds: float = 0.0  # that a dismissed child has for its stop hooks; 0: the application has none
+    caps: Caps = NO_CAPS
 
 
 async def start_child(origin: Origin) -> WarmChild:
@@ -94,7 +96,8 @@ def _order(origin: Origin) -> SpawnOrder:
     once."""
     path = os.pathsep.join(str(Path(entry).absolute()) for entry in sys.path)
     argv = [sys.executable, "-P", "-m", "mainspring.worker.executors.process.warm", origin.app]
-    return SpawnOrder(argv, {**origin.environ, "PYTHONPATH": path}, str(Path.cwd()))
+    caps = origin.caps.between_runs()
+    return SpawnOrder(argv, {**origin.environ, "PYTHONPATH": path}, str(Path.cwd()), caps=caps)
 
 
 class WarmChild(asyncio.Protocol):
@@ -155,6 +158,7 @@ class WarmChild(asyncio.Protocol):
             raise
         if isinstance(answer, Ready):
             self.memory, self.cpu = answer.memory, answer.cpu
+            self.command.spared = answer.memory  # the warm interpreter does not count
             return
         await self.kill_and_wait()
         if answer is None:

@@ -11,7 +11,6 @@ from typing import Any
 
 import msgspec
 
-from mainspring.domain.sizes import format_size
 from mainspring.kernel.clock import SYSTEM_CLOCK, LoopClock, Timer
 from mainspring.kernel.logs import get_logger
 from mainspring.kernel.trust import CA_VARIABLE, INSECURE_VARIABLE
@@ -36,6 +35,7 @@ from mainspring.worker.executors.process.child import Origin, Unfit, WarmChild, 
 from mainspring.worker.executors.process.pool import RUNS_EACH, ProcessPool
 from mainspring.worker.executors.process.warm.frames import Begin, Ended, Hello
 from mainspring.worker.executors.shell.executor import base_environment
+from mainspring.worker.processes.caps import NO_CAPS, Caps, log_capped
 from mainspring.worker.processes.watchdog_client import WatchdogClient
 
 PASS_ENV = "MAINSPRING_PASS_ENV"
@@ -68,9 +68,11 @@ class ProcessExecutor:
         environ: Mapping[str, str] | None = None,
         runs_each: int = RUNS_EACH,
         stop_seconds: float = 0.0,
+        caps: Caps = NO_CAPS,
         clock: LoopClock = SYSTEM_CLOCK,
     ) -> None:
         self._clock = clock
+        self._caps = caps
         self._tasks = [name for name, task in tasks.items() if task.kind == "process"]
         if self._tasks and app is None:
             raise ValueError(
@@ -88,6 +90,7 @@ class ProcessExecutor:
             open_log,
             clock,
             stop_seconds,
+            caps,
         )
         warm = min(slots, os.cpu_count() or 1)
         start = partial(start_child, origin)
@@ -133,6 +136,7 @@ class ProcessExecutor:
     async def _execute(self, attempt: Attempt, pool: ProcessPool) -> Ending:
         attempt.stops_by = StopSupport.REQUEST
         setup = attempt.order.setup
+        log_capped(attempt.order, self._caps)
         if setup is not None and setup.sandbox is not None:
             return failed("sandbox: a process task runs in a warm interpreter and cannot run in a sandbox", retry=False)
         if setup is not None and setup.run_as is not None:
@@ -163,14 +167,14 @@ class ProcessExecutor:
     async def _run_in(self, child: WarmChild, attempt: Attempt, pool: ProcessPool) -> Ending | None:
         """None if the child died before it had read the run; then the run has not started."""
         order = attempt.order
-        begin = _begin(order, folder="" if pool is self._apart else str(child.folder))
+        begin = _begin(order, "" if pool is self._apart else str(child.folder), self._caps)
         attempt.kill = child.command.kill
         attempt.usage = used = AttemptUsage(child.command.look, child.cpu)
         child.command.on_sample = used.sampled
         stopping = _Stopping(child, begin.run_id, grace_of(order, self._kill_grace), self._clock)
         attempt.on_stop = stopping.ask
         if begin.limits is not None:
-            child.command.limit(_for_the_tree(begin.limits, child), begin.folder)
+            child.command.limit(_for_the_tree(begin.limits), begin.folder, self._caps)
         ended, fit = None, False
         try:
             ended = await child.begin(begin, attempt)
@@ -190,7 +194,7 @@ class ProcessExecutor:
         if ended is None and child.unread and attempt.stopping is None:
             log.warning("a child process was dead when it was given a run", pid=child.command.pid, run=begin.run_id)
             return None
-        return _ending(attempt, begin, child, ended)
+        return _ending(attempt, child, ended)
 
     async def _end_child(self, child: WarmChild, begin: Begin, ended: Ended | None) -> None:
         if ended is not None:
@@ -228,8 +232,9 @@ class _Stopping:
             self._timer.cancel()
 
 
-def _begin(order: RunOrder, folder: str) -> Begin:
+def _begin(order: RunOrder, folder: str, caps: Caps) -> Begin:
     setup = order.setup
+    limits = None if setup is None else setup.limits
     return Begin(
         run_id=str(order.run_id),
         job_id=order.job_id,
@@ -240,7 +245,7 @@ def _begin(order: RunOrder, folder: str) -> Begin:
         payload=bytes(memoryview(order.payload)),
         folder=folder,
         env=setup.env if setup is not None else None,
-        limits=setup.limits if setup is not None else None,
+        limits=caps.applied(limits) if limits is not None or caps.counts_in_runs else None,
         max_attempts=order.max_attempts,
         snoozes=order.snoozes,
         at_most_once=order.at_most_once,
@@ -253,16 +258,18 @@ def _give_up(waiting: asyncio.Future[WarmChild]) -> None:
     waiting.cancel()
 
 
-def _for_the_tree(limits: ResourceLimits, child: WarmChild) -> ResourceLimits:
-    """The limits that the supervisor enforces for all processes of the run together. The memory of the warm interpreter
-    does not count. The limit of open files is per process, and the child sets it itself."""
-    memory = None if limits.memory is None else limits.memory + child.memory
-    return msgspec.structs.replace(limits, memory=memory, files=None)
+def _for_the_tree(limits: ResourceLimits) -> ResourceLimits:
+    """The limits that the supervisor enforces for all processes of the run together. The limit of open files is per
+    process, and the child sets it itself."""
+    return msgspec.structs.replace(limits, files=None)
 
 
-def _ending(attempt: Attempt, begin: Begin, child: WarmChild, ended: Ended | None) -> Ending:
+def _ending(attempt: Attempt, child: WarmChild, ended: Ended | None) -> Ending:
     if attempt.stopping is not None:
         return ending_after_stop(attempt)
+    if ended is not None and ended.status == "FAILED" and child.command.breach is not None:
+        # The kernel told the task that there is no more, for example no process.
+        return failed(f"{child.command.breach}: {ended.error}", retry=ended.retry, cause=ended.cause)
     if ended is not None:
         result = None if ended.result is None else msgspec.Raw(ended.result)
         return Ending(ended.status, ended.error, ended.retry, result, ended.cause, ended.retry_after, ended.snooze)
@@ -270,7 +277,5 @@ def _ending(attempt: Attempt, begin: Begin, child: WarmChild, ended: Ended | Non
     if child.nonsense is not None:
         return failed(f"the task wrote to descriptor 3, which the worker uses: {child.nonsense}", cause=cause)
     if child.command.breach is not None:
-        memory = begin.limits.memory if begin.limits is not None and "memory" in child.command.breach else None
-        breach = child.command.breach if memory is None else f"memory limit of {format_size(memory)} exceeded"
-        return failed(breach, cause=cause)
+        return failed(child.command.breach, cause=cause)
     return failed(f"the task's process ended with {in_words(child)}", cause=cause)

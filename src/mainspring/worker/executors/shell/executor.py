@@ -37,6 +37,7 @@ from mainspring.worker.execution.work_folders import WorkFolders
 from mainspring.worker.executors.shell.sandbox.bubblewrap import Bubblewrap, NoSandbox
 from mainspring.worker.output.process_output import Output
 from mainspring.worker.processes.accounts import Account, CommandAccounts, NotAllowed
+from mainspring.worker.processes.caps import NO_CAPS, Caps, log_capped
 from mainspring.worker.processes.command import Command, SpawnOrder
 from mainspring.worker.processes.watchdog_client import WatchdogClient
 
@@ -69,6 +70,7 @@ class ShellExecutor:
         confine_all: bool = False,
         accounts: CommandAccounts | None = None,
         isolated: bool = False,
+        caps: Caps = NO_CAPS,
         clock: LoopClock = SYSTEM_CLOCK,
     ) -> None:
         """`sandbox` is for the jobs that ask for it, and for every command with `confine_all`. `isolated`: each command
@@ -82,6 +84,7 @@ class ShellExecutor:
         self._open_log = open_log
         self._accounts = accounts or CommandAccounts()
         self._isolated = isolated
+        self._caps = caps
         self._folders = folders or WorkFolders(shared=self._accounts.change)
         self._commands: set[Command] = set()
 
@@ -138,6 +141,7 @@ class ShellExecutor:
 
     def _spawn_order(self, order: RunOrder, folder: Path, account: Account | None) -> SpawnOrder:
         setup = order.setup or _NO_SETUP
+        log_capped(order, self._caps)
         assert order.command
         argv = ["/bin/sh", "-c", order.command] if isinstance(order.command, str) else order.command
         inside = (setup.env or {}) | environment_of(order)
@@ -149,7 +153,9 @@ class ShellExecutor:
         else:
             assert isinstance(self._sandbox, Bubblewrap)
             plain = self._sandbox.confine(argv, folder, self._environ, inside)
-        return msgspec.structs.replace(plain, limits=setup.limits, isolated=self._isolated, account=account)
+        return msgspec.structs.replace(
+            plain, limits=setup.limits, isolated=self._isolated, account=account, caps=self._caps
+        )
 
     def _is_confined(self, order: RunOrder) -> bool:
         return self._confine_all or (order.setup is not None and order.setup.sandbox is not None)

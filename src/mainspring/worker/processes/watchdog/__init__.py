@@ -13,6 +13,7 @@ tree                the processes below a process: find, signal, kill
 resource_limits     what a process tree may use, and whether it uses more
 cpu_use, memory_use, disk_use
                     what a process tree uses, also through ended processes, unmapped memory and deleted files
+all_runs            what all runs of the worker may use together
 cgroup              the same limits enforced by the kernel, where control groups are available
 
 The other ends of the two sockets are worker/processes/watchdog_client.py and worker/processes/command.py. On a system

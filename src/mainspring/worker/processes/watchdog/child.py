@@ -15,6 +15,7 @@ from .tree import forbid_new_privileges, leave_session_keyring, signal_at_parent
 _CHANNEL = 3
 FIRST_INPUT = 4  # the descriptor of the first of the order's inputs
 _NOT_FOUND, _NOT_EXECUTABLE = 127, 126
+_OOM_SCORE = "500"  # as if it used half of the memory more
 # Ignored signals stay ignored after exec: those that Python ignores (SIGPIPE), the watchdog, or the program that
 # started the worker (a shell starts background jobs with SIGINT and SIGQUIT ignored).
 _RESETTABLE = tuple(signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP})
@@ -48,7 +49,8 @@ def become(
         open_inputs(order["inputs"])
         if group is not None:
             cgroup.enter(group)
-        limits.set_rlimits(order["limits"])
+        limits.set_rlimits(order["limits"], own_users=has_own_users(order))
+        _be_killed_first()
         leave_session_keyring()  # before the account changes: an account has a small quota of keys
         if order["account"] is not None:
             _change_account(order["account"])
@@ -66,6 +68,23 @@ def become(
         os.write(2, f"mainspring: {about}: {reason}\n".encode(errors="replace"))
         absent = isinstance(error, OSError) and error.errno == errno.ENOENT
         os._exit(_NOT_FOUND if absent else _NOT_EXECUTABLE)
+
+
+def has_own_users(order: dict[str, Any]) -> bool:
+    """The command is in a user namespace of its own, where the kernel counts the processes of its user anew. It does
+    since Linux 5.14."""
+    major, minor, *_ = os.uname().release.split(".")
+    version = (int(major), int("".join(character for character in minor if character.isdigit()) or 0))
+    return bool(order.get("isolated")) and os.getuid() != 0 and version >= (5, 14)
+
+
+def _be_killed_first() -> None:
+    """If memory runs out, the kernel kills commands before the worker and its watchdogs."""
+    try:
+        with open("/proc/self/oom_score_adj", "w") as file:  # noqa: PTH123
+            file.write(_OOM_SCORE)
+    except OSError:
+        return
 
 
 def _say_started(control: int) -> None:

@@ -3,6 +3,7 @@ must not see. Its stdin is a socket with these lines:
 
     supervisor    with a descriptor, the supervisor's end of its control socket: fork a supervisor
     supervisor isolated    the same, in a pid namespace of its own
+    caps ...      what runs may use, before the first supervisor (all_runs.py)
     deadline T    kill everything at T (CLOCK_MONOTONIC, the same for all processes), unless another deadline arrives
     deadline -    the worker holds nothing, and there is no deadline
 
@@ -27,6 +28,7 @@ from contextlib import suppress
 from typing import NoReturn
 
 from . import cgroup, namespaces, tree
+from .all_runs import AllRuns, read_caps
 from .supervisor import CommandSupervisor, Parent, wake_on_signals
 
 _INPUT = 0
@@ -52,6 +54,7 @@ class Watchdog:
         self._supervisors: dict[int, int] = {}
         self._orphaned: list[int] = []
         self._given_up: dict[int, float] = {}  # supervisors, and when to kill them
+        self._all_runs = AllRuns(worker)
         self._poll = select.poll()
         self._poll.register(_INPUT, select.POLLIN)
         self._alarm = wake_on_signals(signal.SIGCHLD)
@@ -74,6 +77,8 @@ class Watchdog:
             self._notice_given_up(ready)
             self._reap()
             self._worker_lives = self._listen() and self._pidfd not in ready
+            if self._watches_all and time.monotonic() >= self._all_runs.look_at:
+                self._end_the_largest()
             if self._worker_lives and self._deadline is not None and time.monotonic() >= self._deadline:
                 self._enforce()
                 break
@@ -84,6 +89,8 @@ class Watchdog:
         if self._orphaned:
             return _KILL_PAUSE * 1000.0
         moments = [*self._given_up.values()]
+        if self._watches_all:
+            moments.append(self._all_runs.look_at)
         if self._deadline is not None:
             moments.append(self._deadline)
         return max(0.0, min(moments) - time.monotonic()) * 1000.0 + 1.0 if moments else None
@@ -108,8 +115,21 @@ class Watchdog:
         if word == b"supervisor" and descriptors:
             # The kernel returns the descriptors of one message at a time, so at most one such line was read.
             self._fork_supervisor(descriptors[0], isolated=value == b"isolated")
+        elif word == b"caps":
+            self._all_runs = AllRuns(self._worker, read_caps(value.split()))
         elif word == b"deadline":
             self._deadline = None if value == b"-" else float(value)
+
+    @property
+    def _watches_all(self) -> bool:
+        return self._all_runs.active and bool(self._supervisors)
+
+    def _end_the_largest(self) -> None:
+        """If all runs together use more than they may: let the supervisor of the largest one end it."""
+        found = self._all_runs.look(self._supervisors)
+        if found is not None:
+            supervisor, number = found
+            tree.signal_all([supervisor], number)
 
     def _fork_supervisor(self, control: int, *, isolated: bool) -> None:
         us = Parent(os.getpid(), os.getuid(), os.getgid(), os.pidfd_open(os.getpid()) if isolated else -1)
@@ -119,7 +139,7 @@ class Watchdog:
             _log(f"no supervisor could be forked: {error.strerror}")
             pid = -1
         if pid == 0:
-            _supervise(control, us, self._worker, self._hidden)
+            _supervise(control, us, self._worker, self._hidden, self._all_runs)
         if isolated:
             os.close(us.pidfd)
         if pid > 0:
@@ -149,6 +169,7 @@ class Watchdog:
                 control = self._supervisors.pop(pid, None)
                 if control is None:
                     continue
+                self._all_runs.dismiss(pid)
                 if self._given_up.pop(pid, None) is None:
                     with suppress(KeyError):  # it was killed because it was given up
                         self._poll.unregister(control)
@@ -200,11 +221,11 @@ class Watchdog:
                 os.read(self._alarm, _CHUNK)
 
 
-def _supervise(control: int, watchdog: Parent, worker: int, hidden: Sequence[str]) -> NoReturn:
+def _supervise(control: int, watchdog: Parent, worker: int, hidden: Sequence[str], all_runs: AllRuns) -> NoReturn:
     """In the forked process, which must never return to the loop of the watchdog."""
     status = 1
     try:
-        CommandSupervisor(control, watchdog, worker, hidden).run()
+        CommandSupervisor(control, watchdog, worker, hidden, all_runs).run()
         status = 0
     except Exception as error:  # noqa: BLE001 - the watchdog sees the exit status and kills what is left
         _log(f"a supervisor failed: {error!r}")

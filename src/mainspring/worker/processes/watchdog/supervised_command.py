@@ -36,26 +36,33 @@ class SupervisedCommand:
         worker: int,
         supervisor: int,
         isolated: bool,
+        group: cgroup.Group | None,
     ) -> None:
         """Starts the command. `control` is the socket of the supervisor. `worker` and `supervisor` are pids outside of
-        the namespace."""
+        the namespace. `group` is the control group of the supervisor, in which its commands are born."""
         self._us = os.getpid()
         self._isolated = isolated
         self._wrapper: str = order["wrapper"]
         given: dict[str, Any] = order["limits"]
         if self._wrapper and given["processes"]:
             given = {**given, "processes": given["processes"] + _WRAPPER_PROCESSES}
-        self._cgroup = cgroup.create(worker, given, supervisor)
+        self._given = given
+        self._shared = group
+        self._kills_before, self._refused_before = cgroup.oom_kills(group), cgroup.refused(group)
+        bounded = bool(given["processes"]) and cgroup.bounds_processes(group, given["processes"])
+        self._cgroup = cgroup.create(worker, {**given, "processes": None} if bounded else given, supervisor)
         self._spent_before = limits.cpu_of_the_reaped()
         self._peak = 0
         self._asked = False
         self._killing = False
         self._failed = False
+        self._enforced: str | None = None  # by the watchdog
         self._pause = _FIRST_PAUSE
         self.command = os.fork()
         if self.command == 0:
             child.become(order, output, errors, channel, control, self._cgroup, self._us)
-        self._gauge = limits.Gauge(self._us, given, self._cgroup, isolated=isolated)
+        bounded = bounded or self._cgroup is not None or child.has_own_users(order)
+        self._gauge = limits.Gauge(self._us, given, self._cgroup, isolated=isolated, bounded=bounded)
         self._plan_look()
 
     @property
@@ -93,6 +100,10 @@ class SupervisedCommand:
         self._peak = max(self._peak, resident)
         return f"usage {cpu + limits.cpu_of_the_reaped() - self._spent_before:.6f} {resident}"
 
+    def end_for(self, breach: str) -> None:
+        """All runs together use more than they may, and this one the most."""
+        self._enforced = breach
+
     def limit(self, given: dict[str, Any]) -> None:
         self._gauge.set(given)
         self._plan_look()
@@ -105,8 +116,8 @@ class SupervisedCommand:
             return news, True
         if self._killing:
             self.kill()
-        elif time.monotonic() >= self._look_at:
-            breach = self._gauge.breach()
+        elif self._enforced is not None or time.monotonic() >= self._look_at:
+            breach = self._enforced or self._gauge.breach() or self._killed_for_all()
             self._plan_look()
             if breach is not None:
                 news.append(f"breach {breach}")
@@ -131,19 +142,29 @@ class SupervisedCommand:
     def _finish(self, news: list[str]) -> None:
         peak = max(self._peak, self._gauge.peak)
         if self._cgroup is not None:
-            enforced = cgroup.breach(self._cgroup)
+            enforced = cgroup.breach(self._cgroup, self._given)
             if enforced is not None and self._failed:  # a command that handled a failed fork has not failed
                 news.insert(0, f"breach {enforced}")
             cgroup.remove(self._cgroup)
+        if self._failed and (breach := self._killed_for_all() or self._refused()) is not None:
+            news.insert(0, f"breach {breach}")
         spent = limits.cpu_of_the_reaped() - self._spent_before
         news.append(f"gone {spent:.6f} {peak}")
+
+    def _killed_for_all(self) -> str | None:
+        """The kernel has killed a process of this tree, because all runs together had no memory left."""
+        return "all-memory" if cgroup.oom_kills(self._shared) > self._kills_before else None
+
+    def _refused(self) -> str | None:
+        """The kernel has refused this tree another process."""
+        return "processes" if cgroup.refused(self._shared) > self._refused_before else None
 
     def _plan_look(self) -> None:
         if self._killing:
             self._look_at = time.monotonic() + self._pause
             self._pause = min(self._pause * 2, _LONGEST_PAUSE)
         else:
-            self._look_at = time.monotonic() + limits.LOOK_EVERY if self._gauge.active else _NEVER
+            self._look_at = time.monotonic() + self._gauge.look_in if self._gauge.active else _NEVER
 
     def _signal_group(self, number: int) -> None:
         try:

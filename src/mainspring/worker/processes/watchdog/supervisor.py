@@ -30,6 +30,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from . import namespaces, tree
+from .all_runs import BREACHES, AllRuns
 from .supervised_command import SupervisedCommand
 
 _CHUNK = 1 << 18
@@ -48,7 +49,7 @@ class Parent(NamedTuple):
 
 
 class CommandSupervisor:
-    def __init__(self, control: int, watchdog: Parent, worker: int, hidden: Sequence[str]) -> None:
+    def __init__(self, control: int, watchdog: Parent, worker: int, hidden: Sequence[str], all_runs: AllRuns) -> None:
         """`hidden`: files and folders that isolated commands must not see."""
         self._hidden = hidden
         self._watchdog = watchdog.pid
@@ -58,6 +59,7 @@ class CommandSupervisor:
         self._pid = os.getpid()
         if self._isolated:
             self._pid = namespaces.enter(watchdog.pidfd, watchdog.user, watchdog.group)
+        self._group = all_runs.admit(self._pid)
         tree.hide_memory()  # it has seen the environments of all its commands
         os.setsid()
         tree.close_all_but({1, 2, control})
@@ -66,7 +68,8 @@ class CommandSupervisor:
         self._control = socket.socket(fileno=control)
         self._control.setblocking(False)
         # SIGCONT also reaches a supervisor that the watchdog had stopped to kill it, before it was killed itself.
-        self._alarm = wake_on_signals(signal.SIGCHLD, signal.SIGCONT)
+        # The watchdog sends the last two: all runs together use more than they may.
+        self._alarm = wake_on_signals(signal.SIGCHLD, signal.SIGCONT, *map(signal.Signals, BREACHES))
         if not self._isolated:
             tree.become_subreaper()
             tree.signal_at_parents_death(signal.SIGCONT)
@@ -84,7 +87,9 @@ class CommandSupervisor:
         while not self._leaving or self._command is not None:
             ready = dict(poll.poll(self._poll_timeout()))
             if self._alarm in ready:
-                os.read(self._alarm, _CHUNK)
+                for number in os.read(self._alarm, _CHUNK):
+                    if number in BREACHES and self._command is not None:
+                        self._command.end_for(BREACHES[number])
             orphaned = not self._isolated and os.getppid() != self._watchdog
             if not self._leaving and (orphaned or (self._control.fileno() in ready and not self._listen())):
                 self._leaving = True
@@ -149,6 +154,7 @@ class CommandSupervisor:
                 worker=self._worker,
                 supervisor=self._pid,
                 isolated=self._isolated,
+                group=self._group,
             )
         finally:
             for descriptor in descriptors:

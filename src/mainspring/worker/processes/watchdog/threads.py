@@ -18,10 +18,19 @@ _MOST = 1000  # other threads that one look compares; of more, each look takes t
 _TRIES = 20  # to find a thread that does not end meanwhile
 _STATE, _THREADS = 0, 17  # fields of /proc/PID/stat
 _ENDED = (b"Z", b"X")
+_UNKNOWN = 1 << 31
 _KCMP = {"x86_64": 312, "aarch64": 272}.get(os.uname().machine)
 _FILES, _FOLDERS = 2, 3  # what kcmp compares; a thread with its own mounts has its own root and working folder
 
 _libc = ctypes.CDLL(None) if LINUX else None
+
+
+def possible() -> int:
+    """How many processes and threads this machine can have."""
+    try:
+        return min(int(read_file(f"/proc/sys/kernel/{name}")) for name in ("pid_max", "threads-max"))
+    except (OSError, ValueError):
+        return _UNKNOWN
 
 
 def count(pids: list[int]) -> int:
