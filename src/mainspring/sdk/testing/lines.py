@@ -121,8 +121,8 @@ class Lines:
             run.reason = self.why(run)
 
     def give_up(self, run: BoxRun, *, backs_off: bool = False) -> None:
-        """The run owns no slot and stands in no line any more. The next ones get its slots. If it backs off it keeps its
-        place in strict lines."""
+        """The run owns no slot and stands in no line any more. The next ones get its slots. If it backs off it keeps
+        its place in strict lines."""
         for slot in run.line:
             line = self.lines[slot.name, slot.key]
             if run.owns:

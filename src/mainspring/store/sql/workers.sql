@@ -149,12 +149,13 @@ where r.run_id = l.run_id and r.fence = l.fence and r.worker_id = $1 and r.state
 returning r.run_id
 
 -- name: assume_started
--- The claims of a worker that does not tell which of its runs have started. They count as started from the claim.
+-- The claims of a worker that does not tell which of its runs have started. They count as started from the claim. A reply
+-- that is sent again has them again.
 -- keeps: RUNNING
--- guard: run, worker incarnation and RUNNING; the caller has claimed them in this transaction.
+-- guard: run, worker incarnation, RUNNING and no start; the caller has claimed them in this or an earlier transaction.
 update mainspring.runs r
 set started_at = r.claimed_at
-where r.run_id = any ($2::uuid[]) and r.worker_id = $1 and r.state + 0 = {{RUNNING}}
+where r.run_id = any ($2::uuid[]) and r.worker_id = $1 and r.state + 0 = {{RUNNING}} and r.started_at is null
 
 -- name: forget_assumed_starts
 -- The worker has said hello again, and tells starts from now on. Rows that somebody holds are skipped.
