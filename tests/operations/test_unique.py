@@ -312,6 +312,43 @@ async def test_a_job_that_is_claimed_meanwhile_is_not_changed(
     assert kept == "1"
 
 
+@pytest.mark.parametrize(
+    ("answer", "limits", "choice"),
+    [
+        ("replaced", {}, {"else": "replace"}),
+        ("replaced", {"circuit_breaker": True}, {"else": "replace"}),  # such a run is HELD when it is handed back
+        ("later", {}, {"else": "later", "delay": "1h"}),
+    ],
+)
+async def test_a_run_that_is_handed_back_while_a_submission_looks_has_not_started(
+    api: httpx.AsyncClient,
+    connection: asyncpg.Connection,
+    database_url: str,
+    answer: str,
+    limits: dict[str, Any],
+    choice: dict[str, Any],
+) -> None:
+    """The submission has seen that a worker has the first run, and waits for the row of the second one. Meanwhile the
+    first run is handed back."""
+    first = await created(api, body({"account": 1, "n": 1}, **limits, **{"else": "replace"}))
+    worker = HandWorker(api)
+    [order] = await worker.claim()
+    second = await created(api, body({"account": 2, "n": 1}, **{"else": "replace"}))
+    other = await asyncpg.connect(database_url)
+    try:
+        async with other.transaction():
+            await other.execute("select from mainspring.runs where run_id::text = $1 for update", second)
+            jobs = [body({"account": account, "n": 2}, **choice) for account in (1, 2)]
+            waiting = asyncio.ensure_future(api.post("/v1/jobs:batch", json={"jobs": jobs}))
+            await until_blocking(connection, other.get_server_pid())
+            await worker.report(outcome(order, "RETURNED"))
+    finally:
+        await other.close()
+    found = await waiting
+    assert (found.status_code, found.json().get("unique")) == (201, [answer] * 2), found.text
+    assert found.json()["job_ids"] == [first, second]
+
+
 # -- upkeep, and other ways in
 
 

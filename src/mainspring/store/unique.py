@@ -134,14 +134,14 @@ async def take_over(connection: Connection, tenant: TenantId, keys: Sequence[New
     _check_count(done, len(keys))
 
 
-async def held(connection: Connection, tenant: TenantId, keys: Sequence[TakenKey]) -> set[bytes]:
-    """Those of the locked keys that are taken: their time is not over, and their job is in one of their states."""
+async def held(connection: Connection, tenant: TenantId, keys: Sequence[TakenKey]) -> dict[bytes, set[str]]:
+    """Those of the locked keys that are taken: their time is not over, and their job is in some of their states."""
     by_job = {(key.job_id, key.generation): key for key in keys}
-    found: set[bytes] = set()
+    found: dict[bytes, set[str]] = {}
     for row in await _states.fetch(connection, tenant, [job[0] for job in by_job], [job[1] for job in by_job]):
         key = by_job[row.job_id, row.generation]
         if row.state in key.states and row.now < key.until:
-            found.add(key.digest)
+            found.setdefault(key.digest, set()).add(row.state)
     return found
 
 

@@ -2,7 +2,9 @@
 job that has their key.
 
 The keys are locked first, so that of several submissions with one key each sees what the others did. The next
-statements look at the jobs that have the keys. Whoever wants to change such a job locks it before it looks.
+statements look at the jobs that have the keys. Whoever wants to change such a job locks it before it looks. A
+run that a worker has is not locked, because its reports would have to wait. So it can be handed back between the two
+statements, and both are repeated until they agree.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ from mainspring.domain.intake.unique import (
     QUEUED,
     REPLACE,
     REPLACED,
+    RUNNING,
     SCHEDULED,
     has_started,
     is_limited,
@@ -39,6 +42,7 @@ from mainspring.store.unique import ChangedJob, ChangedRun, NewKey, TakenKey, Wa
 from mainspring.wire.unique import Unique
 
 _CHUNK = 1000  # keys per statement
+_LOOKS = 10  # each further one needs a run that was handed back meanwhile
 
 
 class UniqueItem(msgspec.Struct):
@@ -160,11 +164,24 @@ class UniqueMerge:
         changing = {item.digest for item in self.items if item.unique.else_ != KEEP}
         jobs: dict[unique.Job, WaitingJob] = {}
         runs: dict[unique.Job, WaitingRun] = {}
-        if changed := [key.job_id for key in known if key.digest in changing]:
-            jobs, runs = await unique.lock_waiting(connection, self._tenant, changed)
         held: set[bytes] = set()
-        for start in range(0, len(known), _CHUNK):
-            held |= await unique.held(connection, self._tenant, known[start : start + _CHUNK])
+        unclear = known
+        for _ in range(_LOOKS):
+            if changed := [key.job_id for key in unclear if key.digest in changing]:
+                more_jobs, more_runs = await unique.lock_waiting(connection, self._tenant, changed)
+                jobs, runs = jobs | more_jobs, runs | more_runs
+            states: dict[bytes, set[str]] = {}
+            for start in range(0, len(unclear), _CHUNK):
+                states |= await unique.held(connection, self._tenant, unclear[start : start + _CHUNK])
+            # A run that waits and is not locked here was with a worker when the others were locked.
+            waiting = {digest for digest, found in states.items() if digest in changing and found != {RUNNING}}
+            locked = jobs.keys() | runs.keys()
+            unclear = [key for key in unclear if key.digest in waiting and (key.job_id, key.generation) not in locked]
+            held |= states.keys() - {key.digest for key in unclear}
+            if not unclear:
+                break
+        else:
+            raise Conflict("jobs changed meanwhile", code="changed_meanwhile", hint="try again")
         slices = TimeSlices()
         for key in known:
             if slices.over:
