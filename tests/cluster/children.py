@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from mainspring.kernel.parent_death import die_with_parent
 from tests.cluster.history import Exit
+from tests.processes import forked
 
 ROOT = Path(__file__).resolve().parents[2]
 SCHEDULER, SERVER, WORKER = "scheduler", "server", "worker"
@@ -60,14 +58,13 @@ class Child:
         if seat.clock_shift:
             patches["ARENA_CLOCK_SHIFT"] = str(seat.clock_shift)
         with log.open("wb") as output:
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", "tests.cluster.mutant" if patches else "mainspring", *arguments],
-                cwd=ROOT,
-                env=_clean_environment() | environment | patches,
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-                preexec_fn=die_with_parent(signal.SIGKILL),
+            self._process = forked.start(
+                arguments,
+                output,
+                _clean_environment() | environment | patches,
+                ROOT,
+                module="tests.cluster.mutant" if patches else "mainspring",
+                with_us=True,
             )
 
     @property

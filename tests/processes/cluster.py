@@ -19,6 +19,7 @@ import httpx
 
 from mainspring.bench.arena import free_port as free_port
 from tests.certificates import NOBODY
+from tests.processes import forked
 
 T = TypeVar("T")
 
@@ -219,14 +220,17 @@ class Cluster:
         clean = {name: value for name, value in os.environ.items() if not name.startswith("MAINSPRING_")}
         path = self.folder / f"{arguments[0]}-{len(self._children)}.log"
         with path.open("wb") as log:
-            child = subprocess.Popen(
-                [sys.executable, *([program] if program else ["-m", "mainspring"]), *arguments],
-                env={**clean, **environment},
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                cwd=folder,
-            )
+            if program is None and "PYTHONPATH" not in environment:
+                child = forked.start(arguments, log, {**clean, **environment}, folder)
+            else:
+                child = subprocess.Popen(
+                    [sys.executable, *([program] if program else ["-m", "mainspring"]), *arguments],
+                    env={**clean, **environment},
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                    cwd=folder,
+                )
         self._logs[child.pid] = path
         self._children.append(child)
         return child
