@@ -6,11 +6,14 @@ import asyncio
 from collections import Counter
 from typing import Any
 
+import asyncpg
 import httpx
 import pytest
 
+from mainspring.kernel.ids import DEFAULT_TENANT, uuid7
 from mainspring.operations.live import streams as live
 from mainspring.roles.assembly import Assembly
+from mainspring.store import live as store_live
 from mainspring.wire.exchange import Progress
 from tests.api.bookkeeping import problem
 from tests.attack.edge import HEAD, an_edge
@@ -257,11 +260,8 @@ async def test_a_session_that_is_signed_out_ends_its_stream(
         assert watcher.events[-1][1:] == ("end", {"reason": "signed_out"})
 
 
-async def test_there_are_only_so_many_streams(
-    assembly: Assembly, served: httpx.AsyncClient, tenants: Tenants, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(live, "MOST_OF_CALLER", 1)
-    monkeypatch.setattr(live, "MOST_STREAMS", 2)
+async def test_there_are_only_so_many_streams(assembly: Assembly, served: httpx.AsyncClient, tenants: Tenants) -> None:
+    assembly.services.streams.places.most, assembly.services.streams.places.of_caller = 2, 1
     tokens = [(await tenants.token(role="viewer"))["token"] for _ in range(2)]
     async with watching(assembly, served, "runs"):
         refused = await served.get("/v1/stream?topics=runs")
@@ -278,6 +278,80 @@ async def test_there_are_only_so_many_streams(
     await until(lambda: len(assembly.services.streams) == 0)
     async with watching(assembly, served, "runs"):
         assert "mainspring_streams 1.0" in (await served.get("/metrics")).text
+
+
+async def test_a_tenant_that_has_all_places_gives_one_up_for_another(
+    assembly: Assembly, served: httpx.AsyncClient, tenants: Tenants
+) -> None:
+    assembly.services.streams.places.most = 3
+    [other] = await tenants.add("other")
+    headers = {"Authorization": other.headers["Authorization"]}
+    async with (
+        httpx.AsyncClient(base_url=served.base_url, headers=headers) as client,
+        watching(assembly, served, "runs") as first,
+        watching(assembly, served, "runs") as second,
+        watching(assembly, served, "runs") as newest,
+        watching(assembly, client, "runs"),
+    ):
+        await until(lambda: newest.ended)
+        assert newest.events[-1][1:] == ("end", {"reason": "full"})
+        assert not first.ended and not second.ended
+        refused = await client.get("/v1/stream?topics=runs")  # two of three are no more than its share
+        assert (refused.status_code, problem(refused)["code"]) == (503, "streams_full")
+
+
+async def test_what_one_tenant_watches_does_not_make_others_late(
+    assembly: Assembly,
+    served: httpx.AsyncClient,
+    api: httpx.AsyncClient,
+    tenants: Tenants,
+    connection: asyncpg.Connection,
+) -> None:
+    [other] = await tenants.add("other")
+    headers = {"Authorization": other.headers["Authorization"]}
+    run_id = await a_run(api, retries=0)
+    async with (
+        httpx.AsyncClient(base_url=served.base_url, headers=headers) as client,
+        connection.transaction(),
+    ):
+        await connection.execute("lock table mainspring.step_ends in access exclusive mode")  # a look takes for ever
+        async with (
+            watching(assembly, client, f"workflow-run:{uuid7()}"),
+            watching(assembly, served, f"run:{run_id}") as watcher,
+        ):
+            await watcher.shown(f"run:{run_id}", status="QUEUED")
+            assert (await api.post(f"/v1/runs/{run_id}:cancel")).status_code in (200, 202)
+            await watcher.shown(f"run:{run_id}", status="CANCELLED")
+
+
+async def test_a_tenant_whose_look_is_slow_is_looked_at_by_itself(
+    assembly: Assembly,
+    served: httpx.AsyncClient,
+    api: httpx.AsyncClient,
+    tenants: Tenants,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    [other] = await tenants.add("other")
+    headers = {"Authorization": other.headers["Authorization"]}
+    look, released = store_live.runs, asyncio.Event()
+
+    async def slow(connection: Any, wanted: Any) -> Any:
+        if any(tenant != DEFAULT_TENANT for tenant, _ in wanted):
+            await released.wait()
+        return await look(connection, wanted)
+
+    monkeypatch.setattr(store_live, "runs", slow)
+    run_id = await a_run(api, retries=0)
+    async with (
+        httpx.AsyncClient(base_url=served.base_url, headers=headers) as client,
+        watching(assembly, served, f"run:{run_id}") as watcher,
+    ):
+        await watcher.shown(f"run:{run_id}", status="QUEUED")
+        async with watching(assembly, client, f"run:{uuid7()}"):
+            await assembly.services.streams.run_once()
+            assert (await api.post(f"/v1/runs/{run_id}:cancel")).status_code in (200, 202)
+            await watcher.shown(f"run:{run_id}", status="CANCELLED")
+        released.set()
 
 
 async def test_a_server_that_stops_ends_its_streams(assembly: Assembly) -> None:

@@ -10,6 +10,7 @@ from mainspring.kernel.clock import SystemClock
 from mainspring.roles.assembly import Assembly, assemble
 from mainspring.store.log_files import open_log_files
 from tests.operations.hand_worker import HandWorker
+from tests.operations.tenants import Tenants, several_tenants
 
 
 @pytest.fixture
@@ -25,3 +26,9 @@ async def assembly(database_url: str, tmp_path: Path) -> AsyncIterator[Assembly]
 @pytest.fixture
 async def worker(api: httpx.AsyncClient) -> HandWorker:
     return HandWorker(api)
+
+
+@pytest.fixture
+async def tenants(assembly: Assembly, api: httpx.AsyncClient) -> AsyncIterator[Tenants]:
+    async with several_tenants(assembly, api) as made:
+        yield made

@@ -14,6 +14,7 @@ from mainspring.store.log_files import LogFiles, open_log_files
 from tests.logs.scene import Follower, a_run, chunk, claim_soon, ship
 from tests.logs.sockets import on_a_socket
 from tests.operations.hand_worker import HandWorker, outcome
+from tests.operations.tenants import Tenants
 from tests.operations.waiting import until
 
 pytestmark = pytest.mark.anyio
@@ -201,3 +202,39 @@ async def test_a_server_that_stops_lets_its_readers_go_without_an_end(assembly: 
         async with asyncio.timeout(60):
             await reading
     assert follower.names == ["output"]
+
+
+# -- places
+
+
+async def test_a_tenant_that_follows_too_much_gives_places_up_and_continues_later(
+    assembly: Assembly, worker: HandWorker, tenants: Tenants
+) -> None:
+    places = assembly.services.logs.watch.places
+    places.most, places.of_caller = 3, 3
+    [other] = await tenants.add("other")
+    order = await a_run(worker)
+    await ship(worker, chunk(order, 0, b"one\n"))
+    run_id = (await other.post("/v1/jobs", json={"task": "noop"})).json()["job_id"]
+    async with on_a_socket(assembly) as api:
+        followers = [Follower(api, order.run_id) for _ in range(3)]
+        reading = []
+        for follower in followers:
+            reading.append(asyncio.create_task(follower.run()))
+            await until(lambda follower=follower: follower.output == "one\n")  # type: ignore[misc]
+        refused = await api.get(f"/v1/runs/{order.run_id}/logs?follow=true")
+        assert (refused.status_code, refused.json()["code"]) == (429, "too_many_streams")
+        headers = {"Authorization": other.headers["Authorization"]}
+        async with api.stream("GET", f"/v1/runs/{run_id}/logs?follow=true", headers=headers) as answer:
+            assert answer.status_code == 200
+            async with asyncio.timeout(60):
+                await reading[2]  # the newest one of the tenant that has the most
+            assert len(places) == 3
+            second = await api.get(f"/v1/runs/{run_id}/logs?follow=true", headers=headers)
+            assert (second.status_code, second.json()["code"]) == (503, "streams_full")
+        assert not reading[0].done() and not reading[1].done()
+        await worker.report(outcome(order))
+        async with asyncio.timeout(60):
+            await asyncio.gather(*reading)
+    assert [follower.names[-1] for follower in followers] == ["end", "end", "output"]
+    await until(lambda: len(places) == 0)

@@ -44,7 +44,7 @@ STATUS: dict[type[errors.MainspringError], int] = {
     errors.MainspringError: 500,
 }
 _LONGEST_TEXT = 200  # of a path or a value in a response
-_STATUS_BY_CODE = {"invalid_json": 400, "too_many_streams": 429}
+_STATUS_BY_CODE = {"invalid_json": 400}
 _MISSING = re.compile(r"Missing required \w+ parameter '([^']*)'")  # in a message of the framework
 _encode = msgspec.json.Encoder().encode
 

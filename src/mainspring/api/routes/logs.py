@@ -18,6 +18,7 @@ from mainspring.api.handlers import get, post
 from mainspring.api.openapi import request_examples as examples
 from mainspring.api.routes.runs import run_id_of
 from mainspring.api.services import caller_of, services_of
+from mainspring.domain.errors import Unavailable
 from mainspring.kernel.config import MAX_SHIPMENT_BYTES
 from mainspring.operations.access.permissions import READERS, WORKERS
 from mainspring.operations.logs.log_follower import Event, LogFollower, parse_mark
@@ -55,7 +56,7 @@ data: {"status":"SUCCESS"}
             events={"output": LogOutput, "truncated": LogOutput, "attempt": LogAttempt, "end": LogEnd},
         )
     },
-    problems=("log_store_down",),
+    problems=("log_store_down", "too_many_streams", "streams_full"),
 )
 async def get_logs(
     request: Http,
@@ -73,6 +74,7 @@ async def get_logs(
     if follow:
         if request.method == "HEAD":
             return Stream([], media_type="text/event-stream")
+        services.logs.watch.places.check(caller)
         follower = LogFollower(services.logs, services.clock, caller, found, standing, attempt=attempt, resume=resume)
         return Stream(_as_text(follower, request), media_type="text/event-stream")
     number = attempt or standing.attempt
@@ -150,10 +152,19 @@ async def ship_logs(request: Http, data: LogShipment) -> Response[LogReceipt]:
 async def _as_text(follower: LogFollower, request: Http) -> AsyncIterator[bytes]:
     admission: Admission = request.app.state.admission
     yield b": the log of a run\n\n"  # sends the headers before the run prints anything
-    async for event in follower.events():
+    async for event in _events(follower):
         if not await admission.still_admits(request.scope):  # the token may have been revoked since the stream began
             return
         yield b": keep-alive\n\n" if event is None else _encoded(event)
+
+
+async def _events(follower: LogFollower) -> AsyncIterator[Event | None]:
+    """Ends where there is no place for it: many may have been let in together. The client continues later."""
+    try:
+        async for event in follower.events():
+            yield event
+    except Unavailable:
+        return
 
 
 def _encoded(event: Event) -> bytes:

@@ -89,7 +89,7 @@ async def _as_text(streams: Streams, request: Http, topics: Sequence[Topic]) -> 
                 changes = stream.take()
                 metrics.stream_events.inc(len(changes))
                 yield b"".join(_event(streams, "change", change) for change in changes) or b": beat\n\n"
-            yield _end(streams, live.SERVER_STOPS)
+            yield _end(streams, live.FULL if stream.full else live.SERVER_STOPS)
     except Unavailable:
         yield _end(streams, live.SERVER_STOPS if streams.closed else live.FULL)
 

@@ -1,12 +1,13 @@
 """Looks: the state of every single thing that streams of this server watch, in one statement for each kind of thing.
 
-Without a watched thing there is no statement. A kind whose look is slow is looked at less often: it takes at
-most a twentieth of the time, down to a look every five seconds.
+Without a watched thing there is no statement. What is slow to look at is looked at less often: it takes at most a
+twentieth of the time, down to a look every five seconds.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
@@ -23,34 +24,91 @@ Key = tuple[TenantId, Topic]
 Seen = tuple[object, Change]  # what is compared, and what is told
 _SHARE = 20
 _LONGEST_PAUSE = 5.0  # seconds
+_QUICK = 0.05  # seconds that a look takes at most
+_LONGEST_LOOK = 2.0
+_PATIENCE = 0.25  # for the looks in the background; after that they go on by themselves
 
 
 class Looks:
+    """What a tenant watches is looked at together with what others watch as long as that is quick. Otherwise it is
+    looked at by itself, in the background, so that the others are not told late. Whoever watches something new is
+    looked at by itself first."""
+
     def __init__(self, store: Store, clock: Clock) -> None:
         self._store = store
         self._clock = clock
-        self._due: dict[str, float] = {}
+        self._due: dict[tuple[TenantId, str], float] = {}
+        self._quick: dict[tuple[TenantId, str], set[Key]] = {}  # what was looked at quickly
         self._kinds: dict[str, Callable[[Connection, Collection[Key]], Awaitable[dict[Key, Seen]]]] = {
             RUN: _look_at_runs,
             JOB: _look_at_jobs,
             WORKFLOW_RUN: _look_at_flows,
             WORKERS: _look_at_workers,
         }
+        self._found: dict[Key, Seen | None] = {}
+        self._apart: asyncio.Task[None] | None = None
 
     async def look(self, watched: Collection[Key]) -> dict[Key, Seen | None]:
         """What was looked at, and its state. None: it does not exist."""
-        found: dict[Key, Seen | None] = {}
-        for kind, look in self._kinds.items():
-            keys = [key for key in watched if key[1].kind == kind]
-            began = self._clock.monotonic()
-            if not keys or began < self._due.get(kind, began):
-                continue
-            async with self._store.hot.acquire() as connection:
-                seen = await look(connection, keys)
-            now = self._clock.monotonic()
-            self._due[kind] = now + min(_LONGEST_PAUSE, _SHARE * (now - began))
-            found.update((key, seen.get(key)) for key in keys)
+        apart: list[tuple[TenantId, str, list[Key]]] = []
+        by_tenant = _by_tenant(watched)
+        for kind in self._kinds:
+            together: list[TenantId] = []
+            for tenant, keys in by_tenant.get(kind, {}).items():
+                if self._clock.monotonic() < self._due.get((tenant, kind), 0.0):
+                    continue
+                if self._quick.get((tenant, kind), set()).issuperset(keys):
+                    together.append(tenant)
+                else:
+                    apart.append((tenant, kind, keys))
+            if together:
+                await self._look(kind, together, [key for tenant in together for key in by_tenant[kind][tenant]])
+        if apart and self._apart is None:
+            self._apart = asyncio.create_task(self._look_apart(apart))
+        if self._apart is not None:
+            done, _ = await asyncio.wait([self._apart], timeout=_PATIENCE)
+            if done:
+                self._apart = None
+                done.pop().result()
+        self._forget(by_tenant)
+        found, self._found = self._found, {}
         return found
+
+    def close(self) -> None:
+        if self._apart is not None:
+            self._apart.cancel()
+
+    async def _look_apart(self, apart: Sequence[tuple[TenantId, str, list[Key]]]) -> None:
+        for tenant, kind, keys in apart:
+            await self._look(kind, [tenant], keys)
+
+    async def _look(self, kind: str, tenants: Collection[TenantId], keys: Collection[Key]) -> None:
+        began = self._clock.monotonic()
+        try:
+            async with asyncio.timeout(_LONGEST_LOOK), self._store.hot.acquire() as connection:
+                seen = await self._kinds[kind](connection, keys)
+            self._found.update((key, seen.get(key)) for key in keys)
+        except TimeoutError:
+            pass  # the next look may find out
+        now = self._clock.monotonic()
+        for tenant in tenants:
+            self._due[tenant, kind] = now + min(_LONGEST_PAUSE, _SHARE * (now - began))
+            if now - began > _QUICK:
+                self._quick.pop((tenant, kind), None)
+            elif len(tenants) == 1:
+                self._quick[tenant, kind] = set(keys)
+
+    def _forget(self, by_tenant: Mapping[str, Mapping[TenantId, Collection[Key]]]) -> None:
+        for known in (self._due, self._quick):
+            for tenant, kind in [key for key in known if key[0] not in by_tenant.get(key[1], {})]:
+                del known[tenant, kind]  # type: ignore[attr-defined]
+
+
+def _by_tenant(watched: Collection[Key]) -> dict[str, dict[TenantId, list[Key]]]:
+    found: dict[str, dict[TenantId, list[Key]]] = {}
+    for key in watched:
+        found.setdefault(key[1].kind, {}).setdefault(key[0], []).append(key)
+    return found
 
 
 async def _look_at_runs(connection: Connection, keys: Collection[Key]) -> dict[Key, Seen]:

@@ -18,6 +18,7 @@ from mainspring.kernel.ids import TenantId, uuid7
 from mainspring.operations.access.caller import Caller
 from mainspring.operations.live.changes import Changes
 from mainspring.operations.live.looks import Key, Looks, Seen
+from mainspring.operations.live.places import Places
 from mainspring.operations.live.topics import WORKERS, Topic
 from mainspring.operations.signals import Signals
 from mainspring.store.lanes import LaneRegistry
@@ -25,7 +26,6 @@ from mainspring.store.pool import Store
 from mainspring.wire.live import Change
 
 MOST_STREAMS = 500  # of a server
-MOST_OF_TENANT = 200
 MOST_OF_CALLER = 16  # of a session, or of a token
 SIGNED_OUT, SERVER_STOPS, FULL = "signed_out", "server_stops", "full"
 
@@ -35,11 +35,15 @@ class Stream:
 
     def __init__(self, caller: Caller, topics: Sequence[Topic]) -> None:
         self.tenant = caller.tenant
-        self.credential = caller.session or caller.credential
         self.keys = [(caller.tenant, topic) for topic in topics]
         self.news = asyncio.Event()
         self.closed = False
+        self.full = False  # another tenant needs the place
         self._pending: dict[str, Change] = {}
+
+    def leave(self) -> None:
+        self.closed = self.full = True
+        self.news.set()
 
     def tell(self, change: Change) -> None:
         """Of a list the counts are added up, of a single thing only the last state is kept."""
@@ -63,6 +67,7 @@ class Streams:
     def __init__(self, store: Store, signals: Signals, lanes: LaneRegistry, clock: Clock) -> None:
         self.changes = Changes(store, signals, lanes, clock, lambda: bool(self._open))
         self.closed = False
+        self.places = Places("streams", MOST_STREAMS, MOST_OF_CALLER)
         self._looks = Looks(store, clock)
         self._open: set[Stream] = set()
         self._watched: dict[Key, set[Stream]] = {}
@@ -78,20 +83,18 @@ class Streams:
         """Raise unless this caller may open one more stream here."""
         if self.closed:
             raise Unavailable("the server stops", hint="connect again")
-        own = caller.session or caller.credential
-        if sum(stream.credential == own for stream in self._open) >= MOST_OF_CALLER:
-            raise _no_room(f"this session or token has {MOST_OF_CALLER} streams at this server", "too_many_streams")
-        if len(self._open) >= MOST_STREAMS or self._of(caller.tenant) >= MOST_OF_TENANT:
-            raise _no_room("too many streams are open at this server", "streams_full")
-
-    def _of(self, tenant: TenantId) -> int:
-        return sum(stream.tenant == tenant for stream in self._open)
+        self.places.check(caller)
 
     @contextmanager
     def stream(self, caller: Caller, topics: Sequence[Topic]) -> Iterator[Stream]:
         """A stream for as long as it is used. Raises as `check_room` does: many may have been let in together."""
         self.check_room(caller)
         stream = Stream(caller, topics)
+        with self.places.place(caller, stream.leave), self._opened(stream):
+            yield stream
+
+    @contextmanager
+    def _opened(self, stream: Stream) -> Iterator[None]:
         self._open.add(stream)
         for key in stream.keys:
             self._watched.setdefault(key, set()).add(stream)
@@ -99,7 +102,7 @@ class Streams:
                 stream.tell(self._known[key][1])
         metrics.streams.set(len(self._open))
         try:
-            yield stream
+            yield
         finally:
             self._open.discard(stream)
             for key in stream.keys:
@@ -151,12 +154,7 @@ class Streams:
     def close(self) -> None:
         """The server stops: every stream ends, and can continue at another server."""
         self.closed = True
+        self._looks.close()
         for stream in self._open:
             stream.closed = True
             stream.news.set()
-
-
-def _no_room(detail: str, code: str) -> Unavailable:
-    refusal = Unavailable(detail, code=code, hint="poll until there is room")
-    refusal.retry_after = 10
-    return refusal

@@ -71,6 +71,7 @@ class LogFollower:
     ) -> None:
         self._logs = logs
         self._clock = clock
+        self._caller = caller
         self._tenant = caller.tenant
         self._run_id = run_id
         self._standing = standing
@@ -80,14 +81,23 @@ class LogFollower:
         if resume is not None and attempt in (None, resume.attempt):
             self._attempt, self._offset = resume.attempt, resume.offset
         self._closed = False
+        self._left = False  # another tenant needs the place
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
 
     async def events(self) -> AsyncIterator[Event | None]:
         """The events. None means that there was no event for a while, and a keep-alive is due."""
         watch = self._logs.watch
-        with watch.following(self._tenant, self._run_id, self._standing) as (followed, news):
+
+        def leave() -> None:
+            self._left = True
+            news.set()
+
+        with (
+            watch.following(self._tenant, self._run_id, self._standing) as (followed, news),
+            watch.places.place(self._caller, leave),
+        ):
             said = self._clock.monotonic()
-            while not watch.closed and followed.standing is not None:
+            while not watch.closed and not self._left and followed.standing is not None:
                 news.clear()
                 self._standing = followed.standing
                 patience = KEEP_ALIVE
@@ -95,7 +105,7 @@ class LogFollower:
                     async for event in self._available():
                         yield event
                         said = self._clock.monotonic()
-                        if event.name == "end":
+                        if event.name == "end" or self._left:
                             return
                 except Unavailable:  # the log store is unavailable
                     patience = _RETRY_DELAY

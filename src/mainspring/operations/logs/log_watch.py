@@ -13,9 +13,13 @@ from contextlib import contextmanager, suppress
 from uuid import UUID
 
 from mainspring.kernel.ids import TenantId
+from mainspring.operations.live.places import Places
 from mainspring.store import logs
 from mainspring.store.logs import AttemptLog, Standing
 from mainspring.store.pool import AWAY, Store
+
+MOST_FOLLOWERS = 1000  # of a server
+MOST_OF_CALLER = 100  # of a session, or of a token
 
 
 class Followed:
@@ -44,6 +48,7 @@ class LogWatch:
         self._store = store
         self._followed: dict[UUID, Followed] = {}
         self._early_query: asyncio.Task[None] | None = None
+        self.places = Places("followed logs", MOST_FOLLOWERS, MOST_OF_CALLER)
         self.closed = False
 
     @contextmanager
