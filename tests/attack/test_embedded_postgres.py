@@ -156,6 +156,9 @@ async def _attack(up: subprocess.Popen[bytes], data: Path, url: str, log: Path) 
     for name in ("admin-token", "worker-token", "postgres-password"):
         assert (data / name).stat().st_mode & 0o777 == 0o600
     assert password not in log.read_text() and admin not in log.read_text(), "the welcome names files only"
+    assert "code=" not in log.read_text() and "mainspring open" in log.read_text(), (
+        "a link that signs in is no log line"
+    )
 
     def client(token: str) -> httpx.AsyncClient:
         return httpx.AsyncClient(base_url=url, headers={"Authorization": f"Bearer {token}"}, timeout=60)

@@ -124,6 +124,13 @@ def test_no_command_lets_a_text_of_others_control_the_terminal(server: CannedSer
     assert not re.findall("^status", terminal("jobs")[1], re.MULTILINE), "nor like another row"
 
 
+def test_a_link_that_signs_in_is_printed_to_a_terminal(server: CannedServer, terminal: Terminal) -> None:
+    link = {"code": "c0de", "path": "/ui/#code=c0de", "expires_at": "2030-01-01T00:00:00Z"}
+    server.says("POST /v1/session/links", link, status=201)
+    code, shown = terminal("open")
+    assert code == 0 and f"{server.url}/ui/#code=c0de\n" in shown
+
+
 @pytest.mark.parametrize("as_json", [False, True])
 def test_a_followed_log_neither(server: CannedServer, terminal: Terminal, as_json: bool) -> None:
     server.says(f"GET /v1/runs/{RUN_ID}", run())

@@ -118,9 +118,13 @@ def test_workers_shows_which_are_shared(server: CannedServer, call: Call) -> Non
 def test_open_prints_a_link_that_can_be_copied(server: CannedServer, call: Call) -> None:
     link = {"code": "c0de", "path": "/ui/#code=c0de", "expires_at": "2030-01-01T00:00:00Z"}
     server.says("POST /v1/session/links", link, status=201)
-    code, out, err = call("open")
+    for arguments in ((), ("--json",)):
+        code, out, err = call("open", *arguments)
+        assert (code, out) == (2, "") and "--print" in err, "a log would keep the link"
+    assert server.asked == [], "no link was made"
+    code, out, err = call("open", "--print")
     assert code == 0
     assert out.startswith("http://127.0.0.1:") and out.endswith("/ui/#code=c0de\n")
     assert "once" in err and "c0de" not in err
-    code, shown, _ = call("open", "--json")
+    code, shown, _ = call("open", "--json", "--print")
     assert json.loads(shown) == {"url": out.strip(), "expires_at": "2030-01-01T00:00:00Z"}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import threading
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,17 @@ from tests.processes.cluster import START, eventually, free_port
 pytestmark = pytest.mark.anyio
 
 
+def copy(master: int, log: Path) -> None:
+    """What appears on the terminal, until its other end is closed."""
+    with log.open("ab") as kept:
+        while True:
+            try:
+                kept.write(os.read(master, 65536))
+                kept.flush()
+            except OSError:
+                return
+
+
 async def test_the_folder_that_up_wrote_is_found_by_clients_and_by_the_next_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -24,13 +36,17 @@ async def test_the_folder_that_up_wrote_is_found_by_clients_and_by_the_next_up(
     below.mkdir()
     monkeypatch.chdir(below)
     monkeypatch.setattr(os, "environ", clean)
-    for _ in range(2):
-        log = tmp_path / "up.log"
-        with log.open("wb") as output:
+    for on_terminal in (False, True):
+        log = tmp_path / f"up-{on_terminal}.log"
+        master, slave = os.openpty()
+        with log.open("ab") as output:
             up = subprocess.Popen(
-                [*MAINSPRING, "up", "--port", str(free_port())], stdin=subprocess.DEVNULL, stdout=output, stderr=output,
-                cwd=tmp_path, env=clean,
+                [*MAINSPRING, "up", "--port", str(free_port())], stdin=subprocess.DEVNULL,
+                stdout=slave if on_terminal else output, stderr=output, cwd=tmp_path, env=clean,
             )  # fmt: skip
+        os.close(slave)
+        copying = threading.Thread(target=copy, args=(master, log))
+        copying.start()
         try:
 
             async def is_up(up: subprocess.Popen[bytes] = up, log: Path = log) -> bool:
@@ -45,4 +61,7 @@ async def test_the_folder_that_up_wrote_is_found_by_clients_and_by_the_next_up(
         finally:
             up.send_signal(signal.SIGINT)
             up.wait()
+            copying.join()
+            os.close(master)
+        assert ("/ui/#code=" in log.read_text()) is on_terminal, "a log would keep the link that signs in"
     assert (tmp_path / ".mainspring/.gitignore").read_text() == "*\n", "git does not store tokens by accident"

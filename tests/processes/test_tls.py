@@ -14,7 +14,7 @@ import pytest
 
 from mainspring.kernel.trust import trusted_context
 from tests.certificates import Authority, Issued
-from tests.processes.cluster import SLOW, Cluster, eventually, worker_process
+from tests.processes.cluster import SLOW, Cluster, eventually, free_port, worker_process
 
 pytestmark = pytest.mark.anyio
 
@@ -106,3 +106,39 @@ async def test_the_cookie_of_a_session_is_kept_to_this_host(cluster: Cluster) ->
         # The name that the cookie has without TLS opens nothing: a page of plain HTTP could have set it.
         browser.cookies = httpx.Cookies({f"mainspring-{cluster.port}": value.partition("=")[2]})
         assert (await browser.get("/v1/session")).status_code == 401
+
+
+async def test_every_answer_through_tls_tells_browsers_to_use_tls_only(cluster: Cluster) -> None:
+    """Pages, answers, errors, and refusals before the request was read. Without TLS there is no such header."""
+    authority = Authority(cluster.folder)
+    trusted = trusted_context(str(authority.ca))
+    await cluster.server()
+    assert "strict-transport-security" not in (await cluster.http.get("/healthz")).headers
+    cluster.talk_to(free_port())
+    await cluster.use_tls(trusted)
+    await cluster.server(options=authority.issue("served", "IP:127.0.0.1").options)
+    asked = [
+        await cluster.http.get(path, headers=headers)
+        for path, headers in (
+            ("/healthz", {}),
+            ("/v1/jobs", {}),
+            ("/v1/jobs", {"Authorization": ""}),
+            ("/v1/nothing", {}),
+            ("/v1/jobs", {"Host": "elsewhere"}),
+            ("/", {}),
+            ("/ui", {}),
+            ("/ui/", {}),
+            ("/ui/assets/none.js", {}),
+        )
+    ]
+    assert {answer.status_code for answer in asked} >= {200, 307, 401, 403, 404}
+    for answer in asked:
+        assert answer.headers.get_list("strict-transport-security") == ["max-age=31536000"], answer.request.url
+    for early in (b"nonsense\r\n\r\n", b"GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n", b"GET /" + b"x" * 70_000):
+        with (
+            socket.create_connection(("127.0.0.1", cluster.port)) as plain,
+            trusted.wrap_socket(plain, server_hostname="127.0.0.1") as tls,
+        ):
+            tls.sendall(early)
+            head = tls.recv(4096).partition(b"\r\n\r\n")[0]
+        assert head.startswith(b"HTTP/1.1 4") and head.count(b"strict-transport-security: max-age=31536000") == 1, head

@@ -3,6 +3,9 @@
 SAFE_HEADERS belong to every answer of the API. It has no pages: nothing of it may be guessed to be HTML, framed by a
 page, or kept in a cache. Other sites cannot read it, because requests with another Origin are refused, and no answer
 allows one.
+
+With a certificate of our own every answer, also that of a page, tells browsers to use TLS only (TLS_HEADER). A proxy
+that ends TLS says so itself.
 """
 
 from __future__ import annotations
@@ -18,6 +21,13 @@ SAFE_HEADERS = (
     ("cache-control", "no-store"),
     ("content-security-policy", "default-src 'none'; frame-ancestors 'none'"),
 )
+
+TLS_HEADER = ("strict-transport-security", "max-age=31536000")
+
+
+def through_tls(answer: bytes) -> bytes:
+    """A whole answer, with the header of answers through TLS."""
+    return answer.replace(b"\r\n", f"\r\n{TLS_HEADER[0]}: {TLS_HEADER[1]}\r\n".encode(), 1)
 
 
 def refusal(

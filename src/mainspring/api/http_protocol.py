@@ -36,9 +36,11 @@ from mainspring.api.early_refusals import (
     HEAD_TOO_LARGE,
     MALFORMED,
     OTHER_TARGET,
+    TLS_HEADER,
     TOO_MANY_AHEAD,
     TOO_SLOW,
     UPGRADE,
+    through_tls,
     twice,
 )
 from mainspring.api.page import is_page
@@ -65,6 +67,7 @@ _ONCE = frozenset(
         WORKER_HEADER.lower().encode(),
     }
 )
+_TLS_HEADER = (TLS_HEADER[0].encode(), TLS_HEADER[1].encode())
 _URGENT = (b"/healthz", b"/readyz", b"/metrics", b"/v1/exchange")  # served also when there are too many connections
 
 
@@ -204,6 +207,8 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         super().on_headers_complete()
         if is_page(self.url):
             self.cycle.default_headers = []  # a page has others than the API
+        if self.scheme == "https":
+            self.cycle.default_headers = [*self.cycle.default_headers, _TLS_HEADER]
         if self._only_urgent:
             self.cycle.keep_alive = False
         if not self.cycle.keep_alive and self._may_be_large():
@@ -364,7 +369,7 @@ class BoundedHttpProtocol(HttpToolsProtocol):
             return
         own = self._answering and self.cycle.scope is self.scope and not self.cycle.response_started
         if answer is not None and not self.pipeline and (own or not self._answering):
-            self.transport.write(answer)
+            self.transport.write(answer if self.scheme != "https" else through_tls(answer))
         self._close()
 
     def _close(self) -> None:

@@ -31,6 +31,7 @@ from mainspring.kernel.data_folder import is_new, require_recorded
 from mainspring.kernel.http_client import HttpServer
 from mainspring.kernel.logs import get_logger
 from mainspring.kernel.ownership import ForeignFile, require_own
+from mainspring.operations.access.sessions import PAGE
 from mainspring.roles.application_check import check_application
 from mainspring.roles.database import prepare_database, when_available
 from mainspring.roles.listening import local_url
@@ -192,7 +193,9 @@ async def _start(
     supervisor.start(server_program(options, database))
     await _until_healthy(options.url, options.ca, _HEALTH_PATIENCE + database.wait)
     supervisor.start(worker_program(options))
-    page = await when_available(database, partial(_sign_in_page, database, token))
+    page = None
+    if sys.stdout.isatty():  # a log keeps what is printed, and others read it
+        page = await when_available(database, partial(_sign_in_page, database, token))
     for line in _welcome(options, database, page):
         console.print(line)
 
@@ -372,17 +375,20 @@ def _stop_signals(supervisor: Supervisor, console: Console) -> Iterator[asyncio.
             loop.remove_signal_handler(number)
 
 
-def _welcome(options: UpOptions, database: Database, page: str) -> list[str]:
+def _welcome(options: UpOptions, database: Database, page: str | None) -> list[str]:
+    """`page`: a path that signs in. None if the output goes to a file or a pipe."""
     token_file = shlex.quote(str(options.token_file))
     elsewhere = options.folder != Path(DEFAULT_DATA_FOLDER).resolve()
     prefix = f"MAINSPRING_DATA={shlex.quote(str(options.folder))} " if elsewhere else ""
     authority = "" if options.ca is None else f"--cacert {shlex.quote(options.ca)} "
     # The URL of the embedded PostgreSQL names the file with its password.
     shown = "your own (--database-url)" if options.database else database.url
+    opens = f"`{prefix}mainspring open`"
+    signs_in = f"this link signs in once, within 5 minutes; {opens} makes another"
     return [
         f"Mainspring is up at {options.url}",
-        f"  dashboard {options.url}{page}",
-        f"            this link signs in once, within 5 minutes; `{prefix}mainspring open` makes another",
+        f"  dashboard {options.url}{PAGE if page is None else page}",
+        f"            {f'{opens} makes a link that signs in' if page is None else signs_in}",
         f"  token     {options.token_file} (the CLI finds it)",
         f"  database  {shown}",
         "",
