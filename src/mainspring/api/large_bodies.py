@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from time import monotonic
-from typing import Any
+from typing import Any, cast
 
 from litestar.types import ASGIApp, HTTPReceiveMessage, Receive, Send
 
@@ -151,7 +151,7 @@ class LargeBody:
         self.received += len(message.get("body", b""))
         if not message.get("more_body", False):
             self._lane.arrived(self)
-        return message
+        return cast(HTTPReceiveMessage, message)
 
     async def _next(self) -> Any:
         if self._is_cut:

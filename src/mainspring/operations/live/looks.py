@@ -101,7 +101,7 @@ class Looks:
     def _forget(self, by_tenant: Mapping[str, Mapping[TenantId, Collection[Key]]]) -> None:
         for known in (self._due, self._quick):
             for tenant, kind in [key for key in known if key[0] not in by_tenant.get(key[1], {})]:
-                del known[tenant, kind]  # type: ignore[attr-defined]
+                del known[tenant, kind]
 
 
 def _by_tenant(watched: Collection[Key]) -> dict[str, dict[TenantId, list[Key]]]:

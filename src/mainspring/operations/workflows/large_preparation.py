@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection, Iterator, Mapping
 from datetime import datetime
+from typing import Any
 
 import msgspec
 from msgspec import UNSET
@@ -114,7 +115,7 @@ def prepare(data: bytes) -> bytes:
 def _prepared(order: Order, text: memoryview) -> Prepared:
     kind = _KINDS[order.kind]
     try:
-        given = msgspec.json.decode(text, type=kind)
+        given: Any = msgspec.json.decode(text, type=kind)
     except _UNREADABLE as error:
         struct = kind if issubclass(kind, msgspec.Struct) else StepIn
         return Prepared(problem=Problem.of(in_words(error, struct)))
