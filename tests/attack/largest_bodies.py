@@ -14,9 +14,9 @@ from uuid import uuid4
 
 import msgspec
 from litestar import Litestar
-from mainspring.api.operation_names import operation_of, routed_handlers
 from msgspec import inspect
 
+from mainspring.api.handlers import operation_of, routed_handlers
 from mainspring.api.routing import public_path
 
 _DEEPEST = 2

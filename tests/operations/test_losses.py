@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mainspring.domain.job import Delivery, Spec, spec_to_text
+from mainspring.domain.losses import Death
 from mainspring.domain.retry import RetryPolicy
 from mainspring.kernel.ids import uuid7
 from mainspring.operations.lifecycle.decide import decide
@@ -158,11 +159,22 @@ specs = st.builds(
 )
 statuses = st.sampled_from(["FAILED", "CANCELLED", "RETURNED", "LOST"])
 times = st.none() | st.floats(-10, 100)
+deaths = st.none() | st.builds(Death, st.booleans(), st.just("exit status 1"), st.booleans())
 
 
-@given(specs, statuses, st.integers(0, 6), st.integers(1, 6), times, st.booleans(), st.floats(0, 1, exclude_max=True))
+@given(
+    specs, statuses, st.integers(0, 6), st.integers(1, 6), times, st.booleans(), st.floats(0, 1, exclude_max=True),
+    deaths,
+)  # fmt: skip
 def test_every_ending_has_one_consequence_and_a_loss_spends_no_attempt(
-    spec: Spec, status: str, losses: int, failures: int, left: float | None, cancel: bool, chance: float
+    spec: Spec,
+    status: str,
+    losses: int,
+    failures: int,
+    left: float | None,
+    cancel: bool,
+    chance: float,
+    death: Death | None,
 ) -> None:
     """`failures`: how many attempts were not lost, with the present one."""
     attempt = losses + failures
@@ -173,16 +185,17 @@ def test_every_ending_has_one_consequence_and_a_loss_spends_no_attempt(
     lost = status == "LOST"
     said = Outcome(run.run_id, run.fence, "FAILED" if lost else status)  # type: ignore[arg-type]
     changes = Changes([], [], [])
-    decide(run, said, lambda: chance, changes, lost=lost)
+    decide(run, said, lambda: chance, changes, lost=lost, death=death if lost else None)
     assert len(changes.endings) + len(changes.requeues) == 1
     assert len(changes.attempts) == len(changes.requeues)
     once, in_time = spec.delivery is Delivery.AT_MOST_ONCE, left is None or left > 0
     allowed = 3 if spec.max_losses is None else spec.max_losses
+    alone_again = death is not None and death.alone and losses >= 1
     if changes.endings:
         [ending] = changes.endings
         assert ending.lost == lost and ending.reason
         if lost:
-            assert cancel or once or not in_time or losses + 1 > allowed or left is not None
+            assert cancel or once or not in_time or losses + 1 > allowed or alone_again or left is not None
             assert ending.ran_ms is None and ending.held_ms is None
         elif status == "FAILED" and not cancel and left is None and not once:
             assert failures >= spec.retry.max_attempts
@@ -191,7 +204,8 @@ def test_every_ending_has_one_consequence_and_a_loss_spends_no_attempt(
     assert not cancel and requeue.lost == lost
     assert requeue.given_back == (status == "RETURNED")
     if lost:
-        assert not once and in_time and losses + 1 <= allowed
+        assert not once and in_time and losses + 1 <= allowed and not alone_again
+        assert requeue.alone == (death is not None and death.crashed)
         assert requeue.delay == 0 if losses == 0 else 1 <= requeue.delay <= 30
         assert tried.started_at is None  # nobody has told it
     elif status == "FAILED":

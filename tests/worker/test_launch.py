@@ -41,6 +41,8 @@ def test_kill_9_is_told_to_the_server_when_everything_is_gone(victim: str, tmp_p
         (notice,) = server.notices
         assert (notice.worker_id, notice.secret) == next(iter(server.secrets.items()))
         assert notice.exit == "killed by SIGKILL"
+        # No run kills the launcher; one may have killed the worker, or let memory run out.
+        assert notice.cause == ("killed" if victim == "launcher" else "crashed")
         assert await launched.process.wait() == -signal.SIGKILL
         assert await ended_soon(launched.parent_watchdog)
 
@@ -49,7 +51,11 @@ def test_kill_9_is_told_to_the_server_when_everything_is_gone(victim: str, tmp_p
 
 @pytest.mark.parametrize(
     ("task", "payload", "code", "words"),
-    [("exits", {"code": 3}, 3, "exit status 3"), ("crashes", None, -signal.SIGSEGV, "killed by SIGSEGV")],
+    [
+        ("exits", {"code": 3}, 3, "exit status 3"),
+        ("exits", {"code": 0}, 0, "exit status 0"),
+        ("crashes", None, -signal.SIGSEGV, "killed by SIGSEGV"),
+    ],
 )
 def test_a_task_that_ends_its_process_is_told_with_the_reason(
     task: str, payload: object, code: int, words: str, tmp_path: Path
@@ -57,7 +63,7 @@ def test_a_task_that_ends_its_process_is_told_with_the_reason(
     async def test(server: ExchangeServer, launched: Launched) -> None:
         server.submit(an_order(task, payload=payload))
         await server.until(lambda: server.notices)
-        assert server.notices[0].exit == words
+        assert (server.notices[0].exit, server.notices[0].cause) == (words, "crashed")
         assert await launched.process.wait() == code
 
     with_a_launched_worker(tmp_path, test)
@@ -68,7 +74,7 @@ def test_a_worker_that_ends_in_order_says_so_too(tmp_path: Path) -> None:
         launched.process.terminate()
         assert await launched.process.wait() == 0
         await server.until(lambda: server.notices)
-        assert server.notices[0].exit == "exit status 0"
+        assert (server.notices[0].exit, server.notices[0].cause) == ("exit status 0", None)
         assert [request.stopped for request in server.requests][-1]
         assert await ended_soon(launched.parent_watchdog)
 
@@ -97,7 +103,7 @@ def test_a_worker_that_dies_while_its_launcher_is_stopped_ends_the_launcher(tmp_
         await launched.until_state("T")
         os.kill(launched.worker, signal.SIGKILL)
         assert await launched.process.wait() == -signal.SIGKILL
-        assert len(server.notices) == 1
+        assert [notice.cause for notice in server.notices] == [None]
 
     with_a_launched_worker(tmp_path, test)
 
@@ -179,13 +185,39 @@ def test_a_second_term_ends_the_runs(whom: str, tmp_path: Path) -> None:
     with_a_launched_worker(tmp_path, test)
 
 
+@pytest.mark.parametrize("victim", ["launcher", "worker"])
+def test_a_worker_that_is_killed_while_it_drains_is_excused(victim: str, tmp_path: Path) -> None:
+    """A deployment asks first, and kills after a while."""
+
+    async def test(server: ExchangeServer, launched: Launched) -> None:
+        server.submit(an_order("shell", command=f"echo x > {tmp_path}/began; {HELD}"))
+        await written(tmp_path / "began")
+        os.kill(launched.pid, signal.SIGTERM)
+        await server.until(lambda: server.requests[-1].draining)
+        os.kill(launched.pid if victim == "launcher" else launched.worker, signal.SIGKILL)
+        await server.until(lambda: server.notices)
+        assert server.notices[0].cause is None
+
+    with_a_launched_worker(tmp_path, test)
+
+
+def test_a_server_that_does_not_know_the_cause_gets_the_notice_without(tmp_path: Path) -> None:
+    async def test(server: ExchangeServer, launched: Launched) -> None:
+        server.notice_answers.append(422)
+        os.kill(launched.worker, signal.SIGKILL)
+        await server.until(lambda: len(server.notices) == 2)
+        assert [notice.cause for notice in server.notices] == ["crashed", None]
+
+    with_a_launched_worker(tmp_path, test)
+
+
 @pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1])
 def test_other_signals_reach_the_worker_and_end_both_as_before(number: signal.Signals, tmp_path: Path) -> None:
     async def test(server: ExchangeServer, launched: Launched) -> None:
         os.kill(launched.pid, number)
         assert await launched.process.wait() == -number
         await server.until(lambda: server.notices)
-        assert server.notices[0].exit == f"killed by {number.name}"
+        assert (server.notices[0].exit, server.notices[0].cause) == (f"killed by {number.name}", None)
 
     with_a_launched_worker(tmp_path, test)
 

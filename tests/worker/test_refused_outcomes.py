@@ -42,6 +42,7 @@ class OtherLanguage:
 
     killable = True
     isolates = True
+    has_processes = False
 
     def __init__(self, note_progress: NoteProgress) -> None:
         self.begun = 0

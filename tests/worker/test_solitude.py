@@ -1,8 +1,16 @@
-"""A run that was lost before and would share the worker's process runs without neighbours."""
+"""A run that was lost before and would share the worker's process runs without neighbours. One with processes of its
+own begins without them if its worker's process had ended, as far as that is possible."""
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import pytest
+
 from mainspring.wire.exchange import RunOrder
+from mainspring.worker.execution import solitude
+from mainspring.worker.executors.http.address_guard import AddressGuard
+from mainspring.worker.executors.http.on_demand import HttpOnDemand
 from mainspring.worker.worker import Worker
 
 from .a_worker import against_a_server, ran, release
@@ -83,3 +91,62 @@ def test_one_that_waits_is_cancelled_and_handed_back_like_others() -> None:
         assert not ran["cancelled"] and not ran["returned"]
 
     against_a_server(test)
+
+
+def crashed(**fields: object) -> RunOrder:
+    """A command whose last worker ended while it ran."""
+    return an_order("shell", losses=1, attempt=2, alone=True, **fields)
+
+
+def test_a_command_whose_worker_crashed_waits_for_its_neighbours_and_begins_alone(tmp_path: Path) -> None:
+    neighbour = an_order("blocks", payload={"name": "ordinary"})
+    began, ends = tmp_path / "began", tmp_path / "ends"
+    command = crashed(command=f"touch {began}; until [ -e {ends} ]; do sleep 0.02; done")
+    other = an_order("counted", payload={"name": "other"})
+
+    async def test(server: ExchangeServer, worker: Worker) -> None:
+        server.submit(neighbour)
+        await server.until(lambda: ran["ordinary"])
+        server.submit(command)
+        await server.until(lambda: worker._runner.solitude.waiting is not None)
+        server.submit(other)
+        await server.until(lambda: server.requests[-1].free == 0)
+        assert not began.exists()
+        release["ordinary"].set()
+        await server.until(began.exists)
+        assert neighbour.run_id in server.outcomes
+        assert (worker._runner.holding, ran["other"]) == (1, 0)
+        ends.touch()
+        assert (await server.outcome_of(command)).status == "SUCCESS"
+        await server.until(lambda: ran["other"])
+
+    against_a_server(test)
+
+
+def test_it_is_alone_for_a_while_only_and_waits_for_a_while_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(solitude, "MOST_WAIT", 0.3)
+    monkeypatch.setattr(solitude, "ALONE_FOR", 0.3)
+    ends = tmp_path / "ends"
+    endless = f"until [ -e {ends} ]; do sleep 0.02; done"
+    first, second = crashed(command=endless), crashed(command=endless)
+    other = an_order("blocks", payload={"name": "ordinary"})
+
+    async def test(server: ExchangeServer, worker: Worker) -> None:
+        server.submit(first, second, other)
+        await server.until(lambda: ran["ordinary"])  # beside both, which have not ended
+        await server.until(lambda: len(worker._runner.active) == 3)
+        ends.touch()
+        release["ordinary"].set()
+        orders = (first, second, other)  # some were handed back before
+        await server.until(lambda: server.outcomes.keys() >= {order.run_id for order in orders})
+        await server.until(lambda: {server.outcomes[order.run_id].status for order in orders} == {"SUCCESS"})
+
+    against_a_server(test)
+
+
+def test_http_calls_are_not_kept_apart() -> None:
+    """They run in no process but the worker's, and in code of ours."""
+    executor = HttpOnDemand(AddressGuard())
+    assert (executor.isolates, executor.has_processes) == (True, False)

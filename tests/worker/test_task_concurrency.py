@@ -21,6 +21,7 @@ class Stage:
 
     killable = True
     isolates = True
+    has_processes = False
 
     def __init__(self) -> None:
         self.running: dict[Attempt, asyncio.Event] = {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from mainspring.domain.retry import Verdict
 
@@ -11,9 +12,24 @@ SHORTEST_DELAY = 1.0
 LONGEST_DELAY = 30.0
 
 
-def after_loss(losses: int, max_losses: int | None, random: Callable[[], float]) -> Verdict:
+@dataclass(frozen=True, slots=True)
+class Death:
+    """How the worker of a lost run died, as its parent process tells. Nobody had asked it to stop, and it was not cut
+    off from its servers.
+
+    crashed: the worker's own process ended, so one of its runs may have ended it. Otherwise somebody has killed the
+    process that was started. exit: in words. alone: the worker held no other run."""
+
+    crashed: bool
+    exit: str
+    alone: bool
+
+
+def after_loss(losses: int, max_losses: int | None, random: Callable[[], float], death: Death | None = None) -> Verdict:
     """What follows the loss number `losses` of a run. The first one is retried at once. Later ones wait for a random
-    time: a run that kills its worker must not kill the next one at once. `random` returns numbers in [0, 1)."""
+    time: a run that kills its worker must not kill the next one at once. A run that is lost again by the death of a
+    worker on which it was alone is not tried again. `death`: None if the worker fell silent, was asked to stop, or was
+    cut off: that says nothing about the run. `random` returns numbers in [0, 1)."""
     most = DEFAULT_MAX_LOSSES if max_losses is None else max_losses
     if losses > most:
         times = "once" if losses == 1 else f"{losses} times"
@@ -21,6 +37,12 @@ def after_loss(losses: int, max_losses: int | None, random: Callable[[], float])
             None,
             f"lost {times}, max_losses is {most}: its worker ended or fell silent each time; "
             "see whether the task ends its process or uses up the memory",
+        )
+    if losses > 1 and death is not None and death.alone:
+        return Verdict(
+            None,
+            f"lost {losses} times, the last time while it was alone on its worker ({death.exit}); "
+            "see whether the task ends its worker or uses up the machine",
         )
     if losses <= 1:
         return Verdict(0.0)

@@ -73,7 +73,8 @@ class First(msgspec.Struct, frozen=True):
 
 class HoldBack(msgspec.Struct, frozen=True):
     """A run that gives up its slots and backs off for `delay` seconds. `snoozed` is 1 if it asked for that, `lost` if
-    its worker was lost, `given_back` if it was returned unstarted. `failed`: the attempt has failed."""
+    its worker was lost, `given_back` if it was returned unstarted. `failed`: the attempt has failed. `alone`: the
+    next attempt is to begin without neighbours."""
 
     run_id: UUID
     fence: int
@@ -83,6 +84,7 @@ class HoldBack(msgspec.Struct, frozen=True):
     lost: int = 0
     given_back: int = 0
     failed: bool = False
+    alone: bool = False
 
 
 _lock_lines = RowQuery(Line, _SQL["lock_lines"])
@@ -217,6 +219,7 @@ async def hold_back(connection: Connection, items: Sequence[HoldBack]) -> list[t
         [item.snoozed for item in ordered],
         [item.lost for item in ordered],
         [item.given_back for item in ordered],
+        [item.alone or None for item in ordered],
     )
     return rows
 

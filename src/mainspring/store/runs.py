@@ -46,7 +46,8 @@ class NewRuns:
 
 class ClaimedRun(msgspec.Struct, frozen=True, gc=False):
     """A run that was given to a worker. `time_left`: the remaining seconds of its run_timeout. `losses`: how many
-    attempts were lost with their worker. `snoozes`: how many were snoozed."""
+    attempts were lost with their worker. `snoozes`: how many were snoozed. `alone`: it is to begin without
+    neighbours."""
 
     run_id: UUID
     fence: int
@@ -64,6 +65,7 @@ class ClaimedRun(msgspec.Struct, frozen=True, gc=False):
     losses: int
     snoozes: int
     generation: int
+    alone: bool
 
 
 class HeldRun(msgspec.Struct, frozen=True):
@@ -155,7 +157,7 @@ class Ending(msgspec.Struct, frozen=True):
 class Requeue(msgspec.Struct, frozen=True):
     """A run that goes back into its lane after `delay` seconds. `given_back` is 1 if no attempt was used. `lost` is 1
     if the attempt was lost with its worker, and `snoozed` if it asked to come back later; the run then gets another
-    attempt for it."""
+    attempt for it. `alone`: the next attempt is to begin without neighbours."""
 
     run_id: UUID
     fence: int
@@ -164,6 +166,7 @@ class Requeue(msgspec.Struct, frozen=True):
     error: str | None = None
     lost: int = 0
     snoozed: int = 0
+    alone: bool = False
 
 
 class PastAttempt(msgspec.Struct, frozen=True):
@@ -375,6 +378,7 @@ async def requeue(connection: Connection, items: Sequence[Requeue]) -> list[Requ
         [item.error for item in ordered],
         [item.lost for item in ordered],
         [item.snoozed for item in ordered],
+        [item.alone or None for item in ordered],
     )
 
 

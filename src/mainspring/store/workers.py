@@ -175,6 +175,12 @@ async def take_notice(connection: Connection, worker_id: UUID, secret: str) -> t
     return None if row is None else (row["name"], row["lost"])
 
 
+async def held_number(connection: Connection, worker_id: UUID) -> int:
+    """How many runs a worker holds, also those that another transaction has locked."""
+    number: int = await connection.fetchval(_SQL["held_number"], worker_id)
+    return number
+
+
 async def advance(
     connection: Connection, tenant: TenantId, worker_id: UUID, seq: int, *, again: bool, patience: str = "10s"
 ) -> tuple[int, int] | None:

@@ -132,7 +132,8 @@ class RunOrder(msgspec.Struct, omit_defaults=True):
     has had no acknowledgement for `exclusive_kill`, also if only the database is unavailable.
     losses: how many attempts of it were lost with their worker. If there are any, the task may have ended the worker's
     process, and the worker runs it apart from others. snoozes: how often it was snoozed. at_most_once: it never starts
-    again, so it cannot be snoozed.
+    again, so it cannot be snoozed. alone: the process of its last worker ended while it ran, so it begins without
+    neighbours, as far as that is possible.
     idempotency_key: only if it does not consist of job and fire time alone.
     generation: of the job. It is part of the idempotency key from the second on.
     paced: it has a rate, so the worker tells soon that it has started.
@@ -161,6 +162,7 @@ class RunOrder(msgspec.Struct, omit_defaults=True):
     generation: int = 1
     paced: bool = False
     start_within: float | None = None
+    alone: bool = False
 
 
 class LeaseGrant(msgspec.Struct, frozen=True):

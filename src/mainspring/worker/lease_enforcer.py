@@ -14,9 +14,9 @@ from mainspring.kernel.logs import get_logger
 from mainspring.wire.exchange import LeaseGrant
 from mainspring.worker.execution.runner import Runner
 from mainspring.worker.lease import Lease
+from mainspring.worker.processes.death_record import EXIT_FENCED as EXIT_FENCED
 from mainspring.worker.processes.watchdog_client import WatchdogClient
 
-EXIT_FENCED = 70
 _NEVER = float("inf")
 
 log = get_logger("worker")

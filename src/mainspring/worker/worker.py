@@ -164,6 +164,8 @@ class Worker:
     def stop(self) -> None:
         """Drain: take no more runs, return the unstarted ones, let the others finish. A second call ends them at
         once."""
+        if self._death_record is not None:
+            self._death_record.tell_asked()
         if self._draining is None:
             self._draining = asyncio.create_task(self._leave())
         else:
@@ -211,9 +213,10 @@ class Worker:
         return bool(self._starts) and self._server_client.protocol >= TELLS_STARTS
 
     def _clear_the_way(self, now: float) -> None:
-        """A run waits to run alone. Start it if nothing else is left; end a long poll that could bring more."""
+        """A run waits to run alone. Start it if nothing else is left, or if it has waited for too long; end a long poll
+        that could bring more."""
         lone = self._runner.solitude.waiting
-        if lone is not None and self._held_runs.holds_only(lone):
+        if lone is not None and (self._held_runs.holds_only(lone) or self._runner.solitude.overdue):
             self._runner.start_lone()
         elif len(self._held_runs.flights) == 1 and self._held_runs.asked:
             self._exchange_timing.hurry(now)
@@ -404,6 +407,8 @@ class Worker:
             if self._starts.look(self._runner.active, now, self._server_client.server):
                 self._consider_soon()
             self._progress.look(self._runner.active, now, tell=self._server_client.protocol >= TAKES_USAGE)
+            if self._runner.solitude.bounded:
+                self._consider_soon()  # its time may be over
             return_overdue(self._runner, self._held_runs, now)
             self._lease.guard()
             if self._death_record is not None:

@@ -323,6 +323,7 @@ def _order(row: ClaimedRun, lane: Lane) -> RunOrder:
         row.losses,
         row.snoozes,
         generation=row.generation,
+        alone=row.alone,
     )
     if spec_text is not None:
         spec = spec_from_text(spec_text)

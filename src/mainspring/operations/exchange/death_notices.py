@@ -12,6 +12,7 @@ from uuid import UUID
 import msgspec
 
 from mainspring.domain.errors import InvalidInput, Unauthorized, Unavailable
+from mainspring.domain.losses import Death
 from mainspring.kernel import metrics
 from mainspring.kernel.ids import parse_uuid
 from mainspring.kernel.logs import get_logger
@@ -22,7 +23,7 @@ from mainspring.operations.lifecycle.events import WorkerLost
 from mainspring.operations.lifecycle.rescue_worker import WorkerRescue
 from mainspring.operations.signals import Signals
 from mainspring.store import workers
-from mainspring.store.pool import Store
+from mainspring.store.pool import Connection, Store
 from mainspring.wire.death_notice import CLEAN_EXIT, DeathNotice, DeathReceipt
 from mainspring.wire.protocol import LONGEST_SECRET, SECRET_HEADER, WORKER_HEADER
 
@@ -67,12 +68,13 @@ class DeathNotices:
                 hint=f"send the worker_id that {WORKER_HEADER} has",
             )  # fmt: skip
         started = None if notice.started is None else frozenset(notice.started)
-        rescue = WorkerRescue(self._signals, self._random, worker_id, started)
         async with self._store.hot.acquire() as connection, connection.transaction():
             taken = await workers.take_notice(connection, worker_id, proof.secret)
             if taken is None:
                 raise _wrong_secret()
             name, lost = taken
+            death = await _death(connection, notice, first=lost)
+            rescue = WorkerRescue(self._signals, self._random, worker_id, started, death=death)
             effects = await rescue.take_batch(connection)
             if lost and (effects is not None or notice.exit != CLEAN_EXIT):
                 effects = effects or Effects()
@@ -91,6 +93,15 @@ class DeathNotices:
                 # The rescuer takes them too, but it does not know what had started.
                 raise Unavailable("other transactions hold some of the runs", code="busy", hint="send the notice again")
         return DeathReceipt(rescued)
+
+
+async def _death(connection: Connection, notice: DeathNotice, *, first: bool) -> Death | None:
+    """What the notice says about the runs of the worker. A repeated one cannot say how many it held: some of them were
+    rescued before."""
+    if notice.cause is None:
+        return None
+    alone = first and await workers.held_number(connection, notice.worker_id) == 1
+    return Death(notice.cause == "crashed", notice.exit, alone)
 
 
 def _wrong_secret() -> Unauthorized:

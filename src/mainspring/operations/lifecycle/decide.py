@@ -6,7 +6,7 @@ from collections.abc import Callable
 from datetime import datetime, timedelta
 
 from mainspring.domain.job import Delivery, Spec, spec_from_text, spec_to_show
-from mainspring.domain.losses import after_loss
+from mainspring.domain.losses import Death, after_loss
 from mainspring.domain.retry import Verdict, after_failure
 from mainspring.domain.snoozes import after_snooze, out_of_time
 from mainspring.domain.transitions import StoredState
@@ -22,8 +22,17 @@ _MAX_ERROR = 65536  # characters of an error that are stored
 Random = Callable[[], float]
 
 
-def decide(run: HeldRun, outcome: Outcome, random: Random, changes: Changes, *, lost: bool = False) -> None:
-    """Add to `changes` what follows. `lost`: the worker was lost and has reported nothing."""
+def decide(
+    run: HeldRun,
+    outcome: Outcome,
+    random: Random,
+    changes: Changes,
+    *,
+    lost: bool = False,
+    death: Death | None = None,
+) -> None:
+    """Add to `changes` what follows. `lost`: the worker was lost and has reported nothing. `death`: how it died, if its
+    parent has told it."""
     error = None if outcome.error is None else storable_text(outcome.error[:_MAX_ERROR])
     lost = lost or (outcome.status == "RETURNED" and error is not None)
     loss = int(lost)
@@ -52,13 +61,16 @@ def decide(run: HeldRun, outcome: Outcome, random: Random, changes: Changes, *, 
 
     def again(how: str, delay: float, given_back: int = 0, snoozed: int = 0) -> None:
         started_at = None if given_back else _began(run, outcome, lost=lost)
+        alone = lost and death is not None and death.crashed
         if run.gates is not None:
             changes.gates += run.gates
         if run.limited and _stands_in_line_again(run, waits=delay > 0 and not (lost or given_back)):
             failed = how == "FAILED"
-            changes.holds.append(HoldBack(run.run_id, run.fence, delay, error, snoozed, loss, given_back, failed))
+            changes.holds.append(
+                HoldBack(run.run_id, run.fence, delay, error, snoozed, loss, given_back, failed, alone)
+            )
         else:
-            changes.requeues.append(Requeue(run.run_id, run.fence, delay, given_back, error, loss, snoozed))
+            changes.requeues.append(Requeue(run.run_id, run.fence, delay, given_back, error, loss, snoozed, alone))
         changes.attempts.append(
             PastAttempt(run.run_id, run.attempt, run.fence, run.worker_id, started_at, how, error, delay, usage)
         )
@@ -80,7 +92,7 @@ def decide(run: HeldRun, outcome: Outcome, random: Random, changes: Changes, *, 
             error = None
             again("SNOOZED", verdict.delay, snoozed=1)
     else:
-        verdict = _verdict(spec_from_text(run.spec_text), run, outcome, random, lost=lost)
+        verdict = _verdict(spec_from_text(run.spec_text), run, outcome, random, lost=lost, death=death)
         if verdict.delay is None:
             end(StoredState.FAILED, verdict.reason)
         else:
@@ -100,7 +112,7 @@ def _began(run: HeldRun, outcome: Outcome, *, lost: bool) -> datetime | None:
     return None if outcome.unstarted else run.claimed_at + timedelta(milliseconds=outcome.held_ms)
 
 
-def _verdict(spec: Spec, run: HeldRun, outcome: Outcome, random: Random, *, lost: bool) -> Verdict:
+def _verdict(spec: Spec, run: HeldRun, outcome: Outcome, random: Random, *, lost: bool, death: Death | None) -> Verdict:
     """Whether another attempt follows a failed or lost one, by delivery, retry policy, losses and run_timeout."""
     at_most_once = spec.delivery is Delivery.AT_MOST_ONCE
     if lost and at_most_once:
@@ -109,7 +121,7 @@ def _verdict(spec: Spec, run: HeldRun, outcome: Outcome, random: Random, *, lost
     if time_left is not None and time_left <= 0:
         return Verdict(None, out_of_time(spec))
     if lost:
-        verdict = after_loss(run.losses + 1, spec.max_losses, random)
+        verdict = after_loss(run.losses + 1, spec.max_losses, random, death)
     else:
         verdict = after_failure(
             spec.retry,

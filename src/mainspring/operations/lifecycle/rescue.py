@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from uuid import UUID
 
+from mainspring.domain.losses import Death
 from mainspring.operations.lifecycle.decide import Random, decide
 from mainspring.operations.lifecycle.dispatch import release, runs_ended
 from mainspring.operations.lifecycle.effects import Changes, Effects, carry_out
@@ -19,12 +20,13 @@ async def rescue(
     random: Random,
     *,
     started: Collection[tuple[UUID, int]] | None = None,
+    death: Death | None = None,
 ) -> Effects:
     """Decide the next attempt, FAILED if at most once, or CANCELLED if requested. The caller holds the locks.
 
     `started`: the exclusive runs (run, fence) that the watchdog of the worker saw start. An exclusive run that is not
     among them has not started: it is requeued like one that was handed back. None means that nobody testifies; then
-    every run counts as started. Other runs always count as started.
+    every run counts as started. Other runs always count as started. `death`: how the worker died, if its parent tells.
     """
     changes, effects = Changes(), Effects()
     for run in held:
@@ -33,7 +35,7 @@ async def rescue(
             decide(run, unstarted, random, changes)
         else:
             lost = Outcome(run.run_id, run.fence, "FAILED", error="worker lost")
-            decide(run, lost, random, changes, lost=True)
+            decide(run, lost, random, changes, lost=True, death=death)
     await carry_out(connection, changes, effects)
     await runs_ended(connection, effects)
     await release(connection, effects)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from uuid import UUID
 
+from mainspring.domain.losses import Death
 from mainspring.kernel import metrics
 from mainspring.kernel.logs import get_logger
 from mainspring.operations.lifecycle.decide import Random
@@ -31,12 +32,14 @@ class WorkerRescue:
         started: Collection[tuple[UUID, int]] | None = None,
         *,
         ordinary_only: bool = False,
+        death: Death | None = None,
     ) -> None:
         self._signals = signals
         self._random = random
         self._worker_id = worker_id
         self._started = started
         self._ordinary_only = ordinary_only
+        self._death = death
         self.rescued = 0
 
     async def take_batch(self, connection: Connection) -> Effects | None:
@@ -44,7 +47,7 @@ class WorkerRescue:
         held = await runs.held_by(connection, self._worker_id, _BATCH, ordinary_only=self._ordinary_only)
         if not held:
             return None
-        effects = await rescue(connection, held, self._random, started=self._started)
+        effects = await rescue(connection, held, self._random, started=self._started, death=self._death)
         self.rescued += len(held)
         return effects
 

@@ -315,7 +315,8 @@ state = {{RUNNING}}, attempt = attempt + 1, fence = fence + 1, worker_id = $3, c
 -- fragment: claimed_run(exclusive)
 -- ClaimedRun in store/runs.py.
 r.run_id, r.fence, r.attempt, r.max_attempts, r.lane_id, r.job_id, r.scheduled_for, r.ready_at, {{exclusive}}, r.name,
-r.payload::text as payload_text, r.spec::text as spec_text, {{time_left}}, r.losses, r.snoozes, r.generation
+r.payload::text as payload_text, r.spec::text as spec_text, {{time_left}}, r.losses, r.snoozes, r.generation,
+coalesce(r.alone, false) as alone
 
 -- ------------------------------------------------------------------------------------------------------- gates
 

@@ -229,7 +229,7 @@ set state = {{HELD}}, attempt = r.attempt - o.given_back, fence = r.fence + 1, w
     claimed_at = null, started_at = null, losses = r.losses + o.lost,
     snoozes = r.snoozes + o.snoozed, max_attempts = r.max_attempts + o.lost + o.snoozed,
     last_error = coalesce(o.error, r.last_error), progress = null, progress_text = null, progress_number = null, usage = null,
-    rate_keys = null, breaker_key = null,
+    rate_keys = null, breaker_key = null, alone = case when o.given_back > 0 then r.alone else o.alone end,
     ready_at = t.now + o.delay * interval '1 second',
     wake_at = case when o.delay > 0 then t.now + o.delay * interval '1 second' end,
     held_key = r.limit_keys[1],
@@ -237,8 +237,8 @@ set state = {{HELD}}, attempt = r.attempt - o.given_back, fence = r.fence + 1, w
                      else coalesce(r.held_rank, r.ready_at - {{boost(r)}}) end,
     snoozed_until = case when o.snoozed > 0 then t.now + o.delay * interval '1 second' end, gates = null,
     adopted = null
-from unnest($1::uuid[], $2::int[], $3::float8[], $4::text[], $5::smallint[], $6::smallint[], $7::smallint[])
-         as o (run_id, fence, delay, error, snoozed, lost, given_back),
+from unnest($1::uuid[], $2::int[], $3::float8[], $4::text[], $5::smallint[], $6::smallint[], $7::smallint[], $8::boolean[])
+         as o (run_id, fence, delay, error, snoozed, lost, given_back, alone),
      (select clock_timestamp() as now) as t
 where r.run_id = o.run_id and r.fence = o.fence and r.state + 0 = {{RUNNING}} and r.limit_keys is not null
 returning r.run_id, r.limit_keys

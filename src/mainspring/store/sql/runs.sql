@@ -247,7 +247,8 @@ where exists (select from locked l where l.run_id = o.run_id)
 
 -- name: requeue
 -- A failed run with attempts left, a run that was returned unstarted ($4: the attempt that it gives back), a run that
--- was lost ($6: the loss), or a run that is snoozed ($7). A loss or a snooze grants another attempt.
+-- was lost ($6: the loss), or a run that is snoozed ($7). A loss or a snooze grants another attempt. $8: the next one is
+-- to begin without neighbours.
 -- moves: RUNNING -> QUEUED
 -- guard: fence and RUNNING; the caller has locked the row.
 update mainspring.runs r
@@ -255,10 +256,11 @@ set state = {{QUEUED}}, attempt = r.attempt - o.given_back, fence = r.fence + 1,
     claimed_at = null, started_at = null, gates = null, adopted = null, losses = r.losses + o.lost, snoozes = r.snoozes + o.snoozed,
     max_attempts = r.max_attempts + o.lost + o.snoozed, last_error = coalesce(o.error, r.last_error),
     progress = null, progress_text = null, progress_number = null, usage = null,
+    alone = case when o.given_back > 0 then r.alone else o.alone end,
     ready_at = t.now + o.delay * interval '1 second',
     snoozed_until = case when o.snoozed > 0 then t.now + o.delay * interval '1 second' end
-from unnest($1::uuid[], $2::int[], $3::float8[], $4::smallint[], $5::text[], $6::smallint[], $7::smallint[])
-         as o (run_id, fence, delay, given_back, error, lost, snoozed),
+from unnest($1::uuid[], $2::int[], $3::float8[], $4::smallint[], $5::text[], $6::smallint[], $7::smallint[], $8::boolean[])
+         as o (run_id, fence, delay, given_back, error, lost, snoozed, alone),
      (select clock_timestamp() as now) as t
 where r.run_id = o.run_id and r.fence = o.fence and r.state + 0 = {{RUNNING}}
 returning r.run_id, r.lane_id

@@ -78,7 +78,8 @@ returning worker_id
 select secret_hash from mainspring.workers where worker_id = $1
 
 -- name: take_notice
--- Locks the worker's row, so an exchange in flight is written first, and none after this.
+-- Locks the worker's row, so an exchange in flight is written first, and none after this. Returns also whether the
+-- incarnation has lived until now.
 -- guard: the secret. A repeated notice changes nothing; an incarnation that has stopped stays STOPPED.
 with before as materialized (
     select w.worker_id, w.state in ({{WORKERS_ALIVE}}) as lost
@@ -272,6 +273,9 @@ limit 100
 
 -- name: holds_runs
 select exists (select from mainspring.runs where worker_id = $1 and state = {{RUNNING}})
+
+-- name: held_number
+select count(*) from mainspring.runs where worker_id = $1 and state = {{RUNNING}}
 
 -- name: quiet_0
 select not exists (select from mainspring.worker_beats_0

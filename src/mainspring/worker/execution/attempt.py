@@ -133,6 +133,9 @@ class Executor(Protocol):
     killable: bool
     """True if `kill_all` ends attempts for certain; False if only the end of the process does."""
 
+    has_processes: bool
+    """True if every attempt has processes of its own."""
+
     @property
     def isolates(self) -> bool:
         """True if an attempt of a run that was lost before cannot end the worker's process."""

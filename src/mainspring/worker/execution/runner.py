@@ -76,7 +76,11 @@ class Runner:
         self._offers: dict[str, Execute] = {}
         self._unkillable: set[str] = set()
         self._executor_of: dict[str, Executor] = {}
-        self.solitude = Solitude(lambda task: task in self._executor_of and not self._executor_of[task].isolates)
+        self.solitude = Solitude(
+            lambda task: task in self._executor_of and not self._executor_of[task].isolates,
+            lambda task: task in self._executor_of and self._executor_of[task].has_processes,
+            clock.monotonic,
+        )
         for executor in self._executors:
             offers = executor.offers()
             self._offers.update(offers)
@@ -142,7 +146,7 @@ class Runner:
         self._carry_on()
 
     def start_lone(self) -> None:
-        """Start the run that waits for the end of the others: there are none left."""
+        """Start the run that waits for the end of the others: there are none left, or it has waited for too long."""
         self.queue.append(self.solitude.release())
         self._carry_on()
 

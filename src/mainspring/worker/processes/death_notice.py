@@ -18,6 +18,7 @@ _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 3.0
 _FIRST_TIMEOUT, _LONGEST_TIMEOUT = 1.0, 8.0
 # Answers that may be different later: the server has too much to do, or its database is unavailable.
 _TRY_AGAIN = (408, 425, 429)
+_NOT_UNDERSTOOD = (400, 422)
 
 
 def send(notice: dict[str, Any], exit_text: str, until: float) -> bool:
@@ -27,12 +28,16 @@ def send(notice: dict[str, Any], exit_text: str, until: float) -> bool:
     ca: str | None = notice.pop("ca", None)
     if len(notice.get("started", ())) > MOST_STARTED:
         del notice["started"]
-    body = json.dumps({**notice, "exit": exit_text}).encode()  # with the secret, for servers of older versions
+    cause: str | None = notice.pop("cause", None)
+    plain = {**notice, "exit": exit_text}  # with the secret, for servers of older versions
+    body = json.dumps(plain if cause is None else {**plain, "cause": cause}).encode()
     proof = {WORKER_HEADER: notice["worker_id"], SECRET_HEADER: notice["secret"]}
     pause, timeout = _FIRST_PAUSE, _FIRST_TIMEOUT
     while servers:
         for server in tuple(servers):
             status = _post(server, ca, body, proof, timeout)
+            if status in _NOT_UNDERSTOOD and cause is not None:  # by a server that does not know `cause`
+                status = _post(server, ca, json.dumps(plain).encode(), proof, timeout)
             if status is not None and 200 <= status < 300:
                 return True
             if status is not None and 400 <= status < 500 and status not in _TRY_AGAIN:

@@ -8,6 +8,7 @@ the same user read it.
     0       1 if the notice is complete
     1       1 if the list of started runs is complete
     2       1 if a server has acknowledged that the worker stops: it holds nothing any more
+    3       1 if the worker has been asked to stop
     4       the length of the notice
     8       the number of entries that were ever used
     12, 16  the requests to end orphans (orphans.py)
@@ -29,6 +30,7 @@ from uuid import UUID
 
 from mainspring.worker.incarnation import new_secret
 
+EXIT_FENCED = 70  # the exit code of a worker that ends because no server has heard it in time
 CAPACITY = 16 * 1024
 _NOTICE, _ENTRIES = 4096, 65536
 _ENTRY = struct.Struct("<16sq")
@@ -110,6 +112,10 @@ class DeathRecord:
         """A server knows that this incarnation has stopped. The notice is only a repetition."""
         self._memory[2] = 1
 
+    def tell_asked(self) -> None:
+        """The worker has been asked to stop. If it ends before it is done, its runs are not the reason."""
+        self._memory[3] = 1
+
     def withdraw(self) -> None:
         """This incarnation has spoken to no server, and ends: there is no notice to send."""
         self._memory[0] = 0
@@ -121,6 +127,10 @@ class DeathRecord:
 def has_stopped(memory: mmap.mmap) -> bool:
     """Whether a server knows already that the incarnation has stopped."""
     return bool(memory[2])
+
+
+def was_asked_to_stop(memory: mmap.mmap) -> bool:
+    return bool(memory[3])
 
 
 def longest_silence(memory: mmap.mmap) -> float:

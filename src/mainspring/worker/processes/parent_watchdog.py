@@ -21,7 +21,13 @@ import time
 from contextlib import suppress
 from typing import NoReturn
 
-from mainspring.worker.processes.death_record import has_stopped, longest_silence, read_record
+from mainspring.worker.processes.death_record import (
+    EXIT_FENCED,
+    has_stopped,
+    longest_silence,
+    read_record,
+    was_asked_to_stop,
+)
 from mainspring.worker.processes.orphans import OrphanRequests
 from mainspring.worker.processes.watchdog import cgroup, tree
 
@@ -31,6 +37,10 @@ _FIRST_PAUSE, _LONGEST_PAUSE = 0.005, 0.25
 # judgement. The worker tells its lease when it is granted; until then it holds nothing.
 _SHORTEST, _ONCE = 75.0, 0.0
 _LEASES = 2.0
+# A worker that has lost its lease, and signals that the launcher passes on to it.
+_EXCUSED = (
+    EXIT_FENCED, -signal.SIGTERM, -signal.SIGINT, -signal.SIGHUP, -signal.SIGQUIT, -signal.SIGUSR1, -signal.SIGUSR2,
+)  # fmt: skip
 _IGNORED = (
     signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2, signal.SIGTSTP,
     signal.SIGTTIN, signal.SIGTTOU, signal.SIGPIPE,
@@ -49,6 +59,7 @@ class ParentWatchdog:
         self._pidfd = os.pidfd_open(worker)
         self._stopped = False
         self._status: int | None = None
+        self._launcher_killed = False
 
     def run(self) -> NoReturn:
         for number in _IGNORED:
@@ -64,6 +75,7 @@ class ParentWatchdog:
             from mainspring.worker.processes.death_notice import send
 
             self._detach()
+            notice["cause"] = self._cause()
             send(notice, _in_words(self._status), ended + (_ONCE if has_stopped(self._memory) else useful))
         os._exit(0)
 
@@ -76,9 +88,12 @@ class ParentWatchdog:
             ready = poll.poll((_FIRST_PAUSE if self._orphans.open else _LOOK_EVERY) * 1000.0)
             self._reap()
             if self._status is not None:
+                # A worker whose launcher is killed kills itself (launch.py).
+                self._launcher_killed = os.getppid() != self._launcher
                 self._tell_launcher()
                 return
             if any(fd == self._control.fileno() for fd, _ in ready):
+                self._launcher_killed = True
                 return  # end of input: the launcher never sends anything
             self._mirror_stop()
             if self._orphans.open:
@@ -134,6 +149,15 @@ class ParentWatchdog:
             time.sleep(pause)
             pause = min(pause * 2, _LONGEST_PAUSE)
         return True
+
+    def _cause(self) -> str | None:
+        """Whether the runs of the worker can be the reason that it ended, or somebody has killed it. None if neither:
+        it was asked to stop, was stopped, or ended because its servers did not hear it."""
+        if was_asked_to_stop(self._memory) or self._stopped:
+            return None
+        if self._launcher_killed or self._status is None:
+            return "killed"
+        return None if os.waitstatus_to_exitcode(self._status) in _EXCUSED else "crashed"
 
     def _detach(self) -> None:
         """Keep nothing open that others wait for, and end when a service manager asks for it: the notice may take as

@@ -33,6 +33,7 @@ class HttpExecutor:
 
     killable = True
     isolates = True
+    has_processes = False
 
     def __init__(
         self,

@@ -19,6 +19,7 @@ class HttpOnDemand:
 
     killable = True
     isolates = True
+    has_processes = False
 
     def __init__(
         self, guard: AddressGuard, *, open_log: OpenLog | None = None, clock: LoopClock = SYSTEM_CLOCK

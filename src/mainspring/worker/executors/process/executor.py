@@ -51,6 +51,7 @@ class ProcessExecutor:
 
     killable = True
     isolates = True
+    has_processes = True
 
     def __init__(
         self,

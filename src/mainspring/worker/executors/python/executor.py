@@ -44,6 +44,7 @@ class PythonExecutor:
     """
 
     killable = False
+    has_processes = False  # a run that was lost before may have one
 
     def __init__(
         self,

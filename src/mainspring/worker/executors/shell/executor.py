@@ -57,6 +57,7 @@ log = get_logger("shell")
 class ShellExecutor:
     killable = True
     isolates = True
+    has_processes = True
 
     def __init__(
         self,
