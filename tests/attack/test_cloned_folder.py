@@ -21,7 +21,7 @@ import pytest
 from mainspring.cli.exit_codes import NOT_ALLOWED
 from mainspring.cli.main import main
 from mainspring.domain.errors import Forbidden
-from mainspring.kernel.data_folder import record_folder
+from mainspring.kernel.data_folder import is_recorded, record_folder
 from mainspring.roles.token import ensure_admin_token
 from mainspring.roles.up import MAINSPRING
 from mainspring.sdk.client.client import Client
@@ -292,6 +292,26 @@ def test_a_file_without_end_is_not_read(tmp_path: Path) -> None:
     os.mkfifo(folder / "admin-token")
     with pytest.raises(Forbidden, match="is not a regular file"):
         find_connection(environ={}, start=tmp_path)
+
+
+def test_a_folder_that_was_moved_is_still_known_and_one_that_is_gone_is_forgotten(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    folders = [tmp_path / name for name in ("moved", "gone", "here")]
+    for folder in folders:
+        folder.mkdir()
+        record_folder(folder)
+    folders[0].rename(tmp_path / "elsewhere")
+    assert is_recorded(tmp_path / "elsewhere")
+    records = {record.read_text().strip(): record for record in (tmp_path / "state/mainspring/folders").iterdir()}
+    shutil.rmtree(folders[1])
+    long_ago = records[str(folders[1])].stat().st_mtime - 40 * 86400
+    for folder in folders[1:]:
+        os.utime(records[str(folder)], (long_ago, long_ago))
+    record_folder(tmp_path / "elsewhere")
+    assert sorted(record.exists() for record in records.values()) == [False, True, True]
+    assert not records[str(folders[1])].exists() and is_recorded(folders[2])
 
 
 def test_up_does_not_start_on_a_folder_that_came_along(clone: Clone, capsys: pytest.CaptureFixture[str]) -> None:

@@ -12,6 +12,7 @@ import hashlib
 import os
 import secrets
 import stat
+from contextlib import suppress
 from pathlib import Path
 
 from mainspring.kernel.config import DEFAULT_DATA_FOLDER
@@ -20,6 +21,7 @@ from mainspring.kernel.ownership import ForeignFile, read_own
 _ID_FILE_NAME = "folder-id"
 _IGNORE_FILE_NAME = ".gitignore"  # git must not store the id and the tokens by accident
 _ROOT = 0
+_KEPT = 30 * 86400.0  # seconds for which the record of a folder that is gone is kept
 
 
 def found_folder(start: Path | None = None) -> Path | None:
@@ -44,6 +46,7 @@ def record_folder(folder: Path) -> None:
         _write(folder / _ID_FILE_NAME, chosen)
     if not os.path.lexists(folder / _IGNORE_FILE_NAME):
         _write(folder / _IGNORE_FILE_NAME, "*")
+    _prune(record)
 
 
 def is_recorded(folder: Path) -> bool:
@@ -96,6 +99,15 @@ def _record_of(known: str) -> Path:
     except RuntimeError as error:  # this user has no home folder
         raise FileNotFoundError(str(error)) from None
     return place / "mainspring/folders" / hashlib.sha256(known.encode()).hexdigest()
+
+
+def _prune(newest: Path) -> None:
+    """Remove records of folders that are gone. One that was moved a while ago is still known."""
+    now = newest.stat().st_mtime
+    for record in newest.parent.iterdir():
+        with suppress(OSError):
+            if now - record.stat().st_mtime > _KEPT and not Path(record.read_text().strip()).exists():
+                record.unlink()
 
 
 def _write(path: Path, text: str) -> None:
