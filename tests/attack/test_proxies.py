@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from mainspring.domain.errors import MainspringError
+from mainspring.kernel.data_folder import record_folder
 from mainspring.sdk.client.async_client import AsyncClient
 from mainspring.sdk.client.client import Client
 from tests.processes.cluster import free_port
@@ -82,6 +83,7 @@ async def test_the_address_that_up_wrote_uses_no_proxy(asked: list[str], tmp_pat
     folder.mkdir(mode=0o700)
     (folder / "server.json").write_text('{"url": "http://here.invalid:8700"}')
     (folder / "admin-token").write_text("ms_secret")
+    record_folder(folder)
     with Client(patience=0, timeout=0.5) as client:
         assert client.connection.token == "ms_secret"
         with suppress(MainspringError):

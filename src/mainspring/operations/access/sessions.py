@@ -6,6 +6,7 @@ days. A link is made with a token, never with a session: otherwise a session cou
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
 from uuid import UUID
 
 import msgspec
@@ -14,7 +15,6 @@ from mainspring.domain.errors import Conflict, Forbidden, InvalidInput, NotFound
 from mainspring.kernel.ids import EVERY_TENANT
 from mainspring.kernel.logs import get_logger
 from mainspring.operations.access.caller import Caller
-from mainspring.operations.access.failed_sign_ins import FailedSignIns
 from mainspring.operations.access.permissions import WORKER
 from mainspring.operations.signals import Signals
 from mainspring.store import sessions, tenants, tokens
@@ -22,6 +22,9 @@ from mainspring.store.pool import Connection, Store
 from mainspring.store.sessions import OpenSessionRow
 from mainspring.store.tokens import Principal
 from mainspring.wire.sessions import OpenSession, SessionList, SessionView, SignInLink, SignInRequest
+
+if TYPE_CHECKING:  # it loads the library of the metrics, which `up` does not need
+    from mainspring.operations.access.failed_sign_ins import FailedSignIns
 
 log = get_logger("sessions")
 
