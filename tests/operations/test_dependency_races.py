@@ -6,6 +6,7 @@ import asyncio
 from datetime import datetime
 from itertools import count
 from typing import Any
+from uuid import UUID
 
 import asyncpg
 import httpx
@@ -17,8 +18,10 @@ from hypothesis import strategies as st
 from mainspring.operations.dependencies import follow
 from mainspring.operations.dependencies.looker import Looker
 from mainspring.roles.assembly import Assembly
+from mainspring.wire.exchange import Outcome
 from tests.operations.hand_worker import HandWorker, outcome
 from tests.operations.test_dependencies import due_together, finish, looker, make, state_of, worker_for
+from tests.store.rows import until_blocking
 
 pytestmark = pytest.mark.anyio
 __all__ = ["looker"]
@@ -169,3 +172,29 @@ async def test_a_crash_while_a_parent_is_reported_neither_loses_nor_repeats_its_
     assert (await state_of(api, "b"))[0] == "QUEUED"
     assert (await state_of(api, "c"))[0] == "WAITING"
     assert await connection.fetchval("select count(*) from mainspring.job_waits") == 1
+
+
+async def test_a_parent_that_is_claimed_while_its_child_is_stored_is_followed(
+    api: httpx.AsyncClient, connection: asyncpg.Connection, database_url: str, assembly: Assembly
+) -> None:
+    """The submission of the child waits for the row of the parent's run, which a claim has locked."""
+    await make(api, "parent", task="a", schedule="manual")
+    run_id = (await api.post("/v1/jobs/parent:runNow")).json()["run_id"]
+    worker = worker_for(api, "a")
+    await worker.hello()
+    other = await asyncpg.connect(database_url)
+    try:
+        async with other.transaction():
+            await other.execute(
+                """update mainspring.runs set state = 2, attempt = 1, fence = 1, worker_id = $1,
+                   claimed_at = clock_timestamp()""",
+                worker.worker_id,
+            )
+            storing = asyncio.create_task(make(api, "child", task="b", schedule={"after": ["parent"]}))
+            await until_blocking(connection, other.get_server_pid())
+        await storing
+    finally:
+        await other.close()
+    await worker.report(Outcome(UUID(run_id), 1, "SUCCESS"))
+    due = "select next_fire_at <= clock_timestamp() from mainspring.jobs where job_id = 'child'"
+    assert await connection.fetchval(due) is True

@@ -52,10 +52,11 @@ where j.tenant_id = $1 and j.job_id = l.job_id
 
 -- name: follow_runs
 -- The same for their live runs. They are locked, so that none ends meanwhile. $3: jobs whose id is that of their run.
+-- A run that changed while its lock was waited for is first compared as it was before: it may have had another state.
 -- keeps: QUEUED, RUNNING, WAITING, HELD
 -- guard: it only sets a bit; the rows are locked by id.
 with locked as materialized (
-    select r.run_id, r.state
+    select r.run_id
     from mainspring.runs r
     where r.run_id = any (array(select x.run_id from mainspring.runs x
                                 where x.tenant_id = $1 and x.job_id = any ($2::text[])
@@ -71,7 +72,7 @@ with locked as materialized (
 update mainspring.runs r
 set follows = coalesce(r.follows, 0) | {{FOLLOWS_JOBS}}
 from locked l
-where r.run_id = l.run_id and r.state + 0 = l.state
+where r.run_id = l.run_id and r.state + 0 = any (array[{{QUEUED}}, {{RUNNING}}, {{WAITING}}, {{HELD}}])
 
 -- name: hold_parents
 -- Nobody ends the live runs of these jobs until the transaction ends. Claims go on.
