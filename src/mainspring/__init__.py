@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from mainspring.domain.errors import (
+        BodyTooSlow,
         Conflict,
         Fenced,
         Forbidden,
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
         NotSupportedYet,
         PayloadTooLarge,
         QueueFull,
+        TooManyRequests,
         Unauthorized,
         Unavailable,
         Unreadable,
@@ -52,6 +54,7 @@ __all__ = [
     "AsyncHandle",
     "AsyncWorkflowRun",
     "BadPayload",
+    "BodyTooSlow",
     "Client",
     "Conflict",
     "Context",
@@ -72,6 +75,7 @@ __all__ = [
     "Snooze",
     "Step",
     "Task",
+    "TooManyRequests",
     "Unauthorized",
     "Unavailable",
     "Unreadable",

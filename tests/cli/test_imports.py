@@ -67,7 +67,7 @@ def test_a_part_loads_only_what_it_needs(code: str, unwanted: set[str]) -> None:
 def test_a_verb_loads_no_other_verb() -> None:
     loaded = loaded_by("from mainspring.cli.main import main; main(['worker', '--help'])")
     assert verbs(loaded) == {
-        f"mainspring.cli.{name}" for name in ("main", "worker", "connect", "exit_codes", "shared_options")
+        f"mainspring.cli.{name}" for name in ("main", "worker", "caps", "connect", "exit_codes", "shared_options")
     }
 
 

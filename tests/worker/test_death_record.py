@@ -123,18 +123,31 @@ def test_a_notice_that_does_not_fit_is_not_sent() -> None:
 def test_a_notice_is_repeated_for_as_long_as_a_server_may_take_the_worker_for_alive(
     lease: float, repeated: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    told = repeated_for(lease, None, monkeypatch)
+    assert repeated - 30.0 < told <= repeated
+
+
+def test_a_notice_is_not_repeated_for_long_after_the_death_of_the_supervisor(monkeypatch: pytest.MonkeyPatch) -> None:
+    ours, supervisors = socket.socketpair()
+    assert repeated_for(75.0, ours.fileno(), monkeypatch) > 100.0
+    supervisors.close()  # readable, as the pidfd of a process that has ended
+    assert repeated_for(75.0, ours.fileno(), monkeypatch) <= 10.0
+
+
+def repeated_for(lease: float, supervisor: int | None, monkeypatch: pytest.MonkeyPatch) -> float:
+    """For how many seconds the parent watchdog of a worker with this lease repeats the notice."""
     memory, seen = shared_memory(), mmap.mmap(-1, 8)
     record = DeathRecord(memory, SERVERS)
     record.begin_incarnation(uuid7())
     if lease:
         record.tell_longest_silence(lease)
-    monkeypatch.setattr(death_notice, "send", lambda _notice, _text, until: _note(seen, until - time.monotonic()))
+    monkeypatch.setattr(death_notice, "send", lambda _notice, _text, until: _note(seen, until() - time.monotonic()))
     if (pid := os.fork()) == 0:
         worker = os.fork() or os._exit(9)
-        ParentWatchdog(worker, os.getpid(), socket.socketpair()[0], memory).run()
+        ParentWatchdog(worker, os.getpid(), socket.socketpair()[0], memory, supervisor).run()
     os.waitpid(pid, 0)
-    (told,) = struct.unpack("<d", seen[:])
-    assert repeated - 30.0 < told <= repeated
+    told: float = struct.unpack("<d", seen[:])[0]
+    return told
 
 
 def _note(seen: mmap.mmap, seconds: float) -> None:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import ctypes
 import os
+import select
 import sys
+import threading
+import time
 from collections.abc import Callable
-from signal import Signals
+from signal import SIGKILL, Signals
 
-_PR_SET_PDEATHSIG = 1
+_PR_SET_PDEATHSIG, _PR_GET_PDEATHSIG = 1, 2
 _libc = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
 
 
@@ -30,3 +33,30 @@ def die_with_parent(signal_number: Signals, parent: int | None = None) -> Callab
             os._exit(1)
 
     return ask_the_kernel
+
+
+def supervisor_pidfd() -> int | None:
+    """A pidfd of the parent, if that has started this process with `die_with_parent`. It is readable when the parent
+    has ended."""
+    number = ctypes.c_int(0)
+    if _libc is None or not hasattr(os, "pidfd_open") or _libc.prctl(_PR_GET_PDEATHSIG, ctypes.byref(number), 0, 0, 0):
+        return None
+    try:
+        return os.pidfd_open(os.getppid()) if number.value else None
+    except OSError:  # it has just ended, and the signal is on its way
+        return None
+
+
+def kill_after_supervisor(seconds: float) -> None:
+    """Kill this process when its supervisor has been gone for so long. The signal of `die_with_parent` asks it to end
+    before; a process that hangs does not."""
+    supervisor = supervisor_pidfd()
+    if supervisor is None:
+        return
+
+    def watch() -> None:
+        select.select([supervisor], [], [])
+        time.sleep(seconds)
+        os.kill(os.getpid(), SIGKILL)
+
+    threading.Thread(target=watch, name="supervisor-watch", daemon=True).start()

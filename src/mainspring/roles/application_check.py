@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import json
+import signal
 import sys
 from collections.abc import Mapping
 
 from mainspring.domain.errors import InvalidInput
 from mainspring.kernel.logs import get_logger
+from mainspring.kernel.parent_death import die_with_parent
 
 _PATIENCE = 60.0
 _REFUSED = 3
@@ -29,6 +31,7 @@ async def check_application(name: str, environment: Mapping[str, str], patience:
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
+        preexec_fn=die_with_parent(signal.SIGKILL),
     )
     try:
         output, errors = await asyncio.wait_for(child.communicate(), patience)

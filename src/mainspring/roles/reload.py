@@ -12,13 +12,14 @@ from pathlib import Path
 
 from watchfiles import Change, PythonFilter, awatch
 
-from mainspring.kernel.parent_death import die_with_parent
+from mainspring.kernel.parent_death import die_with_parent, kill_after_supervisor
 
 # The exit codes for an application that cannot be loaded and for a wrong option.
 CANNOT_START = 2
 _DRAIN = 2.0
 _LAST_MOMENTS = 4.0
 _PAUSE = 1.0
+_ORPHANED = 5.0  # how long it may take to stop when `mainspring up` was killed
 _QUIET_MS = 100
 _SHOWN = 3
 _STDERR = 2
@@ -36,6 +37,7 @@ class Reloader:
 
     async def run(self) -> int:
         """Run until SIGTERM, SIGINT or the end of the child. Returns the exit code."""
+        kill_after_supervisor(_ORPHANED)
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._on_signal, number)

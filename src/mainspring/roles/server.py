@@ -29,6 +29,7 @@ from mainspring.kernel.garbage_collection import freeze_garbage_collection
 from mainspring.kernel.lifecycle import Loops
 from mainspring.kernel.logs import bind_log_context, configure_logs, get_logger
 from mainspring.kernel.ownership import ForeignFile, require_no_links, require_own
+from mainspring.kernel.parent_death import kill_after_supervisor
 from mainspring.roles.assembly import Assembly, assemble
 from mainspring.roles.database import prepare_database, when_available
 from mainspring.roles.retention import history_days
@@ -39,6 +40,9 @@ from mainspring.store.database_errors import database_in_words
 from mainspring.store.log_files import LogFiles, open_log_files
 
 log = get_logger("server")
+
+_SHUTDOWN = 10
+_ORPHANED_SECONDS = _SHUTDOWN + 5.0  # how long a server may take to stop when `mainspring up` was killed
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +64,7 @@ class ServerOptions:
 
 async def run_server(options: ServerOptions) -> int:
     configure_logs(role="server", log_format=options.log_format, level=options.log_level)
+    kill_after_supervisor(_ORPHANED_SECONDS)
     history_days()  # report a mistake before anything is changed
     certificate = None if options.tls is None else ServerCertificate(options.tls)
     trusted = _judged(options)
@@ -91,7 +96,7 @@ async def run_server(options: ServerOptions) -> int:
         log_config=None,
         access_log=False,
         backlog=2048,
-        timeout_graceful_shutdown=10,
+        timeout_graceful_shutdown=_SHUTDOWN,
     )
     scheme = "http" if certificate is None else "https"
     log.info("serving", url=f"{scheme}://{options.host}:{options.port}", scheduler=options.scheduler)

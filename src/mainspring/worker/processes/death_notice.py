@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import time
+from collections.abc import Callable
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -21,9 +22,9 @@ _TRY_AGAIN = (408, 425, 429)
 _NOT_UNDERSTOOD = (400, 422)
 
 
-def send(notice: dict[str, Any], exit_text: str, until: float) -> bool:
+def send(notice: dict[str, Any], exit_text: str, until: Callable[[], float]) -> bool:
     """Send the notice to one server after the other until one takes it, all have refused it, or `until` (monotonic)
-    has passed."""
+    has passed, which is asked for again each time."""
     servers: list[str] = notice.pop("servers")
     ca: str | None = notice.pop("ca", None)
     if len(notice.get("started", ())) > MOST_STARTED:
@@ -42,7 +43,7 @@ def send(notice: dict[str, Any], exit_text: str, until: float) -> bool:
                 return True
             if status is not None and 400 <= status < 500 and status not in _TRY_AGAIN:
                 servers.remove(server)  # it does not know the route, the worker or the secret
-        if time.monotonic() + pause >= until:
+        if time.monotonic() + pause >= until():
             break
         if servers:
             time.sleep(pause)

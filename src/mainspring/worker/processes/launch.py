@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import mmap
 import os
+import select
 import signal
 import socket
 import sys
@@ -23,6 +24,7 @@ from contextlib import suppress
 from types import FrameType
 from typing import NoReturn
 
+from mainspring.kernel.parent_death import supervisor_pidfd
 from mainspring.worker.processes.death_record import DeathRecord, shared_memory
 from mainspring.worker.processes.orphans import OrphanRequests
 from mainspring.worker.processes.parent_watchdog import ParentWatchdog
@@ -31,6 +33,8 @@ from mainspring.worker.processes.watchdog import tree
 # How long the launcher of a worker that died waits for the death notice. A container ends with its first process, which
 # is the launcher.
 _NOTICE_SECONDS = 2.0
+# How long the worker may take to end when the launcher's supervisor was killed, and with it the server of `up`.
+_ORPHANED_SECONDS = 5.0
 _DRAINING = (signal.SIGTERM, signal.SIGINT)
 _PASSED_ON = (*_DRAINING, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2, signal.SIGCONT)
 _EXIT_UNKNOWN = 70
@@ -83,7 +87,8 @@ def launch() -> LaunchedWorker | None:
     sys.stderr.flush()
     ours, watchdogs = socket.socketpair()
     requests, workers = socket.socketpair()
-    launcher = os.getpid()
+    launcher, supervisor = os.getpid(), supervisor_pidfd()
+    others = tree.children_of(launcher)  # of a shell that has become this process
     # A signal that arrives before the worker exists waits until there is somebody to pass it on to.
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, _PASSED_ON)
     try:
@@ -93,20 +98,35 @@ def launch() -> LaunchedWorker | None:
     if pid == 0:
         ours.close()
         requests.close()
-        memory = _become_watchdog(launcher, watchdogs, workers)
+        memory = _become_watchdog(launcher, supervisor, watchdogs, workers)
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         return LaunchedWorker(launcher, memory, workers)
     watchdogs.close()
     workers.close()
     worker = _pid_of_worker(ours) if pid > 0 else 0
     if worker:
-        _Launcher(worker, pid, ours, requests, mask).run()
+        _Launcher(worker, pid, ours, requests, mask, supervisor).run()
     requests.close()
+    if supervisor is not None:
+        os.close(supervisor)
+    if pid > 0:
+        _end_worker_of(pid, others)
     signal.pthread_sigmask(signal.SIG_SETMASK, mask)
     return None
 
 
-def _become_watchdog(launcher: int, control: socket.socket, requests: socket.socket) -> mmap.mmap:
+def _end_worker_of(watchdog: int, others: list[int]) -> None:
+    """The parent watchdog was killed at its start. It may have forked the worker, which is then a child of ours."""
+    os.waitpid(watchdog, 0)
+    for pid in set(tree.children_of(os.getpid())) - set(others):
+        tree.kill_below(pid)
+        tree.signal_all([pid], signal.SIGKILL)
+        os.waitpid(pid, 0)
+
+
+def _become_watchdog(
+    launcher: int, supervisor: int | None, control: socket.socket, requests: socket.socket
+) -> mmap.mmap:
     """Returns only in the worker process."""
     try:
         os.setsid()
@@ -117,6 +137,8 @@ def _become_watchdog(launcher: int, control: socket.socket, requests: socket.soc
         worker = os.fork()
         if worker == 0:
             control.close()
+            if supervisor is not None:
+                os.close(supervisor)
             os.setpgid(0, 0)
             # If the parent watchdog stopped this process to kill it, and was killed itself before it did.
             tree.signal_at_parents_death(signal.SIGCONT)
@@ -124,9 +146,11 @@ def _become_watchdog(launcher: int, control: socket.socket, requests: socket.soc
                 os._exit(_EXIT_UNKNOWN)
             return memory
         requests.close()
-        control.send(b"worker %d\n" % worker)
-        ParentWatchdog(worker, launcher, control, memory).run()
+        with suppress(OSError):  # a launcher that was killed meanwhile is noticed below
+            control.send(b"worker %d\n" % worker)
+        ParentWatchdog(worker, launcher, control, memory, supervisor).run()
     except BaseException:  # noqa: BLE001 - this process must not go on as a copy of the launcher
+        tree.kill_below(os.getpid())
         os._exit(1)
 
 
@@ -144,6 +168,7 @@ class _Launcher:
         control: socket.socket,
         requests: socket.socket,
         mask: set[int | signal.Signals],
+        supervisor: int | None,
     ) -> None:
         self._worker = worker
         self._watchdog = watchdog
@@ -151,6 +176,7 @@ class _Launcher:
         self._control = control
         self._requests = requests
         self._mask = mask
+        self._supervisor = supervisor
         self._listens = False
 
     def run(self) -> NoReturn:
@@ -176,6 +202,7 @@ class _Launcher:
 
     def _until_ended(self) -> int | None:
         """The wait status of the worker, from the parent watchdog. None if that has died."""
+        self._wait_for(self._control.fileno())
         line = self._control.recv(_CHUNK)
         if not line:
             return None
@@ -186,10 +213,25 @@ class _Launcher:
                 self._control.recv(_CHUNK)
         return status
 
+    def _wait_for(self, descriptor: int) -> None:
+        """Returns when there is something to read. If the supervisor dies before, the worker is told to end its runs
+        at once. It is killed if it does not end: nobody else would."""
+        if self._supervisor is not None:
+            ready, _, _ = select.select([descriptor, self._supervisor], [], [])
+            if descriptor in ready:
+                return
+            self._supervisor = None
+            self._pass_on(signal.SIGTERM, None)  # after that of the kernel it is the second one
+            if not select.select([descriptor], [], [], _ORPHANED_SECONDS)[0]:
+                with suppress(OSError):
+                    signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
+        select.select([descriptor], [], [])
+
     def _after_watchdog(self) -> int:
         """The parent watchdog was killed, and the worker is a child of this process."""
         try:
             os.waitpid(self._watchdog, 0)  # its socket closes before its children get another parent
+            self._wait_for(self._pidfd)
             _, status = os.waitpid(self._worker, 0)
         except ChildProcessError:
             status = _EXIT_UNKNOWN << 8

@@ -41,6 +41,8 @@ _LEASES = 2.0
 _EXCUSED = (
     EXIT_FENCED, -signal.SIGTERM, -signal.SIGINT, -signal.SIGHUP, -signal.SIGQUIT, -signal.SIGUSR1, -signal.SIGUSR2,
 )  # fmt: skip
+# If `mainspring up` was killed, its server has died with it. The notice helps only the next one, if that follows soon.
+_AFTER_SUPERVISOR = 10.0
 _IGNORED = (
     signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2, signal.SIGTSTP,
     signal.SIGTTIN, signal.SIGTTOU, signal.SIGPIPE,
@@ -48,13 +50,17 @@ _IGNORED = (
 
 
 class ParentWatchdog:
-    """`launcher` is the process that the user started, `control` the socket to it."""
+    """`launcher` is the process that the user started, `control` the socket to it. `supervisor` is a pidfd of the
+    process that restarts the launcher, if there is one."""
 
-    def __init__(self, worker: int, launcher: int, control: socket.socket, memory: mmap.mmap) -> None:
+    def __init__(
+        self, worker: int, launcher: int, control: socket.socket, memory: mmap.mmap, supervisor: int | None = None
+    ) -> None:
         self._worker = worker
         self._launcher = launcher
         self._control = control
         self._memory = memory
+        self._supervisor = supervisor
         self._orphans = OrphanRequests(memory)
         self._pidfd = os.pidfd_open(worker)
         self._stopped = False
@@ -76,8 +82,14 @@ class ParentWatchdog:
 
             self._detach()
             notice["cause"] = self._cause()
-            send(notice, _in_words(self._status), ended + (_ONCE if has_stopped(self._memory) else useful))
+            useful = _ONCE if has_stopped(self._memory) else useful
+            send(notice, _in_words(self._status), lambda: ended + self._worth(useful))
         os._exit(0)
+
+    def _worth(self, useful: float) -> float:
+        """For how many seconds the notice is worth sending. The supervisor may end while it is sent."""
+        gone = self._supervisor is not None and bool(select.select([self._supervisor], [], [], 0)[0])
+        return min(useful, _AFTER_SUPERVISOR) if gone else useful
 
     def _watch(self) -> None:
         """Returns when the worker has ended, or the launcher has."""
@@ -164,7 +176,7 @@ class ParentWatchdog:
         long as the servers are away."""
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         os.chdir("/")
-        tree.close_all_but({self._control.fileno()})
+        tree.close_all_but({self._control.fileno(), *(() if self._supervisor is None else (self._supervisor,))})
         for _ in range(3):
             os.open(os.devnull, os.O_RDWR)
 
