@@ -152,7 +152,7 @@ async def test_a_connection_that_postgresql_refuses_says_what_to_do(full: str) -
 
 async def test_a_server_that_gets_no_connection_says_so_and_ends(full: str, tmp_path: Path) -> None:
     for role in (["server", "--port", "8799", "--data", str(tmp_path)], ["scheduler"]):
-        command = [sys.executable, "-m", "mainspring", *role, "--database-url", full]
+        command = [sys.executable, "-m", "mainspring", *role, "--database-url", full, "--database-wait", "0"]
         done = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, timeout=120)
         assert done.returncode != 0
         assert "error: PostgreSQL has no free connection (too many clients)" in done.stderr
