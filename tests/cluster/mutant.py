@@ -67,12 +67,18 @@ def without_redelivery() -> None:
     ExchangeTransaction._redeliver = nothing  # type: ignore[method-assign]
 
 
+def without_neighbours() -> None:
+    """A run counts as alone on its worker, however many others the worker holds."""
+    _replace("workers", "held_number", "count(*)", "least(count(*), 1)")
+
+
 MUTANTS: dict[str, Callable[[], None]] = {
     "epoch": without_epoch,
     "version": without_version,
     "fence": without_fence,
     "state": without_state,
     "redelivery": without_redelivery,
+    "neighbours": without_neighbours,
 }
 
 

@@ -1,4 +1,4 @@
-"""Tests the checker: each of five guards is removed in turn, and the rules must find that. The same scenes without a
+"""Tests the checker: each of six guards is removed in turn, and the rules must find that. The same scenes without a
 mutant must have no violations."""
 
 from __future__ import annotations
@@ -116,12 +116,29 @@ async def claim_whose_answer_was_lost(mutant: str | None) -> History:
         return await gather(arena, clients.calls)
 
 
+async def deaths_of_workers_with_two_runs(mutant: str | None) -> History:
+    """Two runs are lost twice, each time together."""
+    async with stage(mutant, Shape(schedulers=0, servers=1, workers=0)) as (arena, clients), arena.client() as http:
+        for _ in range(2):
+            await clients.submit({"task": "noop"})
+        for _ in range(2):
+            worker = HandWorker(http)
+            worker.secret = "5e" * 32
+            for order in [await claim_one(worker), await claim_one(worker)]:
+                effect(arena, order, "start")
+            notice = {"worker_id": str(worker.worker_id), "secret": worker.secret, "cause": "crashed"}
+            answer = await http.post("/v1/exchange/gone", json={**notice, "exit": "killed by SIGKILL"})
+            assert answer.status_code == 200, answer.text
+        return await gather(arena, clients.calls, at_rest=False)
+
+
 SCENES: dict[str, tuple[Scene, str]] = {
     "epoch": (fire_after_the_shard_has_gone_to_another, "S3"),
     "version": (fire_after_the_job_was_changed, "S2"),
     "fence": (outcome_of_an_earlier_attempt, "S5"),
     "state": (claim_of_a_running_run, "S4"),
     "redelivery": (claim_whose_answer_was_lost, "L5"),
+    "neighbours": (deaths_of_workers_with_two_runs, "S14"),
 }
 
 

@@ -16,6 +16,7 @@ from tests.cluster.wrong_stories import (
     a_log,
     a_poisoned_worker,
     an_acknowledged_delete_that_is_forgotten,
+    blamed,
     paused,
     second_generation,
 )
@@ -111,6 +112,24 @@ def test_a_worker_that_a_task_ended_is_not_blamed_for_that() -> None:
     story.end(7.3, run)
     story.close()
     assert {violation.rule for violation in judge(story.history)} & {"L6", "L8", "S14"} == set()
+
+
+def test_a_run_that_was_lost_again_while_it_was_alone_is_rightly_a_dead_letter() -> None:
+    story = plain_story()
+    run, other = story.fire(4.01, 4), story.fire(5.01, 5)
+    story.claim(5.02, run)
+    story.claim(5.03, other)
+    story.exit("worker", "worker", 5.05)
+    for each in (run, other):
+        story.requeue(5.1, each, lost=True)
+    story.worker("second")
+    story.claim(6.0, other, "second")
+    story.end(6.1, other)
+    story.claim(6.2, run, "second")  # when the other has ended
+    story.exit("second", "worker", 6.25)
+    blamed(story, 6.3, run, 2)
+    story.close()
+    assert "S14" not in {violation.rule for violation in judge(story.history)}
 
 
 def test_a_process_that_was_stopped_while_it_drained_is_not_blamed_for_that() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tests.cluster.history import CANCELLED, CANCELLED_JOB, FAILED, PAUSED_JOB, QUEUED, Injection, StoredLog
+from tests.cluster.history import CANCELLED, CANCELLED_JOB, FAILED, PAUSED_JOB, QUEUED, Injection, Row, StoredLog
 from tests.cluster.story import Story, time_of
 from tests.cluster.tasks import POISONED
 
@@ -342,6 +342,45 @@ def a_poisoned_worker(story: Story, run: str, at: float, worker: str = "worker")
     story.requeue(at + 0.5, run, lost=True)
 
 
+def blamed(story: Story, at: float, run: str, losses: int, *others: str) -> None:
+    """A rescue ends the run because it was alone, and takes others from the worker in the same transaction."""
+    old = story.runs[run]
+    reason = f"lost {losses} times, the last time while it was alone on its worker (killed by SIGKILL); see whether"
+    end = old | {"state": FAILED, "error": "worker lost", "reason": reason, "losses": losses}
+    taken = [("runs", "U", story.runs[other], requeued(story.runs[other])) for other in others]
+    lost = [("attempts", "I", {}, lost_attempt(story.runs[other])) for other in others]
+    story.write(at, "server", *taken, *lost, ("runs", "D", old, {}), ("run_history", "I", {}, end))
+    story.runs.update((other, requeued(story.runs[other])) for other in others)
+
+
+def lost_attempt(row: Row) -> Row:
+    return {name: row[name] for name in ("run_id", "attempt", "worker_id")} | {"outcome": "LOST"}
+
+
+def requeued(row: Row) -> Row:
+    more = {name: row[name] + 1 for name in ("fence", "losses", "max_attempts")}
+    return row | more | {"state": QUEUED, "worker_id": None}
+
+
+def a_run_that_is_blamed_for_its_first_loss(story: Story) -> None:
+    run = story.fire(4.01, 4)
+    story.claim(4.02, run)
+    story.exit("worker", "worker", 4.05)
+    blamed(story, 4.1, run, 1)
+
+
+def a_run_that_is_blamed_for_its_neighbour(story: Story) -> None:
+    run, other = story.fire(4.01, 4), story.fire(5.01, 5)
+    story.claim(5.02, run)
+    story.exit("worker", "worker", 5.05)
+    story.requeue(5.1, run, lost=True)
+    story.worker("second")
+    for each in (run, other):
+        story.claim(6.0, each, "second")
+    story.exit("second", "worker", 6.05)
+    blamed(story, 6.1, run, 2, other)
+
+
 def a_run_that_ends_a_second_worker(story: Story) -> None:
     story.worker("second")
     run = story.fire(4.01, 4)
@@ -382,6 +421,8 @@ WRONGS: list[tuple[str, Callable[[Story], None]]] = [
     ("S14", a_snooze_that_uses_an_attempt),
     ("S14", a_snooze_that_nobody_recorded),
     ("S14", a_run_that_ends_a_second_worker),
+    ("S14", a_run_that_is_blamed_for_its_first_loss),
+    ("S14", a_run_that_is_blamed_for_its_neighbour),
     ("S7", two_jobs_for_one_key),
     ("S7", two_runs_for_one_key_of_run_now),
     ("S7", an_acknowledged_run_that_is_nowhere),

@@ -66,17 +66,23 @@ def variable(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def poisoned(cluster: Cluster, folder: Path, kind: str, poison: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    jobs = [{"job_id": "poison", "task": f"{kind}poison", **poison}]
+    jobs += [{"job_id": f"n{number}", "task": f"{kind}neighbour"} for number in range(NEIGHBOURS)]
+    return (await together(cluster, jobs, app="poison_app:app", folder=folder))[0]
+
+
+async def together(
+    cluster: Cluster, jobs: list[dict[str, Any]], *options: str, **fields: Any
+) -> tuple[dict[str, dict[str, Any]], int]:
     """Run the poison beside its neighbours. A worker that ends is replaced, as a service manager does. Return the ended
-    runs, by job."""
+    runs, by job, and how many workers have ended."""
     await cluster.server()
     workers: list[subprocess.Popen[bytes]] = []
 
     async def a_worker() -> None:
-        workers.append(await cluster.worker(app="poison_app:app", slots=NEIGHBOURS + 5, folder=folder))
+        workers.append(await cluster.worker(*options, slots=NEIGHBOURS + 5, **fields))
 
     await a_worker()
-    jobs = [{"job_id": "poison", "task": f"{kind}poison", **poison}]
-    jobs += [{"job_id": f"n{number}", "task": f"{kind}neighbour"} for number in range(NEIGHBOURS)]
     names = await cluster.submit_all(jobs)
 
     async def all_ended() -> bool:
@@ -86,7 +92,7 @@ async def poisoned(cluster: Cluster, folder: Path, kind: str, poison: dict[str, 
         return all(run.get("end_time") for run in runs)
 
     await eventually(all_ended, 4 * SLOW, "every run has ended")
-    return {name: await cluster.latest_run(name) for name in names}
+    return {name: await cluster.latest_run(name) for name in names}, len(workers) - 1
 
 
 def check_neighbours(runs: dict[str, dict[str, Any]]) -> None:
@@ -118,3 +124,28 @@ async def test_where_no_child_can_load_the_application_a_lost_run_runs_without_n
     end = runs["poison"]
     assert (end["status"], end["losses"]) == ("FAILED", 2)
     assert end["reason"].startswith("lost 2 times, max_losses is 1")
+
+
+# A plain command of the worker's own user finds the worker: it is the parent of the watchdog, which is that of the
+# supervisor. The neighbours of the first attempt have all started then.
+KILLER = """
+parent() {{ cut -d ' ' -f 4 /proc/$1/stat; }}
+until [ $MAINSPRING_ATTEMPT -gt 1 ] || [ $(ls {0} | wc -l) -ge {1} ]; do sleep 0.05; done
+kill -9 $(parent $(parent $PPID)); sleep 60
+"""
+WAITS = "touch {0}/$MAINSPRING_RUN_ID; until [ $MAINSPRING_ATTEMPT -gt 1 ]; do sleep 0.05; done"
+
+
+async def test_a_command_that_kills_its_worker_again_while_it_is_alone_is_a_dead_letter(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    began = tmp_path / "began"
+    began.mkdir()
+    jobs: list[dict[str, Any]] = [{"job_id": "poison", "command": KILLER.format(began, NEIGHBOURS), "max_losses": 50}]
+    jobs += [{"job_id": f"n{number}", "command": WAITS.format(began)} for number in range(NEIGHBOURS)]
+    runs, dead_workers = await together(cluster, jobs, "--process-isolation", "off")
+    found = {name: (run["status"], run["losses"]) for name, run in runs.items() if name != "poison"}
+    assert found == dict.fromkeys(found, ("SUCCESS", 1))
+    end = runs["poison"]
+    assert (end["status"], end["losses"], dead_workers) == ("FAILED", 2, 2)
+    assert end["reason"].startswith("lost 2 times, the last time while it was alone on its worker (killed by SIGKILL)")
