@@ -159,8 +159,8 @@ async def test_the_waiting_list_is_bounded_and_a_refusal_says_when_to_come_again
         refused = await server.post("/v1/jobs:batch", large, head=f"Content-Length: {len(large)}\r\n{close}")
         status, headers, problem = await refused.answer()
         assert (status, headers["retry-after"], problem["code"]) == (429, "1", "too_many_requests")
-        if close:
-            assert await refused.rest() == b""
+        assert headers["connection"] == "close"
+        assert await refused.rest() == b""
     assert (await api.get("/v1/jobs")).json()["jobs"] == []
 
 

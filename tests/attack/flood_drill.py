@@ -2,7 +2,8 @@
 exchanges of a worker of another tenant?
 
 `python -m tests.attack.flood_drill` does it at full size, on a PostgreSQL and a server of its own, and takes half an
-hour. `--only TEXT` takes the routes whose path contains it, `--size BYTES` bounds the bodies. It prints a line for each
+hour. `--only TEXT` takes the routes whose path contains it, `--size BYTES` bounds the bodies, and `--shape TEXT` takes
+the bodies whose name contains it. It prints a line for each
 flood that made an exchange late by more than 0.3 s, and a summary, and fails if one was late by more than a second.
 """
 
@@ -12,6 +13,7 @@ import argparse
 import asyncio
 import re
 import shutil
+import subprocess
 import sys
 import tempfile
 import time
@@ -31,7 +33,7 @@ from mainspring.store import tokens
 from mainspring.store.embedded import EmbeddedPostgres
 from mainspring.store.migrate import migrate
 from tests.attack.flood import Answers, Order
-from tests.attack.largest_bodies import Asked, bodies_of, routes
+from tests.attack.largest_bodies import Asked, Make, bodies_of, routes
 from tests.conftest import FAST, TOKEN
 from tests.processes.cluster import Cluster
 
@@ -67,16 +69,21 @@ class Flood(msgspec.Struct):
 class Drill:
     """A server with a quiet tenant, whose worker exchanges, and a noisy one."""
 
-    def __init__(self, cluster: Cluster, server: int, folder: Path, flooder: asyncio.subprocess.Process) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        server: subprocess.Popen[bytes],
+        folder: Path,
+        flooder: asyncio.subprocess.Process,
+    ) -> None:
         self._cluster = cluster
-        self.server = server
+        self._process = server
         self._folder = folder
         self._flooder = flooder
         self.worker = ProtocolWorker(HttpServer(cluster.url), TOKEN, 1)
         self.tokens: dict[str, str] = {"nobody": ""}
 
     async def set_up(self) -> None:
-        await self.worker.register()
         http = self._cluster.http
         tenant = (await http.post("/v1/tenants", json={"name": "noisy"})).json()
         self.tokens["admin"] = tenant["admin_token"]["token"]
@@ -94,6 +101,9 @@ class Drill:
 
     async def flood(self, route: Asked, name: str, body: bytes, role: str, times: int = TIMES) -> Flood:
         """Send it, and exchange meanwhile."""
+        self.worker.close()
+        self.worker = ProtocolWorker(HttpServer(self._cluster.url), TOKEN, 1)
+        await self.worker.register()
         file = self._folder / "body"
         file.write_bytes(body)
         order = Order(route.method, route.path, self.tokens[role], str(file) if body else "", times)
@@ -112,9 +122,13 @@ class Drill:
         assert not self.worker.lost, "the worker of another tenant has lost its lease"
         return Flood(f"{route.method} {route.path} {name}", role, worst, wall / cpu if cpu else 1.0, answers)
 
+    def stalls(self) -> list[str]:
+        """What the server says about its event loop."""
+        return [line for line in self._cluster.said(self._process).splitlines() if "event loop" in line]
+
     def memory(self) -> int:
         """MiB that the server has."""
-        status = Path(f"/proc/{self.server}/status").read_text()
+        status = Path(f"/proc/{self._process.pid}/status").read_text()
         found = re.search(r"VmRSS:\s+(\d+)", status)
         assert found is not None
         return int(found[1]) // 1024
@@ -140,7 +154,7 @@ async def a_drill(database_url: str, folder: Path) -> AsyncIterator[Drill]:
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
         )
-        drill = Drill(cluster, server.pid, folder, flooder)
+        drill = Drill(cluster, server, folder, flooder)
         await drill.set_up()
         yield drill
     finally:
@@ -158,7 +172,7 @@ def role_for(route: Asked) -> str:
     return next((role for role in _ROLES if role in allowed), "nobody")
 
 
-def floods(size: int, only: str = "") -> Iterator[tuple[Asked, str, bytes, str]]:
+def floods(size: int, only: str = "", shape: str = "") -> Iterator[tuple[Asked, str, Make, str]]:
     """Route, name, body and role. Those that may not call a route send it one body."""
     seen = set()
     for route in routes(app_without_a_server()):
@@ -167,20 +181,22 @@ def floods(size: int, only: str = "") -> Iterator[tuple[Asked, str, bytes, str]]
         role = role_for(route)
         others = [other for other in ("nobody", *_ROLES) if other != role]
         if route.most is None:
-            yield route, "", b"", role
+            yield route, "", bytes, role
             continue
         shapes = bodies_of(route, size)
         if (route.operation, route.method) in seen:  # the same handler at another path
             shapes = iter([next(shapes)])
         seen.add((route.operation, route.method))
-        for number, (name, body) in enumerate(shapes):
-            yield route, name, body, role
-            if not number:
+        for number, (name, make) in enumerate(shapes):
+            if shape not in name:
+                continue
+            yield route, name, make, role
+            if not number and not shape:
                 for other in others:
-                    yield route, name, body, other
+                    yield route, name, make, other
 
 
-async def _full(size: int, only: str) -> int:
+async def _full(size: int, only: str, shape: str) -> int:
     folder = Path(tempfile.mkdtemp(prefix="ms-drill-", dir="/tmp"))
     postgres = EmbeddedPostgres(folder / "pg", settings=FAST)
     postgres.start()
@@ -188,16 +204,18 @@ async def _full(size: int, only: str) -> int:
         url = await _database(postgres)
         async with a_drill(url, folder) as drill:
             before, found = drill.memory(), list[Flood]()
-            for route, name, body, role in floods(size, only):
-                done = await drill.flood(route, name, body, role)
+            for route, name, make, role in floods(size, only, shape):
+                done = await drill.flood(route, name, make(), role)
                 found.append(done)
                 if done.worst > _SHOWN or done.late:
                     print(done, flush=True)  # noqa: T201
             await asyncio.sleep(2)
-            after = drill.memory()
+            after, stalls = drill.memory(), drill.stalls()
     finally:
         postgres.stop("immediate")
         shutil.rmtree(folder, ignore_errors=True)
+    for line in stalls:
+        print(line)  # noqa: T201
     late = [one for one in found if one.late]
     worst = max(found, key=lambda one: one.worst)
     print(f"{len(found)} floods; worst: {worst}")  # noqa: T201
@@ -221,5 +239,6 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--size", type=int, default=1 << 30, help="the most bytes of a body")
     parser.add_argument("--only", default="", help="a part of the path")
+    parser.add_argument("--shape", default="", help="a part of the name of a body")
     chosen = parser.parse_args()
-    sys.exit(asyncio.run(_full(chosen.size, chosen.only)))
+    sys.exit(asyncio.run(_full(chosen.size, chosen.only, chosen.shape)))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, get_args, get_type_hints
 from uuid import uuid4
 
@@ -20,7 +21,8 @@ from mainspring.api.handlers import operation_of, routed_handlers
 from mainspring.api.routing import public_path
 
 _DEEPEST = 2
-_LONGEST_KEY = b'"k%07d":'
+
+Make = Callable[[], bytes]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,47 +49,59 @@ def routes(app: Litestar) -> list[Asked]:
     return list(found.values())
 
 
-def bodies_of(route: Asked, size: int) -> Iterator[tuple[str, bytes]]:
-    """Bodies of about this size, each with its name."""
+def bodies_of(route: Asked, size: int) -> Iterator[tuple[str, Make]]:
+    """Bodies of about this size: the name of each, and how to make it."""
     assert route.most is not None
     size = min(size, route.most) - 1000
-    yield "deep", b'{"a":' + b"[" * (size // 2) + b"]" * (size // 2) + b"}"
-    for name, body in _large(inspect.type_info(route.body), size, 0):
-        yield name, body
+    yield "deep", lambda: b'{"a":' + b"[" * (size // 2) + b"]" * (size // 2) + b"}"
     for name, make in HEAVY.get(route.operation, {}).items():
-        yield name, make(size)
+        yield name, partial(make, size)
+    yield from _large(inspect.type_info(route.body), size, 0)
 
 
-def _large(kind: inspect.Type, size: int, depth: int) -> Iterator[tuple[str, bytes]]:
+def _large(kind: inspect.Type, size: int, depth: int) -> Iterator[tuple[str, Make]]:
     match kind:
         case inspect.StrType():
-            yield "text", b'"' + b"x" * size + b'"'
+            yield "text", lambda: b'"' + b"x" * size + b'"'
         case inspect.RawType() | inspect.AnyType():
-            yield "arrays", b'{"a":[' + b",".join([b"[]"] * (size // 3)) + b"]}"
-            yield "texts", b'{"a":[' + b",".join([b'"a"'] * (size // 4)) + b"]}"
+            yield "arrays", lambda: b'{"a":' + _repeated(b"[]", size // 3) + b"}"
+            yield "texts", lambda: b'{"a":' + _repeated(b'"a"', size // 4) + b"}"
         case inspect.ListType(item_type=item) | inspect.VarTupleType(item_type=item):
             one = _small(item)
-            yield "list", b"[" + b",".join([one] * max(1, size // (len(one) + 1))) + b"]"
+            yield "list", lambda: _repeated(one, size // (len(one) + 1))
             if depth < _DEEPEST:
-                for name, element in _large(item, size - 2, depth + 1):
-                    yield f"[0].{name}", b"[" + element + b"]"
+                for name, make in _large(item, size - 2, depth + 1):
+                    yield f"[0].{name}", partial(_enclosed, b"[", make, b"]")
         case inspect.DictType(value_type=value):
-            one = _small(value)
-            count = max(1, size // (len(one) + 13))
-            yield "object", b"{" + b",".join(_LONGEST_KEY % number + one for number in range(count)) + b"}"
+            yield "object", partial(_keys, _small(value), size)
         case inspect.UnionType(types=types):
             for number, member in enumerate(types):
-                for name, value in _large(member, size, depth):
-                    yield (f"{number}.{name}" if number else name), value
-        case inspect.StructType(fields=fields):
+                for name, make in _large(member, size, depth):
+                    yield (f"{number}.{name}" if number else name), make
+        case inspect.StructType(fields=fields) if depth <= _DEEPEST:
             needed = {field.encode_name: _small(field.type) for field in fields if field.required}
             for field in fields:
-                if depth > _DEEPEST:
-                    return
-                for name, value in _large(field.type, size, depth + 1):
-                    yield f"{field.encode_name}.{name}", _object({**needed, field.encode_name: value})
+                others = _object({name: value for name, value in needed.items() if name != field.encode_name})
+                begin = others[:-1] + (b"," if len(others) > 2 else b"") + json.dumps(field.encode_name).encode() + b":"
+                for name, make in _large(field.type, size, depth + 1):
+                    yield f"{field.encode_name}.{name}", partial(_enclosed, begin, make, b"}")
         case _:
             pass
+
+
+def _enclosed(begin: bytes, make: Make, end: bytes) -> bytes:
+    return begin + make() + end
+
+
+def _keys(value: bytes, size: int) -> bytes:
+    """An object with many fields."""
+    count = max(1, size // (len(value) + 13))
+    return b"{" + b",".join(b'"k%07d":%b' % (number, value) for number in range(count)) + b"}"
+
+
+def _repeated(element: bytes, times: int) -> bytes:
+    """An array."""
+    return b"[" + (element + b",") * (max(1, times) - 1) + element + b"]"
 
 
 def _small(kind: inspect.Type) -> bytes:
@@ -153,14 +167,14 @@ def referring_workflow(size: int) -> bytes:
 
 def mapped_workflow(size: int) -> bytes:
     """A map over as many numbers as fit."""
-    over = b"[" + b",".join([b"1"] * (size // 2 - 200)) + b"]"
+    over = _repeated(b"1", size // 2 - 200)
     return b'{"steps":[{"name":"a","task":"t","map":{"over":%b}}]}' % over
 
 
 def batch(size: int) -> bytes:
     """10,000 jobs with as large a payload as fits."""
     one = b'{"task":"x","payload":{"a":"%b"}}' % (b"x" * max(10, min(200_000, size // 10_000 - 40)))
-    return b"[" + b",".join([one] * min(10_000, size // (len(one) + 1))) + b"]"
+    return _repeated(one, min(10_000, size // (len(one) + 1)))
 
 
 def hostile_batch(size: int) -> bytes:
@@ -230,12 +244,12 @@ def shipment(size: int) -> bytes:
     return json.dumps({"worker_id": str(uuid4()), "chunks": [chunk] * min(4000, size // one)}).encode()
 
 
-Make = Callable[[int], bytes]
-_WORKFLOWS: dict[str, Make] = {
+Sized = Callable[[int], bytes]
+_WORKFLOWS: dict[str, Sized] = {
     "wide": wide_workflow, "referring": referring_workflow, "mapped": mapped_workflow,
 }  # fmt: skip
-_JOBS: dict[str, Make] = {"many exdates": many_exdates}
-HEAVY: dict[str, dict[str, Make]] = {
+_JOBS: dict[str, Sized] = {"many exdates": many_exdates}
+HEAVY: dict[str, dict[str, Sized]] = {
     "workflows.create": _WORKFLOWS,
     "workflows.validate": _WORKFLOWS,
     "workflows.update": _WORKFLOWS,

@@ -24,6 +24,7 @@ from mainspring.kernel.memory import give_back_memory
 from mainspring.kernel.tenant_turns import NoTurn, Share, TenantTurns
 
 _LEAVES_HOLES = 1024 * 1024  # bytes of a body after which memory is given back
+_TRIM_AFTER = 2.0  # seconds
 _HEAD_START = 5.0  # seconds in which a body that others wait for need not move
 _RATE = 128 * 1024  # bytes a second after that
 _OF_WORKERS = "worker."
@@ -83,6 +84,7 @@ class Lane:
         self.turns = turns
         self._arriving: set[LargeBody] = set()
         self._timer: asyncio.TimerHandle | None = None
+        self._trim: asyncio.TimerHandle | None = None
 
     async def take(self, body: LargeBody) -> None:
         if self._timer is None:
@@ -102,7 +104,18 @@ class Lane:
     def give_back(self, body: LargeBody) -> None:
         self._arriving.discard(body)
         self.turns.give_back(body.tenant, body.size)
-        if body.size > _LEAVES_HOLES and not self.turns.held:
+        if body.size > _LEAVES_HOLES and self._trim is None:
+            self._trim_later()
+
+    def _trim_later(self) -> None:
+        """What the last large request has used is free a moment after its answer."""
+        self._trim = asyncio.get_running_loop().call_later(_TRIM_AFTER, self._trim_now)
+
+    def _trim_now(self) -> None:
+        self._trim = None
+        if self.turns.held:
+            self._trim_later()
+        else:
             asyncio.get_running_loop().run_in_executor(None, give_back_memory)
 
     def _look_later(self) -> None:
