@@ -25,12 +25,15 @@ KILL = kill_for(RESCUE)
 EXCLUSIVE_RESCUE = DEFAULT_TIMING.exclusive_rescue
 QUEUED, RUNNING, WAITING, HELD, SUCCESS, FAILED, CANCELLED, SKIPPED = 1, 2, 3, 4, 10, 11, 12, 13
 SCHEDULED_JOB, PAUSED_JOB, CANCELLED_JOB, COMPLETED_JOB = 1, 2, 3, 4
+# Seconds from the time of a commit to when all others see it: PostgreSQL takes the time before it flushes the log.
+COMMIT_TAKES = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One row of the audit. `seq` is the order of the changes of one row, and of the writes under one lock or lease.
-    `began` is when its transaction began, `committed` when it ended, where PostgreSQL keeps that."""
+    """One row of the audit. `seq` is the order of the changes of one row, and of the writes under one lock or lease. Of
+    other rows it says nothing: a change may be written before another one, and be seen after it. `began` is when its
+    transaction began, `committed` when it ended, where PostgreSQL keeps that."""
 
     seq: int
     at: float
@@ -46,7 +49,7 @@ class Event:
 
     @property
     def visible(self) -> float:
-        """When others saw it. A process may stand still between its write and its commit."""
+        """When others saw it at the earliest. A process may stand still between its write and its commit."""
         return self.at if self.committed is None else self.committed
 
     @property
@@ -235,6 +238,10 @@ class History:
             if begin <= end and over >= start:
                 end = max(end, over + grace)
         return end + self.machine.late
+
+    def seen_by_all(self, event: Event) -> float:
+        """When nobody could overlook the change any more."""
+        return event.visible + COMMIT_TAKES + self.machine.late
 
     @cached_property
     def _excuses(self) -> list[tuple[float, float]]:

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from tests.cluster.history import CANCELLED, CANCELLED_JOB, COMPLETED_JOB, PAUSED_JOB, Call, Exit, History
-from tests.cluster.rules_fire import generation_of
+from tests.cluster.rules_fire import UNKNOWN_FOR, generation_of
 from tests.cluster.tasks import POISONED
 
 _DRAIN = {"worker": 30.0 + 5.0 + 5.0, "server": 15.0, "scheduler": 10.0}
@@ -102,6 +102,8 @@ def _steering_is_kept(history: History) -> Iterator[str]:
         events = history.jobs.get(job)
         if call.result != "ok" or call.verb not in wanted or not events or events[-1].op == "D":
             continue
+        if pending(history, call):
+            continue
         if events[-1].new["status"] != wanted[call.verb]:
             yield f"{job}: its {call.verb} was acknowledged, and its status is {events[-1].new['status']}"
     for call in history.calls:
@@ -110,12 +112,26 @@ def _steering_is_kept(history: History) -> Iterator[str]:
             yield f"{call.target}: a change to policy {policy} was acknowledged and never written"
 
 
+def pending(history: History, call: Call) -> bool:
+    """Whether another call to the job, to which no response came, may still be carried out after this one."""
+    return any(
+        other.target == call.target
+        and other.verb in ("pause", "resume", "cancel", "change", "submit")
+        and other.verb != call.verb
+        and other.result == "unknown"
+        and 0 < call.ended - other.began < UNKNOWN_FOR + history.machine.late
+        for other in history.calls
+    )
+
+
 def _was_written(history: History, call: Call, policy: str) -> bool:
-    """Whether the change was written between request and response. An earlier attempt of the same call counts too."""
-    for event in reversed(history.jobs.get(call.target, [])):
-        if event.at <= call.ended and event.new:
-            return (event.new["spec"] or {}).get("misfire", {}).get("policy", "once") == policy
-    return False
+    """Whether the job had this policy at some time between request and response. Another call may have changed it again
+    before the response came. An earlier attempt of the same call counts too."""
+    life = [event for event in history.jobs.get(call.target, []) if event.at <= call.ended and event.new]
+    before = [event for event in life if event.visible < call.began]
+    meanwhile = [event for event in life if event.visible >= call.began]
+    policies = [(event.new["spec"] or {}).get("misfire", {}).get("policy", "once") for event in before[-1:] + meanwhile]
+    return policy in policies
 
 
 def _cancels_are_kept(history: History) -> Iterator[str]:

@@ -24,7 +24,7 @@ _A_ROUND = 1.0  # between lease rounds
 _LATE = timedelta(seconds=ON_TIME)
 _RECURRING = ("CRON", "INTERVAL", "RRULE")
 _OFF = (PAUSED_JOB, CANCELLED_JOB)
-_UNKNOWN_FOR = 40.0  # no statement takes longer
+UNKNOWN_FOR = 40.0  # no statement takes longer
 # A submission goes by the server's estimate of the database's time, which may be off by half of a round trip.
 _ESTIMATE_ERROR = timedelta(seconds=0.5)
 
@@ -106,7 +106,8 @@ def _fires_while_off(history: History) -> Iterator[str]:
             for other in history.calls
             if other.verb in ("resume", "submit") and other.target == call.target and other.result != "refused"
         ]
-        if any(other.result == "unknown" and 0 < call.ended - other.began < _UNKNOWN_FOR for other in resumes):
+        unknown = [call.ended - other.began for other in resumes if other.result == "unknown"]
+        if any(0 < ago < UNKNOWN_FOR + history.machine.late for ago in unknown):
             continue  # a resume without a response may still be pending
         until = min((other.began for other in resumes if other.began > call.began), default=float("inf"))
         for birth in births[call.target]:

@@ -9,25 +9,43 @@ from tests.cluster.history import RUNNING, Event, History
 from tests.cluster.load_limits import KEPT, LATER, LATER_FOR, REPLACED
 
 _SAME_MOMENT = 1.0  # second between the time of a submission at its server and that of its row
+_AHEAD = float("inf")
 
 
 def s7_one_live_job_per_unique_key(history: History) -> Iterator[str]:
-    """A job is created only when the one before has ended, or, if its key says so, has been claimed."""
+    """A job is created only when the one before has ended, or, if its key says so, has been claimed.
+
+    Submissions lock the key, so the audit has them in their order, and each sees what those before it created. Claims,
+    hand-backs and ends do not lock it. So a job is wrong only if the one before visibly had the key all the time from
+    the begin of its transaction to its write."""
     holder: dict[str, str] = {}
-    state: dict[str, int] = {}
     for event in history.of("runs"):
         run, name = event.row["run_id"], str(event.row["name"])
-        if not name.startswith((KEPT, REPLACED)) or event.row["trigger"] is not None:
+        if event.op != "I" or not name.startswith((KEPT, REPLACED)) or event.row["trigger"] is not None:
             continue  # runs that are created by hand do not ask for the key
-        if event.op == "D":
-            state.pop(run, None)
+        if (before := holder.get(name)) is not None:
+            for since, until, state in _having(history, before, while_running=name.startswith(KEPT)):
+                if since <= event.began and event.at <= until:
+                    yield f"{name}: {run} was created while {before} had the key, in state {state}"
+                    break
+        holder[name] = run
+
+
+def _having(history: History, run: str, *, while_running: bool) -> Iterator[tuple[float, float, int]]:
+    """The periods in which everybody saw that the run had its key, and its state in the beginning of each."""
+    period: tuple[float, int] | None = None
+    for event in history.runs[run]:
+        if event.table != "runs":
             continue
-        if event.op == "I":
-            before = holder.get(name, "")
-            if before in state and not (name.startswith(REPLACED) and state[before] == RUNNING):
-                yield f"{name}: {run} was created while {before} had the key, in state {state[before]}"
-            holder[name] = run
-        state[run] = event.new["state"]
+        has = event.op != "D" and (while_running or event.new["state"] != RUNNING)
+        if has and period is None:
+            since = -_AHEAD if event.op == "I" else history.seen_by_all(event)
+            period = since, event.new["state"]
+        elif not has and period is not None:
+            yield period[0], event.visible, period[1]
+            period = None
+    if period is not None:
+        yield period[0], _AHEAD, period[1]
 
 
 def s7_a_merged_submission_names_a_job_that_lived(history: History) -> Iterator[str]:
@@ -40,7 +58,7 @@ def s7_a_merged_submission_names_a_job_that_lived(history: History) -> Iterator[
             continue
         job = call.answer["job_id"]
         life = sorted([*history.jobs.get(job, []), *history.runs.get(job, [])], key=lambda event: event.seq)
-        if not life or life[0].at > call.ended or _over(life) < sent[key]:
+        if not life or life[0].at > call.ended or _over(history, life) < sent[key]:
             yield f"{key} was {call.answer['unique']} with {call.answer['job_id']}, which did not live then"
 
 
@@ -50,6 +68,7 @@ def s7_one_waiting_job_per_later_key(history: History) -> Iterator[str]:
     key."""
     waiting: dict[str, set[str]] = defaultdict(set)
     latest: dict[str, float] = {}
+    created: dict[str, float] = {}
     for event in history.of("jobs"):
         job, name = event.row["job_id"], str(event.row["name"])
         if not name.startswith(LATER):
@@ -61,21 +80,18 @@ def s7_one_waiting_job_per_later_key(history: History) -> Iterator[str]:
             if held := sorted(other for other in waiting[name] if event.at < latest[other]):
                 yield f"{name}: {job} was created while {held} waited for its time"
             waiting[name].add(job)
-            latest[job] = history.moment(event.new["created_at"]) + LATER_FOR
+            latest[job] = event.began + LATER_FOR  # it took the key after it began, and before it wrote the job
+            created[job] = history.moment(event.new["created_at"])
         before, after = event.old.get("next_fire_at"), event.new.get("next_fire_at")
         if after is None:
             waiting[name].discard(job)
         elif before is not None and history.moment(after) < history.moment(before):
             yield f"{name}: the time of {job} became earlier, from {before} to {after}"
-        elif history.moment(after) > latest.get(job, float("inf")) + _SAME_MOMENT:
+        elif history.moment(after) > created.get(job, _AHEAD) + LATER_FOR + _SAME_MOMENT:
             yield f"{name}: the time of {job} is {after}, later than `for` after its submission"
 
 
-def _over(life: list[Event]) -> float:
-    """When the job or its run was gone. A job that fires becomes a run in the same transaction."""
-    gone = {event.table: event.visible for event in life if event.op == "D"}
-    return (
-        gone.get("runs", float("inf"))
-        if any(event.table == "runs" for event in life)
-        else gone.get("jobs", float("inf"))
-    )
+def _over(history: History, life: list[Event]) -> float:
+    """When everybody saw that the job or its run was gone. A job that fires becomes a run in the same transaction."""
+    gone = {event.table: history.seen_by_all(event) for event in life if event.op == "D"}
+    return gone.get("runs" if any(event.table == "runs" for event in life) else "jobs", _AHEAD)

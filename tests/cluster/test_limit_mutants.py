@@ -15,6 +15,7 @@ from mainspring.domain.pacing import Pace
 from mainspring.operations.control import run_now
 from mainspring.operations.lifecycle import rescue
 from mainspring.operations.lifecycle.effects import Changes, Effects
+from mainspring.operations.limits import lines
 from mainspring.operations.limits.gate_registry import GateRegistry
 from mainspring.roles.assembly import Assembly
 from mainspring.store import limits
@@ -153,6 +154,7 @@ def without_the_holder_of_a_later_key(patch: pytest.MonkeyPatch) -> None:
 
 async def two_submissions_at_once(stage: LimitStage, patch: pytest.MonkeyPatch) -> None:
     """The first one has admitted its run and is about to commit when the second one looks at the open line."""
+    patch.setattr(lines, "_DECLARED_FOR", 3600.0)  # otherwise it declares the limit again, and waits there
     await stage.submit()
     await stage.finish()
     admit, admitted, go_on = limits.admit, asyncio.Event(), asyncio.Event()
@@ -388,4 +390,7 @@ async def test_the_checker_finds_nothing_when(scene: Scene, stage: LimitStage, m
 
 
 async def somebody_waits(stage: LimitStage) -> bool:
-    return bool(await stage.connection.fetchval("select exists (select from pg_locks where not granted)"))
+    """A statement waits for a line."""
+    query = """select exists (select from pg_stat_activity where datname = current_database()
+                              and wait_event_type = 'Lock' and query like '%limit_keys%')"""
+    return bool(await stage.connection.fetchval(query))

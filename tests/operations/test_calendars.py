@@ -56,6 +56,7 @@ def recomputer(assembly: Assembly, size: int = 1000, versions: tuple[str, str] =
 def forget_rules() -> None:
     calendar_rules._known._rules.clear()
     fires.occurrences.cache_clear()
+    fires.jittered.cache_clear()
 
 
 async def test_a_calendar_is_created_changed_listed_and_deleted(api: httpx.AsyncClient) -> None:

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 import asyncpg
+import msgspec
 import pytest
 
 from mainspring.domain.job import Delivery, Overlap, Spec
@@ -134,6 +135,67 @@ async def test_last_fired_for_only_rises(scene: Scene) -> None:
         assert await scene.fire(scene.again(minutes=minutes)) == fires.Fired({}, [])
     assert (await job_row(scene.connection, "nightly"))["last_fired_for"] == scene.moment + MINUTE
     assert len(await live(scene.connection)) == 2
+
+
+async def test_last_nominal_for_only_rises(scene: Scene) -> None:
+    """A second fire at a later time, for a nominal time that has run: no run, whichever statement it is."""
+    await scene.job(overlap=Overlap.ALLOW)
+    moment, later = scene.moment, scene.moment + MINUTE
+    first = scene.again()
+    await scene.fire(msgspec.structs.replace(first, plan=FirePlan([moment], [], moment, later, moment, [moment])))
+    job = await job_row(scene.connection, "nightly")
+    assert (job["last_fired_for"], job["last_nominal_for"]) == (moment, moment)
+    assert [run["nominal_for"] for run in await live(scene.connection)] == [moment]
+    twice = scene.again(minutes=1)
+    missed = Missed(later, later, 1, "late")
+    for plan in (
+        FirePlan([later], [], later, later + MINUTE, moment, [moment]),
+        FirePlan([], [missed], later, later + MINUTE, moment),
+        FirePlan([later], [], later, later + MINUTE, moment - MINUTE, [moment - MINUTE]),
+    ):
+        wrong = msgspec.structs.replace(twice, plan=plan)
+        assert await scene.fire(wrong) == fires.Fired({}, [])
+        assert await fires.fire_recurring(scene.connection, scene.node, scene.held, [wrong]) == fires.Fired({}, [])
+        assert await fires.fire_free(scene.connection, scene.node, scene.held, [wrong]) == fires.Fired({}, [])
+        assert await fires.fire_locked_recurring(scene.connection, wrong) == fires.Fired({}, [])
+        assert await job_row(scene.connection, "nightly") == job
+    assert len(await live(scene.connection)) == 1
+    assert await scene.connection.fetchval("select count(*) from mainspring.missed_fires") == 0
+
+
+async def test_a_job_whose_next_fire_is_dealt_with_moves_on_without_a_run(scene: Scene) -> None:
+    await scene.job(overlap=Overlap.ALLOW)
+    await scene.fire(scene.again())
+    later, nominal = scene.moment + MINUTE, scene.moment - MINUTE
+    plan = FirePlan([], [], later, later + MINUTE, nominal)
+    fired = await scene.fire(msgspec.structs.replace(scene.again(minutes=1), plan=plan))
+    assert (fired.created, fired.moved) == ({}, [0])
+    job = await job_row(scene.connection, "nightly")
+    assert (job["next_fire_at"], job["last_nominal_for"]) == (later + MINUTE, scene.moment)
+
+
+async def test_a_one_time_job_does_not_fire_for_a_time_that_is_dealt_with(scene: Scene) -> None:
+    await a_job(scene.connection, scene.lane_id, "later", at(scene.moment), scene.moment)
+    await scene.connection.execute("update mainspring.jobs set last_nominal_for = next_fire_at")
+    assert await scene.fire_once(await scene.once("later", uuid7())) == fires.Fired({}, [])
+    locked = await fires.fire_locked_one_time(scene.connection, DEFAULT_TENANT, "later", 1, scene.moment)
+    assert locked == fires.Fired({}, [])
+
+
+async def test_jobs_with_and_without_jitter_fire_in_one_batch(scene: Scene) -> None:
+    nominal = scene.moment - MINUTE
+    plans = {
+        "plain": FirePlan([scene.moment], [], scene.moment, None),
+        "jitter": FirePlan([scene.moment], [], scene.moment, None, nominal, [nominal]),
+        "other": FirePlan([scene.moment], [], scene.moment, None),
+    }
+    for job_id in plans:
+        await scene.job(job_id, overlap=Overlap.ALLOW)
+    await scene.fire(*(msgspec.structs.replace(scene.again(job_id), plan=plan) for job_id, plan in plans.items()))
+    found = {run["job_id"]: run["nominal_for"] for run in await live(scene.connection)}
+    assert found == {"plain": None, "jitter": nominal, "other": None}
+    rows = await scene.connection.fetch("select job_id, last_nominal_for from mainspring.jobs")
+    assert dict(rows) == {"plain": scene.moment, "jitter": nominal, "other": scene.moment}
 
 
 async def test_a_grant_that_is_under_way_makes_the_fire_wait_and_then_fire_nothing(

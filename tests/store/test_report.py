@@ -232,6 +232,24 @@ async def test_the_database_refuses_a_second_run_of_the_same_fire(
     assert len(await live(connection)) == 2
 
 
+@pytest.mark.parametrize("trigger", [None, "backfill:1"], ids=["schedule", "backfill"])
+async def test_the_database_refuses_a_second_run_of_the_same_nominal_time(
+    connection: asyncpg.Connection, trigger: str | None
+) -> None:
+    [run_id] = await queued(connection, await a_lane(connection), job_id="nightly")
+    await connection.execute("update mainspring.runs set trigger = $1, nominal_for = scheduled_for", trigger)
+    copy = """
+        insert into mainspring.runs (run_id, tenant_id, lane_id, state, max_attempts, scheduled_for, ready_at, job_id,
+                                     trigger, generation, nominal_for)
+        select $1, tenant_id, lane_id, 1, 4, scheduled_for + interval '1 s', ready_at, job_id, $3, $4, nominal_for
+        from mainspring.runs where run_id = $2
+    """
+    with pytest.raises(asyncpg.UniqueViolationError, match="runs_nominal"):
+        await connection.execute(copy, uuid7(), run_id, trigger, 1)
+    await connection.execute(copy, uuid7(), run_id, "replay:1", 1)
+    await connection.execute(copy, uuid7(), run_id, trigger, 2)
+
+
 async def test_jobs_that_run_now_are_no_fires_of_each_other(connection: asyncpg.Connection) -> None:
     """A one-time job with a generated id has no job_id and is not in the identity index."""
     await queued(connection, await a_lane(connection), 3)

@@ -453,12 +453,16 @@ def test_a_lost_run_is_tried_again_at_once_and_then_later_and_uses_no_attempt() 
 
 
 @pytest.mark.parametrize(
-    ("fields", "attempts", "reason"),
-    [({"max_losses": 1}, 2, "lost 2 times, max_losses is 1"), ({"delivery": "at_most_once"}, 1, "worker lost, and")],
+    ("fields", "alone", "attempts", "reason"),
+    [
+        ({"max_losses": 1}, False, 2, "lost 2 times, max_losses is 1"),
+        ({"delivery": "at_most_once"}, False, 1, "worker lost, and"),
+        ({"max_losses": 9}, True, 2, "lost 2 times, the last time while it was alone on its worker"),
+    ],
 )
-def test_losses_have_an_end(fields: dict[str, Any], attempts: int, reason: str) -> None:
+def test_losses_have_an_end(fields: dict[str, Any], alone: bool, attempts: int, reason: str) -> None:
     def work() -> None:
-        raise WorkerLost
+        raise WorkerLost(alone=alone)
 
     app, _ = app_that(work)
     with boxed(app) as box:

@@ -28,7 +28,14 @@ _LOST = "worker lost"
 
 
 class WorkerLost(BaseException):
-    """Raised in a task by a test: the worker ends at this point. The attempt is lost, and its clean-ups do not run."""
+    """Raised in a task by a test: the worker ends at this point. The attempt is lost, and its clean-ups do not run.
+
+    It ends as if its machine had vanished. `alone`: its process died, and it held no other run. A run that is lost so
+    after an earlier loss is not tried again."""
+
+    def __init__(self, *, alone: bool = False) -> None:
+        super().__init__()
+        self.alone = alone
 
 
 class Failure(NamedTuple):
@@ -40,6 +47,7 @@ class Failure(NamedTuple):
     cause: Cause | None = None
     exception: BaseException | None = None
     lost: bool = False
+    lost_alone: bool = False
     snooze: float | None = None
 
 
@@ -84,7 +92,7 @@ def run_attempt(task: Task[Any, Any], run: BoxRun) -> Steps[Failure | None]:
         run.result = _as_json(result)
     except WorkerLost as error:
         run.context = None
-        return Failure(_LOST, exception=error, lost=True)
+        return Failure(_LOST, exception=error, lost=True, lost_alone=error.alone)
     except _A_TASKS_ERRORS as error:
         failure = failure_of(error)
     yield from _run_cleanups(context, run, is_async=is_async)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from datetime import datetime
 
 from mainspring.domain.job import Delivery
-from mainspring.domain.losses import after_loss
+from mainspring.domain.losses import Death, after_loss
 from mainspring.domain.retry import Verdict, after_failure
 from mainspring.domain.snoozes import after_snooze
 from mainspring.sdk.testing.attempt import Failure
@@ -20,7 +20,8 @@ def verdict_of(run: BoxRun, failure: Failure, chance: Callable[[], float]) -> Ve
         run.losses += 1
         if spec.delivery is Delivery.AT_MOST_ONCE:
             return Verdict(None, "worker lost, and the job is at most once")
-        return after_loss(run.losses, spec.max_losses, chance)
+        death = Death(crashed=True, exit="killed by SIGKILL", alone=True) if failure.lost_alone else None
+        return after_loss(run.losses, spec.max_losses, chance, death)
     return after_failure(
         spec.retry,
         run.attempt - run.losses - run.snoozes,
