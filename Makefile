@@ -7,10 +7,10 @@ PIP_FLAGS := --quiet --disable-pip-version-check
 CODE := src tests examples tools hatch_build.py
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run page types test chromium screenshots sandbox pgbouncer shells faults chaos oracle witness check format bench lock audit clients wheel clean
+.PHONY: help setup run page types test test-long chromium screenshots sandbox pgbouncer shells faults chaos oracle witness check format bench lock audit clients wheel clean
 
 help: ## show this help
-	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-9s %s\n", $$1, $$2}'
 
 setup: $(STAMP) page ## create .venv and install everything
 
@@ -37,6 +37,12 @@ run: $(STAMP) page ## start Mainspring on its embedded PostgreSQL (http://127.0.
 test faults chaos: export PYTHONDONTWRITEBYTECODE =
 test: $(STAMP) page sandbox pgbouncer shells chromium ## run every test (real PostgreSQL, real processes)
 	$(BIN)/python -m pytest $(ARGS)
+
+# What needs minutes, or repeats a short test at length. MINUTES bounds the fault drill.
+test-long: export PYTHONDONTWRITEBYTECODE =
+test-long: $(STAMP) page sandbox pgbouncer shells chromium ## run what needs minutes: large sizes, then a fault drill (MINUTES=10)
+	$(BIN)/python -m pytest -m long $(ARGS)
+	$(BIN)/python -m tests.cluster --minutes $(or $(MINUTES),10)
 
 # Some tests need programs of the system. If one is not installed and cannot be installed, its tests are skipped.
 INSTALL = { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && \
