@@ -471,3 +471,23 @@ def test_losses_have_an_end(fields: dict[str, Any], alone: bool, attempts: int, 
         [run] = box.dead_letters
         assert (run.attempt, run.losses) == (attempts, attempts)
         assert run.reason is not None and run.reason.startswith(reason)
+
+
+@pytest.mark.parametrize(
+    ("result", "words"),
+    [("x" * 70_000, "the result has 70002 bytes"), (object(), "TypeError: the result cannot be kept as JSON")],
+)
+def test_a_result_that_cannot_be_kept_fails_in_the_words_of_a_worker(result: object, words: str) -> None:
+    app, task = app_that(lambda: result)
+    with boxed(app) as box:
+        task.submit()
+        box.advance("1s")
+        assert box.runs[0].status == "FAILED"
+        assert box.runs[0].error is not None and box.runs[0].error.startswith(words)
+
+
+def test_a_field_with_a_wrong_value_is_named_as_a_server_names_it() -> None:
+    app, task = app_that(lambda: None)
+    with boxed(app), pytest.raises(InvalidInput) as refusal:
+        task.options(every="1h", misfire={"policy": 3}).submit()
+    assert refusal.value.field == "misfire.policy"

@@ -317,3 +317,25 @@ def test_a_long_chain_and_a_wide_layer_end_soon() -> None:
         view = chain.run().wait()
         assert (view.counts, view.next) == ({"FAILED": 1, "SKIPPED": 1199}, "1000")
         assert wide.run().succeed().steps[1].map.succeeded == 1000  # type: ignore[union-attr]
+
+
+def test_a_mapped_step_that_was_skipped_counts_no_members() -> None:
+    app = Mainspring()
+    wf = app.workflow("wide")
+
+    @wf.step()
+    @app.task
+    def fails() -> None:
+        raise GiveUp("no")
+
+    @app.task
+    def each(item: int) -> None: ...
+
+    mapped = wf.step(each, item=wf.item).map([1, 2]).after(fails)
+    with mainspring.testing.run(app, start=START) as box:
+        handle = wf.run()
+        before = {step.name: step.map for step in handle.view().steps}
+        box.advance("5s")
+        after = {step.name: (step.status, step.map) for step in handle.view().steps}
+    assert before[mapped.name] is not None
+    assert after[mapped.name] == ("SKIPPED", None)

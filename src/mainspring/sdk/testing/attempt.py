@@ -113,6 +113,10 @@ def _run_cleanups(context: Context, run: BoxRun, *, is_async: bool) -> Steps[Non
             run.logs.append(f"a clean-up failed: {_headline(error)}")
 
 
+class _NotKept(GiveUp):
+    """The result of an attempt cannot be stored. A worker reports it without the name of an error."""
+
+
 def _as_json(result: object) -> Any:
     """The result as a client would receive it."""
     if result is None:
@@ -120,9 +124,9 @@ def _as_json(result: object) -> Any:
     try:
         data = msgspec.json.encode(result)
     except (TypeError, ValueError, RecursionError, msgspec.MsgspecError) as error:
-        raise GiveUp(f"the result cannot be kept as JSON: {error}") from error
+        raise _NotKept(f"{type(error).__name__}: the result cannot be kept as JSON: {error}") from error
     if len(data) > MAX_RESULT_BYTES:
-        raise GiveUp(f"the result has {len(data)} bytes, at most {MAX_RESULT_BYTES} are kept")
+        raise _NotKept(f"the result has {len(data)} bytes, at most {MAX_RESULT_BYTES} are kept")
     return msgspec.json.decode(data)
 
 
@@ -131,6 +135,8 @@ def failure_of(error: BaseException) -> Failure:
     if (snooze := snooze_in(error)) is not None:
         return Failure("", exception=snooze, snooze=snooze.seconds)
     match error:
+        case _NotKept():
+            return Failure(str(error), wanted=False, exception=error)
         case BadPayload():
             return Failure(error.detail, wanted=False, exception=error)
         case GiveUp():

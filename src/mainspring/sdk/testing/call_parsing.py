@@ -8,20 +8,21 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from mainspring.domain.errors import InvalidInput
+from mainspring.domain.intake.decoding_errors import in_words
 from mainspring.domain.intake.request import parse_time
 from mainspring.sdk.client.core import Call
 
 T = TypeVar("T")
+S = TypeVar("S", bound=msgspec.Struct)
 Route = Callable[[str, Call[Any]], Any]
 PAGE = 50
 
 
-def read_body(call: Call[Any], shape: type[T]) -> T:
+def read_body(call: Call[Any], shape: type[S]) -> S:
     try:
         return msgspec.json.decode(call.body or b"{}", type=shape)
-    except msgspec.ValidationError as error:
-        raise InvalidInput(str(error), field="$") from None
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise in_words(error, shape) from None
 
 
 def wanted_tag(call: Call[Any]) -> str | None:
