@@ -21,8 +21,8 @@ log = get_logger("migrate")
 # Only one process migrates at a time, the others wait and find nothing to do. A database without a schema has no number
 # that could make the key unguessable.
 _FIRST_LOCK = 0x4D41494E  # "MAIN"
-# Not by to_regclass, which looks into a cache of the backend. After a wait for an advisory lock that may be out of date,
-# also for whoever looks next; a query of the catalog renews it.
+# Not by to_regclass, which looks into a cache of the backend. After a wait for an advisory lock that may be out of
+# date, also for whoever looks next; a query of the catalog renews it.
 _HAS_ROUTINES = """
 select exists (select from pg_class c join pg_namespace n on n.oid = c.relnamespace
                where n.nspname = 'mainspring' and c.relname = 'routines')
