@@ -9,9 +9,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from mainspring.api.handlers import operation_of, routed_handlers
+from mainspring.api.handlers import is_public, operation_of, routed_handlers
 from mainspring.api.routing import public_path
-from mainspring.operations.access.permissions import is_public
 from mainspring.roles.assembly import Assembly
 from mainspring.wire.protocol import SECRET_HEADER, WORKER_HEADER
 from tests.attack.edge import Edge, an_edge
@@ -40,7 +39,7 @@ async def test_every_route_refuses_a_stranger_without_the_body(assembly: Assembl
     asked = set()
     for route, handler in routed_handlers(assembly.app):
         operation = operation_of(handler)
-        if handler.http_methods & {"GET", "HEAD"} and is_public(operation):
+        if handler.http_methods & {"GET", "HEAD"} and is_public(handler):
             continue
         path = public_path(route, handler).replace("{", "").replace("}", "")
         if operation in READ:

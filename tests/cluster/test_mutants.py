@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from mainspring.wire.exchange import RunOrder
+from mainspring.wire.protocol import SECRET_HEADER, WORKER_HEADER
 from tests.cluster.arena import Arena, Shape
 from tests.cluster.children import SCHEDULER, WORKER, Child
 from tests.cluster.history import BUSY, RUNNING, History, Injection, Report
@@ -128,7 +129,9 @@ async def deaths_of_workers_with_two_runs(mutant: str | None) -> History:
             for order in [await claim_one(worker), await claim_one(worker)]:
                 effect(arena, order, "start")
             notice = {"worker_id": str(worker.worker_id), "secret": worker.secret, "cause": "crashed"}
-            answer = await http.post("/v1/exchange/gone", json={**notice, "exit": "killed by SIGKILL"})
+            proof = {WORKER_HEADER: str(worker.worker_id), SECRET_HEADER: worker.secret}
+            body = {**notice, "exit": "killed by SIGKILL"}
+            answer = await http.post("/v1/exchange/gone", json=body, headers=proof)
             assert answer.status_code == 200, answer.text
         return await gather(arena, clients.calls, at_rest=False)
 

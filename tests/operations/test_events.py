@@ -14,6 +14,7 @@ from mainspring.operations.lifecycle import dispatch
 from mainspring.operations.lifecycle.dispatch import Event
 from mainspring.operations.lifecycle.effects import Effects
 from mainspring.roles.assembly import Assembly
+from mainspring.wire.protocol import SECRET_HEADER, WORKER_HEADER
 from tests.operations.backfilling import begin, filler_of, run_all, verb
 from tests.operations.firing import fire_due
 from tests.operations.hand_worker import HandWorker, outcome
@@ -95,7 +96,8 @@ async def test_a_worker_was_lost(api: httpx.AsyncClient, monkeypatch: pytest.Mon
     await worker.claim(1)
     for _ in range(2):
         notice = {"worker_id": str(worker.worker_id), "secret": SECRET}
-        assert (await api.post("/v1/exchange/gone", json=notice)).status_code == 200
+        proof = {WORKER_HEADER: str(worker.worker_id), SECRET_HEADER: SECRET}
+        assert (await api.post("/v1/exchange/gone", json=notice, headers=proof)).status_code == 200
     assert [(one.worker_id, one.silent_for) for one in recorder.events] == [(worker.worker_id, None)]
 
 

@@ -10,6 +10,7 @@ import httpx
 import pytest
 
 from mainspring.wire.exchange import RunOrder
+from mainspring.wire.protocol import SECRET_HEADER, WORKER_HEADER
 from tests.operations.hand_worker import HandWorker, outcome
 from tests.operations.test_losses import lose
 
@@ -40,7 +41,8 @@ class Scene:
         body = {"worker_id": str(self.worker.worker_id), "secret": self.worker.secret, "exit": "killed by SIGKILL"}
         if cause is not None:
             body["cause"] = cause
-        return await self.api.post("/v1/exchange/gone", json={**body, **fields})
+        proof = {WORKER_HEADER: str(self.worker.worker_id), SECRET_HEADER: str(self.worker.secret)}
+        return await self.api.post("/v1/exchange/gone", json={**body, **fields}, headers=proof)
 
     async def dies(self, cause: str | None = "crashed") -> None:
         assert (await self.notice(cause)).status_code == 200

@@ -13,10 +13,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-import mainspring.testing
-from mainspring import Mainspring
 from mainspring.operations.calendars.recompute import Recomputer
-from mainspring.sdk.client.core import Call, encode
 from tests.operations.faked_time import START, TimedServer, timed_server
 
 pytestmark = pytest.mark.anyio
@@ -204,26 +201,3 @@ async def test_each_nominal_time_is_dealt_with_once(
     server: TimedServer, rule: dict[str, Any], story: list[tuple[str, Any]]
 ) -> None:
     await (await told(server, rule, story)).check()
-
-
-@given(st.sampled_from(RULES), st.lists(steps, min_size=3, max_size=14))
-@few
-async def test_the_box_does_the_same(server: TimedServer, rule: dict[str, Any], story: list[tuple[str, Any]]) -> None:
-    books = await told(server, rule, story)
-    app = Mainspring()
-
-    @app.task("noop")
-    def noop() -> None: ...
-
-    with mainspring.testing.run(app, start=books.begin) as box:
-        for one in books.done:
-            if isinstance(one, timedelta):
-                box.advance(one)
-                continue
-            method, path, body = one
-            if path.startswith("/v1/jobs/") and method == "PUT":
-                method = "PATCH"  # the client has one of them
-            box.client.send(Call(method, path, lambda _: None, body=None if body is None else encode(body)))
-        runs = [run.scheduled_for for run in box.runs_of(books.job_id) if run.trigger == "schedule"]
-        missed = [(one.first, one.last, one.count) for one in reversed(box.client.missed(books.job_id))]
-    assert (sorted(runs), missed) == (await books.runs(), books.missed_ranges)
