@@ -38,11 +38,13 @@ def without_epoch() -> None:
 
 def without_version() -> None:
     """A fire does not check whether the job was changed after it was planned. A change deals with what is due, so that
-    the next fire and the status show it as well as the version does: a fire that checks none of them."""
+    the next fire, the status and the last nominal time show it as well as the version does: a fire that checks none of
+    them."""
     _replace("fire", "fire_one_time", "j.version = d.version and ", "")
     seen = "and j.version = d.version and j.next_fire_at is not distinct from d.next_fire_at and j.status = 1"
     for name in ("fire_recurring", "fire_free"):
         _replace("fire", name, seen, "")
+        _replace("fire", name, "j.last_nominal_for < coalesce(d.nominal, d.through)", "true")
 
 
 def without_fence() -> None:

@@ -134,6 +134,8 @@ async def a_worker(
     with pytest.MonkeyPatch.context() as patches:
         patches.setattr("mainspring.worker.drain._AFTER_KILL", last_breath)
         patches.setattr("mainspring.worker.worker._FAREWELL", 30.0)
+        # Processes start in the time of the machine, while the clock of the test may pass half a minute in a moment.
+        patches.setattr("mainspring.worker.processes.watchdog_client._LONGEST_START", 3600.0)
         patches.setattr(f"{__name__}.task_clock", clock)
         running = asyncio.create_task(worker.run())
         try:
