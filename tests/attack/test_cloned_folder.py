@@ -230,7 +230,7 @@ def test_processes_below_do_not_take_a_file_that_was_found_for_one_that_was_name
 def test_a_password_of_the_environment_is_not_for_a_database_that_came_along(
     clone: Clone, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    project = clone(settings(database_url="postgresql://a@127.0.0.1:1/a"))
+    project = clone(settings(database_url="postgresql://a@127.0.0.1:1/a", database_wait="0s"))
     for name in ("PGPASSWORD", "PGPASSFILE"):
         monkeypatch.setenv(name, str(tmp_path / "secret"))
         for verb in ("migrate", "server", "scheduler", "up"):

@@ -76,7 +76,7 @@ class Fanout:
 @dataclass(slots=True, eq=False)
 class BoxFlow:
     """A workflow run that has started. runs: the latest run of each step. causes: of the runs that ended because of a
-    failed step, its name."""
+    failed step, its name. unlisted: mapped steps whose list could not be made."""
 
     run: BoxRun
     version: Version
@@ -87,6 +87,7 @@ class BoxFlow:
     reruns: int = 0
     rerun_of: dict[str, int] = field(default_factory=dict)
     fanouts: dict[str, Fanout] = field(default_factory=dict)
+    unlisted: set[str] = field(default_factory=set)
     causes: dict[str, str] = field(default_factory=dict)
     stopping: str | None = None
     live: int = 0
@@ -284,6 +285,8 @@ class Flows:
                 payload = resolved_payload(step.payload or "{}", self._values(flow))
                 run.definition = msgspec.structs.replace(run.definition, payload=payload)
         except Unresolved as error:
+            if step.map is not None:
+                flow.unlisted.add(run.run_id)
             self._engine.end(run, RunState.FAILED, str(error))
             return
         if step.map is None:

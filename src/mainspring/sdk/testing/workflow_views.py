@@ -68,7 +68,7 @@ def step_view(flow: BoxFlow, place: int) -> StepRunView:
     step, run = flow.steps[place], flow.runs[place]
     fanout = flow.fanouts.get(run.run_id)
     progress = None
-    if step.map is not None and fanout is None and run.live:  # one that was skipped has no members to count
+    if run.run_id in flow.unlisted:
         progress = MapProgress(None, 0, 0, 0, 0)
     elif fanout is not None:
         progress = MapProgress(fanout.total, fanout.have_runs, fanout.succeeded, fanout.failed, fanout.skipped)
