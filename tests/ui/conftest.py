@@ -51,19 +51,18 @@ def chromium() -> Iterator[Browser]:
 
 @pytest.fixture
 def open_page(server: httpx.Client, chromium: Browser) -> Iterator[Open]:
-    """Opens a page, signed in by a one-time link. Errors in the console, such as reports of the CSP, fail the test."""
+    """Opens a page, signed in. Errors in the console, such as reports of the CSP, fail the test."""
     errors: list[str] = []
     contexts = []
 
     def opened(path: str = "/", *, phone: bool = False, dark: bool = False) -> Page:
         context = look(chromium, server, phone=phone, dark=dark)
         contexts.append(context)
+        sign_in(context, server)
         page = context.new_page()
         page.on("pageerror", lambda error: errors.append(str(error)))
         page.on("console", lambda message: errors.append(message.text) if _is_error(message) else None)
-        sign_in(page, server)
-        if path != "/":
-            page.goto("/ui" + path)
+        page.goto("/ui" + path)
         return page
 
     def close() -> None:

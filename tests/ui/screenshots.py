@@ -129,7 +129,8 @@ def main() -> None:
         for name, (size, dark) in LOOKS.items():
             (folder / name).mkdir(parents=True, exist_ok=True)
             context = look(shown, server, phone=size is PHONE, dark=dark, size=size)
-            sign_in(page := context.new_page(), server)
+            sign_in(context, server)
+            page = context.new_page()
             for path in paths:
                 shoot(page, path, folder / name)
             context.close()

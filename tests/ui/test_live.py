@@ -68,7 +68,7 @@ def test_a_page_without_a_server_says_since_when_and_comes_back(
     try:
         page = context.new_page()
         page.clock.install()
-        sign_in(page, through)
+        sign_in(context, through)
         page.goto("/ui/queues")
         is_loaded(page)
         expect(live(page)).to_be_visible()

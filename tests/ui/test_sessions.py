@@ -48,6 +48,7 @@ def test_a_tab_follows_when_another_tab_signs_in_to_another_tenant(open_page: Op
         second.get_by_role("button", name=f"Sign in as {who['name']}").click()
         for shown in (second, page):
             expect(shown.get_by_title(f"admin of {tenant}")).to_be_visible()
+        assert "code=" not in second.url
         shows(page, others)
         expect(page.get_by_text(own)).to_have_count(0)
 
