@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Collection, Iterable
 from typing import Any
 
 import pytest
@@ -17,3 +18,10 @@ def sizes(variable: str, small: int, large: int) -> list[Any]:
     if given:
         return [int(given), pytest.param(int(given), marks=long)]
     return [small, pytest.param(large, marks=long)]
+
+
+def chosen(names: Iterable[str], always: Collection[str]) -> list[Any]:
+    """The values of a parameter: those that `make test` has `always`, and the others with the mark `long`."""
+    known = list(names)
+    assert set(always) <= set(known)
+    return [name if name in always else pytest.param(name, marks=long) for name in known]

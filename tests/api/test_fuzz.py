@@ -19,7 +19,7 @@ pytestmark = pytest.mark.anyio
 
 JSON = {"Content-Type": "application/json"}
 few = settings(
-    max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+    max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
 )  # examples can share a database: each one counts rows before and after
 
 texts = st.text(st.characters() | st.characters(categories=["Cs", "Cc"]), max_size=8)

@@ -12,6 +12,7 @@ from mainspring.roles.assembly import Assembly
 from tests.api.slices import Slices, check, filled, measured, request, shared_server
 from tests.conftest import Databases
 from tests.pgbouncer import PgBouncer
+from tests.sizes import chosen
 
 pytestmark = pytest.mark.anyio
 
@@ -84,7 +85,14 @@ BATCHES: dict[str, tuple[Callable[[], bytes], int]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", BATCHES)
+# Each way to be large: elements, nesting, one value, what is stored, what is refused, what is compiled.
+ALWAYS = (
+    "empty objects", "not closed", "one that is large", "10,000 that are nested", "10,000 with something wrong",
+    "1,000 paths", "10,000 crons with keys and ids",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", chosen(BATCHES, ALWAYS))
 async def test_a_batch(port: int, slices: Slices, name: str) -> None:
     make, status = BATCHES[name]
     await check(port, slices, request("POST", "/v1/jobs:batch", make()), status)

@@ -71,7 +71,7 @@ async def test_fire_times_far_away(api: httpx.AsyncClient, port: int, slices: Sl
         await check(port, slices, "GET", f"/v1/jobs/{answer.json()['job_id']}/upcoming?n=1000")
 
 
-@pytest.mark.parametrize("failing", [False, True], ids=["successes", "failures"])
+@pytest.mark.parametrize("failing", [pytest.param(False, marks=pytest.mark.long), True], ids=["successes", "failures"])
 async def test_exchanges_of_a_worker_with_10_000_slots(
     api: httpx.AsyncClient, port: int, slices: Slices, failing: bool
 ) -> None:

@@ -14,6 +14,7 @@ from tests.cluster.arena import Shape
 from tests.cluster.drill import drill
 from tests.cluster.flow_book import read_flows
 from tests.cluster.history import BUSY
+from tests.sizes import chosen
 
 pytestmark = pytest.mark.anyio
 
@@ -36,7 +37,11 @@ SELECTION: dict[str, list[tuple[str, ...]]] = {
 }
 
 
-@pytest.mark.parametrize("kind", SELECTION)
+# The others, and all faults at random, are in `make test-long`.
+ALWAYS = ("killed", "without its database")
+
+
+@pytest.mark.parametrize("kind", chosen(SELECTION, ALWAYS))
 async def test_a_cluster_keeps_its_promises_while_it_is(kind: str) -> None:
     outcome = await drill(SEED, SMALL, SELECTION[kind], rate=RATE, machine=BUSY)
     assert not outcome.violations, str(outcome)

@@ -185,15 +185,18 @@ def new_database(postgres: EmbeddedPostgres) -> Iterator[Callable[[], str]]:
         asyncio.run(drop(name))
 
 
+@pytest.mark.parametrize(
+    "pages", [PAGES[:2], pytest.param(PAGES, marks=pytest.mark.long)], ids=["the first pages", "every page"]
+)
 def test_every_command_of_the_documentation_works_in_one_sitting(
-    tmp_path: Path, service: str, new_database: Callable[[], str]
+    tmp_path: Path, service: str, new_database: Callable[[], str], pages: tuple[str, ...]
 ) -> None:
     folder = tmp_path / "mainspring"
     folder.mkdir()
     own = Sitting(folder, free_port(), service)
     others: list[Sitting] = []
     try:
-        for page in PAGES:
+        for page in pages:
             here = own
             for step in filter(is_run, steps_of(ROOT / page)):
                 if step.file is None and _SERVER.match(step.text):  # from here on the page is about several machines
