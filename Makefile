@@ -10,7 +10,7 @@ CODE := src tests examples tools hatch_build.py
 .PHONY: help setup run page types test test-long chromium screenshots sandbox pgbouncer shells faults chaos oracle witness check format bench lock audit clients wheel clean
 
 help: ## show this help
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-9s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-11s %s\n", $$1, $$2}'
 
 setup: $(STAMP) page ## create .venv and install everything
 
@@ -34,15 +34,14 @@ run: $(STAMP) page ## start Mainspring on its embedded PostgreSQL (http://127.0.
 
 # The tests start a thousand processes. If PYTHONDONTWRITEBYTECODE is set, as in many Python images, each process
 # compiles the whole source again. That takes 0.2 s of CPU, a third of the start time.
-test faults chaos: export PYTHONDONTWRITEBYTECODE =
-test: $(STAMP) page sandbox pgbouncer shells chromium ## run every test (real PostgreSQL, real processes)
+test test-long faults chaos: export PYTHONDONTWRITEBYTECODE =
+test: $(STAMP) page sandbox pgbouncer shells chromium ## run the tests, without those that need minutes (real PostgreSQL, real processes)
 	$(BIN)/python -m pytest $(ARGS)
 
-# What needs minutes, or repeats a short test at length. MINUTES bounds the fault drill.
-test-long: export PYTHONDONTWRITEBYTECODE =
-test-long: $(STAMP) page sandbox pgbouncer shells chromium ## run what needs minutes: large sizes, then a fault drill (MINUTES=10)
+test-long: $(STAMP) page sandbox pgbouncer shells chromium ## run what needs minutes: long tests, faults, oracle, witness, bench (MINUTES=3: long tests, and faults for 3 minutes)
 	$(BIN)/python -m pytest -m long $(ARGS)
-	$(BIN)/python -m tests.cluster --minutes $(or $(MINUTES),10)
+	$(MAKE) faults MINUTES=$(or $(MINUTES),10) ARGS=
+	$(if $(MINUTES),,$(MAKE) oracle witness bench ARGS=)
 
 # Some tests need programs of the system. If one is not installed and cannot be installed, its tests are skipped.
 INSTALL = { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && \
