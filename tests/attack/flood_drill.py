@@ -28,7 +28,6 @@ from mainspring.api.app import app_without_a_server
 from mainspring.bench.protocol_workers import ProtocolWorker
 from mainspring.kernel.http_client import HttpServer
 from mainspring.kernel.ids import DEFAULT_TENANT
-from mainspring.operations.access.permissions import PERMISSIONS
 from mainspring.store import tokens
 from mainspring.store.embedded import EmbeddedPostgres
 from mainspring.store.migrate import migrate
@@ -168,8 +167,7 @@ async def a_drill(database_url: str, folder: Path) -> AsyncIterator[Drill]:
 
 def role_for(route: Asked) -> str:
     """The weakest role that may call it."""
-    allowed = PERMISSIONS[route.operation]
-    return next((role for role in _ROLES if role in allowed), "nobody")
+    return next((role for role in _ROLES if role in route.roles), "nobody")
 
 
 def floods(size: int, only: str = "", shape: str = "") -> Iterator[tuple[Asked, str, Make, str]]:

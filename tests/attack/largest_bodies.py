@@ -17,8 +17,9 @@ import msgspec
 from litestar import Litestar
 from msgspec import inspect
 
-from mainspring.api.handlers import operation_of, routed_handlers
+from mainspring.api.handlers import operation_of, roles_of, routed_handlers
 from mainspring.api.routing import public_path
+from mainspring.operations.access.permissions import Roles
 
 _DEEPEST = 2
 
@@ -34,6 +35,7 @@ class Asked:
     operation: str
     most: int | None
     body: Any
+    roles: Roles
 
 
 def routes(app: Litestar) -> list[Asked]:
@@ -45,7 +47,7 @@ def routes(app: Litestar) -> list[Asked]:
         path = public_path(route, handler).replace("{", "").replace("}", "")
         for method in sorted(handler.http_methods):
             most = None if "data" not in hints else handler.resolve_request_max_body_size()
-            found[method, path] = Asked(method, path, operation_of(handler), most, body)
+            found[method, path] = Asked(method, path, operation_of(handler), most, body, roles_of(handler))
     return list(found.values())
 
 

@@ -15,6 +15,7 @@ from litestar.plugins.core import MsgspecDIPlugin
 from mainspring.api import errors
 from mainspring.api.auth import Admission, Gate
 from mainspring.api.handlers import check_routes
+from mainspring.api.large_answers import LargeAnswers
 from mainspring.api.large_bodies import LargeBodies
 from mainspring.api.routes import (
     access,
@@ -71,6 +72,7 @@ def create_app(services: Services, admission: Admission, pulse: Pulse) -> Litest
             "admission": admission,
             "open_requests": OpenRequests(pulse),
             "large_bodies": LargeBodies(),
+            "large_answers": LargeAnswers(),
         }
     )
     return app

@@ -25,6 +25,14 @@ class SourceRow(msgspec.Struct, frozen=True):
     priority_text: str | None
 
 
+class SourceSize(msgspec.Struct, frozen=True):
+    """How many steps a definition has, and how many bytes they have as they were given."""
+
+    steps: int
+    size: int
+
+
+_size = RowQuery(SourceSize, _SQL["size_of_workflow_source"])
 _source = RowQuery(SourceRow, _SQL["workflow_source"])
 
 
@@ -53,6 +61,11 @@ async def definition(connection: Connection, tenant: TenantId, key: VersionKey) 
 async def source(connection: Connection, tenant: TenantId, key: VersionKey) -> SourceRow | None:
     """What a definition was made from."""
     return await _source.first(connection, tenant, *key)
+
+
+async def size_of_source(connection: Connection, tenant: TenantId, key: VersionKey) -> SourceSize | None:
+    """How large is what a definition was made from?"""
+    return await _size.first(connection, tenant, *key)
 
 
 async def newest(connection: Connection, tenant: TenantId, workflow_id: str, generation: int) -> int:

@@ -299,8 +299,8 @@ class WorkflowRunList(msgspec.Struct):
 
 class WorkflowRunView(WorkflowRunFields):
     """A run of a workflow with its steps, in the order of the definition. edges: [parent, step], for the steps that are
-    shown. next: the cursor of `/steps` where further steps begin; a run is shown with up to 1,000 of them. etag: for
-    If-Match."""
+    shown. next: the cursor of `/steps` where further steps begin; a run is shown with up to 1,000 of them,
+    and with fewer if they have very many parents. etag: for If-Match."""
 
     parameters: dict[str, Any]
     counts: dict[str, int] = {}

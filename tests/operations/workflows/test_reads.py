@@ -199,6 +199,31 @@ async def test_a_rare_state_is_found_among_many_by_few_statements(
     assert statements < 10
 
 
+async def test_an_answer_is_not_large_because_the_steps_have_many_parents(scene: Scene) -> None:
+    """450 steps, each after all those before it: 100,000 edges."""
+    names = [f"step-{place:03}-{'x' * 40}" for place in range(450)]
+    workflow = await scene.create([{"name": name, "depends_on": names[:place]} for place, name in enumerate(names)])
+    run_id = await scene.begin(workflow)
+    answer = await scene.api.get(f"/v1/workflow-runs/{run_id}")
+    view = answer.json()
+    shown = [step["name"] for step in view["steps"]]
+    assert len(answer.content) < 2_500_000 and len(view["edges"]) == sum(range(len(shown)))
+    cursor = view["next"]
+    while cursor is not None:
+        answer = await scene.api.get(f"/v1/workflow-runs/{run_id}/steps?limit=500&cursor={cursor}")
+        page = answer.json()
+        assert page["steps"] and len(answer.content) < 2_500_000
+        shown += [step["name"] for step in page["steps"]]
+        cursor = page["next"]
+    assert shown == names
+    cursor, found = "", []
+    while cursor is not None:
+        page = (await scene.api.get(f"/v1/workflow-runs/{run_id}/steps?status=WAITING&limit=500{cursor}")).json()
+        found += [step["name"] for step in page["steps"]]
+        cursor = page["next"] and f"&cursor={page['next']}"
+    assert found == names[1:]
+
+
 async def test_a_workflow_run_is_cancelled_with_its_steps(scene: Scene) -> None:
     run_id = await scene.begin(await scene.create(FIVE, parameters={"region": "eu"}))
     cancelled = await scene.api.post(f"/v1/workflow-runs/{run_id}:cancel", json={"reason": "wrong region"})

@@ -9,6 +9,7 @@ from litestar.params import QueryParameter
 
 from mainspring.api.answers import CHANGES_A_JOB, FIELDS_OF_A_JOB, RUNS_NOW, SEARCHES, Answer
 from mainspring.api.handlers import delete, get, patch, post, put
+from mainspring.api.large_answers import LARGE_ANSWER, LargeResponse
 from mainspring.api.openapi import request_examples as examples
 from mainspring.api.routes.paging import DEFAULT_PAGE, MAX_GENERATION, MAX_PAGE, link_header, several
 from mainspring.api.routes.versions import IfMatch, etag, version_of
@@ -16,6 +17,7 @@ from mainspring.api.services import caller_of, services_of
 from mainspring.api.workflow_bodies import MAX_WORKFLOW_BYTES, WorkflowBody, WorkflowPatchBody, undecoded
 from mainspring.operations.access.permissions import ADMINS, READERS
 from mainspring.operations.paging.search import JobQuery
+from mainspring.operations.workflows.reader import workflow_view
 from mainspring.wire.jobs import Nothing, RunNowAccepted
 from mainspring.wire.states import JobStatusFilter
 from mainspring.wire.workflows import (
@@ -100,7 +102,18 @@ async def list_workflows(
 )
 async def get_workflow(request: Http, workflow_id: str, generation: Generation = None) -> Response[WorkflowView]:
     """The steps are as they were given. The ETag is its version, for If-Match."""
-    return await _shown(request, workflow_id, generation)
+    caller, reader = caller_of(request), services_of(request).workflow_reader
+    job = await reader.job(caller, workflow_id, generation)
+    size = (await reader.brief(caller, job)).size
+    if size < LARGE_ANSWER:
+        return Response(await reader.workflow(caller, job), headers=etag(job.version))
+    sent = await request.app.state.large_answers.take(caller.tenant, size)
+    try:
+        view = await reader.workflow(caller, job)
+    except BaseException:
+        sent()
+        raise
+    return LargeResponse(view, sent, headers=etag(job.version))
 
 
 @patch(
@@ -112,7 +125,8 @@ async def patch_workflow(
     request: Http, workflow_id: str, data: WorkflowPatch, if_match: IfMatch = None
 ) -> Response[WorkflowView]:
     """Fields that are not given keep their values. `steps` and `parameters` replace all of them. Runs that have fired
-    keep the definition that they were fired with."""
+    keep the definition that they were fired with. Steps of more than 1 MiB are left out of the answer, here and in the
+    answers of the verbs."""
     return await _change(request, workflow_id, data, if_match)
 
 
@@ -135,7 +149,7 @@ async def put_workflow(
 async def cancel_workflow(request: Http, workflow_id: str, if_match: IfMatch = None) -> Response[WorkflowView]:
     """It fires no more, and its live runs are cancelled with their steps. A second call changes nothing."""
     await services_of(request).workflow_changes.delete(caller_of(request), workflow_id, version_of(if_match))
-    return await _shown(request, workflow_id)
+    return await _changed(request, workflow_id)
 
 
 @post(
@@ -148,7 +162,7 @@ async def pause_workflow(
 ) -> Response[WorkflowView]:
     """It does not fire until it is resumed. Runs that have fired go on."""
     await services_of(request).workflow_changes.pause(caller_of(request), workflow_id, version_of(if_match))
-    return await _shown(request, workflow_id)
+    return await _changed(request, workflow_id)
 
 
 @post(
@@ -161,7 +175,7 @@ async def resume_workflow(
 ) -> Response[WorkflowView]:
     """It continues from now."""
     await services_of(request).workflow_changes.resume(caller_of(request), workflow_id, version_of(if_match))
-    return await _shown(request, workflow_id)
+    return await _changed(request, workflow_id)
 
 
 @post(
@@ -188,11 +202,17 @@ async def run_workflow_now(
 async def _change(request: Http, workflow_id: str, data: WorkflowPatch, if_match: str | None) -> Response[WorkflowView]:
     changes = services_of(request).workflow_changes
     await changes.update(caller_of(request), workflow_id, undecoded(data), version_of(if_match))
-    return await _shown(request, workflow_id)
+    return await _changed(request, workflow_id)
 
 
-async def _shown(request: Http, workflow_id: str, generation: int | None = None) -> Response[WorkflowView]:
-    view = await services_of(request).workflow_reader.workflow(caller_of(request), workflow_id, generation)
+async def _changed(request: Http, workflow_id: str) -> Response[WorkflowView]:
+    """A workflow after a change. It has no steps if these are a large answer: the change must not be answered with
+    429."""
+    caller, reader = caller_of(request), services_of(request).workflow_reader
+    job = await reader.job(caller, workflow_id)
+    definition = await reader.brief(caller, job)
+    small = definition.size < LARGE_ANSWER
+    view = await reader.workflow(caller, job) if small else workflow_view(job, definition.steps)
     return Response(view, status_code=200, headers=etag(view.version))
 
 

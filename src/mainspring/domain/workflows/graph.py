@@ -15,6 +15,7 @@ from mainspring.domain.texts import meant, shown
 from mainspring.wire.workflows import MAX_STEPS
 
 MAX_EDGES = 2_000_000
+SHOWN_PARENTS = 500_000  # characters of their names in one answer
 MAX_FAR = 10_000  # steps that others refer to from afar
 _SHOWN_IN_A_CYCLE = 12
 _NEAR = 64  # steps that are visited one by one
@@ -33,6 +34,20 @@ class Graph(msgspec.Struct, frozen=True):
     def parents(self, step: int) -> list[int]:
         joined = self.waits_for[step]
         return [] if joined is None else self.joins[joined]
+
+    def page_end(self, first: int, end: int) -> int:
+        """Where a page of steps ends that begins at `first`: at `end`, or before it if the steps have very many
+        parents. A page has at least one step."""
+        room = SHOWN_PARENTS
+        for step in range(first, end):
+            room -= self.size_of_parents(step)
+            if room < 0:
+                return max(step, first + 1)
+        return end
+
+    def size_of_parents(self, step: int) -> int:
+        """The characters of their names."""
+        return sum(len(self.names[parent]) for parent in self.parents(step))
 
     def last(self) -> list[int]:
         """The steps that no other step waits for."""

@@ -14,7 +14,7 @@ from mainspring.operations.paging.search import JobQuery
 from mainspring.operations.read.jobs import JobReader
 from mainspring.store import workflow_versions
 from mainspring.store.pool import Store
-from mainspring.store.workflow_versions import VersionKey
+from mainspring.store.workflow_versions import SourceSize, VersionKey
 from mainspring.wire.jobs import JobView
 from mainspring.wire.states import PriorityIn
 from mainspring.wire.workflows import StepIn, WorkflowList, WorkflowView
@@ -50,9 +50,16 @@ class WorkflowReader:
             raise NotFound(f"job {workflow_id!r} is not a workflow", hint=f"see GET /v1/jobs/{workflow_id}")
         return view
 
-    async def workflow(self, caller: Caller, workflow_id: str, generation: int | None = None) -> WorkflowView:
+    async def brief(self, caller: Caller, view: JobView) -> SourceSize:
+        """How large the definition of a workflow is."""
+        async with self._store.reads.acquire() as connection:
+            found = await workflow_versions.size_of_source(connection, caller.tenant, version_key(view))
+        if found is None:
+            raise _without_definition(view)
+        return found
+
+    async def workflow(self, caller: Caller, view: JobView) -> WorkflowView:
         """A workflow with its steps as they were given."""
-        view = await self.job(caller, workflow_id, generation)
         source = await self.source(caller, view)
         return workflow_view(view, source.count, msgspec.Raw(source.steps))
 
@@ -61,7 +68,7 @@ class WorkflowReader:
         async with self._store.reads.acquire() as connection:
             row = await workflow_versions.source(connection, caller.tenant, version_key(view))
         if row is None:
-            raise NotFound(f"workflow {view.job_id!r} has no definition", hint="create it again")
+            raise _without_definition(view)
         return StoredSource(
             row.steps_text.encode(),
             row.steps,
@@ -81,6 +88,10 @@ class WorkflowReader:
 
 def version_key(view: JobView) -> VersionKey:
     return view.job_id, view.generation, view.workflow_version or 0
+
+
+def _without_definition(view: JobView) -> NotFound:
+    return NotFound(f"workflow {view.job_id!r} has no definition", hint="create it again")
 
 
 def workflow_view(view: JobView, step_count: int, steps: msgspec.Raw | None = None) -> WorkflowView:

@@ -15,6 +15,7 @@ from mainspring.domain.tags import workflow_run_tag
 from mainspring.domain.transitions import SHOWN_SCHEDULED, RunState, StoredState
 from mainspring.domain.workflows.definition import Step, WorkflowDefinition
 from mainspring.domain.workflows.flow import ALIVE, RERUN_TRIGGER, WORKFLOW_TASK, FlowState, number_of
+from mainspring.domain.workflows.graph import SHOWN_PARENTS
 from mainspring.domain.workflows.numbers import Numbers
 from mainspring.kernel.ids import TenantId
 from mainspring.operations.access.caller import Caller
@@ -80,10 +81,11 @@ class WorkflowRunReader:
         self._runs = run_reader
 
     async def run(self, caller: Caller, run_id: UUID) -> WorkflowRunView:
-        """A workflow run with its steps. After the first 1,000 they are read page by page."""
+        """A workflow run with its steps. After the first 1,000 they are read page by page, and earlier if the steps
+        have very many parents."""
         async with searching(self._store, caller.tenant, "steps", isolation=ONE_SNAPSHOT) as connection:
             found = await self._find(connection, caller.tenant, run_id)
-            places = range(min(len(found.definition.steps), SHOWN_STEPS))
+            places = range(found.definition.graph().page_end(0, min(len(found.definition.steps), SHOWN_STEPS)))
             steps = await self._steps(connection, caller.tenant, found, places)
             counts = await _counts(connection, found)
         brief = _brief(found, counts)
@@ -118,15 +120,17 @@ class WorkflowRunReader:
                 return await self._members(connection, caller.tenant, found, chosen, query, start, wanted)
             first, end = (start, len(found.definition.steps)) if chosen is None else (chosen, chosen + 1)
             shown: list[StepRunView] = []
-            place = first
-            while place < end and len(shown) < query.limit and place - first < _LOOKED_AT:
-                part = range(place, min(place + _at_once(query), end))
+            graph = found.definition.graph()
+            place, room = first, SHOWN_PARENTS
+            while place < end and len(shown) < query.limit and room > 0 and place - first < _LOOKED_AT:
+                part = range(place, graph.page_end(place, min(place + _at_once(query), end)))
                 for view in await self._steps(connection, caller.tenant, found, part):
-                    if len(shown) == query.limit:
+                    if len(shown) == query.limit or room <= 0:
                         break
-                    place += 1
                     if wanted is None or view.status in wanted:
                         shown.append(view)
+                        room -= graph.size_of_parents(place)
+                    place += 1
         return StepRunList(shown, encode_cursor(str(place)) if place < end else None)
 
     async def runs(

@@ -52,7 +52,8 @@ def brief_run_view(flow: BoxFlow | None, run: BoxRun, workflow: BoxWorkflow) -> 
 
 def flow_view(flow: BoxFlow | None, run: BoxRun, workflow: BoxWorkflow) -> WorkflowRunView:
     """A workflow run with its first 1,000 steps."""
-    steps = [] if flow is None else [step_view(flow, place) for place in range(min(MOST_STEPS, len(flow.steps)))]
+    shown = 0 if flow is None else flow.graph.page_end(0, min(MOST_STEPS, len(flow.steps)))
+    steps = [] if flow is None else [step_view(flow, place) for place in range(shown)]
     more = flow is not None and len(flow.steps) > len(steps)
     return WorkflowRunView(
         **_of_run(flow, run, workflow),

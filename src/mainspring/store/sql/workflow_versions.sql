@@ -21,6 +21,12 @@ select
 from mainspring.workflow_versions v
 where v.tenant_id = $1 and v.workflow_id = $2 and v.generation = $3 and v.version = $4
 
+-- name: size_of_workflow_source
+-- PostgreSQL knows the length without reading the value.
+select v.steps, octet_length(v.source::text) as size
+from mainspring.workflow_versions v
+where v.tenant_id = $1 and v.workflow_id = $2 and v.generation = $3 and v.version = $4
+
 -- name: newest_workflow_version
 select max(v.version)
 from mainspring.workflow_versions v
