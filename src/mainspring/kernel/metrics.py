@@ -44,6 +44,12 @@ waiting = Gauge("mainspring_workers_waiting", "Workers that wait in a long poll 
 leases_held = Gauge("mainspring_leases_held", "Shards that this node owns", registry=REGISTRY)
 lease_epoch = Gauge("mainspring_lease_epoch", "Highest epoch of the shards that this node owns", registry=REGISTRY)
 loop_lag = Gauge("mainspring_loop_lag_seconds", "How late the event loop is, smoothed", registry=REGISTRY)
+events = Counter(
+    "mainspring_events_total",
+    "What happened besides runs: fire_missed, worker_lost, breaker_opened, queue_paused, queue_resumed, backfill_ended",
+    ["event"],
+    registry=REGISTRY,
+)
 loop_stalls = Counter(
     "mainspring_loop_stalls_total", "Times that the event loop stood still for over 250 ms", registry=REGISTRY
 )

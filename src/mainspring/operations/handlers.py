@@ -8,6 +8,7 @@ from __future__ import annotations
 from mainspring.operations.backfills.effects import BackfilledRuns
 from mainspring.operations.dependencies.effects import RunsWithParents
 from mainspring.operations.dependencies.follow import DependantJobs
+from mainspring.operations.event_metrics import Counted, fires_of, pause_or_resume
 from mainspring.operations.lifecycle.dispatch import (
     BACKFILLS_ENDED,
     BREAKERS_OPENED,
@@ -28,10 +29,10 @@ from mainspring.operations.workflows.stopper import StopFinisher
 RUNS_ENDED.handled_by(DependantJobs(), STEPS_AND_FLOWS, BackfilledRuns())
 RUNS_CREATED.handled_by(HeldRuns(), RunsWithParents())
 SLOTS_RELEASED.handled_by(ReleasedSlots())
-FIRES_MISSED.handled_by()
-WORKERS_LOST.handled_by()
-BREAKERS_OPENED.handled_by()
-QUEUES_PAUSED.handled_by()
-BACKFILLS_ENDED.handled_by()
+FIRES_MISSED.handled_by(Counted("fire_missed", fires_of))
+WORKERS_LOST.handled_by(Counted("worker_lost"))
+BREAKERS_OPENED.handled_by(Counted("breaker_opened"))
+QUEUES_PAUSED.handled_by(Counted(pause_or_resume))
+BACKFILLS_ENDED.handled_by(Counted("backfill_ended"))
 CONTAINERS_STOPPED.handled_by(StoppedFlows())
 FINISHERS.append(StopFinisher())
