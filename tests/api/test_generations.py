@@ -360,18 +360,6 @@ async def test_of_many_repeats_with_one_key_all_get_the_same_answer(api: httpx.A
     assert {answer.json()["generation"] for answer in answers} == {2}
 
 
-async def test_before_the_last_migration_ids_stay_taken(api: httpx.AsyncClient, connection: asyncpg.Connection) -> None:
-    """A server of 0.2.0 would fire and end the runs of a later generation as runs of the first."""
-    await connection.execute("delete from mainspring.schema_migrations where name = 'generation_identity'")
-    await made(api, "@daily")
-    await api.delete("/v1/jobs/mine")
-    refused = problem(await create(api, "@daily"))
-    assert (refused["status"], refused["code"]) == (409, "job_exists")
-    assert "mainspring migrate" in refused["hint"]
-    with pytest.raises(asyncpg.UniqueViolationError, match="again yet"):
-        await connection.execute("""select mainspring.submit('{"job_id": "mine", "task": "noop"}')""")
-
-
 async def test_a_worker_of_0_2_0_does_not_revive_a_cancelled_schedule(api: httpx.AsyncClient) -> None:
     """It creates its schedules at each start. The SDK of that version generates keys that begin with sdk-."""
     await made(api, "@daily", idempotency_key="sdk-1")

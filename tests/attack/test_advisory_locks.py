@@ -4,7 +4,7 @@ that nobody else can hold them and stop the servers."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 
 import asyncpg
@@ -13,14 +13,12 @@ import pytest
 
 from mainspring.kernel.ids import DEFAULT_TENANT
 from mainspring.roles.assembly import Assembly
-from mainspring.store import declarations, partitions, rollups, tokens
-from mainspring.store.migrate import known_migrations, migrate, migrate_at_start
+from mainspring.store import declarations, partitions, rollups
+from mainspring.store.migrate import migrate, migrate_at_start
 from mainspring.store.queries import render
-from tests.operations.waiting import until
 
 pytestmark = pytest.mark.anyio
 
-WAITING = "select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'"
 # What can be read in the source, of this version and of earlier ones.
 GUESSED = (
     *(f"hashtext('mainspring.{name}')" for name in ("lanes", "tokens", "rollups", "run_history", "attempts")),
@@ -102,67 +100,3 @@ async def test_every_installation_has_a_number_of_its_own(empty_url: str, connec
         names
     )
     await other.close()
-
-
-@pytest.fixture
-async def before(empty_url: str) -> str:
-    """A database on which older servers may run: without the migrations that break them."""
-    await migrate(empty_url, known=[each for each in known_migrations() if not each.breaking])
-    return empty_url
-
-
-async def test_until_the_migration_new_servers_take_the_locks_that_older_ones_take(before: str) -> None:
-    connection, older = await asyncpg.connect(before), await asyncpg.connect(before)
-    try:
-        assert await connection.fetchval(render("select {{lock_key('lanes')}}")) == await connection.fetchval(
-            "select hashtext('mainspring.lanes')"
-        )
-        taken: dict[str, Callable[[], Awaitable[object]]] = {
-            "hashtext('mainspring.tokens')": lambda: tokens.take_turn(connection),
-            "hashtext('mainspring.rollups')": lambda: rollups.lock(connection),
-            "hashtext('mainspring.declarations'), hashtext('1/shop')": lambda: declarations.take_turn(
-                connection, DEFAULT_TENANT, "shop"
-            ),
-        }
-        for key, take in taken.items():
-            async with connection.transaction():
-                await take()
-                assert not await older.fetchval(f"select pg_try_advisory_lock({key})"), key
-    finally:
-        await connection.close()
-        await older.close()
-
-
-async def test_the_migration_waits_until_no_lock_with_an_old_key_is_held(before: str) -> None:
-    """Servers of this version run meanwhile. Nobody holds an old key while somebody else takes the new one."""
-    first, second, observer = [await asyncpg.connect(before) for _ in range(3)]
-    try:
-        turn = first.transaction()
-        await turn.start()
-        await tokens.take_turn(first)
-        migrating = asyncio.create_task(migrate(before))
-
-        async def waiting(count: int) -> bool:
-            return bool(await observer.fetchval(WAITING) >= count)
-
-        await until(lambda: waiting(1))
-        later = second.transaction()
-        await later.start()
-        taking = asyncio.create_task(tokens.take_turn(second))
-        await until(lambda: waiting(2))
-        await turn.commit()
-        await taking
-        assert not await observer.fetchval(render("select pg_try_advisory_lock({{lock_key('tokens')}})"))
-        assert await observer.fetchval("select pg_try_advisory_lock(hashtext('mainspring.tokens'))")
-        await later.commit()
-        assert "0043_lock_number" in await migrating
-    finally:
-        for connection in (first, second, observer):
-            await connection.close()
-
-
-async def test_several_that_migrate_at_once_across_the_change_of_the_lock_do_not_collide(
-    before: str,
-) -> None:
-    done = await asyncio.gather(*(migrate(before) for _ in range(6)))
-    assert sorted(name for names in done for name in names) == ["0043_lock_number"]

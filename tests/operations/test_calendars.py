@@ -407,17 +407,6 @@ async def test_newer_zones_or_holidays_move_next_fires(
     assert await recomputer(assembly, versions=("2026b", "0.100")).run_once() == 0
 
 
-async def test_calendars_wait_until_no_older_server_is_left(
-    api: httpx.AsyncClient, assembly: Assembly, connection: asyncpg.Connection
-) -> None:
-    await connection.execute("delete from mainspring.schema_migrations where name = 'calendars'")
-    assert (await put(api, "c", 409))["code"] == "migration_needed"
-    assert (await api.get("/v1/calendars")).json()["code"] == "migration_needed"
-    problem = await make(api, "c", 422)
-    assert (problem["code"], problem["field"]) == ("not_supported_yet", "schedule.calendar")
-    assert await recomputer(assembly).run_once() == 0
-
-
 async def test_a_backfill_makes_up_for_the_fires_of_the_calendar(api: httpx.AsyncClient) -> None:
     await put(api, "c", 201, weekdays=["SUN"], timezone="UTC")
     job_id = await make(api, "c", schedule={"cron": "0 9 * * *"})

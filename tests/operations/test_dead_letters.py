@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from typing import Any
-from uuid import uuid4
 
 import asyncpg
 import httpx
@@ -15,11 +14,8 @@ from mainspring.kernel.ids import DEFAULT_TENANT, uuid7
 from mainspring.operations.lifecycle.report import settle
 from mainspring.roles.assembly import Assembly
 from mainspring.store import dead_letters, fires, jobs
-from mainspring.store.embedded import EmbeddedPostgres
-from mainspring.store.migrate import known_migrations
 from mainspring.wire.exchange import RunOrder, WorkerHello
 from tests.api.bookkeeping import problem, rows
-from tests.conftest import drop_database
 from tests.operations.firing import fire_due, let_backoff_pass, make_due
 from tests.operations.hand_worker import HandWorker, outcome
 from tests.operations.test_outcomes import claimed, run
@@ -426,27 +422,6 @@ async def test_replays_are_forgotten_with_the_history(api: httpx.AsyncClient, co
     )
     assert await dead_letters.prune(connection, 30) == 1
     assert [row["run_id"] for row in await connection.fetch("select run_id from mainspring.replays")] == [young.run_id]
-
-
-async def test_dead_letters_from_before_replays_can_be_replayed(postgres: EmbeddedPostgres) -> None:
-    name = f"old_{uuid4().hex}"
-    admin = await asyncpg.connect(postgres.url("postgres"))
-    await admin.execute(f"create database {name}")
-    connection = await asyncpg.connect(postgres.url(name))
-    foundation, *later = known_migrations()
-    await connection.execute(foundation.sql)
-    await connection.execute(
-        """insert into mainspring.dead_letters (run_id, tenant_id, lane_id, attempts, scheduled_for, died_at, spec)
-           select gen_random_uuid(), 1, 1, 7, clock_timestamp(), clock_timestamp(), s::json
-           from unnest(array['{"retry": {"max_attempts": 7}}', null]) as s"""
-    )
-    for migration in later:
-        await connection.execute(migration.sql)
-    found = await connection.fetch("select max_attempts from mainspring.dead_letters order by 1")
-    assert [row["max_attempts"] for row in found] == [4, 7]
-    await connection.close()
-    await drop_database(admin, name)
-    await admin.close()
 
 
 async def test_a_payload_that_fits_some_is_given_to_those_and_the_others_are_left(

@@ -272,10 +272,3 @@ async def test_fields_that_are_left_out_stay_and_null_removes(api: httpx.AsyncCl
     view = await put(api, rate=None, max_depth=None)
     assert (view["concurrency"], view["rate"], view["burst"], view["max_depth"]) == (6, None, None, None)
     assert (await put(api, rate="1000/s"))["burst"] == 100
-
-
-async def test_limits_wait_until_no_old_server_is_left(api: httpx.AsyncClient, connection: asyncpg.Connection) -> None:
-    await connection.execute("delete from mainspring.schema_migrations where name = 'limits_known'")
-    answer = await api.put("/v1/queues/default", json={"concurrency": 1})
-    assert (answer.status_code, answer.json()["code"]) == (409, "migration_needed")
-    assert await gates.all_gates(connection) == []

@@ -1,60 +1,83 @@
-"""A database from before migrations had stages becomes the same as a new one."""
+"""A database from before the first release is refused, and nothing in it changes."""
 
 from __future__ import annotations
 
-from pathlib import PurePosixPath
+import asyncio
+import os
+from pathlib import Path
 
 import asyncpg
 import pytest
 
-from mainspring.store.migrate import Stage, known_migrations, migrate, migrate_at_start
-from tests.store.schema_snapshot import SNAPSHOT, dump
-from tests.upgrades.trees import BEFORE_STAGES, git
+from mainspring.cli.exit_codes import CONFLICT
+from mainspring.domain.errors import Conflict
+from mainspring.roles.up import MAINSPRING
+from mainspring.store.migrate import migrate, migrate_at_start
+from tests.processes.cluster import free_port
+from tests.store.schema_snapshot import dump
 
 pytestmark = pytest.mark.anyio
 
-FOLDER = "src/mainspring/store/migrations/"
-FUNCTIONS = """
-select p.oid::regprocedure::text as name, pg_get_functiondef(p.oid) as definition, p.proacl::text as grants
-from pg_proc p where p.pronamespace = 'mainspring'::regnamespace order by 1
+# What the migrations of before had in common, and what changed in between: stages came with 6, the lock number with 43.
+FIRST = """
+create schema if not exists mainspring;
+create table mainspring.schema_migrations (
+    version     int primary key,
+    name        text not null,
+    applied_at  timestamptz not null default clock_timestamp()
+);
+create table mainspring.jobs (tenant_id int not null, job_id text not null, schedule json not null);
+insert into mainspring.jobs values (1, 'nightly', '{"cron": "0 3 * * *"}');
 """
-VERSIONS = "select version, name, stage, breaking from mainspring.schema_migrations order by version"
+STAGES = """
+alter table mainspring.schema_migrations
+    add column stage    text not null default 'pre' check (stage in ('pre', 'post')),
+    add column breaking boolean not null default true;
+create table mainspring.routines (
+    only_row    boolean primary key default true check (only_row),
+    version     text not null,
+    hash        text not null,
+    functions   text[] not null,
+    applied_at  timestamptz not null default clock_timestamp()
+);
+insert into mainspring.routines (version, hash, functions) values ('0.2.0', 'x', '{}');
+"""
+LOCK_NUMBER = "alter table mainspring.routines add column lock_number uuid not null default gen_random_uuid();"
+BEFORE = {5: FIRST, 39: FIRST + STAGES, 43: FIRST + STAGES + LOCK_NUMBER}
 
 
-async def as_it_was(url: str) -> None:
-    """Apply the five migrations of that commit."""
+async def of_before(url: str, version: int) -> asyncpg.Connection:
     connection = await asyncpg.connect(url)
-    names = git("ls-tree", "--name-only", BEFORE_STAGES, FOLDER).decode().split()
-    assert len(names) == 5
-    for name in names:
-        version, _, title = PurePosixPath(name).stem.partition("_")
-        async with connection.transaction():
-            await connection.execute(git("show", f"{BEFORE_STAGES}:{name}").decode())
-            await connection.execute(
-                "insert into mainspring.schema_migrations (version, name) values ($1, $2)", int(version), title
-            )
+    await connection.execute(BEFORE[version])
+    await connection.execute(
+        "insert into mainspring.schema_migrations (version, name) select n, 'm' || n from generate_series(1, $1) as n",
+        version,
+    )
+    return connection
+
+
+@pytest.mark.parametrize("version", BEFORE)
+@pytest.mark.parametrize("start", [migrate, migrate_at_start])
+async def test_it_is_refused_and_left_as_it_is(empty_url: str, version: int, start: object) -> None:
+    connection = await of_before(empty_url, version)
+    before = await dump(connection), await connection.fetch("select * from mainspring.schema_migrations")
+    with pytest.raises(Conflict) as refused:
+        await start(empty_url)  # type: ignore[operator]
+    assert refused.value.code == "schema_too_old"
+    assert f"schema {version}, from before the first release" in refused.value.detail
+    assert "new database or data folder" in str(refused.value.hint)
+    assert (await dump(connection), await connection.fetch("select * from mainspring.schema_migrations")) == before
     await connection.close()
 
 
-def names(stage: Stage) -> list[str]:
-    return [migration.label for migration in known_migrations() if migration.stage is stage]
-
-
-async def test_it_is_brought_up_to_date(empty_url: str, connection: asyncpg.Connection) -> None:
-    await as_it_was(empty_url)
-    old = await asyncpg.connect(empty_url)
-    user = await asyncpg.connect(empty_url)
-    async with user.transaction():  # submitted with the old routines, stored by the current ones
-        # Without a chosen id, because its check would lock tables that a migration changes.
-        await user.fetchval("""select mainspring.submit('{"task": "noop", "name": "before"}')""")
-        assert await migrate_at_start(empty_url) == [*names(Stage.PRE)[5:], "routines"]
-        await user.fetchval("""select mainspring.submit('{"task": "noop", "name": "after"}')""")
-    rows = await old.fetch("select name, tenant_id from mainspring.runs order by name")
-    assert [tuple(row) for row in rows] == [("after", 1), ("before", 1)]
-    assert await migrate(empty_url) == names(Stage.POST)
-    assert await migrate(empty_url) == []
-    assert await dump(old) == SNAPSHOT.read_text(encoding="utf-8")
-    for what in (FUNCTIONS, VERSIONS):
-        assert await old.fetch(what) == await connection.fetch(what)
-    await old.close()
-    await user.close()
+@pytest.mark.parametrize("verb", ["migrate", "server", "scheduler"])
+async def test_the_commands_say_it_in_a_sentence(empty_url: str, tmp_path: Path, verb: str) -> None:
+    await (await of_before(empty_url, 43)).close()
+    options = ["--port", str(free_port()), "--data", str(tmp_path)] if verb == "server" else []
+    environment = {**os.environ, "MAINSPRING_DATABASE_URL": empty_url}
+    child = await asyncio.create_subprocess_exec(
+        *MAINSPRING, verb, *options, env=environment, stderr=asyncio.subprocess.PIPE
+    )
+    _, said = await child.communicate()
+    assert child.returncode == CONFLICT
+    assert b"from before the first release" in said and b"Traceback" not in said

@@ -13,8 +13,6 @@ from pathlib import Path
 import asyncpg
 import pytest
 
-from mainspring.kernel.ids import DEFAULT_TENANT
-from mainspring.store import tokens
 from mainspring.store.migrate import Migration, known_migrations, migrate, read_migration
 from tests.conftest import TOKEN
 from tests.processes.cluster import SLOW, START, Cluster, eventually, free_port
@@ -41,22 +39,9 @@ EVERY_SECOND = {"job_id": "often", "command": "true", "schedule": {"every": 1}}
 TROUBLE = ('"level": "error"', "cached statement plan")
 
 
-TOLERATED = [migration for migration in known_migrations() if not migration.breaking]
-
-
 def later(header: str) -> list[Migration]:
     version = known_migrations()[-1].version + 1
-    return [*TOLERATED, read_migration(version, "tomorrow", header + ADDITION)]
-
-
-@pytest.fixture
-async def database_url(empty_url: str) -> str:
-    """A database without the migrations that break older code: old and new processes run on it side by side."""
-    await migrate(empty_url, known=TOLERATED)
-    connection = await asyncpg.connect(empty_url)
-    await tokens.insert(connection, DEFAULT_TENANT, TOKEN, "admin", "test")
-    await connection.close()
-    return empty_url
+    return [*known_migrations(), read_migration(version, "tomorrow", header + ADDITION)]
 
 
 @pytest.fixture(scope="module", params=sorted(baselines()))
@@ -122,43 +107,6 @@ async def test_old_servers_and_workers_work_with_new_ones_while_the_schema_goes_
     await fires(cluster)
 
 
-async def test_ids_are_used_again_only_when_no_old_server_is_left(
-    cluster: Cluster, old: Path, database_url: str
-) -> None:
-    """And an old server works with jobs of later generations, after a return to it."""
-    connection = await asyncpg.connect(database_url)
-    await connection.execute("delete from mainspring.schema_migrations where name = 'generation_identity'")
-    await cluster.server()
-    body = {"job_id": "again", "command": "true"}
-    await cluster.worker()
-
-    async def create() -> int:
-        return (await cluster.http.post("/v1/jobs", json=body)).status_code
-
-    assert await create() == 201
-    await cluster.ended("again")
-    assert await create() == 409
-    await connection.execute(
-        "insert into mainspring.schema_migrations (version, name, stage, breaking) "
-        "select version + 1, 'generation_identity', 'post', false from mainspring.schema_migrations "
-        "order by version desc limit 1"
-    )
-    assert await create() == 201
-    await cluster.ended("again")
-    await cluster.submit(**{**EVERY_SECOND, "schedule": "@yearly"})
-    await cluster.http.delete("/v1/jobs/often")
-    assert (await cluster.http.post("/v1/jobs", json=EVERY_SECOND)).json()["generation"] == 2
-    for child in cluster._children:
-        child.kill()
-        child.wait()
-    cluster.talk_to(free_port())
-    await cluster.server(tree=old)
-    await cluster.worker(tree=old)
-    await fires(cluster)
-    assert await create() == 409
-    await connection.close()
-
-
 async def test_old_code_starts_on_a_newer_schema_that_does_not_break_it(
     cluster: Cluster, old: Path, database_url: str
 ) -> None:
@@ -173,15 +121,6 @@ async def test_old_code_does_not_start_on_a_schema_that_breaks_it_and_says_so(
 ) -> None:
     await migrate(database_url, known=later("-- stage: post\n-- breaking\n"))
     await refuses(cluster, old, database_url, known_migrations()[-1].version + 1)
-
-
-async def test_old_code_does_not_start_when_the_locks_have_other_keys(
-    cluster: Cluster, old: Path, database_url: str
-) -> None:
-    await migrate(database_url)
-    [breaking] = [migration for migration in known_migrations() if migration.breaking]
-    assert breaking.name == "lock_number"
-    await refuses(cluster, old, database_url, breaking.version)
 
 
 async def refuses(cluster: Cluster, old: Path, database_url: str, version: int) -> None:

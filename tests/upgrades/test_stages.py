@@ -10,6 +10,7 @@ import pytest
 
 from mainspring.cli.main import main
 from mainspring.domain.errors import Conflict, Unavailable
+from mainspring.store import running_versions
 from mainspring.store.ddl_transaction import LockPatience
 from mainspring.store.migrate import (
     Migration,
@@ -103,7 +104,7 @@ async def test_stages_can_be_applied_one_by_one_and_post_comes_last(database_url
 
 
 async def test_what_must_wait_for_older_processes_waits_for_them(
-    database_url: str, connection: asyncpg.Connection
+    database_url: str, connection: asyncpg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pulse = Pulse(database_url)
     assert await pulse.run_once()
@@ -115,12 +116,10 @@ async def test_what_must_wait_for_older_processes_waits_for_them(
     assert await migrate(database_url, [Stage.PRE], known=later) == [label(NEXT + 1)]
     assert await migrate(database_url, known=later, force=True) == [label(NEXT)]
     await pulse.close()
-    newest = known_migrations()[-1]
+    monkeypatch.setattr(running_versions, "newest_known", lambda: NEXT + 2)
     pulse = Pulse(database_url)
     assert await pulse.run_once()
-    await connection.execute("delete from mainspring.schema_migrations where version = $1", newest.version)
-    again = [*known_migrations()[:-1], read_migration(newest.version, newest.name, POST + "select 1;")]
-    assert await migrate(database_url, known=again) == [newest.label]  # the process knows it
+    assert await migrate(database_url, known=coming(POST, PRE, POST)) == [label(NEXT + 2)]  # the process knows it
     await pulse.close()
 
 
@@ -206,7 +205,7 @@ async def test_the_command_takes_a_stage(empty_url: str, capsys: pytest.CaptureF
     code, _, err = await said("--stage", "post")
     assert code != 0 and "--stage pre" in err
     code, out, _ = await said("--stage", "pre")
-    assert (code, out.splitlines()[0]) == (0, "applied 0001_foundation")
+    assert (code, out.splitlines()[0]) == (0, "applied 0044_first_release")
     code, out, _ = await said("--stage", "post", "--json")
-    assert (code, "generation_identity" in out) == (0, True)
+    assert (code, out) == (0, '{"applied":[]}\n')
     assert await said("--json") == (0, '{"applied":[]}\n', "")

@@ -13,9 +13,6 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 BASELINES = Path(__file__).with_name("baselines.txt")
-# The last commit before migrations had stages and routines had files of their own. It was never released, but
-# databases that it has created can be migrated.
-BEFORE_STAGES = "0465cc7"
 
 
 def baselines() -> dict[str, str]:

@@ -86,11 +86,6 @@ _get_libraries = RowQuery(Libraries, _SQL["get_libraries"])
 _lock_walk = RowQuery(Libraries, _SQL["lock_walk"])
 
 
-async def known(connection: Connection) -> bool:
-    """Whether no server is left that does not know calendars."""
-    return bool(await connection.fetchval(_SQL["calendars_known"]))
-
-
 async def get(connection: Connection, tenant: TenantId, name: str) -> CalendarRow | None:
     return await _get.first(connection, tenant, name)
 

@@ -211,11 +211,6 @@ async def lock_holders(connection: Connection, tenant: TenantId, job_ids: Sequen
     return await _holders.fetch(connection, tenant, job_ids)  # its snapshot is newer than the locks
 
 
-async def generations_known(connection: Connection) -> bool:
-    """Whether no server is left that does not know generations."""
-    return bool(await connection.fetchval(_SQL["generations_known"]))
-
-
 async def next_generations(connection: Connection, tenant: TenantId, job_ids: Sequence[str]) -> dict[str, int]:
     """Begin a new generation of ids whose jobs have ended. The caller has locked them. The rows of the jobs stay until
     they are replaced or deleted."""

@@ -92,11 +92,6 @@ _pick_heads = RowQuery(Head, _SQL["pick_heads"])
 _pick_firsts = RowQuery(First, _SQL["pick_firsts"])
 
 
-async def known(connection: Connection) -> bool:
-    """Whether no server is left that does not know limits."""
-    return bool(await connection.fetchval(_SQL["limits_known"]))
-
-
 async def specs_in_lines(
     connection: Connection, missing: Sequence[int], lines: Sequence[int]
 ) -> list[tuple[int, TenantId, str]]:

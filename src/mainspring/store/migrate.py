@@ -32,10 +32,6 @@ _HEADER = re.compile(r"-- stage: (pre|post)\n(-- breaking\n)?")
 _SETTINGS = {"idle_in_transaction_session_timeout": "10s", "idle_session_timeout": "30s"}
 # PostgreSQL asks for the right to create schemas even if the schema exists.
 _CREATE_SCHEMA = "create schema if not exists mainspring;"
-_HAS_STAGES = """
-select exists (select from pg_attribute
-               where attrelid = 'mainspring.schema_migrations'::regclass and attname = 'breaking')
-"""
 
 log = get_logger("migrate")
 
@@ -140,6 +136,7 @@ async def _migrate(
         if direct.has_sessions:  # otherwise only each transaction has the lock, and looks again
             await connection.execute("select pg_advisory_lock($1)", await migration_lock(connection))
         applied = await _applied(connection)
+        _refuse_an_unreleased_schema(known, applied)
         _refuse_a_breaking_schema(known, applied)
         done: list[str] = []
         chosen = choose([each for each in known if each.version not in applied], not applied)
@@ -196,15 +193,12 @@ async def _apply(connection: asyncpg.Connection, migration: Migration) -> bool:
         sql = sql.replace(_CREATE_SCHEMA, "")
     await connection.execute(sql)
     await connection.execute(
-        "insert into mainspring.schema_migrations (version, name) values ($1, $2)", migration.version, migration.name
+        "insert into mainspring.schema_migrations (version, name, stage, breaking) values ($1, $2, $3, $4)",
+        migration.version,
+        migration.name,
+        migration.stage,
+        migration.breaking,
     )
-    if await connection.fetchval(_HAS_STAGES):
-        await connection.execute(
-            "update mainspring.schema_migrations set stage = $2, breaking = $3 where version = $1",
-            migration.version,
-            migration.stage,
-            migration.breaking,
-        )
     return True
 
 
@@ -212,12 +206,22 @@ async def _applied(connection: asyncpg.Connection) -> dict[int, bool]:
     """The applied versions, each with whether it is breaking."""
     if await connection.fetchval("select to_regclass('mainspring.schema_migrations')") is None:
         return {}
-    # As JSON, because a database from before stages has no column `breaking`.
+    # As JSON, because a database from before the first release may have no column `breaking`. It is refused.
     rows = await connection.fetch(
         "select version, coalesce((to_jsonb(m) ->> 'breaking')::boolean, true) as breaking"
         " from mainspring.schema_migrations m"
     )
     return {row["version"]: row["breaking"] for row in rows}
+
+
+def _refuse_an_unreleased_schema(known: Sequence[Migration], applied: dict[int, bool]) -> None:
+    """The first migration is that of the first release. What was before it cannot be migrated."""
+    if applied and known[0].version not in applied:
+        raise Conflict(
+            f"the database has schema {max(applied)}, from before the first release, and cannot be migrated",
+            code="schema_too_old",
+            hint="use a new database or data folder; the version that wrote this one can still read it",
+        )
 
 
 def _refuse_a_breaking_schema(known: Sequence[Migration], applied: dict[int, bool]) -> None:

@@ -152,11 +152,6 @@ _ends_between = RowQuery(StepEnd, _SQL["ends_between"])
 _reruns_of = RowQuery(Rerun, _SQL["reruns_of"])
 
 
-async def known(connection: Connection) -> bool:
-    """Whether no server is left that does not know workflows."""
-    return bool(await connection.fetchval(_SQL["flows_known"]))
-
-
 async def queued(connection: Connection, lanes: Sequence[int], limit: int) -> list[QueuedFlow]:
     """Workflow runs of these lanes that may start. They are locked."""
     return await _queued_flows.fetch(connection, lanes, limit)

@@ -27,8 +27,6 @@ class CalendarRecomputer:
     async def run_once(self) -> int:
         """Return how many jobs were brought to other rules, or looked at."""
         async with self._store.reads.acquire() as connection:
-            if not await calendars.known(connection):
-                return 0
             if not self._compared:
                 await self._compare(connection)
                 self._compared = True

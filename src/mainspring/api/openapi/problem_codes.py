@@ -64,7 +64,6 @@ CODES: dict[str, tuple[int, str]] = {
     "strict_order": (409, "the limit is in strict order, and the job declares it without it"),
     "overlap_rule": (409, "the limit belongs to the overlap rule of a job"),
     "not_a_number_of_runs": (409, "the limit is a rate or a circuit breaker"),
-    "migration_needed": (409, "servers of an older version must be stopped first, and the schema migrated"),
     "calendar_in_use": (409, "jobs use the calendar"),
     "last_admin": (409, "it is the last admin token of its tenant"),
     "worker_gone": (409, "the worker has stopped or was lost"),

@@ -18,11 +18,11 @@ from mainspring.wire.calendars import CalendarList, CalendarRequest, CalendarVie
 
 Http = Request[Any, Any, Any]
 Limit = Annotated[int, QueryParameter(ge=1, le=MAX_PAGE)]
-_CHANGES = ("changed_meanwhile", "migration_needed")
+_CHANGES = ("changed_meanwhile",)
 
 
 @get("/v1/calendars", summary="List calendars, by name", operation="calendars.list", roles=READERS,
-     problems=(*LISTS, "migration_needed"))  # fmt: skip
+     problems=LISTS)  # fmt: skip
 async def list_calendars(
     request: Http, cursor: str | None = None, limit: Limit = DEFAULT_PAGE
 ) -> Response[CalendarList]:
@@ -36,7 +36,7 @@ async def list_calendars(
     summary="Get a calendar, and how far its jobs follow it",
     operation="calendars.read",
     roles=READERS,
-    problems=(*LISTS, "migration_needed"),
+    problems=LISTS,
 )
 async def get_calendar(request: Http, name: str) -> Response[CalendarView]:
     """The ETag is its version, for If-Match."""

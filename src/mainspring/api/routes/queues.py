@@ -17,7 +17,7 @@ from mainspring.wire.jobs import Nothing
 from mainspring.wire.runs import QueueList, QueueView
 
 Http = Request[Any, Any, Any]
-_CHANGES = ("changed_meanwhile", "migration_needed", "unavailable", "version_mismatch")
+_CHANGES = ("changed_meanwhile", "unavailable", "version_mismatch")
 
 
 @get("/v1/queues", summary="List queues", operation="queues.list", roles=READERS, problems=LISTS)

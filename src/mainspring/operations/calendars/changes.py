@@ -13,7 +13,7 @@ from mainspring.operations.calendars.views import calendar_view
 from mainspring.operations.computations import Computations
 from mainspring.store import calendars
 from mainspring.store.calendars import CalendarRow
-from mainspring.store.pool import Connection, Store
+from mainspring.store.pool import Store
 from mainspring.wire.calendars import CalendarRequest, CalendarView
 
 log = get_logger("calendars")
@@ -35,7 +35,6 @@ class CalendarChanger:
         text, tenant = rules_to_text(rules), caller.tenant
         digest = digest_of(text)
         async with self._store.change() as connection:
-            await check_migrated(connection)
             row = await calendars.lock(connection, tenant, name)
             _check_version(row, name, if_version)
             if row is not None and (digest, rules.description) == (row.digest, row.description):
@@ -58,7 +57,6 @@ class CalendarChanger:
         check_calendar_name(name)
         tenant = caller.tenant
         async with self._store.change() as connection:
-            await check_migrated(connection)
             row = await calendars.lock(connection, tenant, name)
             if row is None:
                 raise no_calendar(name)
@@ -76,14 +74,6 @@ class CalendarChanger:
                 raise _changed_meanwhile(name)
         log.info("calendar deleted", tenant=tenant, calendar=name, by=caller.name)
         return calendar_view(row)
-
-
-async def check_migrated(connection: Connection) -> None:
-    if not await calendars.known(connection):
-        raise Conflict(
-            "calendars need a migration that waits until no server of an older version is left",
-            code="migration_needed", hint="stop the older servers and schedulers, and run: mainspring migrate",
-        )  # fmt: skip
 
 
 def _check_version(row: CalendarRow | None, name: str, if_version: int | None) -> None:

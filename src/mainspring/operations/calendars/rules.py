@@ -8,7 +8,7 @@ from datetime import datetime
 
 import msgspec
 
-from mainspring.domain.errors import Conflict, InvalidBatch, InvalidInput, NotSupportedYet
+from mainspring.domain.errors import Conflict, InvalidBatch, InvalidInput
 from mainspring.domain.intake.calendar_names import leaves_no_fire, unknown_calendar
 from mainspring.domain.job import JobDefinition
 from mainspring.domain.schedules.calendar_days import learn_holidays_of
@@ -44,7 +44,6 @@ async def with_current_rules(
     name = definition.schedule.calendar
     if name is None:
         return definition
-    await _check_known(connection)
     row = (await calendars.share(connection, tenant, [name])).get(name)
     if row is None:
         raise unknown_calendar(name, await calendars.names(connection, tenant))
@@ -67,7 +66,6 @@ class CalendarBook:
         if not names:
             return definitions
         async with self._store.reads.acquire() as connection:
-            await _check_known(connection)
             rows = {row.name: row for name in sorted(names) if (row := await calendars.get(connection, tenant, name))}
             known = await calendars.names(connection, tenant) if len(rows) < len(names) else []
         for row in rows.values():
@@ -134,11 +132,3 @@ async def _know(text: str) -> None:
     rules = rules_of(know_rules(text))
     if rules.holidays:
         await asyncio.to_thread(learn_holidays_of, rules, SYSTEM_CLOCK.wall())
-
-
-async def _check_known(connection: Connection) -> None:
-    if not await calendars.known(connection):
-        raise NotSupportedYet(
-            "calendars need a migration that waits until no server of an older version is left",
-            field="schedule.calendar", hint="stop the older servers and schedulers, and run: mainspring migrate",
-        )  # fmt: skip

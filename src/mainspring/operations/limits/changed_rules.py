@@ -12,7 +12,6 @@ from mainspring.domain.limits import Slot, key_id, overlap_slot
 from mainspring.kernel.ids import TenantId
 from mainspring.operations.lifecycle.effects import Effects
 from mainspring.operations.limits.effects import LimitEffects
-from mainspring.operations.limits.lines import check_known
 from mainspring.store import limit_declarations, limits, runs
 from mainspring.store.pool import Connection
 
@@ -28,7 +27,6 @@ async def change_lines(
     """The caller holds the job's lock and has written the change."""
     if has_limits(changed):
         slots = line_of(changed, job_id)
-        await check_known(connection, slots)
         if loose := await limit_declarations.declare(connection, tenant, slots):
             raise strict_order(loose)
     if changed.spec.circuit_breaker is None and stored.spec.circuit_breaker is not None:

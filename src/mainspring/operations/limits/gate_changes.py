@@ -20,7 +20,7 @@ from mainspring.operations.limits.gate_counting import RunningCount
 from mainspring.operations.limits.gate_registry import GateRegistry
 from mainspring.operations.limits.gate_views import gate_view
 from mainspring.operations.signals import Signals
-from mainspring.store import gates, limits
+from mainspring.store import gates
 from mainspring.store.pool import Connection, Store
 from mainspring.wire.gates import GateRequest, GateView, RateRequest
 
@@ -69,11 +69,6 @@ class GateChanger:
         """The answer is sent when no claim that does not know the change can hand out a run any more."""
         wanted = _wanted(request)
         async with self._store.change() as connection:
-            if not await limits.known(connection):
-                raise Conflict(
-                    "limits and pauses need a migration that waits until no server of an older version is left",
-                    code="migration_needed", hint="stop the older servers and schedulers, and run: mainspring migrate",
-                )  # fmt: skip
             await self._check_number(connection, tenant, queue)
             before = await gates.lock(connection, tenant, queue)
             if if_version is not None and if_version != before.version:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from mainspring.domain.errors import NotSupportedYet
 from mainspring.domain.limits import Declared, Slot
 from mainspring.kernel.ids import TenantId
-from mainspring.store import limit_declarations, limits
+from mainspring.store import limit_declarations
 from mainspring.store.pool import Connection
 
 _MOST_REMEMBERED = 100_000
@@ -25,7 +24,6 @@ class LineOpener:
         self._now = now
         self._declared: dict[tuple[TenantId, str], tuple[Declared, float]] = {}
         self._open: dict[tuple[TenantId, str, str], float] = {}
-        self._known = False
 
     async def declare(
         self, connection: Connection, tenant: TenantId, slots: Sequence[Slot]
@@ -33,9 +31,6 @@ class LineOpener:
         """Store what slots of new jobs declare, in the transaction of the caller, which has taken the keys and ids of
         these jobs. Returns the slots that are not known to be declared, for `committed`, and the names of limits in
         strict order that a slot declares without it."""
-        if not self._known:
-            await check_known(connection, slots)
-            self._known = True
         ordered = {slot.name for slot in slots if slot.strict}
         if ordered and (loose := {slot.name for slot in slots if not slot.strict and slot.name in ordered}):
             return [], loose
@@ -57,22 +52,3 @@ class LineOpener:
     def _is_done(self, tenant: TenantId, slot: Slot, now: float) -> bool:
         declared, until = self._declared.get((tenant, slot.name), _NOTHING)
         return until > now and declared == slot.declared and self._open.get((tenant, slot.name, slot.key), 0.0) > now
-
-
-async def check_known(connection: Connection, slots: Sequence[Slot]) -> None:
-    """Raise unless all servers know limits: an older one would end a run and keep its slot."""
-    if not await limits.known(connection):
-        raise NotSupportedYet(
-            "limits work when no older server is left",
-            field=_field(slots[0]) if slots else "concurrency",
-            hint="run `mainspring migrate` after the upgrade (docs/upgrading.md)",
-        )
-
-
-def _field(slot: Slot) -> str:
-    """The field of a job that declares it."""
-    if slot.failures is not None:
-        return "circuit_breaker"
-    if slot.every is not None:
-        return "rate_limit"
-    return "overlap" if slot.name.startswith("overlap:") else "concurrency"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from mainspring.domain.intake.calendar_names import no_calendar
 from mainspring.operations.access.caller import Caller
-from mainspring.operations.calendars.changes import check_migrated
 from mainspring.operations.calendars.views import calendar_view
 from mainspring.operations.paging.cursors import bad_cursor, decode_cursor, encode_cursor
 from mainspring.operations.paging.search import searching
@@ -23,7 +22,6 @@ class CalendarReader:
         if after is not None and "\x00" in after:
             raise bad_cursor()
         async with searching(self._store, caller.tenant, "calendars") as connection:
-            await check_migrated(connection)
             rows = await calendars.page(connection, caller.tenant, after, limit + 1)
         following = encode_cursor(rows[limit - 1].name) if len(rows) > limit else None
         return CalendarList([calendar_view(row) for row in rows[:limit]], following)
@@ -32,7 +30,6 @@ class CalendarReader:
         if "\x00" in name:
             raise no_calendar(name)
         async with searching(self._store, caller.tenant, "calendars") as connection:
-            await check_migrated(connection)
             row = await calendars.get(connection, caller.tenant, name)
             if row is None:
                 raise no_calendar(name)

@@ -22,8 +22,6 @@ async def still_held(connection: Connection, tenant: TenantId, job_ids: Sequence
     refused = [(holder.job_id, why) for holder in holders if (why := _objection(holder)) is not None]
     # An id that was forgotten since it was seen has no row.
     refused += [(job_id, _forgotten(job_id)) for job_id in set(job_ids) - {holder.job_id for holder in holders}]
-    if not refused and not await jobs.generations_known(connection):
-        refused = [(job_id, _not_yet(job_id)) for job_id in job_ids]
     return refused
 
 
@@ -51,13 +49,6 @@ def _objection(holder: Holder) -> Conflict | None:
     if holder.status in _ALIVE:
         return job_exists(holder.job_id, JobStatus(StoredJobStatus(holder.status).name))
     return None if holder.run_id is None else run_lives(holder.job_id, str(holder.run_id))
-
-
-def _not_yet(job_id: str) -> Conflict:
-    return id_taken(
-        f"a job called {job_id!r} has existed, and the database does not allow to use its job_id again yet",
-        "run `mainspring migrate` when no server of an older version is left, or choose another job_id",
-    )
 
 
 def _forgotten(job_id: str) -> Conflict:

@@ -57,7 +57,6 @@ class FlowStarter:
         self._outlines = outlines
         self._rows = rows
         self._woken = False
-        self._known = False  # whether every server counts the ends of steps
         self._last: tuple[int, GraphRows] | None = None
         self._starting: asyncio.Task[None] | None = None
         self._rerun: set[UUID] = set()
@@ -103,11 +102,6 @@ class FlowStarter:
 
     async def _start_queued(self) -> int:
         started = 0
-        if not self._known:
-            async with self._store.reads.acquire() as connection:
-                self._known = await workflows.known(connection)
-            if not self._known:
-                return 0
         while lanes := self._lanes.of_any_tenant(WORKFLOW_TASK):
             batch = await despite_deadlocks(partial(self._start_some, lanes))
             started += batch.found

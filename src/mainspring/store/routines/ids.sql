@@ -70,10 +70,6 @@ begin
     elsif live is not null then
         perform mainspring.refuse_id(format('a job called %L exists already, and its run %s has not ended', job, live),
             'wait for its end, or cancel it first, or choose another job_id');
-    elsif not exists (select from mainspring.schema_migrations where name = 'generation_identity') then
-        perform mainspring.refuse_id(
-            format('a job called %L has existed, and the database does not allow to use its job_id again yet', job),
-            'run `mainspring migrate` when no server of an older version is left, or choose another job_id');
     end if;
     update mainspring.taken_ids t set generation = t.generation + 1, taken_at = (select clock_timestamp())
     where t.tenant_id = tenant and t.job_id = job

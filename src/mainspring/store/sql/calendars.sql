@@ -1,9 +1,5 @@
 -- Calendars, the jobs that use them, and the recomputation of their next fires.
 
--- name: calendars_known
--- Whether no server is left that does not know calendars.
-select exists (select from mainspring.schema_migrations where name = 'calendars')
-
 -- name: get_calendar
 select {{calendar_columns}}
 from mainspring.calendars c

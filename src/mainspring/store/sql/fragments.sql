@@ -4,7 +4,7 @@
 
 -- fragment: numbered_lock
 -- Of the lock `name`: a key that nobody can guess. `lock_number` is random, and only the owner and the servers can read it. It
--- is read as JSON, because the column is there since migration 0045. Null before.
+-- is read as JSON, because a database from before the first release, which is refused, does not have the column.
 (select ('x' || left(encode(sha256(convert_to((to_jsonb(r) ->> 'lock_number') || '/' || {{name}}, 'UTF8')), 'hex'), 16))
         ::bit(64)::bigint
  from mainspring.routines r)
@@ -13,11 +13,11 @@
 {{numbered_lock}}
 
 -- fragment: lock_key(name)
--- The key of an advisory lock. Before migration 0045 it is the one that older servers use.
+-- The key of an advisory lock. Without a number, which is a defect, there is still a lock.
 coalesce({{numbered_lock}}, hashtext('mainspring.' || {{name}})::bigint)
 
 -- fragment: wide_lock_key(name)
--- The same for locks that had a longer hash.
+-- As `lock_key`, for names of which there are many: a longer hash.
 coalesce({{numbered_lock}}, hashtextextended('mainspring.' || {{name}}, 0))
 
 -- ------------------------------------------------------------------------------------------- how a run is created

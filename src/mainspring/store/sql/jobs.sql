@@ -41,10 +41,6 @@ left join lateral (select run_id from mainspring.runs
                    where tenant_id = t.tenant_id and job_id = t.job_id limit 1) as r on true
 where t.tenant_id = $1 and t.job_id = any ($2::text[])
 
--- name: generations_known
--- Whether no server is left that does not know generations.
-select exists (select from mainspring.schema_migrations where name = 'generation_identity')
-
 -- name: next_generations
 -- Begin a new generation of each of these ids. The rows of their jobs are kept in past_jobs.
 -- guard: the caller has locked ids and jobs, and has seen that the jobs have ended.

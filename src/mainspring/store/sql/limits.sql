@@ -1,10 +1,6 @@
 -- Limits: lines, slots, and the admission of HELD runs. Who locks lines has locked or written the runs that it ends or
 -- creates before, and locks all lines in one statement, by id. Heads of lines are locked after that, without waiting.
 
--- name: limits_known
--- Whether no server is left that does not know limits.
-select exists (select from mainspring.schema_migrations where name = 'limits_known')
-
 -- name: declare_limits
 -- Limits as jobs and tasks declare them. What a person has set stays, unless the order becomes strict. The
 -- strict order of a limit that several jobs share stays: only a person ends it.

@@ -1,10 +1,6 @@
 -- Workflow runs: how they start, what is kept of their steps, and how what is left of them is stopped. Locks are taken in
 -- this order: the run that stands for it (its container), joins, its flow, its fan-outs, step runs.
 
--- name: flows_known
--- Whether no server is left that does not know workflows.
-select exists (select from mainspring.schema_migrations where name = 'flows_known')
-
 -- name: queued_flows
 -- Workflow runs that may start, locked. $1: the lanes of workflow runs.
 select r.run_id, r.tenant_id, r.fence, coalesce(r.job_id, r.run_id::text) as job_id, r.generation, r.scheduled_for,
