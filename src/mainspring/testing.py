@@ -7,7 +7,7 @@
             box.advance("7d")
             assert len(box.runs_of(report)) == 5
 
-For pytest there is the fixture `mainspring_box(app)`.
+For pytest there is the fixture `mainspring_box(app)`, and `mainspring_server(app)` for a real server.
 """
 
 from mainspring.sdk.testing import Box, BoxRun, WorkerLost, run

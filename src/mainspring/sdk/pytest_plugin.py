@@ -1,4 +1,5 @@
-"""The pytest fixture `mainspring_box`. Every pytest run loads this module, so imports happen inside the fixture."""
+"""The pytest fixtures `mainspring_box` and `mainspring_server`. Every pytest run loads this module, so imports happen
+inside the fixtures."""
 
 from __future__ import annotations
 
@@ -11,6 +12,7 @@ import pytest
 if TYPE_CHECKING:
     from mainspring.sdk.app.app import Mainspring
     from mainspring.sdk.testing import Box
+    from mainspring.sdk.testing.real_server import RealServer, TestServer
 
 
 @pytest.fixture
@@ -26,5 +28,29 @@ def mainspring_box() -> Iterator[Callable[..., Box]]:
             from mainspring.sdk.testing import run
 
             return boxes.enter_context(run(app, **settings))
+
+        yield opened
+
+
+@pytest.fixture(scope="session")
+def _mainspring_processes() -> Iterator[RealServer]:
+    from mainspring.sdk.testing.real_server import RealServer
+
+    server = RealServer()
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def mainspring_server(_mainspring_processes: RealServer) -> Iterator[Callable[[Mainspring | str], TestServer]]:
+    """`mainspring_server(app)` returns a `TestServer`: a real server with a real worker for this application, on the
+    embedded PostgreSQL. The application submits to it until the test ends.
+
+    The processes start with the first call. All tests of the session share them, and the jobs in them.
+    """
+    with ExitStack() as servers:
+
+        def opened(app: Mainspring | str) -> TestServer:
+            return servers.enter_context(_mainspring_processes.serving(app))
 
         yield opened

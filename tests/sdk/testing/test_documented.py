@@ -22,10 +22,10 @@ def blocks(page: str) -> list[str]:
 
 
 def test_the_tests_of_the_testing_page_pass(tmp_path: Path) -> None:
-    application, tests, fixture = blocks("testing.md")
+    application, tests, *fixtures = blocks("testing.md")
     (tmp_path / "shop.py").write_text(application)
-    (tmp_path / "test_shop.py").write_text(f"{tests}\n\n{fixture}")
-    assert "4 passed" in (said := run_pytest(tmp_path)), said
+    (tmp_path / "test_shop.py").write_text("\n\n".join([tests, *fixtures]))
+    assert "5 passed" in (said := run_pytest(tmp_path)), said
 
 
 def test_the_workflow_of_the_workflows_page_and_its_test_pass(tmp_path: Path) -> None:

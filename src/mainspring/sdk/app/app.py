@@ -240,6 +240,11 @@ class Mainspring:
         if self._url is None and self._token is None and self._data is None:
             self._url, self._token = url, token
 
+    @property
+    def namespace(self) -> Mapping[str, Any]:
+        """The globals of the module that has made it."""
+        return self._creator
+
     @contextmanager
     def speaking_to(self, client: Client, async_client: AsyncClient) -> Iterator[None]:
         """Submit through these clients inside the block. `mainspring.testing` uses this."""
