@@ -35,6 +35,7 @@ COMMANDS = {
     "kills its supervisor and the watchdog": LEAVES + CHAIN + 'setsid sh -c "kill -9 $above $PPID"; sleep 0.3',
     "stops its supervisor": LEAVES + "kill -STOP $PPID; true",
     "sends its supervisor every signal": LEAVES + "for n in $(seq 1 64); do kill -$n $PPID; done 2>/dev/null; true",
+    "says that all runs exceed a cap": LEAVES + "kill -USR1 $PPID; sleep 0.3; kill -USR2 $PPID; sleep 0.3; true",
 }
 # Only where it cannot reach anything else.
 ENCLOSED = {

@@ -83,6 +83,7 @@ def launch() -> LaunchedWorker | None:
     returns. Call it while there are no threads."""
     if not tree.LINUX or not hasattr(os, "pidfd_open") or not tree.become_subreaper():
         return None
+    tree.hide_memory()  # its environment may hold a token
     sys.stdout.flush()
     sys.stderr.flush()
     ours, watchdogs = socket.socketpair()
@@ -131,7 +132,6 @@ def _become_watchdog(
     try:
         os.setsid()
         tree.become_subreaper()
-        tree.hide_memory()
         memory = shared_memory()
         us = os.getpid()
         worker = os.fork()
@@ -243,7 +243,6 @@ class _Launcher:
             with suppress(OSError, ValueError):
                 signal.signal(-code, signal.SIG_DFL)
             signal.pthread_sigmask(signal.SIG_SETMASK, ())
-            tree.hide_memory()  # no core dump of the launcher
             os.kill(os.getpid(), -code)
             code = 128 - code  # the first process of a container is not killed by its own signals
         os._exit(code)

@@ -42,6 +42,7 @@ class SupervisorChannel:
         self._control = control
         self._until_cleared = until_cleared
         self._cleared = False
+        self._tampered = False
         self._waiting: asyncio.Task[None] | None = None
         self._when_free = when_free
         self._when_lost = when_lost
@@ -101,11 +102,16 @@ class SupervisorChannel:
         self._cleared = word == "cleared"
         if word == "supervisor":
             self.supervisor = int(value)
+        elif word == "tampered":
+            self._tampered = True
         elif self._listener is not None:
             self._listener.hear(word, value)
         if word == "gone":
             self._listener = None
-            self._when_free(self)
+            if self._tampered:
+                self.close()
+            else:
+                self._when_free(self)
 
     def _end(self, *, unread: bool) -> None:
         """The other end is closed."""

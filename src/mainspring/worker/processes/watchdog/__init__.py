@@ -7,6 +7,7 @@ processes that fork twice or leave their session stay below it.
 program             the watchdog: forks supervisors, takes deadlines, kills everything when the worker is gone
 supervisor          runs one command at a time for the worker, over its own socket
 supervised_command  a command under a supervisor, until the last of its processes is gone
+own_state           what a command can change about its supervisor
 namespaces          a supervisor with a pid namespace of its own, from which no process escapes
 child               what a new process does before it executes the command
 tree                the processes below a process: find, signal, kill

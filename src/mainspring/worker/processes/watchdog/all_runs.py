@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 import os
-import signal
 import time
 from collections.abc import Callable, Iterable
 
@@ -18,8 +17,6 @@ from .tree import descendants, read_file
 from .tree_use import usage_of
 
 LOOK_EVERY = 0.25
-# What a supervisor is sent, and what it says of its command.
-BREACHES = {int(signal.SIGUSR1): "all-memory", int(signal.SIGUSR2): "all-processes"}
 _UNKNOWN = 1 << 62
 NO_CAPS: cgroup.Caps = {"memory": None, "processes": None, "cpus": None, "run_processes": None}
 
@@ -62,8 +59,8 @@ class AllRuns:
         """A supervisor has ended."""
         cgroup.leave(self._owner, supervisor, self._caps)
 
-    def look(self, supervisors: Iterable[int]) -> tuple[int, int] | None:
-        """The supervisor whose command must end, and the signal that tells it why."""
+    def look(self, supervisors: Iterable[int]) -> tuple[int, str] | None:
+        """The supervisor whose command must end, and why."""
         self.look_at = time.monotonic() + LOOK_EVERY
         too_many = self._processes is not None and _threads_of_machine() > self._processes
         in_use, shared = _memory_of_machine() if self._memory is not None else (0, 0)
@@ -72,13 +69,13 @@ class AllRuns:
             return None
         trees = {supervisor: descendants(supervisor) for supervisor in supervisors}
         if too_many and (chosen := _largest(trees, threads.count, self._processes)) is not None:
-            return chosen, signal.SIGUSR2
+            return chosen, "all-processes"
         if too_large:
             # The first sum is quick and too high: pages that processes share count for each of them.
             resident = sum(usage_of(pids)[1] for pids in trees.values())
             if resident + shared > (self._memory or 0):
                 chosen = _largest(trees, lambda pids: MemoryMeter().look(pids, 0), self._memory)
-                return None if chosen is None else (chosen, signal.SIGUSR1)
+                return None if chosen is None else (chosen, "all-memory")
         return None
 
 

@@ -32,6 +32,7 @@ from .all_runs import AllRuns, read_caps
 from .supervisor import CommandSupervisor, Parent, wake_on_signals
 
 _INPUT = 0
+_IGNORED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 _CHUNK = 1 << 16
 _KILL_PAUSE = 0.01
 # A process that cannot be killed (it sleeps in the kernel) must not keep a stuck worker alive for longer.
@@ -52,6 +53,7 @@ class Watchdog:
         # The watchdog keeps a copy of each supervisor's control socket. So the worker sees it close only when the whole
         # tree is gone, even if the supervisor was killed and its children were reparented to the watchdog.
         self._supervisors: dict[int, int] = {}
+        self._notices: dict[int, int] = {}  # by supervisor: a pipe that no other process can write to
         self._orphaned: list[int] = []
         self._given_up: dict[int, float] = {}  # supervisors, and when to kill them
         self._all_runs = AllRuns(worker)
@@ -128,25 +130,32 @@ class Watchdog:
         """If all runs together use more than they may: let the supervisor of the largest one end it."""
         found = self._all_runs.look(self._supervisors)
         if found is not None:
-            supervisor, number = found
-            tree.signal_all([supervisor], number)
+            supervisor, breach = found
+            with suppress(OSError):  # it has just ended, or is stopped
+                os.write(self._notices[supervisor], f"{breach}\n".encode())
 
     def _fork_supervisor(self, control: int, *, isolated: bool) -> None:
-        us = Parent(os.getpid(), os.getuid(), os.getgid(), os.pidfd_open(os.getpid()) if isolated else -1)
+        opened = [control]
+        pid = -1
         try:
+            opened += os.pipe()
+            _, notices, notice = opened
+            os.set_blocking(notice, False)
+            pidfd = os.pidfd_open(os.getpid()) if isolated else -1
+            opened += [pidfd] if isolated else []
+            us = Parent(os.getpid(), os.getuid(), os.getgid(), pidfd, notices)
             pid = namespaces.fork_first_process() if isolated else os.fork()
+            if pid == 0:
+                _supervise(control, us, self._worker, self._hidden, self._all_runs)
+            self._supervisors[pid] = control
+            self._notices[pid] = notice
+            self._poll.register(control, 0)  # POLLHUP is always reported: the worker has closed its end
         except OSError as error:
             _log(f"no supervisor could be forked: {error.strerror}")
-            pid = -1
-        if pid == 0:
-            _supervise(control, us, self._worker, self._hidden, self._all_runs)
-        if isolated:
-            os.close(us.pidfd)
-        if pid > 0:
-            self._supervisors[pid] = control
-            self._poll.register(control, 0)  # POLLHUP is always reported: the worker has closed its end
-        else:
-            os.close(control)
+        kept = (control, notice) if pid > 0 else ()
+        for descriptor in opened:
+            if descriptor not in kept:
+                os.close(descriptor)
 
     def _notice_given_up(self, ready: set[int]) -> None:
         now = time.monotonic()
@@ -170,6 +179,7 @@ class Watchdog:
                 if control is None:
                     continue
                 self._all_runs.dismiss(pid)
+                os.close(self._notices.pop(pid))
                 if self._given_up.pop(pid, None) is None:
                     with suppress(KeyError):  # it was killed because it was given up
                         self._poll.unregister(control)
@@ -239,7 +249,8 @@ def _log(text: str) -> None:
 
 
 def main() -> None:
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    tree.hide_memory()  # and its descriptors, with which a command of the same user could speak for it
+    for number in _IGNORED:
         signal.signal(number, signal.SIG_IGN)
     tree.become_subreaper()
     # If the parent watchdog stopped this process to kill it, and was killed itself before it did.

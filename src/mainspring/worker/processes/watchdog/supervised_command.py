@@ -130,6 +130,9 @@ class SupervisedCommand:
                 pid, status, usage = os.wait4(-1, os.WNOHANG)
                 if pid == 0:
                     return False
+                if os.WIFSTOPPED(status):
+                    tree.stop_tracing(pid)
+                    continue
                 self._peak = max(self._peak, limits.peak_in(usage))
                 self._gauge.reaped(pid, usage)
                 if pid == self.command:

@@ -11,9 +11,9 @@ Its control socket carries frames: four bytes of length and a marshalled (word, 
 
 It says `supervisor PID` first. It answers with lines: `started PID`, `exited CODE` (of the command itself), `breach
 LIMIT`, `limited`, `usage CPU_SECONDS BYTES`, and `gone CPU_SECONDS PEAK_BYTES` when the last process of the tree is
-gone. Then it is ready for another command. Its last line is `cleared`: it exits, and nothing is left of its tree. If it
-was killed, the watchdog writes this line. `started PID` comes twice: the new process says it too, because its command
-may stop the supervisor at once.
+gone. Then it is ready for another command, unless it has said `tampered` before (own_state.py). Its last line is
+`cleared`: it exits, and nothing is left of its tree. If it was killed, the watchdog writes this line. `started PID`
+comes twice: the new process says it too, because its command may stop the supervisor at once.
 
 An isolated supervisor is the first process of a pid namespace (namespaces.py). Pids in `started` are those inside.
 """
@@ -30,7 +30,8 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from . import namespaces, tree
-from .all_runs import BREACHES, AllRuns
+from .all_runs import AllRuns
+from .own_state import own_state
 from .supervised_command import SupervisedCommand
 
 _CHUNK = 1 << 18
@@ -40,12 +41,14 @@ _NEVER = float("inf")
 
 
 class Parent(NamedTuple):
-    """The watchdog, as it knew itself before the fork. pidfd: -1 if the supervisor is not isolated."""
+    """The watchdog, as it knew itself before the fork. pidfd: -1 if the supervisor is not isolated. notices: a pipe
+    from the watchdog, with a line when all runs together use more than they may and this command has to end."""
 
     pid: int
     user: int
     group: int
     pidfd: int
+    notices: int
 
 
 class CommandSupervisor:
@@ -62,14 +65,15 @@ class CommandSupervisor:
         self._group = all_runs.admit(self._pid)
         tree.hide_memory()  # it has seen the environments of all its commands
         os.setsid()
-        tree.close_all_but({1, 2, control})
+        tree.close_all_but({1, 2, control, watchdog.notices})
         os.set_inheritable(os.open(os.devnull, os.O_RDONLY), True)  # becomes 0, which was the socket of the watchdog
         os.set_inheritable(control, False)
         self._control = socket.socket(fileno=control)
         self._control.setblocking(False)
-        # SIGCONT also reaches a supervisor that the watchdog had stopped to kill it, before it was killed itself.
-        # The watchdog sends the last two: all runs together use more than they may.
-        self._alarm = wake_on_signals(signal.SIGCHLD, signal.SIGCONT, *map(signal.Signals, BREACHES))
+        self._notices = watchdog.notices
+        # SIGCONT also reaches a supervisor that the watchdog had stopped to kill it, before it was killed itself. A
+        # command may send both: they only wake this process.
+        self._alarm = wake_on_signals(signal.SIGCHLD, signal.SIGCONT)
         if not self._isolated:
             tree.become_subreaper()
             tree.signal_at_parents_death(signal.SIGCONT)
@@ -77,6 +81,7 @@ class CommandSupervisor:
         self._descriptors: list[int] = []
         self._command: SupervisedCommand | None = None
         self._leaving = False
+        self._state = own_state()
         self._say(f"supervisor {self._pid}")
 
     def run(self) -> None:
@@ -84,12 +89,13 @@ class CommandSupervisor:
         poll = select.poll()
         poll.register(self._control, select.POLLIN)
         poll.register(self._alarm, select.POLLIN)
+        poll.register(self._notices, select.POLLIN)
         while not self._leaving or self._command is not None:
             ready = dict(poll.poll(self._poll_timeout()))
             if self._alarm in ready:
-                for number in os.read(self._alarm, _CHUNK):
-                    if number in BREACHES and self._command is not None:
-                        self._command.end_for(BREACHES[number])
+                os.read(self._alarm, _CHUNK)
+            if self._notices in ready and not self._read_notices():
+                poll.unregister(self._notices)
             orphaned = not self._isolated and os.getppid() != self._watchdog
             if not self._leaving and (orphaned or (self._control.fileno() in ready and not self._listen())):
                 self._leaving = True
@@ -102,6 +108,13 @@ class CommandSupervisor:
     def _poll_timeout(self) -> float | None:
         look_at = _NEVER if self._command is None else self._command.next_look
         return None if look_at == _NEVER else max(0.0, look_at - time.monotonic()) * 1000.0 + 1.0
+
+    def _read_notices(self) -> bool:
+        """False if the watchdog is gone."""
+        notices = os.read(self._notices, _CHUNK).decode().split()
+        if notices and self._command is not None:
+            self._command.end_for(notices[0])
+        return bool(notices)
 
     def _listen(self) -> bool:
         """Read and obey the frames that are available; False at the end of input."""
@@ -167,6 +180,8 @@ class CommandSupervisor:
         news, over = self._command.check()
         if over:
             self._command = None
+            if own_state() != self._state:
+                news.insert(0, "tampered")
         # A supervisor that exits says nothing more, or it would be given another command.
         if news and not self._leaving:
             self._say("\n".join(news))

@@ -19,6 +19,7 @@ _PR_SET_CHILD_SUBREAPER = 36
 _PR_SET_NO_NEW_PRIVS = 38
 _KEYCTL = {"x86_64": 250, "aarch64": 219}
 _JOIN_SESSION_KEYRING = 1
+_PTRACE_DETACH = 17
 _CHUNK = 1 << 16
 # A tree that still grows after this many rounds of SIGSTOP is killed as far as it is known, and then checked again.
 _MOST_ROUNDS = 30
@@ -37,10 +38,22 @@ def signal_at_parents_death(number: int) -> None:
 
 
 def hide_memory() -> None:
-    """Other processes of the same user cannot read the memory of this process and of those that it forks. exec ends
-    this for a program that a process executes."""
+    """Other processes of the same user can neither read the memory of this process and of those that it forks, nor
+    trace them, nor open or copy their descriptors. exec ends this for a program that a process executes."""
     if _libc is not None:
         _libc.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
+
+
+def show_memory() -> None:
+    """The opposite, for this process."""
+    if _libc is not None:
+        _libc.prctl(_PR_SET_DUMPABLE, 1, 0, 0, 0)
+
+
+def stop_tracing(pid: int) -> None:
+    """A child can make its parent its tracer without asking, and then stops at each signal. Let it go on."""
+    if _libc is not None:
+        _libc.ptrace(_PTRACE_DETACH, pid, None, None)
 
 
 def forbid_new_privileges() -> None:
