@@ -189,3 +189,44 @@ def test_nothing_outlives_the_supervisor_and_the_watchdog() -> None:
     assert ending.status == "FAILED"
     assert len(inside) >= 3
     asyncio.run(until(lambda: not processes_with(mark)))
+
+
+NAMES_OF_THE_HOST = """
+import os, sys
+words, found = sys.argv[1:], []
+for pid in [name for name in os.listdir("/proc") if name.isdigit()] + ["self"]:
+    for file in ("environ", "cmdline", "mem"):
+        path = f"/proc/{pid}/{file}"
+        try:
+            if file == "mem" and pid == "1":
+                data = b""
+                with open(path, "rb", 0) as memory:
+                    for line in open(f"/proc/{pid}/maps"):
+                        start, end = (int(part, 16) for part in line.split()[0].split("-"))
+                        if end - start < 1 << 26:
+                            try:
+                                memory.seek(start)
+                                data += memory.read(end - start)
+                            except (OSError, ValueError, OverflowError):
+                                pass
+            elif file != "mem":
+                data = open(path, "rb").read()
+        except OSError:
+            continue
+        if pid == "1" or file == "environ":  # the words are arguments of this process
+            found += [f"{word} in {path}" for word in words if word.encode() in data]
+print(found)
+"""
+
+
+def test_nothing_in_proc_names_folders_and_variables_of_the_host(
+    folders: WorkFolders, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    home = tmp_path / "home-of-the-worker"
+    for name, value in {
+        "HOME": str(home), "USER": "the-worker", "LOGNAME": "the-worker", "PATH": f"{home}/bin:/usr/bin:/bin:/opt/x",
+    }.items():  # fmt: skip
+        monkeypatch.setitem(ENVIRON, name, value)
+    words = [str(home), "the-worker", "/opt/x", str(folders.root)]
+    ending, _ = ran(shell([PYTHON, "-c", NAMES_OF_THE_HOST, *words]), confine_all=True, folders=folders)
+    assert result(ending)["output"] == "[]\n"

@@ -19,7 +19,7 @@ from mainspring.worker.execution.work_folders import WorkFolders, remove_tree
 from mainspring.worker.executors.shell.sandbox.probe import run_once
 from mainspring.worker.executors.shell.sandbox.read_paths import FOLDER
 from mainspring.worker.executors.shell.sandbox.seccomp import NoFilter, seccomp_filter
-from mainspring.worker.executors.shell.sandbox.shown_paths import USER, USER_ID, WRITTEN, mount_options
+from mainspring.worker.executors.shell.sandbox.shown_paths import SYSTEM, USER, USER_ID, WRITTEN, mount_options
 from mainspring.worker.processes.accounts import Account
 from mainspring.worker.processes.command import SpawnOrder
 from mainspring.worker.processes.watchdog.child import FIRST_INPUT
@@ -34,6 +34,7 @@ _NAMESPACES = [
     "--unshare-uts", "--hostname", "sandbox", "--unshare-cgroup-try",
     "--die-with-parent", "--new-session", "--cap-drop", "ALL",
 ]  # fmt: skip
+_PATH = "/usr/local/bin:/usr/bin:/bin"
 _FIX = (
     "allow user namespaces to the worker's account: sysctl user.max_user_namespaces and, on Debian, "
     "kernel.unprivileged_userns_clone=1; on Ubuntu an AppArmor profile for bwrap; in a container, a seccomp profile "
@@ -71,10 +72,11 @@ class Bubblewrap:
         """The command in the sandbox, with `folder` as its working folder.
 
         `environ` is the part of the worker's environment that commands get. `inside` are the variables of the run.
-        bwrap itself, which runs outside, does not get these: LD_PRELOAD would load a library of the job there.
-        Raises ValueError for a NUL: it ends an option of bwrap, and the rest would be an option of its own.
+        bwrap itself gets no variables: LD_PRELOAD of the job would load a library there. ValueError for a NUL: it
+        ends an option of bwrap, and the rest would be an option of its own.
         """
-        variables = {"HOME": str(FOLDER), "TMPDIR": str(FOLDER), "USER": USER, "LOGNAME": USER} | dict(inside)
+        own = {"HOME": str(FOLDER), "TMPDIR": str(FOLDER), "USER": USER, "LOGNAME": USER}
+        variables = {**environ, "PATH": self._path(environ.get("PATH", "")), **own, **inside}
         files = [word for number, path in enumerate(WRITTEN, _FIRST_FILE) for word in ("--file", str(number), path)]
         settings = [word for name, value in variables.items() for word in ("--setenv", name, value)]
         options = [*_NAMESPACES, "--seccomp", str(_FILTER), *files, *self._file_system(folder), *settings]
@@ -83,11 +85,17 @@ class Bubblewrap:
         words = b"".join(os.fsencode(option) + b"\0" for option in options)
         return SpawnOrder(
             [self.program, "--args", str(_OPTIONS), "--", *argv],
-            dict(environ),
+            {},
             str(folder),
             wrapper=WRAPPER,
             inputs=[words, self._filter, *WRITTEN.values()],
         )
+
+    def _path(self, outside: str) -> str:
+        """The folders of a PATH that exist inside. The others would only say where the worker keeps its programs."""
+        shown = [*SYSTEM, *map(str, self.read)]
+        kept = [name for name in outside.split(":") if any(_is_below(name, folder) for folder in shown)]
+        return ":".join(kept) or _PATH
 
     def _file_system(self, folder: Path) -> list[str]:
         """The file system inside. Everything is read-only but the working folder, which is also /tmp and /dev/shm: a
@@ -99,8 +107,14 @@ class Bubblewrap:
             *self._read_mounts,
             # Names of keys; no namespace separates them.
             *(["--ro-bind", os.devnull, "/proc/keys"] if Path("/proc/keys").exists() else []),
+            # The first process is bwrap: its arguments and its memory name folders of the machine.
+            "--tmpfs", "/proc/1", "--remount-ro", "/proc/1",
             "--remount-ro", "/proc", "--remount-ro", "/dev", "--remount-ro", "/", "--chdir", str(FOLDER),
         ]  # fmt: skip
+
+
+def _is_below(path: str, folder: str) -> bool:
+    return ".." not in path.split("/") and (path == folder or path.startswith(f"{folder}/"))
 
 
 def find_bubblewrap(environ: Mapping[str, str], read: Sequence[Path] = ()) -> Bubblewrap:
