@@ -1,7 +1,7 @@
 """An ordinary user, where the tests run as root: a number that no account has. Without root it is who runs the tests.
 
-Programs start in a mount namespace in which every user may reach the interpreter and the tests, also if they are in
-the home folder of root.
+Programs start in a mount namespace in which this number has a name, and every user may reach the interpreter and the
+tests, also if they are in the home folder of root.
 """
 
 from __future__ import annotations
@@ -34,7 +34,9 @@ def as_another_user() -> list[str]:
         "--inh-caps=-all",
         "--no-new-privs",
     ]
-    script = "mount --make-rprivate /; "
+    line = f"tester:x:{NUMBER}:{NUMBER}:tester:/:/bin/sh"
+    script = f"mount --make-rprivate /; names=$(mktemp); (cat /etc/passwd; echo {line}) > $names; chmod 644 $names; "
+    script += "mount --bind $names /etc/passwd; rm $names; "
     for place in (Path(sys.base_prefix), Path(sys.prefix).resolve(), HERE):
         closed = [folder for folder in reversed(place.parents) if not folder.stat().st_mode & 1]
         if closed:

@@ -18,7 +18,7 @@ from pathlib import Path
 from mainspring.kernel.config import DEFAULT_DATA_FOLDER
 from mainspring.kernel.ownership import ForeignFile, read_own
 
-_ID_FILE_NAME = "folder-id"
+FOLDER_ID_FILE_NAME = "folder-id"
 _IGNORE_FILE_NAME = ".gitignore"  # git must not store the id and the tokens by accident
 _ROOT = 0
 _KEPT = 30 * 86400.0  # seconds for which the record of a folder that is gone is kept
@@ -43,7 +43,7 @@ def record_folder(folder: Path) -> None:
     record.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     _write(record, str(folder))  # first: a folder with an id that nobody knows would be refused
     if known is None:
-        _write(folder / _ID_FILE_NAME, chosen)
+        _write(folder / FOLDER_ID_FILE_NAME, chosen)
     if not os.path.lexists(folder / _IGNORE_FILE_NAME):
         _write(folder / _IGNORE_FILE_NAME, "*")
     _prune(record)
@@ -84,7 +84,7 @@ def require_recorded(folder: Path) -> None:
 
 def _id_of(folder: Path) -> str | None:
     try:
-        content = read_own(folder, _ID_FILE_NAME, follow=False)
+        content = read_own(folder, FOLDER_ID_FILE_NAME, follow=False)
     except ForeignFile:
         raise
     except OSError:  # we may not read it

@@ -244,6 +244,7 @@ def worker_program(options: UpOptions) -> Program:
     the database. Only the tasks of your own application get a token that may submit jobs."""
     argv = [*MAINSPRING, "worker", "--server", options.url]
     argv += ["--token-file", str(options.worker_token_file), "--log-level", options.log_level]
+    argv += ["--data", str(options.folder)]  # which its commands must not see
     argv += ["--log-format", options.log_format]
     if options.app is not None:
         argv += ["--app-token-file", str(options.token_file)]

@@ -115,7 +115,7 @@ async def run_worker(options: WorkerOptions) -> int:
         hidden=options.hidden,
         caps=options.caps,
     )
-    log_how_commands_run(options.accounts, options.isolation)
+    log_how_commands_run(options.accounts, options.isolation, options.hidden)
     log_caps(options.caps)
     pid = os.getpid() if launched is None else launched.launcher
     servers = servers_in_order(options.server, options.name, pid)

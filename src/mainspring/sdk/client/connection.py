@@ -27,12 +27,12 @@ from mainspring.kernel.addresses import split_addresses
 from mainspring.kernel.config import (
     DEFAULT_HOST,
     DEFAULT_PORT,
-    POSTGRES_FOLDER_NAME,
+    LOG_FOLDER_NAME,
     POSTGRES_PASSWORD_FILE_NAME,
     TOKEN_FILE_NAME,
     WORKER_TOKEN_FILE_NAME,
 )
-from mainspring.kernel.data_folder import found_folder, require_recorded
+from mainspring.kernel.data_folder import FOLDER_ID_FILE_NAME, found_folder, require_recorded
 from mainspring.kernel.ownership import ForeignFile, read_own
 from mainspring.kernel.trust import (
     CA_VARIABLE,
@@ -44,7 +44,7 @@ from mainspring.kernel.trust import (
 )
 
 SERVER_FILE_NAME = "server.json"
-_SECRET_NAMES = (TOKEN_FILE_NAME, WORKER_TOKEN_FILE_NAME, POSTGRES_PASSWORD_FILE_NAME, POSTGRES_FOLDER_NAME)
+_NAMES_IN_DATA = {TOKEN_FILE_NAME, LOG_FOLDER_NAME}  # of a server without `up`
 DEFAULT_URL = f"http://{DEFAULT_HOST}:{DEFAULT_PORT}"
 
 
@@ -188,17 +188,23 @@ def private_paths(
 
 
 def secrets_of(paths: Iterable[Path]) -> list[Path]:
-    """The files and folders with secrets among these `private_paths`, and beside the token files: tokens, and the
-    cluster of the embedded PostgreSQL with its socket and password."""
-    found: dict[Path, None] = {}
-    for path in paths:
-        is_folder = path.is_dir()
-        folder = path if is_folder else path.parent
-        named = [] if is_folder else [path]
-        if is_folder or (folder / POSTGRES_PASSWORD_FILE_NAME).exists():
-            named += [folder / name for name in _SECRET_NAMES]
-        found |= {one.resolve(): None for one in named if one.exists()}
-    return list(found)
+    """What commands must not see of these `private_paths`, which may not exist yet: token files, and data folders as a
+    whole, also the one that a token file is in. None of them is in another one."""
+    places = {path.parent if _is_data_folder(path.parent) else path for path in (path.resolve() for path in paths)}
+    return sorted(place for place in places if places.isdisjoint(place.parents))
+
+
+def _is_data_folder(folder: Path) -> bool:
+    """Whether it is one of `mainspring up` or `mainspring server`. A token alone may lie anywhere."""
+    try:
+        names = {entry.name for entry in folder.iterdir()}
+    except OSError:
+        return False
+    if POSTGRES_PASSWORD_FILE_NAME in names:
+        return True
+    return TOKEN_FILE_NAME in names and (
+        not names.isdisjoint((WORKER_TOKEN_FILE_NAME, SERVER_FILE_NAME, FOLDER_ID_FILE_NAME)) or names <= _NAMES_IN_DATA
+    )
 
 
 def _refuse_clear_text(addresses: tuple[str, ...]) -> None:

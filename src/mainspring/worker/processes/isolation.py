@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from mainspring.kernel.logs import get_logger
 from mainspring.worker.processes.accounts import CommandAccounts, own_name
@@ -27,7 +29,8 @@ def find_isolation(*, wanted: bool) -> Isolation:
     return Isolation(namespaces.why_not() if wanted else "--process-isolation off")
 
 
-def log_how_commands_run(accounts: CommandAccounts, isolation: Isolation) -> None:
+def log_how_commands_run(accounts: CommandAccounts, isolation: Isolation, hidden: Sequence[Path] = ()) -> None:
+    """`hidden`: files and folders that commands do not see if they have a namespace."""
     for notice in accounts.notices:
         log.warning(notice)
     usual = accounts.usual
@@ -41,3 +44,9 @@ def log_how_commands_run(accounts: CommandAccounts, isolation: Isolation) -> Non
             f"{who}, the user of the worker, and without pid namespaces ({isolation.missing}): a command can kill the "
             f"processes that would end it, and leave others behind that outlive their run"
         )
+        if hidden:
+            log.warning(
+                f"commands can read and change everything of this user, also the worker's own files: "
+                f"{', '.join(map(str, hidden))}. Run only commands of people who may have these, or start the worker "
+                f"with --sandbox bubblewrap or as root"
+            )

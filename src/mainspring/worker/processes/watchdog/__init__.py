@@ -9,6 +9,7 @@ supervisor          runs one command at a time for the worker, over its own sock
 supervised_command  a command under a supervisor, until the last of its processes is gone
 own_state           what a command can change about its supervisor
 namespaces          a supervisor with a pid namespace of its own, from which no process escapes
+covers              what commands in a namespace must not see
 child               what a new process does before it executes the command
 tree                the processes below a process: find, signal, kill
 resource_limits     what a process tree may use, and whether it uses more

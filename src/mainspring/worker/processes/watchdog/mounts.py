@@ -13,6 +13,7 @@ _ESCAPED = ((b"\\040", b" "), (b"\\011", b"\t"), (b"\\012", b"\n"), (b"\\043", b
 
 class Mount(NamedTuple):
     device: int
+    root: str  # of the file system: what of it is mounted
     point: str
     kind: str
     options: list[bytes]  # of the file system
@@ -31,7 +32,11 @@ def _parsed(line: bytes) -> Mount:
     before, _, after = line.partition(b" - ")
     fields, more = before.split(b" "), after.split(b" ")
     major, minor = (int(part) for part in fields[2].split(b":"))
-    point = fields[4]
+    root, point = _unescaped(fields[3]), _unescaped(fields[4])
+    return Mount(os.makedev(major, minor), root, point, os.fsdecode(more[0]), more[-1].split(b","))
+
+
+def _unescaped(path: bytes) -> str:
     for escaped, character in _ESCAPED:
-        point = point.replace(escaped, character)
-    return Mount(os.makedev(major, minor), os.fsdecode(point), os.fsdecode(more[0]), more[-1].split(b","))
+        path = path.replace(escaped, character)
+    return os.fsdecode(path)

@@ -20,9 +20,7 @@ import errno
 import os
 import select
 import signal
-import stat
 import struct
-from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from . import tree
@@ -31,8 +29,6 @@ _CLONE3 = 435  # the same number on all architectures
 _NEW_MOUNTS, _NEW_IPC, _NEW_USERS, _NEW_PIDS = 0x00020000, 0x08000000, 0x10000000, 0x20000000
 _CLONE_ARGUMENTS = struct.Struct("=8Q")  # flags, pidfd, child_tid, parent_tid, exit_signal, stack, stack_size, tls
 _NOSUID, _NODEV, _NOEXEC, _RECURSIVE, _SLAVE, _DETACH = 2, 4, 8, 1 << 14, 1 << 19, 2
-_READ_ONLY, _BIND = 1, 1 << 12
-_HIDDEN: dict[str, int] = {}  # folders with something empty on them, and the device of that
 _SHARED_MEMORY = "/dev/shm"
 _KILLED = 255  # an exit code that is no error number
 _REASONS = {
@@ -68,29 +64,14 @@ def enter(parent: int, user: int, group: int) -> int:
     if user != 0:
         _map(user, group)
     outside = int(os.readlink("/proc/self"))  # still that of the outer namespace
-    _mount("none", "/", None, _RECURSIVE | _SLAVE)
-    _mount("proc", "/proc", "proc", _NOSUID | _NODEV | _NOEXEC)
+    mount("none", "/", None, _RECURSIVE | _SLAVE)
+    mount("proc", "/proc", "proc", _NOSUID | _NODEV | _NOEXEC)
     if os.path.isdir(_SHARED_MEMORY):
-        _mount("tmpfs", _SHARED_MEMORY, "tmpfs", _NOSUID | _NODEV, "mode=1777")
+        mount("tmpfs", _SHARED_MEMORY, "tmpfs", _NOSUID | _NODEV, "mode=1777")
     tree.signal_at_parents_death(signal.SIGKILL)
     if select.select([parent], [], [], 0)[0]:
         os._exit(1)
     return outside
-
-
-def hide(paths: Sequence[str]) -> None:
-    """Put something empty on these files and folders, for all commands of this namespace. Call it before each of them:
-    a file that was replaced meanwhile is visible again."""
-    for path in paths:
-        try:
-            found = os.lstat(path)
-        except OSError:
-            continue
-        if stat.S_ISDIR(found.st_mode) and found.st_dev != _HIDDEN.get(path):
-            _mount("tmpfs", path, "tmpfs", _NOSUID | _NODEV | _NOEXEC | _READ_ONLY, "mode=0,size=4k")
-            _HIDDEN[path] = os.lstat(path).st_dev
-        elif stat.S_ISREG(found.st_mode):
-            _mount(os.devnull, path, None, _BIND)
 
 
 def renew_shared_memory(limits: dict[str, Any], before: int | None) -> int | None:
@@ -103,9 +84,9 @@ def renew_shared_memory(limits: dict[str, Any], before: int | None) -> int | Non
     state = os.statvfs(_SHARED_MEMORY)
     untouched = state.f_bfree == state.f_blocks and state.f_files - state.f_ffree <= 1
     if size != before or not untouched:
-        _check(_libc is not None and _libc.umount2(_SHARED_MEMORY.encode(), _DETACH), _SHARED_MEMORY)
+        unmount(_SHARED_MEMORY)
         options = "mode=1777" if size is None else f"mode=1777,size={size}"
-        _mount("tmpfs", _SHARED_MEMORY, "tmpfs", _NOSUID | _NODEV, options)
+        mount("tmpfs", _SHARED_MEMORY, "tmpfs", _NOSUID | _NODEV, options)
     return size
 
 
@@ -170,10 +151,14 @@ def _map(user: int, group: int) -> None:
             file.write(text)
 
 
-def _mount(source: str, target: str, kind: str | None, flags: int, options: str | None = None) -> None:
-    words = [None if word is None else word.encode() for word in (source, target, kind, options)]
+def mount(source: str, target: str, kind: str | None, flags: int, options: str | None = None) -> None:
+    words = [None if word is None else os.fsencode(word) for word in (source, target, kind, options)]
     failed = _libc is None or _libc.mount(words[0], words[1], words[2], ctypes.c_ulong(flags), words[3])
     _check(failed, target)
+
+
+def unmount(place: str) -> None:
+    _check(_libc is not None and _libc.umount2(os.fsencode(place), _DETACH), place)
 
 
 def _check(failed: bool | int, what: str) -> None:

@@ -29,6 +29,7 @@ from typing import NoReturn
 
 from . import cgroup, namespaces, tree
 from .all_runs import AllRuns, read_caps
+from .covers import Covers, open_all
 from .supervisor import CommandSupervisor, Parent, wake_on_signals
 
 _INPUT = 0
@@ -45,6 +46,7 @@ class Watchdog:
     def __init__(self, worker: int, hidden: Sequence[str] = ()) -> None:
         self._worker = worker
         self._hidden = hidden
+        self._hidden_places = open_all(hidden)
         self._input = socket.socket(fileno=_INPUT)
         self._input.setblocking(False)
         self._partial = b""
@@ -146,7 +148,7 @@ class Watchdog:
             us = Parent(os.getpid(), os.getuid(), os.getgid(), pidfd, notices)
             pid = namespaces.fork_first_process() if isolated else os.fork()
             if pid == 0:
-                _supervise(control, us, self._worker, self._hidden, self._all_runs)
+                _supervise(control, us, self._worker, Covers(self._hidden, self._hidden_places), self._all_runs)
             self._supervisors[pid] = control
             self._notices[pid] = notice
             self._poll.register(control, 0)  # POLLHUP is always reported: the worker has closed its end
@@ -231,11 +233,11 @@ class Watchdog:
                 os.read(self._alarm, _CHUNK)
 
 
-def _supervise(control: int, watchdog: Parent, worker: int, hidden: Sequence[str], all_runs: AllRuns) -> NoReturn:
+def _supervise(control: int, watchdog: Parent, worker: int, covers: Covers, all_runs: AllRuns) -> NoReturn:
     """In the forked process, which must never return to the loop of the watchdog."""
     status = 1
     try:
-        CommandSupervisor(control, watchdog, worker, hidden, all_runs).run()
+        CommandSupervisor(control, watchdog, worker, covers, all_runs).run()
         status = 0
     except Exception as error:  # noqa: BLE001 - the watchdog sees the exit status and kills what is left
         _log(f"a supervisor failed: {error!r}")

@@ -26,11 +26,11 @@ import select
 import signal
 import socket
 import time
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from . import namespaces, tree
 from .all_runs import AllRuns
+from .covers import Covers
 from .own_state import own_state
 from .supervised_command import SupervisedCommand
 
@@ -52,9 +52,9 @@ class Parent(NamedTuple):
 
 
 class CommandSupervisor:
-    def __init__(self, control: int, watchdog: Parent, worker: int, hidden: Sequence[str], all_runs: AllRuns) -> None:
-        """`hidden`: files and folders that isolated commands must not see."""
-        self._hidden = hidden
+    def __init__(self, control: int, watchdog: Parent, worker: int, covers: Covers, all_runs: AllRuns) -> None:
+        """`covers`: what isolated commands must not see."""
+        self._covers = covers
         self._watchdog = watchdog.pid
         self._worker = worker
         self._isolated = watchdog.pidfd >= 0
@@ -65,7 +65,7 @@ class CommandSupervisor:
         self._group = all_runs.admit(self._pid)
         tree.hide_memory()  # it has seen the environments of all its commands
         os.setsid()
-        tree.close_all_but({1, 2, control, watchdog.notices})
+        tree.close_all_but({1, 2, control, watchdog.notices, *covers.opened})
         os.set_inheritable(os.open(os.devnull, os.O_RDONLY), True)  # becomes 0, which was the socket of the watchdog
         os.set_inheritable(control, False)
         self._control = socket.socket(fileno=control)
@@ -157,7 +157,7 @@ class CommandSupervisor:
         try:
             if self._isolated:
                 self._shared_memory = namespaces.renew_shared_memory(order["limits"], self._shared_memory)
-                namespaces.hide(self._hidden)
+                self._covers.renew(order["cwd"])
             self._command = SupervisedCommand(
                 order,
                 descriptors[0],
