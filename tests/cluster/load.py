@@ -121,6 +121,7 @@ class Load:
         self._go(self._run())
         self._go(self._steer())
         self._go(self._redefine())
+        self._go(self._declare_again())
         self._go(self._reuse())
         self._go(self._change_overlap())
         self._go(self._change_limit())
@@ -305,6 +306,15 @@ class Load:
                 await self._clients.steer(job_id, "resume")
                 await self._over_after(self._random.uniform(0.0, 2.0))
                 await self._clients.cancel(job_id)
+
+    async def _declare_again(self) -> None:
+        """Send schedules again while they fire, as every deployment does, and change their jitter."""
+        jitters: dict[str, str | None] = dict.fromkeys(load_schedules.DECLARED)
+        while not await self._over_after(self._random.uniform(0.05, 0.5)):
+            job_id = self._random.choice(sorted(jitters))
+            method, body, jitters[job_id] = load_schedules.declared(self._random, job_id, jitters[job_id])
+            call = await self._clients.insist("change", method, f"/v1/jobs/{job_id}", body, target=job_id)
+            assert call.result != "refused" or call.status == OVERLOADED, call
 
     async def _reuse(self) -> None:
         """Create jobs with the same few ids again and again, sometimes before the old one has ended."""

@@ -1,4 +1,5 @@
-"""Recurring jobs with jitter, rules and calendars for the load, jobs that end after some runs, and backfills."""
+"""Recurring jobs with jitter, rules and calendars for the load, jobs whose schedules are sent again and again, jobs
+that end after some runs, and backfills."""
 
 from __future__ import annotations
 
@@ -7,6 +8,13 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 _EVERY_SECOND = "* * * * * *"
+# Schedules with a seed that deployments send again while they fire, as they are or with another jitter.
+DECLARED: dict[str, dict[str, Any]] = {
+    "declared-hashed": {"cron": "H/2 * * * * *"},
+    "declared-every": {"every": "1s"},
+    "declared-rule": {"rrule": "FREQ=MINUTELY;BYSECOND=" + ",".join(map(str, range(0, 60, 2)))},
+}
+_JITTERS = ("50ms", "400ms", "900ms", "950ms")
 CALENDAR = "arena"  # its rules change while its job fires
 RECURRING: dict[str, dict[str, Any]] = {
     "jittered": {
@@ -17,6 +25,7 @@ RECURRING: dict[str, dict[str, Any]] = {
         "misfire": {"policy": "all"},
     },
     "in-calendar": {"schedule": {"cron": _EVERY_SECOND, "calendar": CALENDAR}, "overlap": "allow"},
+    **{job: {"schedule": rule, "overlap": "allow", "misfire": {"policy": "all"}} for job, rule in DECLARED.items()},
 }  # fmt: skip
 BACKFILLED = ("jittered", "by-rule", "each-second-skip")
 
@@ -24,6 +33,21 @@ BACKFILLED = ("jittered", "by-rule", "each-second-skip")
 def rules(chance: random.Random) -> dict[str, Any]:
     """Rules of the calendar. They exclude nothing that is near."""
     return {"dates": [f"2099-01-{chance.randint(1, 28):02}"]}
+
+
+def declared(chance: random.Random, job_id: str, jitter: str | None) -> tuple[str, dict[str, Any], str | None]:
+    """How the schedule of a job with this jitter is sent: the method, the body, and the jitter from then on."""
+    method = chance.choice(("PUT", "PATCH"))
+    if chance.random() < 0.5:  # as it is
+        return method, {"schedule": _with_jitter(job_id, jitter)}, jitter
+    jitter = chance.choice((None, *_JITTERS))
+    if chance.random() < 0.5:
+        return "PATCH", {"schedule": {"jitter": jitter}}, jitter
+    return method, {"schedule": {"jitter": None, **_with_jitter(job_id, jitter)}}, jitter
+
+
+def _with_jitter(job_id: str, jitter: str | None) -> dict[str, Any]:
+    return DECLARED[job_id] if jitter is None else {**DECLARED[job_id], "jitter": jitter}
 
 
 def counted(chance: random.Random) -> dict[str, Any]:

@@ -20,7 +20,7 @@ def fires_between(schedule: dict[str, Any], first: datetime, last: datetime) -> 
         return _jittered(schedule, first, last)
     match schedule["kind"]:
         case "CRON":
-            return _cron_fires(schedule["cron"], schedule.get("timezone", "UTC"), first, last)
+            return _cron_fires(_resolved(schedule), schedule.get("timezone", "UTC"), first, last)
         case "INTERVAL":
             return _interval_fires(schedule, first, last)
         case "RRULE":  # a rule of the load: some seconds of every minute
@@ -50,6 +50,25 @@ def nominal_of(schedule: dict[str, Any], fire: datetime) -> datetime:
     if "jitter" not in schedule:
         return fire
     return fires_between(_plain(schedule), fire - timedelta(seconds=schedule["jitter"]), fire)[-1]
+
+
+def has(schedule: dict[str, Any], moment: datetime) -> bool:
+    """Whether `moment` is a nominal time of the schedule."""
+    return bool(fires_between(_plain(schedule), moment, moment))
+
+
+def is_hashed(schedule: dict[str, Any]) -> bool:
+    return any(field.startswith("H") for field in schedule.get("cron", "").split())
+
+
+def _resolved(schedule: dict[str, Any]) -> str:
+    """The cron line with numbers for `H/step` in its first field, the only use of it in the load."""
+    if not is_hashed(schedule):
+        return str(schedule["cron"])
+    second, rest = schedule["cron"].split(maxsplit=1)
+    step = int(second.removeprefix("H/"))
+    amount = int.from_bytes(hashlib.blake2b(f"{schedule.get('seed', 0)}/0".encode(), digest_size=8).digest(), "big")
+    return f"{amount % step}-59/{step} {rest}"
 
 
 def parse(text: str) -> datetime:
@@ -95,7 +114,7 @@ def _jittered(schedule: dict[str, Any], first: datetime, last: datetime) -> list
         room = jitter if following is None else min(jitter, following - nominal)
         places = math.ceil(room / timedelta(milliseconds=1))
         microseconds = round(nominal.timestamp()) * 1_000_000 + nominal.microsecond
-        key = int(schedule["seed"]).to_bytes(8, "big")
+        key = int(schedule.get("seed", 0)).to_bytes(8, "big")
         amount = int.from_bytes(hashlib.blake2b(str(microseconds).encode(), digest_size=8, key=key).digest(), "big")
         found.append(nominal + timedelta(milliseconds=amount % places))
     return [moment for moment in found if first <= moment <= last]

@@ -74,7 +74,7 @@ def s2_no_phantom_fire(history: History) -> Iterator[str]:
         job, moment = _job_of(birth.new), parse(birth.new["scheduled_for"])
         if _is_immediate(history, birth):
             continue
-        definition = _definition_fired(history, birth, job)
+        definition = definition_fired(history, birth, job)
         if definition is None:
             yield f"run {birth.new['run_id']} of {job} was born for {moment}, and its job did not move on with it"
         elif definition["status"] != SCHEDULED_JOB:
@@ -84,7 +84,7 @@ def s2_no_phantom_fire(history: History) -> Iterator[str]:
     yield from _fires_while_off(history)
 
 
-def _definition_fired(history: History, birth: Event, job: str) -> Row | None:
+def definition_fired(history: History, birth: Event, job: str) -> Row | None:
     """The job's definition when this run was created."""
     for event in history.by_tx[birth.tx]:
         if event.table == "jobs" and event.old.get("job_id") == job and (event.op == "D" or is_fire(event)):
@@ -169,7 +169,7 @@ def l1_fires_on_time(history: History) -> Iterator[str]:
 def _was_scheduled(history: History, missed: Event) -> bool:
     """Whether a pause or a delete of a scheduled job recorded this as missed."""
     return any(
-        _is_change(event)
+        is_change(event)
         and event.old["job_id"] == missed.new["job_id"]
         and event.old["status"] == SCHEDULED_JOB
         and event.new["status"] in (PAUSED_JOB, CANCELLED_JOB)
@@ -206,7 +206,7 @@ def l2_runs_and_missed_are_all_fires(history: History) -> Iterator[str]:
                 yield from _fire_is_exact(history, job, event)
             elif event.op == "U" and event.new["status"] == SCHEDULED_JOB and event.old["status"] in _OFF:
                 yield from _resume_is_exact(history, job, event)
-            elif _is_change(event):
+            elif is_change(event):
                 yield from _change_is_exact(history, job, event)
 
 
@@ -271,7 +271,7 @@ def _fire_is_exact(history: History, job: str, event: Event) -> Iterator[str]:
         yield f"{job} fired for {new['last_fired_for']}, and nothing was due"
         return
     through = parse(new["last_fired_for"])
-    expected = fires_between(old["schedule"], parse(old["next_fire_at"]), through)
+    expected = _not_dealt_with(old, fires_between(old["schedule"], parse(old["next_fire_at"]), through))
     ran, skipped, missed = [], [], []
     for other in history.by_tx[event.tx]:
         if other.op != "I" or other.new.get("job_id") != job:
@@ -290,6 +290,14 @@ def _fire_is_exact(history: History, job: str, event: Event) -> Iterator[str]:
     if new["next_fire_at"] is not None and parse(new["next_fire_at"]) != first_after(old["schedule"], through):
         yield f"{job}: after {through} comes {new['next_fire_at']} by {old['schedule']}"
     yield from _policy_is_followed(job, old, sorted(ran + skipped), through)
+
+
+def _not_dealt_with(row: Row, fires: list[datetime]) -> list[datetime]:
+    """The fires of nominal times that have not run by another jitter."""
+    if "jitter" not in row["schedule"] or row.get("last_nominal_for") is None:
+        return fires
+    last = parse(row["last_nominal_for"])
+    return [fire for fire in fires if nominal_of(row["schedule"], fire) > last]
 
 
 def _policy_is_followed(job: str, row: Row, wanted: list[datetime], through: datetime) -> Iterator[str]:
@@ -356,7 +364,7 @@ def is_fire(event: Event) -> bool:
     return event.old["version"] == event.new["version"] and event.old["last_fired_for"] != event.new["last_fired_for"]
 
 
-def _is_change(event: Event) -> bool:
+def is_change(event: Event) -> bool:
     return event.table == "jobs" and event.op == "U" and event.new["version"] > event.old["version"]
 
 
@@ -364,7 +372,7 @@ def _is_fire_of_a_change(history: History, event: Event) -> bool:
     """A fire in the transaction that changes the job."""
     if event.table != "jobs" or event.process in history.nodes:
         return False
-    changes = (other for other in history.by_tx[event.tx] if _is_change(other))
+    changes = (other for other in history.by_tx[event.tx] if is_change(other))
     return is_fire(event) and any(other.old["job_id"] == event.old["job_id"] for other in changes)
 
 

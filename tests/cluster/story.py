@@ -63,7 +63,7 @@ class Story:
             "job_id": "tick", "version": 1, "status": SCHEDULED_JOB, "shard": SHARD, "overlap": 1, "spec": None,
             "schedule": {"kind": "CRON", "cron": "* * * * * *"}, "next_fire_at": time_of(int(at) + 1),
             "last_fired_for": None, "paused_from": None, "created_at": time_of(at), "name": "tick",
-            "updated_at": time_of(at),
+            "updated_at": time_of(at), "tenant_id": 1,
         } | fields  # fmt: skip
         self.write(at, "server", ("jobs", "I", {}, self.job))
 

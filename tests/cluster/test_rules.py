@@ -9,6 +9,7 @@ import pytest
 from tests.cluster.history import CANCELLED_JOB, PAUSED_JOB, Injection
 from tests.cluster.rules import RULES, judge
 from tests.cluster.story import Story, plain_story, time_of
+from tests.cluster.wrong_nominal_stories import NOMINAL_WRONGS, two_jitters_that_deal_with_each_time_once
 from tests.cluster.wrong_stories import (
     EVEN,
     WRONGS,
@@ -89,7 +90,16 @@ def test_a_revived_job_and_a_second_generation_are_fine() -> None:
     assert [str(violation) for violation in judge(story.history)] == []
 
 
-@pytest.mark.parametrize(("rule", "wrong"), WRONGS, ids=lambda value: getattr(value, "__name__", value))
+def test_another_jitter_that_neither_repeats_nor_loses_a_time_is_fine() -> None:
+    story = plain_story()
+    two_jitters_that_deal_with_each_time_once(story)
+    story.close()
+    assert [str(violation) for violation in judge(story.history)] == []
+
+
+@pytest.mark.parametrize(
+    ("rule", "wrong"), [*WRONGS, *NOMINAL_WRONGS], ids=lambda value: getattr(value, "__name__", value)
+)
 def test_the_rule_finds_it(rule: str, wrong: Callable[[Story], None]) -> None:
     story = plain_story()
     wrong(story)
