@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
-from typing import Any
-from uuid import UUID
 
 import asyncpg
 import httpx
@@ -17,15 +15,12 @@ from mainspring.kernel.clock import SystemClock
 from mainspring.operations.access import failed_sign_ins
 from mainspring.roles.assembly import Assembly, assemble
 from tests.api.bookkeeping import problem, rows
+from tests.api.browsers import BASE, COOKIE, OWN, Browser, browsers, refusal, sign_in
 from tests.api.test_authentication import ROUTES
 from tests.conftest import TOKEN
 from tests.operations.tenants import Tenants, several_tenants
 
 pytestmark = pytest.mark.anyio
-
-BASE = "http://127.0.0.1:8700"
-OWN = {"Origin": BASE, "Sec-Fetch-Site": "same-origin"}
-COOKIE = "mainspring-8700"
 
 
 @pytest.fixture
@@ -35,24 +30,9 @@ async def tenants(assembly: Assembly, api: httpx.AsyncClient) -> AsyncIterator[T
 
 
 @pytest.fixture
-async def browser(assembly: Assembly) -> AsyncIterator[Callable[..., httpx.AsyncClient]]:
-    """Makes browsers, with their own cookies and without a token."""
-    async with AsyncExitStack() as stack:
-
-        def another(base: str = BASE, app: Any = assembly.app) -> httpx.AsyncClient:
-            client = httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url=base)
-            stack.push_async_callback(client.aclose)
-            return client
-
+async def browser(assembly: Assembly) -> AsyncIterator[Browser]:
+    async with browsers(assembly) as another:
         yield another
-
-
-Browser = Callable[..., httpx.AsyncClient]
-
-
-def refusal(answer: httpx.Response) -> tuple[int, str, str | None]:
-    found = problem(answer)
-    return found["status"], found["code"], found.get("field")
 
 
 async def link(api: httpx.AsyncClient) -> str:
@@ -61,14 +41,6 @@ async def link(api: httpx.AsyncClient) -> str:
     code: str = answer.json()["code"]
     assert answer.json()["path"] == f"/ui/#code={code}"
     return code
-
-
-async def sign_in(client: httpx.AsyncClient, **body: str) -> dict[str, str]:
-    """The headers of changes."""
-    own = {**OWN, "Origin": str(client.base_url).rstrip("/")}
-    answer = await client.post("/v1/session", json=body, headers=own)
-    assert answer.status_code == 201, answer.text
-    return {**own, "Mainspring-CSRF": answer.json()["csrf"]}
 
 
 async def test_a_link_signs_in_once(api: httpx.AsyncClient, browser: Browser, connection: asyncpg.Connection) -> None:
@@ -320,69 +292,6 @@ async def test_a_log_is_followed_with_a_session(browser: Browser, api: httpx.Asy
     run_id = (await api.post("/v1/jobs", json={"task": "x"})).json()["job_id"]
     assert (await client.post(f"/v1/runs/{run_id}:cancel", headers=headers)).status_code == 202
     assert "CANCELLED" in (await client.get(f"/v1/runs/{run_id}/logs?follow=true")).text
-
-
-# --- the list
-
-
-async def test_the_open_sessions_of_the_tenant_are_listed(
-    tenants: Tenants, browser: Browser, connection: asyncpg.Connection
-) -> None:
-    made = await tenants.token(role="viewer", name="eyes", expires_in="1h")
-    first, second = browser(), browser()
-    await sign_in(first, token=TOKEN)
-    await sign_in(second, token=made["token"])
-    listed = (await second.get("/v1/sessions")).json()
-    eyes, admin = listed["sessions"]
-    assert [(one["name"], one["role"], one["current"]) for one in (eyes, admin)] == [
-        ("eyes", "viewer", True), ("test", "admin", False),
-    ]  # fmt: skip
-    assert (eyes["token_id"], listed["more"]) == (made["token_id"], False)
-    lasts = "select extract(epoch from $1::text::timestamptz - $2::text::timestamptz)::float8"
-    assert await connection.fetchval(lasts, admin["ends_at"], admin["last_seen_at"]) == 12 * 3600
-    assert await connection.fetchval(lasts, eyes["ends_at"], eyes["signed_in_at"]) < 3601, "it ends with its token"
-    await connection.execute(
-        "update mainspring.sessions set seen_at = clock_timestamp() - interval '12 hours' where token_id <> $1",
-        UUID(made["token_id"]),
-    )
-    assert [one["name"] for one in (await second.get("/v1/sessions")).json()["sessions"]] == ["eyes"]
-    text = (await second.get("/v1/sessions")).text
-    assert second.cookies[COOKIE] not in text, "no secret is shown"
-
-
-async def test_an_admin_ends_a_session_at_every_server(
-    tenants: Tenants, browser: Browser, database_url: str, api: httpx.AsyncClient
-) -> None:
-    made = await tenants.token(role="viewer", name="eyes")
-    async with AsyncExitStack() as stack:
-        other = await assemble(database_url, SystemClock(), scheduler=False)
-        stack.push_async_callback(other.close)
-        client = browser()
-        headers = await sign_in(client, token=made["token"])
-        (session,) = (await api.get("/v1/sessions")).json()["sessions"]
-        path = f"/v1/sessions/{session['session_id']}:end"
-        assert refusal(await client.post(path, headers=headers))[:2] == (403, "role_not_allowed")
-        ended = await api.post(path)
-        assert (ended.status_code, ended.json()["name"]) == (200, "eyes")
-        cookie = {"Cookie": f"{COOKIE}={client.cookies[COOKIE]}"}
-        for app in (None, other.app):
-            stale = browser() if app is None else browser(BASE, app)
-            assert refusal(await stale.get("/v1/jobs", headers=cookie)) == (401, "invalid_session", "Cookie")
-    assert refusal(await api.post(path))[:2] == (404, "not_found")
-    assert refusal(await api.post("/v1/sessions/nonsense:end"))[:2] == (404, "not_found")
-    assert (await api.get("/v1/sessions")).json()["sessions"] == []
-    await sign_in(browser(), token=made["token"])  # the token is still valid
-
-
-async def test_sessions_of_other_tenants_are_neither_seen_nor_ended(
-    tenants: Tenants, browser: Browser, api: httpx.AsyncClient
-) -> None:
-    await sign_in(browser(), token=TOKEN)
-    (session,) = (await api.get("/v1/sessions")).json()["sessions"]
-    (other,) = await tenants.add("billing")
-    assert (await other.get("/v1/sessions")).json()["sessions"] == []
-    assert refusal(await other.post(f"/v1/sessions/{session['session_id']}:end"))[:2] == (404, "not_found")
-    assert len((await api.get("/v1/sessions")).json()["sessions"]) == 1
 
 
 # --- roles

@@ -4,100 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
-from tests.cluster.history import CANCELLED, HELD, QUEUED, RUNNING, SUCCESS, WAITING, Call
+from tests.cluster.history import CANCELLED, HELD, QUEUED, RUNNING, WAITING
+from tests.cluster.limit_story import LINE, OTHER, LimitStory, found, limit_story, one_after_another
 from tests.cluster.line_book import SET
-from tests.cluster.load_limits import KEPT, LATER, REPLACED
 from tests.cluster.rules import judge
 from tests.cluster.rules_gates import s10_no_more_runs_of_a_queue_than_allowed, too_many
 from tests.cluster.rules_limits import s10_strict_lines_go_one_after_another
-from tests.cluster.rules_unique import s7_one_waiting_job_per_later_key
-from tests.cluster.story import Story, plain_story, time_of
-
-LINE, OTHER = -11, -12
-
-
-class LimitStory(Story):
-    """A story with runs that stand in lines. Each of its runs is a job of its own."""
-
-    def limit(self, at: float, slots: int | None, *, line: int = LINE, strict: bool = False) -> None:
-        row = {"limit_id": -line, "name": f"limit{line}", "slots": slots, "strict": strict}
-        self.write(at, "server", ("limits", "I", {}, row))
-        self.write(at, "server", ("limit_keys", "I", {}, {"key_id": line, "limit_id": -line, "key": "a", "in_use": 0}))
-
-    def change_limit(self, at: float, slots: int, *, line: int = LINE, strict: bool = False) -> None:
-        row = {"limit_id": -line, "name": f"limit{line}", "slots": slots, "strict": strict}
-        self.write(at, "server", ("limits", "U", row, row))
-
-    def submit(self, at: float, run: str, *lines: int, **fields: Any) -> str:
-        """Create a HELD run. It was sent and acknowledged a hundredth of a second before and after."""
-        keys = list(lines or (LINE,))
-        row = self.created(0) | {
-            "run_id": run, "job_id": None, "state": HELD, "limit_keys": keys, "held_key": keys[0], "wake_at": None,
-        } | fields  # fmt: skip
-        self.write(at, "server", ("runs", "I", {}, row))
-        self.runs[run] = row
-        call = Call("submit", "", {"idempotency_key": run}, at - 0.01, at + 0.01, "ok", 201, {"job_id": run})
-        self.history.calls.append(call)
-        return run
-
-    def count(self, line: int, change: int) -> tuple[str, str, dict[str, Any], dict[str, Any]]:
-        return "limit_keys", "U", {"key_id": line, "in_use": 5}, {"key_id": line, "in_use": 5 + change}
-
-    def turn(self, at: float, run: str, change: int = 0, **fields: Any) -> None:
-        """A step of a run that takes (1) or gives back (-1) its slots."""
-        new = self.runs[run] | fields
-        counts = [self.count(line, change) for line in new["limit_keys"]] if change else []
-        self.write(at, "server", ("runs", "U", self.runs[run], new), *counts)
-        self.runs[run] = new
-
-    def admit(self, at: float, run: str) -> None:
-        self.turn(at, run, 1, state=QUEUED, held_key=None)
-
-    def back_off(self, at: float, run: str) -> None:
-        old = self.runs[run]
-        self.turn(at, run, -1, state=HELD, fence=old["fence"] + 1, worker_id=None, held_key=old["limit_keys"][0])
-
-    def work(self, at: float, run: str, until: float, *, attempt: int = 1) -> None:
-        self.claim(at, run)
-        self.lines(run, attempt, start=at + 0.001, end=until)
-
-    def finish(self, at: float, run: str, state: int = SUCCESS, *, to: str | None = None) -> None:
-        """The run ends. The one that gets its slots is admitted in the same transaction."""
-        old = self.runs[run]
-        changes = [("runs", "D", old, {}), ("run_history", "I", {}, old | {"state": state})]
-        if to is None:
-            changes += [self.count(line, -1) for line in old["limit_keys"] if old["state"] != HELD]
-        else:
-            new = self.runs[to] | {"state": QUEUED, "held_key": None}
-            changes.append(("runs", "U", self.runs[to], new))
-            self.runs[to] = new
-        self.write(at, "server", *changes)
-
-
-def limit_story(slots: int | None = 1, *, strict: bool = False) -> LimitStory:
-    story = LimitStory()
-    story.node("node")
-    story.worker("worker")
-    story.limit(0.0, slots, strict=strict)
-    return story
-
-
-def one_after_another(story: LimitStory) -> None:
-    for number, run in enumerate(("a", "b")):
-        story.submit(1.0 + number / 10, run)
-    story.admit(1.2, "a")
-    story.work(1.3, "a", 1.4)
-    story.finish(1.5, "a", to="b")
-    story.work(1.6, "b", 1.7)
-    story.finish(1.8, "b")
-
-
-def found(story: Story) -> set[str]:
-    return {violation.rule for violation in judge(story.history)}
+from tests.cluster.story import plain_story, time_of
 
 
 @pytest.mark.parametrize("strict", [False, True])
@@ -371,102 +287,6 @@ def test_a_run_that_ends_when_it_is_to_be_replaced_is_fine() -> None:
     assert "S10" not in found(story)
 
 
-def unique_story(name: str, state_of_the_first: int) -> LimitStory:
-    """A second job with the key of the first one."""
-    story = limit_story()
-    story.submit(1.0, "a", name=name)
-    if state_of_the_first != HELD:
-        story.admit(1.1, "a")
-    if state_of_the_first == RUNNING:
-        story.claim(1.2, "a")
-    if state_of_the_first == SUCCESS:
-        story.work(1.2, "a", 1.3)
-        story.finish(1.4, "a")
-    story.submit(2.0, "b", name=name)
-    return story
-
-
-@pytest.mark.parametrize("name", [KEPT, REPLACED])
-@pytest.mark.parametrize("state", [HELD, QUEUED, RUNNING, SUCCESS])
-def test_a_second_job_with_a_unique_key_is_found_while_the_first_one_has_it(name: str, state: int) -> None:
-    free = state == SUCCESS or (name == REPLACED and state == RUNNING)
-    assert ("S7" in found(unique_story(f"{name}1", state))) is not free
-
-
-def handed_back_story(name: str, *, began: float, written: float, handed_back: float, committed: float) -> LimitStory:
-    """A run is claimed at 1.0, and handed back. Another job with its key is created meanwhile."""
-    story = limit_story(slots=None)
-    story.submit(0.5, "a", name=name)
-    story.admit(0.6, "a")
-    story.claim(1.0, "a")
-    story.requeue(handed_back, "a")
-    story.history.events[-1] = replace(story.history.events[-1], began=handed_back - 0.1, committed=committed)
-    story.submit(written, "b", name=name)
-    story.history.events[-1] = replace(story.history.events[-1], began=began, committed=written + 0.1)
-    return story
-
-
-def test_a_job_that_is_created_before_a_hand_back_is_committed_is_fine() -> None:
-    """A drill has recorded this: the hand-back was written before the submission, and committed after it."""
-    times = {"began": 358.859, "written": 359.357, "handed_back": 359.170, "committed": 359.845}
-    assert "S7" not in found(handed_back_story(f"{REPLACED}1", **times))
-
-
-@pytest.mark.parametrize(
-    ("name", "began", "found_it"),
-    [
-        (REPLACED, 8.0, True),  # all had seen for seconds that it was handed back
-        (REPLACED, 5.5, False),  # it may have been handed back when the submission had looked
-        (REPLACED, 4.0, False),
-        (KEPT, 4.0, True),  # such a key is not given up while it runs
-    ],
-)
-def test_a_job_that_is_created_after_a_hand_back_is_found_if_everybody_saw_that(
-    name: str, began: float, found_it: bool
-) -> None:
-    story = handed_back_story(f"{name}1", began=began, written=9.0, handed_back=5.0, committed=5.1)
-    assert ("S7" in found(story)) is found_it
-
-
-@pytest.mark.parametrize(("committed", "found_it"), [(1.9, False), (2.05, True)])
-@pytest.mark.parametrize("how", ["claimed", "ended"])
-def test_a_job_that_is_created_before_the_other_one_visibly_gave_up_the_key_is_found(
-    how: str, committed: float, found_it: bool
-) -> None:
-    """The claim or the end was written before, and not committed."""
-    story = limit_story(slots=None)
-    story.submit(0.5, "a", name=f"{REPLACED if how == 'claimed' else KEPT}1")
-    story.admit(0.6, "a")
-    story.claim(1.0, "a")
-    if how == "ended":
-        story.finish(1.0, "a")
-    last = story.history.events[-1].tx
-    story.history.events = [
-        replace(event, committed=committed) if event.tx == last else event for event in story.history.events
-    ]
-    story.submit(2.0, "b", name=story.runs["a"]["name"])
-    assert ("S7" in found(story)) is found_it
-
-
-@pytest.mark.parametrize(("at", "fine"), [(1.25, True), (3.0, False)])
-def test_a_submission_that_is_merged_into_a_job_that_has_ended_is_found(at: float, fine: bool) -> None:
-    story = limit_story()
-    one_after_another(story)
-    story.call("submit", at, body={"idempotency_key": "k"}, job_id="a", unique="kept")
-    assert ("S7" not in found(story)) is fine
-
-
-def test_a_job_lives_until_the_end_of_it_is_committed() -> None:
-    """A server was stopped between the write and the commit, and a submission was merged meanwhile."""
-    story = limit_story()
-    one_after_another(story)
-    story.history.events = [
-        replace(event, committed=event.at + 5.0) if event.op == "D" else event for event in story.history.events
-    ]
-    story.call("submit", 3.0, body={"idempotency_key": "k"}, job_id="a", unique="kept")
-    assert "S7" not in found(story)
-
-
 def test_more_starts_than_a_rate_allows_are_found() -> None:
     fine = [0.0, 0.0, 0.0, 0.0, 0.0, 0.25, 0.5, 0.75, 1.0]  # 4/s with a burst of 2, and 250 ms of tokens before it
     assert too_many(fine, 4.0, 2, 0.0) is None
@@ -489,19 +309,3 @@ def test_a_run_of_a_queue_beside_more_than_its_limit_is_found(beside: int, claim
         f"queue narrow allows {beside}: r{number} was claimed beside {[f'r{n}' for n in range(number)]}"
         for number in range(beside, 3)
     ]
-
-
-@pytest.mark.parametrize(
-    ("second", "next_fire", "bad"),
-    [(None, 3, False), (1.5, 3, True), (4.5, 3, False), (None, 0, True), (None, 30, True)],
-)
-def test_the_key_of_a_job_that_is_pushed_belongs_to_one_and_its_time_only_rises(
-    second: float | None, next_fire: int, bad: bool
-) -> None:
-    story = limit_story()
-    job = {"job_id": "a", "name": f"{LATER}1", "created_at": time_of(0), "next_fire_at": time_of(2)}
-    story.write(0.0, "server", ("jobs", "I", {}, job))
-    story.write(1.0, "server", ("jobs", "U", job, job | {"next_fire_at": time_of(next_fire)}))
-    if second is not None:
-        story.write(second, "server", ("jobs", "I", {}, job | {"job_id": "b", "created_at": time_of(second)}))
-    assert bool(list(s7_one_waiting_job_per_later_key(story.history))) is bad
