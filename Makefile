@@ -63,7 +63,7 @@ shells: # for the tests of completion
 screenshots: $(STAMP) page chromium ## write a picture of every page of the dashboard to screenshots/
 	$(BIN)/python -m tests.ui.screenshots
 
-faults: $(STAMP) ## inject faults into a cluster for MINUTES=10 and report (MAINSPRING_FAULT_SEED repeats a run)
+faults: $(STAMP) ## inject faults into a cluster for MINUTES=10 and report; a violation names the command that repeats it
 	$(BIN)/python -m tests.cluster --minutes $(or $(MINUTES),10) $(ARGS)
 
 chaos: $(STAMP) ## run tests with delayed tasks and stalled processes (SEED=1, ARGS="tests/logs")

@@ -8,7 +8,7 @@ import random
 import shutil
 import statistics
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,6 +18,7 @@ from tests.cluster.history import FAILED, QUIET, SUCCESS, History, Machine, Viol
 from tests.cluster.injector import Injector
 from tests.cluster.load import Clients, Load
 from tests.cluster.recovery import at_rest
+from tests.cluster.report import report
 from tests.cluster.rules import judge
 from tests.cluster.stalls import StallWatch
 from tests.cluster.witness import gather
@@ -33,6 +34,7 @@ class Outcome:
     seed: int
     history: History
     violations: list[Violation]
+    replay: str
     kept: Path | None = None
 
     def __str__(self) -> str:
@@ -43,10 +45,9 @@ class Outcome:
             alone = [injection.recovery for injection in taken if injection.alone]
             beside = [injection.recovery for injection in taken if not injection.alone]
             lines.append(f"{name:<44} {len(taken):>5} {_median(alone):>7} {_longest(alone):>7} {_longest(beside):>13}")
-        lines += ["", self._counts(), f"violations: {len(self.violations)}"]
-        lines += [f"  {violation}" for violation in self.violations[:40]]
-        if self.violations:
-            lines.append(f"replay with MAINSPRING_FAULT_SEED={self.seed}; what the processes said is in {self.kept}")
+        lines += ["", self._counts(), report(self.history, self.violations, self.replay)]
+        if self.kept is not None:
+            lines.append(f"seed {self.seed}; what the processes said, and the whole history, is in {self.kept}")
         return "\n".join(lines)
 
     def _counts(self) -> str:
@@ -74,23 +75,37 @@ def _longest(seconds: list[float | None]) -> str:
 
 
 async def drill(
-    seed: int, shape: Shape, faults: Iterable[Sequence[str]], *, rate: float = 12.0, machine: Machine = QUIET
+    seed: int,
+    shape: Shape,
+    faults: Iterable[Sequence[str]],
+    *,
+    replay: Callable[[int], str],
+    rate: float = 12.0,
+    machine: Machine = QUIET,
 ) -> Outcome:
-    """Inject the faults on a new cluster, each group at the same time, and check the rules."""
+    """Inject the faults on a new cluster, each group at the same time, and check the rules. `replay` returns the
+    command that repeats so many groups of faults."""
     with StallWatch() as watch:
-        return await _drilled(seed, shape, faults, rate, machine, watch)
+        return await _drilled(seed, shape, faults, rate, machine, watch, replay)
 
 
 async def _drilled(
-    seed: int, shape: Shape, faults: Iterable[Sequence[str]], rate: float, machine: Machine, watch: StallWatch
+    seed: int,
+    shape: Shape,
+    faults: Iterable[Sequence[str]],
+    rate: float,
+    machine: Machine,
+    watch: StallWatch,
+    replay: Callable[[int], str],
 ) -> Outcome:
-    chance = random.Random(seed)
+    chance, groups = random.Random(seed), 0
     async with Arena(shape) as arena, arena.client() as http:
         clients = Clients(http)
         load = Load(clients, arena.ledger, seed, rate, arena.set_limit)
         injector = Injector(arena, clients, chance)
         await load.start()
         for group in faults:
+            groups += 1
             await asyncio.sleep(chance.uniform(0.3, 1.5))
             injector.alone = len(group) == 1
             await asyncio.gather(*(FAULTS[name](injector) for name in group))
@@ -103,7 +118,7 @@ async def _drilled(
         if not rested and not violations:
             violations.append(Violation("L5", "the cluster did not come to rest"))
         kept = _keep(arena, seed, history) if violations else None
-    return Outcome(seed, history, violations, kept)
+    return Outcome(seed, history, violations, replay(groups), kept)
 
 
 def _keep(arena: Arena, seed: int, history: History) -> Path:

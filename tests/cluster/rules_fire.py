@@ -112,7 +112,8 @@ def _fires_while_off(history: History) -> Iterator[str]:
         until = min((other.began for other in resumes if other.began > call.began), default=float("inf"))
         for birth in births[call.target]:
             if call.ended < birth.at < until:
-                yield f"{call.target} fired {birth.at - call.ended:.3f} s after its {call.verb} was acknowledged"
+                after, moment = birth.at - call.ended, birth.new["scheduled_for"]
+                yield f"{call.target} fired for {moment}, {after:.3f} s after its {call.verb} was acknowledged"
 
 
 def s3_epochs_rise_and_fence(history: History) -> Iterator[str]:
@@ -140,7 +141,7 @@ def s3_epochs_rise_and_fence(history: History) -> Iterator[str]:
             if under < newest:
                 yield (
                     f"{event.process} fired {event.old['job_id']} of shard {shard} under epoch {under}, "
-                    f"after {owner} was granted epoch {newest}"
+                    f"after {owner} was granted epoch {newest}: at {event.wall}"
                 )
 
 

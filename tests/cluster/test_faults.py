@@ -14,6 +14,7 @@ from tests.cluster.arena import Shape
 from tests.cluster.drill import drill
 from tests.cluster.flow_book import read_flows
 from tests.cluster.history import BUSY
+from tests.cluster.report import replay_of_test
 from tests.sizes import chosen
 
 pytestmark = pytest.mark.anyio
@@ -43,7 +44,8 @@ ALWAYS = ("killed", "without its database")
 
 @pytest.mark.parametrize("kind", chosen(SELECTION, ALWAYS))
 async def test_a_cluster_keeps_its_promises_while_it_is(kind: str) -> None:
-    outcome = await drill(SEED, SMALL, SELECTION[kind], rate=RATE, machine=BUSY)
+    replay = replay_of_test(SEED)
+    outcome = await drill(SEED, SMALL, SELECTION[kind], replay=lambda _: replay, rate=RATE, machine=BUSY)
     assert not outcome.violations, str(outcome)
     assert len(outcome.history.births) > 50, "there was no load to speak of"
     assert len(read_flows(outcome.history)) > 2, "hardly a workflow ran"
