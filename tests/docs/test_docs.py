@@ -282,6 +282,12 @@ def test_a_decision_says_context_choice_numbers_and_what_would_change_our_mind()
     assert [page.name for page in DECISIONS if f"({page.name})" not in index] == []
 
 
+def test_the_glossary_has_each_term_once_and_sorted_and_not_too_many() -> None:
+    terms = re.findall(r"^\| \*\*(.+?)\*\*", (DOCS / "glossary.md").read_text(), re.MULTILINE)
+    assert terms == sorted(dict.fromkeys(terms), key=str.lower)
+    assert len(terms) <= 100
+
+
 def test_the_page_of_the_architecture_is_read_in_ten_minutes() -> None:
     assert len(ARCHITECTURE.read_text().split()) <= 2000
 
