@@ -30,6 +30,7 @@ from mainspring.kernel.lifecycle import Loops
 from mainspring.kernel.logs import bind_log_context, configure_logs, get_logger
 from mainspring.kernel.ownership import ForeignFile, require_no_links, require_own
 from mainspring.kernel.parent_death import kill_after_supervisor
+from mainspring.kernel.private_files import close_all_once, close_to_others, write_privately
 from mainspring.roles.assembly import Assembly, assemble
 from mainspring.roles.database import prepare_database, when_available
 from mainspring.roles.retention import history_days
@@ -65,12 +66,17 @@ class ServerOptions:
 async def run_server(options: ServerOptions) -> int:
     configure_logs(role="server", log_format=options.log_format, level=options.log_level)
     kill_after_supervisor(_ORPHANED_SECONDS)
+    write_privately()
     history_days()  # report a mistake before anything is changed
     certificate = None if options.tls is None else ServerCertificate(options.tls)
     trusted = _judged(options)
     connections = Connections(edge_limits(options))
     log_files = open_log_files(options.log_store or options.data / LOG_FOLDER_NAME)
     await log_files.check()
+    if log_files.folder is not None:
+        if options.log_store is None:  # a folder that the user named keeps its own mode
+            close_to_others(log_files.folder)
+        close_all_once(log_files.folder)
     stop = StopSignals()
     started = await stop.unless_asked(when_available(options.database, partial(_start, options, log_files, trusted)))
     stop.release()  # uvicorn has handlers of its own

@@ -67,6 +67,12 @@ class LogFiles:
         """A store in the memory of this process."""
         return cls(MemoryStore(), "memory")
 
+    @property
+    def folder(self) -> Path | None:
+        """None if it is not on this machine."""
+        local = self._objects
+        return Path(local.prefix) if isinstance(local, LocalStore) and local.prefix is not None else None
+
     async def check(self) -> None:
         """Write and remove a test object. Raises InvalidInput if that fails."""
         probe = f"probe-{uuid7()}"

@@ -10,6 +10,7 @@ from pathlib import Path
 from mainspring.domain.errors import Conflict, Forbidden, InvalidInput, Unavailable, not_ours
 from mainspring.kernel.config import POSTGRES_ACCOUNT, TOKEN_FILE_NAME
 from mainspring.kernel.ownership import ForeignFile, name_of, require_own
+from mainspring.kernel.private_files import close_entries
 from mainspring.kernel.system_users import ensure_system_user
 
 _LOCK_FILE_NAME = "lock"
@@ -26,6 +27,7 @@ def make_private(folder: Path) -> None:
         strange = any(folder.iterdir()) and not any((folder / sign).exists() for sign in _SIGNS_OF_OURS)
         if not strange:
             folder.chmod(0o700)
+            close_entries(folder)  # an earlier version, or another umask, may have let others read them
     except (FileExistsError, NotADirectoryError) as error:
         raise InvalidInput(f"{folder} is not a folder. Choose another one with --data.", field="data") from error
     except ForeignFile as error:
