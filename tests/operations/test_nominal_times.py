@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -13,12 +14,16 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+import mainspring.testing
+from mainspring import Mainspring
 from mainspring.operations.calendars.recompute import Recomputer
+from mainspring.sdk.client.core import Call, encode
+from tests.conftest import TEMPLATE, Databases
 from tests.operations.faked_time import START, TimedServer, timed_server
 
 pytestmark = pytest.mark.anyio
 
-MINUTE, DAY = timedelta(minutes=1), timedelta(days=1)
+MINUTE = timedelta(minutes=1)
 GRID = 10 * MINUTE
 RULES: list[dict[str, Any]] = [
     {"cron": "*/10 * * * *"},
@@ -30,12 +35,6 @@ JITTERS = [None, "1m", "5m", "10m"]
 # What is closed, in minutes from the beginning on. All of it begins and ends with a time of the rules.
 CLOSED: list[list[tuple[int, int]]] = [[], [(20, 50)], [(60, 120)], [(10, 40), (70, 200)], [(0, 30), (50, 60)]]
 Closed = list[tuple[datetime, datetime]]
-
-
-@pytest.fixture
-async def server(database_url: str) -> AsyncIterator[TimedServer]:
-    async with timed_server(database_url) as made:
-        yield made
 
 
 def nominal_of(fire: datetime) -> datetime:
@@ -89,6 +88,7 @@ class Books:
                 await self.server.sleep_until(self.server.now + value * MINUTE)
             case "fire":
                 await self.server.fire()
+                self.done.append(timedelta(0))
             case "pause" | "resume" | "runNow":
                 await self.call("POST", f"{job}:{verb}")
             case "same":
@@ -106,6 +106,7 @@ class Books:
                 for _ in range(2):  # what is due fires by the old rules
                     await Recomputer(self.server.assembly.store, self.server.assembly.lanes).calendar(1, self.job_id)
                     await self.server.fire()
+                self.done.append(timedelta(0))
         await self._note(before)
 
     async def _note(self, before: Definition) -> None:
@@ -178,17 +179,23 @@ with_downtime = steps | st.tuples(st.just("sleep"), minutes)
 few = settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 
 
-async def told(server: TimedServer, rule: dict[str, Any], story: list[tuple[str, Any]]) -> Books:
-    await server.connection.execute("delete from mainspring.jobs")
-    await server.sleep_until(START + ((server.now - START) // DAY + 1) * DAY)
-    job_id = f"{server.now:%Y-%m-%d}"
-    books = Books(server, job_id, rule)
+@asynccontextmanager
+async def told(databases: Databases, rule: dict[str, Any], story: list[tuple[str, Any]]) -> AsyncIterator[Books]:
+    """Each story has a server of its own and begins at the same time: jitter depends on the id of the job and on the
+    date, and a story that fails must fail again."""
+    async with databases.a_database(TEMPLATE) as url, timed_server(url) as server:
+        books = Books(server, "target", rule)
+        await _tell(books, rule, story)
+        yield books
+
+
+async def _tell(books: Books, rule: dict[str, Any], story: list[tuple[str, Any]]) -> None:
+    job_id = books.job_id
     await books.call("PUT", f"/v1/calendars/{job_id}", calendar_of([]))
     job = {"task": "noop", "overlap": "allow", "misfire": {"policy": "all", "cap": 1000}}
     await books.call("POST", "/v1/jobs", {**job, "job_id": job_id, "schedule": rule})
     for verb, value in [*story, ("resume", None), ("pass", 31)]:
         await books.step(verb, value)
-    return books
 
 
 @given(st.sampled_from(RULES), st.lists(with_downtime, min_size=3, max_size=14))
@@ -198,6 +205,42 @@ async def told(server: TimedServer, rule: dict[str, Any], story: list[tuple[str,
 @example(RULES[1], [("jitter", "10m"), ("pass", 11), ("pause", None), ("jitter", "1m"), ("pass", 1), ("jitter", "10m")])
 @few
 async def test_each_nominal_time_is_dealt_with_once(
-    server: TimedServer, rule: dict[str, Any], story: list[tuple[str, Any]]
+    databases: Databases, rule: dict[str, Any], story: list[tuple[str, Any]]
 ) -> None:
-    await (await told(server, rule, story)).check()
+    async with told(databases, rule, story) as books:
+        await books.check()
+
+
+@given(st.sampled_from(RULES), st.lists(steps, min_size=3, max_size=14))
+@example(RULES[0], [("jitter", "5m"), ("pass", 10.15), ("jitter", None), ("jitter", "1m")])
+@example(RULES[0], [("jitter", "1m"), ("pass", 10.0), ("jitter", None), ("pause", None)])
+@example(
+    RULES[0], [("jitter", "1m"), ("pass", 10.0), ("jitter", None), ("pause", None), ("pass", 11), ("jitter", "5m")]
+)
+@example(RULES[0], [("outside", "next"), ("closed", [(10, 40)]), ("pass", 15), ("closed", []), ("pause", None)])
+@few
+async def test_the_box_does_the_same(databases: Databases, rule: dict[str, Any], story: list[tuple[str, Any]]) -> None:
+    async with told(databases, rule, story) as books:
+        expected = await books.runs(), books.missed_ranges
+    assert in_the_box(books) == expected
+
+
+def in_the_box(books: Books) -> tuple[list[datetime], list[tuple[datetime, datetime, int]]]:
+    """The fires and the missed ranges of the same story, told to the test box."""
+    app = Mainspring()
+
+    @app.task("noop")
+    def noop() -> None: ...
+
+    with mainspring.testing.run(app, start=books.begin) as box:
+        for one in books.done:
+            if isinstance(one, timedelta):
+                box.advance(one)
+                continue
+            method, path, body = one
+            if path.startswith("/v1/jobs/") and method == "PUT":
+                method = "PATCH"  # the client has one of them
+            box.client.send(Call(method, path, lambda _: None, body=None if body is None else encode(body)))
+        runs = [run.scheduled_for for run in box.runs_of(books.job_id) if run.trigger == "schedule"]
+        missed = [(one.first, one.last, one.count) for one in reversed(box.client.missed(books.job_id))]
+    return sorted(runs), missed

@@ -179,7 +179,7 @@ class Engine:
         moment, job.paused_from = job.paused_from, None
         job.status = JobStatus.SCHEDULED
         if job.definition.schedule.recurring and moment is not None and moment <= self.now:
-            self.miss_pause(job, moment)
+            self.miss(job, moment)
             moment = self.next_fire(job, self.now)
         self._continue(job, moment)
 
@@ -188,7 +188,7 @@ class Engine:
         job.status = JobStatus.SCHEDULED
         moment = self.next_fire(job, job.updated_at)
         if moment is not None and moment <= self.now:
-            self.miss_pause(job, moment, "cancelled")
+            self.miss(job, moment, "cancelled")
             moment = self.next_fire(job, self.now)
         self._continue(job, moment)
 
@@ -213,12 +213,18 @@ class Engine:
         if moment is None and job.definition.schedule.recurring:
             job.status = JobStatus.COMPLETED
 
-    def miss_pause(self, job: BoxJob, first: datetime | None, reason: str = "paused") -> None:
-        """Record the fires of a pause as missed. `first` is the first that it held back."""
+    def miss(self, job: BoxJob, first: datetime | None, reason: str = "paused") -> None:
+        """Record the fires from `first` on as missed: a pause held them back, or the job is paused or deleted now."""
         if first is not None and first <= self.now:
             (missed,) = missed_through(job.definition.schedule, first, self.now, reason)
             job.missed.append((missed, self.now, job.generation))
             job.last_nominal_for = latest(job.last_nominal_for, nominal_of(job.definition.schedule, missed.last))
+
+    def fire_due(self, job: BoxJob) -> None:
+        """Before a change: fire what is due by the definition of before it. A changed schedule may begin with a time
+        that has come, and another change may follow at once."""
+        while job.next_fire is not None and job.next_fire <= self.now:
+            self._fire(job)
 
     def _fire(self, job: BoxJob) -> None:
         assert job.next_fire is not None

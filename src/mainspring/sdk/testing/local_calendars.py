@@ -97,11 +97,14 @@ class LocalCalendars:
             job.definition.schedule, calendar_version=calendar.rules_version, calendar_rules=calendar.digest
         )
         before, now = job.definition.schedule, self._engine.now
+        if job.status is JobStatus.PAUSED:
+            self._engine.miss(job, job.paused_from)
+        else:
+            self._engine.fire_due(job)
         following = None
         if job.runs_left != 0:
             following = first_fire_instead(schedule, before, self._engine.following(job), now, job.dealt_with)
         if job.status is JobStatus.PAUSED:
-            self._engine.miss_pause(job, job.paused_from)
             job.paused_from = following
         else:
             self._engine.arm(job, following)

@@ -220,19 +220,24 @@ class LocalJobs:
         if changed.schedule.calendar_version is None:
             changed = self._calendars.resolved(changed)
         schedule = for_job(changed.schedule, DEFAULT_TENANT, job_id, now)
+        if job.definition.schedule.recurring:
+            self._engine.fire_due(job)
         if schedule != job.definition.schedule:
             runs_left = runs_left_after(job.definition.schedule, job.runs_left, schedule)
+            if job.status is JobState.PAUSED and schedule.at == now:
+                raise paused(job_id)
+            before_pause = job.last_nominal_for, job.missed[:]
+            if job.status is JobState.PAUSED:
+                self._engine.miss(job, job.paused_from)
             first = schedule.at
             if schedule.kind is not ScheduleKind.AT:
                 following = self._engine.following(job)
                 first = first_fire_instead(schedule, job.definition.schedule, following, now, job.dealt_with)
             if first is None and schedule.recurring:
+                job.last_nominal_for, job.missed = before_pause
                 raise never_fires(schedule)
             job.runs_left = runs_left
             if job.status is JobState.PAUSED:
-                if schedule.at == now:
-                    raise paused(job_id)
-                self._engine.miss_pause(job, job.paused_from)
                 job.paused_from = first
             else:
                 job.status = JobState.SCHEDULED
@@ -246,7 +251,7 @@ class LocalJobs:
     def _cancel(self, job_id: str, call: Call[Any]) -> JobView:
         job = self._job(job_id)
         check_version("job", job.version, wanted_version(call))
-        self._engine.miss_pause(job, job.paused_from)
+        self._engine.miss(job, job.paused_from or job.next_fire, "deleted" if job.paused_from is None else "paused")
         job.paused_from = None
         self._engine.arm(job, None)
         for run in job.runs:
@@ -262,6 +267,9 @@ class LocalJobs:
         check_version("job", job.version, wanted_version(call))
         if job.status is JobState.SCHEDULED:
             job.paused_from, job.status = job.next_fire, JobState.PAUSED
+            if job.definition.schedule.recurring and job.next_fire is not None and job.next_fire <= self._engine.now:
+                self._engine.miss(job, job.next_fire)
+                job.paused_from = self._engine.next_fire(job, self._engine.now)
             self._engine.arm(job, None)
         elif job.status is not JobState.PAUSED:
             raise ended(job_id, job.status, "paused", one_time=job.definition.schedule.one_time, code="wrong_status")
