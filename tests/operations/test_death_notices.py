@@ -13,7 +13,7 @@ import pytest
 
 from mainspring.kernel import logs, metrics
 from mainspring.kernel.ids import uuid7
-from mainspring.operations.exchange import worker_registry
+from mainspring.operations.exchange import patience, transaction, worker_registry
 from mainspring.roles.assembly import Assembly
 from mainspring.store.pool import Store
 from mainspring.store.workers import WorkerState, hash_secret
@@ -210,9 +210,12 @@ async def test_a_worker_that_has_stopped_in_order_stays_stopped(
 
 
 async def test_a_report_in_flight_is_settled_before_the_notice(
-    scene: Scene, connection: asyncpg.Connection, assembly: Assembly
+    scene: Scene, connection: asyncpg.Connection, assembly: Assembly, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The report has the worker's row, so the notice waits for it and finds the run ended."""
+    """The report has the worker's row, so the notice waits for it and finds the run ended. Usually the report waits for
+    half a second, and leaves out what it cannot have. Here it waits until the test has seen that both wait."""
+    monkeypatch.setattr(transaction, "_FOR_A_ROW", 300.0)
+    monkeypatch.setattr(patience, "_SECONDS", 300.0)
     reported, left = await scene.holds(2)
     gate = connection.transaction()
     await gate.start()
