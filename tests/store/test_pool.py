@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import socket
 from collections.abc import AsyncIterator, Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import asyncpg
@@ -79,6 +81,35 @@ async def test_a_transaction_on_a_dead_connection_fails_and_its_place_in_the_poo
         with pytest.raises(AWAY):
             await waiting
         assert await asyncio.gather(*(store.hot.fetchval("select 1") for _ in range(20))) == [1] * 20
+
+
+@pytest.mark.parametrize("how", ["cancelled", "lost"])
+async def test_a_listener_that_ends_before_it_listens_leaves_no_error_behind(
+    store: Store, connection: asyncpg.Connection, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    """A server that stops, or loses PostgreSQL, while its listener is being set up."""
+    begun, unheard = asyncio.Event(), list[str]()
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: unheard.append(str(context)))
+    plain = asyncpg.Connection.add_listener
+
+    async def slow(listener: asyncpg.Connection, *arguments: Any) -> None:
+        begun.set()
+        if how == "cancelled":
+            await asyncio.Event().wait()
+        else:
+            await connection.execute("select pg_terminate_backend($1, 10000)", listener.get_server_pid())
+        await plain(listener, *arguments)
+
+    monkeypatch.setattr(asyncpg.Connection, "add_listener", slow)
+    listening = asyncio.create_task(Signals(store).listen_forever())
+    await begun.wait()
+    if how == "cancelled":
+        listening.cancel()
+    await asyncio.wait({listening})
+    assert listening.cancelled() if how == "cancelled" else isinstance(listening.exception(), AWAY)
+    del listening  # with its frames, so that the loop tells what nobody has heard
+    gc.collect()
+    assert unheard == []
 
 
 async def test_a_cut_ends_the_listener_too_which_would_never_notice(store: Store) -> None:

@@ -200,17 +200,13 @@ class Signals:
             await asyncio.get_running_loop().create_future()
         connection = await connect(self._store.database.direct, application="listener")
         self._store.connections.add(connection)  # it never sends, so it would not notice that it is dead
-        lost = asyncio.get_running_loop().create_future()
-
-        def on_termination(_connection: asyncpg.Connection) -> None:
-            if not lost.done():
-                lost.set_exception(ConnectionError("the LISTEN connection was lost"))
-
-        connection.add_termination_listener(on_termination)
+        lost = asyncio.Event()  # not a future with an exception, which nobody would take if this ends before it waits
+        connection.add_termination_listener(lambda _: lost.set())
         try:
             await connection.add_listener(CHANNEL, self._on_notify)
             await connection.add_listener(LIVE_CHANNEL, self._on_live)
-            await lost
+            await lost.wait()
+            raise ConnectionError("the LISTEN connection was lost")
         finally:
             with suppress(OSError, asyncpg.PostgresError, asyncpg.InterfaceError):
                 await connection.close(timeout=1)
