@@ -74,12 +74,21 @@ def respond(problem: Problem, headers: dict[str, str] | None = None) -> Response
 
 
 def on_mainspring_error(_request: Request[Any, Any, Any], error: errors.MainspringError) -> Response[bytes]:
+    _forget_frames(error)
     headers = {}
     if isinstance(error, errors.Unavailable):
         headers["Retry-After"] = str(error.retry_after)
     if isinstance(error, errors.Unauthorized):
         headers["WWW-Authenticate"] = "Bearer"
     return respond(problem_of(error), headers)
+
+
+def _forget_frames(error: BaseException | None) -> None:
+    """An error that a future has raised refers to frames which refer to the future. Only the garbage collector would
+    free them, and with them the request and its body."""
+    while error is not None and error.__traceback__ is not None:
+        error.__traceback__ = None
+        error = error.__cause__ or error.__context__
 
 
 def on_http_error(request: Request[Any, Any, Any], error: HTTPException) -> Response[bytes]:

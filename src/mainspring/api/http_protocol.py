@@ -107,6 +107,13 @@ class _LingeringTransport:
             self._transport.close()
 
 
+def _let_go(cycle: RequestResponseCycle | None) -> None:
+    """Give a request its own `send` back. The other one refers to the request, which refers to the body: only the
+    garbage collector would free them, and it comes too late for many bodies of 64 MiB."""
+    if cycle is not None:
+        vars(cycle).pop("send", None)
+
+
 class BoundedHttpProtocol(HttpToolsProtocol):
     def __init__(self, *args: Any, edge: Connections | None = None, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -144,6 +151,8 @@ class BoundedHttpProtocol(HttpToolsProtocol):
 
     def _forget(self) -> None:
         """Let go of the requests. They refer to this connection, so only the garbage collector would free them."""
+        for cycle in (self.cycle, self._served, *(waiting for waiting, _ in self.pipeline)):
+            _let_go(cycle)
         self.pipeline.clear()
         self.cycle = self.scope = self.headers = self._served = None  # type: ignore[assignment]
         self.url = b""
@@ -257,12 +266,12 @@ class BoundedHttpProtocol(HttpToolsProtocol):
     def _answer_early(self, cycle: RequestResponseCycle) -> None:
         """If this request is answered before its body has arrived, the connection is closed after the answer. To keep
         it, the rest of the body would have to be parsed: 30 refused bodies took 100 ms in each turn of the loop."""
-        send = cycle.send
 
         async def closing(message: Any) -> None:
-            if message["type"] == "http.response.start" and self._reading is Reading.BODY and self.cycle is cycle:
+            _let_go(cycle)
+            if self._reading is Reading.BODY and self.cycle is cycle:
                 cycle.keep_alive = False
-            await send(message)
+            await cycle.send(message)
 
         cycle.send = closing  # type: ignore[method-assign]
         cycle.transport = _LingeringTransport(self.transport, self._linger)  # type: ignore[assignment]

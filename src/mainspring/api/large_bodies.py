@@ -13,7 +13,8 @@ import asyncio
 from time import monotonic
 from typing import Any, cast
 
-from litestar.types import ASGIApp, HTTPReceiveMessage, Receive, Send
+from litestar.types import ASGIApp, Empty, HTTPReceiveMessage, Receive, Send
+from litestar.utils.scope.state import ScopeState
 
 from mainspring.api.handlers import operation_of
 from mainspring.domain.errors import BodyTooSlow, TooManyRequests
@@ -75,6 +76,8 @@ class LargeBodies:
             await app(scope, body.receive, send)
         finally:
             body.give_back()
+            del scope[_BODY]
+            ScopeState.from_scope(scope).body = Empty  # a connection that stays open keeps the scope
 
 
 class Lane:
