@@ -42,6 +42,7 @@ class ProxyLink:
         self.port = 0
         self.way = Way.PASS
         self.delay = 0.0
+        self.only = b""
         self.dropped = 0
         self._turn = 0
         self._requests = asyncio.Event()
@@ -61,8 +62,8 @@ class ProxyLink:
             self._server.close()
         self._cut_all()
 
-    def disturb(self, way: Way, delay: float) -> None:
-        self.way, self.delay = way, delay
+    def disturb(self, way: Way, delay: float, only: bytes) -> None:
+        self.way, self.delay, self.only = way, delay, only
         _set(self._requests, way is not Way.HALF_OPEN)
         _set(self._answers, way not in (Way.HALF_OPEN, Way.ANSWERS_HELD))
         if way is Way.RESET:
@@ -139,7 +140,7 @@ class ProxyLink:
                 await self._never.wait()
             if not chunk:
                 return
-            if gate is self._answers and self.way is Way.DROP_ANSWER:
+            if gate is self._answers and self.way is Way.DROP_ANSWER and self.only in chunk:
                 self.dropped += 1
                 return
             if self.delay:
@@ -184,8 +185,9 @@ class Links:
         self._links.append(link)
         return link
 
-    def disturb(self, link: ProxyLink, way: Way, *, delay: float = 0.0) -> None:
-        self._do(_called(lambda: link.disturb(way, delay)))
+    def disturb(self, link: ProxyLink, way: Way, *, delay: float = 0.0, only: bytes = b"") -> None:
+        """`only`: of the answers those are dropped that contain it."""
+        self._do(_called(lambda: link.disturb(way, delay, only)))
 
     def heal(self, link: ProxyLink, *, deliver: bool = False) -> None:
         self._do(_called(lambda: link.heal(deliver=deliver)))
