@@ -17,9 +17,9 @@ from typing import Any
 
 import uvloop
 
+from mainspring.kinds.shell.executor import ShellExecutor
 from mainspring.wire.execution import ResourceLimits, RunSetup
 from mainspring.worker.execution.attempt import Attempt, key_of
-from mainspring.worker.executors.shell.executor import ShellExecutor
 from mainspring.worker.processes.accounts import CommandAccounts, command_accounts
 from mainspring.worker.processes.watchdog_client import WatchdogClient
 from tests.worker.exchange_server import an_order

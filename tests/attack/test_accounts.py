@@ -20,10 +20,10 @@ import pytest
 import uvloop
 
 from mainspring.domain.errors import InvalidInput
+from mainspring.kinds.shell.executor import ShellExecutor
 from mainspring.wire.execution import RunSetup
 from mainspring.worker.execution.attempt import Attempt, Ending, key_of
 from mainspring.worker.execution.work_folders import WorkFolders
-from mainspring.worker.executors.shell.executor import ShellExecutor
 from mainspring.worker.processes.accounts import DEFAULT_ACCOUNT, CommandAccounts, command_accounts
 from mainspring.worker.processes.watchdog.namespaces import why_not
 from mainspring.worker.processes.watchdog_client import WatchdogClient

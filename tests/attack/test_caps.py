@@ -21,8 +21,8 @@ import msgspec
 import pytest
 import uvloop
 
+from mainspring.kinds.shell.sandbox.bubblewrap import Bubblewrap
 from mainspring.wire.execution import ResourceLimits
-from mainspring.worker.executors.shell.sandbox.bubblewrap import Bubblewrap
 from mainspring.worker.processes.caps import Caps
 from mainspring.worker.processes.command import SpawnOrder
 from mainspring.worker.processes.watchdog import cgroup, namespaces

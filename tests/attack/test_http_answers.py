@@ -12,10 +12,11 @@ from typing import Any
 
 import pytest
 
-from mainspring.wire.execution import ResourceLimits, SuccessRule
+from mainspring.kinds.http import json_path
+from mainspring.kinds.http.call import SuccessRule
+from mainspring.kinds.http.parser import MOST_INTERIM, AnswerParser, BadAnswer
+from mainspring.wire.execution import ResourceLimits
 from mainspring.worker.execution.attempt import Ending
-from mainspring.worker.executors.http import json_path
-from mainspring.worker.executors.http.parser import MOST_INTERIM, AnswerParser, BadAnswer
 from tests.certificates import Authority
 from tests.operations.waiting import until
 from tests.worker.http_service import Answer, Caller, Writer, a_service, answer, run

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from mainspring.kinds.shell.sandbox.bubblewrap import Bubblewrap
 from mainspring.wire.execution import RunSetup
-from mainspring.worker.executors.shell.sandbox.bubblewrap import Bubblewrap
 from tests.worker.sandboxes import needs_sandbox, sandbox_here
 from tests.worker.test_shell_executor import ran, shell
 

@@ -19,12 +19,12 @@ from uuid import uuid4
 
 import pytest
 
+from mainspring.kinds.shell.executor import ShellExecutor
+from mainspring.kinds.shell.sandbox.bubblewrap import Bubblewrap
 from mainspring.store.embedded import EmbeddedPostgres
 from mainspring.wire.execution import RunSetup
 from mainspring.worker.execution.attempt import Attempt
 from mainspring.worker.execution.work_folders import WorkFolders
-from mainspring.worker.executors.shell.executor import ShellExecutor
-from mainspring.worker.executors.shell.sandbox.bubblewrap import Bubblewrap
 from mainspring.worker.processes.watchdog.child import become
 from mainspring.worker.processes.watchdog.tree import descendants
 from tests.operations.waiting import until

@@ -67,7 +67,8 @@ def test_a_part_loads_only_what_it_needs(code: str, unwanted: set[str]) -> None:
 def test_a_verb_loads_no_other_verb() -> None:
     loaded = loaded_by("from mainspring.cli.main import main; main(['worker', '--help'])")
     assert verbs(loaded) == {
-        f"mainspring.cli.{name}" for name in ("main", "worker", "caps", "connect", "exit_codes", "shared_options")
+        f"mainspring.cli.{name}"
+        for name in ("main", "worker", "caps", "connect", "exit_codes", "field_options", "shared_options")
     }
 
 
@@ -79,8 +80,8 @@ def test_a_verb_that_looks_loads_no_server() -> None:
 
 def test_http_tasks_are_loaded_with_the_first_of_them() -> None:
     code = """
-from mainspring.worker.executors.http.address_guard import AddressGuard
-from mainspring.worker.executors.http.on_demand import HttpOnDemand
+from mainspring.kinds.http.address_guard import AddressGuard
+from mainspring.kinds.http.executor import HttpOnDemand
 executor = HttpOnDemand(AddressGuard())
 executor.kill_all()
 (execute,) = executor.offers().values()

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from mainspring.cli.worker import find_sandbox
+from mainspring.kinds.shell.sandbox.bubblewrap import NoSandbox
 from mainspring.roles.worker import WorkerOptions, offered_labels
-from mainspring.worker.executors.shell.sandbox.bubblewrap import NoSandbox
 from tests.cli.test_verbs import Call
 from tests.sdk.wire_samples import run
 from tests.worker.sandboxes import needs_sandbox

@@ -61,10 +61,12 @@ def without_blocks(text: str) -> str:
 
 
 def packages() -> list[Path]:
-    """Every package of Mainspring: layers from the top down, and the packages of each layer by name."""
+    """Every package of Mainspring: layers from the top down, the packages of each layer by name, and the kinds of task,
+    whose modules belong to several layers."""
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]
     [layers] = [contract["layers"] for contract in settings["contracts"] if contract["type"] == "layers"]
     order = [name.strip().removeprefix("mainspring.") for layer in layers for name in layer.split("|")]
+    order.insert(order.index("kernel"), "kinds")
     found = [path.parent.relative_to(PACKAGE) for path in PACKAGE.rglob("__init__.py") if path.parent != PACKAGE]
     return sorted(found, key=lambda package: (order.index(package.parts[0]), package.parts))
 

@@ -9,7 +9,8 @@ import pytest
 from mainspring.domain.errors import MainspringError
 from mainspring.domain.job import DEFAULT_SPEC
 from mainspring.domain.retry import RetryRule
-from mainspring.wire.execution import HttpCall, ResourceLimits, RunSetup
+from mainspring.kinds.http.call import HttpCall
+from mainspring.wire.execution import ResourceLimits, RunSetup
 from tests.domain.requests_as_sent import amended, defined
 from tests.domain.test_amending import BERLIN, changes
 

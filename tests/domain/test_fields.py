@@ -8,14 +8,16 @@ from typing import Any, get_type_hints
 import msgspec
 import pytest
 import typer.main
-from msgspec import UNSET
+from msgspec import UNSET, UnsetType
 
 from mainspring.cli.main import build
 from mainspring.domain.job import JobDefinition, Spec, plain_values
+from mainspring.kinds.registry import task_kinds
 from mainspring.sdk.app.app import TaskOptions
 from mainspring.sdk.client.job_fields import OPTION_NAMES, JobChanges, JobFields
 from mainspring.wire.execution import RunSetup
 from mainspring.wire.fields import (
+    FATE,
     FIELDS,
     PLAIN_FIELDS,
     PLAIN_NAMES,
@@ -29,17 +31,12 @@ from mainspring.wire.fields import (
     task_options,
 )
 from mainspring.wire.jobs import JobPatch, JobRequest, JobView
+from mainspring.wire.kind_fields import KindKeywords, ShownCalls
 from mainspring.wire.tasks import DeclaredOptions
 
 from .requests_as_sent import amended, defined
 
-# Fields of the view of a job that its owner does not set.
-FATE = {
-    "status", "pause_reason", "next_fire_at", "last_fired_for", "shard_id", "version", "created_at", "updated_at",
-    "generation", "latest_run", "error_message", "workflow_version",
-}  # fmt: skip
-# Options of `mainspring submit` that are not fields: parts of the HTTP call, and what the command does afterwards.
-PARTS_OF_HTTP = {"--method", "--header", "--body"}
+# Options of `mainspring submit` that are not fields: parts of some, and what the command does afterwards.
 PARTS_OF_DST = {"--dst-overlap"}
 PARTS_OF_CONCURRENCY = {"--concurrency-key", "--strict"}
 OF_THE_COMMAND = {
@@ -47,11 +44,17 @@ OF_THE_COMMAND = {
     "--config",
 }  # fmt: skip
 # Fields whose type does not mention null: the payload is stored as it was sent, the others are refused by name.
+CALLS = {kind.field: kind.part("call").CALL_IN for kind in task_kinds()}
 UNWRAPPED = {"payload": "msgspec.Raw", "notify": "Any"}
 
 
 def names(fields: Iterable[Field]) -> list[str]:
     return [field.name for field in fields]
+
+
+def parts_of_calls() -> set[str]:
+    """The options of kinds, without the first of each, which has the name of the field."""
+    return {option.flag for kind in task_kinds() for option in kind.part("options").OPTIONS.of_a_job[1:]}
 
 
 def default_of(struct: type[msgspec.Struct], name: str) -> Any:
@@ -71,7 +74,8 @@ def test_the_structs_have_the_fields_of_the_table_in_its_order() -> None:
 
 def test_a_request_takes_a_field_with_the_type_of_the_table() -> None:
     for field in fields_in(Place.REQUEST):
-        expected = UNWRAPPED.get(field.name, f"{field.kind.wire} | None")
+        expected = CALLS[field.name] | None if field.name in CALLS else f"{field.kind.wire} | None"
+        expected = UNWRAPPED.get(field.name, expected)
         assert JobRequest.__annotations__[field.name] == expected, field.name
         if field.name != "payload":
             assert default_of(JobRequest, field.name) is None, field.name
@@ -84,7 +88,8 @@ def test_a_patch_takes_a_field_and_null_where_the_table_says_so() -> None:
     for field in fields_in(Place.PATCH):
         null = " | None" if Place.CLEAR in field.places else ""
         wire = field.kind.wire.replace("ScheduleIn", "ScheduleChange")  # its members can be null too
-        expected = UNWRAPPED.get(field.name, f"{wire} | UnsetType{null}")
+        expected = CALLS[field.name] | UnsetType if field.name in CALLS else f"{wire} | UnsetType{null}"
+        expected = UNWRAPPED.get(field.name, expected)
         assert JobPatch.__annotations__[field.name] == expected, field.name
         if field.name != "payload":
             assert default_of(JobPatch, field.name) is UNSET, field.name
@@ -134,7 +139,7 @@ def test_the_options_of_the_command_line_are_those_of_the_table() -> None:
         for parameter in submit.params
         if parameter.name != "help"
     }
-    parts = PARTS_OF_HTTP | PARTS_OF_DST | PARTS_OF_CONCURRENCY
+    parts = parts_of_calls() | PARTS_OF_DST | PARTS_OF_CONCURRENCY
     assert found == {field.option for field in FIELDS if field.option} | parts | OF_THE_COMMAND
 
 
@@ -167,6 +172,18 @@ def test_a_plain_field_is_read_stored_changed_and_taken_back(field: Field) -> No
     assert plain_values(changed.spec)[field.name] == high
     assert plain_values(amended(changed, {"owner": "me"}).spec)[field.name] == high
     assert amended(changed, {field.name: None}) == defined({"task": "t", "schedule": "manual"})
+
+
+def test_type_checkers_see_the_calls_of_our_kinds() -> None:
+    own = [kind for kind in task_kinds() if kind.folder.startswith("mainspring.")]
+    assert tuple(KindKeywords.__annotations__) == tuple(kind.field for kind in own)
+    for kind in own:
+        assert KindKeywords.__annotations__[kind.field].__forward_arg__ == f"{kind.keyword} | None"
+    shown = get_type_hints(ShownCalls)
+    assert shown == {kind.field: kind.part("call").CALL | None for kind in own if kind.in_setup}
+    for struct in (RunSetup, JobView):
+        assert issubclass(struct, ShownCalls)
+        assert {name: hint for name, hint in get_type_hints(struct).items() if name in shown} == shown
 
 
 def test_only_simple_kinds_are_plain() -> None:

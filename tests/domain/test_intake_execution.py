@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from mainspring.domain.errors import InvalidInput, MainspringError
 from mainspring.domain.job import spec_from_text, spec_to_text
 from mainspring.domain.retry import RetryRule
-from mainspring.wire.execution import HttpCall, ResourceLimits, RunSetup, SuccessRule
+from mainspring.kinds.http.call import HttpCall, SuccessRule
+from mainspring.wire.execution import ResourceLimits, RunSetup
 from tests.domain.requests_as_sent import defined
 
 URL = "https://example.com/hook"

@@ -41,7 +41,7 @@ SEPARATE_PROCESSES = (
     "worker/processes/parent_watchdog.py",
     "worker/processes/death_notice.py",
     "worker/executors/process/warm/",
-    "worker/executors/shell/sandbox/probe.py",  # runs before there is an event loop
+    "kinds/shell/sandbox/probe.py",  # runs before there is an event loop
 )
 
 

@@ -11,13 +11,14 @@ from typing import Any, NamedTuple
 
 import uvloop
 
+from mainspring.kinds.http.address_guard import AddressGuard
+from mainspring.kinds.http.call import HttpCall
+from mainspring.kinds.http.caller import HttpExecutor
+from mainspring.kinds.http.network import Resolve
 from mainspring.wire.exchange import RunOrder
-from mainspring.wire.execution import HttpCall, RunSetup
+from mainspring.wire.execution import RunSetup
 from mainspring.worker.execution.attempt import Attempt, Ending, OpenLog, key_of
 from mainspring.worker.execution.runner import Runner
-from mainspring.worker.executors.http.address_guard import AddressGuard
-from mainspring.worker.executors.http.executor import HttpExecutor
-from mainspring.worker.executors.http.network import Resolve
 
 from .exchange_server import an_order
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from mainspring.kinds.shell.sandbox.bubblewrap import Bubblewrap, NoSandbox, tried_bubblewrap
 from mainspring.worker.execution.work_folders import WorkFolders
-from mainspring.worker.executors.shell.sandbox.bubblewrap import Bubblewrap, NoSandbox, tried_bubblewrap
 
 _SYSTEM_PYTHON = shutil.which("python3", path="/usr/local/bin:/usr/bin:/bin")
 # A Python that sandboxed commands can run, and what they must be shown for it.

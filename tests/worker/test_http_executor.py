@@ -14,10 +14,11 @@ import msgspec
 import pytest
 
 from mainspring.kernel.config import MAX_RESULT_BYTES
-from mainspring.wire.execution import Cause, ResourceLimits, SuccessRule
+from mainspring.kinds.http.answer import retry_after
+from mainspring.kinds.http.call import SuccessRule
+from mainspring.kinds.http.json_path import same
+from mainspring.wire.execution import Cause, ResourceLimits
 from mainspring.worker.execution.attempt import Attempt, Ending, Stop
-from mainspring.worker.executors.http.answer import retry_after
-from mainspring.worker.executors.http.json_path import same
 
 from .a_process_executor import SlowSink
 from .exchange_server import an_order

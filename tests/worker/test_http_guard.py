@@ -14,9 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mainspring.domain.errors import InvalidInput
+from mainspring.kinds.http.address_guard import AddressGuard, AddressRefused, kind_of
+from mainspring.kinds.http.network import Resolve, Resolver
 from mainspring.wire.execution import Cause
-from mainspring.worker.executors.http.address_guard import AddressGuard, AddressRefused, kind_of
-from mainspring.worker.executors.http.network import Resolve, Resolver
 
 from .http_service import Caller, a_service, answer, run
 

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
+from mainspring.kinds.shell.executor import ShellExecutor
+from mainspring.kinds.shell.sandbox.bubblewrap import NoSandbox
 from mainspring.wire.exchange import RunOrder
 from mainspring.wire.execution import Cause, ResourceLimits, RunSetup
 from mainspring.worker.execution.attempt import Attempt, Stop
-from mainspring.worker.executors.shell.executor import ShellExecutor
-from mainspring.worker.executors.shell.sandbox.bubblewrap import NoSandbox
 from mainspring.worker.processes.watchdog.tree import descendants
 
 from .processes import alive

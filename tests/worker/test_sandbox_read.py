@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from mainspring.domain.errors import InvalidInput
-from mainspring.worker.executors.shell.sandbox.bubblewrap import Bubblewrap
-from mainspring.worker.executors.shell.sandbox.read_paths import check_read_paths
+from mainspring.kinds.shell.sandbox.bubblewrap import Bubblewrap
+from mainspring.kinds.shell.sandbox.read_paths import check_read_paths
 
 from .sandboxes import needs_sandbox, sandbox_here
 from .test_shell_executor import ran, result, shell

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from mainspring.worker.executors.shell.sandbox.seccomp import (
+from mainspring.kinds.shell.sandbox.seccomp import (
     ALLOW,
     AUDIT_ARCHITECTURES,
     KILL,
@@ -18,7 +18,7 @@ from mainspring.worker.executors.shell.sandbox.seccomp import (
     refuse,
     seccomp_filter,
 )
-from mainspring.worker.executors.shell.sandbox.syscalls import ABSENT, CLONE, FORBIDDEN, IOCTL, PERSONALITY, SOCKET
+from mainspring.kinds.shell.sandbox.syscalls import ABSENT, CLONE, FORBIDDEN, IOCTL, PERSONALITY, SOCKET
 
 COLUMNS = {"x86_64": 0, "aarch64": 1}
 EPERM, ENOSYS = refuse(errno.EPERM), refuse(errno.ENOSYS)

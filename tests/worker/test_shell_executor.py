@@ -18,12 +18,12 @@ import pytest
 import uvloop
 
 from mainspring.kernel.texts import error_line
+from mainspring.kinds.shell.executor import ShellExecutor
+from mainspring.kinds.shell.sandbox.bubblewrap import Bubblewrap, NoSandbox
 from mainspring.wire.exchange import RunOrder
 from mainspring.wire.execution import Cause, RunSetup
 from mainspring.worker.execution.attempt import Attempt, Ending, OpenLog, Stop, key_of
 from mainspring.worker.execution.work_folders import WorkFolders
-from mainspring.worker.executors.shell.executor import ShellExecutor
-from mainspring.worker.executors.shell.sandbox.bubblewrap import Bubblewrap, NoSandbox
 from mainspring.worker.processes.watchdog_client import WatchdogClient
 from tests.operations.waiting import until
 

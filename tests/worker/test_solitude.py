@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from mainspring.kinds.http.address_guard import AddressGuard
+from mainspring.kinds.http.executor import HttpOnDemand
 from mainspring.wire.exchange import RunOrder
 from mainspring.worker.execution import solitude
-from mainspring.worker.executors.http.address_guard import AddressGuard
-from mainspring.worker.executors.http.on_demand import HttpOnDemand
 from mainspring.worker.worker import Worker
 
 from .a_worker import against_a_server, ran, release

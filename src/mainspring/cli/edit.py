@@ -14,6 +14,7 @@ from mainspring.cli.find_id import JOB_HELP, call_for_job
 from mainspring.cli.job_options import job_fields
 from mainspring.cli.screen import say, show_json, show_line
 from mainspring.cli.submit import command as submit
+from mainspring.kinds.registry import task_kinds
 
 if TYPE_CHECKING:
     from mainspring.sdk.client.client import Client
@@ -54,7 +55,7 @@ def command(
 
     Live runs go on as they are; the next fire is by the new definition.
     """
-    fields = job_fields(task=task, params=None, **_as_fields(options))
+    fields = job_fields(task=task, params=None, **options)
     changes = {name: value for name, value in fields.items() if value is not None} | dict.fromkeys(clear or ())
     with connect(url, token_file, data) as client:
         job = (
@@ -68,12 +69,6 @@ def command(
         show_json(job)
     else:
         show_line(f"job {job.job_id} is changed, version {job.version}")
-
-
-def _as_fields(options: dict[str, Any]) -> dict[str, Any]:
-    named = dict(options)
-    named["command"] = named.pop("command_line")
-    return named
 
 
 def _changed(client: Client, job_id: str, changes: dict[str, Any]) -> JobView:
@@ -142,7 +137,7 @@ def editable_text(job: JobView) -> str:
         for field in fields_in(Place.PATCH)
         if field.means is None and not field.later and field.name in shown and field.name not in ("schedule", "retry")
     }
-    if job.command is not None or job.http is not None:
+    if any(shown.get(kind.field) is not None for kind in task_kinds()):
         del fields["task"]
     fields = {name: value for name, value in fields.items() if value not in (None, {}, [])}
     fields["retry"] = {name: value for name, value in shown["retry"].items() if value not in (None, [])}

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    pass
-
+from mainspring.cli.field_options import kind_options
+from mainspring.kinds.option_values import pair, value_of
 
 _PAIRS = {
     "payload": "name=you",
@@ -16,7 +15,6 @@ _PAIRS = {
     "required_labels": "gpu=a100",
     "misfire": "once,grace=1h",
     "unique": "for=10m",
-    "headers": "'Authorization: Bearer x'",
 }
 
 
@@ -24,10 +22,6 @@ def job_fields(
     *,
     payload: str | None,
     params: list[str] | None,
-    http: str | None,
-    method: str | None,
-    header: list[str] | None,
-    body: str | None,
     manual: bool,
     exdate: list[str] | None,
     retry: str | None,
@@ -50,8 +44,12 @@ def job_fields(
     **plain: Any,
 ) -> dict[str, Any]:
     """The fields of a job that the options describe. None for those that are not given."""
+    calls = {kind.field: options.call(plain) for kind, options in kind_options() if options.call is not None}
+    for _, options in kind_options():
+        for option in options.of_a_job:
+            plain.pop(option.name, None)
     return {
-        "http": call_of(http, method, header or [], body),
+        **calls,
         "payload": payload_of(payload, params or []),
         "schedule": "manual" if manual else None,
         "exdates": exdate or None,
@@ -60,7 +58,7 @@ def job_fields(
         "dst": {name: word for name, word in (("gap", dst_gap), ("overlap", dst_overlap)) if word is not None} or None,
         "retry": None if retry is None else _object(retry, "retry", '{"max_attempts": 3}'),
         "misfire": None if misfire is None else misfire_of(misfire),
-        "keep_payload": None if keep_payload is None else _value(keep_payload),
+        "keep_payload": None if keep_payload is None else value_of(keep_payload),
         "unique": None if unique is None else unique_of(unique),
         "labels": pairs_of(label or [], "labels"),
         "env": pairs_of(env or [], "env"),
@@ -77,7 +75,7 @@ def misfire_of(text: str) -> dict[str, Any]:
     """The field from `once` or `once,grace=1h`. The server checks the values."""
     policy, *parts = (part.strip() for part in text.split(","))
     return ({"policy": policy} if policy else {}) | {
-        key: _value(value) for key, value in (_pair(part, "misfire") for part in parts)
+        key: value_of(value) for key, value in (pair(part, "misfire", _PAIRS["misfire"]) for part in parts)
     }
 
 
@@ -85,7 +83,7 @@ def concurrency_of(text: str | None, key: str | None, *, strict: bool) -> Any:
     """The field from --concurrency, --concurrency-key and --strict. The server checks the values."""
     from mainspring.domain.errors import InvalidInput
 
-    value = None if text is None else False if text == "none" else _value(text)
+    value = None if text is None else False if text == "none" else value_of(text)
     if isinstance(value, str):
         raise InvalidInput(f"{value!r} is not a limit", field="concurrency", hint="such as --concurrency 3")
     if key is None and not strict:
@@ -105,7 +103,7 @@ def concurrency_of(text: str | None, key: str | None, *, strict: bool) -> Any:
 
 def rate_of(text: str) -> Any:
     """The field from --rate: 100/m, none or JSON. The server checks the values."""
-    return False if text == "none" else _value(text)
+    return False if text == "none" else value_of(text)
 
 
 def breaker_of(text: str) -> Any:
@@ -115,7 +113,7 @@ def breaker_of(text: str) -> Any:
     failures, _, open_for = text.partition(":")
     if failures.isdecimal():
         return {"failures": int(failures), **({"open_for": open_for} if open_for else {})}
-    return _value(text)
+    return value_of(text)
 
 
 def unique_of(text: str) -> dict[str, Any] | bool:
@@ -125,7 +123,7 @@ def unique_of(text: str) -> dict[str, Any] | bool:
         return False
     parts = [part.strip() for part in text.split(",")]
     rule: dict[str, Any] = {"by": [part for part in parts if "=" not in part]}
-    for name, value in (_pair(part, "unique") for part in parts if "=" in part):
+    for name, value in (pair(part, "unique", _PAIRS["unique"]) for part in parts if "=" in part):
         rule[name] = value.split("+") if name == "while" else value
     return rule
 
@@ -135,8 +133,8 @@ def payload_of(text: str | None, params: list[str]) -> dict[str, Any] | None:
     from mainspring.domain.errors import InvalidInput
 
     if text is None:
-        pairs = [_pair(param, "payload") for param in params]
-        return {key: _value(value) for key, value in pairs} or None
+        pairs = [pair(param, "payload", _PAIRS["payload"]) for param in params]
+        return {key: value_of(value) for key, value in pairs} or None
     if params:
         raise InvalidInput("--payload and key=value cannot be combined", field="payload", hint="use one of them")
     return _object(text, "payload", '{"region": "eu"}')
@@ -156,46 +154,8 @@ def _object(text: str, field: str, example: str) -> dict[str, Any]:
 
 
 def pairs_of(texts: list[str], field: str) -> dict[str, str] | None:
-    return dict(_pair(text, field) for text in texts) or None
+    return dict(pair(text, field, _PAIRS[field]) for text in texts) or None
 
 
 def limits_of(texts: list[str]) -> dict[str, Any] | None:
-    return {key: _value(value) for key, value in (_pair(text, "limits") for text in texts)} or None
-
-
-def call_of(url: str | None, method: str | None, headers: list[str], body: str | None) -> dict[str, Any] | None:
-    """The HTTP call that the options describe. None without --http."""
-    from mainspring.domain.errors import InvalidInput
-
-    if url is None:
-        if method is not None or headers or body is not None:
-            raise InvalidInput("--method, --header and --body need --http", field="http", hint="give --http URL")
-        return None
-    call: dict[str, Any] = {"url": url}
-    if method is not None:
-        call["method"] = method
-    if headers:
-        call["headers"] = {
-            name.strip(): value.strip() for name, value in (_pair(header, "headers", ":") for header in headers)
-        }
-    if body is not None:
-        call["body"] = _value(body)
-    return call
-
-
-def _pair(text: str, field: str, mark: str = "=") -> tuple[str, str]:
-    from mainspring.domain.errors import InvalidInput
-
-    key, found, value = text.partition(mark)
-    if not found or not key:
-        raise InvalidInput(f"{text!r} is not key{mark}value", field=field, hint=f"such as {_PAIRS[field]}")
-    return key, value
-
-
-def _value(text: str) -> Any:
-    import msgspec
-
-    try:
-        return msgspec.json.decode(text)
-    except msgspec.MsgspecError:
-        return text
+    return {key: value_of(value) for key, value in (pair(text, "limits", _PAIRS["limits"]) for text in texts)} or None

@@ -8,7 +8,7 @@ import typer
 
 from mainspring.cli import completing
 from mainspring.cli.connect import DataOption, JsonFlag, TokenFileOption, UrlOption, connect
-from mainspring.cli.field_options import with_plain_options
+from mainspring.cli.field_options import with_kind_options, with_plain_options
 from mainspring.cli.job_options import job_fields
 from mainspring.cli.screen import say, show_json, show_line
 from mainspring.cli.waiting import longest_wait, wait_and_show
@@ -25,7 +25,6 @@ EXAMPLES = (
 )
 _WHEN = "Schedule"
 _HOW = "Job options"
-_CALL = "HTTP call"
 _ENVIRONMENT = "Execution environment"
 
 _MERGED = {
@@ -36,6 +35,7 @@ _MERGED = {
 
 
 @with_plain_options(after="timeout", panel=_HOW)
+@with_kind_options(after="payload")
 def command(
     task: Annotated[
         str | None,
@@ -56,30 +56,6 @@ def command(
     ] = None,
     payload: Annotated[
         str | None, typer.Option("--payload", metavar="JSON", help="All parameters as one JSON object.")
-    ] = None,
-    command_line: Annotated[
-        str | None, typer.Option("--command", metavar="CMD", help="Run a shell command instead of a task.")
-    ] = None,
-    http: Annotated[
-        str | None, typer.Option("--http", metavar="URL", help="Call this URL.", rich_help_panel=_CALL)
-    ] = None,
-    method: Annotated[
-        str | None,
-        typer.Option(
-            "--method", metavar="M", help="HTTP method. Default: POST with a body, GET without.", rich_help_panel=_CALL
-        ),
-    ] = None,
-    header: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--header", metavar="'K: V'", help="Header of the request; can be repeated.", rich_help_panel=_CALL
-        ),
-    ] = None,
-    body: Annotated[
-        str | None,
-        typer.Option(
-            "--body", metavar="JSON", help="Valid JSON is sent as JSON, anything else as text.", rich_help_panel=_CALL
-        ),
     ] = None,
     at: Annotated[
         str | None,
@@ -397,9 +373,9 @@ def command(
 ) -> None:
     """Submit a job that runs a task, a command or an HTTP call, now or on a schedule. Prints the job's id."""
     fields = job_fields(
-        command=command_line, header=header, job_id=job_id, idempotency_key=idempotency_key, task=task, params=params,
+        job_id=job_id, idempotency_key=idempotency_key, task=task, params=params,
         keep_payload=keep_payload, unique=unique,
-        payload=payload, http=http, method=method, body=body, manual=manual, at=at, delay=delay, every=every, cron=cron,
+        payload=payload, manual=manual, at=at, delay=delay, every=every, cron=cron,
         timezone=timezone, rrule=rrule, exdate=exdate, jitter=jitter, start=start, end=end, max_runs=max_runs,
         dst_gap=dst_gap, dst_overlap=dst_overlap, calendar=calendar, outside=outside, after=after,
         depends_on=depends_on, rule=rule, on_upstream_failure=on_upstream_failure,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -30,6 +30,7 @@ from mainspring.cli.connect import (
     checked_log_format,
     checked_log_level,
 )
+from mainspring.cli.field_options import flags_of_kinds, with_kind_options
 from mainspring.cli.shared_options import CaOption
 from mainspring.cli.worker import DEFAULT_SLOTS, IsolationOption, PruneFlag, QueuesOption, RunAsOption, check_isolation
 from mainspring.kernel.config import DEFAULT_DATA_FOLDER, DEFAULT_HOST, DEFAULT_PORT
@@ -38,6 +39,7 @@ from mainspring.store.database import Database
 EXAMPLES = ("mainspring up", "mainspring up --app examples.hello:app --port 8800")
 
 
+@with_kind_options(after="http_allow", of_a_worker=True)
 def command(
     data: Annotated[
         Path | None,
@@ -80,6 +82,7 @@ def command(
     prune: PruneFlag = False,
     log_level: LogLevelOption = "info",
     log_format: LogFormatOption = "auto",
+    **kinds: Any,
 ) -> None:
     """Start everything on this machine: PostgreSQL, the server and a worker. Ctrl-C stops them and keeps the data.
 
@@ -122,6 +125,7 @@ def command(
         log_level=level,
         log_format=wanted_format,
         http_allow=http_allow,
+        kind_flags=flags_of_kinds(kinds),
         run_as=run_as,
         process_isolation=process_isolation,
         caps=flags_of(

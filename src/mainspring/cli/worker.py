@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -29,9 +29,10 @@ from mainspring.cli.connect import (
     checked_log_format,
     checked_log_level,
 )
+from mainspring.cli.field_options import check_kind_options, with_kind_options
 
 if TYPE_CHECKING:
-    from mainspring.worker.executors.shell.sandbox.bubblewrap import Bubblewrap, NoSandbox
+    from mainspring.kinds.shell.sandbox.bubblewrap import Bubblewrap, NoSandbox
     from mainspring.worker.processes.accounts import Account
 
 EXAMPLES = (
@@ -83,6 +84,7 @@ PruneFlag = Annotated[
 ]
 
 
+@with_kind_options(after="http_allow", of_a_worker=True)
 def command(
     queues: QueuesOption = None,
     slots: Annotated[
@@ -164,6 +166,7 @@ def command(
     url: UrlOption = None,
     token_file: TokenFileOption = None,
     data: DataOption = None,
+    **kinds: Any,
 ) -> None:
     """Run jobs: shell commands, HTTP calls and the tasks of your application. Needs a server, but no database.
 
@@ -178,6 +181,7 @@ def command(
     labels = read_labels(label or ())
     confine_all = read_sandbox_option(sandbox)
     private = [*private_paths(token_file, data), *config_file(), *([app_token_file] if app_token_file else [])]
+    private += check_kind_options(kinds)
     readable = check_sandbox_read(sandbox_read or (), private)
     check_isolation(process_isolation)
     wanted_lease = read_lease(lease)
@@ -188,7 +192,7 @@ def command(
     if connection.token is None:
         raise Unauthorized(f"no token found for {connection.url}", code="no_token")
     app_token = read_app_token(app, app_token_file)
-    from mainspring.worker.executors.http.address_guard import AddressGuard
+    from mainspring.kinds.http.address_guard import AddressGuard
     from mainspring.worker.processes.accounts import command_accounts
     from mainspring.worker.processes.isolation import find_isolation
     from mainspring.worker.processes.launch import launch
@@ -216,6 +220,7 @@ def command(
         log_level=level,
         log_format=wanted_format,
         http_allow=http_allow,
+        kind_options=kinds,
         sandbox=found,
         confine_all=confine_all,
         accounts=accounts,
@@ -289,7 +294,7 @@ def check_sandbox_read(given: Iterable[str], private: Iterable[Path]) -> list[Pa
     worker."""
     import os
 
-    from mainspring.worker.executors.shell.sandbox.read_paths import check_read_paths
+    from mainspring.kinds.shell.sandbox.read_paths import check_read_paths
 
     return check_read_paths(given, private, os.environ)
 
@@ -300,8 +305,8 @@ def find_sandbox(readable: list[Path], account: Account | None = None, *, needed
     import os
 
     from mainspring.domain.errors import InvalidInput
+    from mainspring.kinds.shell.sandbox.bubblewrap import NoSandbox, tried_bubblewrap
     from mainspring.worker.execution.work_folders import WorkFolders
-    from mainspring.worker.executors.shell.sandbox.bubblewrap import NoSandbox, tried_bubblewrap
 
     folders = WorkFolders(shared=account is not None)
     try:

@@ -13,6 +13,7 @@ from mainspring.cli import completing
 from mainspring.cli.exit_codes import FAILURE, INTERRUPTED
 from mainspring.cli.screen import has_width, say, show_fields, show_json, show_line, stdout
 from mainspring.cli.wording import Times, span
+from mainspring.kinds.registry import task_kinds
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -81,13 +82,20 @@ def _step_in_words(step: object) -> str:
     from mainspring.wire.workflows import StepIn
 
     assert isinstance(step, StepIn)
-    line = step.command if isinstance(step.command, str | None) else " ".join(step.command)
-    words = step.task or step.job_type or line or ("http" if step.http is None else f"http {step.http.url}")
+    words = step.task or step.job_type or _call_in_words(step)
     if step.depends_on:
         words += f", after {', '.join(step.depends_on)}"
     if step.rule not in (None, "all_success"):
         words += f" ({step.rule})"
     return words + (", mapped" if step.map is not None else "")
+
+
+def _call_in_words(step: object) -> str:
+    for kind in task_kinds():
+        if (call := getattr(step, kind.field)) is not None:
+            words: str = kind.part("call").in_words(call)
+            return words if kind.name == "shell" else f"{kind.name} {words}"
+    return ""
 
 
 def print_tree(view: WorkflowRunView) -> None:

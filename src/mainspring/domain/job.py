@@ -22,8 +22,6 @@ from mainspring.wire.unique import Unique
 
 DEFAULT_TIMEOUT = 3600.0
 NO_LONGER_DECLARED = "no longer declared"  # why a job is paused
-SHELL_TASK = "shell"
-HTTP_TASK = "http"
 
 
 class Priority(IntEnum):

@@ -8,6 +8,7 @@ import msgspec
 
 from mainspring.domain.breakers import Breaker
 from mainspring.domain.dependencies import rule_of
+from mainspring.domain.intake.kind_checks import calls_in
 from mainspring.domain.job import NO_LONGER_DECLARED, JobDefinition, Priority, plain_values
 from mainspring.domain.limits import read_name
 from mainspring.domain.retry import RetryPolicy
@@ -49,7 +50,7 @@ def show_job(
         name=definition.name or definition.task,
         task=definition.task,
         command=spec.command,
-        http=setup.http,
+        **calls_in(setup),
         schedule_type=schedule.kind.value,
         schedule=schedule.words(),
         status=status.value,

@@ -10,7 +10,7 @@ import shlex
 import signal
 import socket
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -31,6 +31,7 @@ from mainspring.kernel.data_folder import is_new, require_recorded
 from mainspring.kernel.http_client import HttpServer
 from mainspring.kernel.logs import get_logger
 from mainspring.kernel.ownership import ForeignFile, require_own
+from mainspring.kinds.http.address_guard import AddressGuard
 from mainspring.operations.access.sessions import PAGE
 from mainspring.roles.application_check import check_application
 from mainspring.roles.database import prepare_database, when_available
@@ -44,7 +45,6 @@ from mainspring.store.database import Database
 from mainspring.store.database_errors import database_in_words
 from mainspring.store.embedded import EmbeddedPostgres, FolderLock
 from mainspring.store.migrate import migrate
-from mainspring.worker.executors.http.address_guard import AddressGuard
 
 log = get_logger("up")
 
@@ -83,6 +83,7 @@ class UpOptions:
     log_store: str | None = None
     reload: bool = False
     http_allow: str | None = None
+    kind_flags: Sequence[str] = ()
     tls: TlsFiles | None = None
     ca: str | None = None
     insecure_http: bool = False
@@ -263,6 +264,7 @@ def worker_program(options: UpOptions) -> Program:
     for flag, value in chosen.items():
         if value is not None:
             argv += [flag, str(value)]
+    argv += options.kind_flags
     if options.reload:
         argv.append("--reload")
     if options.prune_schedules:

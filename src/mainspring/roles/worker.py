@@ -12,6 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import uvloop
 
@@ -21,6 +22,8 @@ from mainspring.kernel.config import DEFAULT_TIMING, Timing
 from mainspring.kernel.descriptors import raise_limit
 from mainspring.kernel.garbage_collection import freeze_garbage_collection
 from mainspring.kernel.logs import configure_logs, get_logger, logs_are_text
+from mainspring.kinds.registry import problems_of_kinds
+from mainspring.kinds.shell.sandbox.bubblewrap import Bubblewrap, NoSandbox
 from mainspring.roles.schedules import keep_schedules
 from mainspring.sdk.app.app import Mainspring
 from mainspring.sdk.app.worker_hooks import STOP_SECONDS, HookFailed, HookStuck
@@ -28,9 +31,14 @@ from mainspring.sdk.tasks.declared import declared
 from mainspring.worker.exchange.progress import ProgressReports
 from mainspring.worker.exchange.server_client import ServerClient
 from mainspring.worker.execution.application import load_app as load_app
-from mainspring.worker.executors.http.address_guard import AddressGuard
-from mainspring.worker.executors.registry import build_executors, dismiss_children, shut_down, warm_up
-from mainspring.worker.executors.shell.sandbox.bubblewrap import Bubblewrap, NoSandbox
+from mainspring.worker.executors.registry import (
+    build_executors,
+    declared_kinds,
+    dismiss_children,
+    labels_of,
+    shut_down,
+    warm_up,
+)
 from mainspring.worker.output.capture import captured_streams
 from mainspring.worker.output.log_shipper import LogShipper
 from mainspring.worker.output.run_lines import RunLines
@@ -54,7 +62,7 @@ class WorkerOptions:
     """server: one address, or several separated by commas. queues: None for those of the application. lease: None for
     that of the timing. app_token: with which the application's tasks submit jobs; None for the worker's token.
     sandbox: as it was found at the start. confine_all: every command runs in it. hidden: files and folders that
-    isolated commands must not see. caps: what runs may use."""
+    isolated commands must not see. caps: what runs may use. kind_options: of kinds of task."""
 
     server: str
     token: str = field(repr=False)
@@ -67,6 +75,7 @@ class WorkerOptions:
     weights: dict[str, int] | None = None
     labels: dict[str, str] = field(default_factory=dict)
     http_allow: str | None = None
+    kind_options: dict[str, Any] = field(default_factory=dict)
     app_token: str | None = field(default=None, repr=False)
     sandbox: Bubblewrap | NoSandbox | None = None
     confine_all: bool = False
@@ -129,7 +138,6 @@ async def run_worker(options: WorkerOptions) -> int:
         slots=options.slots,
         watchdog=watchdog,
         kill_grace=timing.kill_grace,
-        http_guard=AddressGuard.from_text(options.http_allow),
         open_log=shipper.open,
         note_progress=progress.note,
         app=options.app,
@@ -141,7 +149,10 @@ async def run_worker(options: WorkerOptions) -> int:
         isolated=options.isolation.namespaces,
         stop_seconds=STOP_SECONDS if app.hooks.stops else 0.0,
         caps=options.caps,
+        options={"http_allow": options.http_allow, **options.kind_options},
     )
+    for problem in problems_of_kinds():
+        log.warning(problem)
     worker = Worker(
         # Two beats: an exchange may start every beat, and at most two wait for one server.
         ServerClient(servers, options.token, timeout=2 * timing.beat, beside=shipping, ca=options.ca),
@@ -151,14 +162,14 @@ async def run_worker(options: WorkerOptions) -> int:
         queues=options.queues or app.queues,
         slots=options.slots,
         weights=options.weights,
-        labels=offered_labels(options),
+        labels=labels_of(executors) | offered_labels(options),
         task_limits={
             name: task.worker_concurrency for name, task in app.tasks.items() if task.worker_concurrency is not None
         },
         progress=progress,
         run_lines=RunLines() if logs_are_text() else None,
         version=__version__,
-        signatures=declared(app.tasks.values()),
+        signatures=declared(app.tasks.values()) | declared_kinds(),
         death_record=None if launched is None else launched.record,
         timing=timing,
         lease=options.lease,

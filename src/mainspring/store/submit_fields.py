@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from mainspring.kinds.registry import task_kinds
 from mainspring.wire.fields import COUNT, DURATION, PLAIN_FIELDS, Field, Place, fields_in, task_options
 
 _READERS = {DURATION: "intake_seconds", COUNT: "intake_whole"}
@@ -21,7 +22,15 @@ def known_fields() -> list[str]:
 
 def fields_elsewhere() -> list[str]:
     """The fields that are accepted over HTTP but not in SQL."""
-    return [field.name for field in fields_in(Place.REQUEST) if Place.SQL not in field.places]
+    foreign = {kind.field for kind in task_kinds() if kind.package is not None}  # routines are the same everywhere
+    return [
+        field.name for field in fields_in(Place.REQUEST) if Place.SQL not in field.places and field.name not in foreign
+    ]
+
+
+def kinds_elsewhere() -> list[str]:
+    """The kinds of task that are accepted over HTTP but not in SQL."""
+    return [kind.name for kind in task_kinds() if not kind.in_sql and kind.package is None]
 
 
 def _spec_members() -> str:
@@ -52,6 +61,7 @@ def _array(names: Iterable[str]) -> str:
 CONSTANTS = {
     "SUBMIT_KNOWN": _array(known_fields()),
     "SUBMIT_ELSEWHERE": _array(fields_elsewhere()),
+    "SUBMIT_KINDS_ELSEWHERE": _array(kinds_elsewhere()),
     "SUBMIT_SPEC_MEMBERS": _spec_members(),
     "SUBMIT_OPTION_MEMBERS": _option_members(),
 }

@@ -139,6 +139,7 @@ class RunOrder(msgspec.Struct, omit_defaults=True):
     paced: it has a rate, so the worker tells soon that it has started.
     start_within: after so many seconds, from the moment at which the exchange was sent, the run must not start, because
     the token of its rate is spent. The worker then hands it back. None: at any time.
+    tenant: to which the run belongs. Only with a setup: an executor may serve some tenants only.
     """
 
     run_id: UUID
@@ -163,6 +164,7 @@ class RunOrder(msgspec.Struct, omit_defaults=True):
     paced: bool = False
     start_within: float | None = None
     alone: bool = False
+    tenant: int | None = None
 
 
 class LeaseGrant(msgspec.Struct, frozen=True):

@@ -6,9 +6,10 @@ fields and have their own structs.
 
 from __future__ import annotations
 
-from typing import Any
-
 import msgspec
+
+from mainspring.wire.field_structs import with_kind_fields
+from mainspring.wire.kind_fields import ShownCalls
 
 
 class ResourceLimits(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -23,45 +24,14 @@ class ResourceLimits(msgspec.Struct, frozen=True, omit_defaults=True):
     disk: int | None = None
 
 
-class SuccessRule(msgspec.Struct, frozen=True, omit_defaults=True):
-    """When the response to an HTTP call is a success. `status` contains numbers and classes such as "2xx". `json` is a
-    JSONPath that must match a value. The value must equal `equals` if that is given."""
-
-    status: list[int | str] = []
-    json: str | None = None
-    equals: Any = msgspec.UNSET
-
-
-class HttpCall(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The call of the task `http`. A string `body` is sent as text, any other as JSON. The default method is POST with
-    a body and GET without."""
-
-    url: str
-    method: str = ""
-    headers: dict[str, str] = {}
-    body: Any = None
-    success: SuccessRule | None = None
-    follow_redirects: bool = True
-
-
-class SuccessRuleIn(SuccessRule, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """The same in a request, where unknown fields are forbidden."""
-
-
-class HttpCallIn(HttpCall, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """The same in a request, where unknown fields are forbidden."""
-
-    success: SuccessRuleIn | None = None
-
-
-class RunSetup(msgspec.Struct, frozen=True, omit_defaults=True):
+@with_kind_fields("value", after="kill_grace")
+class RunSetup(ShownCalls, msgspec.Struct, frozen=True, omit_defaults=True):
     """The part of a job definition that only executors read. Absent if the job sets none of it."""
 
     env: dict[str, str] | None = None
     limits: ResourceLimits | None = None
     sandbox: str | None = None
     kill_grace: float | None = None
-    http: HttpCall | None = None
     run_as: str | None = None
 
 

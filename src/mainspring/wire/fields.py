@@ -13,7 +13,8 @@ The request, the patch, the options of a task, the stored spec, the view of a jo
 of the command line and the lists of `mainspring.submit` are derived from that (wire/field_structs.py,
 domain/intake/plain.py, cli/field_options.py, store/submit_fields.py).
 
-This module imports only the standard library, because `mainspring --help` imports it and must not load msgspec.
+This module imports only the standard library and the registry of kinds, because `mainspring --help` imports it and must
+not load msgspec.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 from enum import Flag, auto
 from typing import TypedDict
+
+from mainspring.kinds.registry import TaskKind, refuse_kinds, task_kinds
 
 Duration = str | float | timedelta
 LONGEST_TIMEOUT = 30 * 86400.0
@@ -70,9 +73,7 @@ PRIORITY = Kind("PriorityIn", keyword="str | int")
 TIME = Kind("Moment", keyword="When")
 MOMENT = Kind("Moment", keyword="Moment")
 MOMENTS = Kind("list[Moment]", keyword="Sequence[Moment]")
-COMMAND = Kind("str | list[str]", keyword="str | Sequence[str]")
 SCHEDULE = Kind("ScheduleText | ScheduleIn", keyword="str | Mapping[str, Any]")
-HTTP_CALL = Kind("HttpCallIn", keyword="Mapping[str, Any]")
 PAIRS = Kind("dict[str, str]", keyword="Mapping[str, str]", merged=True)
 RETRY = Kind("RetryIn", keyword="Mapping[str, Any]", merged=True)
 RESOURCE_LIMITS = Kind("ResourceLimitsIn", keyword="Mapping[str, Any]", merged=True)
@@ -145,13 +146,18 @@ def _later(name: str, kind: Kind) -> Field:
     return Field(name, kind, Place.REQUEST | Place.PATCH, later=True)
 
 
-FIELDS = (
+def _of_kind(kind: TaskKind) -> Field:
+    """The field that describes what a job of this kind runs."""
+    call = Kind("CALL_IN", keyword=kind.keyword)
+    places = _JOB if kind.in_sql else _JOB & _HTTP_ONLY
+    return Field(kind.field, call, places, kind.stored, (kind.field,), "--" + kind.field.replace("_", "-"))
+
+
+_OWN_FIELDS = (
     Field("job_id", CHOSEN_ID, _NEW, "job_id", ("job_id",), "--job-id"),
     Field("name", NAME, _SETTING, "name", ("name",), "--name"),
     Field("task", NAME, _JOB, "task", ("task",), "TASK"),
     Field("job_type", NAME, _JOB, means="task"),
-    Field("command", COMMAND, _JOB, "spec.command", ("command",), "--command"),
-    Field("http", HTTP_CALL, _JOB & _HTTP_ONLY, "spec.setup.http", ("http",), "--http"),
     Field("payload", PAYLOAD, _JOB, "payload", ("payload",), "--payload"),
     Field("keep_payload", KEPT_SIZE, _DEFAULT, "spec.keep_payload", ("keep_payload",), "--keep-payload"),
     Field("schedule", SCHEDULE, _JOB, "schedule", ("schedule", "schedule_in_words"), "--manual"),
@@ -237,6 +243,17 @@ FIELDS = (
     ),
     _later("notify", ANYTHING),
 )
+_BEFORE_CALLS = 4  # job_id, name, task, job_type
+# Fields of the view of a job that its owner does not set.
+FATE = frozenset(
+    {
+        "status", "pause_reason", "next_fire_at", "last_fired_for", "shard_id", "version", "created_at", "updated_at",
+        "generation", "latest_run", "error_message", "workflow_version",
+    }
+)  # fmt: skip
+refuse_kinds(FATE | {name for field in _OWN_FIELDS for name in (field.name, *field.shown)})
+CALL_FIELDS = tuple(_of_kind(kind) for kind in task_kinds())
+FIELDS = (*_OWN_FIELDS[:_BEFORE_CALLS], *CALL_FIELDS, *_OWN_FIELDS[_BEFORE_CALLS:])
 
 
 class PlainValues:

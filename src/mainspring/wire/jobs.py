@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from mainspring.wire.execution import HttpCall, HttpCallIn, ResourceLimits
-from mainspring.wire.field_structs import with_plain_fields
+from mainspring.wire.execution import ResourceLimits
+from mainspring.wire.field_structs import with_kind_fields, with_plain_fields
 from mainspring.wire.fields import PlainValues
 from mainspring.wire.formats import (
     ChosenJobId,
@@ -22,6 +22,7 @@ from mainspring.wire.formats import (
     SizeIn,
     TimeZone,
 )
+from mainspring.wire.kind_fields import ShownCalls
 from mainspring.wire.limits import (
     CircuitBreakerIn,
     CircuitBreakerView,
@@ -151,6 +152,7 @@ class MisfireIn(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
 
 
 @with_plain_fields("given", after="timeout")
+@with_kind_fields("given", after="job_type")
 class JobRequest(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     """The body of `POST /v1/jobs`. It has the fields of the full form and of the short forms."""
 
@@ -158,8 +160,6 @@ class JobRequest(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True)
     name: Name | None = None
     task: Name | None = None
     job_type: Name | None = None
-    command: str | list[str] | None = None
-    http: HttpCallIn | None = None
     payload: msgspec.Raw = msgspec.Raw()
     keep_payload: KeptSizeIn | None = None
     schedule: ScheduleText | ScheduleIn | None = None
@@ -203,6 +203,7 @@ class JobRequest(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True)
 
 
 @with_plain_fields("changed", after="timeout")
+@with_kind_fields("changed", after="job_type")
 class JobPatch(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     """The body of `PUT` and `PATCH /v1/jobs/{id}`: any subset of fields. null resets a field to its default, which is
     the option that the task declares, or else the default of Mainspring."""
@@ -210,8 +211,6 @@ class JobPatch(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     name: Name | UnsetType | None = UNSET
     task: Name | UnsetType = UNSET
     job_type: Name | UnsetType = UNSET
-    command: str | list[str] | UnsetType = UNSET
-    http: HttpCallIn | UnsetType = UNSET
     payload: msgspec.Raw = msgspec.Raw()
     keep_payload: KeptSizeIn | UnsetType | None = UNSET
     schedule: ScheduleText | ScheduleChange | UnsetType = UNSET
@@ -297,8 +296,9 @@ class MisfireView(msgspec.Struct):
     cap: int
 
 
-@with_plain_fields("value", after="http")
-class JobView(PlainValues, msgspec.Struct):
+@with_kind_fields("value", after="updated_at")
+@with_plain_fields("value", after="updated_at")
+class JobView(ShownCalls, PlainValues, msgspec.Struct):
     """A job as clients see it. Durations are in seconds. keep_payload: whether the payload stays with a run that has
     succeeded, or up to how many bytes. declared_by: the application whose code declares the schedule. pause_reason: why
     the job is PAUSED, unless a person paused it. latest_run: its newest run; of a one-time job that has fired, the run
@@ -341,7 +341,6 @@ class JobView(PlainValues, msgspec.Struct):
     version: int
     created_at: datetime
     updated_at: datetime
-    http: HttpCall | None = None
     kill_grace: float | None = None
     env: dict[str, str] = {}
     limits: ResourceLimits | None = None

@@ -15,6 +15,7 @@ from mainspring.wire.unique import UniqueIn
 
 # Options are sent inside the schema of the task's parameters. A server that does not know the keyword ignores it.
 OPTIONS_KEYWORD = "x-mainspring-options"
+KIND_KEYWORD = "x-mainspring-kind"  # the package of a kind of task, which servers need too
 
 
 @with_plain_fields("given", after="timeout")

@@ -8,8 +8,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from mainspring.wire.execution import HttpCallIn
-from mainspring.wire.field_structs import with_plain_fields
+from mainspring.wire.field_structs import with_kind_fields, with_plain_fields
 from mainspring.wire.formats import ChosenJobId, DurationIn, KeptSizeIn, Name, ScheduleText
 from mainspring.wire.jobs import MisfireIn, MisfireView, ResourceLimitsIn, RetryIn, ScheduleChange, ScheduleIn
 from mainspring.wire.limits import CircuitBreakerIn, ConcurrencyIn, RateLimitIn, RateText
@@ -57,6 +56,7 @@ class MapIn(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
 
 
 @with_plain_fields("given", after="timeout")
+@with_kind_fields("given", after="job_type")
 class StepIn(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True, gc=False):
     """A step of a workflow: a job without a schedule, and what it waits for. Its payload may have references:
     {"$from": step, "path": "a.0"}, {"$parameter": name}, in members of a map {"$item": path}, {"$index": true} and
@@ -66,8 +66,6 @@ class StepIn(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True, gc=
     name: StepName
     task: Name | None = None
     job_type: Name | None = None
-    command: str | list[str] | None = None
-    http: HttpCallIn | None = None
     payload: msgspec.Raw = msgspec.Raw()
     depends_on: list[str] | None = None
     rule: StepRuleWord | None = None

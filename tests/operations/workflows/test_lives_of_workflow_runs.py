@@ -9,10 +9,10 @@ import msgspec
 import pytest
 
 from mainspring.domain.errors import Conflict
+from mainspring.kinds.http.caller import _call_of
 from mainspring.operations.workflows import control
 from mainspring.upkeep.deadline_sweeper import DeadlineSweeper
 from mainspring.wire.exchange import Outcome, RunOrder
-from mainspring.worker.executors.http.executor import _call_of
 from tests.operations.hand_worker import HandWorker, outcome
 from tests.operations.workflows.scene import Answer, Scene, task_of
 

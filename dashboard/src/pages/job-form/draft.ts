@@ -1,6 +1,7 @@
 // What is typed in the form, and the request that it means.
 import type { JobView } from "../../api/schema";
 import { parsed } from "../../ui/PayloadEditor";
+import { callOf } from "../../lib/call";
 import { word } from "./command";
 
 export type What = "task" | "shell" | "http";
@@ -153,6 +154,7 @@ function isEmpty(value: unknown): boolean {
 /** `base`: the job that the draft began with. Of its call the form shows only a part. */
 export function requestOf(draft: Draft, base?: JobView): Record<string, unknown> {
   const payload = parsed(draft.payload);
+  const call = draft.what === "task" && base?.task === draft.task.trim() && payload?.value === undefined ? callOf(base) : null;
   const labels = draft.labels.split(",").map((pair) => pair.split("=")).filter(([key]) => key?.trim());
   const whole: Record<string, unknown> = {
     job_id: text(draft.jobId),
@@ -161,6 +163,7 @@ export function requestOf(draft: Draft, base?: JobView): Record<string, unknown>
     command: draft.what === "shell" ? draft.command : undefined,
     http: draft.what === "http" ? { ...base?.http, url: draft.url.trim(), method: draft.method } : undefined,
     payload: draft.what === "task" ? payload?.value : undefined,
+    ...(call === null ? {} : { [draft.task.trim()]: call }),
     schedule: scheduleOf(draft) ?? undefined,
     queue: text(draft.queue),
     priority: text(draft.priority),

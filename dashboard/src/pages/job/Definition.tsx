@@ -1,6 +1,7 @@
 // What the job does, in words first, then whole.
 import type { ReactNode } from "react";
 import type { JobView } from "../../api/schema";
+import { callOf } from "../../lib/call";
 import { duration } from "../../lib/format";
 import { Copy } from "../../ui/Copy";
 import { Card, Facts } from "../../ui/Page";
@@ -13,6 +14,9 @@ export function Definition({ job }: { job: JobView }) {
   const rows: [string, ReactNode][] = [
     ["Task", <code key="task">{job.task}</code>],
     ["Command", job.command === null ? "" : <code key="command">{[job.command].flat().join(" ")}</code>],
+    ...Object.entries(callOf(job) ?? {}).map(([name, value]): [string, ReactNode] => [
+      `${job.task}: ${name}`, <code key={name}>{typeof value === "string" ? value : JSON.stringify(value)}</code>,
+    ]),
     ["Schedule", job.schedule],
     ["Zone", job.timezone ?? ""],
     ["Calendar", job.calendar ?? ""],

@@ -6,6 +6,7 @@ import { useState } from "react";
 import { change, type Seen } from "../../api/client";
 import { jobPath, useSchema } from "../../api/queries";
 import type { JobView, RunNowAccepted } from "../../api/schema";
+import { callOf } from "../../lib/call";
 import { Button, LinkButton } from "../../ui/Button";
 import { Confirm } from "../../ui/Dialog";
 import { parsed, PayloadEditor } from "../../ui/PayloadEditor";
@@ -85,7 +86,7 @@ function RunNow({ job, seen, onClose, renew }: { job: JobView; seen: Seen; onClo
   const own = job.payload === null || job.payload === undefined ? "" : JSON.stringify(job.payload, null, 2);
   const [text, setText] = useState(own);
   const navigate = useNavigate();
-  const withPayload = job.command === null && job.http === null;
+  const withPayload = job.command === null && callOf(job) === null;
   const act = async (): Promise<void> => {
     const value = parsed(text);
     if (value === null) throw new Error("The payload is no valid JSON.");

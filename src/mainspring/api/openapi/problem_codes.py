@@ -77,6 +77,7 @@ CODES: dict[str, tuple[int, str]] = {
     "invalid_input": (422, "a field has a wrong type or value"),
     "invalid_parameter": (422, "a parameter has the wrong type, occurs twice, or is out of range"),
     "unknown_field": (422, "the body has a field that does not exist; the hint has the nearest one"),
+    "unknown_kind": (422, "this server does not have this kind of task; the hint names the package"),
     "unknown_parameter": (422, "the query has a parameter that does not exist, or the workflow does not have it"),
     "invalid_batch": (422, "jobs of the batch are wrong; `errors` names them"),
     "duplicate_step": (422, "two steps of the workflow have the same name, or one is named twice"),

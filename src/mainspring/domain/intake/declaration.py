@@ -6,6 +6,7 @@ share this code.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping
 from datetime import UTC, datetime
 from typing import Any
@@ -15,6 +16,7 @@ import msgspec
 from mainspring.domain.dependencies import has_references
 from mainspring.domain.errors import InvalidInput, MainspringError
 from mainspring.domain.intake.execution import limits_as_given
+from mainspring.domain.intake.kind_checks import unknown_kind
 from mainspring.domain.intake.limits import per_task
 from mainspring.domain.intake.patch import amend
 from mainspring.domain.intake.rates import breaker_as_given, rates_as_given
@@ -26,27 +28,45 @@ from mainspring.domain.intake.unique import check_time, check_unchanged, unique_
 from mainspring.domain.job import JobDefinition, Priority, plain_values
 from mainspring.domain.limits import CircuitBreaker
 from mainspring.domain.workflows.flow import WORKFLOW_TASK
+from mainspring.kinds.registry import kind_of_task
 from mainspring.wire.execution import RunSetup
 from mainspring.wire.jobs import JobPatch, JobRequest, ResourceLimitsIn, RetryIn
 from mainspring.wire.limits import CircuitBreakerIn
-from mainspring.wire.tasks import OPTIONS_KEYWORD, DeclaredOptions
+from mainspring.wire.tasks import KIND_KEYWORD, OPTIONS_KEYWORD, DeclaredOptions
 
+_PACKAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}\Z")
 _ANY_TIME = datetime(2000, 1, 1, tzinfo=UTC)  # options do not depend on the time
 
 
+class UnknownKind(msgspec.Struct, frozen=True):
+    """A kind of task that workers offer and that this server does not have."""
+
+    name: str
+    package: str
+
+    def refuse(self) -> None:
+        raise unknown_kind(self.name, self.package, "task")
+
+
 class Declaration(msgspec.Struct, frozen=True):
-    """What the newest worker declares about a task. Without a signature the task accepts any payload."""
+    """What the newest worker declares about a task. Without a signature the task accepts any payload. unknown: it is of
+    a kind that this server does not know, so its jobs cannot be checked and are refused."""
 
     signature: Signature | None = None
     options: DeclaredOptions | None = None
+    unknown: UnknownKind | None = None
 
     def check(self, payload: str | None) -> None:
         """Raise InvalidInput if the task does not accept this payload (JSON text)."""
+        if self.unknown is not None:
+            self.unknown.refuse()
         if self.signature is not None:
             self.signature.check(payload)
 
     def check_known(self, payload: Mapping[str, Any], late: Collection[str]) -> None:
         """The same for a payload whose values for some parameters, `late`, are not known yet."""
+        if self.unknown is not None:
+            self.unknown.refuse()
         if self.signature is not None:
             self.signature.check_known(payload, late)
 
@@ -106,9 +126,15 @@ def read_declaration(task: str, schema: object) -> Declaration | None:
     """What `schema` declares. None if nothing in it can be read."""
     if not isinstance(schema, dict):
         return None
-    rest = {name: value for name, value in schema.items() if name != OPTIONS_KEYWORD}
+    rest = {name: value for name, value in schema.items() if name not in (OPTIONS_KEYWORD, KIND_KEYWORD)}
     signature, options = read_signature(task, rest) if rest else None, options_in(schema)
-    return None if signature is None and options is None else Declaration(signature, options)
+    package = schema.get(KIND_KEYWORD)
+    unknown = None
+    if isinstance(package, str) and _PACKAGE.match(package) and kind_of_task(task) is None:
+        unknown = UnknownKind(task, package)
+    if signature is None and options is None and unknown is None:
+        return None
+    return Declaration(signature, options, unknown)
 
 
 def options_in(schema: Mapping[str, Any]) -> DeclaredOptions | None:

@@ -8,9 +8,10 @@ import re
 import msgspec
 
 from mainspring.domain.errors import InvalidInput
+from mainspring.domain.intake.kind_checks import unknown_kind
+from mainspring.kinds.registry import package_of, task_kinds
 from mainspring.wire.calendars import BlackoutIn, DateSpanIn, HolidaysIn, HoursIn
 from mainspring.wire.exchange import Outcome, WorkerHello
-from mainspring.wire.execution import HttpCall, SuccessRule
 from mainspring.wire.jobs import DstIn, MisfireIn, ResourceLimitsIn, RetryIn, RetryRuleIn, ScheduleIn
 from mainspring.wire.limits import CircuitBreakerIn, ConcurrencyIn, RateLimitIn
 from mainspring.wire.logs import LogChunk
@@ -39,12 +40,17 @@ _NESTED: dict[str, type[msgspec.Struct]] = {
     "dates": DateSpanIn,
     "hours": HoursIn,
     "blackouts": BlackoutIn,
-    "http": HttpCall,
-    "success": SuccessRule,
     "hello": WorkerHello,
     "outcomes": Outcome,
     "chunks": LogChunk,
 }
+_CALLS: dict[str, type[msgspec.Struct]] = {}  # of the kinds of task
+for _kind in task_kinds():
+    _types = _kind.part("call")
+    if isinstance(_types.CALL, type):
+        _CALLS[_kind.field] = _types.CALL
+        _NESTED.update(getattr(_types, "NESTED", {}))
+_NESTED.update(_CALLS)
 _OTHER_WORDS: dict[type[msgspec.Struct], dict[str, str]] = {  # what other schedulers call it
     StepIn: dict.fromkeys(("after", "needs", "requires", "upstream", "dependencies", "depends"), "depends_on")
     | dict.fromkeys(("id", "step", "step_id"), "name")
@@ -76,6 +82,9 @@ def in_words(error: Exception, struct: type[msgspec.Struct]) -> InvalidInput:
     if unknown := _UNKNOWN.search(text):
         name = unknown.group(1)[:_LONGEST_NAME]
         part = _INDEX.sub("", path).rpartition(".")[2]
+        whole = "job_type" in _NESTED.get(part, struct).__struct_encode_fields__
+        if whole and (package := package_of(name)) is not None:
+            return unknown_kind(name, package, f"{path}.{name}" if path else name)
         return InvalidInput(
             f"unknown field {name!r}",
             code="unknown_field",
@@ -111,7 +120,7 @@ def _nearest(name: str, owner: type[msgspec.Struct]) -> str | None:
     spelt alike."""
     if (word := _OTHER_WORDS.get(owner, {}).get(name.lower())) is not None:
         return word
-    for part in ("retry", "misfire", "schedule", "limits", "http", "unique"):
+    for part in ("retry", "misfire", "schedule", "limits", *_CALLS, "unique"):
         if part in owner.__struct_encode_fields__ and name in _NESTED[part].__struct_encode_fields__:
             return f"{part}.{name}"
     close = difflib.get_close_matches(name, owner.__struct_encode_fields__, n=1, cutoff=0.6)

@@ -9,6 +9,7 @@ import msgspec
 
 from mainspring.domain.dependencies import ALL_SUCCESS, MAX_PARENTS, SKIP, has_references, parents_of
 from mainspring.domain.errors import InvalidInput
+from mainspring.domain.intake.kind_checks import checks_of, stored_call
 from mainspring.domain.job import JobDefinition
 from mainspring.domain.schedules.schedule import ScheduleKind
 from mainspring.domain.texts import check_line, shown
@@ -111,19 +112,10 @@ def _check_references(definition: JobDefinition) -> None:
 
 def _check_call(definition: JobDefinition) -> None:
     """Results are put into payloads, and a call is none unless it is given as one."""
-    setup = definition.spec.setup
-    if setup is None or setup.http is None or definition.payload is not None:
-        return
-    try:
-        found = collect(setup.http.body, "http.body")
-    except InvalidInput:  # an object with a $ that means nothing to us
-        return
-    for reference in found:
-        if reference.kind == FROM and reference.of in parents_of(definition):
-            raise InvalidInput(
-                "results are not put into the http of a job", code="invalid_reference", field=reference.where,
-                hint='give the call as payload: {"task": "http", "payload": {"url": ..., "body": ...}}',
-            )  # fmt: skip
+    found = stored_call(definition.task, definition.spec.command, definition.spec.setup)
+    if found is not None and definition.payload is None:
+        kind, call = found
+        checks_of(kind).check_references(call, parents_of(definition))
 
 
 def without_idle_rules(changed: JobDefinition, given: Mapping[str, Any]) -> JobDefinition:

@@ -1,56 +1,41 @@
-"""Intake of the fields that executors read: environment, limits, sandbox, user, HTTP call. And of required labels."""
+"""Intake of the fields that executors read: environment, limits, sandbox, user. And of required labels."""
 
 from __future__ import annotations
 
 import re
-from urllib.parse import urlsplit
+from typing import Any
 
 import msgspec
 
 from mainspring.domain.durations import parse_duration
-from mainspring.domain.errors import InvalidInput, PayloadTooLarge
-from mainspring.domain.intake.json_paths import LONGEST_PATH, path_problem
-from mainspring.domain.sizes import format_size, parse_size
+from mainspring.domain.errors import InvalidInput
+from mainspring.domain.intake.kind_checks import checks_of
+from mainspring.domain.sizes import parse_size
 from mainspring.domain.texts import check_line, check_prose, shown
-from mainspring.kernel.config import MAX_PAYLOAD_BYTES
-from mainspring.wire.execution import HttpCall, HttpCallIn, ResourceLimits, RunSetup, SuccessRule
+from mainspring.kinds.registry import TaskKind
+from mainspring.wire.execution import ResourceLimits, RunSetup
 from mainspring.wire.jobs import JobRequest, ResourceLimitsIn
 
 SANDBOXES = ("bubblewrap",)
-METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 _OUR_PREFIX = "MAINSPRING_"
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z", re.ASCII)
-_HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+\Z", re.ASCII)
 _STATUS_CLASS = re.compile(r"[1-5]xx\Z", re.ASCII)
 _MOST_VARIABLES = 256
 _MOST_ENV_BYTES = 64 * 1024
-_MOST_HEADERS = 64
-_LONGEST_HEADER = 8 * 1024
-_LONGEST_URL = 8 * 1024
 _LONGEST_GRACE = 3600.0
 _LEAST_MEMORY = 16 * 1024 * 1024
 _LEAST_FILES = 16
 _LEAST_DISK = 64 * 1024
 _MOST_OUTPUT = 10 * 1024**3
-_MOST_ANSWER = 16 * 1024**2  # a response is kept in memory and parsed as a whole; the output of a command is not
 _MOST_STATUSES = 100
-_MOST_EQUALS = 64 * 1024
-_NUL_IN_JSON = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")  # after an even number of backslashes
-# Headers that Mainspring or the connection sets. A job must not set them too.
-_OWN_HEADERS = frozenset(
-    {
-        "accept-encoding", "connection", "content-length", "expect", "host", "keep-alive", "proxy-connection", "te",
-        "traceparent", "trailer", "transfer-encoding", "upgrade",
-    }
-)  # fmt: skip
 _USER = re.compile(r"[A-Za-z0-9_.][A-Za-z0-9_.-]{0,31}\Z")
-_QUOTED = re.compile(r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\"""")
 
 
-def read_setup(request: JobRequest, http: HttpCall | None) -> RunSetup | None:
-    """The execution settings of the request. None if it has none."""
+def read_setup(request: JobRequest, kind: TaskKind | None, call: Any) -> RunSetup | None:
+    """The execution settings of the request, with the call of its kind. None if it has none."""
+    field = None if kind is None or not kind.in_setup else kind.field
     if (
-        http is None
+        field is None
         and request.env is None
         and request.limits is None
         and request.sandbox is None
@@ -65,47 +50,11 @@ def read_setup(request: JobRequest, http: HttpCall | None) -> RunSetup | None:
         sandbox=read_sandbox(request.sandbox),
         run_as=_run_as(request.run_as),
         kill_grace=None if grace is None else parse_duration(grace, "kill_grace", most=_LONGEST_GRACE),
-        http=http,
+        **({} if field is None else {field: call}),
     )
-    if http is not None:
-        _check_fit_for_http(setup)
+    if kind is not None:
+        checks_of(kind).check_setup(setup)
     return None if setup == RunSetup() else setup
-
-
-def read_http(given: HttpCall, field: str) -> HttpCall:
-    """`given` with its defaults, as it is stored. Raises InvalidInput."""
-    _check_url(given.url, f"{field}.url")
-    method = given.method.upper() or ("GET" if given.body is None else "POST")
-    if method not in METHODS:
-        raise InvalidInput(
-            f"{shown(given.method)} is not a method", field=f"{field}.method", expected=", ".join(METHODS)
-        )
-    if given.body is not None:
-        if method in ("GET", "HEAD"):
-            raise InvalidInput(f"{method} takes no body", field=f"{field}.body", hint='set "method": "POST"')
-        _check_value(given.body, f"{field}.body", MAX_PAYLOAD_BYTES)
-    _check_headers(given.headers, f"{field}.headers")
-    if given.success is not None:
-        _check_success(given.success, f"{field}.success")
-    success = None if given.success is None else SuccessRule(**msgspec.structs.asdict(given.success))
-    return HttpCall(**{**msgspec.structs.asdict(given), "method": method, "success": success})
-
-
-_read_http_payload = msgspec.json.Decoder(HttpCallIn).decode
-
-
-def http_in(payload: str | None) -> HttpCall | None:
-    """The call in the payload of an http task. None if there is no payload."""
-    if payload is None:
-        return None
-    try:
-        return read_http(_read_http_payload(payload), "payload")
-    except (msgspec.DecodeError, RecursionError) as error:
-        raise InvalidInput(
-            f"the payload is not an HTTP call: {error}",
-            field="payload",
-            expected='such as {"url": "https://example.com/hook", "method": "POST", "body": {}}',
-        ) from None
 
 
 def read_required_labels(labels: dict[str, str] | None) -> dict[str, str] | None:
@@ -123,26 +72,6 @@ def read_required_labels(labels: dict[str, str] | None) -> dict[str, str] | None
                     expected="names and values of 1 to 200 characters",
                 )
     return dict(sorted(labels.items()))
-
-
-def _check_fit_for_http(setup: RunSetup) -> None:
-    """Refuse fields without effect on an HTTP call. `limits.output` has one: it limits the size of the response."""
-    limits = setup.limits or ResourceLimits()
-    given = [field for field in ("env", "sandbox", "run_as", "kill_grace") if getattr(setup, field) is not None]
-    given += [
-        f"limits.{name}"
-        for name in ("memory", "cpu", "processes", "files", "disk")
-        if getattr(limits, name) is not None
-    ]
-    for field in given:
-        raise InvalidInput(f"{field} has no effect on an http task", field=field, hint="leave it out")
-    if limits.output is not None and limits.output > _MOST_ANSWER:
-        raise InvalidInput(
-            f"{shown(limits.output)} is out of range",
-            code="invalid_size",
-            field="limits.output",
-            expected=f"at most {format_size(_MOST_ANSWER)} for an HTTP response",
-        )
 
 
 def limits_as_given(limits: ResourceLimits | None) -> ResourceLimitsIn | None:
@@ -207,91 +136,6 @@ def _run_as(name: str | None) -> str | None:
             expected="1 to 32 letters, digits, '_', '-' and '.', not beginning with '-'",
         )
     return name
-
-
-def _check_url(url: str, field: str) -> None:
-    check_line(url, field)
-    try:
-        parts = urlsplit(url)
-        usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    except ValueError:  # a port that is not a number, or an incomplete IPv6 address
-        usable = False
-    if not usable or len(url) > _LONGEST_URL or " " in url or "\\" in url:
-        raise InvalidInput(f"{shown(url)} is not an address", field=field, expected="such as https://example.com/hook")
-    if parts.username is not None or parts.password is not None:
-        raise InvalidInput(
-            "the address contains a user name or a password, which would appear in logs",
-            field=field,
-            hint="send an Authorization header",
-        )
-
-
-def _check_headers(headers: dict[str, str], field: str) -> None:
-    if len(headers) > _MOST_HEADERS:
-        raise InvalidInput("too many headers", field=field, expected=f"at most {_MOST_HEADERS}")
-    if len({name.lower() for name in headers}) < len(headers):
-        raise InvalidInput("a header is given twice", field=field, hint="header names are not case-sensitive")
-    for name, value in headers.items():
-        if not _HEADER.match(name) or len(value) > _LONGEST_HEADER:
-            raise InvalidInput(
-                f"{shown(name)} is not a header, or its value is too long",
-                field=field,
-                expected=f"a name such as X-Team, and at most {_LONGEST_HEADER} characters",
-            )
-        if name.lower() in _OWN_HEADERS or name.lower().startswith("mainspring-"):
-            raise InvalidInput(
-                f"the header {name} is set by Mainspring itself", field=f"{field}.{name}", hint="leave it out"
-            )
-        check_line(value, f"{field}.{name}")
-        if not value.isascii() or value != value.strip():
-            raise InvalidInput(
-                f"the header {name} is not plain ASCII, or has spaces around it",
-                field=f"{field}.{name}",
-                expected="such as application/json",
-            )
-
-
-def _check_success(rule: SuccessRule, field: str) -> None:
-    check_statuses(rule.status, f"{field}.status")
-    if rule.equals is not msgspec.UNSET and rule.json is None:
-        raise InvalidInput("equals needs a path", field=f"{field}.json", expected='such as "$.ok"')
-    if rule.equals is not msgspec.UNSET:
-        _check_value(rule.equals, f"{field}.equals", _MOST_EQUALS)
-    if rule.json is not None:
-        _check_path(rule.json, f"{field}.json")
-
-
-def _check_value(value: object, field: str, most: int) -> None:
-    """Check a value that is stored in the job's spec: its size, and that it does not contain NUL. PostgreSQL cannot
-    read such JSON: one such job made every query that reads specs fail, and could not be fired."""
-    text = value.encode() if isinstance(value, str) else msgspec.json.encode(value)
-    if len(text) > most:
-        raise PayloadTooLarge(
-            f"{field} has {len(text)} bytes", field=field, expected=f"at most {most} bytes",
-            hint="store it elsewhere and send a reference",
-        )  # fmt: skip
-    if b"\0" in text or (not isinstance(value, str) and _NUL_IN_JSON.search(text)):
-        raise InvalidInput(f"{field} contains the character NUL", field=field, expected="plain text")
-
-
-def _check_path(path: str, field: str) -> None:
-    """Refuse a JSONPath whose cost grows faster than the size of the response. The worker evaluates it."""
-    check_line(path, field)
-    if (problem := path_problem(path)) is not None:
-        raise InvalidInput(f"{shown(path)} is not a JSONPath: {problem}", field=field, expected='such as "$.ok"')
-    plain = _QUOTED.sub("", path)
-    if (
-        len(path) > LONGEST_PATH
-        or max(plain.count(".."), plain.count("?"), plain.count("$")) > 1
-        or plain.count(",") > 3
-        or "match(" in plain
-        or "search(" in plain
-    ):
-        raise InvalidInput(
-            f"{shown(path)} is too expensive to evaluate",
-            field=field,
-            expected="at most one .., one filter and 3 commas, no match() and no search()",
-        )
 
 
 def check_statuses(statuses: list[int | str], field: str) -> None:

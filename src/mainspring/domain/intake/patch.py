@@ -11,10 +11,10 @@ from msgspec import UNSET
 from mainspring.domain.errors import InvalidInput
 from mainspring.domain.intake.dependencies import check_dependencies, without_idle_rules
 from mainspring.domain.intake.execution import limits_as_given
+from mainspring.domain.intake.kind_checks import KIND_FIELDS, checks_of, stored_call
 from mainspring.domain.intake.rates import breaker_as_given, rates_as_given
 from mainspring.domain.intake.request import (
     check_declared_by,
-    command_in,
     define,
     read_payload,
     two_lists,
@@ -30,14 +30,16 @@ from mainspring.domain.intake.schedule_patch import (
 from mainspring.domain.intake.spec import concurrency_as_given, misfire_as_given, retry_as_given
 from mainspring.domain.intake.task_options import fill, merged, only
 from mainspring.domain.intake.unique import unique_as_given
-from mainspring.domain.job import HTTP_TASK, SHELL_TASK, JobDefinition, Spec, plain_values
+from mainspring.domain.job import JobDefinition, Spec, plain_values
 from mainspring.domain.schedules.schedule import Schedule, ScheduleKind
+from mainspring.kinds.registry import task_kinds
 from mainspring.wire.execution import RunSetup
 from mainspring.wire.fields import Place, fields_in
 from mainspring.wire.jobs import JobPatch, JobRequest, MisfireIn, ResourceLimitsIn, RetryIn, ScheduleChange
 from mainspring.wire.tasks import DeclaredOptions
 
 _WHEN_FIELDS = {field.name for field in fields_in(Place.REQUEST) if "schedule" in (field.name, field.means)}
+_WHAT_FIELDS = {"task", "job_type", *KIND_FIELDS}
 _LINES = ("schedule", "cron_expression", "cron")
 
 
@@ -65,15 +67,8 @@ def amend(
         raise InvalidInput("the body contains no field to change", field="$", hint='such as {"priority": "high"}')
     declared_by = given.pop("declared_by", UNSET)  # it depends on the schedule that the job has in the end
     base = _long_form(stored)
-    if given.keys() & {"task", "job_type", "command", "http"}:
-        named = given.get("task", given.get("job_type"))
-        base["task"] = None
-        if named != SHELL_TASK:
-            base["command"] = None
-        if named != HTTP_TASK or read_payload(patch.payload) is not None:
-            base["http"] = None
-        if "http" in given and stored.task == HTTP_TASK:
-            base["payload"] = msgspec.Raw()  # the payload described the call that is replaced
+    if given.keys() & _WHAT_FIELDS:
+        _replace_work(stored, given, base)
     if given.keys() & {"retries", "max_retries"}:
         base["retry"].max_attempts = None
     if "rate" in given:
@@ -111,6 +106,18 @@ def amend(
     return changed if "name" in given else msgspec.structs.replace(changed, name=stored.name)
 
 
+def _replace_work(stored: JobDefinition, given: dict[str, Any], base: dict[str, Any]) -> None:
+    """Take out of `base` what the stored job runs, as far as the patch replaces it."""
+    named = given.get("task", given.get("job_type"))
+    base["task"] = None
+    for kind in task_kinds():
+        of_payload = checks_of(kind).payload_is_call
+        if named != kind.name or (of_payload and read_payload(given.get("payload", msgspec.Raw())) is not None):
+            base[kind.field] = None
+        if of_payload and kind.field in given and stored.task == kind.name:
+            base["payload"] = msgspec.Raw()  # the payload described the call that is replaced
+
+
 def _of_workflow(stored: Spec, changed: Spec) -> Spec:
     """What a run knows of its workflow is not part of a request."""
     if stored.workflow is None and stored.step is None:
@@ -126,11 +133,10 @@ def _long_form(stored: JobDefinition) -> dict[str, Any]:
         "job_id": stored.job_id,
         "name": stored.name,
         "task": stored.task,
-        "command": None if _command_is_in_payload(stored) else spec.command,
+        **_call_as_given(stored),
         "payload": msgspec.Raw() if stored.payload is None else msgspec.Raw(stored.payload.encode()),
         "queue": stored.queue,
         "priority": int(stored.priority),
-        "http": None if stored.payload is not None else setup.http,
         "timeout": spec.timeout,
         "kill_grace": setup.kill_grace,
         "env": setup.env,
@@ -158,12 +164,12 @@ def _long_form(stored: JobDefinition) -> dict[str, Any]:
     }
 
 
-def _command_is_in_payload(stored: JobDefinition) -> bool:
-    """Whether the command is in the payload. Then it changes with the payload."""
-    try:
-        return stored.spec.command is not None and stored.spec.command == command_in(stored.payload)
-    except InvalidInput:
-        return False
+def _call_as_given(stored: JobDefinition) -> dict[str, Any]:
+    """The call in the field of its kind, unless it is in the payload. Then it changes with the payload."""
+    found = stored_call(stored.task, stored.spec.command, stored.spec.setup)
+    if found is None or checks_of(found[0]).is_in_payload(found[1], stored.payload):
+        return {}
+    return {found[0].field: found[1]}
 
 
 def _keeps_schedule(stored: Schedule, given: dict[str, Any]) -> bool:

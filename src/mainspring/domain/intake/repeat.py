@@ -9,10 +9,10 @@ import msgspec
 
 from mainspring.domain.errors import Conflict
 from mainspring.domain.intake.canonical import same_json
+from mainspring.domain.intake.kind_checks import checks_of, stored_call
 from mainspring.domain.intake.patch import amend
-from mainspring.domain.intake.request import command_in
 from mainspring.domain.intake.workflows import parameters_as_payload, run_parameters
-from mainspring.domain.job import HTTP_TASK, SHELL_TASK, JobDefinition
+from mainspring.domain.job import JobDefinition
 from mainspring.domain.workflows.flow import WORKFLOW_TASK
 from mainspring.wire.jobs import JobPatch
 
@@ -67,8 +67,8 @@ def payload_dropped(run_id: object) -> Conflict:
 def _stand_in(stored: JobDefinition, payload: msgspec.Raw) -> str | None:
     """A payload in the place of one that was not kept. It says whether the command or the call of the task was in the
     payload. An HTTP call always was. A command was, if it is in the new payload."""
-    if stored.task == HTTP_TASK:
-        return "{}"
-    if stored.task == SHELL_TASK and command_in(str(payload, "utf-8", "replace")) is not None:
-        return msgspec.json.encode({"command": stored.spec.command}).decode()
-    return None
+    found = stored_call(stored.task, stored.spec.command, stored.spec.setup)
+    if found is None:
+        return None
+    kind, call = found
+    return checks_of(kind).stand_in(call, str(payload, "utf-8", "replace"))

@@ -10,7 +10,8 @@ import msgspec
 
 from mainspring.domain.errors import InvalidInput, NotSupportedYet, PayloadTooLarge
 from mainspring.domain.intake.dependencies import check_dependencies
-from mainspring.domain.intake.execution import http_in, read_http, read_required_labels
+from mainspring.domain.intake.execution import read_required_labels
+from mainspring.domain.intake.kind_checks import KINDS_BY_TASK, NO_CALLS, checks_of, given_calls
 from mainspring.domain.intake.limits import check_keys
 from mainspring.domain.intake.schedule import read_schedule
 from mainspring.domain.intake.spec import read_spec
@@ -18,18 +19,16 @@ from mainspring.domain.intake.times import parse_time
 from mainspring.domain.intake.unique import check_unique
 from mainspring.domain.job import (
     DEFAULT_SPEC,
-    HTTP_TASK,
     ONE_AFTER_ANOTHER,
-    SHELL_TASK,
     JobDefinition,
     Overlap,
     Priority,
     Spec,
 )
 from mainspring.domain.schedules.schedule import NOW, Schedule
-from mainspring.domain.texts import check_line, check_prose, shown
-from mainspring.kernel.config import DEFAULT_QUEUE, MAX_PAYLOAD_BYTES, MAX_SHELL_PAYLOAD_BYTES
-from mainspring.wire.execution import HttpCall
+from mainspring.domain.texts import check_line, shown
+from mainspring.kernel.config import DEFAULT_QUEUE, MAX_PAYLOAD_BYTES
+from mainspring.kinds.registry import TaskKind, task_kinds
 from mainspring.wire.fields import FIELDS
 from mainspring.wire.jobs import JobRequest
 
@@ -38,8 +37,8 @@ __all__ = ["LATER_FIELDS", "define", "parse_priority", "parse_time"]
 LATER_FIELDS = tuple(field.name for field in FIELDS if field.later)
 _later_fields = attrgetter(*LATER_FIELDS)
 _NO_LATER_FIELD = _later_fields(JobRequest())
+_KINDS = task_kinds()
 _PRIORITIES = {priority.word: priority for priority in Priority} | {str(int(level)): level for level in Priority}
-_LONGEST_COMMAND = 128 * 1024 - 1  # the longest single argument on Linux
 # Module constants, because access to an enum member takes 0.1 µs and each submission needs two.
 _NORMAL, _SKIP = Priority.NORMAL, Overlap.SKIP
 
@@ -54,7 +53,7 @@ def define(request: JobRequest, now: datetime, before: Schedule | None = None) -
     if request.dependencies is not None:
         request = dependencies_as_depends_on(request)
     payload = read_payload(request.payload)
-    task, command, http = _task(request, payload)
+    task, kind, call = _what(request, payload)
     name, queue, job_id, priority, overlap = (
         request.name, request.queue, request.job_id, request.priority, request.overlap,
     )  # fmt: skip
@@ -74,7 +73,7 @@ def define(request: JobRequest, now: datetime, before: Schedule | None = None) -
         or request.delay is not None
     )
     schedule = read_schedule(request, now, before) if says_when else NOW
-    spec = read_spec(request, command, http)
+    spec = read_spec(request, kind, call)
     rule = _SKIP if overlap is None else _overlap(overlap)
     if spec.concurrency is not None or spec.rate_limit is not None or spec.circuit_breaker is not None:
         _check_limits(spec, payload, rule)
@@ -190,30 +189,17 @@ def _refuse_later_fields(request: JobRequest) -> None:
             raise NotSupportedYet(f"{field} is not supported yet", field=field, hint="leave it out for now")
 
 
-def _task(request: JobRequest, payload: str | None) -> tuple[str, str | list[str] | None, HttpCall | None]:
-    """The name of the task, the command of a shell task and the call of an http task."""
-    task, field, command = request.task, "task", request.command
+def _what(request: JobRequest, payload: str | None) -> tuple[str, TaskKind | None, Any]:
+    """The name of the task, and its kind and call if it is not a task of an application."""
+    task, field = request.task, "task"
     if request.job_type is not None:
         if task is not None and task != request.job_type:
             raise InvalidInput(
                 "task and job_type name two tasks", field="job_type", hint="they mean the same; give one"
             )
         task, field = request.job_type, "job_type"
-    if command is not None:
-        if task is not None and task != SHELL_TASK:
-            raise InvalidInput("command goes with the task shell alone", field="command", hint=f"leave out {field}")
-        if request.http is not None:
-            raise InvalidInput("command and http cannot be combined", field="http", hint="give one of them")
-        _check_shell_payload(payload)
-        return SHELL_TASK, _clean_command(command, "command"), None
-    if request.http is not None:
-        if task is not None and task != HTTP_TASK:
-            raise InvalidInput("http works only with the task http", field="http", hint=f"leave out {field}")
-        if payload is not None:
-            raise InvalidInput(
-                "http and payload cannot be combined", field="payload", hint="put the payload in http.body"
-            )
-        return HTTP_TASK, None, read_http(request.http, "http")
+    if (calls := given_calls(request)) != NO_CALLS:
+        return _given_call(calls, task, field, payload)
     if task is None:
         task, field = (request.job_id, "job_id") if request.name is None else (request.name, "name")
         if task is None:
@@ -221,65 +207,23 @@ def _task(request: JobRequest, payload: str | None) -> tuple[str, str | list[str
                 "nothing says what to run", field="task", expected="task, job_type, command, or a name that is a task's"
             )
     check_line(task, field)
-    if task == SHELL_TASK:
-        _check_shell_payload(payload)
-        command = command_in(payload)
-        if command is None:
-            raise InvalidInput("a shell task needs a command", field="command", expected='"command": "echo hello"')
-    http = None
-    if task == HTTP_TASK:
-        http = http_in(payload)
-        if http is None:
-            raise InvalidInput("an http task needs a call", field="http", expected='"http": {"url": "https://..."}')
-    return task, command, http
+    if (kind := KINDS_BY_TASK.get(task)) is None:
+        return task, None, None
+    return task, kind, checks_of(kind).read_payload(payload)
 
 
-def _check_shell_payload(payload: str | None) -> None:
-    """Check the size of a command's payload, which is passed in the environment variable MAINSPRING_PAYLOAD."""
-    if payload is not None and (size := len(payload.encode())) > MAX_SHELL_PAYLOAD_BYTES:
-        raise PayloadTooLarge(
-            f"the payload has {size} bytes", field="payload",
-            expected=f"at most {MAX_SHELL_PAYLOAD_BYTES} bytes for a command", hint="name a file in it instead",
-        )  # fmt: skip
-
-
-def _clean_command(command: Any, field: str) -> str | list[str]:
-    parts = [command] if isinstance(command, str) else command
-    if not isinstance(parts, list) or not all(isinstance(part, str) for part in parts):
-        raise InvalidInput(f"{field} is not a command", field=field, expected="a string or a list of strings")
-    if not parts or not parts[0].strip():
-        raise InvalidInput("the command is empty", field=field, expected='such as "echo hello" or ["echo", "hello"]')
-    for part in parts:
-        check_prose(part, field)
-    if sum(len(part.encode()) for part in parts) > _LONGEST_COMMAND:
+def _given_call(calls: tuple[Any, ...], task: str | None, field: str, payload: str | None) -> tuple[str, TaskKind, Any]:
+    """What a request runs that has the field of a kind."""
+    kind, call = next(pair for pair in zip(_KINDS, calls, strict=True) if pair[1] is not None)
+    checks = checks_of(kind)
+    if task is not None and task != kind.name:
+        raise InvalidInput(checks.other_task, field=kind.field, hint=f"leave out {field}")
+    if calls.count(None) < len(calls) - 1:
+        other = [one for one, given in zip(_KINDS, calls, strict=True) if given is not None][1]
         raise InvalidInput(
-            "the command is too long",
-            field=field,
-            expected=f"at most {_LONGEST_COMMAND} bytes",
-            hint="put it in a script",
+            f"{kind.field} and {other.field} cannot be combined", field=other.field, hint="give one of them"
         )
-    return parts[0] if isinstance(command, str) else parts
-
-
-class _ShellPayload(msgspec.Struct):
-    command: Any = None
-    argv: Any = None
-
-
-_read_shell_payload = msgspec.json.Decoder(_ShellPayload).decode
-
-
-def command_in(payload: str | None) -> str | list[str] | None:
-    """The command in the payload of a shell task. None if it has none."""
-    try:
-        body = _ShellPayload() if payload is None else _read_shell_payload(payload)
-    except (msgspec.DecodeError, RecursionError) as error:
-        raise InvalidInput(f"the payload cannot be decoded: {error}", field="payload") from None
-    if body.command is not None:
-        return _clean_command(body.command, "payload.command")
-    if isinstance(body.argv, str):
-        raise InvalidInput("payload.argv is not a list", field="payload.argv", expected='such as ["echo", "hello"]')
-    return None if body.argv is None else _clean_command(body.argv, "payload.argv")
+    return kind.name, kind, checks.read(call, payload)
 
 
 def read_payload(raw: msgspec.Raw) -> str | None:

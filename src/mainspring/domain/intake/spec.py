@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from mainspring.domain.durations import parse_duration
 from mainspring.domain.errors import InvalidInput
@@ -19,7 +19,7 @@ from mainspring.domain.schedules.misfire import DEFAULT_MISFIRE, MisfirePolicy
 from mainspring.domain.sizes import parse_size
 from mainspring.domain.texts import check_line, check_prose, shown
 from mainspring.kernel.config import MAX_PAYLOAD_BYTES
-from mainspring.wire.execution import HttpCall
+from mainspring.kinds.registry import TaskKind
 from mainspring.wire.fields import LONGEST_TIMEOUT
 from mainspring.wire.jobs import JobRequest, MisfireIn, RetryIn, RetryRuleIn
 from mainspring.wire.limits import ConcurrencyIn
@@ -36,8 +36,9 @@ _LONGEST_LABEL = 200
 _LONGEST_NOTE = 10_000
 
 
-def read_spec(request: JobRequest, command: str | list[str] | None, http: HttpCall | None) -> Spec:
-    setup = read_setup(request, http)
+def read_spec(request: JobRequest, kind: TaskKind | None, call: Any) -> Spec:
+    setup = read_setup(request, kind, call)
+    command = None if kind is None or kind.in_setup else call
     if (
         command is None
         and setup is None

@@ -12,6 +12,7 @@ import msgspec
 
 from mainspring.domain.durations import parse_duration
 from mainspring.domain.errors import Conflict, InvalidInput
+from mainspring.domain.intake.kind_checks import calls_in
 from mainspring.domain.job import JobDefinition, line_of
 from mainspring.domain.limits import NotAKey, Slot
 from mainspring.domain.schedules.schedule import Schedule, ScheduleKind
@@ -105,8 +106,7 @@ def with_work_of(
             f"the job that has the unique key is of the task {shown(stored.task)}, not {shown(new.task)}",
             code="unique_other_task", field="unique", hint='add "task" to unique.by',
         )  # fmt: skip
-    setup, call = stored.spec.setup or RunSetup(), None if new.spec.setup is None else new.spec.setup.http
-    setup = msgspec.structs.replace(setup, http=call)
+    setup = msgspec.structs.replace(stored.spec.setup or RunSetup(), **calls_in(new.spec.setup or RunSetup()))
     spec = msgspec.structs.replace(stored.spec, command=new.spec.command, setup=None if setup == RunSetup() else setup)
     changed = msgspec.structs.replace(stored, payload=new.payload, spec=spec)
     if line is not None and not _needs(changed, job_id, line):

@@ -16,6 +16,7 @@ from msgspec import UNSET, UnsetType
 
 from mainspring.domain.errors import InvalidInput, MainspringError
 from mainspring.domain.intake.declaration import Declaration
+from mainspring.domain.intake.kind_checks import checks_of, given_calls
 from mainspring.domain.intake.maps import read_map
 from mainspring.domain.intake.request import define
 from mainspring.domain.intake.task_options import fill
@@ -36,7 +37,7 @@ from mainspring.domain.workflows.references import (
     may_refer,
     without_references,
 )
-from mainspring.wire.execution import HttpCallIn
+from mainspring.kinds.registry import TaskKind, task_kinds
 from mainspring.wire.jobs import JobPatch, JobRequest, MisfireIn
 from mainspring.wire.states import PriorityIn
 from mainspring.wire.workflows import MAX_STEPS, RULES, UPSTREAM_FAILURES, StepIn, WorkflowPatch, WorkflowRequest
@@ -168,16 +169,18 @@ def _read_step(
 ) -> ReadStep:
     payload, references = _payload_of(step)
     refers = may_refer(payload)
-    if step.http is not None and payload is None:
-        payload, references = _call_of(step.http)
+    kind, call = _call_of(step)
+    if kind is not None and payload is None:
+        payload, references, known_call = checks_of(kind).in_step(call)
         refers = payload is not None
         if refers:
-            request = msgspec.structs.replace(request, http=_call_without_references(step.http))
+            request = msgspec.structs.replace(request, **{kind.field: known_call})
     elif refers:
         request = msgspec.structs.replace(
             request, payload=msgspec.Raw(_encode(without_references(_decoded(payload or "{}"))))
         )
-    job = _job(request, now, known, payload if references and step.http is None else None)
+    is_payload = kind is None or not checks_of(kind).payload_is_call
+    job = _job(request, now, known, payload if references and is_payload else None)
     mapped = None if step.map is None else read_map(step.map)
     if mapped is not None and mapped.parameter is not None:
         references = [*references, Reference(PARAMETER, mapped.parameter, where="map.over")]
@@ -249,32 +252,12 @@ def _payload_of(step: StepIn) -> tuple[str | None, list[Reference]]:
     return text, collect(_decoded(text))
 
 
-def _call_of(call: HttpCallIn) -> tuple[str | None, list[Reference]]:
-    """The call as a payload, and its references. A worker prefers a payload to the call of the spec. None if the call
-    has none."""
-    try:
-        text = _encode(call).decode()
-    except RecursionError:
-        raise InvalidInput("the body is nested too deeply", field="http.body") from None
-    if not may_refer(text):
-        return None, []
-    value = _decoded(text)
-    references = collect(value, "http")
-    if wrong := [name for name in call.headers or () if name.startswith("$")]:
-        raise InvalidInput(
-            "headers have no references", code="invalid_reference", field=f"http.headers.{wrong[0]}",
-            expected="references in body and success.equals",
-        )  # fmt: skip
-    return (None, []) if without_references(value) == value else (text, references)
-
-
-def _call_without_references(call: HttpCallIn) -> HttpCallIn:
-    """The call as far as it is known. A body that is a reference is a body, which not every method takes."""
-    body = without_references(call.body)
-    success = call.success
-    if success is not None:
-        success = msgspec.structs.replace(success, equals=without_references(success.equals))
-    return msgspec.structs.replace(call, body={} if body is None and call.body is not None else body, success=success)
+def _call_of(step: StepIn) -> tuple[TaskKind | None, Any]:
+    """The kind and the call of a step, if it has the field of a kind."""
+    for kind, call in zip(task_kinds(), given_calls(step), strict=True):
+        if call is not None:
+            return kind, call
+    return None, None
 
 
 def _check_known(declaration: Declaration, payload: Any) -> None:

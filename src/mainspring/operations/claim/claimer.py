@@ -332,7 +332,9 @@ def _order(row: ClaimedRun, lane: Lane) -> RunOrder:
         if (left := row.time_left) is not None:
             order.timeout = max(_MIN_TIMEOUT, min(spec.timeout, ceil(left * 1000) / 1000))
         order.command = spec.command
-        order.setup = spec.setup
+        if spec.setup is not None:
+            order.setup = spec.setup
+            order.tenant = lane.tenant_id
         order.paced = spec.rate_limit is not None
         if spec.repeat is not None:
             order.idempotency_key = idempotency_key(order.job_id, order.scheduled_for, spec.repeat, order.generation)

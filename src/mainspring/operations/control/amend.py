@@ -42,8 +42,8 @@ from mainspring.operations.limits.changed_rules import change_lines
 from mainspring.operations.limits.effects import admit_woken
 from mainspring.operations.lookup import load_lane, no_job, own_run, refuse_step
 from mainspring.operations.signals import Signals
-from mainspring.operations.signatures.path_compiler import compile_paths
 from mainspring.operations.signatures.signature_registry import SignatureRegistry
+from mainspring.operations.signatures.slow_checks import prepare_checks
 from mainspring.store import backfills, dependencies, history, jobs, runs
 from mainspring.store.deadlocks import despite_deadlocks
 from mainspring.store.jobs import JobRow, LockedJob, schedule_from_text
@@ -67,7 +67,7 @@ class Amender:
         self._signatures = signatures
 
     async def update(self, caller: Caller, job_id: str, patch: JobPatch, if_version: int | None) -> None:
-        await compile_paths([patch])
+        await prepare_checks([patch])
 
         async def change(_: Connection, row: LockedJob, stored: JobDefinition) -> JobDefinition:
             return amended(stored, patch, row.now, self._signatures.known(caller.tenant))

@@ -10,9 +10,10 @@ from typing import Any
 import msgspec
 
 from mainspring.domain.intake.declaration import Declaration, options_in
-from mainspring.kernel.ids import EVERY_TENANT, TenantId
+from mainspring.kernel.ids import DEFAULT_TENANT, EVERY_TENANT, TenantId
 from mainspring.kernel.logs import get_logger
 from mainspring.kernel.time_slices import TimeSlices
+from mainspring.kinds.registry import learn_package
 from mainspring.operations.access.caller import Caller
 from mainspring.operations.paging.search import searching
 from mainspring.operations.signatures.signature_compiler import SignatureCompiler
@@ -177,6 +178,9 @@ class SignatureRegistry:
         self._sizes[key] = size
         self._texts[key] = item.schema_text
         known[item.task] = declaration
+        if declaration.unknown is not None and item.tenant_id in (DEFAULT_TENANT, EVERY_TENANT):
+            # Workers of the operator alone: this is told to all tenants.
+            learn_package(declaration.unknown.name, declaration.unknown.package)
 
     def _forget(self, key: tuple[TenantId, str]) -> None:
         self._versions.pop(key, None)

@@ -33,8 +33,8 @@ from mainspring.operations.limits.admission import Admitted, hand_over
 from mainspring.operations.limits.depths import Depths
 from mainspring.operations.limits.lines import LineOpener
 from mainspring.operations.signals import Signals
-from mainspring.operations.signatures.path_compiler import compile_paths
 from mainspring.operations.signatures.signature_registry import SignatureRegistry
+from mainspring.operations.signatures.slow_checks import prepare_checks
 from mainspring.operations.submit.batch import CHUNK, MAX_ERRORS, Batch, is_plain
 from mainspring.operations.submit.submit_batching import SubmitBatcher
 from mainspring.store.deadlocks import despite_deadlocks
@@ -115,7 +115,7 @@ class Submitter:
 
     async def check(self, caller: Caller, request: JobRequest) -> JobDefinition:
         """The definition of the job that this request would create, apart from what it depends on."""
-        await compile_paths([request])
+        await prepare_checks([request])
         definition = defined(request, self._clock.now(), self._signatures.known(caller.tenant))
         if definition.schedule.calendar is not None:
             definition = (await self._calendars.resolved(caller.tenant, [definition], single=True))[0]
@@ -123,7 +123,7 @@ class Submitter:
 
     async def submit_batch(self, caller: Caller, requests: Sequence[JobRequest]) -> Submitted:
         tenant = caller.tenant
-        await compile_paths(requests)
+        await prepare_checks(requests)
         now = self._clock.now()
         known = self._signatures.known(tenant)
         definitions: list[JobDefinition] = []

@@ -27,7 +27,7 @@ from mainspring.domain.intake.workflows import (
 )
 from mainspring.domain.workflows.definition import definition_to_text
 from mainspring.kernel.time_slices import TimeSlices
-from mainspring.operations.signatures.path_compiler import compile_paths
+from mainspring.operations.signatures.slow_checks import prepare_checks
 from mainspring.wire.jobs import JobRequest
 from mainspring.wire.workflows import WorkflowCheck, WorkflowRequest
 
@@ -88,7 +88,7 @@ async def _read(
             requests.append(request_of_step(step, source))
         if slices.over:
             await slices.pause()
-    await compile_paths(requests)
+    await prepare_checks(requests)
     read: list[ReadStep] = []
     for index, request in zip(firsts, requests, strict=True):
         read.append(read_step(index, source.steps[index], request, now, known, parameters))

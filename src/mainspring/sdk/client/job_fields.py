@@ -11,6 +11,7 @@ from mainspring.domain.errors import InvalidInput
 from mainspring.domain.run_key import rfc3339
 from mainspring.wire.fields import Duration as Duration
 from mainspring.wire.fields import PlainKeywords
+from mainspring.wire.kind_fields import KindKeywords
 
 Moment = str | datetime
 When = Moment | timedelta
@@ -71,13 +72,11 @@ class _Settings(ExecutionFields, total=False):
     on_upstream_failure: str | None
 
 
-class _TaskFields(TypedDict, total=False):
+class _TaskFields(KindKeywords, total=False):
     """The task and its payload, the short forms of the HTTP request, and the application that declares the job."""
 
     task: str | None
     job_type: str | None
-    command: str | Sequence[str] | None
-    http: Mapping[str, Any] | None
     payload: Any
     schedule_type: str | None
     schedule_time: When | None

@@ -32,7 +32,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from mainspring.domain.errors import InvalidInput
-from mainspring.domain.job import HTTP_TASK, SHELL_TASK
+from mainspring.kinds.registry import task_kinds
 from mainspring.sdk.client.handle import AsyncHandle, Handle
 from mainspring.sdk.client.job_fields import OPTION_NAMES, Duration, JobFields, JobOptions, When
 from mainspring.sdk.errors import BadPayload
@@ -55,7 +55,7 @@ SUBMIT_OPTIONS = frozenset({
     "at", "delay", "every", "cron", "timezone", "priority", "queue", "idempotency_key", "job_id", "timeout", "retries",
     "name",
 })  # fmt: skip
-_RESERVED = (SHELL_TASK, HTTP_TASK)
+_RESERVED = tuple(kind.name for kind in task_kinds())
 
 
 class Application(Protocol):

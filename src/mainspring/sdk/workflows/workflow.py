@@ -17,12 +17,14 @@ from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypedDict, TypeVar, 
 import msgspec
 
 from mainspring.domain.errors import InvalidInput, MainspringError
+from mainspring.kinds.registry import task_kinds
 from mainspring.sdk.client.core import encode
 from mainspring.sdk.client.job_fields import Duration, ExecutionFields, Moment, job_request
 from mainspring.sdk.tasks.task import Application, Submission, Task
 from mainspring.sdk.workflows.references import INDEX, ITEM, PARAMETER, TOTAL, Reference, owner_of
 from mainspring.sdk.workflows.step import OnUpstreamFailure, Rule, Step, flat
 from mainspring.wire.formats import ChosenJobId
+from mainspring.wire.kind_fields import KindKeywords
 from mainspring.wire.workflows import StepIn, StepName, WorkflowRequest
 
 if TYPE_CHECKING:
@@ -75,12 +77,10 @@ class _OwnStepOptions(TypedDict, total=False):
     on_upstream_failure: OnUpstreamFailure | None
 
 
-class StepFields(_OwnStepOptions, ExecutionFields, total=False):
+class StepFields(_OwnStepOptions, ExecutionFields, KindKeywords, total=False):
     """The fields of a step that is not a function of the application."""
 
     task: str | None
-    command: str | Sequence[str] | None
-    http: Mapping[str, Any] | None
     payload: Any
 
 
@@ -225,7 +225,7 @@ class Workflow:
     def add(self, name: str, **fields: Unpack[StepFields]) -> Step[Any]:
         """Add a step by its fields: `task=` with the name of a task of another application, `command=` or `http=`. The
         payload may have references."""
-        unknown = fields.keys() - StepFields.__annotations__.keys()
+        unknown = fields.keys() - StepFields.__annotations__.keys() - {kind.field for kind in task_kinds()}
         if unknown:
             raise ValueError(f"step {name}: {', '.join(sorted(unknown))} is not a field of a step")
         return self._add(name, dict(fields), None)

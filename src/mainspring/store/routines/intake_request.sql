@@ -24,8 +24,8 @@ begin
     if task is null then
         perform mainspring.intake_refuse('nothing says what to run', 'task',
             'give task, job_type, command, or a name that is a task''s');
-    elsif task = 'http' then
-        perform mainspring.intake_refuse('http tasks cannot be given in SQL', 'task',
+    elsif task = any ({{SUBMIT_KINDS_ELSEWHERE}}) then
+        perform mainspring.intake_refuse(task || ' tasks cannot be given in SQL', 'task',
             'submit this job over HTTP: POST /v1/jobs');
     elsif task = {{WORKFLOW_TASK}} then
         perform mainspring.intake_refuse('the task ' || task || ' is reserved for workflows', 'task',

@@ -1,1 +1,1 @@
-"""One package per kind of task. A new kind is an `Executor` and a line in registry.py."""
+"""The executors of Python functions, and registry.py, which adds those of the kinds of task (kinds/)."""

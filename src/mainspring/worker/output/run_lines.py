@@ -9,6 +9,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from mainspring.domain.durations import format_duration
+from mainspring.domain.intake.kind_checks import stored_call
 from mainspring.kernel.clock import SYSTEM_CLOCK, LoopClock
 from mainspring.kernel.logs import Logger, get_logger
 from mainspring.kernel.terminal import visible_line
@@ -97,11 +98,12 @@ def _line(word: str, attempt: Attempt) -> str:
 def _call(attempt: Attempt) -> str:
     """What the run calls: its command, its address or its task."""
     order = attempt.order
-    if order.command is not None:
-        return order.command if isinstance(order.command, str) else " ".join(order.command)
-    if order.setup is not None and order.setup.http is not None:
-        return order.setup.http.url
-    return order.task
+    found = stored_call(order.task, order.command, order.setup)
+    if found is None or found[1] is None:
+        return order.task
+    kind, call = found
+    words: str = kind.part("call").in_words(call)
+    return words
 
 
 def _cut(text: str, most: int) -> str:

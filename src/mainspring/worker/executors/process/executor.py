@@ -34,8 +34,8 @@ from mainspring.worker.execution.work_folders import WorkFolders
 from mainspring.worker.executors.process.child import Origin, Unfit, WarmChild, in_words, start_child
 from mainspring.worker.executors.process.pool import RUNS_EACH, ProcessPool
 from mainspring.worker.executors.process.warm.frames import Begin, Ended, Hello
-from mainspring.worker.executors.shell.executor import base_environment
 from mainspring.worker.processes.caps import NO_CAPS, Caps, log_capped
+from mainspring.worker.processes.environment import base_environment
 from mainspring.worker.processes.watchdog_client import WatchdogClient
 
 PASS_ENV = "MAINSPRING_PASS_ENV"

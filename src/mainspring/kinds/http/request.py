@@ -12,10 +12,10 @@ from mainspring.domain.run_key import key_of, rfc3339
 from mainspring.domain.texts import shown
 from mainspring.kernel.light_httpx import httpx
 from mainspring.kernel.version import VERSION
+from mainspring.kinds.http.address_guard import origin_text
+from mainspring.kinds.http.call import HttpCall
+from mainspring.kinds.http.connection import Origin
 from mainspring.wire.exchange import RunOrder
-from mainspring.wire.execution import HttpCall
-from mainspring.worker.executors.http.address_guard import origin_text
-from mainspring.worker.executors.http.connection import Origin
 
 REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _PORTS = {"http": 80, "https": 443}

@@ -11,7 +11,7 @@ import socket
 import struct
 from collections.abc import Iterable, Mapping
 
-from mainspring.worker.executors.shell.sandbox.syscalls import (
+from mainspring.kinds.shell.sandbox.syscalls import (
     ABSENT,
     CLONE,
     FORBIDDEN,

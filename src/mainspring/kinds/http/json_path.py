@@ -15,7 +15,7 @@ from jsonpath_rfc9535.filter_expressions import Expression, FilterContext, Filte
 from jsonpath_rfc9535.selectors import FilterSelector
 
 from mainspring.domain.texts import shown
-from mainspring.wire.execution import SuccessRule
+from mainspring.kinds.http.call import SuccessRule
 
 MOST_STEPS = 1_000_000  # 2 to 4 s of CPU
 _DEPTH_OF_A_STEP = 10

@@ -15,11 +15,11 @@ from pathlib import Path
 
 import msgspec
 
+from mainspring.kinds.shell.sandbox.probe import run_once
+from mainspring.kinds.shell.sandbox.read_paths import FOLDER
+from mainspring.kinds.shell.sandbox.seccomp import NoFilter, seccomp_filter
+from mainspring.kinds.shell.sandbox.shown_paths import SYSTEM, USER, USER_ID, WRITTEN, mount_options
 from mainspring.worker.execution.work_folders import WorkFolders, remove_tree
-from mainspring.worker.executors.shell.sandbox.probe import run_once
-from mainspring.worker.executors.shell.sandbox.read_paths import FOLDER
-from mainspring.worker.executors.shell.sandbox.seccomp import NoFilter, seccomp_filter
-from mainspring.worker.executors.shell.sandbox.shown_paths import SYSTEM, USER, USER_ID, WRITTEN, mount_options
 from mainspring.worker.processes.accounts import Account
 from mainspring.worker.processes.command import SpawnOrder
 from mainspring.worker.processes.watchdog.child import FIRST_INPUT

@@ -1,4 +1,4 @@
-"""HTTP calls: the task `http`. address_guard.py decides which addresses may be called."""
+"""Makes the calls of http tasks. address_guard.py decides which addresses may be called."""
 
 from __future__ import annotations
 
@@ -8,17 +8,18 @@ from functools import partial
 from typing import Any
 
 from mainspring.domain.errors import InvalidInput
-from mainspring.domain.intake.execution import http_in
-from mainspring.domain.job import HTTP_TASK
 from mainspring.kernel.clock import SYSTEM_CLOCK, LoopClock
+from mainspring.kinds.http import KIND
+from mainspring.kinds.http.address_guard import AddressGuard, AddressRefused
+from mainspring.kinds.http.answer import Answer, accepts, ending_of
+from mainspring.kinds.http.call import HttpCall
+from mainspring.kinds.http.checks import http_in
+from mainspring.kinds.http.connection import TransportError
+from mainspring.kinds.http.network import Connections, Resolve
+from mainspring.kinds.http.request import REDIRECTS, BadAddress, HttpRequest, first_request
 from mainspring.wire.exchange import RunOrder
-from mainspring.wire.execution import Cause, HttpCall, ResourceLimits
+from mainspring.wire.execution import Cause, ResourceLimits
 from mainspring.worker.execution.attempt import Attempt, Ending, Execute, OpenLog, ending_after_stop, failed
-from mainspring.worker.executors.http.address_guard import AddressGuard, AddressRefused
-from mainspring.worker.executors.http.answer import Answer, accepts, ending_of
-from mainspring.worker.executors.http.connection import TransportError
-from mainspring.worker.executors.http.network import Connections, Resolve
-from mainspring.worker.executors.http.request import REDIRECTS, BadAddress, HttpRequest, first_request
 
 _CONNECT_SECONDS = 10.0
 _MOST_REDIRECTS = 5
@@ -49,7 +50,7 @@ class HttpExecutor:
         self._calls: set[asyncio.Task[Any]] = set()
 
     def offers(self) -> dict[str, Execute]:
-        return {HTTP_TASK: self.execute}
+        return {KIND.name: self.execute}
 
     def kill_all(self) -> None:
         for call in self._calls:

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from mainspring.domain.errors import InvalidInput
-from mainspring.domain.intake.json_paths import compile_all, uncompiled_path
-from mainspring.domain.job import HTTP_TASK
 from mainspring.kernel.compute_thread import in_compute_thread
 from mainspring.kernel.time_slices import TimeSlices
+from mainspring.kinds.http.path_memory import compile_all, uncompiled_path
 from mainspring.wire.jobs import JobPatch, JobRequest
 
 MOST_PATHS = 1000  # new ones in one request
@@ -16,11 +15,11 @@ MOST_CHARACTERS = 100_000  # of these: 1 s of a thread at worst
 _AT_ONCE = 2000  # characters: 20 ms. Then the paths of other requests have a turn.
 
 
-async def compile_paths(requests: Sequence[JobRequest] | Sequence[JobPatch]) -> None:
+async def prepare(requests: Sequence[JobRequest] | Sequence[JobPatch]) -> None:
     """Raise InvalidInput if there are too many different paths that are not known yet."""
     paths: set[str] = set()
     slices = TimeSlices()
-    for request in [one for one in requests if one.http or one.task == HTTP_TASK or one.job_type == HTTP_TASK]:
+    for request in requests:
         if (path := uncompiled_path(request)) is not None:
             paths.add(path)
         if slices.over:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from mainspring.domain.errors import InvalidInput
-from mainspring.worker.executors.shell.sandbox.shown_paths import shown_paths
+from mainspring.kinds.shell.sandbox.shown_paths import shown_paths
 
 FOLDER = Path("/sandbox")  # the working folder of the run, inside
 

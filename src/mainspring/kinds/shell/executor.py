@@ -15,11 +15,12 @@ from pathlib import Path
 
 import msgspec
 
-from mainspring.domain.job import SHELL_TASK
 from mainspring.domain.run_key import key_of, rfc3339
 from mainspring.kernel.clock import SYSTEM_CLOCK, LoopClock
 from mainspring.kernel.config import MAX_SHELL_PAYLOAD_BYTES
 from mainspring.kernel.logs import get_logger
+from mainspring.kinds.shell import KIND
+from mainspring.kinds.shell.sandbox.bubblewrap import Bubblewrap, NoSandbox
 from mainspring.wire.exchange import RunOrder
 from mainspring.wire.execution import Cause, RunSetup
 from mainspring.worker.execution.attempt import (
@@ -34,15 +35,14 @@ from mainspring.worker.execution.attempt import (
 )
 from mainspring.worker.execution.attempt_usage import AttemptUsage
 from mainspring.worker.execution.work_folders import WorkFolders
-from mainspring.worker.executors.shell.sandbox.bubblewrap import Bubblewrap, NoSandbox
+from mainspring.worker.executors.setting import ExecutorSetting
 from mainspring.worker.output.process_output import Output
 from mainspring.worker.processes.accounts import Account, CommandAccounts, NotAllowed
 from mainspring.worker.processes.caps import NO_CAPS, Caps, log_capped
 from mainspring.worker.processes.command import Command, SpawnOrder
+from mainspring.worker.processes.environment import base_environment
 from mainspring.worker.processes.watchdog_client import WatchdogClient
 
-_INHERITED = ("PATH", "HOME", "LANG", "TZ", "USER", "LOGNAME")
-_DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _NO_SETUP = RunSetup()
 _DENIED, _TAIL_READ = "permission denied", 2048
 _AS = "commands of this worker run as {}; give it access, or start the worker with another --run-as"
@@ -52,6 +52,21 @@ _NOT_FOUND = "there is no such command in the folders of PATH that {} may read; 
 _ALLOW = "start it with --run-as-allow, or remove the field from the job"
 
 log = get_logger("shell")
+
+
+def build(setting: ExecutorSetting) -> ShellExecutor:
+    return ShellExecutor(
+        setting.watchdog,
+        kill_grace=setting.kill_grace,
+        open_log=setting.open_log,
+        folders=setting.folders,
+        sandbox=setting.sandbox,
+        confine_all=setting.confine_all,
+        accounts=setting.accounts,
+        isolated=setting.isolated,
+        caps=setting.caps,
+        clock=setting.clock,
+    )
 
 
 class ShellExecutor:
@@ -90,7 +105,7 @@ class ShellExecutor:
         self._commands: set[Command] = set()
 
     def offers(self) -> dict[str, Execute]:
-        return {SHELL_TASK: self.execute}
+        return {KIND.name: self.execute}
 
     def kill_all(self) -> None:
         for command in self._commands:
@@ -187,15 +202,6 @@ class ShellExecutor:
             if command.usage is not None:
                 used.ended(command.usage.cpu_seconds, command.usage.peak_bytes)
             self._commands.discard(command)
-
-
-def base_environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """The part of the worker's environment that a command gets: enough to find programs and to write text, no
-    secrets."""
-    kept = {name: environ[name] for name in _INHERITED if name in environ}
-    kept |= {name: value for name, value in environ.items() if name.startswith("LC_")}
-    kept.setdefault("PATH", _DEFAULT_PATH)
-    return kept
 
 
 def environment_of(order: RunOrder) -> dict[str, str]:

@@ -16,9 +16,10 @@ import msgspec
 
 from mainspring.domain.sizes import format_size
 from mainspring.kernel.config import MAX_RESULT_BYTES
-from mainspring.wire.execution import Cause, SuccessRule
+from mainspring.kinds.http.call import SuccessRule
+from mainspring.kinds.http.parser import Received
+from mainspring.wire.execution import Cause
 from mainspring.worker.execution.attempt import Ending, failed
-from mainspring.worker.executors.http.parser import Received
 
 # The request itself is wrong: the same request would get the same answer.
 NOT_WORTH_RETRYING = frozenset({400, 401, 403, 404, 405, 410, 422})
@@ -120,7 +121,7 @@ async def _path_fault(rule: SuccessRule, body: bytes) -> str | None:
         what = f"{_MOST_PARTS} arrays and objects" if parts > _MOST_PARTS else f"{_MOST_COMMAS} commas"
         return f"{rule.json} was not looked up: success.json reads a body with at most {what}"
 
-    from mainspring.worker.executors.http.json_path import Budget, path_fault  # it takes 30 ms, so only if needed
+    from mainspring.kinds.http.json_path import Budget, path_fault  # it takes 30 ms, so only if needed
 
     budget = Budget()
 

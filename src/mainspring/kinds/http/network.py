@@ -17,8 +17,8 @@ from typing import Any
 
 from mainspring.kernel.clock import SYSTEM_CLOCK, LoopClock
 from mainspring.kernel.light_httpx import httpx
-from mainspring.worker.executors.http.address_guard import AddressGuard
-from mainspring.worker.executors.http.connection import (
+from mainspring.kinds.http.address_guard import AddressGuard
+from mainspring.kinds.http.connection import (
     ConnectError,
     Connection,
     ConnectTimeout,

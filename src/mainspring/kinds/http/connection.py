@@ -14,7 +14,7 @@ from contextlib import suppress
 from typing import Any, NamedTuple
 
 from mainspring.kernel.clock import Timer
-from mainspring.worker.executors.http.parser import AnswerParser, BadAnswer, Received
+from mainspring.kinds.http.parser import AnswerParser, BadAnswer, Received
 
 _CHUNK = 64 * 1024
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable
+from typing import cast
 
 import msgspec
 
-from mainspring.wire.execution import HttpCall, HttpCallIn
+from mainspring.kinds.http.call import HttpCall, HttpCallIn
 from mainspring.wire.jobs import JobPatch, JobRequest
 
 LONGEST_PATH = 1000
@@ -43,8 +44,8 @@ def uncompiled_path(request: JobRequest | JobPatch) -> str | None:
 
 
 def _call(request: JobRequest | JobPatch) -> HttpCall | None:
-    if request.http:
-        return request.http
+    if given := getattr(request, "http", None):
+        return cast(HttpCall, given)
     try:
         return _read_call(request.payload)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):

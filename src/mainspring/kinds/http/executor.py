@@ -5,13 +5,19 @@ from __future__ import annotations
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
 
-from mainspring.domain.job import HTTP_TASK
 from mainspring.kernel.clock import SYSTEM_CLOCK, LoopClock
+from mainspring.kinds.http import KIND
+from mainspring.kinds.http.address_guard import AddressGuard
 from mainspring.worker.execution.attempt import Attempt, Ending, Execute, OpenLog
-from mainspring.worker.executors.http.address_guard import AddressGuard
+from mainspring.worker.executors.setting import ExecutorSetting
 
 if TYPE_CHECKING:
-    from mainspring.worker.executors.http.executor import HttpExecutor
+    from mainspring.kinds.http.caller import HttpExecutor
+
+
+def build(setting: ExecutorSetting) -> HttpOnDemand:
+    guard = AddressGuard.from_text(setting.options.get("http_allow"))
+    return HttpOnDemand(guard, open_log=setting.open_log, clock=setting.clock)
 
 
 class HttpOnDemand:
@@ -30,7 +36,7 @@ class HttpOnDemand:
         self._executor: HttpExecutor | None = None
 
     def offers(self) -> dict[str, Execute]:
-        return {HTTP_TASK: self._execute}
+        return {KIND.name: self._execute}
 
     def kill_all(self) -> None:
         if self._executor is not None:
@@ -38,7 +44,7 @@ class HttpOnDemand:
 
     def _execute(self, attempt: Attempt) -> Coroutine[Any, Any, Ending]:
         if self._executor is None:
-            from mainspring.worker.executors.http.executor import HttpExecutor
+            from mainspring.kinds.http.caller import HttpExecutor
 
             self._executor = HttpExecutor(self._guard, open_log=self._open_log, clock=self._clock)
         return self._executor.execute(attempt)

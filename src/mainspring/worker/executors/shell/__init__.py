@@ -1,1 +1,0 @@
-"""Shell commands, plain or in a sandbox."""
