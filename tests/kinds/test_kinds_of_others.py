@@ -87,6 +87,24 @@ print(json.dumps({verb: shown(verb) for verb in ("submit", "edit", "worker", "up
         assert "--greeting" in helps[verb]
 
 
+def test_a_file_that_was_only_found_does_not_configure_kinds(tmp_path: Path) -> None:
+    """It can have come with a repository. A kind may use what is named there: files with secrets, or addresses."""
+    code = """
+import contextlib, io, json, os, pathlib
+from mainspring.cli.main import main
+folder = pathlib.Path(os.environ["PYTHONPATH"]) / "cloned"
+folder.mkdir()
+(folder / "mainspring.toml").write_text('greeting = "evil"')
+os.chdir(folder)
+with contextlib.redirect_stderr(io.StringIO()) as text:
+    codes = [main([verb]) for verb in ("worker", "up")]
+print(json.dumps([codes, text.getvalue()]))
+"""
+    codes, said = with_package(install(tmp_path), code)
+    assert 0 not in codes
+    assert said.count("greeting is not used: the file was only found here") == 2
+
+
 def test_the_options_describe_the_call(tmp_path: Path) -> None:
     code = """
 import json

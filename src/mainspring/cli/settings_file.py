@@ -150,8 +150,13 @@ def refuse_withheld(settings: Settings, environ: Mapping[str, str], given: Colle
 
 def _withheld(chosen: Collection[str], verb: str, of_command: Mapping[str, Setting]) -> list[Setting]:
     """Those of the `chosen` keys that a file that was only found may not set for this command: where tokens go, which
-    ones, and whom we trust on the way. And the data folder: it holds tokens and a database."""
+    ones, and whom we trust on the way. And the data folder: it holds tokens and a database. And what kinds of task may
+    use at a worker, such as files with secrets."""
     keys = {"data"}
+    if verb in STARTING:
+        from mainspring.cli.field_options import kind_options
+
+        keys |= {option.name for _, options in kind_options() for option in options.of_a_worker}
     if verb not in STARTING or verb == "worker":
         keys |= {*CONNECTION, "app_token_file"}
     found = [setting for key, setting in of_command.items() if key in keys and key in chosen]
