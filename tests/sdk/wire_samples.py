@@ -61,6 +61,7 @@ def job(**changes: Any) -> dict[str, Any]:
         "updated_at": MOMENT,
         "generation": 1,
         "http": None,
+        "sql": None,
         "run_timeout": None,
         "expires_in": None,
         "kill_grace": None,

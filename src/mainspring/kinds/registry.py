@@ -27,7 +27,7 @@ from importlib import import_module
 from typing import Any
 
 GROUP = "mainspring.task_kinds"
-_BUILT_IN = ("mainspring.kinds.shell", "mainspring.kinds.http")
+_BUILT_IN = ("mainspring.kinds.shell", "mainspring.kinds.http", "mainspring.kinds.sql")
 _MOST_LEARNED = 1000
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,49}\Z")
 

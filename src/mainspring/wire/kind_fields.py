@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, TypedDict
 
 from mainspring.kinds.http.call import HttpCall
+from mainspring.kinds.sql.call import SqlCall
 
 
 class ShownCalls:
@@ -15,6 +16,7 @@ class ShownCalls:
     __slots__ = ()
 
     http: HttpCall | None
+    sql: SqlCall | None
 
 
 class KindKeywords(TypedDict, total=False):
@@ -22,3 +24,4 @@ class KindKeywords(TypedDict, total=False):
 
     command: str | Sequence[str] | None
     http: Mapping[str, Any] | None
+    sql: Mapping[str, Any] | None
