@@ -65,6 +65,27 @@ def test_an_edit_keeps_what_the_form_does_not_show(open_page: Open, server: http
     assert server.get(f"/v1/jobs/{job}").json()["http"] == {**call, "url": "http://127.0.0.1:9/y", "method": "POST"}
 
 
+def test_a_job_of_another_kind_is_shown_edited_and_copied(open_page: Open, server: httpx.Client) -> None:
+    """The form does not know the kind. The page shows what it runs, and the form keeps it."""
+    job, copy = f"q{uuid4().hex[:8]}", f"q{uuid4().hex[:8]}"
+    call = {"connection": "warehouse", "statement": "refresh materialized view sales", "parameters": [1]}
+    server.post("/v1/jobs", json={"job_id": job, "sql": call, "schedule": "manual"}).raise_for_status()
+    page = open_page(f"/jobs/{job}?tab=definition")
+    for words in ("sql: statement", "refresh materialized view sales", "sql: connection", "warehouse"):
+        expect(page.get_by_text(words, exact=True)).to_be_visible()
+    page.goto(f"/ui/jobs/new?edit={job}")
+    page.get_by_label("Owner").fill("me")
+    page.get_by_role("button", name="Save").click()
+    shows(page, job)
+    found = server.get(f"/v1/jobs/{job}").json()
+    assert (found["task"], found["sql"], found["owner"]) == ("sql", call, "me")
+    page.goto(f"/ui/jobs/new?from={job}")
+    page.get_by_label("Id", exact=True).fill(copy)
+    page.get_by_role("button", name="Create").click()
+    shows(page, copy)
+    assert server.get(f"/v1/jobs/{copy}").json()["sql"] == call
+
+
 def test_a_copy_means_the_same(open_page: Open, server: httpx.Client) -> None:
     source, copy = f"s{uuid4().hex[:8]}", f"c{uuid4().hex[:8]}"
     body = {

@@ -1,5 +1,6 @@
 // What is typed in the form as a command of the shell. Names of others may be in it, so every word is quoted.
 import type { JobView } from "../../api/schema";
+import { callOf } from "../../lib/call";
 import { parsed } from "../../ui/PayloadEditor";
 import { type Draft, listed } from "./draft";
 
@@ -27,7 +28,8 @@ function whatOf(draft: Draft, base?: JobView): string[] {
       ...option("body", body === undefined ? "" : typeof body === "string" ? body : JSON.stringify(body)),
     ];
   }
-  const payload = parsed(draft.payload)?.value;
+  const call = base?.task === draft.task.trim() ? callOf(base) : null;
+  const payload = parsed(draft.payload)?.value ?? call ?? undefined;  // the call of a kind may be given as its payload
   return [word(draft.task.trim()), ...option("payload", payload === undefined ? "" : JSON.stringify(payload))];
 }
 
