@@ -65,10 +65,12 @@ def test_a_part_loads_only_what_it_needs(code: str, unwanted: set[str]) -> None:
 
 
 def test_a_verb_loads_no_other_verb() -> None:
-    loaded = loaded_by("from mainspring.cli.main import main; main(['worker', '--help'])")
-    assert verbs(loaded) == {
-        f"mainspring.cli.{name}" for name in ("main", "worker", "caps", "connect", "exit_codes", "shared_options")
-    }
+    """Nor does a worker load the other verbs of its noun."""
+    own = ("worker", "caps", "connect", "exit_codes")
+    frame = ("main", "commands", "groups", "noun", "prepare", "shared_options")
+    for words in (["worker", "start", "--help"], ["worker", "--nope"]):
+        loaded = loaded_by(f"from mainspring.cli.main import main; main({words})")
+        assert verbs(loaded) == {f"mainspring.cli.{name}" for name in (*own, *frame)}
 
 
 def test_a_verb_that_looks_loads_no_server() -> None:

@@ -127,7 +127,7 @@ def test_the_keywords_of_the_sdk_are_those_of_the_table() -> None:
 
 
 def test_the_options_of_the_command_line_are_those_of_the_table() -> None:
-    group: Any = typer.main.get_command(build("submit"))
+    group: Any = typer.main.get_command(build(("submit",)))
     submit = group.commands["submit"]
     found = {
         parameter.metavar if parameter.param_type_name == "argument" else parameter.opts[0]

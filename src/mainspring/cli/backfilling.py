@@ -75,7 +75,7 @@ def watch_backfill(client: Client, text: str, *, as_json: bool) -> int:
         else:
             view = _with_bar(client, text)
     except KeyboardInterrupt:
-        say(f"\nstopped watching; the backfill continues. To end it: mainspring backfill-cancel {text}")
+        say(f"\nstopped watching; the backfill continues. To end it: mainspring backfill cancel {text}")
         return INTERRUPTED
     show_backfill(view, as_json=as_json)
     return 0 if view.state == "completed" and not view.failed else FAILURE

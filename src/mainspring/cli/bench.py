@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from mainspring.cli.connect import JsonFlag
+from mainspring.cli.groups import CommandGroup
 from mainspring.store.database import Pooling
 
 
@@ -21,7 +22,7 @@ class Part(StrEnum):
     POSTGRES = "postgres"
 
 
-app = typer.Typer(no_args_is_help=True, rich_markup_mode="rich")
+app = typer.Typer(cls=CommandGroup, rich_markup_mode="rich")
 JobsOption = Annotated[int | None, typer.Option("--jobs", min=1, help="How many jobs to run.", show_default=False)]
 BenchPoolingOption = Annotated[
     Pooling, typer.Option("--pgbouncer", help="Put a PgBouncer with this pool_mode before PostgreSQL.")

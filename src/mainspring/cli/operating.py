@@ -58,7 +58,7 @@ def watch_operation(client: Client, view: OperationView, *, as_json: bool) -> in
     try:
         view = wait_for(client, view)
     except KeyboardInterrupt:
-        say(f"\nstopped watching; the operation continues. To end it: mainspring operation-cancel {view.id}")
+        say(f"\nstopped watching; the operation continues. To end it: mainspring operation cancel {view.id}")
         return INTERRUPTED
     show_operation(view, as_json=as_json)
     return 0 if view.state == "DONE" and not view.failed else FAILURE

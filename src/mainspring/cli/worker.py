@@ -18,13 +18,11 @@ from mainspring.cli.caps import (
     read_caps,
 )
 from mainspring.cli.connect import (
-    DataOption,
     HttpAllowOption,
     LogFormatOption,
     LogLevelOption,
     ReloadFlag,
-    TokenFileOption,
-    UrlOption,
+    Server,
     check_reload,
     checked_log_format,
     checked_log_level,
@@ -84,6 +82,7 @@ PruneFlag = Annotated[
 
 
 def command(
+    server: Server,
     queues: QueuesOption = None,
     slots: Annotated[
         int, typer.Option("--slots", min=1, max=100_000, help="How many runs execute at the same time.")
@@ -161,9 +160,6 @@ def command(
     prune: PruneFlag = False,
     log_level: LogLevelOption = "info",
     log_format: LogFormatOption = "auto",
-    url: UrlOption = None,
-    token_file: TokenFileOption = None,
-    data: DataOption = None,
 ) -> None:
     """Run jobs: shell commands, HTTP calls and the tasks of your application. Needs a server, but no database.
 
@@ -177,14 +173,18 @@ def command(
     names, weights = (None, None) if queues is None else parse_queues(queues, slots)
     labels = read_labels(label or ())
     confine_all = read_sandbox_option(sandbox)
-    private = [*private_paths(token_file, data), *config_file(), *([app_token_file] if app_token_file else [])]
+    private = [
+        *private_paths(server.token_file, server.data),
+        *config_file(),
+        *([app_token_file] if app_token_file else []),
+    ]
     readable = check_sandbox_read(sandbox_read or (), private)
     check_isolation(process_isolation)
     wanted_lease = read_lease(lease)
     caps = read_caps(run_max_memory, run_max_processes, run_max_cpu, max_memory, max_processes, max_cpus)
     if reload:
         raise typer.Exit(_reloading(app))
-    connection = find_connection(url, token_file=token_file, data=data)
+    connection = find_connection(server.url, token_file=server.token_file, data=server.data)
     if connection.token is None:
         raise Unauthorized(f"no token found for {connection.url}", code="no_token")
     app_token = read_app_token(app, app_token_file)
