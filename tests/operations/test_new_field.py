@@ -100,6 +100,8 @@ def test_the_command_line_takes_them(found: dict[str, Any]) -> None:
             ["--probe-word", "TEXT", "A", "made-up", "line."],
         ],
         "sent": {"probe_in": "90s", "probe_count": 4, "probe_word": "w"},
+        "changed": {"probe_count": 5},
+        "edited": ["--probe-in", "--probe-count", "--probe-word"],
         "tasks": True,
     }
 

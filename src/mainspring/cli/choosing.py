@@ -1,4 +1,4 @@
-"""The options of `dead-letters`, `replay` and `discard` that select dead letters."""
+"""The options of the verbs of `dead-letter` that select dead letters."""
 
 from __future__ import annotations
 
