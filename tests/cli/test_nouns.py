@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from .test_workers import worker
 
 Call = Callable[..., tuple[int, str, str]]
 RUN_ID = run()["run_id"]
+ROOT = Path(__file__).resolve().parents[2]
 EARLIER = {
     name: words.split()
     for name, _, words in (
@@ -248,6 +250,19 @@ def test_an_id_that_is_almost_a_verb_may_be_one(stocked: CannedServer, call: Cal
     assert code == 3 and "hint: did you mean `mainspring job pause`?" in err
     code, _, err = call("job", "quite_other")
     assert code == 3 and "did you mean" not in err
+
+
+def test_texts_name_the_commands_of_today() -> None:
+    """Messages, help, docstrings, examples and pages of the dashboard. tests/docs does the same for documents."""
+    earlier = re.compile(rf"\bmainspring ({'|'.join(sorted(OLD_NAMES, key=len, reverse=True))})(?![\w-])")
+    files = [*ROOT.glob("src/**/*.py"), *ROOT.glob("examples/**/*"), *ROOT.glob("dashboard/src/**/*.ts*")]
+    texts = {path: path.read_text() for path in files if path.suffix in (".py", ".sh", ".ts", ".tsx", ".md")}
+    found = {f"{path.name}: {match[0]}" for path, text in texts.items() for match in earlier.finditer(text)}
+    assert found == set()
+    wider = re.compile(
+        r"mainspring (queue [\w.]+ --(?:concurrency|rate|max-depth)|queue --tenant|limit \S+ --(?:set|reset))"
+    )
+    assert {match[0] for text in texts.values() for match in wider.finditer(text)} == set()
 
 
 def test_a_verb_that_sets_needs_something_to_set(stocked: CannedServer, call: Call) -> None:

@@ -81,6 +81,8 @@ def noun_group(noun: Noun) -> type[TyperGroup]:
             return super().parse_args(ctx, args)
 
         def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+            if args[0] not in noun.verbs and not ctx.resilient_parsing:
+                raise self.unknown(ctx, args[0])
             name, command, rest = super().resolve_command(ctx, args)
             return (None if command is not None and command.hidden else name), command, rest
 
@@ -92,11 +94,14 @@ def noun_group(noun: Noun) -> type[TyperGroup]:
             except Exception as error:
                 if word is None:
                     raise
-                unknown = unknown_command(ctx, word, {name: f"{noun.name} {name}" for name in _names(noun)})
+                unknown = self.unknown(ctx, word)
                 if type(error) is UsageError:  # more words than the default verb takes
                     raise unknown from None
                 _suggest(error, unknown)
                 raise
+
+        def unknown(self, ctx: Any, word: str) -> Exception:
+            return unknown_command(ctx, word, {name: f"{noun.name} {name}" for name in _names(noun)})
 
         def shell_complete(self, ctx: Any, incomplete: str) -> list[Any]:
             """Verbs, and what the default verb offers in their place."""

@@ -41,7 +41,8 @@ def _root(
 
 
 def build(only: tuple[str, ...] = ()) -> typer.Typer:
-    """The application with all commands. only: with this command, or with this noun and perhaps this verb of it."""
+    """The application with all commands. only: with this command, or with this noun and the verb that the second word
+    names."""
     app = typer.Typer(
         name="mainspring",
         cls=Root,
@@ -50,7 +51,7 @@ def build(only: tuple[str, ...] = ()) -> typer.Typer:
         context_settings=_SETTINGS,
     )
     app.callback()(_root)
-    wanted, verb = (*only, None, None)[:2]
+    wanted, word = (*only, None, None)[:2]
     for name in COMMANDS:
         if wanted in (None, name):
             _add(app, name, load_command(name))
@@ -59,7 +60,7 @@ def build(only: tuple[str, ...] = ()) -> typer.Typer:
             _add(app, name, load_command(name), hidden=True)
     for name in NOUNS:
         if wanted in (None, name):
-            _add_noun(app, _one_verb(name, verb) if verb is not None else load_noun(name))
+            _add_noun(app, name, word)
     if wanted in (None, BENCH):
         from mainspring.cli import bench
 
@@ -67,13 +68,15 @@ def build(only: tuple[str, ...] = ()) -> typer.Typer:
     return app
 
 
-def _one_verb(name: str, verb: str) -> Noun:
-    return Noun(name, "", verb, {verb: load_verb(name, verb)})
-
-
-def _add_noun(app: typer.Typer, noun: Noun) -> None:
+def _add_noun(app: typer.Typer, name: str, word: str | None) -> None:
+    """word: what follows the noun. Only the verb that it means is added. None, or a word for help: all of them."""
+    if word is not None and (name, word) in APART:
+        noun = Noun(name, "", word, {word: load_verb(name, word)})
+    else:
+        noun = load_noun(name)
     below = typer.Typer(cls=noun_group(noun), rich_markup_mode="rich")
-    for verb in noun.verbs.values():
+    meant = None if word is None or word in HELP else word if word in noun.verbs else noun.default
+    for verb in [noun.verbs[meant]] if meant is not None else noun.verbs.values():
         _add(below, verb.name, verb, hidden=not verb.listed)
     app.add_typer(below, name=noun.name, help=noun.help)
 
@@ -83,18 +86,18 @@ def _add(app: typer.Typer, name: str, verb: Verb, *, hidden: bool = False) -> No
 
 
 def _chosen(args: Sequence[str]) -> tuple[str, ...]:
-    """The command or the noun in the first argument, and a verb that does not need the others. Nothing for --help and
-    for unknown commands: these need all commands."""
+    """The command or the noun in the first argument, and the word after it. An option of `mainspring` itself needs no
+    command. Nothing for an unknown word."""
     if _COMPLETE in os.environ:  # the shell passes the words in its own variables
         typed = (os.environ.get("COMP_WORDS") or os.environ.get("_TYPER_COMPLETE_ARGS") or "").split()
         return (typed[1],) if typed[1:] and typed[1] in _KNOWN else ()
     if args[0] not in _KNOWN:
-        return ()
+        return (args[0],) if args[0].startswith("-") else ()
     word = args[1] if len(args) > 1 else None
     for noun, verb in APART:
-        if args[0] == noun and (word in (None, verb) or (word.startswith("-") and word not in HELP)):
+        if args[0] == noun and (not word or (word[0] == "-" and word not in HELP)):
             return noun, verb
-    return (args[0],)
+    return args[0], word or ""
 
 
 _KNOWN = {BENCH, *COMMANDS, *NOUNS, *OLD_NAMES}

@@ -7,14 +7,12 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 Function = TypeVar("Function", bound=Callable[..., None])
 
 
-@dataclass(frozen=True, slots=True)
-class Verb:
+class Verb(NamedTuple):
     """A command. Its function has the options as parameters, and its docstring is the help."""
 
     name: str
@@ -35,14 +33,12 @@ def first_sentence(text: str, room: int) -> str:
     return f"{sentence}."
 
 
-@dataclass(slots=True)
 class Noun:
     """help: one line. default: the verb that is meant if the first word is none of the verbs."""
 
-    name: str
-    help: str
-    default: str | None = None
-    verbs: dict[str, Verb] = field(default_factory=dict)
+    def __init__(self, name: str, help: str, default: str | None = None, verbs: dict[str, Verb] | None = None) -> None:
+        self.name, self.help, self.default = name, help, default
+        self.verbs = {} if verbs is None else verbs
 
     def verb(self, name: str, *examples: str, listed: bool = True) -> Callable[[Function], Function]:
         """A decorator: adds the function as the verb `name`."""
