@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from mainspring.cli.heat import picture
+from mainspring.cli.heatmap_picture import picture
 
 from .conftest import CannedServer
 

@@ -9,7 +9,7 @@ import typer
 
 from mainspring.cli import completing
 from mainspring.cli.connect import JsonFlag, Server
-from mainspring.cli.operating import TARGETS, filter_of, in_words, watch_operation
+from mainspring.cli.operation_output import TARGETS, filter_of, in_words, watch_operation
 from mainspring.cli.screen import say, show_json, show_line
 
 EXAMPLES = (

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from mainspring.cli import completing
-from mainspring.cli.cancelling import show_cancelled_job, show_cancelled_run
+from mainspring.cli.cancel_output import show_cancelled_job, show_cancelled_run
 from mainspring.cli.connect import JsonFlag, Server
 from mainspring.cli.find_id import JOB_HELP, find_id
 from mainspring.cli.noun import Noun
-from mainspring.cli.pausing import (
+from mainspring.cli.pause_changes import (
     pause_everything,
     pause_job,
     pause_queue,

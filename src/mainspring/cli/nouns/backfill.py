@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from mainspring.cli import completing
-from mainspring.cli.backfilling import BACKFILL_HELP, backfill_id, done, show_backfill, watch_backfill
+from mainspring.cli.backfill_output import BACKFILL_HELP, backfill_id, done, show_backfill, watch_backfill
 from mainspring.cli.connect import JsonFlag, Server
 from mainspring.cli.find_id import JobArgument, call_for_job, job_filter
 from mainspring.cli.listing import Listing, ListOptions, PageCursor, PageLimit, more_pages, show_list, with_list_options
@@ -20,6 +20,17 @@ if TYPE_CHECKING:
     from mainspring.sdk.client.client import Client
 
 noun = Noun("backfill", "Backfills: they make up for fires of the past.", default="create")
+_COLUMNS = (
+    Column("BACKFILL", least=8, ids=True),
+    Column("JOB", least=8),
+    Column("STATE"),
+    Column("DONE", right=True),
+    Column("FAILED", rank=1, right=True),
+    Column("RUNNING", rank=2, right=True),
+    Column("FROM", rank=3),
+    Column("TO", rank=3),
+    Column("REASON", rank=4, least=10),
+)
 
 
 @noun.verb(
@@ -65,19 +76,6 @@ def create(
     else:
         show_line(view.id)
         say(f"{view.total} fires; to see the progress: mainspring backfill show {view.id} --watch")
-
-
-_COLUMNS = (
-    Column("BACKFILL", least=8, ids=True),
-    Column("JOB", least=8),
-    Column("STATE"),
-    Column("DONE", right=True),
-    Column("FAILED", rank=1, right=True),
-    Column("RUNNING", rank=2, right=True),
-    Column("FROM", rank=3),
-    Column("TO", rank=3),
-    Column("REASON", rank=4, least=10),
-)
 
 
 @noun.verb("list", "mainspring backfill list --job daily_report", "mainspring backfill list --state running --watch")

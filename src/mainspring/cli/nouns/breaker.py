@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from mainspring.wire.limits import BreakerView
 
 noun = Noun("breaker", "Circuit breakers: they stop jobs and tasks that fail again and again.")
-
 _COLUMNS = (
     Column("ID", right=True),
     Column("OF", least=8),

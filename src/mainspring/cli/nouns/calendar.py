@@ -19,13 +19,15 @@ if TYPE_CHECKING:
     from mainspring.wire.calendars import BlackoutIn, CalendarView, DateSpanIn, HolidaysIn, TimeSpanIn
 
 noun = Noun("calendar", "Calendars: which days and times schedules may use.", default="show")
-
 _COLUMNS = (
     Column("CALENDAR", least=12),
     Column("VERSION", rank=3, right=True),
     Column("ZONE", rank=2),
     Column("RULES", rank=1),
 )
+NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="The name of the calendar.")]
+_DAYS = ("MON", "TUE", "WED", "THU", "FRI", "SAT", "SUN")
+_RULES = "Rules"
 
 
 @noun.verb("list", "mainspring calendar list", "mainspring calendar list --json")
@@ -110,9 +112,6 @@ def _blackout(one: BlackoutIn) -> str:
     return f"{' '.join(one.days)} {one.start}-{one.end}"
 
 
-NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="The name of the calendar.")]
-
-
 @noun.verb("show", "mainspring calendar show de-business", "mainspring calendar show de-business --json")
 def show(
     server: Server,
@@ -146,12 +145,6 @@ def _fields(view: CalendarView) -> list[tuple[str, str | None]]:
     if view.recomputed:
         rows.append(("recomputed", f"{view.recomputed:,} next fires follow the last change"))
     return rows
-
-
-_DAYS = ("MON", "TUE", "WED", "THU", "FRI", "SAT", "SUN")
-
-
-_RULES = "Rules"
 
 
 @noun.verb(

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from mainspring.cli.choosing import (
+from mainspring.cli.connect import JsonFlag, Server
+from mainspring.cli.dead_letter_filters import (
     AllFlag,
     ErrorOption,
     JobOption,
@@ -19,7 +20,6 @@ from mainspring.cli.choosing import (
     check_choice,
     filters_of,
 )
-from mainspring.cli.connect import JsonFlag, Server
 from mainspring.cli.find_id import dead_letter_ids, dead_letters_job
 from mainspring.cli.listing import (
     Listing,
@@ -40,12 +40,10 @@ from mainspring.cli.wording import Times
 from mainspring.kernel.texts import error_line
 
 if TYPE_CHECKING:
-    from mainspring.cli.wording import Times
     from mainspring.sdk.client.client import Client
     from mainspring.wire.runs import AttemptView, DeadLetterView, Discarded, Replayed
 
 noun = Noun("dead-letter", "Dead letters: runs that failed after their last attempt.", default="show")
-
 _COLUMNS = (
     Column("RUN", ids=True),
     Column("JOB", rank=3, least=12, ids=True),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from mainspring.cli import completing
-from mainspring.cli.cancelling import show_cancelled_job
+from mainspring.cli.cancel_output import show_cancelled_job
 from mainspring.cli.connect import JsonFlag, Server
 from mainspring.cli.field_options import edit_options, field_values, with_options
 from mainspring.cli.find_id import JobArgument, call_for_job
@@ -24,7 +24,7 @@ from mainspring.cli.listing import (
     with_list_options,
 )
 from mainspring.cli.noun import Noun
-from mainspring.cli.pausing import pause_job, resume_job
+from mainspring.cli.pause_changes import pause_job, resume_job
 from mainspring.cli.screen import say, show_fields, show_json, show_line
 from mainspring.cli.table import Column
 from mainspring.cli.task_options import payload_of, task_options, task_values
@@ -32,14 +32,12 @@ from mainspring.cli.waiting import longest_wait, wait_and_show
 from mainspring.cli.wording import Times, in_utc, span
 
 if TYPE_CHECKING:
-    from mainspring.cli.wording import Times
     from mainspring.sdk.client.client import Client
     from mainspring.wire.jobs import JobView
     from mainspring.wire.limits import CircuitBreakerView, ConcurrencyView, RateLimitView
     from mainspring.wire.runs import RunView
 
 noun = Noun("job", "Jobs: what runs, and when. `mainspring submit` adds one.", default="show")
-
 _COLUMNS = (
     Column("JOB", least=12, ids=True),
     Column("NAME", rank=3, least=10),

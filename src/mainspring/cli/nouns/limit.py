@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from mainspring.wire.limits import LimitDetails, LimitLineView, LimitView
 
 noun = Noun("limit", "Limits: how many runs of a job, a task or a key run at once.", default="show-or-set")
-
 _COLUMNS = (
     Column("ID", right=True),
     Column("LIMIT", least=12),
@@ -28,6 +27,24 @@ _COLUMNS = (
     Column("KEYS", rank=3, right=True),
     Column("SET BY", rank=2),
 )
+_SHOWN_LINES = 20
+LimitArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="LIMIT",
+        help="The id or the name of the limit, or a part of the name.",
+        autocompletion=completing.limits,
+    ),
+]
+OrderOption = Annotated[
+    str | None,
+    typer.Option(
+        "--order",
+        metavar="priority",
+        autocompletion=completing.words("priority"),
+        help="End strict order, until a job declares it again.",
+    ),
+]
 
 
 @noun.verb("list", "mainspring limit list", "mainspring limit list --search charge --watch")
@@ -72,28 +89,6 @@ def set_by(one: LimitView) -> str:
     if one.pinned:
         return "hand" if one.declared is None else f"hand, declared {one.declared:,}"
     return "declared, strict" if one.order == "strict" else "declared"
-
-
-_SHOWN_LINES = 20
-
-
-LimitArgument = Annotated[
-    str,
-    typer.Argument(
-        metavar="LIMIT",
-        help="The id or the name of the limit, or a part of the name.",
-        autocompletion=completing.limits,
-    ),
-]
-OrderOption = Annotated[
-    str | None,
-    typer.Option(
-        "--order",
-        metavar="priority",
-        autocompletion=completing.words("priority"),
-        help="End strict order, until a job declares it again.",
-    ),
-]
 
 
 @noun.verb("show", "mainspring limit show task:charge")

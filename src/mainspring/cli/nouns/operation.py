@@ -10,14 +10,20 @@ from mainspring.cli import completing
 from mainspring.cli.connect import JsonFlag, Server
 from mainspring.cli.listing import Listing, ListOptions, PageCursor, PageLimit, more_pages, show_list, with_list_options
 from mainspring.cli.noun import Noun
-from mainspring.cli.operating import OPERATION_HELP, in_words, operation_id, progress, show_operation, watch_operation
+from mainspring.cli.operation_output import (
+    OPERATION_HELP,
+    in_words,
+    operation_id,
+    progress,
+    show_operation,
+    watch_operation,
+)
 from mainspring.cli.table import Column
 
 if TYPE_CHECKING:
     from mainspring.sdk.client.client import Client
 
 noun = Noun("operation", "Operations: a verb on many jobs or runs. `mainspring act` starts one.", default="show")
-
 _COLUMNS = (
     Column("OPERATION", least=8, ids=True),
     Column("WHAT"),

@@ -10,7 +10,7 @@ from mainspring.cli import completing
 from mainspring.cli.connect import JsonFlag, Server
 from mainspring.cli.listing import Listing, ListOptions, show_list, with_list_options
 from mainspring.cli.noun import Noun
-from mainspring.cli.pausing import pause_queue, resume_queue
+from mainspring.cli.pause_changes import pause_queue, resume_queue
 from mainspring.cli.queue_limits import (
     BurstOption,
     ConcurrencyOption,
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from mainspring.wire.runs import QueueView
 
 noun = Noun("queue", "Queues: what waits, and how much of it may start.", default="show-or-set")
-
 _COLUMNS = (
     Column("QUEUE", least=8),
     Column("WAITING", right=True),
@@ -43,6 +42,7 @@ _COLUMNS = (
     Column("WORKERS", rank=2, right=True),
     Column("LIMITS", rank=5),
 )
+QueueArgument = Annotated[str, typer.Argument(metavar="QUEUE", help="The queue.", autocompletion=completing.queues)]
 
 
 @noun.verb("list", "mainspring queue list", "mainspring queue list --watch --interval 5s")
@@ -83,9 +83,6 @@ def _read(client: Client) -> Listing:
     ]
     notes = [f"{answer.left_out} more queues are not shown"] if answer.left_out else []
     return Listing(answer, _COLUMNS, lambda _: rows, nothing="no queues; the first job creates one", notes=notes)
-
-
-QueueArgument = Annotated[str, typer.Argument(metavar="QUEUE", help="The queue.", autocompletion=completing.queues)]
 
 
 @noun.verb("show", "mainspring queue show mails")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from mainspring.cli import completing
-from mainspring.cli.cancelling import show_cancelled_run
+from mainspring.cli.cancel_output import show_cancelled_run
 from mainspring.cli.connect import JsonFlag, Server
 from mainspring.cli.find_id import find_id, job_filter
 from mainspring.cli.listing import (
@@ -33,12 +33,10 @@ from mainspring.cli.wording import Times, memory, span
 from mainspring.kernel.texts import error_line
 
 if TYPE_CHECKING:
-    from mainspring.cli.wording import Times
     from mainspring.sdk.client.client import Client
     from mainspring.wire.runs import RunView, TimelineEntry
 
 noun = Noun("run", "Runs: one for each time that a job fires. A job stands for its latest run.", default="show")
-
 _COLUMNS = (
     Column("RUN", ids=True),
     Column("JOB", rank=2, least=12, ids=True),
@@ -48,6 +46,15 @@ _COLUMNS = (
     Column("DUE", rank=1),
     Column("TOOK", rank=5, right=True),
     Column("NOTE", rank=4, least=18, ids=True),
+)
+_TIMELINE_COLUMNS = (
+    Column("AT", rank=1),
+    Column("AFTER", rank=4, right=True),
+    Column("STATE"),
+    Column("TRY", rank=5, right=True),
+    Column("WHERE", rank=3, least=10, ids=True),
+    Column("TOOK", rank=4, right=True),
+    Column("NOTE", rank=2, least=24, ids=True),
 )
 
 
@@ -327,17 +334,6 @@ def _why_paused(client: Client, text: str) -> dict[str, str] | None:
         code = f" by the code of {job.declared_by}" if job.declared_by else ""
         why = f"{job.pause_reason}{code}; declare it again, or keep it with: {resume}"
     return {"job_id": job.job_id, "status": job.status, "why": why}
-
-
-_TIMELINE_COLUMNS = (
-    Column("AT", rank=1),
-    Column("AFTER", rank=4, right=True),
-    Column("STATE"),
-    Column("TRY", rank=5, right=True),
-    Column("WHERE", rank=3, least=10, ids=True),
-    Column("TOOK", rank=4, right=True),
-    Column("NOTE", rank=2, least=24, ids=True),
-)
 
 
 @noun.verb("timeline", "mainspring run timeline 6f0a8b11", "mainspring run timeline daily_report --utc")

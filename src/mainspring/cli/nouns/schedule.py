@@ -25,23 +25,22 @@ if TYPE_CHECKING:
     from mainspring.wire.preview import HeatMap, PileUp, PileUpPart, SchedulePreview, UpcomingFire, UpcomingFires
 
 noun = Noun("schedule", "Schedules: when jobs fire.")
-
 _WEEK = timedelta(days=7)
-
-
 _QUARTER = timedelta(minutes=15)
-
-
 _WITHOUT_WIDTH = 80
-
-
 _NARROW = 60
-
-
 _MOST = 1000
-
-
 _RULES = "Schedule"
+_COLUMNS = (
+    Column("FIRES"),
+    Column("JOB", least=12, ids=True),
+    Column("NAME", rank=2, least=10),
+    Column("SCHEDULE", rank=1, least=18),
+    Column("QUEUE", rank=3, least=7),
+)
+_HEATMAP_WITHOUT_WIDTH = 80
+_MOST_PILE_UPS = 3
+_MOST_PARTS = 3
 
 
 @noun.verb(
@@ -211,7 +210,7 @@ def _width() -> int:
 
 def _picture_of_rule(shown: SchedulePreview, rule: Schedule) -> list[Text]:
     """The next week of the schedule, or the next year if that is empty."""
-    from mainspring.cli import heat
+    from mainspring.cli import heatmap_picture
     from mainspring.domain.schedules.fires import count_fires
     from mainspring.domain.schedules.zones import zone
 
@@ -230,10 +229,10 @@ def _picture_of_rule(shown: SchedulePreview, rule: Schedule) -> list[Text]:
             wall = wall.replace(minute=wall.minute // 15 * 15, second=0, microsecond=0)
             counts[wall] = counts.get(wall, 0) + found
             moment = following
-        return heat.days(counts, *_walls(shown, place), _width())
+        return heatmap_picture.days(counts, *_walls(shown, place), _width())
     first = shown.from_.astimezone(place).date()
     weeks = min(52, _width())
-    return heat.weeks(
+    return heatmap_picture.weeks(
         [
             (first + number * _WEEK, count_fires(rule, start + number * _WEEK, start + (number + 1) * _WEEK))
             for number in range(weeks)
@@ -243,7 +242,7 @@ def _picture_of_rule(shown: SchedulePreview, rule: Schedule) -> list[Text]:
 
 def _picture_of_list(shown: SchedulePreview) -> list[Text]:
     """The next week as far as the listed fires tell of it."""
-    from mainspring.cli import heat
+    from mainspring.cli import heatmap_picture
     from mainspring.domain.schedules.zones import zone
 
     if not shown.fires:
@@ -256,21 +255,12 @@ def _picture_of_list(shown: SchedulePreview) -> list[Text]:
     for wall in walls:
         place = wall.replace(minute=wall.minute // 15 * 15, second=0, microsecond=0)
         counts[place] = counts.get(place, 0) + 1
-    return heat.days({wall: count for wall, count in counts.items() if wall < end}, begin, end, _width())
+    return heatmap_picture.days({wall: count for wall, count in counts.items() if wall < end}, begin, end, _width())
 
 
 def _walls(shown: SchedulePreview, place: Any) -> tuple[datetime, datetime]:
     begin, end = ((shown.from_ + ahead).astimezone(place).replace(tzinfo=None) for ahead in (timedelta(0), _WEEK))
     return begin, end
-
-
-_COLUMNS = (
-    Column("FIRES"),
-    Column("JOB", least=12, ids=True),
-    Column("NAME", rank=2, least=10),
-    Column("SCHEDULE", rank=1, least=18),
-    Column("QUEUE", rank=3, least=7),
-)
 
 
 @noun.verb(
@@ -319,15 +309,6 @@ def _notes(page: UpcomingFires) -> list[str]:
     return more_pages(page.next)
 
 
-_HEATMAP_WITHOUT_WIDTH = 80
-
-
-_MOST_PILE_UPS = 3
-
-
-_MOST_PARTS = 3
-
-
 @noun.verb("heatmap", "mainspring schedule heatmap", "mainspring schedule heatmap --week --tz Europe/Berlin")
 def heatmap(
     server: Server,
@@ -363,15 +344,15 @@ def heatmap(
 
 def drawn(seen: HeatMap, width: int) -> list[Text]:
     """The picture: days with hours, or hours with five minutes."""
-    from mainspring.cli import heat
+    from mainspring.cli import heatmap_picture
 
     counts: dict[datetime, int] = {}
     for cell in seen.cells:
         wall = _wall(cell.local)
         counts[wall] = counts.get(wall, 0) + cell.fires
     if seen.range == "day":
-        return heat.hours(counts, width)
-    return heat.days(counts, min(counts), max(counts) + timedelta(seconds=seen.cell_seconds), width)
+        return heatmap_picture.hours(counts, width)
+    return heatmap_picture.days(counts, min(counts), max(counts) + timedelta(seconds=seen.cell_seconds), width)
 
 
 def in_words(pile_up: PileUp, named: set[str]) -> list[str]:

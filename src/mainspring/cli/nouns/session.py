@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from mainspring.wire.sessions import OpenSession
 
 noun = Noun("session", "Sessions: browsers that are signed in to the dashboard.")
-
 _COLUMNS = (
     Column("SESSION", ids=True),
     Column("NAME", least=12),

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from mainspring.wire.tasks import DeclaredOptions
 
 noun = Noun("task", "Tasks: what the applications of workers offer.")
-
 _COLUMNS = (
     Column("TASK", least=16),
     Column("TAKES", rank=2, least=16),
@@ -24,13 +23,9 @@ _COLUMNS = (
     Column("QUEUES", rank=4, least=8),
     Column("WORKERS", rank=1, right=True),
 )
-
-
 _DURATIONS = (
     *(field.name for field in task_options() if field.kind is DURATION), "retry.base", "retry.cap", "limits.cpu",
 )  # fmt: skip
-
-
 _SIZES = ("limits.memory", "limits.output", "limits.disk")
 
 

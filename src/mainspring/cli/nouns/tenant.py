@@ -9,7 +9,7 @@ import typer
 from mainspring.cli.connect import JsonFlag, Server
 from mainspring.cli.listing import Listing, ListOptions, show_list, with_list_options
 from mainspring.cli.noun import Noun
-from mainspring.cli.pausing import pause_everything, resume_everything
+from mainspring.cli.pause_changes import pause_everything, resume_everything
 from mainspring.cli.queue_limits import (
     BurstOption,
     ConcurrencyOption,
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from mainspring.sdk.client.client import Client
 
 noun = Noun("tenant", "Tenants: each has its own jobs, tokens and limits.")
-
 _COLUMNS = (Column("ID", right=True), Column("NAME", least=12), Column("CREATED", rank=1))
 
 

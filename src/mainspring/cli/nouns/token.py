@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from mainspring.wire.access import TokenView
 
 noun = Noun("token", "Tokens: who may call the server, and as what.")
-
 _COLUMNS = (
     Column("TOKEN", ids=True),
     Column("NAME", least=12),

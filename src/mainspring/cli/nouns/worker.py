@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from mainspring.wire.runs import WorkerView
 
 noun = Noun("worker", "Workers: the processes that run jobs.", default="start")
-
 _COLUMNS = (
     Column("WORKER", ids=True),
     Column("NAME", least=12),

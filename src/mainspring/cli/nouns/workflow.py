@@ -43,6 +43,32 @@ if TYPE_CHECKING:
     from mainspring.sdk.client.client import Client
 
 noun = Noun("workflow", "Workflows: jobs that depend on each other, and their runs.")
+_COLUMNS = (
+    Column("WORKFLOW", least=12, ids=True),
+    Column("STATUS"),
+    Column("STEPS", rank=3, right=True),
+    Column("SCHEDULE", rank=2, least=10),
+    Column("NEXT FIRE", rank=1),
+    Column("LATEST RUN", rank=1),
+    Column("OWNER", rank=4, least=6),
+)
+_RUNS_COLUMNS = (
+    Column("RUN", ids=True),
+    Column("STATUS"),
+    Column("DUE", rank=1),
+    Column("TOOK", rank=3, right=True),
+    Column("STEPS", rank=2, least=14),
+    Column("NOTE", rank=4, least=18),
+)
+_STEPS_COLUMNS = (
+    Column("STEP", least=12),
+    Column("MEMBER", rank=1, right=True),
+    Column("STATUS"),
+    Column("RUN", ids=True),
+    Column("TRY", rank=4, right=True),
+    Column("TOOK", rank=3, right=True),
+    Column("NOTE", rank=2, least=18),
+)
 
 
 @noun.verb("create", "mainspring workflow create nightly.yaml", "cat nightly.json | mainspring workflow create -")
@@ -141,17 +167,6 @@ def check(
             show_line(f"{name} is valid: {found.steps:,} steps, {found.edges:,} edges, {found.layers:,} layers")
 
 
-_COLUMNS = (
-    Column("WORKFLOW", least=12, ids=True),
-    Column("STATUS"),
-    Column("STEPS", rank=3, right=True),
-    Column("SCHEDULE", rank=2, least=10),
-    Column("NEXT FIRE", rank=1),
-    Column("LATEST RUN", rank=1),
-    Column("OWNER", rank=4, least=6),
-)
-
-
 @noun.verb("list", "mainspring workflow list", "mainspring workflow list --q nightly --watch")
 @with_list_options
 def list_(
@@ -244,16 +259,6 @@ def run(
             say(f"SKIPPED: {accepted.reason}")
 
 
-_RUNS_COLUMNS = (
-    Column("RUN", ids=True),
-    Column("STATUS"),
-    Column("DUE", rank=1),
-    Column("TOOK", rank=3, right=True),
-    Column("STEPS", rank=2, least=14),
-    Column("NOTE", rank=4, least=18),
-)
-
-
 @noun.verb("runs", "mainspring workflow runs nightly", "mainspring workflow runs nightly --status failed --limit 5")
 @with_list_options
 def runs(
@@ -297,17 +302,6 @@ def runs(
         )
 
     show_list(options, read)
-
-
-_STEPS_COLUMNS = (
-    Column("STEP", least=12),
-    Column("MEMBER", rank=1, right=True),
-    Column("STATUS"),
-    Column("RUN", ids=True),
-    Column("TRY", rank=4, right=True),
-    Column("TOOK", rank=3, right=True),
-    Column("NOTE", rank=2, least=18),
-)
 
 
 @noun.verb(
