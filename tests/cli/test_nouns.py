@@ -283,3 +283,38 @@ def test_the_connection_options_come_from_one_place() -> None:
     for name in set(COMMANDS) - own_data:
         flags = {flag for each in root.commands[name].params for flag in each.opts}
         assert flags & CONNECTION in (CONNECTION, set()), name
+
+
+def _commands() -> list[tuple[str, ...]]:
+    """Every command that calls a server, under each of its names, with words for what it requires."""
+    root: Any = typer.main.get_command(build())
+    nouns = {(noun, *name): command for noun in NOUNS for name, command in _verbs(root.commands[noun], noun)}
+    alone = {(name,): root.commands[name] for name in (*COMMANDS, *OLD_NAMES)}
+    found = []
+    for words, command in (alone | nouns).items():
+        if "--url" in {flag for each in command.params for flag in each.opts}:
+            needed = [each for each in command.params if each.required]
+            given = [[each.opts[0], "1"] if each.param_type_name == "option" else ["1"] for each in needed]
+            found.append((*words, *(word for each in given for word in each)))
+    return found
+
+
+def _verbs(group: Any, noun: str) -> list[tuple[tuple[str, ...], Any]]:
+    default = load_noun(noun).default
+    named = [((verb.name,), group.commands[verb.name]) for verb in load_noun(noun).listed]
+    return named if default is None else [*named, ((), group.commands[default])]
+
+
+def test_no_command_sends_a_token_where_a_file_that_was_only_found_says(
+    server: CannedServer, call: Call, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The settings file is read for a command under each of its names."""
+    monkeypatch.delenv("MAINSPRING_URL")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mainspring.toml").write_text(f'url = "{server.url}"\n')
+    commands = _commands()
+    assert len(commands) > 120
+    for words in commands:
+        code, _, err = call(*words)
+        assert code == 5 and "url is not used" in err, words
+    assert server.asked == []
