@@ -7,6 +7,6 @@ job=$(mainspring submit --name clock.sh --command 'date' --cron '* * * * *' --ti
 mainspring job "$job"
 
 # Run it once now and print how it ended.
-mainspring run-now "$job" --wait
+mainspring job run "$job" --wait
 
-echo "It runs each minute from now on. To stop it: mainspring cancel $job"
+echo "It runs each minute from now on. To stop it: mainspring job cancel $job"

@@ -28,7 +28,7 @@ def view(**changes: Any) -> dict[str, Any]:
 def test_it_prints_the_id_and_sends_the_range(server: CannedServer, call: Call) -> None:
     server.says("POST /v1/jobs/report:backfill", view())
     code, out, err = call("backfill", "report", *RANGE, "--concurrency", "4", "--order", "newest")
-    assert (code, out) == (0, f"{ID}\n") and f"mainspring backfill-status {ID} --watch" in err
+    assert (code, out) == (0, f"{ID}\n") and f"mainspring backfill show {ID} --watch" in err
     assert server.asked[-1][2] == {"from": RANGE[1], "to": RANGE[3], "concurrency": 4, "order": "newest"}
 
 

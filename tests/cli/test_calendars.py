@@ -1,4 +1,4 @@
-"""`mainspring calendars`, `calendar`, `calendar-set` and `calendar-delete`."""
+"""`mainspring calendar list`, `calendar`, `calendar-set` and `calendar-delete`."""
 
 from __future__ import annotations
 

@@ -105,16 +105,32 @@ def installed(shell: str) -> str:
 
 
 def test_bash_completes(stocked: CannedServer, call: Call, with_program: dict[str, str]) -> None:
+    """Also under an earlier name, and for a noun without a verb: its verbs, and the ids of its default verb."""
     script = call("completion", "bash")[1]
-    asks = 'COMP_WORDS=(mainspring pause da); COMP_CWORD=2; _mainspring_completion mainspring; echo "${COMPREPLY[@]}"'
+    lines = ["pause da", "job pause da", "job da", "job p", "job --upc", "job report --upc", "dead-letter re", "toke"]
+    asks = "\n".join(
+        f"COMP_WORDS=(mainspring {line}); COMP_CWORD={len(line.split())}; _mainspring_completion mainspring; "
+        'echo "${COMPREPLY[@]}"'
+        for line in lines
+    )
     argv = [installed("bash"), "--norc", "-c", f"{script}\n{asks}"]
     done = subprocess.run(argv, env=with_program, capture_output=True, text=True, timeout=60)
-    assert (done.stdout, done.stderr) == ("daily_report\n", "")
+    offers = [
+        "daily_report",
+        "daily_report",
+        "daily_report",
+        "pause",
+        "--upcoming",
+        "--upcoming",
+        "replay report",
+        "token",
+    ]
+    assert (done.stdout.splitlines(), done.stderr) == (offers, "")
 
 
 def test_fish_completes(stocked: CannedServer, call: Call, with_program: dict[str, str]) -> None:
     script = call("completion", "fish")[1]
-    argv = [installed("fish"), "--no-config", "-c", f"{script}\ncomplete -C 'mainspring pause da'"]
+    argv = [installed("fish"), "--no-config", "-c", f"{script}\ncomplete -C 'mainspring job pause da'"]
     done = subprocess.run(argv, env=with_program, capture_output=True, text=True, timeout=60)
     assert (done.stdout.split("\t")[0].strip(), done.stderr) == ("daily_report", "")
 
@@ -131,7 +147,7 @@ def test_zsh_completes(stocked: CannedServer, call: Call, with_program: dict[str
                 master, f"autoload -Uz compinit; compinit -D -u; source {tmp_path}/script; print re''ady\n".encode()
             )
             read_until(master, b"ready")
-            os.write(master, b"mainspring pause da\t")
+            os.write(master, b"mainspring job pause da\t")
             read_until(master, b"daily_report")
         finally:
             zsh.kill()

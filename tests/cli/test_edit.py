@@ -1,4 +1,4 @@
-"""`mainspring edit`: by options, or in an editor."""
+"""`mainspring job edit`: by options, or in an editor."""
 
 from __future__ import annotations
 

@@ -5,54 +5,78 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Callable
-from importlib import import_module
 
 import pytest
 
-VERBS = (
-    "up", "server", "scheduler", "worker", "submit", "jobs", "job", "runs", "run", "why", "cancel", "pause", "resume",
-    "run-now", "workers", "queues", "migrate", "timeline", "retry", "dead-letters", "dead-letter", "replay", "discard",
-    "logs", "tasks", "drain", "preview", "tenants", "tenant-add", "tokens", "token-add", "token-revoke",
-    "completion", "open", "sessions", "session-end",
-)  # fmt: skip
-BENCHES = (
-    "throughput", "lag", "pickup", "submit", "schedules", "overhead", "process", "output", "failover", "overload",
-)  # fmt: skip
-EVERY_VERB = [[verb] for verb in VERBS] + [["bench", bench] for bench in BENCHES]
+from mainspring.cli.bench import app as bench
+from mainspring.cli.commands import COMMANDS, NOUNS, OLD_NAMES, TOPICS, load_command, load_noun
+from mainspring.cli.noun import Verb
+
+Call = Callable[..., tuple[int, str, str]]
+BENCHES = [command.name or command.callback.__name__ for command in bench.registered_commands]  # type: ignore[union-attr]
+EVERY_VERB: list[tuple[list[str], Verb]] = [
+    *(([name], load_command(name)) for name in COMMANDS),
+    *(([noun, verb.name], verb) for noun in NOUNS for verb in load_noun(noun).listed),
+]
+WITHOUT_JSON = ("up", "server", "scheduler", "worker start", "top", "completion")
+SCREEN = 30
 
 
-def test_every_verb_explains_itself_with_an_example(call: Callable[..., tuple[int, str, str]]) -> None:
-    for verb in EVERY_VERB:
-        code, out, _ = call(*verb, "--help")
-        assert code == 0, verb
+def test_every_verb_explains_itself_with_an_example(call: Call) -> None:
+    for words in [words for words, _ in EVERY_VERB] + [["bench", name] for name in BENCHES]:
+        code, out, _ = call(*words, "--help")
+        assert code == 0, words
         _, found, examples = out.partition("Example")
-        assert found and f"mainspring {' '.join(verb)}" in examples, verb
+        shown = ["worker"] if words == ["worker", "start"] else words
+        assert found and f"mainspring {' '.join(shown)}" in examples, words
 
 
-def test_help_fits_80_columns_and_its_examples_can_be_copied(
-    call: Callable[..., tuple[int, str, str]], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_help_fits_80_columns_and_its_examples_can_be_copied(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
-    for verb in EVERY_VERB:
-        _, out, _ = call(*verb, "--help")
-        assert [line for line in out.splitlines() if len(line) > 80] == [], verb
-        if verb[0] != "bench":
-            examples = import_module(f"mainspring.cli.{verb[0].replace('-', '_')}").EXAMPLES
-            assert set(examples) <= {line.strip() for line in out.splitlines()}, verb
+    for words, verb in EVERY_VERB:
+        _, out, _ = call(*words, "--help")
+        assert [line for line in out.splitlines() if len(line) > 80] == [], words
+        assert set(verb.examples) <= {line.strip() for line in out.splitlines()}, words
 
 
-def test_every_verb_that_shows_data_speaks_json(call: Callable[..., tuple[int, str, str]]) -> None:
-    for verb in set(VERBS) - {"up", "server", "scheduler", "worker", "completion"}:
-        assert "--json" in call(verb, "--help")[1], verb
+def test_every_verb_that_shows_data_speaks_json(call: Call) -> None:
+    for words, _ in EVERY_VERB:
+        has_json = "--json" in call(*words, "--help")[1]
+        assert has_json == (" ".join(words) not in WITHOUT_JSON), words
 
 
-def test_no_argument_at_all_shows_the_verbs(call: Callable[..., tuple[int, str, str]]) -> None:
+def test_the_first_help_has_25_lines_and_names_what_there_is(call: Call) -> None:
     code, out, _ = call()
-    assert code == 0
-    assert all(verb in out for verb in [*VERBS, "bench"])
-    code, out, err = call("bench")
+    assert (code, out) == (0, call("--help")[1])
+    lines = out.splitlines()
+    assert len(lines) <= 25 and max(map(len, lines)) <= 80
+    named = {name for rows in TOPICS.values() for row in rows for name in row}
+    assert named == {*COMMANDS, *NOUNS, "bench"}
+    assert all(f" {name}" in out for name in named)
+    assert all(line.startswith((*TOPICS, " ")) for line in lines[5:])
+
+
+@pytest.mark.parametrize("noun", [*NOUNS, "bench"])
+def test_the_help_of_a_group_fits_a_screen_and_names_every_verb(call: Call, noun: str) -> None:
+    code, out, err = call(noun, "--help")
     assert (code, err) == (0, "")
-    assert all(bench in out for bench in BENCHES)
+    lines = out.splitlines()
+    assert len(lines) <= SCREEN and max(map(len, lines)) <= 80
+    first_words = [line.split()[0] for line in lines if line.startswith("  ") and line[2] != " "]
+    assert first_words == (BENCHES if noun == "bench" else [verb.name for verb in load_noun(noun).listed])
+
+
+def test_no_help_lists_an_earlier_name(call: Call) -> None:
+    shown = {line.split()[0] for line in call("--help")[1].splitlines() if line}
+    for noun in NOUNS:
+        shown |= {line.split()[0] for line in call(noun, "--help")[1].splitlines() if line.startswith("  ")}
+    words = shown - {verb.name for noun in NOUNS for verb in load_noun(noun).verbs.values()}
+    assert not words & set(OLD_NAMES)
+
+
+def test_a_group_without_a_default_shows_its_help(call: Call) -> None:
+    for group in ("bench", "workflow", "token", "schedule"):
+        assert call(group) == (0, call(group, "--help")[1], "")
 
 
 def test_help_does_not_load_what_only_the_verbs_need() -> None:

@@ -12,8 +12,8 @@ import pytest
 import mainspring
 from mainspring.api.app import app_without_a_server
 from mainspring.api.handlers import permissions_of
+from mainspring.cli.commands import COMMANDS, NOUNS, load_noun
 from mainspring.cli.hints import ROUTES, in_commands
-from mainspring.cli.main import build
 from tests.sdk.wire_samples import problem
 from tests.sources import parsed
 
@@ -70,32 +70,31 @@ def test_every_hint_of_the_server_names_commands() -> None:
 
 def test_every_operation_has_a_route_in_the_table_and_every_command_exists() -> None:
     assert {route.operation for route in ROUTES} == set(permissions_of(app_without_a_server()))
-    app = build()
-    verbs = {one.name for one in (*app.registered_commands, *app.registered_groups)}
-    named = {route.command.partition(" ")[0] for route in ROUTES if route.command is not None}
-    assert named <= verbs
+    listed = {f"{noun} {verb.name}" for noun in NOUNS for verb in load_noun(noun).listed} | set(COMMANDS)
+    named = {re.split(r" (?:--|\{)", route.command)[0] for route in ROUTES if route.command is not None}
+    assert named <= listed
 
 
 @pytest.mark.parametrize(
     ("hint", "words"),
     [
-        ("see GET /v1/runs", "see `mainspring runs`"),
+        ("see GET /v1/runs", "see `mainspring run list`"),
         (
             "a server elsewhere is named by url= or MAINSPRING_URL",
             "a server elsewhere is named by --url or MAINSPRING_URL",
         ),
         (
             'expected a later time; for a fire now: "schedule": "now", or :runNow',
-            "expected a later time; for a run now: `mainspring run-now`",
+            "expected a later time; for a run now: `mainspring job run`",
         ),
-        ("use POST /v1/jobs/x:resume", "use `mainspring resume x`"),
-        ("use `POST /v1/jobs/x:resume`.", "use `mainspring resume x`."),
-        ("(GET /v1/jobs/{job_id}), or not", "(`mainspring job JOB_ID`), or not"),
-        ("see GET /v1/jobs?status=paused", "see `mainspring jobs --status paused`"),
-        ("POST /v1/jobs/a%20b:runNow, or wait", "`mainspring run-now 'a b'`, or wait"),
-        ("run it with :runNow, or submit a new one", "run it with `mainspring run-now`, or submit a new one"),
-        ("PATCH /v1/jobs/x", "`mainspring edit x`"),
-        ("change it with PATCH, or wait", "change it with `mainspring edit`, or wait"),
+        ("use POST /v1/jobs/x:resume", "use `mainspring job resume x`"),
+        ("use `POST /v1/jobs/x:resume`.", "use `mainspring job resume x`."),
+        ("(GET /v1/jobs/{job_id}), or not", "(`mainspring job show JOB_ID`), or not"),
+        ("see GET /v1/jobs?status=paused", "see `mainspring job list --status paused`"),
+        ("POST /v1/jobs/a%20b:runNow, or wait", "`mainspring job run 'a b'`, or wait"),
+        ("run it with :runNow, or submit a new one", "run it with `mainspring job run`, or submit a new one"),
+        ("PATCH /v1/jobs/x", "`mainspring job edit x`"),
+        ("change it with PATCH, or wait", "change it with `mainspring job edit`, or wait"),
         ("GET /metrics", "GET /metrics"),
         ("give `job`, or `since` with a recent time", "give --job, or --since with a recent time"),
         ("12:30 or retry: later", "12:30 or retry: later"),
@@ -114,5 +113,5 @@ def test_an_error_shows_the_command_and_json_the_servers_words(
 ) -> None:
     refusal = problem(409, "job_cancelled", "job 'x' is CANCELLED", hint="resume it with POST /v1/jobs/x:resume")
     server.says("POST /v1/jobs/x:pause", refusal, status=409)
-    assert call("pause", "x")[2] == "error: job 'x' is CANCELLED\nhint: resume it with `mainspring resume x`\n"
+    assert call("pause", "x")[2] == "error: job 'x' is CANCELLED\nhint: resume it with `mainspring job resume x`\n"
     assert "POST /v1/jobs/x:resume" in call("pause", "x", "--json")[2]

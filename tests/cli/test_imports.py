@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
+import grimp
 import pytest
 
 from mainspring import worker
@@ -65,11 +66,25 @@ def test_a_part_loads_only_what_it_needs(code: str, unwanted: set[str]) -> None:
 
 
 def test_a_verb_loads_no_other_verb() -> None:
-    loaded = loaded_by("from mainspring.cli.main import main; main(['worker', '--help'])")
-    assert verbs(loaded) == {
-        f"mainspring.cli.{name}"
-        for name in ("main", "worker", "caps", "connect", "exit_codes", "field_options", "shared_options")
-    }
+    """Nor does a worker load the other verbs of its noun."""
+    own = ("worker", "caps", "connect", "exit_codes", "added_options", "option_values", "task_options")
+    frame = ("main", "commands", "groups", "noun", "prepare", "shared_options")
+    for words in (["worker", "start", "--help"], ["worker", "--nope"]):
+        loaded = loaded_by(f"from mainspring.cli.main import main; main({words})")
+        assert verbs(loaded) == {f"mainspring.cli.{name}" for name in (*own, *frame)}
+
+
+@pytest.mark.parametrize("package", ["mainspring.cli", "mainspring.sdk"])
+def test_no_file_imports_one_that_imports_it(package: str) -> None:
+    """Also where an import is inside a function. import-linter compares packages; here each file counts."""
+    graph = grimp.build_graph("mainspring")
+    left = {name: graph.find_modules_directly_imported_by(name) for name in graph.modules if name.startswith(package)}
+    while True:
+        free = {name for name, imported in left.items() if not imported & left.keys()}
+        if not free:
+            break
+        left = {name: imported for name, imported in left.items() if name not in free}
+    assert sorted(left) == [], "these are in a cycle, or import one"
 
 
 def test_a_verb_that_looks_loads_no_server() -> None:

@@ -1,4 +1,4 @@
-"""`mainspring limits` and `mainspring limit`, and the options of submit that declare limits."""
+"""`mainspring limit list` and `mainspring limit`, and the options of submit that declare limits."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from mainspring.cli.job_options import concurrency_of
+from mainspring.cli.option_values import concurrency_of
 from mainspring.domain.errors import InvalidInput
 from tests.sdk.wire_samples import MOMENT
 

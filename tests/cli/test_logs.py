@@ -1,4 +1,4 @@
-"""`mainspring logs`: by run or by job, raw output, and errors."""
+"""`mainspring run logs`: by run or by job, raw output, and errors."""
 
 from __future__ import annotations
 

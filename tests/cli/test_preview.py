@@ -1,4 +1,4 @@
-"""`mainspring preview` and `mainspring heatmap`: words, pictures and proposals, at several widths."""
+"""`mainspring schedule preview` and `mainspring schedule heatmap`: words, pictures and proposals, at several widths."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from mainspring.cli.heat import picture
+from mainspring.cli.heatmap_picture import picture
 
 from .conftest import CannedServer
 
@@ -121,8 +121,8 @@ def test_a_heat_map_points_at_pile_ups_and_at_the_command_that_spreads_them(
     assert max(map(len, (out + err).splitlines())) <= width
     assert out.count("█") == (7 if span == "week" else 12)
     told = " ".join(err.split())
-    assert told.count("mainspring edit a --cron 'H 9 * * *' --timezone Europe/Berlin") == 1
-    assert "mainspring edit c --jitter 10m" in told
+    assert told.count("mainspring job edit a --cron 'H 9 * * *' --timezone Europe/Berlin") == 1
+    assert "mainspring job edit c --jitter 10m" in told
     assert "pile-up: 2,001 fires in the minute 2027-03-01 09:00" in told
 
 
@@ -168,7 +168,7 @@ def test_the_next_fires_of_all_jobs_are_listed(server: CannedServer, call: Call)
 def test_where_the_list_of_next_fires_ends_and_why(server: CannedServer, call: Call) -> None:
     server.says("GET /v1/insights/upcoming", next_fires(more=True))
     told = " ".join(call("upcoming")[2].split())
-    assert "too many jobs fire after 2030-01-01T06:00:00Z" in told and "mainspring heatmap" in told
+    assert "too many jobs fire after 2030-01-01T06:00:00Z" in told and "mainspring schedule heatmap" in told
     server.says("GET /v1/insights/upcoming", next_fires(fires=[]))
     code, out, err = call("upcoming")
     assert code == 0 and "no job fires in this time" in out + err

@@ -46,7 +46,7 @@ def test_status_is_one_screen_and_its_exit_code_says_whether_all_is_well(busy: C
     assert "1 live, 2 lost; 3 of 16 slots busy" in out
     assert "12 waiting (oldest 1m15s), 2 backing off, 3 running" in out
     assert "41.5 runs/s, 2,400 succeeded, 90 failed (96.4% succeeded)" in out
-    assert "4; see: mainspring dead-letters" in out
+    assert "4; see: mainspring dead-letter list" in out
     busy.says("GET /v1/insights/overview", overview(status="degraded", problems=["no scheduler is live"], fire_lag=90))
     code, out, err = call("status")
     assert (code, err) == (1, "problem: no scheduler is live\n")

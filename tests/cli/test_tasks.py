@@ -1,4 +1,4 @@
-"""`mainspring tasks`: the tasks with their parameters and options."""
+"""`mainspring task list`: the tasks with their parameters and options."""
 
 from __future__ import annotations
 

@@ -27,13 +27,10 @@ def test_pages_teach_commands() -> None:
 
 @pytest.mark.parametrize("line", TAUGHT)
 def test_the_command_and_its_options_exist(line: str) -> None:
-    _, *words = shlex.split(line)
-    command = typer.main.get_command(build())
-    context = command.make_context("mainspring", [], resilient_parsing=True)
-    while hasattr(command, "get_command"):
-        name = words.pop(0)
-        command = command.get_command(context, name)
-        assert command is not None, name
-        if hasattr(command, "get_command"):
-            context = command.make_context(name, [], parent=context, resilient_parsing=True)
-    command.make_context(line, words, parent=context)
+    name, *words = shlex.split(line)
+    command, context = typer.main.get_command(build()), None
+    while hasattr(command, "resolve_command"):
+        context = command.make_context(name, words, parent=context)
+        name, command, words = command.resolve_command(context, [*context._protected_args, *context.args])
+        assert not command.hidden, "an earlier name"
+    command.make_context(name, words, parent=context)

@@ -80,8 +80,8 @@ def test_run_watch_follows_to_the_end(server: CannedServer, call: Call) -> None:
     ("fields", "said"),
     [
         ({"pause_reason": "no longer declared", "declared_by": "billing"},
-         "no longer declared by the code of billing; declare it again, or keep it with: mainspring resume report"),
-        ({}, "the job is paused; go on with: mainspring resume report"),
+         "no longer declared by the code of billing; declare it again, or keep it with: mainspring job resume report"),
+        ({}, "the job is paused; go on with: mainspring job resume report"),
     ],
 )  # fmt: skip
 def test_why_of_a_paused_job_is_why_it_is_paused(

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from mainspring.cli import completing
-from mainspring.cli.main import _GROUPS, load
+from mainspring.cli.commands import load_noun
 from mainspring.cli.workflow_file import read_workflows
 from mainspring.cli.workflow_tree import tree_lines
 from mainspring.domain.errors import InvalidInput
@@ -77,12 +77,13 @@ def file(tmp_path: Path) -> str:
 
 def test_every_command_of_the_group_has_help_that_fits_and_examples(call: Call, monkeypatch: Any) -> None:
     monkeypatch.setenv("COLUMNS", "80")
-    for verb in _GROUPS["workflow"][2]:
-        code, out, _ = call("workflow", verb, "--help")
+    verbs = load_noun("workflow").listed
+    for verb in verbs:
+        code, out, _ = call("workflow", verb.name, "--help")
         assert code == 0 and max(map(len, out.splitlines())) <= 80
-        assert set(load(f"workflow-{verb}").EXAMPLES) <= {line.strip() for line in out.splitlines()}
+        assert set(verb.examples) <= {line.strip() for line in out.splitlines()}
         assert "--json" in out
-    assert all(verb in call("workflow")[1] for verb in _GROUPS["workflow"][2])
+    assert all(verb.name in call("workflow")[1] for verb in verbs)
 
 
 def test_a_file_is_read_as_it_looks(file: str) -> None:

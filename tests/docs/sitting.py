@@ -23,7 +23,8 @@ _FENCED = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 _FILE = re.compile(r"# (\w+\.py)\n")
 _EXITS = re.compile(r"# exits with (\d+)")
 _SERVES = re.compile(
-    r"(?:make run|(?:\S*/)?mainspring (?:up|server|scheduler|worker)|uvicorn|python -m \S+ runserver)\b"
+    r"(?:make run|(?:\S*/)?mainspring (?:up|server|scheduler|worker(?! (?:list|drain)))|uvicorn|"
+    r"python -m \S+ runserver)\b"
 )
 _MARK = "--- the end of the command ---"
 _PATIENCE = 120.0

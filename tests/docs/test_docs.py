@@ -17,6 +17,7 @@ from typing import Any
 
 import typer.main
 
+from mainspring.cli.commands import NOUNS, load_noun
 from mainspring.cli.main import build
 from mainspring.cli.settings import OTHER_VARIABLES, all_settings
 from mainspring.domain.transitions import mermaid
@@ -32,6 +33,7 @@ OPERATING = DOCS / "operating.md"
 PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", ROOT / "CONTRIBUTING.md", *sorted(DOCS.rglob("*.md"))]
 DECISIONS = sorted((DOCS / "decisions").glob("[0-9]*.md"))
 INDEX = DOCS / "decisions" / "README.md"
+COMMAND_LINE = DOCS / "command-line.md"
 
 SECTIONS_OF_FEATURES = 9
 STATES = {"done", "partly", "later"}
@@ -40,6 +42,7 @@ GUARANTEES = [f"S{number}" for number in range(1, 15)] + [f"L{number}" for numbe
 _DIAGRAM = re.compile(r"(<!-- run states -->\n```mermaid\n)(.*?)(```\n<!-- /run states -->)", re.DOTALL)
 _PACKAGES = re.compile(r"(<!-- packages -->\n)(.*?)(<!-- /packages -->)", re.DOTALL)
 _SETTINGS = re.compile(r"(<!-- settings -->\n)(.*?)(<!-- /settings -->)", re.DOTALL)
+_NOUNS = re.compile(r"(<!-- nouns -->\n)(.*?)(<!-- /nouns -->)", re.DOTALL)
 _FENCED = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 _CODE = re.compile(r"`([^`\n]+)`")
 _PATH = re.compile(r"[\w.-]+(?:/[\w.-]+)*\.(?:py|sql|md|sh|toml|txt)")
@@ -91,6 +94,15 @@ def settings_table() -> str:
     for variable, words in OTHER_VARIABLES.items():
         option = "`--config`" if variable == "MAINSPRING_CONFIG" else ""
         lines.append(f"|  | {option} | `{variable}` | all |  | {words} |")
+    return "\n".join(["", *lines, "", ""])
+
+
+def noun_table() -> str:
+    """One row for each noun of the command line, with its verbs."""
+    lines = ["| noun | verbs |", "| --- | --- |"]
+    for noun in map(load_noun, NOUNS):
+        verbs = ", ".join(f"`{verb.name}`" for verb in noun.listed)
+        lines.append(f"| `{noun.name}` | {verbs} |")
     return "\n".join(["", *lines, "", ""])
 
 
@@ -197,7 +209,12 @@ def test_every_command_line_uses_verbs_and_options_that_exist() -> None:
             command = all_verbs
             while words and words[0] in getattr(command, "commands", {}):
                 command = command.commands[words.pop(0)]
-            if command.name == "mainspring" and words and words[0].islower():
+                if command.hidden and page.name != "CHANGELOG.md":
+                    yield f"{command.name!r} is an earlier name"
+            is_noun = hasattr(command, "commands") and command.name in NOUNS
+            default = load_noun(command.name).default if is_noun and words else None
+            command = command if default is None else command.commands[default]
+            if command.name == "mainspring" and words and words[0].islower() and words[0][0] != "-":
                 yield f"no verb {words[0]!r}"
             known = {option for parameter in command.params for option in (*parameter.opts, *parameter.secondary_opts)}
             for word in words:
@@ -304,6 +321,12 @@ def test_the_table_of_settings_has_every_setting_with_its_variable() -> None:
     assert found[2] == settings_table(), "run: python -m tests.docs.test_docs"
 
 
+def test_the_table_of_nouns_has_every_verb() -> None:
+    found = _NOUNS.search(COMMAND_LINE.read_text())
+    assert found is not None, "the markers of the nouns are missing"
+    assert found[2] == noun_table(), "run: python -m tests.docs.test_docs"
+
+
 def test_every_variable_that_the_code_reads_is_in_the_table_of_settings() -> None:
     # What a run gets, and parts of names.
     given = {"JOB_ID", "RUN_ID", "ATTEMPT", "SCHEDULED_FOR", "IDEMPOTENCY_KEY", "PAYLOAD"}
@@ -314,6 +337,7 @@ def test_every_variable_that_the_code_reads_is_in_the_table_of_settings() -> Non
 
 
 def write_generated_parts() -> None:
+    COMMAND_LINE.write_text(_NOUNS.sub(lambda found: f"{found[1]}{noun_table()}{found[3]}", COMMAND_LINE.read_text()))
     OPERATING.write_text(_SETTINGS.sub(lambda found: f"{found[1]}{settings_table()}{found[3]}", OPERATING.read_text()))
     LIFECYCLE.write_text(_DIAGRAM.sub(lambda found: f"{found[1]}{mermaid()}\n{found[3]}", LIFECYCLE.read_text()))
     PACKAGES.write_text(_PACKAGES.sub(lambda found: f"{found[1]}{package_table()}{found[3]}", PACKAGES.read_text()))

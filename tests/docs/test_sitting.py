@@ -42,7 +42,7 @@ OTHERS = re.compile(r"https://(?:server-1|first|third|a|b|mainspring\.example\.c
 _EMBEDDED = re.compile(r"(make run|mainspring up)\b")
 _SERVER = re.compile(r"mainspring server\b")
 _WORKER = re.compile(r"mainspring worker\b")
-_LIVE = r"""mainspring workers --json | grep -o '"state":"LIVE"' | wc -l"""
+_LIVE = r"""mainspring worker list --json | grep -o '"state":"LIVE"' | wc -l"""
 
 
 class Sitting:
@@ -77,7 +77,7 @@ class Sitting:
     def copy_tokens(self) -> None:
         """The tokens that the reader has copied, or made as the page says."""
         self._url = f"MAINSPRING_URL={self._scheme}://localhost:{self.port} "
-        token = f"{self._url}mainspring token-add web --role worker > worker-token"
+        token = f"{self._url}mainspring token add web --role worker > worker-token"
         code, said = self.shell.run(f"cp .mainspring/admin-token admin-token; cp admin-token token; {token}")
         assert code == 0, said
 

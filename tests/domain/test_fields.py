@@ -10,6 +10,8 @@ import pytest
 import typer.main
 from msgspec import UNSET, UnsetType
 
+from mainspring.cli import field_options
+from mainspring.cli.field_options import edit_options, field_values, submit_options
 from mainspring.cli.main import build
 from mainspring.domain.job import JobDefinition, Spec, plain_values
 from mainspring.kinds.registry import task_kinds
@@ -17,15 +19,24 @@ from mainspring.sdk.app.app import TaskOptions
 from mainspring.sdk.client.job_fields import OPTION_NAMES, JobChanges, JobFields
 from mainspring.wire.execution import RunSetup
 from mainspring.wire.fields import (
+    ANYTHING,
+    COUNT,
+    DURATION,
     FATE,
     FIELDS,
+    NAMES,
+    PAIRS,
     PLAIN_FIELDS,
     PLAIN_NAMES,
+    RETRY,
     TEXT,
     Field,
+    Kind,
+    Part,
     Place,
     PlainKeywords,
     PlainValues,
+    can_change,
     fields_in,
     plain_field,
     task_options,
@@ -36,13 +47,25 @@ from mainspring.wire.tasks import DeclaredOptions
 
 from .requests_as_sent import amended, defined
 
-# Options of `mainspring submit` that are not fields: parts of some, and what the command does afterwards.
-PARTS_OF_DST = {"--dst-overlap"}
-PARTS_OF_CONCURRENCY = {"--concurrency-key", "--strict"}
-OF_THE_COMMAND = {
-    "KEY=VALUE", "--wait", "--timeout-wait", "--json", "--url", "--token-file", "--data", "--ca", "--insecure-http",
-    "--config",
-}  # fmt: skip
+# Options of `mainspring submit` that are not fields: parts of calls, and what the command does afterwards.
+OF_EVERY_COMMAND = {"--json", "--url", "--token-file", "--data", "--ca", "--insecure-http", "--config"}
+OF_THE_COMMAND = {"KEY=VALUE", "--wait", "--timeout-wait"} | OF_EVERY_COMMAND
+OF_EDIT = {"JOB", "--task", "--clear"} | OF_EVERY_COMMAND
+# What a job runs: these options are in cli/task_options.py, and the task is an argument.
+WHAT_RUNS = {"task", "payload", *(kind.field for kind in task_kinds())}
+# Fields that have no option of their own, and why.
+WITHOUT_OPTION = {
+    "job_type": "another name of task",
+    "schedule_type": "follows from the option for the schedule",
+    "schedule_time": "another name of --at",
+    "cron_expression": "another name of --cron",
+    "retry_policy": "another name of retry",
+    "max_retries": "another name of retries",
+    "rate": "--rate gives rate_limit",
+    "declared_by": "an application says it",
+    "dependencies": "another name of depends_on",
+    "notify": "of a feature that does not exist yet",
+}
 # Fields whose type does not mention null: the payload is stored as it was sent, the others are refused by name.
 CALLS = {kind.field: kind.part("call").CALL_IN for kind in task_kinds()}
 UNWRAPPED = {"payload": "msgspec.Raw", "notify": "Any"}
@@ -132,15 +155,82 @@ def test_the_keywords_of_the_sdk_are_those_of_the_table() -> None:
 
 
 def test_the_options_of_the_command_line_are_those_of_the_table() -> None:
-    group: Any = typer.main.get_command(build("submit"))
-    submit = group.commands["submit"]
-    found = {
+    parts = parts_of_calls() | {part.option for field in FIELDS for part in field.parts}
+    described = {field.option for field in FIELDS if field.option} | parts
+    assert options_of("submit") == described | OF_THE_COMMAND
+    fixed = {"job_id", "idempotency_key", "unique"}
+    assert fixed == {field.name for field in FIELDS if field.option and not can_change(field)}
+    of_submit = {field.option for field in FIELDS if field.name in fixed} | {"TASK"}
+    assert options_of("job", "edit") == (described - of_submit) | OF_EDIT
+
+
+def options_of(*words: str) -> set[str]:
+    command: Any = typer.main.get_command(build(words[:1]))
+    for word in words:
+        command = command.commands[word]
+    return {
         parameter.metavar if parameter.param_type_name == "argument" else parameter.opts[0]
-        for parameter in submit.params
+        for parameter in command.params
         if parameter.name != "help"
     }
-    parts = parts_of_calls() | PARTS_OF_DST | PARTS_OF_CONCURRENCY
-    assert found == {field.option for field in FIELDS if field.option} | parts | OF_THE_COMMAND
+
+
+def test_a_field_of_the_table_is_an_option_or_has_a_reason() -> None:
+    for field in FIELDS:
+        made = {parameter.name for parameter in submit_options()} & {
+            field.name,
+            *(f"{field.name}_{part.member}" for part in field.parts),
+        }
+        hand = field.name in WHAT_RUNS
+        assert [bool(made), hand, field.name in WITHOUT_OPTION].count(True) == 1, field.name
+        assert bool(made) == (field.help is not None or bool(field.parts)), field.name
+        if field.help is not None:
+            assert field.option is not None and field.option.startswith("--"), field.name
+
+
+@pytest.mark.parametrize(
+    ("kind", "typed", "sent"),
+    [
+        (TEXT, "3", "3"),
+        (DURATION, "90s", "90s"),
+        (COUNT, 3, 3),
+        (PAIRS, ["a=1", "b=x"], {"a": "1", "b": "x"}),
+        (NAMES, ["a", "b"], ["a", "b"]),
+        (NAMES, [], None),
+        (RETRY, '{"base": "5s"}', {"base": "5s"}),
+        (ANYTHING, '[{"mail": "me"}]', [{"mail": "me"}]),
+        (ANYTHING, "me", "me"),
+        (ANYTHING, None, None),
+    ],
+)
+def test_a_new_field_is_an_option_of_submit_and_edit(
+    monkeypatch: pytest.MonkeyPatch, kind: Kind, typed: Any, sent: Any
+) -> None:
+    """Without a line in the command line: its row is enough."""
+    everywhere = Place.REQUEST | Place.PATCH | Place.KEYWORD
+    row = Field("probe", kind, everywhere, "spec.probe", ("probe",), "--probe", help="Probe.", metavar="X")
+    monkeypatch.setattr(field_options, "FIELDS", (*FIELDS, row))
+    for made in (submit_options(), edit_options()):
+        [option] = [each for each in made if each.name == "probe"]
+        declared = option.annotation.__metadata__[0]
+        assert (declared.help, declared.metavar, option.default) == ("Probe.", "X", None)
+    assert field_values({"probe": typed}) == {"probe": sent}
+
+
+def test_a_field_that_cannot_be_changed_is_no_option_of_edit(monkeypatch: pytest.MonkeyPatch) -> None:
+    row = Field("probe", TEXT, Place.REQUEST, "spec.probe", ("probe",), "--probe", help="Probe.")
+    switch = Field("swing", TEXT, Place.PATCH, option="--swing", help="Swing.", gives="high")
+    parts = Field(
+        "pair", ANYTHING, Place.PATCH, parts=(Part("left", "--left", "Left."), Part("right", "--right", "R."))
+    )
+    monkeypatch.setattr(field_options, "FIELDS", (row, switch, parts))
+    assert [each.name for each in submit_options()] == ["probe", "swing", "pair_left", "pair_right"]
+    assert [each.name for each in edit_options()] == ["swing", "pair_left", "pair_right"]
+    assert field_values({"swing": True, "pair_left": "1", "pair_right": None}) == {
+        "swing": "high",
+        "pair": {"left": "1"},
+    }
+    assert field_values({"swing": False, "pair_left": None, "pair_right": None}) == {"swing": None, "pair": None}
 
 
 def test_type_checkers_see_the_plain_fields() -> None:

@@ -78,12 +78,12 @@ def shown(*words):
     with contextlib.redirect_stdout(io.StringIO()) as text:
         main([*words, "--help"])
     return text.getvalue()
-print(json.dumps({verb: shown(verb) for verb in ("submit", "edit", "worker", "up")}))
+print(json.dumps({verb: shown(*verb.split()) for verb in ("submit", "job edit", "worker start", "up")}))
 """
     helps = with_package(install(tmp_path), code)
-    for verb in ("submit", "edit"):
+    for verb in ("submit", "job edit"):
         assert "--greet " in helps[verb] and "--voice" in helps[verb] and "Greet somebody." in helps[verb]
-    for verb in ("worker", "up"):
+    for verb in ("worker start", "up"):
         assert "--greeting" in helps[verb]
 
 
@@ -108,7 +108,7 @@ print(json.dumps([codes, text.getvalue()]))
 def test_the_options_describe_the_call(tmp_path: Path) -> None:
     code = """
 import json
-from mainspring.cli.field_options import flags_of_kinds
+from mainspring.cli.task_options import flags_of_kinds
 from mainspring.kinds.registry import kind_of_task
 kind = kind_of_task("greet")
 call = kind.part("options").OPTIONS.call({"greet": "Ada", "voice": "loud"})

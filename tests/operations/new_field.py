@@ -83,6 +83,7 @@ def options_and_keywords() -> dict[str, Any]:
 def command_line() -> dict[str, Any]:
     from mainspring.cli.main import main
     from tests.cli.conftest import CannedServer
+    from tests.sdk.wire_samples import problem
 
     def shown(call: Callable[[], int]) -> str:
         with contextlib.redirect_stdout(io.StringIO()) as out:
@@ -98,13 +99,19 @@ def command_line() -> dict[str, Any]:
     try:
         helped = shown(lambda: main(["submit", "--help"]))
         shown(lambda: main(["submit", "t", "--probe-in", "90s", "--probe-count", "4", "--probe-word", "w"]))
-        tasks = shown(lambda: main(["tasks"]))
+        edit = shown(lambda: main(["job", "edit", "--help"]))
+        server.says("PATCH /v1/jobs/j1", problem(409, "conflict"), status=409)
+        assert main(["job", "edit", "j1", "--probe-count", "5"]) == 4
+        tasks = shown(lambda: main(["task", "list"]))
     finally:
         server.stop()
     body = server.asked[0][2]
+    [changes] = [change for route, _, change in server.asked if route == "PATCH /v1/jobs/j1"]
     return {
         "help": [line.strip(" │").split() for line in helped.splitlines() if "--probe" in line],
         "sent": {name: value for name, value in body.items() if name.startswith("probe")},
+        "changed": changes,
+        "edited": [option for option in ("--probe-in", "--probe-count", "--probe-word") if option in edit],
         "tasks": "probe_in=1m30s" in tasks,
     }
 

@@ -43,7 +43,7 @@ def behind(text: str, line: str, addition: str) -> str:
 def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     text = Path(fields.__file__).read_text(encoding="utf-8")
     last = fields.PLAIN_NAMES[-1]
-    text = behind(text, '    Field("timeout", ', ROWS)
+    text = behind(text, '    Field("job_type", ', ROWS)
     for kind, lines in ((fields.PlainValues, VALUES), (fields.PlainKeywords, KEYWORDS)):
         annotation = kind.__annotations__[last]
         annotation = getattr(annotation, "__forward_arg__", annotation)
@@ -100,6 +100,8 @@ def test_the_command_line_takes_them(found: dict[str, Any]) -> None:
             ["--probe-word", "TEXT", "A", "made-up", "line."],
         ],
         "sent": {"probe_in": "90s", "probe_count": 4, "probe_word": "w"},
+        "changed": {"probe_count": 5},
+        "edited": ["--probe-in", "--probe-count", "--probe-word"],
         "tasks": True,
     }
 

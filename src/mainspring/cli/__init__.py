@@ -1,1 +1,1 @@
-"""The command line: one module per command. Commands import heavy modules when they run, so that help is fast."""
+"""The command line: nouns with verbs, and a module for each command without a noun. It imports what a command needs."""

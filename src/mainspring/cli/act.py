@@ -8,8 +8,8 @@ from typing import Annotated
 import typer
 
 from mainspring.cli import completing
-from mainspring.cli.connect import DataOption, JsonFlag, TokenFileOption, UrlOption, connect
-from mainspring.cli.operating import TARGETS, filter_of, in_words, watch_operation
+from mainspring.cli.connect import JsonFlag, Server
+from mainspring.cli.operation_output import TARGETS, filter_of, in_words, watch_operation
 from mainspring.cli.screen import say, show_json, show_line
 
 EXAMPLES = (
@@ -20,6 +20,7 @@ EXAMPLES = (
 
 
 def command(
+    server: Server,
     verb: Annotated[
         str,
         typer.Argument(
@@ -42,9 +43,6 @@ def command(
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     wait: Annotated[bool, typer.Option("--wait/--no-wait", help="Wait until all of them are dealt with.")] = True,
     as_json: JsonFlag = False,
-    url: UrlOption = None,
-    token_file: TokenFileOption = None,
-    data: DataOption = None,
 ) -> None:
     """One verb on all jobs, runs or dead letters that match. Says how many, asks, and shows what became of it."""
     from mainspring.domain.errors import InvalidInput
@@ -52,7 +50,7 @@ def command(
     if target not in TARGETS:
         raise InvalidInput(f"{target!r} is unknown", expected="one of " + ", ".join(TARGETS))
     chosen = filter_of(filters or [])
-    with connect(url, token_file, data) as client:
+    with server.connect() as client:
         counted = client.count_matching(target, verb, chosen)
         if only_count:
             if as_json:

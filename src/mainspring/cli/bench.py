@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from mainspring.cli.connect import JsonFlag
+from mainspring.cli.groups import CommandGroup
 from mainspring.store.database import Pooling
 
 
@@ -21,7 +22,7 @@ class Part(StrEnum):
     POSTGRES = "postgres"
 
 
-app = typer.Typer(no_args_is_help=True, rich_markup_mode="rich")
+app = typer.Typer(cls=CommandGroup, rich_markup_mode="rich")
 JobsOption = Annotated[int | None, typer.Option("--jobs", min=1, help="How many jobs to run.", show_default=False)]
 BenchPoolingOption = Annotated[
     Pooling, typer.Option("--pgbouncer", help="Put a PgBouncer with this pool_mode before PostgreSQL.")
@@ -34,7 +35,7 @@ OnlyOption = Annotated[list[Part] | None, typer.Option("--only", help="Stop only
 def throughput(
     jobs: JobsOption = None, pgbouncer: BenchPoolingOption = Pooling.NONE, as_json: JsonFlag = False
 ) -> None:
-    """Measure jobs per second, from submission over HTTP to the recorded outcome with the payload. Default: 100,000
+    """Measure jobs per second: from submission over HTTP to the recorded outcome with the payload. Default: 100,000
     no-op jobs, once with payloads of about 200 bytes and once with 1 KiB."""
     from mainspring.bench.throughput import main
 
@@ -60,7 +61,7 @@ def overhead(jobs: JobsOption = None, as_json: JsonFlag = False) -> None:
 
 @app.command(epilog="Example: mainspring bench process --json")
 def process(jobs: JobsOption = None, as_json: JsonFlag = False) -> None:
-    """Measure jobs per second of a process task, which runs in a child interpreter. Default: 20,000 no-op jobs."""
+    """Measure jobs per second of a process task: it runs in a child interpreter. Default: 20,000 no-op jobs."""
     from mainspring.bench.process_tasks import main
 
     raise typer.Exit(main(jobs, as_json))
@@ -84,7 +85,7 @@ def pickup(jobs: JobsOption = None, as_json: JsonFlag = False) -> None:
 
 @app.command(epilog="Example: mainspring bench submit --json")
 def submit(jobs: JobsOption = None, as_json: JsonFlag = False) -> None:
-    """Measure how many jobs 16 clients submit one by one, and the response times. Default: for 10 s."""
+    """Measure how many jobs 16 clients submit one by one: the rate, and the response times. Default: for 10 s."""
     from mainspring.bench.submit import main
 
     raise typer.Exit(main(jobs, as_json))
@@ -92,7 +93,7 @@ def submit(jobs: JobsOption = None, as_json: JsonFlag = False) -> None:
 
 @app.command(epilog="Example: mainspring bench schedules --jobs 10000")
 def schedules(jobs: JobsOption = None, as_json: JsonFlag = False) -> None:
-    """Measure how soon 20,000 cron jobs fire that are due in the same second, among 100,000 jobs."""
+    """Measure how soon 20,000 cron jobs fire that are due at once: in the same second, among 100,000 jobs."""
     from mainspring.bench.schedules import main
 
     raise typer.Exit(main(jobs, as_json))
@@ -105,7 +106,7 @@ def storm(
     critical: Annotated[int, typer.Option("--critical", min=0, help="How many of those are critical.")] = 1000,
     as_json: JsonFlag = False,
 ) -> None:
-    """Measure how late critical jobs start and how soon all have fired when many are due in the same second. Takes
+    """Measure how late jobs start if many are due at once: when critical ones start, and when all have fired. Takes
     minutes: it registers a million jobs first."""
     from mainspring.bench.storm import Sizes, main
 
@@ -138,7 +139,7 @@ def jitter(
     seconds: Annotated[float, typer.Option("--seconds", min=1, help="The time within which each is due once.")] = 120.0,
     as_json: JsonFlag = False,
 ) -> None:
-    """Measure how late tasks start whose schedules are due at random moments of two minutes. Takes minutes more: it
+    """Measure how late tasks start of schedules at random moments: within two minutes. Takes minutes more: it
     registers a million schedules first."""
     from mainspring.bench.jitter import Sizes, main
 
@@ -147,8 +148,8 @@ def jitter(
 
 @app.command(epilog="Example: mainspring bench failover --rounds 3 --only worker")
 def failover(rounds: RoundsOption = 5, only: OnlyOption = None, as_json: JsonFlag = False) -> None:
-    """Measure how long work stops when a scheduler, worker, server or PostgreSQL is killed, or when the machine of a
-    worker vanishes. Shows the slowest round."""
+    """Measure how long work stops when a part is killed: a scheduler, worker, server or PostgreSQL, or when the
+    machine of a worker vanishes. Shows the slowest round."""
     from mainspring.bench.failover import main
 
     raise typer.Exit(main(rounds, [part.value for part in only or Part], as_json))
@@ -161,7 +162,7 @@ def output(
     ] = None,
     as_json: JsonFlag = False,
 ) -> None:
-    """Measure how fast a shell run writes 100 MB to its log, with and without the default cap, and the memory used."""
+    """Measure how fast a shell run writes 100 MB to its log: with and without the default cap, and the memory used."""
     from mainspring.bench.output import main
 
     raise typer.Exit(main(megabytes, as_json))
@@ -175,7 +176,7 @@ def overload(
     servers: Annotated[int, typer.Option("--servers", min=1, help="How many servers share workers and load.")] = 1,
     as_json: JsonFlag = False,
 ) -> None:
-    """What becomes of workers and jobs when servers are offered twice what they can take, and how soon they recover."""
+    """Measure servers that are offered twice what they can take: what becomes of jobs, and how soon they recover."""
     from mainspring.bench.overload import main
 
     raise typer.Exit(main(workers, runs, seconds, servers, as_json))
@@ -201,7 +202,7 @@ def pages(
     runs: Annotated[int, typer.Option("--runs", min=100, help="How many runs have ended.")] = 10_000_000,
     as_json: JsonFlag = False,
 ) -> None:
-    """Measure how soon a server answers what the pages of the dashboard ask for first. Takes many minutes: it makes a
+    """Measure how soon a server answers what the dashboard asks for first. Takes many minutes: it makes a
     million jobs and ten million runs first."""
     from mainspring.bench.pages import Sizes, main
 

@@ -1,9 +1,9 @@
-"""The connection options that the commands share, and the client that is made from them."""
+"""The server of a command, and options that several commands declare."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
@@ -11,44 +11,10 @@ if TYPE_CHECKING:
     from mainspring.sdk.client.client import Client
     from mainspring.store.database import Database
 
-_PANEL = "Connection"
 # Somebody waits for the answer. One second bridges a restart of the server; after that the error is reported.
 _PATIENCE = 1.0
 
 JsonFlag = Annotated[bool, typer.Option("--json", help="Print the server's answer as JSON.", show_default=False)]
-UrlOption = Annotated[
-    str | None,
-    typer.Option(
-        "--url",
-        "--server",
-        metavar="URL",
-        help="Address of the server, or several addresses separated by commas: if one does not answer, the next is "
-        "used. Default: MAINSPRING_URL, then the data folder, then http://127.0.0.1:8700.",
-        rich_help_panel=_PANEL,
-        show_default=False,
-    ),
-]
-TokenFileOption = Annotated[
-    Path | None,
-    typer.Option(
-        "--token-file",
-        metavar="FILE",
-        help="File that contains the token. Default: MAINSPRING_TOKEN, then MAINSPRING_TOKEN_FILE, then the data "
-        "folder.",
-        rich_help_panel=_PANEL,
-        show_default=False,
-    ),
-]
-DataOption = Annotated[
-    Path | None,
-    typer.Option(
-        "--data",
-        metavar="DIR",
-        help="Data folder of `mainspring up`. Default: MAINSPRING_DATA, then .mainspring in this folder or a parent.",
-        rich_help_panel=_PANEL,
-        show_default=False,
-    ),
-]
 TlsCertOption = Annotated[
     Path | None,
     typer.Option(
@@ -111,11 +77,18 @@ LogFormatOption = Annotated[
 ]
 
 
-def connect(url: str | None, token_file: Path | None, data: Path | None) -> Client:
-    """A client for one command; use it in a `with`."""
-    from mainspring.sdk.client.client import Client
+class Server(NamedTuple):
+    """The server that the connection options name. A command with a parameter of this type has them all."""
 
-    return Client(url, token_file=token_file, data=data, patience=_PATIENCE)
+    url: str | None = None
+    token_file: Path | None = None
+    data: Path | None = None
+
+    def connect(self) -> Client:
+        """A client for one command; use it in a `with`."""
+        from mainspring.sdk.client.client import Client
+
+        return Client(self.url, token_file=self.token_file, data=self.data, patience=_PATIENCE)
 
 
 def needed_database(database: Database | None) -> Database:

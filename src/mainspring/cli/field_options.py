@@ -1,90 +1,117 @@
-"""Adds the options of the plain fields and of the kinds of task to a command."""
+"""The options of `mainspring submit` and `mainspring job edit` that describe a job, from the table of fields.
+
+A field of a kind that is known here needs no line in the command line. The server checks the values.
+"""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
-from functools import cache
-from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any
 
 import typer
 
-from mainspring.kinds.registry import KindOptions, Option, TaskKind, task_kinds
-from mainspring.wire.fields import COUNT, DURATION, PLAIN_FIELDS, Field
+from mainspring.cli import completing
+from mainspring.cli.option_values import (
+    breaker_of,
+    concurrency_of,
+    limits_of,
+    misfire_of,
+    object_of,
+    pairs_of,
+    rate_of,
+    unique_of,
+)
+from mainspring.kinds.option_values import value_of
+from mainspring.wire.fields import (
+    CIRCUIT_BREAKER,
+    CONCURRENCY,
+    COUNT,
+    FIELDS,
+    MISFIRE,
+    MOMENTS,
+    NAMES,
+    PAIRS,
+    RATE_LIMIT,
+    RESOURCE_LIMITS,
+    RETRY,
+    UNIQUE,
+    Field,
+    can_change,
+)
 
-Command = TypeVar("Command", bound=Callable[..., None])
-
-
-def with_plain_options(*, after: str, panel: str) -> Callable[[Command], Command]:
-    """A decorator for a command with `**plain`: adds an option for each plain field after the parameter `after`.
-
-    Typer reads the signature of a command, so the options are added there.
-    """
-    return _with([_parameter(field, panel) for field in PLAIN_FIELDS], after)
-
-
-def with_kind_options(*, after: str, of_a_worker: bool = False) -> Callable[[Command], Command]:
-    """The same for the options of the kinds of task: those that describe a job, or those of a worker."""
-    options = [part.of_a_worker if of_a_worker else part.of_a_job for _, part in kind_options()]
-    return _with([_of_kind(option) for part in options for option in part], after)
-
-
-@cache
-def kind_options() -> tuple[tuple[TaskKind, KindOptions], ...]:
-    return tuple((kind, kind.part("options").OPTIONS) for kind in task_kinds())
-
-
-def check_kind_options(values: Mapping[str, Any]) -> list[Path]:
-    """Check the options of a worker's kinds. Returns the files that its commands must not read."""
-    checks = [part.check_worker for _, part in kind_options() if part.check_worker is not None]
-    return [path for check in checks for path in check(values)]
-
-
-def flags_of_kinds(values: Mapping[str, Any]) -> list[str]:
-    """The options of a worker's kinds, checked, as arguments for the worker."""
-    check_kind_options(values)
-    argv: list[str] = []
-    for _, part in kind_options():
-        for option in part.of_a_worker:
-            given = values.get(option.name)
-            for value in given if isinstance(given, list) else [] if given is None else [given]:
-                argv += [option.flag, value]
-    return argv
-
-
-def _with(added: Sequence[inspect.Parameter], after: str) -> Callable[[Command], Command]:
-    def extend(command: Command) -> Command:
-        signature = inspect.signature(command, eval_str=True)
-        parameters: list[inspect.Parameter] = []
-        for parameter in signature.parameters.values():
-            parameters.append(parameter)
-            if parameter.name == after:
-                parameters.extend(added)
-        # The parameters of a command stand before its `**plain`, which Typer must not see.
-        visible = [parameter for parameter in parameters if parameter.kind is not parameter.VAR_KEYWORD]
-        command.__signature__ = signature.replace(parameters=visible)  # type: ignore[attr-defined]
-        return command
-
-    return extend
+_REPEATED = (PAIRS, NAMES, MOMENTS, RESOURCE_LIMITS)
+_TEXTS = ("str", "Duration", "When", "Moment", "str | int")  # keywords of the SDK that take what is typed
+# How the value of a field is made of what is typed, by its kind. Others take the text, or JSON.
+_READERS: dict[object, Callable[[Any, Field], Any]] = {
+    PAIRS: lambda texts, field: pairs_of(texts, field.name),
+    RESOURCE_LIMITS: lambda texts, _: limits_of(texts),
+    RETRY: lambda text, field: object_of(text, field.name, '{"max_attempts": 3}'),
+    MISFIRE: lambda text, _: misfire_of(text),
+    UNIQUE: lambda text, _: unique_of(text),
+    RATE_LIMIT: lambda text, _: rate_of(text),
+    CIRCUIT_BREAKER: lambda text, _: breaker_of(text),
+}
 
 
-def _of_kind(option: Option) -> inspect.Parameter:
-    made = typer.Option(option.flag, metavar=option.metavar or None, help=option.help, rich_help_panel=option.panel)
-    if option.switch:
-        return inspect.Parameter(
-            option.name, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=False, annotation=Annotated[bool, made]
+def submit_options() -> list[inspect.Parameter]:
+    """An option for each field that a job can have."""
+    return [option for field in FIELDS for option in _options(field)]
+
+
+def edit_options() -> list[inspect.Parameter]:
+    """An option for each field that can be changed."""
+    return [option for field in FIELDS if can_change(field) for option in _options(field)]
+
+
+def field_values(typed: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of a job that the options describe. None for those that are not given."""
+    return {field.name: _value(field, typed) for field in FIELDS if any(each.name in typed for each in _options(field))}
+
+
+def _options(field: Field) -> list[inspect.Parameter]:
+    found = []
+    if field.help is not None and field.option is not None:
+        complete = None if field.offers is None else getattr(completing, field.offers)
+        option = typer.Option(
+            field.option,
+            metavar=field.metavar or None,
+            help=field.help,
+            autocompletion=complete,
+            rich_help_panel=field.panel,
         )
-    kind: Any = list[str] if option.repeated else str
+        kind: Any = list[str] if field.kind in _REPEATED else int if field.kind is COUNT else str
+        found.append(_parameter(field.name, kind, option, switch=field.gives is not None))
+    for part in field.parts:
+        option = typer.Option(part.option, metavar=part.metavar or None, help=part.help, rich_help_panel=field.panel)
+        found.append(_parameter(f"{field.name}_{part.member}", str, option, switch=part.gives is not None))
+    return found
+
+
+def _parameter(name: str, kind: Any, option: Any, *, switch: bool) -> inspect.Parameter:
+    annotation: Any = Annotated[bool, option] if switch else Annotated[kind | None, option]
     return inspect.Parameter(
-        option.name, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=None, annotation=Annotated[kind | None, made]
+        name, inspect.Parameter.KEYWORD_ONLY, default=False if switch else None, annotation=annotation
     )
 
 
-def _parameter(field: Field, panel: str) -> inspect.Parameter:
-    metavar = "D" if field.kind is DURATION else "N" if field.kind == COUNT else "TEXT"
-    option = typer.Option(field.option, metavar=metavar, help=field.help, rich_help_panel=panel)
-    kind: Any = int if field.kind is COUNT else str
-    return inspect.Parameter(
-        field.name, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=None, annotation=Annotated[kind | None, option]
-    )
+def _value(field: Field, typed: Mapping[str, Any]) -> Any:
+    text = typed.get(field.name)
+    parts = {part.member: _given(typed.get(f"{field.name}_{part.member}"), part.gives) for part in field.parts}
+    members = {member: value for member, value in parts.items() if value is not None}
+    if field.kind is CONCURRENCY:
+        return concurrency_of(text, members.get("key"), strict="order" in members)
+    if field.parts:
+        return members or None
+    if field.gives is not None:
+        return _given(text, field.gives)
+    if text is None or text == []:
+        return None
+    if field.kind in _READERS:
+        return _READERS[field.kind](text, field)
+    is_text = not isinstance(text, str) or field.kind.keyword in _TEXTS
+    return text if is_text else value_of(text)
+
+
+def _given(value: Any, gives: str | None) -> Any:
+    return value if gives is None else gives if value else None

@@ -37,7 +37,7 @@ def last_minute(seen: Overview) -> str:
 
 def dead_letters(seen: Overview) -> str:
     about = "about " if seen.dead_letters_estimated else ""
-    return f"{about}{seen.dead_letters:,}" + ("; see: mainspring dead-letters" if seen.dead_letters else "")
+    return f"{about}{seen.dead_letters:,}" + ("; see: mainspring dead-letter list" if seen.dead_letters else "")
 
 
 def counted(number: int, word: str) -> str:

@@ -7,8 +7,11 @@ text that fits several ids is refused, so that nothing happens to the wrong one.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
+import typer
+
+from mainspring.cli import completing
 from mainspring.cli.short_ids import SHORT
 
 if TYPE_CHECKING:
@@ -19,6 +22,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 SHORTEST, LONGEST = 4, 1000  # as the server
 JOB_HELP = "The job's id. Its end or its beginning is enough."
+JobArgument = Annotated[str, typer.Argument(metavar="JOB", help=JOB_HELP, autocompletion=completing.jobs)]
 _NAMED = 5  # candidates in an error
 _SEARCHED = "only the newest 100,000 are searched: give the whole id (--full-ids shows it) or its beginning"
 

@@ -1,4 +1,4 @@
-"""The list commands: --utc, --full-ids, --watch, --interval, --json and the server, which mean the same in all of them;
+"""The list commands: --utc, --full-ids, --watch, --interval and --json, which mean the same in all of them;
 and --limit and --cursor of those that have pages."""
 
 from __future__ import annotations
@@ -6,21 +6,19 @@ from __future__ import annotations
 import inspect
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import wraps
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from mainspring.cli.connect import DataOption, JsonFlag, TokenFileOption, UrlOption, connect
+from mainspring.cli.connect import JsonFlag, Server
 from mainspring.cli.screen import cell, say, show_json, show_rows, table_texts
 from mainspring.cli.table import Column
 from mainspring.cli.wording import Times
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from rich.text import Text
 
     from mainspring.sdk.client.client import Client
@@ -63,25 +61,20 @@ _OPTIONS: dict[str, tuple[Any, Any]] = {
     "watch": (WatchFlag, False),
     "interval": (IntervalOption, None),
     "as_json": (JsonFlag, False),
-    "url": (UrlOption, None),
-    "token_file": (TokenFileOption, None),
-    "data": (DataOption, None),
 }
 _EVERY = 2.0
 
 
 @dataclass(frozen=True, slots=True)
 class ListOptions:
-    """What the reader of a list chose. url, token_file, data: the server."""
+    """What the reader of a list chose."""
 
     utc: bool = False
     full_ids: bool = False
     watch: bool = False
     interval: str | None = None
     as_json: bool = False
-    url: str | None = None
-    token_file: Path | None = None
-    data: Path | None = None
+    server: Server = field(default_factory=Server)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,10 +102,11 @@ def with_list_options(command: Callable[..., None]) -> Callable[..., None]:
             continue
         for name, (annotation, default) in _OPTIONS.items():
             parameters.append(parameter.replace(name=name, annotation=annotation, default=default))
+        parameters.append(parameter.replace(name="server", annotation=Server, default=parameter.empty))
 
     @wraps(command)
     def with_options(**values: Any) -> None:
-        options = ListOptions(**{name: values.pop(name) for name in _OPTIONS})
+        options = ListOptions(**{name: values.pop(name) for name in (*_OPTIONS, "server")})
         command(options=options, **values)
 
     shown: Any = with_options
@@ -134,7 +128,7 @@ def show_list(options: ListOptions, read: Callable[[Client], Listing]) -> None:
     """Read a list and show it, once or again and again."""
     from mainspring.domain.errors import InvalidInput
 
-    client = connect(options.url, options.token_file, options.data)
+    client = options.server.connect()
     if options.interval is not None and not options.watch:
         raise InvalidInput("--interval needs --watch", field="interval", hint="add --watch")
     with client:

@@ -1,4 +1,4 @@
-"""Builds the command line. Each command is a module of this package with `command` and `EXAMPLES`."""
+"""Builds the command line: the commands and nouns of cli/commands.py."""
 
 from __future__ import annotations
 
@@ -6,73 +6,19 @@ import io
 import os
 import sys
 from collections.abc import Sequence
-from importlib import import_module
 from pathlib import Path
-from types import ModuleType
 from typing import Annotated
 
 import typer
 
+from mainspring.cli.commands import APART, BENCH, COMMANDS, NOUNS, OLD_NAMES, load_command, load_noun, load_verb
 from mainspring.cli.exit_codes import BAD_INPUT, FAILURE, INTERRUPTED
-from mainspring.cli.shared_options import place_in_file, with_shared_options
+from mainspring.cli.groups import HELP, Root, UsageError, noun_group
+from mainspring.cli.noun import Noun, Verb
+from mainspring.cli.prepare import place_in_file, prepared
 from mainspring.kernel.terminal import visible
 
-# Only the module of the called command is imported. Importing all of them costs 35 ms, which every start of a server
-# or a worker would pay.
-_PANELS: dict[str, tuple[str, ...]] = {
-    "Start": ("up", "server", "scheduler", "worker", "migrate"),
-    "Submit and look": ("submit", "jobs", "job", "runs", "run", "logs", "why", "timeline", "preview"),
-    "Steer": ("edit", "run-now", "pause", "resume", "cancel", "retry"),
-    "Act on many": ("act", "operations", "operation", "operation-cancel"),
-    "Backfill": (
-        "backfill",
-        "backfills",
-        "backfill-status",
-        "backfill-set",
-        "backfill-pause",
-        "backfill-resume",
-        "backfill-cancel",
-    ),
-    "Dead letters": ("dead-letters", "dead-letter", "replay", "discard"),
-    "Operate": (
-        "status",
-        "overview",
-        "failures",
-        "top",
-        "upcoming",
-        "heatmap",
-        "workers",
-        "tasks",
-        "queues",
-        "queue",
-        "limits",
-        "limit",
-        "calendars",
-        "calendar",
-        "calendar-set",
-        "calendar-delete",
-        "breakers",
-        "breaker-reset",
-        "drain",
-        "completion",
-    ),
-    "Access": ("open", "tenants", "tenant-add", "tokens", "token-add", "token-revoke", "sessions", "session-end"),
-}
-_GROUPS: dict[str, tuple[str, str, tuple[str, ...]]] = {
-    "workflow": (
-        "Submit and look",
-        "Workflows: jobs that depend on each other, and their runs.",
-        (
-            *("create", "apply", "check", "list", "show", "run", "runs", "steps", "watch"),
-            *("cancel", "rerun", "pause", "resume", "delete"),
-        ),
-    )
-}
-"""Commands with commands of their own: `mainspring workflow run` is the module workflow_run."""
-_BENCH = "bench"
 _COMPLETE = "_MAINSPRING_COMPLETE"  # set by the completion of a shell
-# Newer versions of Typer contain a copy of Click. The base class of Typer's BadParameter is UsageError in all of them.
-_UsageError: type[Exception] = typer.BadParameter.__mro__[1]
 
 
 def _version(wanted: bool) -> None:
@@ -94,46 +40,67 @@ def _root(
     """
 
 
-def build(only: str | None = None) -> typer.Typer:
-    """The application with all commands, or with the command `only`."""
+def build(only: tuple[str, ...] = ()) -> typer.Typer:
+    """The application with all commands. only: with this command, or with this noun and the verb that the second word
+    names."""
     app = typer.Typer(
-        name="mainspring", rich_markup_mode="rich", pretty_exceptions_enable=False, context_settings=_SETTINGS
+        name="mainspring",
+        cls=Root,
+        rich_markup_mode="rich",
+        pretty_exceptions_enable=False,
+        context_settings=_SETTINGS,
     )
     app.callback()(_root)
-    for panel, verbs in _PANELS.items():
-        for verb in verbs:
-            if only in (None, verb):
-                module = load(verb)
-                app.command(verb, epilog=_epilog(module.EXAMPLES), rich_help_panel=panel)(
-                    with_shared_options(module.command)
-                )
-    for group, (panel, words, verbs) in _GROUPS.items():
-        if only in (None, group):
-            below = typer.Typer(no_args_is_help=True, rich_markup_mode="rich")
-            for verb in verbs:
-                module = load(f"{group}-{verb}")
-                below.command(verb, epilog=_epilog(module.EXAMPLES))(with_shared_options(module.command))
-            app.add_typer(below, name=group, help=words, rich_help_panel=panel)
-    if only in (None, _BENCH):
-        app.add_typer(
-            load(_BENCH).app, name=_BENCH, help="Measure the performance of this machine.", rich_help_panel="Operate"
-        )
+    wanted, word = (*only, None, None)[:2]
+    for name in COMMANDS:
+        if wanted in (None, name):
+            _add(app, name, load_command(name))
+    for name in OLD_NAMES:
+        if wanted in (None, name):
+            _add(app, name, load_command(name), hidden=True)
+    for name in NOUNS:
+        if wanted in (None, name):
+            _add_noun(app, name, word)
+    if wanted in (None, BENCH):
+        from mainspring.cli import bench
+
+        app.add_typer(bench.app, name=BENCH, help="Measure the performance of this machine.")
     return app
 
 
-def load(verb: str) -> ModuleType:
-    return import_module(f"mainspring.cli.{verb.replace('-', '_')}")
+def _add_noun(app: typer.Typer, name: str, word: str | None) -> None:
+    """word: what follows the noun. Only the verb that it means is added. None, or a word for help: all of them."""
+    if word is not None and (name, word) in APART:
+        noun = Noun(name, "", word, {word: load_verb(name, word)})
+    else:
+        noun = load_noun(name)
+    below = typer.Typer(cls=noun_group(noun), rich_markup_mode="rich")
+    meant = None if word is None or word in HELP else word if word in noun.verbs else noun.default
+    for verb in [noun.verbs[meant]] if meant is not None else noun.verbs.values():
+        _add(below, verb.name, verb, hidden=not verb.listed)
+    app.add_typer(below, name=noun.name, help=noun.help)
 
 
-def _verb_of(args: Sequence[str]) -> str | None:
-    """The command in the first argument. None for --help and for unknown commands: these need all commands."""
+def _add(app: typer.Typer, name: str, verb: Verb, *, hidden: bool = False) -> None:
+    app.command(name, epilog=_epilog(verb.examples), hidden=hidden)(prepared(verb.function))
+
+
+def _chosen(args: Sequence[str]) -> tuple[str, ...]:
+    """The command or the noun in the first argument, and the word after it. An option of `mainspring` itself needs no
+    command. Nothing for an unknown word."""
     if _COMPLETE in os.environ:  # the shell passes the words in its own variables
         typed = (os.environ.get("COMP_WORDS") or os.environ.get("_TYPER_COMPLETE_ARGS") or "").split()
-        args = typed[1:2] or args
-    known = {_BENCH, *_GROUPS}.union(*_PANELS.values())
-    return args[0] if args[0] in known else None
+        return (typed[1],) if typed[1:] and typed[1] in _KNOWN else ()
+    if args[0] not in _KNOWN:
+        return (args[0],) if args[0].startswith("-") else ()
+    word = args[1] if len(args) > 1 else None
+    for noun, verb in APART:
+        if args[0] == noun and (not word or (word[0] == "-" and word not in HELP)):
+            return noun, verb
+    return args[0], word or ""
 
 
+_KNOWN = {BENCH, *COMMANDS, *NOUNS, *OLD_NAMES}
 _SETTINGS = {"help_option_names": ["-h", "--help"]}
 
 
@@ -147,7 +114,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = list(sys.argv[1:] if argv is None else argv) or ["--help"]
     _prepare_output()
     try:
-        code = build(_verb_of(args))(args=args, prog_name="mainspring", standalone_mode=False)
+        code = build(_chosen(args))(args=args, prog_name="mainspring", standalone_mode=False)
         sys.stdout.flush()
         return code if isinstance(code, int) else 0
     except (KeyboardInterrupt, typer.Abort):
@@ -156,7 +123,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         # The reader (head, less) has closed the pipe. Without this, Python reports it again when it closes stdout.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return FAILURE
-    except _UsageError as error:
+    except UsageError as error:
         return _misused(error)
     except Exception as error:  # noqa: BLE001 - the outermost handler prints the error as one line
         return _failed(error, args)
@@ -181,7 +148,9 @@ def _misused(error: Exception) -> int:
     place = None if context is None else place_in_file(context, getattr(error, "param", None))
     if place is not None:  # the user typed no option
         message = f"{place}: {getattr(error, 'message', message)}"
-    sys.stderr.write(visible(f"error: {message}\nhint: see {path} --help\n"))
+    suggestion = getattr(error, "suggestion", None)
+    hint = f"{suggestion} see" if suggestion else "see"
+    sys.stderr.write(visible(f"error: {message}\nhint: {hint} {path.strip()} --help\n"))
     return BAD_INPUT
 
 

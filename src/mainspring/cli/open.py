@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from mainspring.cli.connect import DataOption, JsonFlag, TokenFileOption, UrlOption, connect
+from mainspring.cli.connect import JsonFlag, Server
 from mainspring.cli.screen import say, show_json, show_line
 from mainspring.cli.wording import local
 
@@ -26,11 +26,9 @@ PrintFlag = Annotated[
 
 
 def command(
+    server: Server,
     anyway: PrintFlag = False,
     as_json: JsonFlag = False,
-    url: UrlOption = None,
-    token_file: TokenFileOption = None,
-    data: DataOption = None,
 ) -> None:
     """Print a link that opens the dashboard signed in. It works once, within five minutes.
 
@@ -45,7 +43,7 @@ def command(
             field="print",
             hint="give --print if that is what you want",
         )
-    with connect(url, token_file, data) as client:
+    with server.connect() as client:
         made = client.sign_in_link()
         address = client.connection.addresses[0]
     if as_json:

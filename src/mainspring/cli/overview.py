@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, cast
 import typer
 
 from mainspring.cli import figures
-from mainspring.cli.connect import DataOption, JsonFlag, TokenFileOption, UrlOption, connect
+from mainspring.cli.connect import JsonFlag, Server
 from mainspring.cli.screen import show_fields, show_json
 from mainspring.cli.wording import span
 
@@ -20,18 +20,16 @@ _WIDTH = 60
 
 
 def command(
+    server: Server,
     last: Annotated[str, typer.Option("--last", metavar="W", help="1h, 6h, 24h, 7d or 30d.")] = "1h",
     queue: Annotated[str | None, typer.Option("--queue", help="Only of this queue.", show_default=False)] = None,
     task: Annotated[str | None, typer.Option("--task", help="Only of this task.", show_default=False)] = None,
     as_json: JsonFlag = False,
-    url: UrlOption = None,
-    token_file: TokenFileOption = None,
-    data: DataOption = None,
 ) -> None:
     """Show what ended in the last hour to thirty days: outcomes, success rate, start lag and durations."""
     if last not in _WINDOWS:
         raise typer.BadParameter(f"{last!r} is not one of {', '.join(_WINDOWS)}", param_hint="--last")
-    with connect(url, token_file, data) as client:
+    with server.connect() as client:
         seen = client.overview(cast("WindowWord", last), queue=queue, task=task)
     if as_json:
         show_json(seen)

@@ -6,17 +6,19 @@ have only a variable. docs/operating.md has the table.
 
 from __future__ import annotations
 
-import inspect
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, get_args, get_origin
+
+from mainspring.cli.commands import find_command
+from mainspring.cli.shared_options import parameters_of
 
 STARTING = ("up", "server", "scheduler", "worker", "migrate")
 CLIENTS = "client commands"
 # The client of the SDK reads these variables itself, so the options have none of their own.
 OF_CLIENTS = {"url": "MAINSPRING_URL", "token_file": "MAINSPRING_TOKEN_FILE", "data": "MAINSPRING_DATA"}
 OWN_DATA = ("up", "server")  # their option --data has a variable of its own
-_A_CLIENT = "jobs"
+_A_CLIENT = "job list"
 CONNECTION = (*OF_CLIENTS, "ca", "insecure_http")
 _NOT_SETTINGS = ("help", "config", "json", "stage", "force")
 
@@ -56,12 +58,9 @@ OTHER_VARIABLES = {
 
 
 def settings_of(verb: str) -> list[Setting]:
-    """The settings of one command."""
-    from mainspring.cli.main import load
-    from mainspring.cli.shared_options import with_shared_options
-
+    """The settings of one command: `up` or `job list`."""
     found = []
-    for parameter in inspect.signature(with_shared_options(load(verb).command)).parameters.values():
+    for parameter in parameters_of(find_command(verb).function).values():
         kind, *metadata = get_args(parameter.annotation) or (parameter.annotation,)
         options = [each for each in metadata if hasattr(each, "param_decls")]
         if not options:

@@ -154,7 +154,7 @@ def _withheld(chosen: Collection[str], verb: str, of_command: Mapping[str, Setti
     use at a worker, such as files with secrets."""
     keys = {"data"}
     if verb in STARTING:
-        from mainspring.cli.field_options import kind_options
+        from mainspring.cli.task_options import kind_options
 
         keys |= {option.name for _, options in kind_options() for option in options.of_a_worker}
     if verb not in STARTING or verb == "worker":

@@ -5,18 +5,16 @@ from __future__ import annotations
 import typer
 
 from mainspring.cli import figures
-from mainspring.cli.connect import DataOption, JsonFlag, TokenFileOption, UrlOption, connect
+from mainspring.cli.connect import JsonFlag, Server
 from mainspring.cli.exit_codes import FAILURE
 from mainspring.cli.screen import say, show_fields, show_json
 
 EXAMPLES = ("mainspring status", "mainspring status --json | jq .problems")
 
 
-def command(
-    as_json: JsonFlag = False, url: UrlOption = None, token_file: TokenFileOption = None, data: DataOption = None
-) -> None:
+def command(server: Server, as_json: JsonFlag = False) -> None:
     """Show on one screen whether all is well: schedulers, workers, queues and failures. Exit 0 only if it is."""
-    with connect(url, token_file, data) as client:
+    with server.connect() as client:
         seen = client.overview()
         address = client.connection.url
     if as_json:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from mainspring.cli import figures
-from mainspring.cli.connect import DataOption, TokenFileOption, UrlOption, connect
+from mainspring.cli.connect import Server
 from mainspring.cli.screen import cell, has_width, stdout, table_texts
 from mainspring.cli.table import Column, cut, wrapped
 from mainspring.cli.wording import Times, span
@@ -66,11 +66,9 @@ class Seen:
 
 
 def command(
+    server: Server,
     interval: Annotated[str, typer.Option("--interval", metavar="D", help="How often it is refreshed.")] = _EVERY,
     once: Annotated[bool, typer.Option("--once", help="Print it once. A pipe always gets it once.")] = False,
-    url: UrlOption = None,
-    token_file: TokenFileOption = None,
-    data: DataOption = None,
 ) -> None:
     """Watch the system live: throughput, lag, queues, workers and the latest failures. Ctrl-C ends it."""
     from mainspring.cli.watching import parse_interval, watch
@@ -83,7 +81,7 @@ def command(
         rates.append(seen.overview.rate)
         return seen
 
-    with connect(url, token_file, data) as client:
+    with server.connect() as client:
         if not once and sys.stdout.isatty():
             raise typer.Exit(watch("Mainspring", read, lambda seen, width: draw(seen, list(rates), width), seconds))
         seen = read()

@@ -19,7 +19,7 @@ _OPTIONS = {field.name: field.option for field in FIELDS if field.option is not 
     "cron_expression": "--cron", "schedule.timezone": "--timezone",
     "schedule.calendar": "--calendar", "schedule.outside": "--outside",
     "schedule.dst": "--dst-gap", "schedule.dst.gap": "--dst-gap", "schedule.dst.overlap": "--dst-overlap",
-    "max_retries": "--retries", "http.url": "--http",
+    "max_retries": "--retries", "rate": "--rate", "http.url": "--http",
     "http.method": "--method", "http.headers": "--header", "http.body": "--body",
 }  # fmt: skip
 _TWO = re.compile(r"([\w.]+) and ([\w.]+)(?= )")

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from mainspring.cli.added_options import with_options
 from mainspring.cli.caps import (
     MaxCpusOption,
     MaxMemoryOption,
@@ -30,8 +31,8 @@ from mainspring.cli.connect import (
     checked_log_format,
     checked_log_level,
 )
-from mainspring.cli.field_options import flags_of_kinds, with_kind_options
 from mainspring.cli.shared_options import CaOption
+from mainspring.cli.task_options import flags_of_kinds, worker_options
 from mainspring.cli.worker import DEFAULT_SLOTS, IsolationOption, PruneFlag, QueuesOption, RunAsOption, check_isolation
 from mainspring.kernel.config import DEFAULT_DATA_FOLDER, DEFAULT_HOST, DEFAULT_PORT
 from mainspring.store.database import Database
@@ -39,7 +40,7 @@ from mainspring.store.database import Database
 EXAMPLES = ("mainspring up", "mainspring up --app examples.hello:app --port 8800")
 
 
-@with_kind_options(after="http_allow", of_a_worker=True)
+@with_options(worker_options(), after="http_allow")
 def command(
     data: Annotated[
         Path | None,

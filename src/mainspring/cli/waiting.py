@@ -51,11 +51,12 @@ def wait_and_show(client: Client, handle: Handle[Any], *, timeout: float | None,
         run = _watched(handle, timeout, None if as_json else output)
     except TimeoutError as error:
         output.stop()
-        say(f"error: {error}\nhint: the job continues; to see it: mainspring job {handle.job_id}")
+        say(f"error: {error}\nhint: the job continues; to see it: mainspring job show {handle.job_id}")
         return FAILURE
     except KeyboardInterrupt:
         output.stop()
-        say(f"\nstopped waiting; the job continues. To stop it: mainspring cancel {handle.run_id or handle.job_id}")
+        what = f"job cancel {handle.job_id}" if handle.run_id is None else f"run cancel {handle.run_id}"
+        say(f"\nstopped waiting; the job continues. To stop it: mainspring {what}")
         return INTERRUPTED
     if as_json:
         show_json(run)

@@ -77,8 +77,8 @@ def _latest(client: Client, job_id: str) -> str:
         raise NotFound(
             f"there is no run and no job {job_id!r}",
             code="no_run_or_job",
-            hint="list them with: mainspring runs, mainspring jobs",
+            hint="list them with: mainspring run list, mainspring job list",
         ) from None
     if run is None:
-        raise NotFound(f"job {job_id} has not run yet", hint=f"to see its next fire time: mainspring job {job_id}")
+        raise NotFound(f"job {job_id} has not run yet", hint=f"to see its next fire time: mainspring job show {job_id}")
     return run.run_id

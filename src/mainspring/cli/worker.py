@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from mainspring.cli.added_options import with_options
 from mainspring.cli.caps import (
     MaxCpusOption,
     MaxMemoryOption,
@@ -18,18 +19,16 @@ from mainspring.cli.caps import (
     read_caps,
 )
 from mainspring.cli.connect import (
-    DataOption,
     HttpAllowOption,
     LogFormatOption,
     LogLevelOption,
     ReloadFlag,
-    TokenFileOption,
-    UrlOption,
+    Server,
     check_reload,
     checked_log_format,
     checked_log_level,
 )
-from mainspring.cli.field_options import check_kind_options, with_kind_options
+from mainspring.cli.task_options import check_kind_options, worker_options
 
 if TYPE_CHECKING:
     from mainspring.kinds.shell.sandbox.bubblewrap import Bubblewrap, NoSandbox
@@ -84,8 +83,9 @@ PruneFlag = Annotated[
 ]
 
 
-@with_kind_options(after="http_allow", of_a_worker=True)
+@with_options(worker_options(), after="http_allow")
 def command(
+    server: Server,
     queues: QueuesOption = None,
     slots: Annotated[
         int, typer.Option("--slots", min=1, max=100_000, help="How many runs execute at the same time.")
@@ -163,9 +163,6 @@ def command(
     prune: PruneFlag = False,
     log_level: LogLevelOption = "info",
     log_format: LogFormatOption = "auto",
-    url: UrlOption = None,
-    token_file: TokenFileOption = None,
-    data: DataOption = None,
     **kinds: Any,
 ) -> None:
     """Run jobs: shell commands, HTTP calls and the tasks of your application. Needs a server, but no database.
@@ -180,15 +177,19 @@ def command(
     names, weights = (None, None) if queues is None else parse_queues(queues, slots)
     labels = read_labels(label or ())
     confine_all = read_sandbox_option(sandbox)
-    private = [*private_paths(token_file, data), *config_file(), *([app_token_file] if app_token_file else [])]
-    private += check_kind_options(kinds)
+    private = [
+        *private_paths(server.token_file, server.data),
+        *config_file(),
+        *([app_token_file] if app_token_file else []),
+        *check_kind_options(kinds),
+    ]
     readable = check_sandbox_read(sandbox_read or (), private)
     check_isolation(process_isolation)
     wanted_lease = read_lease(lease)
     caps = read_caps(run_max_memory, run_max_processes, run_max_cpu, max_memory, max_processes, max_cpus)
     if reload:
         raise typer.Exit(_reloading(app))
-    connection = find_connection(url, token_file=token_file, data=data)
+    connection = find_connection(server.url, token_file=server.token_file, data=server.data)
     if connection.token is None:
         raise Unauthorized(f"no token found for {connection.url}", code="no_token")
     app_token = read_app_token(app, app_token_file)

@@ -1,7 +1,11 @@
 """The table of the fields of a job. It declares each field and where the field may appear.
 
-Most fields have special rules. Their structs, keywords and options are written by hand, because type checkers and
-editors must see them and because their checks differ. tests/domain/test_fields.py compares them with this table.
+Most fields have special rules. Their structs and keywords are written by hand, because type checkers and editors must
+see them and because their checks differ. tests/domain/test_fields.py compares them with this table.
+
+The options of `mainspring submit` and `mainspring job edit` are made from the table: a field with a help text has one,
+and a field that can be changed later has it in both. cli/field_options.py reads the values by the kind of the field.
+Options that say what runs (the task, the command, the HTTP call and the payload) are in cli/task_options.py.
 
 A plain field has no special rules. It is a duration, a whole number or a line of text, and is stored in the spec and
 shown unchanged. It is declared only in this file. To add one:
@@ -96,6 +100,20 @@ TRIGGER_RULE = Kind("TriggerRuleWord", keyword="str")
 ON_UPSTREAM_FAILURE = Kind("OnUpstreamFailureWord", keyword="str")
 ANYTHING = Kind("Any")
 PLAIN_KINDS = (DURATION, COUNT, TEXT)
+WHEN = "Schedule"
+HOW = "Job options"
+WHERE = "Execution environment"
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """An option of a member of a field. gives: the value of an option that takes none."""
+
+    member: str
+    option: str
+    help: str
+    metavar: str = ""
+    gives: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,8 +121,12 @@ class Field:
     """One field of a job.
 
     stored: the path in the definition where it is stored. None if the field is a short form; `means` then names the
-    field that it stands for. shown: its names in the view of a job. option: its name on the command line.
-    least, most, help: the bounds and the help text of a plain field. For text they are the bounds of its length.
+    field that it stands for. shown: its names in the view of a job. least, most: the bounds of a plain field. For text
+    they are the bounds of its length.
+
+    On the command line: option is its name, help and metavar explain it, and it is under the heading `panel`. gives:
+    the value of an option that takes none. offers: what a shell completes, a name in cli/completing.py. parts: options
+    of its members.
     """
 
     name: str
@@ -117,11 +139,13 @@ class Field:
     later: bool = False
     least: float = 0
     most: float = 0
+    plain: bool = False
     help: str | None = None
-
-    @property
-    def plain(self) -> bool:
-        return self.help is not None
+    metavar: str = ""
+    panel: str = HOW
+    gives: str | None = None
+    offers: str | None = None
+    parts: tuple[Part, ...] = ()
 
 
 _NEW = Place.REQUEST | Place.SQL | Place.KEYWORD  # it cannot be changed later
@@ -136,9 +160,11 @@ def plain_field(name: str, kind: Kind, *, least: float, most: float, help: str) 
     """A field without special rules. It may appear everywhere."""
     if kind not in PLAIN_KINDS:
         raise ValueError(f"{name}: a plain field is a duration, a count or a text")
+    metavar = "D" if kind is DURATION else "N" if kind is COUNT else "TEXT"
     return Field(
-        name, kind, _DEFAULT, f"spec.{name}", (name,), "--" + name.replace("_", "-"), least=least, most=most, help=help
-    )
+        name, kind, _DEFAULT, f"spec.{name}", (name,), "--" + name.replace("_", "-"), least=least, most=most,
+        plain=True, help=help, metavar=metavar,
+    )  # fmt: skip
 
 
 def _later(name: str, kind: Kind) -> Field:
@@ -154,36 +180,60 @@ def _of_kind(kind: TaskKind) -> Field:
 
 
 _OWN_FIELDS = (
-    Field("job_id", CHOSEN_ID, _NEW, "job_id", ("job_id",), "--job-id"),
-    Field("name", NAME, _SETTING, "name", ("name",), "--name"),
+    Field("job_id", CHOSEN_ID, _NEW, "job_id", ("job_id",), "--job-id",
+        help="Id of the job. Default: the server chooses one.", metavar="ID"),
+    Field("name", NAME, _SETTING, "name", ("name",), "--name",
+        help="Name of the job."),
     Field("task", NAME, _JOB, "task", ("task",), "TASK"),
     Field("job_type", NAME, _JOB, means="task"),
     Field("payload", PAYLOAD, _JOB, "payload", ("payload",), "--payload"),
-    Field("keep_payload", KEPT_SIZE, _DEFAULT, "spec.keep_payload", ("keep_payload",), "--keep-payload"),
-    Field("schedule", SCHEDULE, _JOB, "schedule", ("schedule", "schedule_in_words"), "--manual"),
+    Field("keep_payload", KEPT_SIZE, _DEFAULT, "spec.keep_payload", ("keep_payload",), "--keep-payload",
+        help="Keep the payload after success: true, false, or up to a size. Default: 16KiB.", metavar="SIZE"),
+    Field("schedule", SCHEDULE, _JOB, "schedule", ("schedule", "schedule_in_words"), "--manual",
+        help="Run only with `mainspring job run`.", panel=WHEN, gives="manual"),
     Field("schedule_type", SCHEDULE_TYPE, _SETTING, means="schedule", shown=("schedule_type",)),
     Field("schedule_time", TIME, _SETTING, means="schedule", shown=("schedule_time",)),
     Field("cron_expression", CRON, _SETTING & _HTTP_ONLY, means="schedule", shown=("cron_expression",)),
-    Field("cron", CRON, _SETTING & _HTTP_ONLY, means="schedule", shown=("cron_expression",), option="--cron"),
-    Field("timezone", ZONE, _SETTING & _HTTP_ONLY, means="schedule", shown=("timezone",), option="--timezone"),
-    Field("delay", DURATION, _SETTING & _HTTP_ONLY, means="schedule", shown=("schedule_time",), option="--in"),
-    Field("at", TIME, Place.KEYWORD, means="schedule", shown=("schedule_time",), option="--at"),
-    Field("every", DURATION, Place.KEYWORD, means="schedule", shown=("every",), option="--every"),
-    Field("rrule", TEXT, Place.KEYWORD, means="schedule", shown=("rrule",), option="--rrule"),
-    Field("after", NAMES, Place.KEYWORD, means="schedule", shown=("after",), option="--after"),
-    Field("exdates", MOMENTS, Place.KEYWORD, means="schedule", shown=("exdates",), option="--exdate"),
-    Field("jitter", DURATION, Place.KEYWORD, means="schedule", shown=("jitter",), option="--jitter"),
-    Field("start", MOMENT, Place.KEYWORD, means="schedule", shown=("start",), option="--start"),
-    Field("end", MOMENT, Place.KEYWORD, means="schedule", shown=("end",), option="--end"),
-    Field("max_runs", COUNT, Place.KEYWORD, means="schedule", shown=("max_runs", "runs_left"), option="--max-runs"),
-    Field("dst", DST, Place.KEYWORD, means="schedule", shown=("dst",), option="--dst-gap"),
-    Field(
-        "calendar", NAME, Place.KEYWORD, means="schedule", shown=("calendar", "calendar_version"), option="--calendar"
-    ),
-    Field("outside", OUTSIDE, Place.KEYWORD, means="schedule", shown=("outside",), option="--outside"),
-    Field("queue", NAME, _DEFAULT, "queue", ("queue",), "--queue"),
-    Field("priority", PRIORITY, _DEFAULT, "priority", ("priority",), "--priority"),
-    Field("timeout", DURATION, _DEFAULT, "spec.timeout", ("timeout",), "--timeout"),
+    Field("cron", CRON, _SETTING & _HTTP_ONLY, means="schedule", shown=("cron_expression",), option="--cron",
+        help="Run by a cron expression: '0 9 * * MON-FRI', @daily.", metavar="E", panel=WHEN),
+    Field("timezone", ZONE, _SETTING & _HTTP_ONLY, means="schedule", shown=("timezone",), option="--timezone",
+        help="Time zone of --cron: Europe/Berlin.", metavar="Z", panel=WHEN),
+    Field("delay", DURATION, _SETTING & _HTTP_ONLY, means="schedule", shown=("schedule_time",), option="--in",
+        help="Run once after this time: 5m, 1h30m.", metavar="D", panel=WHEN),
+    Field("at", TIME, Place.KEYWORD, means="schedule", shown=("schedule_time",), option="--at",
+        help="Run once at this time: 2026-12-31T23:59:59Z.", metavar="T", panel=WHEN),
+    Field("every", DURATION, Place.KEYWORD, means="schedule", shown=("every",), option="--every",
+        help="Run at this interval: 90s, 15m, 1h30m.", metavar="D", panel=WHEN),
+    Field("rrule", TEXT, Place.KEYWORD, means="schedule", shown=("rrule",), option="--rrule",
+        help="Run by a rule of RFC 5545: 'FREQ=MONTHLY;BYDAY=-1FR;BYHOUR=17'.", metavar="R", panel=WHEN),
+    Field("after", NAMES, Place.KEYWORD, means="schedule", shown=("after",), option="--after",
+        help="Run when this job has succeeded; can be repeated: when all of them have, since the last time.",
+        metavar="JOB", panel=WHEN),
+    Field("exdates", MOMENTS, Place.KEYWORD, means="schedule", shown=("exdates",), option="--exdate",
+        help="A fire of --rrule that is left out; can be repeated.", metavar="T", panel=WHEN),
+    Field("jitter", DURATION, Place.KEYWORD, means="schedule", shown=("jitter",), option="--jitter",
+        help="Each fire is later by up to this: 10m.", metavar="D", panel=WHEN),
+    Field("start", MOMENT, Place.KEYWORD, means="schedule", shown=("start",), option="--start",
+        help="No fire is before this time.", metavar="T", panel=WHEN),
+    Field("end", MOMENT, Place.KEYWORD, means="schedule", shown=("end",), option="--end",
+        help="No fire is after this time.", metavar="T", panel=WHEN),
+    Field("max_runs", COUNT, Place.KEYWORD, means="schedule", shown=("max_runs", "runs_left"), option="--max-runs",
+        help="The schedule ends after so many runs.", metavar="N", panel=WHEN),
+    Field("dst", DST, Place.KEYWORD, means="schedule", shown=("dst",), option="--dst-gap", panel=WHEN,
+        parts=(
+            Part("gap", "--dst-gap", "A time that a clock change skips: shift or skip.", "P"),
+            Part("overlap", "--dst-overlap", "A time that a clock change repeats: first, last or both.", "P"),
+        )),
+    Field("calendar", NAME, Place.KEYWORD, means="schedule", shown=("calendar", "calendar_version"),
+        option="--calendar", help="Fire only within this calendar.", metavar="C", panel=WHEN),
+    Field("outside", OUTSIDE, Place.KEYWORD, means="schedule", shown=("outside",), option="--outside",
+        help="A time outside the calendar: skip it, or next.", metavar="O", panel=WHEN),
+    Field("queue", NAME, _DEFAULT, "queue", ("queue",), "--queue",
+        help="Name of the queue.", metavar="Q", offers="queues"),
+    Field("priority", PRIORITY, _DEFAULT, "priority", ("priority",), "--priority",
+        help="low, normal, high or critical.", metavar="P"),
+    Field("timeout", DURATION, _DEFAULT, "spec.timeout", ("timeout",), "--timeout",
+        help="Time limit for each attempt: 15m.", metavar="D"),
     plain_field(
         "max_losses", COUNT, least=0, most=100, help="How often a run may be lost with its worker before it fails: 3."
     ),
@@ -193,56 +243,74 @@ _OWN_FIELDS = (
     plain_field(
         "expires_in", DURATION, least=0.001, most=LONGEST_EXPIRY, help="Skip a run that has not started by then: 10m."
     ),
-    Field("kill_grace", DURATION, _DEFAULT & _HTTP_ONLY, "spec.setup.kill_grace", ("kill_grace",), "--kill-grace"),
-    Field("env", PAIRS, _DEFAULT & _HTTP_ONLY, "spec.setup.env", ("env",), "--env"),
-    Field("limits", RESOURCE_LIMITS, _DEFAULT & _HTTP_ONLY, "spec.setup.limits", ("limits",), "--limit"),
-    Field("sandbox", SANDBOX, _SETTING & _HTTP_ONLY, "spec.setup.sandbox", ("sandbox",), "--sandbox"),
-    Field("run_as", TEXT, _SETTING & _HTTP_ONLY, "spec.setup.run_as", ("run_as",), "--run-as"),
-    Field("required_labels", PAIRS, _DEFAULT, "required_labels", ("required_labels",), "--require"),
-    Field("retry", RETRY, _DEFAULT, "spec.retry", ("retry",), "--retry"),
+    Field("kill_grace", DURATION, _DEFAULT & _HTTP_ONLY, "spec.setup.kill_grace", ("kill_grace",), "--kill-grace",
+        help="Time between SIGTERM and SIGKILL: 10s.", metavar="D", panel=WHERE),
+    Field("env", PAIRS, _DEFAULT & _HTTP_ONLY, "spec.setup.env", ("env",), "--env",
+        help="Environment variable; can be repeated.", metavar="K=V", panel=WHERE),
+    Field("limits", RESOURCE_LIMITS, _DEFAULT & _HTTP_ONLY, "spec.setup.limits", ("limits",), "--limit",
+        help="memory=512MB, cpu=30s, processes=8, files=256, output=10MB; can be repeated.",
+        metavar="WHAT=N", panel=WHERE),
+    Field("sandbox", SANDBOX, _SETTING & _HTTP_ONLY, "spec.setup.sandbox", ("sandbox",), "--sandbox",
+        help="bubblewrap: no network, no files but the system.", metavar="S", panel=WHERE),
+    Field("run_as", TEXT, _SETTING & _HTTP_ONLY, "spec.setup.run_as", ("run_as",), "--run-as",
+        help="Run the command as this user; the worker must allow it with --run-as-allow.",
+        metavar="USER", panel=WHERE),
+    Field("required_labels", PAIRS, _DEFAULT, "required_labels", ("required_labels",), "--require",
+        help="A label that the worker must have; can be repeated.", metavar="K=V", panel=WHERE),
+    Field("retry", RETRY, _DEFAULT, "spec.retry", ("retry",), "--retry",
+        help='{"backoff": "linear", "base": "5s", "rules": [{"exit_code": 2, "then": "give_up"}]}', metavar="JSON"),
     Field("retry_policy", RETRY, (_SETTING & _HTTP_ONLY) & ~Place.KEYWORD, means="retry"),
-    Field("retries", COUNT, _JOB | Place.TASK_OPTION, means="retry", shown=("max_retries",), option="--retries"),
+    Field("retries", COUNT, _JOB | Place.TASK_OPTION, means="retry", shown=("max_retries",), option="--retries",
+        help="Number of retries after the first attempt.", metavar="N"),
     Field("max_retries", COUNT, _JOB, means="retry", shown=("max_retries",)),
-    Field("misfire", MISFIRE, _SETTING, "spec.misfire", ("misfire",), "--misfire"),
-    Field("overlap", OVERLAP, _SETTING, "overlap", ("overlap",), "--overlap"),
-    Field("concurrency", CONCURRENCY, _DEFAULT & _HTTP_ONLY, "spec.concurrency", ("concurrency",), "--concurrency"),
-    Field("rate_limit", RATE_LIMIT, _DEFAULT & _HTTP_ONLY, "spec.rate_limit", ("rate_limit",), "--rate"),
-    Field(
-        "rate",
-        RATE,
-        (_JOB | Place.TASK_OPTION) & _HTTP_ONLY,
-        means="rate_limit",
-        shown=("rate_limit",),
-        option="--rate",
-    ),
-    Field(
-        "circuit_breaker",
-        CIRCUIT_BREAKER,
-        _DEFAULT & _HTTP_ONLY,
-        "spec.circuit_breaker",
-        ("circuit_breaker",),
+    Field("misfire", MISFIRE, _SETTING, "spec.misfire", ("misfire",), "--misfire",
+        help="Fires that became due while nothing could fire them: skip, once or all. once,grace=1h "
+            "runs none that is older than that; all,cap=100 runs that many at most.",
+        metavar="M"),
+    Field("overlap", OVERLAP, _SETTING, "overlap", ("overlap",), "--overlap",
+        help="If a fire is due while a run is alive: skip, queue, allow or cancel_previous.", metavar="O"),
+    Field("concurrency", CONCURRENCY, _DEFAULT & _HTTP_ONLY, "spec.concurrency", ("concurrency",), "--concurrency",
+        help='At most N runs at once, or none. Or JSON: {"limit": 3, "per": "task"}, or a list of these.',
+        metavar="N",
+        parts=(
+            Part("key", "--concurrency-key", "Count each value of this apart: payload.account, labels.region.", "PATH"),
+            Part("order", "--strict", "One run after another, in the order of submission.", gives="strict"),
+        )),
+    Field("rate_limit", RATE_LIMIT, _DEFAULT & _HTTP_ONLY, "spec.rate_limit", ("rate_limit",), "--rate",
+        help='At most so many starts: 100/m. Or JSON: {"rate": "5/s", "burst": 10, "key": "payload.account"}.',
+        metavar="N/TIME"),
+    Field("rate", RATE, (_JOB | Place.TASK_OPTION) & _HTTP_ONLY, means="rate_limit", shown=("rate_limit",)),
+    Field("circuit_breaker", CIRCUIT_BREAKER, _DEFAULT & _HTTP_ONLY, "spec.circuit_breaker", ("circuit_breaker",),
         "--circuit-breaker",
-    ),
-    Field("delivery", DELIVERY, _DEFAULT, "spec.delivery", ("delivery",), "--delivery"),
-    Field("idempotency_key", NAME, _NEW, "spec.idempotency_key", ("idempotency_key",), "--idempotency-key"),
-    Field("unique", UNIQUE, _UNIQUE, "spec.unique", ("unique",), "--unique"),
-    Field("owner", TEXT, _SETTING, "spec.owner", ("owner",), "--owner"),
-    Field("description", TEXT, _SETTING, "spec.description", ("description",), "--description"),
-    Field("labels", PAIRS, _SETTING, "spec.labels", ("labels",), "--label"),
+        help="So many failures in a row stop its runs for a time: 5:10m, or on. Then one run is the probe.",
+        metavar="N:TIME"),
+    Field("delivery", DELIVERY, _DEFAULT, "spec.delivery", ("delivery",), "--delivery",
+        help="at_least_once or at_most_once.", metavar="D"),
+    Field("idempotency_key", NAME, _NEW, "spec.idempotency_key", ("idempotency_key",), "--idempotency-key",
+        help="A repeated submission with this key creates no second job.", metavar="K"),
+    Field("unique", UNIQUE, _UNIQUE, "spec.unique", ("unique",), "--unique",
+        help="Fields of which one job at a time has the values: task,payload.account. Also for=10m, "
+            "while=queued+running, and else=keep, replace or later: what another submission does to "
+            "that job.",
+        metavar="BY"),
+    Field("owner", TEXT, _SETTING, "spec.owner", ("owner",), "--owner",
+        help="Who is responsible for the job."),
+    Field("description", TEXT, _SETTING, "spec.description", ("description",), "--description",
+        help="What the job is for."),
+    Field("labels", PAIRS, _SETTING, "spec.labels", ("labels",), "--label",
+        help="Label of the job; can be repeated.", metavar="K=V"),
     Field("declared_by", CHOSEN_ID, _SETTING & _HTTP_ONLY, "declared_by", ("declared_by",)),
-    Field("depends_on", NAMES, _SETTING & _HTTP_ONLY, "spec.depends_on", ("depends_on",), "--depends-on"),
+    Field("depends_on", NAMES, _SETTING & _HTTP_ONLY, "spec.depends_on", ("depends_on",), "--depends-on",
+        help="Its runs wait for this job's run for the same time, or else its next success; can be repeated.",
+        metavar="JOB"),
     Field("dependencies", NAMES, _SETTING & _HTTP_ONLY & ~Place.KEYWORD, means="depends_on"),
-    Field("rule", TRIGGER_RULE, _SETTING & _HTTP_ONLY, "spec.rule", ("rule",), "--rule"),
-    Field(
-        "on_upstream_failure",
-        ON_UPSTREAM_FAILURE,
-        _SETTING & _HTTP_ONLY,
-        "spec.on_upstream_failure",
-        ("on_upstream_failure",),
-        "--on-upstream-failure",
-    ),
+    Field("rule", TRIGGER_RULE, _SETTING & _HTTP_ONLY, "spec.rule", ("rule",), "--rule",
+        help="Which ends of these jobs start it: all_success, all_done, one_success or one_failed.", metavar="R"),
+    Field("on_upstream_failure", ON_UPSTREAM_FAILURE, _SETTING & _HTTP_ONLY, "spec.on_upstream_failure",
+        ("on_upstream_failure",), "--on-upstream-failure",
+        help="If a job that it depends on fails: skip it, or fail.", metavar="F"),
     _later("notify", ANYTHING),
-)
+)  # fmt: skip
 _BEFORE_CALLS = 4  # job_id, name, task, job_type
 # Fields of the view of a job that its owner does not set.
 FATE = frozenset(
@@ -286,3 +354,9 @@ def fields_in(place: Place) -> tuple[Field, ...]:
 def task_options() -> tuple[Field, ...]:
     """The options that a worker declares for a task, without the short forms."""
     return tuple(field for field in fields_in(Place.TASK_OPTION) if field.means is None)
+
+
+def can_change(field: Field) -> bool:
+    """Whether the field of a job can be changed later, itself or as a short form of another field."""
+    fields = [field, *(each for each in FIELDS if each.name == field.means)]
+    return any(Place.PATCH in each.places for each in fields)

@@ -66,7 +66,7 @@ export function DeadLettersPage() {
             active.length > 0 ? (
               <Empty title="No dead letter matches.">Clear the filters to see all dead letters.</Empty>
             ) : (
-              <Empty title="No dead letters" command="mainspring dead-letters">
+              <Empty title="No dead letters" command="mainspring dead-letter list">
                 Runs that fail after their last attempt come here, and to the list of the command line:
               </Empty>
             )

@@ -64,7 +64,7 @@ export function Backfills() {
             active.length > 0 ? (
               <Empty title="No backfill matches.">Clear the filters to see all backfills.</Empty>
             ) : (
-              <Empty title="No backfills yet" command="mainspring backfill JOB --from 2026-01-01T00:00:00Z --to 2026-01-02T00:00:00Z">
+              <Empty title="No backfills yet" command="mainspring backfill create JOB --from 2026-01-01T00:00:00Z --to 2026-01-02T00:00:00Z">
                 A backfill runs fires of the past that have no run. Start one from the missed fires, or with:
               </Empty>
             )

@@ -133,7 +133,7 @@ def strict_order(names: Collection[str]) -> Conflict:
     return Conflict(
         f"the limit {name} is in strict order, and this job declares it without it", code="strict_order",
         field="concurrency.order",
-        hint=f'give "order": "strict"; to end the order: mainspring limit {name} --order priority',
+        hint=f'give "order": "strict"; to end the order: mainspring limit set {name} --order priority',
     )  # fmt: skip
 
 

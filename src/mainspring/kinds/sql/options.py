@@ -51,7 +51,7 @@ def read_connections(given: Iterable[str]) -> dict[str, NamedConnection]:
             if key not in ("queues", "tenants") or key in allowed or not words:
                 raise _wrong(f"{rule.strip()!r} is neither queues=A+B nor tenants=1+2")
             if key == "tenants" and not all(word.isdecimal() for word in words):
-                raise _wrong("a tenant is named by its number, which `mainspring tenants` shows")
+                raise _wrong("a tenant is named by its number, which `mainspring tenant list` shows")
             allowed[key] = words if key == "queues" else frozenset(map(int, words))
         found[name] = NamedConnection(name, Path(file).absolute(), **allowed)
     return found

@@ -104,7 +104,7 @@ class Context:
             self._channel.progress(fraction, None if message is None else str(message))
 
     def log(self, *words: object, sep: str = " ", end: str = "\n") -> None:
-        """Print into the run's log: `ctx.log("charged", account)`. `mainspring logs` shows it."""
+        """Print into the run's log: `ctx.log("charged", account)`. `mainspring run logs` shows it."""
         if self._channel is not None:
             self._channel.log(sep.join(map(str, words)) + end)
 

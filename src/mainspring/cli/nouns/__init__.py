@@ -1,0 +1,1 @@
+"""The nouns of the command line, one module per noun with its verbs."""
