@@ -121,7 +121,9 @@ class Machine:
         if kind == SANDBOX:
             found = sandbox_here()
             assert isinstance(found, Bubblewrap)
-            order = found.confine(argv, self._folder, environ, {})
+            order = msgspec.structs.replace(
+                found.confine(argv, self._folder, environ, {}), own_root=False
+            )  # all share it
         output, writer = os.pipe()
         try:
             order = msgspec.structs.replace(order, isolated=kind != PLAIN, caps=self._caps, **fields)

@@ -24,6 +24,7 @@ from mainspring.wire.exchange import RunOrder
 from mainspring.wire.execution import Cause, RunSetup
 from mainspring.worker.execution.attempt import Attempt, Ending, OpenLog, Stop, key_of
 from mainspring.worker.execution.work_folders import WorkFolders
+from mainspring.worker.processes.accounts import CommandAccounts
 from mainspring.worker.processes.watchdog_client import WatchdogClient
 from tests.operations.waiting import until
 
@@ -49,6 +50,8 @@ async def an_executor(
     confine_all: bool = False,
     sandbox: Bubblewrap | NoSandbox | None = None,
     folders: WorkFolders | None = None,
+    isolated: bool = False,
+    accounts: CommandAccounts | None = None,
 ) -> AsyncIterator[ShellExecutor]:
     """`sandbox`: another than that of this machine."""
     watchdog = WatchdogClient()
@@ -56,7 +59,7 @@ async def an_executor(
     try:
         yield ShellExecutor(
             watchdog, kill_grace=KILL_GRACE, environ=ENVIRON, open_log=open_log, folders=folders,
-            sandbox=sandbox or sandbox_here(), confine_all=confine_all,
+            sandbox=sandbox or sandbox_here(), confine_all=confine_all, isolated=isolated, accounts=accounts,
         )  # fmt: skip
     finally:
         watchdog.stop()

@@ -27,8 +27,9 @@ class SpawnOrder(msgspec.Struct, frozen=True):
     argv: the program is searched on the PATH of `env`. If it cannot be executed, the output says so, and the exit code
     is 127 (not found) or 126, as in a shell. env: the whole environment. wrapper: the name of processes that
     `terminate` spares, because a sandbox that ends kills everything in it. inputs: contents that the program reads from
-    the descriptors 4, 5, and so on. isolated: it has a pid namespace of its own. account: None for that of the worker.
-    caps: those of the worker. limits: those that the job asks for.
+    the descriptors 4, 5, and so on. isolated: it has a pid namespace of its own. own_root: if it is isolated, no list
+    of mounts names `cwd`. account: None for that of the worker. caps: those of the worker. limits: those that the job
+    asks for.
     """
 
     argv: list[str]
@@ -38,6 +39,7 @@ class SpawnOrder(msgspec.Struct, frozen=True):
     wrapper: str = ""
     inputs: list[bytes] = []
     isolated: bool = False
+    own_root: bool = False
     account: Account | None = None
     caps: Caps = NO_CAPS
 

@@ -88,6 +88,7 @@ class Bubblewrap:
             {},
             str(folder),
             wrapper=WRAPPER,
+            own_root=True,
             inputs=[words, self._filter, *WRITTEN.values()],
         )
 

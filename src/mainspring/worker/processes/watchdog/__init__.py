@@ -10,6 +10,7 @@ supervised_command  a command under a supervisor, until the last of its processe
 own_state           what a command can change about its supervisor
 namespaces          a supervisor with a pid namespace of its own, from which no process escapes
 covers              what commands in a namespace must not see
+own_root            a working folder that no list of mounts names
 child               what a new process does before it executes the command
 tree                the processes below a process: find, signal, kill
 resource_limits     what a process tree may use, and whether it uses more

@@ -6,7 +6,7 @@ that this takes longer is counted less often. The command changes the folder mea
 """
 
 # pathlib would cost the watchdog 10 ms of its start.
-# ruff: noqa: PTH101, PTH115, PTH116, PTH208
+# ruff: noqa: PTH101, PTH115, PTH116, PTH120, PTH208
 
 from __future__ import annotations
 
@@ -39,6 +39,7 @@ class DiskMeter:
         self._used = 0
         self._linked: set[int] = set()
         self._device = 0
+        self._devices: set[int] = set()  # also that below an overlay, which some kernels tell of its mapped files
         self._turn = 0
 
     def exceeded(self, pids: list[int], now: float) -> bool:
@@ -68,6 +69,7 @@ class DiskMeter:
         except OSError:  # the run has removed it, or it does not exist yet
             return
         self._device = os.fstat(top).st_dev
+        self._devices = {self._device, _device_of(os.path.dirname(self._folder))}
         self._add_deleted(pids)
         yield from self._count_in(top, self._folder, mounts, 1, closed)
 
@@ -134,7 +136,7 @@ class DiskMeter:
         try:
             if os.readlink(link).endswith(_DELETED):
                 file = os.stat(link)
-                if file.st_dev == self._device and file.st_nlink == 0:
+                if file.st_dev in self._devices and file.st_nlink == 0:
                     found[file.st_ino] = file.st_blocks * _BLOCK
         except OSError:
             return False
@@ -160,11 +162,18 @@ class DiskMeter:
                 seen.add(inode)
                 continue
             major, minor = (int(part, 16) for part in device.split(b":"))
-            if os.makedev(major, minor) == self._device:
+            if os.makedev(major, minor) in self._devices:
                 start, end = (int(part, 16) for part in span.split(b"-"))
                 reach[inode] = max(reach.get(inode, 0), int(offset, 16) + end - start)
         for inode, size in reach.items():
             found[inode] = max(found.get(inode, 0), size)
+
+
+def _device_of(folder: str) -> int:
+    try:
+        return os.stat(folder).st_dev
+    except OSError:
+        return 0
 
 
 def _open_folder(name: str, parent: int | None = None) -> tuple[int, int | None]:

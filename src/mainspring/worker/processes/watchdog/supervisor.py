@@ -28,7 +28,7 @@ import socket
 import time
 from typing import Any, NamedTuple
 
-from . import namespaces, tree
+from . import namespaces, own_root, tree
 from .all_runs import AllRuns
 from .covers import Covers
 from .own_state import own_state
@@ -59,6 +59,7 @@ class CommandSupervisor:
         self._worker = worker
         self._isolated = watchdog.pidfd >= 0
         self._shared_memory: int | None = None
+        self._overlay: str | None = None  # the working folder, if it has one
         self._pid = os.getpid()
         if self._isolated:
             self._pid = namespaces.enter(watchdog.pidfd, watchdog.user, watchdog.group)
@@ -158,6 +159,8 @@ class CommandSupervisor:
             if self._isolated:
                 self._shared_memory = namespaces.renew_shared_memory(order["limits"], self._shared_memory)
                 self._covers.renew(order["cwd"])
+                if order["own_root"] and own_root.give(order["cwd"], order["account"]):
+                    self._overlay = order["cwd"]
             self._command = SupervisedCommand(
                 order,
                 descriptors[0],
@@ -180,11 +183,17 @@ class CommandSupervisor:
         news, over = self._command.check()
         if over:
             self._command = None
+            self._remove_overlay()
             if own_state() != self._state:
                 news.insert(0, "tampered")
         # A supervisor that exits says nothing more, or it would be given another command.
         if news and not self._leaving:
             self._say("\n".join(news))
+
+    def _remove_overlay(self) -> None:
+        if self._overlay is not None:
+            own_root.take(self._overlay)
+            self._overlay = None
 
     def _say(self, text: str) -> None:
         try:
