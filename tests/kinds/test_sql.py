@@ -85,6 +85,12 @@ async def test_rows_beyond_the_bound_are_counted_and_marked(here: str, database:
     assert await database.fetchval("select count(*) from t") == 3000
 
 
+async def test_an_older_libpq_reads_one_row_at_a_time(here: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("psycopg.capabilities.has_stream_chunked", lambda: False)
+    result = await Statements(here).result("select n from generate_series(1, 1500) as n")
+    assert (len(result["rows"]), result["rows"][-1], result["row_count"]) == (MOST_ROWS, {"n": MOST_ROWS}, 1500)
+
+
 async def test_notices_are_the_log(here: str) -> None:
     worker = Statements(here)
     await worker.result("do $$ begin raise notice 'half %', 'done' using hint = 'wait'; raise warning 'hm'; end $$")
@@ -386,6 +392,16 @@ def test_a_worker_without_the_file_or_twice_the_name_does_not_start(tmp_path: Pa
         check({"connection": [f"a={tmp_path / 'url'}"] * 2})
     assert check({"connection": [f"a={tmp_path / 'url'},tenants=1"]}) == [tmp_path / "url"]
     assert check({}) == check({"connection": None}) == []
+
+
+def test_a_worker_without_the_extra_is_told_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kind = kind_of_task("sql")
+    assert kind is not None
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(InvalidInput, match="needs psycopg") as refused:
+        kind.part("options").OPTIONS.check_worker({"connection": [f"a={tmp_path / 'url'}"]})
+    assert refused.value.hint == f"pip install '{kind.requires}'"
+    assert kind.part("options").OPTIONS.check_worker({}) == []
 
 
 @pytest.mark.parametrize(

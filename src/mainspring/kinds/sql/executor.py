@@ -70,8 +70,6 @@ _CONNECTION_PROBLEMS = {
     "certificate": "TLS fails",
 }
 
-logging.getLogger("psycopg").setLevel(logging.CRITICAL)  # its lines name hosts, users and databases
-
 
 def build(setting: ExecutorSetting) -> SqlExecutor | None:
     connections = read_connections(setting.options.get("connection") or ())
@@ -108,6 +106,7 @@ class SqlExecutor:
         self._shared = shared
         self._clock = clock
         self._statements: set[asyncio.Task[Ending]] = set()
+        logging.getLogger("psycopg").setLevel(logging.CRITICAL)  # its lines name hosts, users and databases
         self.labels = {f"sql.{name}": "yes" for name in connections}
 
     def offers(self) -> dict[str, Execute]:
