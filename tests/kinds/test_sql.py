@@ -11,10 +11,12 @@ import asyncpg
 import pytest
 from psycopg.conninfo import conninfo_to_dict
 
+from mainspring.cli.field_options import flags_of_kinds
 from mainspring.domain.errors import InvalidInput
 from mainspring.kernel.ids import uuid7
 from mainspring.kinds.registry import kind_of_task
 from mainspring.kinds.sql.call import MOST_BYTES, MOST_ROWS
+from mainspring.roles.up import UpOptions, worker_program
 from mainspring.worker.execution.attempt import Stop
 from tests.domain.requests_as_sent import amended, defined
 from tests.kinds.sql_statements import LONGEST, Statements, a_statement, is_running, seen, url_file
@@ -53,6 +55,13 @@ async def test_rows_are_the_result_as_json_has_their_types(here: str) -> None:
             }
         ],
     }  # fmt: skip
+
+
+async def test_names_and_values_that_json_does_not_take(here: str) -> None:
+    result = await Statements(here).result(
+        """select 1 as n, 2 as n_2, 3 as n, 4 as "?column?", '{"a": "\\u0000"}'::json as nul, '\\x00'::bytea as bytes"""
+    )
+    assert result["rows"] == [{"n": 1, "n_2": 2, "n_3": 3, "?column?": 4, "nul": '{"a": "\\u0000"}', "bytes": "\\x00"}]
 
 
 async def test_a_statement_without_rows_tells_its_status(here: str, database: asyncpg.Connection) -> None:
@@ -266,6 +275,7 @@ async def test_a_connection_that_the_worker_does_not_have(here: str) -> None:
         (f"postgresql://bob:{SECRET}@no-such-host.invalid/vault", "its host is not found"),
         (f"postgresql://bob:{SECRET}@[half/vault", "does not have the URL of a PostgreSQL"),
         (f"host=127.0.0.1 user=bob password='{SECRET}", "does not have the URL of a PostgreSQL"),
+        (f"postgresql://bob:{SECRET}@127.0.0.1:1/vault?sslmode=verify-full&sslrootcert=/none", "nothing listens"),
         (f"mysql://bob:{SECRET}@127.0.0.1/vault", "does not have the URL of a PostgreSQL"),
         (SECRET, "does not have the URL of a PostgreSQL"),
     ],
@@ -402,6 +412,15 @@ def test_a_worker_without_the_extra_is_told_what_to_install(tmp_path: Path, monk
         kind.part("options").OPTIONS.check_worker({"connection": [f"a={tmp_path / 'url'}"]})
     assert refused.value.hint == f"pip install '{kind.requires}'"
     assert kind.part("options").OPTIONS.check_worker({}) == []
+
+
+def test_the_worker_of_up_gets_the_connections(tmp_path: Path) -> None:
+    options = UpOptions(
+        data=tmp_path, host="127.0.0.1", port=8700, database=None, app=None, postgres_bin=None, slots=None,
+        queues=None, log_level="info", kind_flags=flags_of_kinds({"connection": [url_file(tmp_path, "postgresql:///x")]}),
+    )  # fmt: skip
+    argv = worker_program(options).argv
+    assert argv[argv.index("--connection") + 1] == f"here={tmp_path / 'here.url'}"
 
 
 @pytest.mark.parametrize(

@@ -293,8 +293,11 @@ async def test_plain_options_of_a_task_are_laid_under_a_job(connection: asyncpg.
     assert json.loads(await connection.fetchval(filled, json.dumps(options | {"env": {"A": "b"}}))) == options
 
 
-async def test_http_tasks_are_sent_to_http(connection: asyncpg.Connection) -> None:
-    for body in ({"http": {"url": "https://example.com"}}, {"task": "http", "payload": {"url": "https://example.com"}}):
+async def test_http_and_sql_tasks_are_sent_to_http(connection: asyncpg.Connection) -> None:
+    call, statement = {"url": "https://example.com"}, {"connection": "warehouse", "statement": "select 1"}
+    for body in (
+        {"http": call}, {"task": "http", "payload": call}, {"sql": statement}, {"task": "sql", "payload": statement},
+    ):  # fmt: skip
         with pytest.raises(asyncpg.InvalidParameterValueError, match="cannot be given in SQL"):
             await submit(connection, body)
 

@@ -92,13 +92,15 @@ def as_text(value: Any) -> bytes | None:
 
 def _columns(part: PGresult) -> list[tuple[str, int]]:
     """Name and type of each column. A name that occurs twice gets a number."""
-    found: dict[str, int] = {}
-    columns = []
+    columns: dict[str, int] = {}
     for place in range(part.nfields):
-        name = (part.fname(place) or b"").decode("utf-8", "replace")
-        found[name] = found.get(name, 0) + 1
-        columns.append((name if found[name] == 1 else f"{name}_{found[name]}", part.ftype(place)))
-    return columns
+        name = given = (part.fname(place) or b"").decode("utf-8", "replace")
+        number = 1
+        while name in columns:
+            number += 1
+            name = f"{given}_{number}"
+        columns[name] = part.ftype(place)
+    return list(columns.items())
 
 
 def _value(value: bytes | None, kind: int) -> Any:
@@ -107,7 +109,7 @@ def _value(value: bytes | None, kind: int) -> Any:
         return None
     if kind == _BOOLEAN:
         return value == b"t"
-    if kind in _NUMBERS or kind in _JSON:
+    if kind in _NUMBERS or (kind in _JSON and b"\\u0000" not in value):  # a result cannot have the character NUL
         with suppress(msgspec.DecodeError):  # NaN and Infinity are text
             return msgspec.json.decode(value)
     return value.decode("utf-8", "replace")

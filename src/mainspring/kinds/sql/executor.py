@@ -51,11 +51,13 @@ _LOCK_POLL = 0.25
 _LONGEST_TIMEOUT = 2**31 - 1  # milliseconds, in PostgreSQL
 _SHORTEST_SECRET = 6  # a shorter password would be found in words that have nothing to do with it
 _CANCELED, _SYNTAX = "57014", "42601"
-# What libpq says about a connection, and what we say. It names hosts, users and databases.
+# What libpq says about a connection, and what we say. It names hosts, users and databases. The first one counts.
 _CONNECTION_PROBLEMS = {
+    "pg_hba": "the database refuses this worker (pg_hba.conf)",
     "password": "the database refuses the user or the password",
     "authentication": "the database refuses the user or the password",
-    "pg_hba": "the database refuses this worker (pg_hba.conf)",
+    "certificate": "TLS fails",
+    "SSL": "TLS fails",
     "does not exist": "there is no such database or user",
     "translate host": "its host is not found",
     "resolve": "its host is not found",
@@ -66,8 +68,6 @@ _CONNECTION_PROBLEMS = {
     "remaining connection slots": "the database has no connection left",
     "starting up": "the database is starting",
     "shutting down": "the database is shutting down",
-    "SSL": "TLS fails",
-    "certificate": "TLS fails",
 }
 
 
