@@ -12,7 +12,7 @@ import pytest
 
 from mainspring.api import page
 from mainspring.api.early_refusals import SAFE_HEADERS
-from mainspring.api.page import Page
+from mainspring.api.page import DashboardPage
 from mainspring.roles.assembly import Assembly
 from tests.api.bookkeeping import problem
 from tests.api.slices import listening
@@ -36,7 +36,7 @@ def built(tmp_path: Path) -> Path:
 @pytest.fixture
 async def client(assembly: Assembly, built: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[httpx.AsyncClient]:
     """Over a connection, because the server adds headers to answers."""
-    monkeypatch.setattr(type(assembly), "front", lambda self: Page(self.app, built))
+    monkeypatch.setattr(type(assembly), "front", lambda self: DashboardPage(self.app, built))
     async with listening(assembly) as port, httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}") as opened:
         yield opened
 
@@ -113,7 +113,7 @@ async def test_without_a_build_the_page_says_how_to_get_it(tmp_path: Path) -> No
     async def nothing(scope: Any, receive: Any, send: Any) -> None:
         raise AssertionError("this is no call of the API")
 
-    transport = httpx.ASGITransport(app=Page(nothing, tmp_path / "none"))  # type: ignore[arg-type]
+    transport = httpx.ASGITransport(app=DashboardPage(nothing, tmp_path / "none"))  # type: ignore[arg-type]
     async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:8700") as client:
         for path in ("/ui/", "/ui/jobs"):
             answer = await client.get(path)

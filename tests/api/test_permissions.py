@@ -8,7 +8,7 @@ from uuid import uuid4
 import pytest
 from litestar import get as litestar_get
 
-from mainspring.api.app import Application, app_without_a_server
+from mainspring.api.app import HttpApplication, app_without_a_server
 from mainspring.api.handlers import (
     check_routes,
     get,
@@ -54,7 +54,7 @@ def test_a_handler_without_an_operation_or_with_two_sets_of_roles_cannot_be_rout
 
     for handlers, why in (([unnamed], "names no operation"), ([of_admins, of_readers], "jobs.explode has other roles")):
         with pytest.raises(RuntimeError, match=why):
-            check_routes(Application(handlers, openapi_config=None))
+            check_routes(HttpApplication(handlers, openapi_config=None))
 
 
 def test_what_a_role_may_do() -> None:

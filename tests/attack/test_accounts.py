@@ -22,7 +22,7 @@ import uvloop
 from mainspring.domain.errors import InvalidInput
 from mainspring.kinds.shell.executor import ShellExecutor
 from mainspring.wire.execution import RunSetup
-from mainspring.worker.execution.attempt import Attempt, Ending, key_of
+from mainspring.worker.execution.attempt import Attempt, AttemptEnding, key_of
 from mainspring.worker.execution.work_folders import WorkFolders
 from mainspring.worker.processes.accounts import DEFAULT_ACCOUNT, CommandAccounts, command_accounts
 from mainspring.worker.processes.watchdog.namespaces import why_not
@@ -36,10 +36,10 @@ OTHER = "daemon"  # an account that every system has
 
 def ends(
     accounts: CommandAccounts, *orders: tuple[str, str | None], folders: WorkFolders | None = None
-) -> list[Ending]:
+) -> list[AttemptEnding]:
     """How these commands end, each with the user that its job names. They run at the same time."""
 
-    async def run() -> list[Ending]:
+    async def run() -> list[AttemptEnding]:
         watchdog = WatchdogClient()
         watchdog.start()
         executor = ShellExecutor(
@@ -55,7 +55,7 @@ def ends(
     return uvloop.run(run())
 
 
-def output(ending: Ending) -> list[str]:
+def output(ending: AttemptEnding) -> list[str]:
     assert ending.result is not None, ending.error
     text: str = msgspec.json.decode(ending.result)["output"]
     return text.splitlines()

@@ -16,7 +16,7 @@ from mainspring.kinds.http import json_path
 from mainspring.kinds.http.call import SuccessRule
 from mainspring.kinds.http.parser import MOST_INTERIM, AnswerParser, BadAnswer
 from mainspring.wire.execution import ResourceLimits
-from mainspring.worker.execution.attempt import Ending
+from mainspring.worker.execution.attempt import AttemptEnding
 from tests.certificates import Authority
 from tests.operations.waiting import until
 from tests.worker.http_service import Answer, Caller, Writer, a_service, answer, run
@@ -41,9 +41,9 @@ def flood(start: bytes, piece: bytes) -> Callable[[Writer], Awaitable[None]]:
     return send
 
 
-def called(attack: Answer, most_cpu: float = MOST_CPU, **fields: Any) -> Ending:
+def called(attack: Answer, most_cpu: float = MOST_CPU, **fields: Any) -> AttemptEnding:
     """The ending of a call to an attacker; another call of the same worker succeeds afterwards."""
-    endings: list[Ending] = []
+    endings: list[AttemptEnding] = []
 
     async def test() -> None:
         async with a_service(attack) as attacker, a_service(answer(200, {"ok": True})) as friend:

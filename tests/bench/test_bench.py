@@ -50,21 +50,21 @@ async def test_schedules_measures_how_late_the_last_of_many_fires_is() -> None:
 
 
 async def test_storm_measures_how_late_critical_jobs_start_among_many() -> None:
-    figures = await storm.run(storm.Sizes(jobs=60, due=30, critical=5), head_start=4.0)
+    figures = await storm.run(storm.StormSizes(jobs=60, due=30, critical=5), head_start=4.0)
     assert (figures["jobs"], figures["due"], figures["critical"]) == (60, 30, 5)
     assert number(figures["critical_max_lag_s"]) >= 0 and number(figures["all_fired_s"]) >= 0
     assert number(figures["register_per_s"]) > 0 and number(figures["rss_mb"]) > 10
 
 
 async def test_jitter_measures_how_late_tasks_start_that_are_due_at_random_moments() -> None:
-    figures = await jitter.run(jitter.Sizes(schedules=40, seconds=1.0), head_start=3.0)
+    figures = await jitter.run(jitter.JitterSizes(schedules=40, seconds=1.0), head_start=3.0)
     assert figures["schedules"] == 40
     assert 0 <= number(figures["lag_p50_ms"]) <= number(figures["lag_p99_ms"]) <= number(figures["lag_max_ms"])
     assert number(figures["fired_p99_ms"]) >= 0 and number(figures["register_per_s"]) > 0
 
 
 async def test_dag_measures_workflows_that_all_succeeded() -> None:
-    figures = await dag.run(dag.Sizes(members=200, chain=3, layers=3, workflows=3, checked=300))
+    figures = await dag.run(dag.DagSizes(members=200, chain=3, layers=3, workflows=3, checked=300))
     assert (figures["members"], figures["layers"], figures["small_workflows"]) == (200, "3 x 3", 3)
     assert 0 <= number(figures["chain_step_p50_ms"]) <= number(figures["chain_step_p99_ms"])
     assert number(figures["fanout_per_s"]) > 0 and number(figures["fanout_ratio"]) > 0
@@ -86,7 +86,7 @@ async def test_fold_measures_what_each_run_costs_and_counts_every_one() -> None:
 
 
 async def test_pages_measures_every_page_of_the_dashboard() -> None:
-    figures = await pages.run(pages.Sizes(jobs=200, runs=600, days=0.005))
+    figures = await pages.run(pages.PagesSizes(jobs=200, runs=600, days=0.005))
     by_page = figures["by_page"]
     assert isinstance(by_page, dict) and len(by_page) > 20
     assert figures["slowest_ms"] == max(by_page.values()) == by_page[figures["slowest_page"]] > 0
@@ -105,7 +105,9 @@ async def test_failover_measures_how_long_a_killed_server_holds_up_a_stream_of_j
 
 
 async def test_overload_measures_that_workers_keep_their_runs_while_more_is_offered_than_a_server_takes() -> None:
-    figures = await overload.run(overload.Sizes(workers=20, runs=100, seconds=2.0, capacity_seconds=0.5, patience=2.0))
+    figures = await overload.run(
+        overload.OverloadSizes(workers=20, runs=100, seconds=2.0, capacity_seconds=0.5, patience=2.0)
+    )
     assert number(figures["capacity_per_s"]) > 0 and number(figures["offered_per_s"]) > 0
     assert (figures["lost_workers"], figures["held"]) == (0, 100)
     assert number(figures["refused"]) >= 0 and "recovered_s" in figures
@@ -120,8 +122,8 @@ async def test_overhead_measures_waves_of_sleeping_jobs() -> None:
 
 
 def test_overhead_counts_slots_that_stand_empty_while_there_is_work() -> None:
-    def span(start: float, ran: float, recorded: float) -> overhead.Span:
-        return overhead.Span(MOMENT + start * SECOND, ran * SECOND, MOMENT + recorded * SECOND)
+    def span(start: float, ran: float, recorded: float) -> overhead.BusySpan:
+        return overhead.BusySpan(MOMENT + start * SECOND, ran * SECOND, MOMENT + recorded * SECOND)
 
     waves = [span(0.0, 1.0, 1.1), span(0.0, 1.0, 1.1), span(1.25, 1.0, 2.3), span(1.25, 1.0, 2.5)]
     figures = overhead.figures_of(waves, slots=2, seconds=1.0)

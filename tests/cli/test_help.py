@@ -10,11 +10,11 @@ import pytest
 
 from mainspring.cli.bench import app as bench
 from mainspring.cli.commands import COMMANDS, NOUNS, OLD_NAMES, TOPICS, load_command, load_noun
-from mainspring.cli.noun import Verb
+from mainspring.cli.noun import NounVerb
 
 Call = Callable[..., tuple[int, str, str]]
 BENCHES = [command.name or command.callback.__name__ for command in bench.registered_commands]  # type: ignore[union-attr]
-EVERY_VERB: list[tuple[list[str], Verb]] = [
+EVERY_VERB: list[tuple[list[str], NounVerb]] = [
     *(([name], load_command(name)) for name in COMMANDS),
     *(([noun, verb.name], verb) for noun in NOUNS for verb in load_noun(noun).listed),
 ]

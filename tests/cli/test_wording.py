@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
-from mainspring.cli.wording import Times, relative, span
+from mainspring.cli.wording import TimeFormat, relative, span
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -58,8 +58,8 @@ def test_moments_without_a_distance() -> None:
 
 def test_times_are_relative_or_in_utc() -> None:
     moment = datetime(2026, 1, 1, 3, tzinfo=timezone(timedelta(hours=1)))
-    assert Times(NOW).brief(moment) == "in 2 h"
-    assert Times(NOW, utc=True).brief(moment) == "2026-01-01T02:00:00Z"
-    assert Times(NOW, utc=True).full(moment) == "2026-01-01T02:00:00Z (in 2 h)"
-    assert Times(NOW).full(moment).endswith(" (in 2 h)")
-    assert Times(NOW, utc=True).brief(None) == "-"
+    assert TimeFormat(NOW).brief(moment) == "in 2 h"
+    assert TimeFormat(NOW, utc=True).brief(moment) == "2026-01-01T02:00:00Z"
+    assert TimeFormat(NOW, utc=True).full(moment) == "2026-01-01T02:00:00Z (in 2 h)"
+    assert TimeFormat(NOW).full(moment).endswith(" (in 2 h)")
+    assert TimeFormat(NOW, utc=True).brief(None) == "-"

@@ -14,7 +14,7 @@ import pytest
 from mainspring.domain.pacing import Pace
 from mainspring.operations.control import run_now
 from mainspring.operations.lifecycle import rescue
-from mainspring.operations.lifecycle.effects import Changes, Effects
+from mainspring.operations.lifecycle.effects import Effects, RunChanges
 from mainspring.operations.limits import lines
 from mainspring.operations.limits.gate_registry import GateRegistry
 from mainspring.roles.assembly import Assembly
@@ -96,7 +96,7 @@ def without_the_slot_of_the_rescued(patch: pytest.MonkeyPatch) -> None:
     """A run that is rescued and QUEUED again gives up its slot."""
     carry_out = rescue.carry_out
 
-    async def giving_up(connection: asyncpg.Connection, changes: Changes, effects: Effects) -> None:
+    async def giving_up(connection: asyncpg.Connection, changes: RunChanges, effects: Effects) -> None:
         await carry_out(connection, changes, effects)
         query = "select limit_keys from mainspring.runs where run_id = any ($1::uuid[])"
         for row in await connection.fetch(query, [item.run_id for item in changes.requeues]):

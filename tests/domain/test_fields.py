@@ -31,8 +31,8 @@ from mainspring.wire.fields import (
     RETRY,
     TEXT,
     Field,
-    Kind,
-    Part,
+    FieldKind,
+    OptionPart,
     Place,
     PlainKeywords,
     PlainValues,
@@ -204,7 +204,7 @@ def test_a_field_of_the_table_is_an_option_or_has_a_reason() -> None:
     ],
 )
 def test_a_new_field_is_an_option_of_submit_and_edit(
-    monkeypatch: pytest.MonkeyPatch, kind: Kind, typed: Any, sent: Any
+    monkeypatch: pytest.MonkeyPatch, kind: FieldKind, typed: Any, sent: Any
 ) -> None:
     """Without a line in the command line: its row is enough."""
     everywhere = Place.REQUEST | Place.PATCH | Place.KEYWORD
@@ -221,7 +221,10 @@ def test_a_field_that_cannot_be_changed_is_no_option_of_edit(monkeypatch: pytest
     row = Field("probe", TEXT, Place.REQUEST, "spec.probe", ("probe",), "--probe", help="Probe.")
     switch = Field("swing", TEXT, Place.PATCH, option="--swing", help="Swing.", gives="high")
     parts = Field(
-        "pair", ANYTHING, Place.PATCH, parts=(Part("left", "--left", "Left."), Part("right", "--right", "R."))
+        "pair",
+        ANYTHING,
+        Place.PATCH,
+        parts=(OptionPart("left", "--left", "Left."), OptionPart("right", "--right", "R.")),
     )
     monkeypatch.setattr(field_options, "FIELDS", (row, switch, parts))
     assert [each.name for each in submit_options()] == ["probe", "swing", "pair_left", "pair_right"]

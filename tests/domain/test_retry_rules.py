@@ -12,7 +12,7 @@ from mainspring.domain.retry import (
     RETRY,
     RetryPolicy,
     RetryRule,
-    Verdict,
+    RetryVerdict,
     after_failure,
 )
 from mainspring.wire.execution import Cause
@@ -26,22 +26,22 @@ def middle() -> float:
     return 0.5
 
 
-def verdict(*rules: RetryRule, attempt: int = 1, **fields: object) -> Verdict:
+def verdict(*rules: RetryRule, attempt: int = 1, **fields: object) -> RetryVerdict:
     policy = RetryPolicy(backoff="constant", base=2.0, rules=list(rules))
     return after_failure(policy, attempt, 4, middle, **fields)  # type: ignore[arg-type]
 
 
 def test_without_rules_it_is_tried_again_while_tries_are_left() -> None:
-    assert verdict() == Verdict(2.0)
-    assert verdict(attempt=3, cause=DECLINED) == Verdict(2.0)
-    assert verdict(attempt=4) == Verdict(None, "failed 4 time(s), no tries left")
-    assert verdict(wanted=False) == Verdict(None, "failed and asked not to be retried")
+    assert verdict() == RetryVerdict(2.0)
+    assert verdict(attempt=3, cause=DECLINED) == RetryVerdict(2.0)
+    assert verdict(attempt=4) == RetryVerdict(None, "failed 4 time(s), no tries left")
+    assert verdict(wanted=False) == RetryVerdict(None, "failed and asked not to be retried")
 
 
 @pytest.mark.parametrize("name", ["CardDeclined", "app.billing.CardDeclined", "PaymentError"])
 def test_a_rule_names_a_class_or_a_base_of_it_short_or_in_full(name: str) -> None:
     ended = verdict(RetryRule(GIVE_UP, errors=["KeyError", name]), cause=DECLINED)
-    assert ended == Verdict(None, f"failed with {name}: rule retry.rules[0] gives up")
+    assert ended == RetryVerdict(None, f"failed with {name}: rule retry.rules[0] gives up")
 
 
 def test_a_short_name_matches_a_class_that_only_its_full_name_was_sent_of() -> None:
@@ -56,8 +56,8 @@ def test_a_rule_names_exit_codes() -> None:
     rule = RetryRule(GIVE_UP, exit_codes=[2, -9])
     assert verdict(rule, cause=Cause(exit_code=2)).reason == "failed with exit code 2: rule retry.rules[0] gives up"
     assert verdict(rule, cause=Cause(exit_code=-9)).delay is None
-    assert verdict(rule, cause=Cause(exit_code=1)) == Verdict(2.0)
-    assert verdict(rule, cause=Cause(http_status=502)) == Verdict(2.0)
+    assert verdict(rule, cause=Cause(exit_code=1)) == RetryVerdict(2.0)
+    assert verdict(rule, cause=Cause(http_status=502)) == RetryVerdict(2.0)
 
 
 def test_a_rule_names_http_statuses_and_classes_of_them() -> None:
@@ -67,12 +67,12 @@ def test_a_rule_names_http_statuses_and_classes_of_them() -> None:
             f"failed with HTTP status {status}: rule retry.rules[0] gives up"
         )
     for status in (403, 405, 429, 200):
-        assert verdict(rule, cause=Cause(http_status=status)) == Verdict(2.0)
+        assert verdict(rule, cause=Cause(http_status=status)) == RetryVerdict(2.0)
 
 
 def test_the_first_rule_that_matches_decides() -> None:
     give_up, again = RetryRule(GIVE_UP, errors=["PaymentError"]), RetryRule(RETRY, errors=["CardDeclined"], after=60.0)
-    assert verdict(again, give_up, cause=DECLINED) == Verdict(60.0)
+    assert verdict(again, give_up, cause=DECLINED) == RetryVerdict(60.0)
     assert verdict(give_up, again, cause=DECLINED).delay is None
     assert "retry.rules[1] gives up" in verdict(RetryRule(RETRY, exit_codes=[1]), give_up, cause=DECLINED).reason
 
@@ -80,7 +80,7 @@ def test_the_first_rule_that_matches_decides() -> None:
 def test_a_rule_that_retries_overrides_what_the_executor_makes_of_a_status() -> None:
     cause = Cause(http_status=404)
     assert verdict(cause=cause, wanted=False).delay is None
-    assert verdict(RetryRule(RETRY, http_statuses=["4xx"]), cause=cause, wanted=False) == Verdict(2.0)
+    assert verdict(RetryRule(RETRY, http_statuses=["4xx"]), cause=cause, wanted=False) == RetryVerdict(2.0)
 
 
 @pytest.mark.parametrize("name", ["GiveUp", "BadPayload", "mainspring.sdk.errors.GiveUp"])
@@ -92,7 +92,7 @@ def test_no_rule_overrides_a_task_that_gives_up_or_cannot_take_its_payload(name:
 def test_a_task_that_asks_to_be_tried_again_is_whatever_the_rules_say_while_tries_are_left() -> None:
     cause = Cause(errors=["Retry", "mainspring.sdk.errors.Retry", "Exception"])
     rule = RetryRule(GIVE_UP, errors=["Exception"])
-    assert verdict(rule, cause=cause, retry_after=30.0) == Verdict(30.0)
+    assert verdict(rule, cause=cause, retry_after=30.0) == RetryVerdict(30.0)
     assert verdict(rule, cause=cause, attempt=4).delay is None
     own_class_of_that_name = Cause(errors=["Retry", "app.Retry", "Exception"])
     assert verdict(rule, cause=own_class_of_that_name).delay is None

@@ -25,7 +25,7 @@ from mainspring.domain.errors import InvalidInput
 from mainspring.domain.schedules import rule_years
 from mainspring.domain.schedules.fires import count_fires, fires, newest_fires, next_fire
 from mainspring.domain.schedules.rrule_text import read_text
-from mainspring.domain.schedules.rule import Frequency, Rule, read_rule
+from mainspring.domain.schedules.rule import Frequency, RecurrenceRule, read_rule
 from mainspring.domain.schedules.schedule import Schedule, ScheduleKind
 from tests.domain.cron_oracle import CHANGES
 
@@ -110,7 +110,7 @@ def oracle(text: str, start: datetime, until: datetime) -> list[datetime]:
         return list(takewhile(lambda wall: wall <= until, rrulestr(text.replace("Z", ""), dtstart=start)))
 
 
-def minute_by_minute(rule: Rule, start: datetime, until: datetime) -> list[datetime]:
+def minute_by_minute(rule: RecurrenceRule, start: datetime, until: datetime) -> list[datetime]:
     """The same for short periods. dateutil steps through all of them, up to the year 9999."""
     found: list[datetime] = []
     period, hourly = list[datetime](), rule.freq is Frequency.HOURLY

@@ -14,7 +14,7 @@ from mainspring.kinds.sql.call import SqlCall
 from mainspring.kinds.sql.executor import SqlExecutor, build
 from mainspring.wire.exchange import RunOrder
 from mainspring.wire.execution import RunSetup
-from mainspring.worker.execution.attempt import Attempt, Ending, key_of
+from mainspring.worker.execution.attempt import Attempt, AttemptEnding, key_of
 from mainspring.worker.execution.runner import Runner
 from mainspring.worker.executors.setting import ExecutorSetting
 from mainspring.worker.processes.watchdog_client import WatchdogClient
@@ -36,18 +36,18 @@ class Statements:
         assert isinstance(executor, SqlExecutor)
         self.executor = executor
         self.runner = Runner(100, [executor], kill_grace=kill_grace, report=self._report, tell=lambda: None)
-        self._endings: dict[tuple[int, int], asyncio.Future[Ending]] = {}
+        self._endings: dict[tuple[int, int], asyncio.Future[AttemptEnding]] = {}
 
-    def start(self, statement: str, *parameters: Any, **fields: Any) -> tuple[Attempt, asyncio.Future[Ending]]:
+    def start(self, statement: str, *parameters: Any, **fields: Any) -> tuple[Attempt, asyncio.Future[AttemptEnding]]:
         return self.take(a_statement(statement, *parameters, **fields))
 
-    def take(self, order: RunOrder) -> tuple[Attempt, asyncio.Future[Ending]]:
+    def take(self, order: RunOrder) -> tuple[Attempt, asyncio.Future[AttemptEnding]]:
         attempt = Attempt(order, key_of(order), 0.0)
         ending = self._endings[attempt.key] = asyncio.get_running_loop().create_future()
         self.runner.take([attempt])
         return attempt, ending
 
-    async def run(self, statement: str, *parameters: Any, **fields: Any) -> Ending:
+    async def run(self, statement: str, *parameters: Any, **fields: Any) -> AttemptEnding:
         async with asyncio.timeout(LONGEST):
             return await self.start(statement, *parameters, **fields)[1]
 
@@ -66,7 +66,7 @@ class Statements:
     def said(self) -> str:
         return self.log.data.decode()
 
-    def _report(self, attempt: Attempt, ending: Ending) -> None:
+    def _report(self, attempt: Attempt, ending: AttemptEnding) -> None:
         self._endings[attempt.key].set_result(ending)
 
 

@@ -11,7 +11,7 @@ import asyncpg
 import pytest
 from psycopg.conninfo import conninfo_to_dict
 
-from mainspring.cli.field_options import flags_of_kinds
+from mainspring.cli.task_options import flags_of_kinds
 from mainspring.domain.errors import InvalidInput
 from mainspring.kernel.ids import uuid7
 from mainspring.kinds.registry import kind_of_task

@@ -11,7 +11,7 @@ import pytest
 from mainspring.domain.transitions import StoredState
 from mainspring.kernel.ids import uuid7
 from mainspring.operations.lifecycle import dispatch
-from mainspring.operations.lifecycle.dispatch import Event, runs_ended
+from mainspring.operations.lifecycle.dispatch import EventKind, runs_ended
 from mainspring.operations.lifecycle.effects import Effects, Part
 from mainspring.operations.lifecycle.events import RunEnded, RunsCreated
 
@@ -45,7 +45,7 @@ class Recorder:
 
 @pytest.fixture
 def calls(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, list[UUID]]]:
-    monkeypatch.setattr(dispatch, "RUNS_ENDED", Event[RunEnded]("ends of a test"))
+    monkeypatch.setattr(dispatch, "RUNS_ENDED", EventKind[RunEnded]("ends of a test"))
     return []
 
 
@@ -69,7 +69,7 @@ async def test_ends_that_follow_reach_the_first_handler_first(calls: list[tuple[
 
 
 async def test_a_process_that_lists_no_handlers_loses_no_event() -> None:
-    kind = Event[RunsCreated]("runs of a test")
+    kind = EventKind[RunsCreated]("runs of a test")
     with pytest.raises(RuntimeError, match=r"import mainspring\.operations\.handlers"):
         await kind.happened(NO_CONNECTION, [RunsCreated({1: 1})], Effects())
     kind.handled_by()

@@ -63,7 +63,7 @@ async def test_what_is_undone_is_not_counted(
         await handle(self, *arguments)  # type: ignore[arg-type]
         raise ValueError("the transaction is undone")
 
-    handle = event_metrics.Counted.handle
-    monkeypatch.setattr(event_metrics.Counted, "handle", broken)
+    handle = event_metrics.EventCounter.handle
+    monkeypatch.setattr(event_metrics.EventCounter, "handle", broken)
     assert await fire_due(assembly, connection) == 0
     assert counts() == before

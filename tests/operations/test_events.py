@@ -11,7 +11,7 @@ import pytest
 
 from mainspring.domain.backfills import BackfillState
 from mainspring.operations.lifecycle import dispatch
-from mainspring.operations.lifecycle.dispatch import Event
+from mainspring.operations.lifecycle.dispatch import EventKind
 from mainspring.operations.lifecycle.effects import Effects
 from mainspring.roles.assembly import Assembly
 from mainspring.wire.protocol import SECRET_HEADER, WORKER_HEADER
@@ -42,7 +42,7 @@ class Recorder:
         self.events += events
 
 
-def recorded(monkeypatch: pytest.MonkeyPatch, kind: Event[Any]) -> Recorder:
+def recorded(monkeypatch: pytest.MonkeyPatch, kind: EventKind[Any]) -> Recorder:
     recorder = Recorder()
     monkeypatch.setattr(kind, "_listed", (recorder,))
     return recorder

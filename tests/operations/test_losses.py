@@ -17,7 +17,7 @@ from mainspring.domain.losses import Death
 from mainspring.domain.retry import RetryPolicy
 from mainspring.kernel.ids import uuid7
 from mainspring.operations.lifecycle.decide import decide
-from mainspring.operations.lifecycle.effects import Changes
+from mainspring.operations.lifecycle.effects import RunChanges
 from mainspring.operations.lifecycle.rescue import rescue
 from mainspring.store import runs
 from mainspring.store.runs import HeldRun
@@ -184,7 +184,7 @@ def test_every_ending_has_one_consequence_and_a_loss_spends_no_attempt(
     )  # fmt: skip
     lost = status == "LOST"
     said = Outcome(run.run_id, run.fence, "FAILED" if lost else status)  # type: ignore[arg-type]
-    changes = Changes([], [], [])
+    changes = RunChanges([], [], [])
     decide(run, said, lambda: chance, changes, lost=lost, death=death if lost else None)
     assert len(changes.endings) + len(changes.requeues) == 1
     assert len(changes.attempts) == len(changes.requeues)

@@ -15,7 +15,7 @@ from mainspring.domain.retry import LONGEST_DELAY, RetryPolicy
 from mainspring.domain.snoozes import MOST_SNOOZES
 from mainspring.kernel.ids import uuid7
 from mainspring.operations.lifecycle.decide import decide
-from mainspring.operations.lifecycle.effects import Changes
+from mainspring.operations.lifecycle.effects import RunChanges
 from mainspring.store.runs import HeldRun
 from mainspring.wire.exchange import ExchangeReply, ExchangeRequest, Outcome, RunOrder
 from mainspring.wire.protocol import PROTOCOL
@@ -205,7 +205,7 @@ def test_a_snooze_brings_the_run_back_within_its_bounds_or_ends_it(
         uuid7(), 7, losses + snoozes + failures, spec.retry.max_attempts + losses + snoozes,
         NOW if cancel else None, NOW, uuid7(), spec_to_text(spec), left, losses, snoozes=snoozes,
     )  # fmt: skip
-    changes = Changes([], [], [])
+    changes = RunChanges([], [], [])
     decide(run, Outcome(run.run_id, run.fence, "FAILED", error="snoozed", snooze=seconds), lambda: 0.5, changes)
     assert len(changes.endings) + len(changes.requeues) == 1
     once, out_of_time = spec.delivery is Delivery.AT_MOST_ONCE, left is not None and seconds >= left

@@ -14,11 +14,11 @@ from mainspring.domain import errors
 from mainspring.kernel.clock import ManualClock
 from mainspring.sdk.client import calls
 from mainspring.sdk.client.core import (
-    Answer,
     Call,
     NoAnswer,
     Patience,
     RetryingCall,
+    ServerAnswer,
     checked_patience,
     error_of,
     following,
@@ -30,8 +30,8 @@ from tests.sdk.wire_samples import job, problem
 START = datetime(2026, 1, 1, tzinfo=UTC)
 
 
-def refused(status: int, code: str, headers: dict[str, str] | None = None, **more: Any) -> Answer:
-    return Answer(status, json.dumps(problem(status, code, **more)).encode(), headers or {})
+def refused(status: int, code: str, headers: dict[str, str] | None = None, **more: Any) -> ServerAnswer:
+    return ServerAnswer(status, json.dumps(problem(status, code, **more)).encode(), headers or {})
 
 
 def retrying_call(call: Call[Any], clock: ManualClock | None = None, patience: float = 10.0) -> RetryingCall[Any]:
@@ -211,14 +211,14 @@ def test_a_refused_batch_names_each_job_by_index() -> None:
 
 
 def test_a_page_of_a_proxy_is_named_by_its_status() -> None:
-    error = error_of(Answer(502, b"<html>bad gateway</html>\nmore", {}))
+    error = error_of(ServerAnswer(502, b"<html>bad gateway</html>\nmore", {}))
     assert isinstance(error, errors.Unavailable)
     assert error.detail == "the server answered 502: <html>bad gateway</html>"
 
 
 def test_a_good_answer_of_another_program_is_said_to_be_one() -> None:
     retrying = retrying_call(calls.job("a"))
-    assert retrying.next_delay(Answer(200, b"<html>hi</html>", {})) is None
+    assert retrying.next_delay(ServerAnswer(200, b"<html>hi</html>", {})) is None
     with pytest.raises(errors.MainspringError, match="cannot be read") as caught:
         retrying.result()
     assert caught.value.code == "unexpected_answer"
@@ -230,7 +230,7 @@ def test_a_good_answer_of_another_program_is_said_to_be_one() -> None:
 def test_a_number_beyond_ours_in_one_payload_does_not_hide_the_list(number: str, read: float) -> None:
     jobs = json.dumps({"jobs": [job(payload={"a": 12345}), job(job_id="b")]}).replace("12345", number)
     retrying = retrying_call(calls.jobs())
-    assert retrying.next_delay(Answer(200, jobs.encode(), {})) is None
+    assert retrying.next_delay(ServerAnswer(200, jobs.encode(), {})) is None
     first, second = retrying.result().jobs
     assert first.payload == {"a": read} and second.job_id == "b" and first.created_at == second.created_at
 
@@ -246,8 +246,8 @@ def test_the_next_page_keeps_the_filters() -> None:
 
 def test_the_cursor_is_read_from_the_link_header() -> None:
     link = '</v1/jobs/a/runs?limit=2>; rel="first", </v1/jobs/a/runs?limit=2&cursor=a%2Fb>; rel="next"'
-    assert next_cursor(Answer(200, b"[]", {"link": link})) == "a/b"
-    assert next_cursor(Answer(200, b"[]", {})) is None
+    assert next_cursor(ServerAnswer(200, b"[]", {"link": link})) == "a/b"
+    assert next_cursor(ServerAnswer(200, b"[]", {})) is None
 
 
 def test_ids_are_quoted_in_paths() -> None:

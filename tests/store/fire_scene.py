@@ -38,10 +38,10 @@ class Scene:
         written_by = await self.connection.fetchval("select xmin from mainspring.jobs where job_id = $1", job_id) or 0
         return fires.DueOnce(DEFAULT_TENANT, job_id, version, self.moment, run_id, written_by)
 
-    async def fire_once(self, due: fires.DueOnce, *, on: asyncpg.Connection | None = None) -> fires.Fired:
+    async def fire_once(self, due: fires.DueOnce, *, on: asyncpg.Connection | None = None) -> fires.FiredRows:
         return await fires.fire_one_time(on or self.connection, self.node, self.held, [due])
 
-    async def await_and_fire_once(self, due: fires.DueOnce, *, on: asyncpg.Connection) -> fires.Fired:
+    async def await_and_fire_once(self, due: fires.DueOnce, *, on: asyncpg.Connection) -> fires.FiredRows:
         """Wait for the job's lock first, as the fire of a held job does."""
         async with on.transaction():
             await fires.await_due(on, self.node, self.held, [due], LATE, "60s")
@@ -51,13 +51,13 @@ class Scene:
         schedule = every(60, self.moment)
         await a_job(self.connection, self.lane_id, job_id, schedule, self.moment, overlap=overlap, spec=spec)
 
-    async def fire(self, *due: fires.DueAgain, on: asyncpg.Connection | None = None) -> fires.Fired:
+    async def fire(self, *due: fires.DueAgain, on: asyncpg.Connection | None = None) -> fires.FiredRows:
         return await fire_with_lock(on or self.connection, self.node, self.held, due)
 
 
 async def fire_with_lock(
     connection: asyncpg.Connection, node: UUID, held: dict[int, int], due: tuple[fires.DueAgain, ...]
-) -> fires.Fired:
+) -> fires.FiredRows:
     """Fire like jobs that skip overlapping runs: lock, then decide."""
     async with connection.transaction():
         await fires.await_due(connection, node, held, due, LATE, "60s")

@@ -36,6 +36,6 @@ def test_first_starts_at_the_same_moment_make_one_account(tmp_path: Path, monkey
     with ThreadPoolExecutor(6) as starts:
         notices: list[list[str]] = [[] for _ in range(6)]
         found = list(starts.map(folder.account_for_root, notices))
-    assert found == [folder.Account(uid=1234, gid=1234)] * 6
+    assert found == [folder.FolderAccount(uid=1234, gid=1234)] * 6
     assert accounts.read_text() == "made\n"
     assert sum(map(bool, notices)) == 1, "one of them reports it"

@@ -19,7 +19,7 @@ from mainspring.kernel.clock import SystemClock
 from mainspring.kernel.ids import DEFAULT_TENANT
 from mainspring.roles.assembly import assemble
 from mainspring.store import tokens
-from mainspring.store.connection_budget import LEAST, OUTSIDE_POOLS, ConnectionBudget, ResizablePool, Sizes, share
+from mainspring.store.connection_budget import LEAST, OUTSIDE_POOLS, ConnectionBudget, PoolSizes, ResizablePool, share
 from mainspring.store.embedded import EmbeddedPostgres
 from mainspring.store.migrate import migrate
 from mainspring.store.pool import AWAY, NoFreeConnection, Store, connect
@@ -27,7 +27,7 @@ from tests.conftest import TOKEN
 
 pytestmark = pytest.mark.anyio
 
-WANTED = Sizes(8, 6)
+WANTED = PoolSizes(8, 6)
 
 
 @pytest.mark.parametrize("usable", [50, 97, 197, 1000])

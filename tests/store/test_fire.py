@@ -105,10 +105,10 @@ async def test_nothing_is_fired_and_nothing_written_when_anything_does_not_match
     await a_job(scene.connection, scene.lane_id, "later", at(scene.moment), scene.moment)
     await obstacle(scene)
     before = await scene.connection.fetch("select * from mainspring.jobs order by job_id")
-    assert await scene.fire(scene.again("nightly"), scene.again("hourly")) == fires.Fired({}, [])
+    assert await scene.fire(scene.again("nightly"), scene.again("hourly")) == fires.FiredRows({}, [])
     unlocked = await fires.fire_recurring(scene.connection, scene.node, scene.held, [scene.again("hourly")])
-    assert unlocked == fires.Fired({}, [])
-    assert await scene.fire_once(await scene.once("later", uuid7())) == fires.Fired({}, [])
+    assert unlocked == fires.FiredRows({}, [])
+    assert await scene.fire_once(await scene.once("later", uuid7())) == fires.FiredRows({}, [])
     assert await scene.connection.fetch("select * from mainspring.jobs order by job_id") == before
     assert await live(scene.connection) == []
     assert await ended(scene.connection) == []
@@ -132,7 +132,7 @@ async def test_last_fired_for_only_rises(scene: Scene) -> None:
         await scene.connection.execute(
             "update mainspring.jobs set next_fire_at = $1", scene.again(minutes=minutes).next_fire_at
         )
-        assert await scene.fire(scene.again(minutes=minutes)) == fires.Fired({}, [])
+        assert await scene.fire(scene.again(minutes=minutes)) == fires.FiredRows({}, [])
     assert (await job_row(scene.connection, "nightly"))["last_fired_for"] == scene.moment + MINUTE
     assert len(await live(scene.connection)) == 2
 
@@ -154,10 +154,10 @@ async def test_last_nominal_for_only_rises(scene: Scene) -> None:
         FirePlan([later], [], later, later + MINUTE, moment - MINUTE, [moment - MINUTE]),
     ):
         wrong = msgspec.structs.replace(twice, plan=plan)
-        assert await scene.fire(wrong) == fires.Fired({}, [])
-        assert await fires.fire_recurring(scene.connection, scene.node, scene.held, [wrong]) == fires.Fired({}, [])
-        assert await fires.fire_free(scene.connection, scene.node, scene.held, [wrong]) == fires.Fired({}, [])
-        assert await fires.fire_locked_recurring(scene.connection, wrong) == fires.Fired({}, [])
+        assert await scene.fire(wrong) == fires.FiredRows({}, [])
+        assert await fires.fire_recurring(scene.connection, scene.node, scene.held, [wrong]) == fires.FiredRows({}, [])
+        assert await fires.fire_free(scene.connection, scene.node, scene.held, [wrong]) == fires.FiredRows({}, [])
+        assert await fires.fire_locked_recurring(scene.connection, wrong) == fires.FiredRows({}, [])
         assert await job_row(scene.connection, "nightly") == job
     assert len(await live(scene.connection)) == 1
     assert await scene.connection.fetchval("select count(*) from mainspring.missed_fires") == 0
@@ -177,9 +177,9 @@ async def test_a_job_whose_next_fire_is_dealt_with_moves_on_without_a_run(scene:
 async def test_a_one_time_job_does_not_fire_for_a_time_that_is_dealt_with(scene: Scene) -> None:
     await a_job(scene.connection, scene.lane_id, "later", at(scene.moment), scene.moment)
     await scene.connection.execute("update mainspring.jobs set last_nominal_for = next_fire_at")
-    assert await scene.fire_once(await scene.once("later", uuid7())) == fires.Fired({}, [])
+    assert await scene.fire_once(await scene.once("later", uuid7())) == fires.FiredRows({}, [])
     locked = await fires.fire_locked_one_time(scene.connection, DEFAULT_TENANT, "later", 1, scene.moment)
-    assert locked == fires.Fired({}, [])
+    assert locked == fires.FiredRows({}, [])
 
 
 async def test_jobs_with_and_without_jitter_fire_in_one_batch(scene: Scene) -> None:
@@ -209,7 +209,7 @@ async def test_a_grant_that_is_under_way_makes_the_fire_wait_and_then_fire_nothi
     fire = asyncio.create_task(scene.fire(scene.again(), on=firing))
     await until_blocked(scene.connection, firing.get_server_pid())
     await transaction.commit()
-    assert await fire == fires.Fired({}, [])
+    assert await fire == fires.FiredRows({}, [])
     assert await live(scene.connection) == []
 
 
@@ -226,7 +226,7 @@ async def test_the_second_of_two_fires_of_one_moment_waits_for_the_first_and_doe
     late = asyncio.create_task(fires.fire_recurring(second, scene.node, scene.held, [scene.again()]))
     await until_blocked(scene.connection, second.get_server_pid())
     await transaction.commit()
-    assert await late == fires.Fired({}, [])
+    assert await late == fires.FiredRows({}, [])
     assert len(await live(scene.connection)) == 1
     assert await ended(scene.connection) == []
 
@@ -243,7 +243,7 @@ async def test_the_second_of_two_fires_of_a_one_time_job_waits_for_the_first_and
     late = asyncio.create_task(scene.await_and_fire_once(due, on=second))
     await until_blocked(scene.connection, second.get_server_pid())
     await transaction.commit()
-    assert await late == fires.Fired({}, [])
+    assert await late == fires.FiredRows({}, [])
     assert len(await live(scene.connection)) == 1
 
 

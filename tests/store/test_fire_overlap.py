@@ -28,7 +28,7 @@ async def test_a_fire_while_a_run_is_alive_is_skipped_with_the_reason(scene: Sce
     await scene.fire(scene.again())
     if state is StoredState.RUNNING:
         await claim(scene.connection, [scene.lane_id], 1, uuid7())
-    assert await scene.fire(scene.again(minutes=1)) == fires.Fired({}, [0])
+    assert await scene.fire(scene.again(minutes=1)) == fires.FiredRows({}, [0])
     assert len(await live(scene.connection)) == 1
     [skip] = await ended(scene.connection)
     assert (skip["state"], skip["reason"], skip["job_id"]) == (StoredState.SKIPPED, OVERLAP_REASON, "nightly")
@@ -77,7 +77,7 @@ async def test_a_fire_decides_about_overlap_after_it_has_the_lock(
     fire = asyncio.create_task(scene.fire(scene.again(), on=firing))
     await until_blocked(scene.connection, firing.get_server_pid())
     await transaction.commit()
-    assert await fire == fires.Fired({}, [0])
+    assert await fire == fires.FiredRows({}, [0])
     assert [row["trigger"] is None for row in await live(scene.connection)] == [False]
     assert [row["reason"] for row in await ended(scene.connection)] == [OVERLAP_REASON]
 
@@ -131,7 +131,7 @@ async def test_a_cancelled_job_is_not_run_by_hand(scene: Scene) -> None:
 async def test_a_one_time_job_beside_a_live_run_of_it_is_skipped_with_the_reason(scene: Scene) -> None:
     await a_job(scene.connection, scene.lane_id, "launch", at(scene.moment), scene.moment)
     assert await run_now(scene.connection, "launch")
-    assert await scene.fire_once(await scene.once("launch", uuid7())) == fires.Fired({}, [], gone=1)
+    assert await scene.fire_once(await scene.once("launch", uuid7())) == fires.FiredRows({}, [], gone=1)
     [by_hand] = await live(scene.connection, "launch")
     assert by_hand["trigger"].startswith("manual:")
     [skip] = await ended(scene.connection, "launch")
@@ -175,10 +175,10 @@ async def test_a_fire_prepared_before_a_run_by_hand_of_a_one_time_job_does_not_m
         fire = asyncio.create_task(scene.await_and_fire_once(due, on=firing))
         await until_blocked(scene.connection, firing.get_server_pid())
         await transaction.commit()
-        assert await fire == fires.Fired({}, [])
+        assert await fire == fires.FiredRows({}, [])
     else:
         await transaction.commit()
-        assert await scene.fire_once(due) == fires.Fired({}, [])
+        assert await scene.fire_once(due) == fires.FiredRows({}, [])
     assert len(await live(scene.connection, "launch")) == 1
     assert (await scene.fire_once(await scene.once("launch", uuid7()))).created == {}
     assert [row["reason"] for row in await ended(scene.connection, "launch")] == [OVERLAP_REASON]

@@ -166,7 +166,7 @@ async def forget_assumed_starts(connection: asyncpg.Connection, _: UUID, __: int
 
 
 async def redefine_waiting_runs(connection: asyncpg.Connection, run_id: UUID, _: int) -> object:
-    waiting = unique.WaitingRun(run_id, str(run_id), 1, 1, 0, None, BEGINNING, 1, None)
+    waiting = unique.UniqueWaitingRun(run_id, str(run_id), 1, 1, 0, None, BEGINNING, 1, None)
     with suppress(Conflict):  # it compares the number of rows
         await unique.change_runs(connection, DEFAULT_TENANT, [unique.ChangedRun(waiting, None, True, '{"n": 2}')])
     return None

@@ -18,7 +18,7 @@ from mainspring.wire.exchange import ExchangeReply, ExchangeRequest, Held, Outco
 from mainspring.wire.logs import LogReceipt, LogShipment
 from mainspring.wire.problems import Problem
 from mainspring.wire.protocol import BASE_PROTOCOL, NEWER_FIELDS, WireProtocol
-from mainspring.worker.exchange.server_client import AnswerLost, Refused, ServerClient
+from mainspring.worker.exchange.server_client import AnswerLost, ExchangeRefused, ServerClient
 from mainspring.worker.executors.registry import build_executors
 from mainspring.worker.worker import Worker
 from tests.operations.waiting import until
@@ -209,7 +209,7 @@ async def test_a_refusal_that_has_nothing_to_do_with_it_stays_one() -> None:
             return type("Nothing", (msgspec.Struct,), {})  # type: ignore[return-value]
 
     async with served(Strict()) as (client, _):
-        with pytest.raises(Refused):
+        with pytest.raises(ExchangeRefused):
             await client.exchange(request(1))
 
 

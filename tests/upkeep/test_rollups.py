@@ -17,7 +17,7 @@ from mainspring.domain.transitions import StoredState
 from mainspring.kernel.clock import SystemClock
 from mainspring.kernel.ids import DEFAULT_TENANT, uuid7
 from mainspring.store import failure_groups, rollups
-from mainspring.store.failure_groups import Chosen
+from mainspring.store.failure_groups import GroupFilter
 from mainspring.store.pool import Store
 from mainspring.upkeep.gauge_sampler import GaugeSampler
 from mainspring.upkeep.rollup_keeper import RollupKeeper
@@ -140,7 +140,7 @@ async def test_the_rollups_equal_the_history_after_kills_rollbacks_and_late_comm
         " + (select count(*) from mainspring.attempts where outcome <> 'RETURNED')"
     )
     assert (await histogram(connection, "lag")).total() == firsts
-    chosen = Chosen(DEFAULT_TENANT, LONG_AGO)
+    chosen = GroupFilter(DEFAULT_TENANT, LONG_AGO)
     groups = await failure_groups.largest(connection, chosen, 1000)
     assert sum(group.failed for group in groups) == recount["FAILED"]
     assert sum(group.count for group in groups) == recount["FAILED"] + attempts["FAILED"] + attempts["LOST"]

@@ -13,7 +13,7 @@ import msgspec
 import uvloop
 
 from mainspring.wire.exchange import RunOrder
-from mainspring.worker.execution.attempt import Attempt, Ending, Stop, key_of
+from mainspring.worker.execution.attempt import Attempt, AttemptEnding, Stop, key_of
 from mainspring.worker.executors.process.child import WarmChild
 from mainspring.worker.executors.process.executor import ProcessExecutor
 from mainspring.worker.processes.watchdog_client import WatchdogClient
@@ -99,13 +99,13 @@ class Executor(ProcessExecutor):
 
         self._pool._start = start_and_kill
 
-    async def run(self, task: str, payload: object = None, **fields: Any) -> Ending:
+    async def run(self, task: str, payload: object = None, **fields: Any) -> AttemptEnding:
         return await self.execute(an_attempt(task, payload, **fields))
 
     async def result(self, task: str, payload: object = None, **fields: Any) -> Any:
         return result(await self.run(task, payload, **fields))
 
-    def begin(self, task: str, payload: object = None, **fields: Any) -> tuple[Attempt, asyncio.Task[Ending]]:
+    def begin(self, task: str, payload: object = None, **fields: Any) -> tuple[Attempt, asyncio.Task[AttemptEnding]]:
         attempt = an_attempt(task, payload, **fields)
         return attempt, asyncio.create_task(self.execute(attempt))
 
@@ -119,7 +119,7 @@ def an_attempt(task: str, payload: object = None, **fields: Any) -> Attempt:
     return Attempt(order, key_of(order), 0.0)
 
 
-def result(ending: Ending) -> Any:
+def result(ending: AttemptEnding) -> Any:
     assert ending.status == "SUCCESS", ending.error
     return None if ending.result is None else msgspec.json.decode(ending.result)
 

@@ -17,7 +17,7 @@ from mainspring.kernel.clock import SYSTEM_CLOCK, LoopClock
 from mainspring.sdk.app.app import Mainspring
 from mainspring.sdk.tasks.context import Context
 from mainspring.wire.exchange import RunOrder
-from mainspring.worker.execution.attempt import Attempt, Ending, key_of
+from mainspring.worker.execution.attempt import Attempt, AttemptEnding, key_of
 from mainspring.worker.execution.runner import Runner
 from mainspring.worker.executors.python.executor import PythonExecutor
 
@@ -215,7 +215,7 @@ class Bench:
 
     def __init__(self, slots: int, kill_grace: float, clock: LoopClock) -> None:
         self.clock = clock
-        self.endings: dict[Any, Ending] = {}
+        self.endings: dict[Any, AttemptEnding] = {}
         self.reports = 0
         self.changed = asyncio.Event()
         executor = PythonExecutor(app.tasks, slots)
@@ -223,7 +223,7 @@ class Bench:
             slots, [executor], kill_grace=kill_grace, report=self._report, tell=self._tell, clock=clock
         )
 
-    def _report(self, attempt: Attempt, ending: Ending) -> None:
+    def _report(self, attempt: Attempt, ending: AttemptEnding) -> None:
         self.endings[attempt.order.run_id] = ending
         self.reports += 1
 
@@ -241,7 +241,7 @@ class Bench:
             while not condition():
                 await self.changed.wait()
 
-    async def ending(self, order: RunOrder) -> Ending:
+    async def ending(self, order: RunOrder) -> AttemptEnding:
         await self.until(lambda: order.run_id in self.endings)
         return self.endings[order.run_id]
 
@@ -258,7 +258,7 @@ def on_a_bench(
     uvloop.run(run())
 
 
-def ended(task: str, payload: object = None, **fields: Any) -> Ending:
+def ended(task: str, payload: object = None, **fields: Any) -> AttemptEnding:
     """How a run of `task` ended."""
     found = []
 
@@ -271,6 +271,6 @@ def ended(task: str, payload: object = None, **fields: Any) -> Ending:
     return found[0]
 
 
-def result(ending: Ending) -> Any:
+def result(ending: AttemptEnding) -> Any:
     assert ending.result is not None, ending
     return msgspec.json.decode(ending.result)

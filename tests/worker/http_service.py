@@ -17,7 +17,7 @@ from mainspring.kinds.http.caller import HttpExecutor
 from mainspring.kinds.http.network import Resolve
 from mainspring.wire.exchange import RunOrder
 from mainspring.wire.execution import RunSetup
-from mainspring.worker.execution.attempt import Attempt, Ending, OpenLog, key_of
+from mainspring.worker.execution.attempt import Attempt, AttemptEnding, OpenLog, key_of
 from mainspring.worker.execution.runner import Runner
 
 from .exchange_server import an_order
@@ -102,19 +102,19 @@ class Caller:
     ) -> None:
         self.executor = HttpExecutor(AddressGuard.from_text(allow), resolve=look_up, open_log=open_log)
         self.runner = Runner(1000, [self.executor], kill_grace=1.0, report=self._report, tell=lambda: None)
-        self._endings: dict[tuple[int, int], asyncio.Future[Ending]] = {}
+        self._endings: dict[tuple[int, int], asyncio.Future[AttemptEnding]] = {}
 
-    def start(self, order: RunOrder) -> tuple[Attempt, asyncio.Future[Ending]]:
+    def start(self, order: RunOrder) -> tuple[Attempt, asyncio.Future[AttemptEnding]]:
         attempt = Attempt(order, key_of(order), 0.0)
         ending = self._endings[attempt.key] = asyncio.get_running_loop().create_future()
         self.runner.take([attempt])
         return attempt, ending
 
-    async def call(self, url: str, *, order: dict[str, Any] | None = None, **fields: Any) -> Ending:
+    async def call(self, url: str, *, order: dict[str, Any] | None = None, **fields: Any) -> AttemptEnding:
         async with asyncio.timeout(60):
             return await self.start(an_http_order(url, **fields, order=order))[1]
 
-    def _report(self, attempt: Attempt, ending: Ending) -> None:
+    def _report(self, attempt: Attempt, ending: AttemptEnding) -> None:
         self._endings[attempt.key].set_result(ending)
 
 

@@ -20,7 +20,7 @@ from mainspring.sdk.tasks.context import Context
 from mainspring.wire.exchange import RunOrder
 from mainspring.wire.execution import ResourceLimits, RunSetup
 from mainspring.worker.exchange.server_client import ServerClient
-from mainspring.worker.execution.attempt import Attempt, Ending, Stop, key_of
+from mainspring.worker.execution.attempt import Attempt, AttemptEnding, Stop, key_of
 from mainspring.worker.execution.runner import Runner
 from mainspring.worker.executors.python.executor import PythonExecutor
 from mainspring.worker.incarnation import Incarnation
@@ -128,7 +128,7 @@ class Scene:
 
     def __init__(self, server: LogServer, shipper: LogShipper) -> None:
         self.server = server
-        self.endings: dict[Any, Ending] = {}
+        self.endings: dict[Any, AttemptEnding] = {}
         self.progress: list[tuple[Any, float | None, str | None]] = []
         self.changed = asyncio.Event()
         executor = PythonExecutor(app.tasks, 16, open_log=shipper.open, note_progress=self._note)
@@ -137,7 +137,7 @@ class Scene:
     def _note(self, attempt: Attempt, fraction: float | None, message: str | None) -> None:
         self.progress.append((attempt.order.run_id, fraction, message))
 
-    def _report(self, attempt: Attempt, ending: Ending) -> None:
+    def _report(self, attempt: Attempt, ending: AttemptEnding) -> None:
         self.endings[attempt.order.run_id] = ending
 
     def _tell(self) -> None:
@@ -149,7 +149,7 @@ class Scene:
         self.runner.take(attempts)
         return attempts
 
-    async def ending(self, order: RunOrder) -> Ending:
+    async def ending(self, order: RunOrder) -> AttemptEnding:
         async with asyncio.timeout(60):
             while order.run_id not in self.endings:
                 await self.changed.wait()

@@ -10,7 +10,7 @@ from mainspring.wire.exchange import ExchangeReply, ExchangeRequest, RunOrder, W
 from mainspring.wire.problems import Problem
 from mainspring.worker.exchange.flight import Flight
 from mainspring.worker.exchange.held_runs import MAX_OUTCOME_BYTES, MAX_OUTCOMES, HeldRuns
-from mainspring.worker.execution.attempt import CANCELLED, RETURNED, SUCCEEDED, Attempt, Ending, failed
+from mainspring.worker.execution.attempt import CANCELLED, RETURNED, SUCCEEDED, Attempt, AttemptEnding, failed
 
 from .exchange_server import an_order
 
@@ -41,7 +41,7 @@ def take(held_runs: HeldRuns, *orders: RunOrder) -> list[Attempt]:
     return taken
 
 
-def end(held_runs: HeldRuns, attempt: Attempt, ending: Ending = SUCCEEDED) -> None:
+def end(held_runs: HeldRuns, attempt: Attempt, ending: AttemptEnding = SUCCEEDED) -> None:
     attempt.started = 1.5
     held_runs.record(attempt, ending, 2.0)
 
@@ -249,7 +249,7 @@ def test_nobody_has_stopped_while_an_outcome_is_under_way(held_runs: HeldRuns, h
 
 
 def test_heavy_results_are_spread_over_several_exchanges(held_runs: HeldRuns) -> None:
-    result = Ending(result=msgspec.Raw(b'"' + b"x" * 65_000 + b'"'))
+    result = AttemptEnding(result=msgspec.Raw(b'"' + b"x" * 65_000 + b'"'))
     count = 2 * MAX_OUTCOME_BYTES // 65_000
     for attempt in take(held_runs, *[an_order() for _ in range(count)]):
         end(held_runs, attempt, result)
@@ -281,7 +281,7 @@ def test_an_outcome_tells_how_long_it_was_held_and_how_long_it_ran(held_runs: He
 def test_every_request_can_be_read_back_from_the_wire(held_runs: HeldRuns) -> None:
     first, second = take(held_runs, an_order(), an_order())
     end(held_runs, first)
-    end(held_runs, second, Ending(result=msgspec.Raw(b'{"a":1}')))
+    end(held_runs, second, AttemptEnding(result=msgspec.Raw(b'{"a":1}')))
     held_runs.lost(held_runs.compose(2.0, holding=0), 2.1)
     data = msgspec.json.encode(held_runs.compose(2.2, holding=0).request)
     request = msgspec.json.decode(data, type=ExchangeRequest)

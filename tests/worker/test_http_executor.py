@@ -18,14 +18,14 @@ from mainspring.kinds.http.answer import retry_after
 from mainspring.kinds.http.call import SuccessRule
 from mainspring.kinds.http.json_path import same
 from mainspring.wire.execution import Cause, ResourceLimits
-from mainspring.worker.execution.attempt import Attempt, Ending, Stop
+from mainspring.worker.execution.attempt import Attempt, AttemptEnding, Stop
 
 from .a_process_executor import SlowSink
 from .exchange_server import an_order
 from .http_service import Caller, Writer, a_service, an_http_order, answer, run
 
 
-def result(ending: Ending) -> Any:
+def result(ending: AttemptEnding) -> Any:
     assert ending.status == "SUCCESS" and ending.result is not None, ending.error
     assert len(memoryview(ending.result)) <= MAX_RESULT_BYTES
     return msgspec.json.decode(ending.result)

@@ -9,7 +9,7 @@ from pathlib import Path
 import uvloop
 
 from mainspring.worker.execution.work_folders import WorkFolders
-from mainspring.worker.executors.process.child import Origin, WarmChild, start_child
+from mainspring.worker.executors.process.child import ChildOrigin, WarmChild, start_child
 from mainspring.worker.executors.process.pool import ProcessPool
 from mainspring.worker.executors.process.warm.frames import Hello
 from mainspring.worker.processes.watchdog_client import WatchdogClient
@@ -24,7 +24,7 @@ class Starts:
     """Starts real children and counts them."""
 
     def __init__(self, watchdog: WatchdogClient) -> None:
-        self.origin = Origin(watchdog, APP, ENVIRON, Hello("", ""), WorkFolders())
+        self.origin = ChildOrigin(watchdog, APP, ENVIRON, Hello("", ""), WorkFolders())
         self.count = 0
 
     async def __call__(self) -> WarmChild:

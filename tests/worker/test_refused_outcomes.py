@@ -18,7 +18,7 @@ from mainspring.roles.assembly import Assembly, assemble
 from mainspring.wire.exchange import Progress
 from mainspring.worker.exchange.progress import ProgressReports
 from mainspring.worker.exchange.server_client import ServerClient
-from mainspring.worker.execution.attempt import Attempt, Ending, Execute, NoteProgress, failed
+from mainspring.worker.execution.attempt import Attempt, AttemptEnding, Execute, NoteProgress, failed
 from mainspring.worker.worker import Worker
 from tests.conftest import TOKEN
 from tests.logs.sockets import on_a_socket
@@ -30,10 +30,10 @@ pytestmark = pytest.mark.anyio
 
 SLOTS = 200
 BAD_ENDINGS: dict[str, Any] = {
-    "status": Ending("DONE"),  # type: ignore[arg-type]
-    "result": Ending(result=msgspec.Raw(b'{"a":')),
-    "letters": Ending(result=msgspec.Raw(b'"\xff"')),
-    "large": Ending(result=msgspec.Raw(b'"' + b"x" * 2_000_000 + b'"')),
+    "status": AttemptEnding("DONE"),  # type: ignore[arg-type]
+    "result": AttemptEnding(result=msgspec.Raw(b'{"a":')),
+    "letters": AttemptEnding(result=msgspec.Raw(b'"\xff"')),
+    "large": AttemptEnding(result=msgspec.Raw(b'"' + b"x" * 2_000_000 + b'"')),
 }
 
 
@@ -55,16 +55,16 @@ class OtherLanguage:
     def kill_all(self) -> None:
         self.go.set()
 
-    async def _execute(self, attempt: Attempt) -> Ending:
+    async def _execute(self, attempt: Attempt) -> AttemptEnding:
         self.begun += 1
         task, payload = attempt.order.task, msgspec.json.decode(attempt.order.payload)["it"]
         if task == "tells":
             self._note_progress(attempt, 0.5, payload)
         await self.go.wait()
         if task == "bad":
-            ending: Ending = BAD_ENDINGS[payload]
+            ending: AttemptEnding = BAD_ENDINGS[payload]
             return ending
-        return failed("as usual", retry=False) if task == "fails" else Ending(result=attempt.order.payload)
+        return failed("as usual", retry=False) if task == "fails" else AttemptEnding(result=attempt.order.payload)
 
 
 class Boastful(ProgressReports):

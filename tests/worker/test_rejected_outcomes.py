@@ -15,8 +15,15 @@ from mainspring.wire.exchange import ExchangeReply, ExchangeRequest, Outcome, Pr
 from mainspring.wire.problems import Problem
 from mainspring.worker.exchange.flight import Flight
 from mainspring.worker.exchange.held_runs import HeldRuns
-from mainspring.worker.exchange.rejected_outcomes import REFUSED, Batch, RejectedOutcomes, Rejection, in_words, plain
-from mainspring.worker.execution.attempt import CANCELLED, RETURNED, Attempt, Ending, failed
+from mainspring.worker.exchange.rejected_outcomes import (
+    REFUSED,
+    OutcomeBatch,
+    RejectedOutcomes,
+    Rejection,
+    in_words,
+    plain,
+)
+from mainspring.worker.execution.attempt import CANCELLED, RETURNED, Attempt, AttemptEnding, failed
 
 from .exchange_server import an_order
 
@@ -66,9 +73,9 @@ class Scene:
         self.attempts = self.held_runs.landed(flight, ExchangeReply(1, runs=orders), 0.1).taken
         self.rejections: list[Rejection] = []
 
-    def end(self, attempt: Attempt, ending: Ending | None = None) -> None:
+    def end(self, attempt: Attempt, ending: AttemptEnding | None = None) -> None:
         attempt.started, attempt.reported = 1.0, True
-        self.held_runs.record(attempt, ending or Ending(), 2.0)
+        self.held_runs.record(attempt, ending or AttemptEnding(), 2.0)
 
     def fly(self, words: list[Progress] | None = None) -> Flight:
         flight = self.held_runs.compose(2.0, holding=0)
@@ -153,14 +160,14 @@ def test_a_refusal_without_end_is_told_in_short() -> None:
 @pytest.mark.parametrize(
     ("ending", "status", "retry"),
     [
-        (Ending(), "FAILED", False),
+        (AttemptEnding(), "FAILED", False),
         (failed("odd"), "FAILED", True),
         (failed("odd", retry=False), "FAILED", False),
         (RETURNED, "RETURNED", True),
         (CANCELLED, "CANCELLED", True),
     ],
 )
-def test_what_is_told_instead(ending: Ending, status: str, retry: bool) -> None:
+def test_what_is_told_instead(ending: AttemptEnding, status: str, retry: bool) -> None:
     """What had failed is tried again as it would have been. What had not begun spends no attempt."""
     odd = Outcome(uuid7(), 3, ending.status, held_ms=1e300, ran_ms=1e300, retry=ending.retry, retry_after=-1.0)
     told = plain(odd, a_problem())
@@ -295,8 +302,8 @@ def test_a_name_that_names_nothing_leads_to_halves(field: str) -> None:
     outcomes = [Outcome(uuid7(), 1) for _ in range(4)]
     words = [Progress(uuid7(), 1, 1) for _ in range(4)]
     rejected_outcomes = RejectedOutcomes()
-    rejected_outcomes.refused(Batch(outcomes, words), a_problem(field), trial=False)
-    rejected_outcomes.passed(Batch())
+    rejected_outcomes.refused(OutcomeBatch(outcomes, words), a_problem(field), trial=False)
+    rejected_outcomes.passed(OutcomeBatch())
     assert [
         (batch.outcomes, batch.progress) for batch in _all(rejected_outcomes.take, lambda: rejected_outcomes.busy)
     ] == [
@@ -305,7 +312,7 @@ def test_a_name_that_names_nothing_leads_to_halves(field: str) -> None:
     ]
 
 
-def _all(take: Callable[[], Batch], more: Callable[[], bool]) -> list[Batch]:
+def _all(take: Callable[[], OutcomeBatch], more: Callable[[], bool]) -> list[OutcomeBatch]:
     found = []
     while more():
         found.append(take())

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from mainspring.worker.execution.attempt import Attempt, Ending, Execute, key_of
+from mainspring.worker.execution.attempt import Attempt, AttemptEnding, Execute, key_of
 from mainspring.worker.execution.runner import Runner
 from mainspring.worker.executors.python.executor import PythonExecutor
 
@@ -32,7 +32,7 @@ def test_a_plain_function_runs_in_a_thread() -> None:
 
 
 def test_a_task_without_a_result_is_a_success_without_one() -> None:
-    assert ended("noop") == Ending()
+    assert ended("noop") == AttemptEnding()
 
 
 @pytest.mark.parametrize("task", ["fails", "fails_in_thread"])
@@ -59,7 +59,7 @@ def test_an_executor_that_cannot_even_begin_leaves_no_run_without_an_ending() ->
         def offers(self) -> dict[str, Execute]:
             return {"broken": self._begin}
 
-        def _begin(self, attempt: Attempt) -> Coroutine[Any, Any, Ending]:
+        def _begin(self, attempt: Attempt) -> Coroutine[Any, Any, AttemptEnding]:
             raise ImportError("no module named httpx")
 
     async def test(bench: Bench) -> None:

@@ -14,8 +14,8 @@ from mainspring.kernel.ids import uuid7
 from mainspring.wire.exchange import ExchangeRequest, WorkerHello
 from mainspring.worker.exchange.server_client import (
     AnswerLost,
+    ExchangeRefused,
     IncarnationLost,
-    Refused,
     ServerClient,
     StoreDown,
     _decode_reply,
@@ -78,11 +78,11 @@ def test_two_exchanges_at_once_take_two_connections() -> None:
         ("cut the answer short", AnswerLost, "without a response"),
         ("talk nonsense", AnswerLost, "HTTP"),
         ("hang", AnswerLost, "no answer within 3 s"),
-        ("401", Refused, "401 unauthorized"),
-        ("422", Refused, "422 invalid_input"),
+        ("401", ExchangeRefused, "401 unauthorized"),
+        ("422", ExchangeRefused, "422 invalid_input"),
         ("unknown_worker", IncarnationLost, "409 unknown_worker"),
         ("fenced", IncarnationLost, "409 fenced"),
-        ("conflict", Refused, "409 conflict"),
+        ("conflict", ExchangeRefused, "409 conflict"),
     ],
 )
 def test_what_goes_wrong_is_told_apart_and_the_next_exchange_works(
@@ -165,7 +165,7 @@ def test_of_two_servers_the_next_is_used_from_the_first_failure_on(fault: Fault)
     async def test(first: ExchangeServer, second: ExchangeServer, server_client: ServerClient) -> None:
         await server_client.exchange(request(1))
         first.faults.append(fault)
-        with pytest.raises((AnswerLost, Refused)):
+        with pytest.raises((AnswerLost, ExchangeRefused)):
             await server_client.exchange(request(2))
         assert must_wait(server_client) is False
         for seq in (3, 4):

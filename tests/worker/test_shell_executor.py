@@ -22,7 +22,7 @@ from mainspring.kinds.shell.executor import ShellExecutor
 from mainspring.kinds.shell.sandbox.bubblewrap import Bubblewrap, NoSandbox
 from mainspring.wire.exchange import RunOrder
 from mainspring.wire.execution import Cause, RunSetup
-from mainspring.worker.execution.attempt import Attempt, Ending, OpenLog, Stop, key_of
+from mainspring.worker.execution.attempt import Attempt, AttemptEnding, OpenLog, Stop, key_of
 from mainspring.worker.execution.work_folders import WorkFolders
 from mainspring.worker.processes.accounts import CommandAccounts
 from mainspring.worker.processes.watchdog_client import WatchdogClient
@@ -74,10 +74,10 @@ def ran(
     meanwhile: Callable[[ShellExecutor, Attempt], Awaitable[None]] | None = None,
     open_log: OpenLog | None = None,
     **fields: Any,
-) -> tuple[Ending, ShellExecutor]:
+) -> tuple[AttemptEnding, ShellExecutor]:
     """How the order ended, while `meanwhile` did its deed. `fields` are those of the executor."""
 
-    async def run() -> tuple[Ending, ShellExecutor]:
+    async def run() -> tuple[AttemptEnding, ShellExecutor]:
         async with an_executor(open_log, **fields) as executor:
             attempt = Attempt(order, key_of(order), 0.0)
             running = asyncio.create_task(executor.execute(attempt))
@@ -100,7 +100,7 @@ def stop(attempt: Attempt, why: Stop = Stop.CANCEL) -> None:
     attempt.on_stop()
 
 
-def result(ending: Ending) -> Any:
+def result(ending: AttemptEnding) -> Any:
     assert ending.result is not None, ending.error
     return msgspec.json.decode(ending.result)
 
@@ -337,7 +337,7 @@ def test_no_descriptor_stays_open() -> None:
 # -- output
 
 
-async def the_ending(executor: ShellExecutor, order: RunOrder) -> Ending:
+async def the_ending(executor: ShellExecutor, order: RunOrder) -> AttemptEnding:
     async with asyncio.timeout(60):
         return await executor.execute(Attempt(order, key_of(order), 0.0))
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mainspring.wire.exchange import RunOrder
-from mainspring.worker.execution.attempt import CANCELLED, SUCCEEDED, Attempt, Ending, Execute, Stop, key_of
+from mainspring.worker.execution.attempt import CANCELLED, SUCCEEDED, Attempt, AttemptEnding, Execute, Stop, key_of
 from mainspring.worker.execution.runner import Runner
 
 from .exchange_server import an_order
@@ -33,7 +33,7 @@ class Stage:
 
     def kill_all(self) -> None: ...
 
-    async def _execute(self, attempt: Attempt) -> Ending:
+    async def _execute(self, attempt: Attempt) -> AttemptEnding:
         task = attempt.order.task
         self.running[attempt] = done = asyncio.Event()
         self.order.append(task)
@@ -51,7 +51,7 @@ class Stage:
 class Scene:
     def __init__(self, slots: int, limits: dict[str, int]) -> None:
         self.stage = Stage()
-        self.ended: list[tuple[Attempt, Ending]] = []
+        self.ended: list[tuple[Attempt, AttemptEnding]] = []
         self.runner = Runner(
             slots,
             [self.stage],

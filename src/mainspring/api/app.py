@@ -13,7 +13,7 @@ from litestar.plugins import PluginProtocol
 from litestar.plugins.core import MsgspecDIPlugin
 
 from mainspring.api import errors
-from mainspring.api.auth import Admission, Gate
+from mainspring.api.auth import Admission, AuthenticationMiddleware
 from mainspring.api.handlers import check_routes
 from mainspring.api.large_answers import LargeAnswers
 from mainspring.api.large_bodies import LargeBodies
@@ -54,7 +54,7 @@ from mainspring.kernel.config import MAX_JOB_BYTES
 from mainspring.store.pulse import Pulse
 
 
-class Application(Litestar):
+class HttpApplication(Litestar):
     """Litestar without its plugins for pydantic and attrs, which it adds wherever these are installed: they load for
     up to 0.1 s of CPU at a start, and our messages are structs."""
 
@@ -81,7 +81,7 @@ def create_app(services: Services, admission: Admission, pulse: Pulse) -> Litest
 @cache
 def app_without_a_server() -> Litestar:
     """The routes are registered once for each process: that takes 80 ms of CPU."""
-    app = Application(
+    app = HttpApplication(
         route_handlers=[
             *jobs.job_routers(),
             jobs.create_jobs,
@@ -114,7 +114,7 @@ def app_without_a_server() -> Litestar:
             metrics.get_metrics,
             schema.get_openapi,
         ],
-        middleware=[DefineMiddleware(StoreOutageGuard), DefineMiddleware(Gate)],
+        middleware=[DefineMiddleware(StoreOutageGuard), DefineMiddleware(AuthenticationMiddleware)],
         exception_handlers={
             MainspringError: errors.on_mainspring_error,
             HTTPException: errors.on_http_error,

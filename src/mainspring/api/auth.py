@@ -30,7 +30,7 @@ from mainspring.operations.access.permissions import check_permission
 from mainspring.operations.exchange.death_notices import DeathNotices, Proof
 from mainspring.store import tokens
 from mainspring.store.pool import AWAY, Connection, Store
-from mainspring.store.tokens import Found, Principal
+from mainspring.store.tokens import FoundToken, Principal
 from mainspring.store.workers import hash_secret
 from mainspring.wire.protocol import LONGEST_SECRET, SECRET_HEADER, WORKER_HEADER
 
@@ -52,7 +52,7 @@ class TokenRegistry:
         self,
         store: Store,
         clock: Clock,
-        find: Callable[[Connection, bytes], Awaitable[Found | None]] | None = None,
+        find: Callable[[Connection, bytes], Awaitable[FoundToken | None]] | None = None,
     ) -> None:
         self._store = store
         self._clock = clock
@@ -100,7 +100,7 @@ class TokenRegistry:
         self._known = {digest: known for digest, known in self._known.items() if known[1].tenant != tenant}
 
 
-class Gate:
+class AuthenticationMiddleware:
     """ASGI middleware in front of every route. The `Admission` of the app decides."""
 
     def __init__(self, app: ASGIApp) -> None:

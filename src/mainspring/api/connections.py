@@ -51,7 +51,7 @@ class EdgeLimits:
         return self.window * self.rate
 
 
-class Connection(Protocol):
+class EdgeConnection(Protocol):
     """What the table knows of a connection."""
 
     address: str
@@ -78,14 +78,14 @@ class Connections:
         self.limits = limits or EdgeLimits()
         self.now = clock()  # of the last sweep: cheap, and exact enough
         self._clock = clock
-        self.open: set[Connection] = set()
-        self._waiting: OrderedDict[Connection, float] = OrderedDict()
-        self._by_address: dict[str, OrderedDict[Connection, None]] = {}
+        self.open: set[EdgeConnection] = set()
+        self._waiting: OrderedDict[EdgeConnection, float] = OrderedDict()
+        self._by_address: dict[str, OrderedDict[EdgeConnection, None]] = {}
 
     def waiting_at(self, address: str) -> int:
         return len(self._by_address.get(address, ()))
 
-    def opened(self, connection: Connection) -> bool:
+    def opened(self, connection: EdgeConnection) -> bool:
         """A client has connected. False if there are too many connections: only urgent requests are served on it."""
         self.open.add(connection)
         self._dismiss_of_address(connection.address)
@@ -96,16 +96,16 @@ class Connections:
             connection.dismiss("full")
         return served
 
-    def closed(self, connection: Connection) -> None:
+    def closed(self, connection: EdgeConnection) -> None:
         self.open.discard(connection)
         self.busy(connection)
 
-    def waits(self, connection: Connection) -> None:
+    def waits(self, connection: EdgeConnection) -> None:
         """From now on the server waits for this client, which has not authenticated."""
         self._waiting[connection] = self.now
         self._by_address.setdefault(connection.address, OrderedDict())[connection] = None
 
-    def busy(self, connection: Connection) -> None:
+    def busy(self, connection: EdgeConnection) -> None:
         """The request is complete, or the client has authenticated, or has gone."""
         if self._waiting.pop(connection, None) is None:
             return
@@ -158,6 +158,6 @@ class Connections:
         self._dismiss(oldest, "full")
         return True
 
-    def _dismiss(self, connection: Connection, why: str) -> None:
+    def _dismiss(self, connection: EdgeConnection, why: str) -> None:
         self.busy(connection)  # it closes in a moment, and is not chosen twice
         connection.dismiss(why)

@@ -48,12 +48,12 @@ class LargeBodies:
     """The turns of one server. Workers have turns of their own: their exchanges must not wait for clients."""
 
     def __init__(self) -> None:
-        self.clients = Lane(
+        self.clients = BodyLane(
             TenantTurns(
                 Share(3, 2 * MAX_BODY_BYTES), Share(2, MAX_BODY_BYTES), most_waiting=32, longest_wait=10.0
             )
         )  # fmt: skip
-        self.workers = Lane(
+        self.workers = BodyLane(
             TenantTurns(
                 Share(16, 8 * MAX_EXCHANGE_BYTES), Share(8, 4 * MAX_EXCHANGE_BYTES), most_waiting=256,
                 longest_wait=10.0,
@@ -80,7 +80,7 @@ class LargeBodies:
             ScopeState.from_scope(scope).body = Empty  # a connection that stays open keeps the scope
 
 
-class Lane:
+class BodyLane:
     """Those who share turns, and how fast their bodies arrive."""
 
     def __init__(self, turns: TenantTurns) -> None:
@@ -139,7 +139,7 @@ class Lane:
 class LargeBody:
     """The body of one request. A body that comes in chunks takes its turn when it has become large."""
 
-    def __init__(self, lane: Lane, tenant: TenantId, size: int, receive: Receive) -> None:
+    def __init__(self, lane: BodyLane, tenant: TenantId, size: int, receive: Receive) -> None:
         self.tenant = tenant
         self.size = size
         self.received = 0

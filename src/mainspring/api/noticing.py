@@ -9,7 +9,7 @@ from litestar.types import Message, Send
 from mainspring.api.handlers import operation_of, roles_of
 from mainspring.operations.access.caller import Caller
 from mainspring.operations.access.permissions import VIEWER
-from mainspring.operations.live.changes import Changes
+from mainspring.operations.live.changes import ChangePublisher
 from mainspring.operations.live.topics import changed_by
 
 _READS = ("GET", "HEAD")
@@ -19,7 +19,7 @@ def tell_changes(scope: Any, send: Send) -> Send:
     """`send`, which counts the change when the answer says that it was made. Costs nothing while nobody watches."""
     if scope["method"] in _READS or "caller" not in scope:
         return send
-    changes: Changes = scope["app"].state.services.streams.changes
+    changes: ChangePublisher = scope["app"].state.services.streams.changes
     handler = scope["route_handler"]
     if not changes.wanted or VIEWER in roles_of(handler):  # what viewers may call changes nothing
         return send

@@ -82,7 +82,7 @@ def is_page(raw_path: bytes) -> bool:
     return path == b"/ui" or path.startswith(b"/ui/")
 
 
-class Page:
+class DashboardPage:
     """An ASGI app around that of the API."""
 
     def __init__(self, app: ASGIApp, folder: Path = FOLDER) -> None:

@@ -33,7 +33,7 @@ _reserved: list[socket.socket] = []
 _NO_SETTINGS: Mapping[str, str] = MappingProxyType({})
 
 
-class Server(Process):
+class BenchServer(Process):
     url: str
     port: int
 
@@ -42,7 +42,7 @@ class Scheduler(Process):
     node_id: UUID
 
 
-class Worker(Process):
+class BenchWorker(Process):
     worker_id: UUID
 
 
@@ -61,7 +61,7 @@ class Arena:
         self.folder = folder
         self.database_url = postgres.url()
         self.token = token
-        self.servers: list[Server] = []
+        self.servers: list[BenchServer] = []
         self._log = log
         self._variables = variables
         self._started: list[Process] = []
@@ -77,12 +77,12 @@ class Arena:
     async def connect(self) -> asyncpg.Connection:
         return await connect(self.database_url, application="bench")
 
-    async def start_server(self, *, scheduler: bool = True, port: int | None = None) -> Server:
+    async def start_server(self, *, scheduler: bool = True, port: int | None = None) -> BenchServer:
         """Start a server and wait until it answers."""
         port = port or free_port()
         arguments = ["server", "--port", str(port), "--data", str(self._data)]
         arguments.append("--scheduler" if scheduler else "--no-scheduler")
-        server = Server("server", arguments, self._with_database(), self._log)
+        server = BenchServer("server", arguments, self._with_database(), self._log)
         self._started.append(server)
         server.port, server.url = port, f"http://127.0.0.1:{port}"
         async with httpx.AsyncClient() as client:
@@ -114,14 +114,14 @@ class Arena:
             await connection.close()
         return scheduler
 
-    async def start_worker(self, server_url: str, *, slots: int | None = None, app: str = BENCH_TASKS) -> Worker:
+    async def start_worker(self, server_url: str, *, slots: int | None = None, app: str = BENCH_TASKS) -> BenchWorker:
         """Start a worker with the tasks of the benchmarks and wait until it is registered. Start only one at a time."""
         arguments = ["worker", "--server", server_url, "--token-file", str(self._data / TOKEN_FILE_NAME)]
         arguments += ["--app", app, *(["--slots", str(slots)] if slots else [])]
         connection = await self.connect()
         try:
             before = await _ids(connection, "select worker_id from mainspring.workers")
-            worker = Worker("worker", arguments, {}, self._log)
+            worker = BenchWorker("worker", arguments, {}, self._log)
             self._started.append(worker)
 
             async def registered() -> set[UUID]:
@@ -134,8 +134,8 @@ class Arena:
 
     def end(self) -> None:
         """End everything. Workers end first, while there is a server where they can sign off."""
-        workers = [process for process in self._started if isinstance(process, Worker)]
-        others = [process for process in self._started if not isinstance(process, Worker)]
+        workers = [process for process in self._started if isinstance(process, BenchWorker)]
+        others = [process for process in self._started if not isinstance(process, BenchWorker)]
         for group in (workers, others):
             for process in group:
                 process.ask_to_end()

@@ -9,7 +9,7 @@ from uuid import UUID
 
 import asyncpg
 
-from mainspring.bench.arena import Arena, Scheduler, Worker, free_port
+from mainspring.bench.arena import Arena, BenchWorker, Scheduler, free_port
 from mainspring.bench.balancer import balanced
 
 SLOTS = 16
@@ -24,7 +24,7 @@ class Cluster:
         self.url = url
         self.connection = connection
         self.schedulers: list[Scheduler] = []
-        self.workers: list[Worker] = []
+        self.workers: list[BenchWorker] = []
         self._ports = ports
 
     async def complete(self, started: Callable[[], None] = lambda: None) -> None:

@@ -27,7 +27,7 @@ _REQUESTS = 16  # that are on their way at once
 _LONGEST = 3600.0  # seconds
 
 
-class Sizes(msgspec.Struct, frozen=True):
+class DagSizes(msgspec.Struct, frozen=True):
     members: int = 1_000_000
     chain: int = 1000
     layers: int = 100
@@ -35,12 +35,12 @@ class Sizes(msgspec.Struct, frozen=True):
     checked: int = 100_000
 
 
-def main(sizes: Sizes, as_json: bool) -> int:
+def main(sizes: DagSizes, as_json: bool) -> int:
     show("dag", uvloop.run(run(sizes)), as_json)
     return 0
 
 
-async def run(sizes: Sizes) -> dict[str, object]:
+async def run(sizes: DagSizes) -> dict[str, object]:
     jobs = min(sizes.members, _PLAIN_JOBS)
     with progress() as bar:
         stages = bar.add_task("workflows", total=7)

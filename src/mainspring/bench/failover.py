@@ -18,12 +18,12 @@ import httpx
 import msgspec
 import uvloop
 
-from mainspring.bench.arena import Worker, empty_arena, fresh_postgres, until
+from mainspring.bench.arena import BenchWorker, empty_arena, fresh_postgres, until
 from mainspring.bench.cluster import PROCESSES, SLOTS, Cluster, cluster
 from mainspring.bench.cron_stream import CronStream
 from mainspring.bench.figures import percentile, progress, show
 from mainspring.bench.recorded import until_ended
-from mainspring.bench.stream import JobTiming, Stream
+from mainspring.bench.stream import BenchStream, JobTiming
 from mainspring.domain.transitions import StoredState
 from mainspring.kernel.ids import uuid7
 from mainspring.store.embedded.server import POLL_SECONDS
@@ -96,7 +96,7 @@ async def stop_machine(cluster: Cluster) -> float:
     worker runs on the other worker. They are ordinary runs."""
     stopped: list[int] = []
 
-    def stop(victim: Worker) -> None:
+    def stop(victim: BenchWorker) -> None:
         stopped.extend(victim.stop_tree())
 
     try:
@@ -107,7 +107,7 @@ async def stop_machine(cluster: Cluster) -> float:
                 os.kill(pid, signal.SIGKILL)
 
 
-async def _lose_worker(cluster: Cluster, lose: Callable[[Worker], None]) -> float:
+async def _lose_worker(cluster: Cluster, lose: Callable[[BenchWorker], None]) -> float:
     """Seconds from the loss of the worker with the most runs until all of these run on the other worker."""
     release = cluster.arena.folder / f"release-{uuid7()}"
     run_ids = await _submit_holds(cluster, str(release))
@@ -156,7 +156,7 @@ async def _holders(cluster: Cluster, run_ids: Sequence[UUID]) -> dict[UUID, UUID
 async def kill_server(cluster: Cluster) -> float:
     """The longest time that a job of a steady stream takes from submission to its end when a server is killed with
     -9."""
-    stream = Stream(cluster.url, cluster.arena.token)
+    stream = BenchStream(cluster.url, cluster.arena.token)
     stream.start()
     await asyncio.sleep(_BEFORE)
     cluster.arena.servers.pop(0).kill()
@@ -167,7 +167,7 @@ async def kill_server(cluster: Cluster) -> float:
 
 async def kill_postgres(cluster: Cluster) -> float:
     """Seconds from the restart of PostgreSQL after `stop -m immediate` until no job of a steady stream is delayed."""
-    stream = Stream(cluster.url, cluster.arena.token)
+    stream = BenchStream(cluster.url, cluster.arena.token)
     stream.start()
     await asyncio.sleep(_BEFORE)
     ready = await _crash_postgres(cluster)

@@ -29,19 +29,19 @@ from mainspring.run_history
 """
 
 
-class Sizes(msgspec.Struct):
+class JitterSizes(msgspec.Struct):
     """How many schedules there are, and in how many seconds they are due."""
 
     schedules: int = SCHEDULES
     seconds: float = SECONDS
 
 
-def main(sizes: Sizes, as_json: bool) -> int:
+def main(sizes: JitterSizes, as_json: bool) -> int:
     show("jitter", uvloop.run(run(sizes)), as_json)
     return 0
 
 
-async def run(sizes: Sizes, *, head_start: float = _HEAD_START) -> dict[str, object]:
+async def run(sizes: JitterSizes, *, head_start: float = _HEAD_START) -> dict[str, object]:
     with progress() as bar:
         async with fresh_postgres() as (postgres, folder), product(postgres, folder) as arena:
             registering = bar.add_task("registered", total=sizes.schedules)
@@ -76,6 +76,6 @@ def _manual() -> dict[str, object]:
     return {"task": "bench.moment", "schedule": "manual"}
 
 
-def _daily(first: datetime, sizes: Sizes) -> dict[str, object]:
+def _daily(first: datetime, sizes: JitterSizes) -> dict[str, object]:
     schedule = {"every": "1d", "anchor": first.isoformat(), "jitter": sizes.seconds}
     return {"task": "bench.moment", "schedule": schedule}

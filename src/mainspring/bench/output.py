@@ -9,7 +9,7 @@ import asyncpg
 import httpx
 import uvloop
 
-from mainspring.bench.arena import Server, Worker, empty_arena, fresh_postgres
+from mainspring.bench.arena import BenchServer, BenchWorker, empty_arena, fresh_postgres
 from mainspring.bench.figures import progress, show
 from mainspring.bench.recorded import until_ended
 from mainspring.kernel.config import DEFAULT_LOG_BYTES
@@ -90,7 +90,7 @@ async def _check(client: httpx.AsyncClient, run_id: UUID, size: int) -> None:
         raise AssertionError(f"the log should have {size} bytes, but has {position}, followed by {rest[:100]!r}")
 
 
-def _peaks(worker: Worker, server: Server) -> tuple[float | None, float | None]:
+def _peaks(worker: BenchWorker, server: BenchServer) -> tuple[float | None, float | None]:
     worker_mb, server_mb = worker.peak_mb(), server.peak_mb()
     return (
         None if worker_mb is None else round(worker_mb, 1),

@@ -20,7 +20,7 @@ SLOTS = 200
 SECONDS = 1.0
 
 
-class Span(msgspec.Struct, frozen=True):
+class BusySpan(msgspec.Struct, frozen=True):
     """One run: its start, how long it used its slot, and when its end was recorded."""
 
     started: datetime
@@ -53,7 +53,7 @@ async def run(jobs: int, *, slots: int = SLOTS, seconds: float = SECONDS) -> dic
     return figures_of(spans, slots, seconds)
 
 
-def figures_of(spans: list[Span], slots: int, seconds: float) -> dict[str, object]:
+def figures_of(spans: list[BusySpan], slots: int, seconds: float) -> dict[str, object]:
     """Compare the time from the first start to the last recorded end with the ideal number of waves. Also count the
     busy slots while there was work for all of them, which is until the last start."""
     began, last_start = min(span.started for span in spans), max(span.started for span in spans)
@@ -77,8 +77,8 @@ async def _submit(arena: Arena, jobs: int, seconds: float) -> list[UUID]:
         return list(map(UUID, await submit_batch(client, arena.server_url, body)))
 
 
-async def _spans(connection: asyncpg.Connection, run_ids: list[UUID]) -> list[Span]:
+async def _spans(connection: asyncpg.Connection, run_ids: list[UUID]) -> list[BusySpan]:
     rows = await connection.fetch(
         "select started_at, ran_ms, ended_at from mainspring.run_history where run_id = any ($1::uuid[])", run_ids
     )
-    return [Span(row["started_at"], timedelta(milliseconds=row["ran_ms"]), row["ended_at"]) for row in rows]
+    return [BusySpan(row["started_at"], timedelta(milliseconds=row["ran_ms"]), row["ended_at"]) for row in rows]

@@ -39,7 +39,7 @@ _PATIENCE = 60.0
 _BATCH = 1000
 
 
-class Sizes(msgspec.Struct, frozen=True):
+class OverloadSizes(msgspec.Struct, frozen=True):
     workers: int = WORKERS
     runs: int = RUNS
     seconds: float = SECONDS
@@ -49,11 +49,11 @@ class Sizes(msgspec.Struct, frozen=True):
 
 
 def main(workers: int, runs: int, seconds: float, servers: int, as_json: bool) -> int:
-    show("overload", uvloop.run(run(Sizes(workers, runs, seconds, servers=servers))), as_json)
+    show("overload", uvloop.run(run(OverloadSizes(workers, runs, seconds, servers=servers))), as_json)
     return 0
 
 
-async def run(sizes: Sizes) -> dict[str, object]:
+async def run(sizes: OverloadSizes) -> dict[str, object]:
     with progress() as bar:
         async with fresh_postgres() as (postgres, folder), empty_arena(postgres, folder) as arena:
             stages = bar.add_task("stages", total=4)
@@ -74,7 +74,9 @@ async def run(sizes: Sizes) -> dict[str, object]:
     }  # fmt: skip
 
 
-async def _drive(arena: Arena, look: asyncpg.Connection, sizes: Sizes, step: Callable[[], None]) -> dict[str, object]:
+async def _drive(
+    arena: Arena, look: asyncpg.Connection, sizes: OverloadSizes, step: Callable[[], None]
+) -> dict[str, object]:
     load = Load([server.url for server in arena.servers], arena.token)
     freeze_garbage_collection()
     await load.saturate(min(1.0, sizes.capacity_seconds))  # connections, plans and caches are warm from here on
@@ -159,7 +161,7 @@ class _WorkerProcesses:
 
 
 @asynccontextmanager
-async def _workers(arena: Arena, sizes: Sizes) -> AsyncIterator[_WorkerProcesses]:
+async def _workers(arena: Arena, sizes: OverloadSizes) -> AsyncIterator[_WorkerProcesses]:
     """All of them registered, each at one server; ended at last."""
     slots = -(-sizes.runs // sizes.workers)
     processes: list[asyncio.subprocess.Process] = []

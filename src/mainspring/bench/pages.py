@@ -83,13 +83,13 @@ _PAGES = {
 
 
 @dataclass(frozen=True, slots=True)
-class Sizes:
+class PagesSizes:
     jobs: int
     runs: int
     days: float = 7.0
 
 
-def main(sizes: Sizes, as_json: bool) -> int:
+def main(sizes: PagesSizes, as_json: bool) -> int:
     figures = uvloop.run(run(sizes))
     by_page = figures["by_page"]
     assert isinstance(by_page, dict)
@@ -97,7 +97,7 @@ def main(sizes: Sizes, as_json: bool) -> int:
     return 0
 
 
-async def run(sizes: Sizes) -> dict[str, object]:
+async def run(sizes: PagesSizes) -> dict[str, object]:
     with progress() as bar:
         going = bar.add_task("pages", total=len(_PAGES))
         async with fresh_postgres(_POSTGRES) as (postgres, folder), empty_arena(postgres, folder) as arena:
@@ -135,7 +135,7 @@ async def _places(client: httpx.AsyncClient) -> dict[str, str]:
     }
 
 
-async def _fill(arena: Arena, sizes: Sizes) -> None:
+async def _fill(arena: Arena, sizes: PagesSizes) -> None:
     """Jobs like one that was submitted, runs of the last week, and rollups of them."""
     async with httpx.AsyncClient(base_url=arena.server_url, headers=arena.headers) as client:
         request: dict[str, Any] = {

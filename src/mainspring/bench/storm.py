@@ -29,7 +29,7 @@ from mainspring.run_history h join mainspring.lanes l on l.lane_id = h.lane_id w
 """
 
 
-class Sizes(msgspec.Struct):
+class StormSizes(msgspec.Struct):
     """How many jobs there are, how many of them are due together, and how many of these are critical."""
 
     jobs: int = JOBS
@@ -37,12 +37,12 @@ class Sizes(msgspec.Struct):
     critical: int = CRITICAL
 
 
-def main(sizes: Sizes, as_json: bool) -> int:
+def main(sizes: StormSizes, as_json: bool) -> int:
     show("storm", uvloop.run(run(sizes)), as_json)
     return 0
 
 
-async def run(sizes: Sizes, *, head_start: float = _HEAD_START) -> dict[str, object]:
+async def run(sizes: StormSizes, *, head_start: float = _HEAD_START) -> dict[str, object]:
     with progress() as bar:
         async with fresh_postgres(fired.POSTGRES) as (postgres, folder), product(postgres, folder) as arena:
             registering = bar.add_task("registered", total=sizes.jobs)
@@ -80,7 +80,7 @@ def _request(cron: str, number: int) -> dict[str, object]:
     return {"task": "bench.noop", "schedule": cron, "payload": {"number": number}}
 
 
-def _due(sizes: Sizes, moment: datetime, number: int) -> dict[str, object]:
+def _due(sizes: StormSizes, moment: datetime, number: int) -> dict[str, object]:
     """Critical jobs are spread evenly over the others."""
     request = _request(daily_at(moment), number)
     if (number + 1) * sizes.critical // sizes.due > number * sizes.critical // sizes.due:

@@ -35,7 +35,7 @@ class JobTiming(msgspec.Struct):
         return self.ended - self.wanted
 
 
-class Stream:
+class BenchStream:
     def __init__(self, url: str, token: str) -> None:
         self._server = HttpServer(url)
         self._head = self._server.post("/v1/jobs", token)

@@ -58,13 +58,13 @@ async def run(jobs: int | None, *, ceiling_jobs: int = CEILING_JOBS) -> dict[str
     }
 
 
-class Answer(msgspec.Struct):
+class SubmitAnswer(msgspec.Struct):
     job_id: str
     seconds: float
 
 
 class Answers(msgspec.Struct):
-    taken: list[Answer]
+    taken: list[SubmitAnswer]
     elapsed: float = 0.0
 
 
@@ -115,7 +115,7 @@ async def _client(connection: HttpConnection, head: bytes, numbers: Iterator[int
         seconds = time.perf_counter() - sent
         if status != 201:
             raise AssertionError(f"job {number} was answered {status}: {answer[:200].decode('utf-8', 'replace')}")
-        answers.taken.append(Answer(_decode(answer).job_id, seconds))
+        answers.taken.append(SubmitAnswer(_decode(answer).job_id, seconds))
 
 
 async def _show(answers: Answers, bar: Progress, task: TaskID) -> None:

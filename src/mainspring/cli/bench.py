@@ -12,7 +12,7 @@ from mainspring.cli.groups import CommandGroup
 from mainspring.store.database import Pooling
 
 
-class Part(StrEnum):
+class BenchPart(StrEnum):
     """A part of the system that the failover benchmark stops."""
 
     SCHEDULER = "scheduler"
@@ -28,7 +28,7 @@ BenchPoolingOption = Annotated[
     Pooling, typer.Option("--pgbouncer", help="Put a PgBouncer with this pool_mode before PostgreSQL.")
 ]
 RoundsOption = Annotated[int, typer.Option("--rounds", min=1, help="How many times each part is stopped.")]
-OnlyOption = Annotated[list[Part] | None, typer.Option("--only", help="Stop only this part. Can be repeated.")]
+OnlyOption = Annotated[list[BenchPart] | None, typer.Option("--only", help="Stop only this part. Can be repeated.")]
 
 
 @app.command(epilog="Example: mainspring bench throughput --jobs 20000")
@@ -108,13 +108,13 @@ def storm(
 ) -> None:
     """Measure how late jobs start if many are due at once: when critical ones start, and when all have fired. Takes
     minutes: it registers a million jobs first."""
-    from mainspring.bench.storm import Sizes, main
+    from mainspring.bench.storm import StormSizes, main
 
     if due > jobs:
         raise typer.BadParameter(f"{due} jobs cannot be due if only {jobs} are registered", param_hint="--due")
     if critical > due:
         raise typer.BadParameter(f"{critical} jobs cannot be critical if only {due} are due", param_hint="--critical")
-    raise typer.Exit(main(Sizes(jobs, due, critical), as_json))
+    raise typer.Exit(main(StormSizes(jobs, due, critical), as_json))
 
 
 @app.command(epilog="Example: mainspring bench dag --members 20000 --chain 100 --layers 20 --workflows 100")
@@ -128,9 +128,9 @@ def dag(
 ) -> None:
     """Measure workflows: the check of a large graph, a chain of steps, layers with all edges between them, many small
     workflows at once, and a fan-out with a join beside plain jobs. Takes minutes with a million members."""
-    from mainspring.bench.dag import Sizes, main
+    from mainspring.bench.dag import DagSizes, main
 
-    raise typer.Exit(main(Sizes(members, chain, layers, workflows, checked), as_json))
+    raise typer.Exit(main(DagSizes(members, chain, layers, workflows, checked), as_json))
 
 
 @app.command(epilog="Example: mainspring bench jitter --schedules 50000 --seconds 60")
@@ -141,9 +141,9 @@ def jitter(
 ) -> None:
     """Measure how late tasks start of schedules at random moments: within two minutes. Takes minutes more: it
     registers a million schedules first."""
-    from mainspring.bench.jitter import Sizes, main
+    from mainspring.bench.jitter import JitterSizes, main
 
-    raise typer.Exit(main(Sizes(schedules, seconds), as_json))
+    raise typer.Exit(main(JitterSizes(schedules, seconds), as_json))
 
 
 @app.command(epilog="Example: mainspring bench failover --rounds 3 --only worker")
@@ -152,7 +152,7 @@ def failover(rounds: RoundsOption = 5, only: OnlyOption = None, as_json: JsonFla
     machine of a worker vanishes. Shows the slowest round."""
     from mainspring.bench.failover import main
 
-    raise typer.Exit(main(rounds, [part.value for part in only or Part], as_json))
+    raise typer.Exit(main(rounds, [part.value for part in only or BenchPart], as_json))
 
 
 @app.command(epilog="Example: mainspring bench output --json")
@@ -204,6 +204,6 @@ def pages(
 ) -> None:
     """Measure how soon a server answers what the dashboard asks for first. Takes many minutes: it makes a
     million jobs and ten million runs first."""
-    from mainspring.bench.pages import Sizes, main
+    from mainspring.bench.pages import PagesSizes, main
 
-    raise typer.Exit(main(Sizes(jobs, runs), as_json))
+    raise typer.Exit(main(PagesSizes(jobs, runs), as_json))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from importlib import import_module
 
-from mainspring.cli.noun import Noun, Verb
+from mainspring.cli.noun import Noun, NounVerb
 
 BENCH = "bench"
 # What people want to do, and the nouns and commands for it. Those in one row share a line of the help.
@@ -87,15 +87,15 @@ def load_noun(name: str) -> Noun:
     return noun
 
 
-def load_verb(noun: str, verb: str) -> Verb:
+def load_verb(noun: str, verb: str) -> NounVerb:
     apart = APART.get((noun, verb))
     if apart is None:
         return load_noun(noun).verbs[verb]
     module = import_module(f"mainspring.cli.{apart}")
-    return Verb(verb, module.command, module.EXAMPLES)
+    return NounVerb(verb, module.command, module.EXAMPLES)
 
 
-def load_command(name: str) -> Verb:
+def load_command(name: str) -> NounVerb:
     """The command `name`: one without a noun, or an earlier name of a verb."""
     if name in OLD_COMMANDS:
         old: Noun = import_module("mainspring.cli.old_commands").noun
@@ -104,10 +104,10 @@ def load_command(name: str) -> Verb:
         noun, _, verb = OLD_NAMES[name].partition(" ")
         return load_verb(noun, verb)
     module = import_module(f"mainspring.cli.{name.replace('-', '_')}")
-    return Verb(name, module.command, module.EXAMPLES)
+    return NounVerb(name, module.command, module.EXAMPLES)
 
 
-def find_command(words: str) -> Verb:
+def find_command(words: str) -> NounVerb:
     """The command that the words name: `up`, `job list`, `jobs`, or `worker` for its default verb."""
     noun, _, verb = words.partition(" ")
     if noun not in NOUNS:

@@ -9,7 +9,7 @@ import typer
 
 from mainspring.cli.listing import Listing, ListOptions, show_list, with_list_options
 from mainspring.cli.table import Column
-from mainspring.cli.wording import Times
+from mainspring.cli.wording import TimeFormat
 
 if TYPE_CHECKING:
     from mainspring.sdk.client.client import Client
@@ -42,7 +42,7 @@ def command(
 
     def read(client: Client) -> Listing:
         answer = client.failures(since=since, task=task, queue=queue, job=job)
-        times = Times(datetime.now(UTC))
+        times = TimeFormat(datetime.now(UTC))
         rows = [
             (
                 f"{group.count:,}",

@@ -16,7 +16,7 @@ import typer
 from mainspring.cli.connect import JsonFlag, Server
 from mainspring.cli.screen import cell, say, show_json, show_rows, table_texts
 from mainspring.cli.table import Column
-from mainspring.cli.wording import Times
+from mainspring.cli.wording import TimeFormat
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -84,7 +84,7 @@ class Listing:
 
     answer: Any
     columns: Sequence[Column]
-    rows: Callable[[Times], Iterable[Sequence[str]]]
+    rows: Callable[[TimeFormat], Iterable[Sequence[str]]]
     nothing: str
     notes: Sequence[str] = ()
 
@@ -168,5 +168,5 @@ def _draw(listing: Listing, options: ListOptions, width: int) -> Sequence[Text]:
     return [cell(listing.nothing)]
 
 
-def _times(options: ListOptions) -> Times:
-    return Times(datetime.now(UTC), options.utc)
+def _times(options: ListOptions) -> TimeFormat:
+    return TimeFormat(datetime.now(UTC), options.utc)

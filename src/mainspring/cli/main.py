@@ -14,7 +14,7 @@ import typer
 from mainspring.cli.commands import APART, BENCH, COMMANDS, NOUNS, OLD_NAMES, load_command, load_noun, load_verb
 from mainspring.cli.exit_codes import BAD_INPUT, FAILURE, INTERRUPTED
 from mainspring.cli.groups import HELP, Root, UsageError, noun_group
-from mainspring.cli.noun import Noun, Verb
+from mainspring.cli.noun import Noun, NounVerb
 from mainspring.cli.prepare import place_in_file, prepared
 from mainspring.kernel.terminal import visible
 
@@ -81,7 +81,7 @@ def _add_noun(app: typer.Typer, name: str, word: str | None) -> None:
     app.add_typer(below, name=noun.name, help=noun.help)
 
 
-def _add(app: typer.Typer, name: str, verb: Verb, *, hidden: bool = False) -> None:
+def _add(app: typer.Typer, name: str, verb: NounVerb, *, hidden: bool = False) -> None:
     app.command(name, epilog=_epilog(verb.examples), hidden=hidden)(prepared(verb.function))
 
 

@@ -12,7 +12,7 @@ from typing import NamedTuple, TypeVar
 Function = TypeVar("Function", bound=Callable[..., None])
 
 
-class Verb(NamedTuple):
+class NounVerb(NamedTuple):
     """A command. Its function has the options as parameters, and its docstring is the help."""
 
     name: str
@@ -36,7 +36,9 @@ def first_sentence(text: str, room: int) -> str:
 class Noun:
     """help: one line. default: the verb that is meant if the first word is none of the verbs."""
 
-    def __init__(self, name: str, help: str, default: str | None = None, verbs: dict[str, Verb] | None = None) -> None:
+    def __init__(
+        self, name: str, help: str, default: str | None = None, verbs: dict[str, NounVerb] | None = None
+    ) -> None:
         self.name, self.help, self.default = name, help, default
         self.verbs = {} if verbs is None else verbs
 
@@ -44,11 +46,11 @@ class Noun:
         """A decorator: adds the function as the verb `name`."""
 
         def add(function: Function) -> Function:
-            self.verbs[name] = Verb(name, function, examples, listed)
+            self.verbs[name] = NounVerb(name, function, examples, listed)
             return function
 
         return add
 
     @property
-    def listed(self) -> list[Verb]:
+    def listed(self) -> list[NounVerb]:
         return [verb for verb in self.verbs.values() if verb.listed]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from mainspring.cli.find_id import call_for_job
 from mainspring.cli.screen import show_json, show_line
-from mainspring.cli.wording import Times
+from mainspring.cli.wording import TimeFormat
 
 if TYPE_CHECKING:
     from mainspring.sdk.client.client import Client
@@ -26,7 +26,7 @@ def resume_job(client: Client, job_id: str, *, as_json: bool) -> None:
     if as_json:
         show_json(job)
         return
-    coming = "" if job.next_fire_at is None else f", next fire {Times(datetime.now(UTC)).full(job.next_fire_at)}"
+    coming = "" if job.next_fire_at is None else f", next fire {TimeFormat(datetime.now(UTC)).full(job.next_fire_at)}"
     show_line(f"job {job.job_id} is {job.status}{coming}")
 
 

@@ -14,7 +14,7 @@ from mainspring.cli import figures
 from mainspring.cli.connect import Server
 from mainspring.cli.screen import cell, has_width, stdout, table_texts
 from mainspring.cli.table import Column, cut, wrapped
-from mainspring.cli.wording import Times, span
+from mainspring.cli.wording import TimeFormat, span
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -97,7 +97,7 @@ def look(client: Client) -> Seen:
 
 def draw(seen: Seen, rates: Sequence[float], width: int) -> list[Text]:
     """The screen: figures, problems, and one table each of queues, workers and failures."""
-    overview, times = seen.overview, Times(datetime.now(UTC))
+    overview, times = seen.overview, TimeFormat(datetime.now(UTC))
     lines = [
         _line("status", overview.status + f", version {overview.version}", width),
         *(
@@ -144,7 +144,7 @@ def _queue_row(queue: QueueView) -> tuple[str, ...]:
     )
 
 
-def _worker_row(worker: WorkerView, times: Times) -> tuple[str, ...]:
+def _worker_row(worker: WorkerView, times: TimeFormat) -> tuple[str, ...]:
     return (
         worker.name,
         worker.state,
@@ -154,7 +154,7 @@ def _worker_row(worker: WorkerView, times: Times) -> tuple[str, ...]:
     )
 
 
-def _failure_row(run: RunView, times: Times) -> tuple[str, ...]:
+def _failure_row(run: RunView, times: TimeFormat) -> tuple[str, ...]:
     from mainspring.kernel.texts import error_line
 
     return (

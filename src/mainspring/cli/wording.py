@@ -12,7 +12,7 @@ _UNITS = ((2 * _MINUTE, 1, "s"), (2 * _HOUR, _MINUTE, "min"), (2 * _DAY, _HOUR, 
 
 
 @dataclass(frozen=True, slots=True)
-class Times:
+class TimeFormat:
     """How a command shows moments: relative to `now`, or with `utc` as absolute times in UTC."""
 
     now: datetime

@@ -40,7 +40,7 @@ _ADVICE = {
 }
 
 
-class Lines:
+class YamlLines:
     """The lines of a workflow in its file."""
 
     def __init__(self, file: str, node: Any) -> None:
@@ -79,7 +79,7 @@ def read_workflows(file: str) -> list[dict[str, Any]]:
     return [body for body, _ in read_with_lines(file)]
 
 
-def read_with_lines(file: str) -> list[tuple[dict[str, Any], Lines]]:
+def read_with_lines(file: str) -> list[tuple[dict[str, Any], YamlLines]]:
     """The same, each with its lines."""
     import yaml
 
@@ -93,7 +93,7 @@ def read_with_lines(file: str) -> list[tuple[dict[str, Any], Lines]]:
         nodes = list(yaml.compose_all(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)))
     except yaml.YAMLError as error:
         raise _refused(_where(name, error)) from None
-    found = [(_Document(name).read(node), Lines(name, node)) for node in nodes if node is not None]
+    found = [(_Document(name).read(node), YamlLines(name, node)) for node in nodes if node is not None]
     if not found:
         raise _refused(f"{name} is empty", expected="a workflow with its steps")
     return found

@@ -12,7 +12,7 @@ import typer
 from mainspring.cli import completing
 from mainspring.cli.exit_codes import FAILURE, INTERRUPTED
 from mainspring.cli.screen import has_width, say, show_fields, show_json, show_line, stdout
-from mainspring.cli.wording import Times, span
+from mainspring.cli.wording import TimeFormat, span
 from mainspring.kinds.registry import task_kinds
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def show_workflow(view: WorkflowView, *, as_json: bool) -> None:
         show_line(f"workflow {view.workflow_id} is {view.status}")
 
 
-def show_whole_workflow(view: WorkflowView, times: Times) -> None:
+def show_whole_workflow(view: WorkflowView, times: TimeFormat) -> None:
     """All fields of a workflow, and one line for each of its steps."""
     import msgspec
 

@@ -79,17 +79,17 @@ class Wait(msgspec.Struct, frozen=True):
     cause: str | None = None
 
 
-class Verdict(msgspec.Struct, frozen=True):
+class WaitVerdict(msgspec.Struct, frozen=True):
     """What becomes of a run that waits. `end`: None if it runs; otherwise SKIPPED or FAILED, with the reason."""
 
     end: StoredState | None = None
     reason: str | None = None
 
 
-RUNS = Verdict()
+RUNS = WaitVerdict()
 
 
-def verdict(spec: Spec, waits: Sequence[Wait]) -> Verdict | None:
+def verdict(spec: Spec, waits: Sequence[Wait]) -> WaitVerdict | None:
     """None while it is open. The order of the waits decides only which parent a reason names."""
     rule = Rule[(spec.rule or ALL_SUCCESS).upper()]
     ends = [wait.end for wait in waits if wait.end is not None]
@@ -103,7 +103,7 @@ def verdict(spec: Spec, waits: Sequence[Wait]) -> Verdict | None:
     if decision is Decision.RUN:
         return RUNS
     fails = decision is Decision.BLOCK and spec.on_upstream_failure == FAIL
-    return Verdict(StoredState.FAILED if fails else StoredState.SKIPPED, _reason(rule, decision, waits))
+    return WaitVerdict(StoredState.FAILED if fails else StoredState.SKIPPED, _reason(rule, decision, waits))
 
 
 def _reason(rule: Rule, decision: Decision, waits: Sequence[Wait]) -> str:

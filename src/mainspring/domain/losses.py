@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from mainspring.domain.retry import Verdict
+from mainspring.domain.retry import RetryVerdict
 
 DEFAULT_MAX_LOSSES = 3
 SHORTEST_DELAY = 1.0
@@ -25,7 +25,9 @@ class Death:
     alone: bool
 
 
-def after_loss(losses: int, max_losses: int | None, random: Callable[[], float], death: Death | None = None) -> Verdict:
+def after_loss(
+    losses: int, max_losses: int | None, random: Callable[[], float], death: Death | None = None
+) -> RetryVerdict:
     """What follows the loss number `losses` of a run. The first one is retried at once. Later ones wait for a random
     time: a run that kills its worker must not kill the next one at once. A run that is lost again by the death of a
     worker on which it was alone is not tried again. `death`: None if the worker fell silent, was asked to stop, or was
@@ -33,17 +35,17 @@ def after_loss(losses: int, max_losses: int | None, random: Callable[[], float],
     most = DEFAULT_MAX_LOSSES if max_losses is None else max_losses
     if losses > most:
         times = "once" if losses == 1 else f"{losses} times"
-        return Verdict(
+        return RetryVerdict(
             None,
             f"lost {times}, max_losses is {most}: its worker ended or fell silent each time; "
             "see whether the task ends its process or uses up the memory",
         )
     if losses > 1 and death is not None and death.alone:
-        return Verdict(
+        return RetryVerdict(
             None,
             f"lost {losses} times, the last time while it was alone on its worker ({death.exit}); "
             "see whether the task ends its worker or uses up the machine",
         )
     if losses <= 1:
-        return Verdict(0.0)
-    return Verdict(SHORTEST_DELAY + (LONGEST_DELAY - SHORTEST_DELAY) * random())
+        return RetryVerdict(0.0)
+    return RetryVerdict(SHORTEST_DELAY + (LONGEST_DELAY - SHORTEST_DELAY) * random())

@@ -60,7 +60,7 @@ DEFAULT_RETRY = RetryPolicy()
 _UNKNOWN = Cause()
 
 
-class Verdict(msgspec.Struct, frozen=True):
+class RetryVerdict(msgspec.Struct, frozen=True):
     """What follows a failed attempt: the next attempt after `delay` seconds. None ends the run, for `reason`."""
 
     delay: float | None
@@ -76,7 +76,7 @@ def after_failure(
     cause: Cause | None = None,
     wanted: bool = True,
     retry_after: float | None = None,
-) -> Verdict:
+) -> RetryVerdict:
     """Decide whether a failed attempt is followed by another one.
 
     A task that raised GiveUp, or whose payload is invalid, is not retried. A task that raised Retry is retried while it
@@ -85,7 +85,7 @@ def after_failure(
     """
     cause = cause or _UNKNOWN
     if not wanted and any(name in cause.errors for name in _GIVEN_UP):
-        return Verdict(None, "failed and asked not to be retried")
+        return RetryVerdict(None, "failed and asked not to be retried")
     least = 0.0
     if _ASKED_FOR not in cause.errors:
         for index, rule in enumerate(policy.rules):
@@ -93,15 +93,15 @@ def after_failure(
             if matched is None:
                 continue
             if rule.then == GIVE_UP:
-                return Verdict(None, f"failed {matched}: rule retry.rules[{index}] gives up")
+                return RetryVerdict(None, f"failed {matched}: rule retry.rules[{index}] gives up")
             wanted, least = True, rule.after or 0.0
             break
     if not wanted:
-        return Verdict(None, "failed and asked not to be retried")
+        return RetryVerdict(None, "failed and asked not to be retried")
     if attempts_spent >= max_attempts:
-        return Verdict(None, f"failed {attempts_spent} time(s), no tries left")
+        return RetryVerdict(None, f"failed {attempts_spent} time(s), no tries left")
     delay = max(policy.delay(attempts_spent, random), least, retry_after or 0.0)
-    return Verdict(min(delay, LONGEST_DELAY))
+    return RetryVerdict(min(delay, LONGEST_DELAY))
 
 
 def _is_called(error: str, name: str) -> bool:

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from mainspring.domain.durations import format_duration
 from mainspring.domain.job import Delivery, Spec
-from mainspring.domain.retry import LONGEST_DELAY, Verdict
+from mainspring.domain.retry import LONGEST_DELAY, RetryVerdict
 
 MOST_SNOOZES = 30_000  # of one run; attempts are counted in a smallint
 
 
-def after_snooze(spec: Spec, snoozes: int, seconds: float, time_left: float | None) -> Verdict:
+def after_snooze(spec: Spec, snoozes: int, seconds: float, time_left: float | None) -> RetryVerdict:
     """What follows an attempt that asks to come back after so many seconds. `snoozes`: how often the run was snoozed
     before. `time_left`: of its run_timeout."""
     if spec.delivery is Delivery.AT_MOST_ONCE:
-        return Verdict(None, "it asked to be snoozed, and the job is at most once")
+        return RetryVerdict(None, "it asked to be snoozed, and the job is at most once")
     if time_left is not None and seconds >= time_left:
-        return Verdict(None, f"{out_of_time(spec)}: it asked to be snoozed for longer than that")
+        return RetryVerdict(None, f"{out_of_time(spec)}: it asked to be snoozed for longer than that")
     if snoozes >= MOST_SNOOZES:
-        return Verdict(None, f"snoozed {snoozes} times, and asked for it once more")
-    return Verdict(min(seconds, LONGEST_DELAY))
+        return RetryVerdict(None, f"snoozed {snoozes} times, and asked for it once more")
+    return RetryVerdict(min(seconds, LONGEST_DELAY))
 
 
 def out_of_time(spec: Spec) -> str:

@@ -28,12 +28,12 @@ class Share:
     count: int
     size: float = inf
 
-    def has_room(self, held: Held, size: int) -> bool:
+    def has_room(self, held: HeldTurns, size: int) -> bool:
         return held.count < self.count and (not held.count or held.size + size <= self.size)
 
 
 @dataclass(slots=True)
-class Held:
+class HeldTurns:
     """What has a turn now."""
 
     count: int = 0
@@ -63,8 +63,8 @@ class TenantTurns:
         self._tenant = tenant
         self._most_waiting = most_waiting
         self._longest_wait = longest_wait
-        self._all = Held()
-        self._held: dict[TenantId, Held] = {}
+        self._all = HeldTurns()
+        self._held: dict[TenantId, HeldTurns] = {}
         self._waiting: OrderedDict[TenantId, deque[_Waiting]] = OrderedDict()
 
     @property
@@ -107,11 +107,11 @@ class TenantTurns:
         return self._tenant_has_room(tenant, size) and self.server.has_room(self._all, size)
 
     def _tenant_has_room(self, tenant: TenantId, size: int) -> bool:
-        return self._tenant.has_room(self._held.get(tenant) or Held(), size)
+        return self._tenant.has_room(self._held.get(tenant) or HeldTurns(), size)
 
     def _begin(self, tenant: TenantId, size: int) -> None:
         self._all.add(size)
-        self._held.setdefault(tenant, Held()).add(size)
+        self._held.setdefault(tenant, HeldTurns()).add(size)
 
     def _next(self) -> TenantId | None:
         """The tenant whose turn is next. None if all that wait belong to tenants that have as much as they may."""

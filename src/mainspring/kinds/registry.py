@@ -83,9 +83,9 @@ class Option:
 class KindOptions:
     """The options of a kind.
 
-    of_a_job: of `mainspring submit` and `mainspring job edit`. call: makes the field of the request from their values; None
-    if none is given. of_a_worker: of `mainspring worker` and `mainspring up`. check_worker: checks their values before
-    the worker starts, and returns the files that commands must not read.
+    of_a_job: of `mainspring submit` and `mainspring job edit`. call: makes the field of the request from their values;
+    None if none is given. of_a_worker: of `mainspring worker` and `mainspring up`. check_worker: checks their values
+    before the worker starts, and returns the files that commands must not read.
     """
 
     of_a_job: tuple[Option, ...] = ()

@@ -30,7 +30,7 @@ class EventCounts(Part):
             metrics.events.labels(name).inc(count)
 
 
-class Counted(Generic[E]):
+class EventCounter(Generic[E]):
     """Counts events of one kind. name: the label of an event. size: how many it stands for."""
 
     def __init__(self, name: Callable[[E], str] | str, size: Callable[[E], int] = lambda _: 1) -> None:

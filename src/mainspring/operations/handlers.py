@@ -8,7 +8,7 @@ from __future__ import annotations
 from mainspring.operations.backfills.effects import BackfilledRuns
 from mainspring.operations.dependencies.effects import RunsWithParents
 from mainspring.operations.dependencies.follow import DependantJobs
-from mainspring.operations.event_metrics import Counted, fires_of, pause_or_resume
+from mainspring.operations.event_metrics import EventCounter, fires_of, pause_or_resume
 from mainspring.operations.lifecycle.dispatch import (
     BACKFILLS_ENDED,
     BREAKERS_OPENED,
@@ -21,18 +21,18 @@ from mainspring.operations.lifecycle.dispatch import (
     SLOTS_RELEASED,
     WORKERS_LOST,
 )
-from mainspring.operations.limits.effects import HeldRuns, ReleasedSlots
+from mainspring.operations.limits.effects import HeldRunsCreated, ReleasedSlots
 from mainspring.operations.workflows.effects import StoppedFlows
 from mainspring.operations.workflows.rule_engine import STEPS_AND_FLOWS
 from mainspring.operations.workflows.stopper import StopFinisher
 
 RUNS_ENDED.handled_by(DependantJobs(), STEPS_AND_FLOWS, BackfilledRuns())
-RUNS_CREATED.handled_by(HeldRuns(), RunsWithParents())
+RUNS_CREATED.handled_by(HeldRunsCreated(), RunsWithParents())
 SLOTS_RELEASED.handled_by(ReleasedSlots())
-FIRES_MISSED.handled_by(Counted("fire_missed", fires_of))
-WORKERS_LOST.handled_by(Counted("worker_lost"))
-BREAKERS_OPENED.handled_by(Counted("breaker_opened"))
-QUEUES_PAUSED.handled_by(Counted(pause_or_resume))
-BACKFILLS_ENDED.handled_by(Counted("backfill_ended"))
+FIRES_MISSED.handled_by(EventCounter("fire_missed", fires_of))
+WORKERS_LOST.handled_by(EventCounter("worker_lost"))
+BREAKERS_OPENED.handled_by(EventCounter("breaker_opened"))
+QUEUES_PAUSED.handled_by(EventCounter(pause_or_resume))
+BACKFILLS_ENDED.handled_by(EventCounter("backfill_ended"))
 CONTAINERS_STOPPED.handled_by(StoppedFlows())
 FINISHERS.append(StopFinisher())

@@ -11,7 +11,7 @@ from litestar import Litestar
 from mainspring.api.app import create_app
 from mainspring.api.auth import Admission, TokenRegistry, hosts_for
 from mainspring.api.load_shedding import LoadShedder
-from mainspring.api.page import Page
+from mainspring.api.page import DashboardPage
 from mainspring.api.readiness import ReadinessCheck
 from mainspring.api.services import Services
 from mainspring.kernel.clock import Clock, DatabaseClock
@@ -52,9 +52,9 @@ class Assembly:
     connection_budget: ConnectionBudget
     periodic_tasks: list[PeriodicTask]
 
-    def front(self) -> Page:
+    def front(self) -> DashboardPage:
         """The app as it is served: behind the dashboard, and with too much to do it refuses what can wait."""
-        return Page(LoadShedder(self.app, self.monitor, self.store))
+        return DashboardPage(LoadShedder(self.app, self.monitor, self.store))
 
     async def start(self, loops: Loops) -> None:
         """Start all background tasks."""

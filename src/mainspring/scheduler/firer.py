@@ -26,7 +26,7 @@ from mainspring.kernel.ids import parse_uuid, uuid7
 from mainspring.kernel.logs import get_logger
 from mainspring.kernel.time_slices import TimeSlices
 from mainspring.operations.calendars.rules import load_rules
-from mainspring.operations.lifecycle.fire import Fired, fire_one_time, fire_recurring
+from mainspring.operations.lifecycle.fire import FireEffects, fire_one_time, fire_recurring
 from mainspring.operations.signals import Signals
 from mainspring.scheduler.due_loader import Wheel
 from mainspring.scheduler.due_queue import DueQueue
@@ -219,7 +219,7 @@ class Firer:
             once, again = _split(due, now)
             planned = await self._plan_all(again, now, connection)
             moved: list[int] = []
-            parts: list[Fired] = []
+            parts: list[FireEffects] = []
             if once:
                 parts.append(await fire_one_time(connection, self._node_id, leases, _due_once(once), locked=True))
             if planned:
@@ -235,7 +235,7 @@ class Firer:
             self._rearm(*planned[index], now)
         return sum(part.total for part in parts)
 
-    def _tell(self, fired: Fired) -> None:
+    def _tell(self, fired: FireEffects) -> None:
         self._signals.ready.publish(fired.created)
         fired.publish(self._signals)
 

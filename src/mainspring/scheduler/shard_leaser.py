@@ -31,7 +31,7 @@ from mainspring.store.pool import connect
 log = get_logger("shard_leaser")
 
 
-class Lease(msgspec.Struct, frozen=True):
+class ShardLease(msgspec.Struct, frozen=True):
     epoch: int
     trusted_until: float
 
@@ -56,7 +56,9 @@ class ShardLeaser:
         self._database_clock = database_clock
         self._timing = timing
         self._renewed_at = float("-inf")
-        self._leases: Mapping[int, Lease] = {}  # replaced as a whole and never changed, because another thread reads it
+        self._leases: Mapping[
+            int, ShardLease
+        ] = {}  # replaced as a whole and never changed, because another thread reads it
 
     def held(self) -> dict[int, int]:
         """{shard: epoch} of the leases that are valid now."""
@@ -112,8 +114,8 @@ class ShardLeaser:
         await leases.release(connection, self.node_id, mine)
         await leases.forget_node(connection, self.node_id)
 
-    def _trusted(self, epoch: int, sent: float) -> Lease:
-        return Lease(epoch, sent + self._timing.lease_ttl - self._timing.lease_margin)
+    def _trusted(self, epoch: int, sent: float) -> ShardLease:
+        return ShardLease(epoch, sent + self._timing.lease_ttl - self._timing.lease_margin)
 
 
 class LeaseThread:

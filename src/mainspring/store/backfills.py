@@ -12,7 +12,7 @@ import msgspec
 from mainspring.domain.backfills import FireRange, Slice
 from mainspring.domain.errors import Conflict
 from mainspring.kernel.ids import TenantId
-from mainspring.store.fires import Fired
+from mainspring.store.fires import FiredRows
 from mainspring.store.pool import Connection
 from mainspring.store.queries import load
 from mainspring.store.rows import RowQuery
@@ -109,7 +109,7 @@ class WantsSlice(msgspec.Struct, frozen=True):
     newest_first: bool
 
 
-class RunEnd(msgspec.Struct, frozen=True):
+class BackfilledRunEnd(msgspec.Struct, frozen=True):
     """Whether a run is alive, and else its last state. None if it is no longer in the history."""
 
     run_id: UUID
@@ -132,7 +132,7 @@ _at_work = RowQuery(AtWork, _SQL["backfills_at_work"])
 _of_runs = RowQuery(AtWork, _SQL["backfills_of_runs"])
 _lock = RowQuery(LockedBackfill, _SQL["lock_backfill"])
 _wants_slice = RowQuery(WantsSlice, _SQL["wants_slice"])
-_ends = RowQuery(RunEnd, _SQL["ends_of_runs"])
+_ends = RowQuery(BackfilledRunEnd, _SQL["ends_of_runs"])
 _lock_runs = RowQuery(LockedRun, _SQL["lock_runs_of_backfill"])
 _ranges = RowQuery(Covered, _SQL["ranges_of_job"])
 
@@ -240,7 +240,7 @@ async def take_slice(
     return found is not None
 
 
-async def ends(connection: Connection, run_ids: Sequence[UUID], since: datetime) -> list[RunEnd]:
+async def ends(connection: Connection, run_ids: Sequence[UUID], since: datetime) -> list[BackfilledRunEnd]:
     """What became of these runs. None of them ended before `since`."""
     return await _ends.fetch(connection, run_ids, since)
 
@@ -254,7 +254,7 @@ async def create_runs(
     nominal: Sequence[datetime] = (),
     own_spec: bool,
     spec: str | None,
-) -> Fired:
+) -> FiredRows:
     """Create runs for these times, with another spec than that of the job if `own_spec`. `nominal`: their nominal
     times, with jitter. The caller has locked the job and the backfill."""
     row = await connection.fetchrow(
@@ -271,7 +271,7 @@ async def create_runs(
     )
     if row["created"] != len(new):
         raise Conflict(f"job {backfill.job_id!r} changed meanwhile", code="changed_meanwhile", hint="try again")
-    return Fired(dict(Counter(row["lanes"] or ())), [], lines=row["lines"] or [], held=row["held"] or [])
+    return FiredRows(dict(Counter(row["lanes"] or ())), [], lines=row["lines"] or [], held=row["held"] or [])
 
 
 async def advance(

@@ -33,7 +33,7 @@ where backend_type = 'client backend'
 """
 
 
-class Sizes(msgspec.Struct, frozen=True):
+class PoolSizes(msgspec.Struct, frozen=True):
     """The sizes of the two pools."""
 
     hot: int
@@ -45,14 +45,14 @@ class Sizes(msgspec.Struct, frozen=True):
         return self.hot + self.reads + OUTSIDE_POOLS
 
 
-def share(wanted: Sizes, usable: int, processes: int) -> Sizes:
+def share(wanted: PoolSizes, usable: int, processes: int) -> PoolSizes:
     """The sizes for one of `processes` processes that share `usable` connections: at most what it wants, and at least
     two for each pool."""
     pooled = usable // max(1, processes) - OUTSIDE_POOLS
     if pooled >= wanted.hot + wanted.reads:
         return wanted
     hot = min(wanted.hot, max(LEAST, pooled * wanted.hot // (wanted.hot + wanted.reads)))
-    return Sizes(hot, min(wanted.reads, max(LEAST, pooled - hot)))
+    return PoolSizes(hot, min(wanted.reads, max(LEAST, pooled - hot)))
 
 
 class ConnectionBudget:
@@ -61,11 +61,11 @@ class ConnectionBudget:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._wanted = Sizes(store.hot.get_max_size(), store.reads.get_max_size())
+        self._wanted = PoolSizes(store.hot.get_max_size(), store.reads.get_max_size())
         self._hot, self._reads = ResizablePool(store.hot), ResizablePool(store.reads)
-        self._sizes: Sizes | None = None
+        self._sizes: PoolSizes | None = None
 
-    async def run_once(self, *, starting: bool = False) -> Sizes:
+    async def run_once(self, *, starting: bool = False) -> PoolSizes:
         """Look at PostgreSQL and resize the pools. `starting`: this process has no pulse yet. A PgBouncer in
         transaction mode shares its connections itself, and ours would not show."""
         if not self._store.database.has_sessions:

@@ -47,7 +47,7 @@ class ToLookAt(msgspec.Struct, frozen=True):
     next_fires: str | None
 
 
-class WaitingRun(msgspec.Struct, frozen=True):
+class DependantRun(msgspec.Struct, frozen=True):
     """A locked WAITING run. `limited`: it has limits."""
 
     run_id: UUID
@@ -121,7 +121,7 @@ class AfterEdge(msgspec.Struct, frozen=True):
 _known_jobs = RowQuery(KnownJob, _SQL["known_jobs"])
 _to_look_at = RowQuery(ToLookAt, _SQL["to_look_at"])
 _all_waiting = RowQuery(ToLookAt, _SQL["all_waiting"])
-_lock_waiting = RowQuery(WaitingRun, _SQL["lock_waiting"])
+_lock_waiting = RowQuery(DependantRun, _SQL["lock_waiting"])
 _waits_of = RowQuery(WaitRow, _SQL["waits_of"])
 _waits_to_look_at = RowQuery(WaitRow, _SQL["waits_to_look_at"])
 _parents_now = RowQuery(ParentNow, _SQL["parents_now"])
@@ -188,7 +188,7 @@ async def all_waiting(connection: Connection, after: UUID, limit: int) -> list[T
     return await _all_waiting.fetch(connection, after, limit)
 
 
-async def lock_waiting(connection: Connection, run_ids: Sequence[UUID]) -> list[WaitingRun]:
+async def lock_waiting(connection: Connection, run_ids: Sequence[UUID]) -> list[DependantRun]:
     return await _lock_waiting.fetch(connection, run_ids)
 
 

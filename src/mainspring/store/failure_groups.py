@@ -87,7 +87,7 @@ class GroupJobs(msgspec.Struct, frozen=True):
     job_ids: list[str]
 
 
-class Chosen(msgspec.Struct, frozen=True):
+class GroupFilter(msgspec.Struct, frozen=True):
     """Whose groups, from when on."""
 
     tenant: TenantId
@@ -131,20 +131,20 @@ def _values(group: NewFailures) -> tuple[object, ...]:
     )  # fmt: skip
 
 
-async def largest(connection: Connection, chosen: Chosen, most: int) -> list[FailureGroup]:
+async def largest(connection: Connection, chosen: GroupFilter, most: int) -> list[FailureGroup]:
     """The largest first."""
     since, hour = chosen.since, chosen.hour
     skipped = int((since - hour).total_seconds()) // 60
     return await _largest.fetch(connection, chosen.tenant, since, chosen.task, chosen.queue, hour, skipped, most)
 
 
-async def minutes(connection: Connection, chosen: Chosen, groups: Sequence[FailureGroup]) -> list[GroupMinutes]:
+async def minutes(connection: Connection, chosen: GroupFilter, groups: Sequence[FailureGroup]) -> list[GroupMinutes]:
     """Whole hours, also if a part of the first one lies before."""
     return await _minutes.fetch(connection, chosen.tenant, chosen.hour, _names(groups), chosen.task, chosen.queue)
 
 
 async def steps(
-    connection: Connection, chosen: Chosen, groups: Sequence[FailureGroup], step: timedelta
+    connection: Connection, chosen: GroupFilter, groups: Sequence[FailureGroup], step: timedelta
 ) -> list[GroupSteps]:
     """For steps of whole hours, the first of which begins where the time does."""
     return await _steps.fetch(
@@ -152,7 +152,7 @@ async def steps(
     )
 
 
-async def jobs_hit(connection: Connection, chosen: Chosen, groups: Sequence[FailureGroup]) -> list[GroupJobs]:
+async def jobs_hit(connection: Connection, chosen: GroupFilter, groups: Sequence[FailureGroup]) -> list[GroupJobs]:
     """Some of the jobs of each group."""
     return await _jobs.fetch(connection, chosen.tenant, chosen.hour, _names(groups), chosen.task, chosen.queue)
 

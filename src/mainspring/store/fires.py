@@ -92,7 +92,7 @@ class DueAgain(msgspec.Struct, frozen=True):
     replaces: bool = False
 
 
-class Fired(msgspec.Struct, frozen=True):
+class FiredRows(msgspec.Struct, frozen=True):
     """The result of a batch: how many runs each lane got, which recurring jobs fired, by their index in the batch, the
     skipped runs that something follows, how many one-time jobs fired, the lines in which new runs are HELD, these runs,
     and how many of the jobs have edges."""
@@ -123,7 +123,7 @@ async def oldest_due(connection: Connection, shards: Sequence[int]) -> float | N
 
 async def fire_one_time(
     connection: Connection, node_id: UUID, leases: Mapping[int, int], due: Sequence[DueOnce]
-) -> Fired:
+) -> FiredRows:
     """Fire one-time jobs. A job that has changed, or that another transaction has locked, is left alone."""
     row = await connection.fetchrow(
         _SQL["fire_one_time"],
@@ -166,13 +166,15 @@ async def await_due(
 
 async def fire_recurring(
     connection: Connection, node_id: UUID, leases: Mapping[int, int], due: Sequence[DueAgain], patience: str = "10s"
-) -> Fired:
+) -> FiredRows:
     """Fire recurring jobs as planned. A job that has changed does not fire. Raises LockNotAvailableError if another
     transaction has locked one for longer than `patience`."""
     return _moved(await connection.fetchrow(_SQL["fire_recurring"], *_plans(node_id, leases, due), patience))
 
 
-async def fire_free(connection: Connection, node_id: UUID, leases: Mapping[int, int], due: Sequence[DueAgain]) -> Fired:
+async def fire_free(
+    connection: Connection, node_id: UUID, leases: Mapping[int, int], due: Sequence[DueAgain]
+) -> FiredRows:
     """Fire recurring jobs as planned. A job that has changed, or that is locked, does not fire."""
     return _moved(await connection.fetchrow(_SQL["fire_free"], *_plans(node_id, leases, due)))
 
@@ -219,7 +221,7 @@ def _nominal_times(plans: Sequence[FirePlan]) -> tuple[list[datetime | None], li
     return of_runs, [plan.nominal for plan in plans]
 
 
-async def fire_locked_recurring(connection: Connection, due: DueAgain) -> Fired:
+async def fire_locked_recurring(connection: Connection, due: DueAgain) -> FiredRows:
     """Fire a job as planned. The caller holds the job's lock."""
     row = await connection.fetchrow(
         _SQL["fire_locked_recurring"],
@@ -244,22 +246,22 @@ async def fire_locked_recurring(connection: Connection, due: DueAgain) -> Fired:
 
 async def fire_locked_one_time(
     connection: Connection, tenant: TenantId, job_id: str, version: int, at: datetime
-) -> Fired:
+) -> FiredRows:
     """Fire a one-time job. The caller holds the job's lock."""
     row = await connection.fetchrow(_SQL["fire_locked_one_time"], tenant, job_id, version, at, uuid7())
     return _gone(row)
 
 
-def _moved(row: Record) -> Fired:
+def _moved(row: Record) -> FiredRows:
     moved = [position - 1 for position in row["moved"] or ()]
-    return Fired(
+    return FiredRows(
         _by_lane(row["lanes"]), moved, row["skipped"] or [], lines=row["lines"] or [], held=row["held"] or [],
         with_edges=row["with_edges"],
     )  # fmt: skip
 
 
-def _gone(row: Record) -> Fired:
-    return Fired(
+def _gone(row: Record) -> FiredRows:
+    return FiredRows(
         _by_lane(row["lanes"]), [], row["skipped"] or [], row["gone"], row["lines"] or [], row["held"] or [],
         with_edges=row["with_edges"],
     )  # fmt: skip

@@ -78,7 +78,7 @@ class SkippedRuns(msgspec.Struct, frozen=True):
     number: int
 
 
-class Unresolved(msgspec.Struct, frozen=True):
+class UnresolvedPayload(msgspec.Struct, frozen=True):
     """What the payload of a run is made of."""
 
     run_id: UUID
@@ -100,7 +100,7 @@ _count_ends = RowQuery(JoinCounts, _SQL["count_ends"])
 _fold_marks = RowQuery(JoinCounts, _SQL["fold_marks"])
 _waiting_runs = RowQuery(WaitingRun, _SQL["waiting_runs"])
 _skip_waiting = RowQuery(SkippedRuns, _SQL["skip_waiting"])
-_to_resolve = RowQuery(Unresolved, _SQL["to_resolve"])
+_to_resolve = RowQuery(UnresolvedPayload, _SQL["to_resolve"])
 
 
 async def new_blocks(connection: Connection, count: int = 1) -> list[int]:
@@ -183,7 +183,7 @@ async def skip(connection: Connection, wanted: Sequence[tuple[int, Skip]], limit
     )
 
 
-async def to_resolve(connection: Connection, run_ids: Sequence[UUID]) -> list[Unresolved]:
+async def to_resolve(connection: Connection, run_ids: Sequence[UUID]) -> list[UnresolvedPayload]:
     return await _to_resolve.fetch(connection, run_ids)
 
 

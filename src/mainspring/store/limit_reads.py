@@ -61,7 +61,7 @@ class LineOfLimit(msgspec.Struct, frozen=True):
     kept_back_by: UUID | None
 
 
-class Holder(msgspec.Struct, frozen=True):
+class SlotHolder(msgspec.Struct, frozen=True):
     """A run that owns a slot of a line."""
 
     key_id: int
@@ -84,7 +84,7 @@ _list_limits = RowQuery(LimitRow, _SQL["list_limits"])
 _get_limit = RowQuery(LimitRow, _SQL["get_limit"])
 _limit_lines = RowQuery(LineRow, _SQL["limit_lines"])
 _lines_by_id = RowQuery(LineOfLimit, _SQL["lines_by_id"])
-_holders = RowQuery(Holder, _SQL["holders"])
+_holders = RowQuery(SlotHolder, _SQL["holders"])
 _lock_limit = RowQuery(LockedLimit, _SQL["lock_limit"])
 
 
@@ -107,7 +107,7 @@ async def lines_by_id(connection: Connection, lines: Sequence[int]) -> dict[int,
     return {line.key_id: line for line in await _lines_by_id.fetch(connection, lines)}
 
 
-async def holders(connection: Connection, tenant: TenantId, lines: Sequence[int], limit: int) -> list[Holder]:
+async def holders(connection: Connection, tenant: TenantId, lines: Sequence[int], limit: int) -> list[SlotHolder]:
     """The runs that own a slot of these lines, at most `limit` of each."""
     return await _holders.fetch(connection, tenant, lines, limit)
 

@@ -29,7 +29,7 @@ class Piece(msgspec.Struct, frozen=True):
     ended: bool = False
 
 
-class Found(msgspec.Struct, frozen=True):
+class FoundLog(msgspec.Struct, frozen=True):
     """The state of a log before a shipment.
 
     attempt   the attempt that the worker runs under that fence; None if it does not hold the run
@@ -42,7 +42,7 @@ class Found(msgspec.Struct, frozen=True):
     bytes: int
 
 
-class AttemptLog(msgspec.Struct, frozen=True):
+class LogRow(msgspec.Struct, frozen=True):
     attempt: int
     fence: int
     bytes: int
@@ -50,16 +50,16 @@ class AttemptLog(msgspec.Struct, frozen=True):
     ended: bool
 
 
-NOTHING_PRINTED = AttemptLog(0, 0, 0, truncated=False, ended=False)
+NOTHING_PRINTED = LogRow(0, 0, 0, truncated=False, ended=False)
 
 
-class Standing(msgspec.Struct, frozen=True):
+class LogState(msgspec.Struct, frozen=True):
     """A run as a reader of its log sees it. `state` is a StoredState. `over`: the run is in the history."""
 
     state: int
     attempt: int
     over: bool
-    logs: dict[int, AttemptLog]
+    logs: dict[int, LogRow]
 
     def has_ended(self, attempt: int) -> bool:
         """Whether this attempt prints nothing more."""
@@ -80,11 +80,11 @@ class ExpiredLog(msgspec.Struct, frozen=True):
 _expired = RowQuery(ExpiredLog, _SQL["expired"])
 
 
-async def look(connection: Connection, tenant: TenantId, worker_id: UUID, keys: Sequence[Key]) -> dict[Key, Found]:
+async def look(connection: Connection, tenant: TenantId, worker_id: UUID, keys: Sequence[Key]) -> dict[Key, FoundLog]:
     rows = await connection.fetch(
         _SQL["look"], [run_id for run_id, _ in keys], [fence for _, fence in keys], tenant, worker_id
     )
-    return {(run_id, fence): Found(*found) for run_id, fence, *found in rows}
+    return {(run_id, fence): FoundLog(*found) for run_id, fence, *found in rows}
 
 
 async def advance(connection: Connection, tenant: TenantId, worker_id: UUID, pieces: Sequence[Piece]) -> set[Key]:
@@ -104,15 +104,15 @@ async def advance(connection: Connection, tenant: TenantId, worker_id: UUID, pie
     return set(map(tuple, rows))
 
 
-async def standings(connection: Connection, wanted: Sequence[tuple[TenantId, UUID]]) -> dict[UUID, Standing]:
+async def standings(connection: Connection, wanted: Sequence[tuple[TenantId, UUID]]) -> dict[UUID, LogState]:
     """The states of these runs, without those that do not exist."""
     rows = await connection.fetch(_SQL["standings"], [tenant for tenant, _ in wanted], [run_id for _, run_id in wanted])
-    found: dict[UUID, Standing] = {}
+    found: dict[UUID, LogState] = {}
     for run_id, state, attempt, over, number, *log in rows:
         if run_id not in found:
-            found[run_id] = Standing(state, attempt, over, {})
+            found[run_id] = LogState(state, attempt, over, {})
         if number is not None:
-            found[run_id].logs[number] = AttemptLog(number, *log)  # the later of two fences, because that one ran
+            found[run_id].logs[number] = LogRow(number, *log)  # the later of two fences, because that one ran
     return found
 
 

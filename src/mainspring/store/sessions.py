@@ -12,7 +12,7 @@ from mainspring.kernel.ids import TenantId, uuid7
 from mainspring.store.pool import Connection
 from mainspring.store.queries import load
 from mainspring.store.rows import RowQuery
-from mainspring.store.tokens import Found, Principal, hash_token
+from mainspring.store.tokens import FoundToken, Principal, hash_token
 
 LONGEST = 7 * 86400.0  # seconds from sign-in to the end of a session
 IDLE = 12 * 3600.0  # seconds without a request after which it ends
@@ -76,7 +76,7 @@ async def insert(connection: Connection, token_id: UUID, secret: str) -> UUID | 
     return session_id
 
 
-async def find(connection: Connection, secret_hash: bytes) -> Found | None:
+async def find(connection: Connection, secret_hash: bytes) -> FoundToken | None:
     """The rights of a session that has not ended. This is a use of it."""
     row = await connection.fetchrow(_SQL["find_session"], secret_hash, IDLE, _TOUCH)
     if row is None:
@@ -84,7 +84,7 @@ async def find(connection: Connection, secret_hash: bytes) -> Found | None:
     if row["unseen"]:
         await connection.execute(_SQL["touch_session"], row["session_id"], _TOUCH)
     principal = Principal(TenantId(row["tenant_id"]), row["role"], row["name"], row["token_id"], row["session_id"])
-    return Found(principal, row["seconds_left"])
+    return FoundToken(principal, row["seconds_left"])
 
 
 async def get(connection: Connection, session_id: UUID) -> SessionRow | None:

@@ -27,7 +27,7 @@ class Principal(msgspec.Struct, frozen=True):
     session_id: UUID | None = None
 
 
-class Found(msgspec.Struct, frozen=True):
+class FoundToken(msgspec.Struct, frozen=True):
     """A valid token, and for how many more seconds it is valid. None means until it is revoked."""
 
     principal: Principal
@@ -69,11 +69,13 @@ async def insert(
     return token_id
 
 
-async def find(connection: Connection, token_hash: bytes) -> Found | None:
+async def find(connection: Connection, token_hash: bytes) -> FoundToken | None:
     row = await connection.fetchrow(_SQL["find_token"], token_hash)
     if row is None:
         return None
-    return Found(Principal(TenantId(row["tenant_id"]), row["role"], row["name"], row["token_id"]), row["seconds_left"])
+    return FoundToken(
+        Principal(TenantId(row["tenant_id"]), row["role"], row["name"], row["token_id"]), row["seconds_left"]
+    )
 
 
 async def get(connection: Connection, tenants: list[TenantId], token_id: UUID) -> TokenRow | None:

@@ -61,7 +61,7 @@ class WaitingJob(msgspec.Struct, frozen=True):
     spec_text: str | None
 
 
-class WaitingRun(msgspec.Struct, frozen=True):
+class UniqueWaitingRun(msgspec.Struct, frozen=True):
     """A locked run that no worker has."""
 
     run_id: UUID
@@ -95,7 +95,7 @@ class ChangedJob(msgspec.Struct, frozen=True):
 class ChangedRun(msgspec.Struct, frozen=True):
     """A waiting run with its new time, and its new payload and spec if it is `replaced`."""
 
-    before: WaitingRun
+    before: UniqueWaitingRun
     ready_at: datetime | None
     replaced: bool
     payload: str | None = None
@@ -105,7 +105,7 @@ class ChangedRun(msgspec.Struct, frozen=True):
 _take = RowQuery(TakenKey, _SQL["take_unique_keys"])
 _states = RowQuery(HolderState, _SQL["states_of_holders"])
 _lock_jobs = RowQuery(WaitingJob, _SQL["lock_waiting_jobs"])
-_lock_runs = RowQuery(WaitingRun, _SQL["lock_waiting_runs"])
+_lock_runs = RowQuery(UniqueWaitingRun, _SQL["lock_waiting_runs"])
 
 
 async def take(connection: Connection, tenant: TenantId, keys: Sequence[NewKey]) -> list[TakenKey]:
@@ -147,7 +147,7 @@ async def held(connection: Connection, tenant: TenantId, keys: Sequence[TakenKey
 
 async def lock_waiting(
     connection: Connection, tenant: TenantId, job_ids: Sequence[str]
-) -> tuple[dict[Job, WaitingJob], dict[Job, WaitingRun]]:
+) -> tuple[dict[Job, WaitingJob], dict[Job, UniqueWaitingRun]]:
     """Lock the jobs that wait for their time, and the runs that wait for a worker. Of the runs of one job, the first is
     returned: not one that was created by hand."""
     ordered = sorted(job_ids)
@@ -155,7 +155,7 @@ async def lock_waiting(
     jobs: dict[Job, WaitingJob] = {}
     for chunk in chunks:
         jobs |= {(row.job_id, row.generation): row for row in await _lock_jobs.fetch(connection, tenant, chunk)}
-    runs: dict[Job, WaitingRun] = {}
+    runs: dict[Job, UniqueWaitingRun] = {}
     for chunk in chunks:
         own = [run_id for job_id in chunk if (run_id := parse_uuid(job_id)) is not None]
         for row in await _lock_runs.fetch(connection, tenant, chunk, own):

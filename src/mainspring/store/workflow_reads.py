@@ -29,7 +29,7 @@ class KeptEnd(msgspec.Struct, frozen=True):
     reason: str | None
 
 
-class Rerun(msgspec.Struct, frozen=True):
+class RerunRow(msgspec.Struct, frozen=True):
     """A rerun: the places of the steps that ran again, with numbers from first_number on in this order."""
 
     rerun: int
@@ -55,7 +55,7 @@ class MapRow(msgspec.Struct, frozen=True):
 _runs_by_id = RowQuery(BriefRun, _SQL["runs_by_id"])
 _kept_flow_run = RowQuery(EndedRun, _SQL["kept_flow_run"])
 _kept_ends = RowQuery(KeptEnd, _SQL["kept_ends"])
-_reruns = RowQuery(Rerun, _SQL["reruns_of_flow"])
+_reruns = RowQuery(RerunRow, _SQL["reruns_of_flow"])
 _flows = RowQuery(Flow, _SQL["flows_by_id"])
 _map_progress = RowQuery(MapRow, _SQL["map_progress"])
 
@@ -75,7 +75,7 @@ async def kept_run(connection: Connection, tenant: TenantId, flow_id: UUID) -> E
     return await _kept_flow_run.first(connection, tenant, flow_id)
 
 
-async def reruns(connection: Connection, flow_id: UUID) -> list[Rerun]:
+async def reruns(connection: Connection, flow_id: UUID) -> list[RerunRow]:
     """Oldest first."""
     return await _reruns.fetch(connection, flow_id)
 

@@ -14,7 +14,7 @@ from mainspring.kernel.logs import get_logger
 from mainspring.operations.lifecycle.decide import Random
 from mainspring.operations.lifecycle.dispatch import WORKERS_LOST
 from mainspring.operations.lifecycle.effects import Effects
-from mainspring.operations.lifecycle.events import WorkerLost
+from mainspring.operations.lifecycle.events import LostWorker
 from mainspring.operations.lifecycle.rescue_worker import WorkerRescue
 from mainspring.operations.signals import Signals
 from mainspring.store import workers
@@ -93,7 +93,7 @@ class RunRescuer:
             marked = await workers.mark_lost(connection, judged)
             lost = [each for each in judged if each.worker_id in marked]
             if lost:
-                events = [WorkerLost(each.worker_id, each.seconds) for each in lost]
+                events = [LostWorker(each.worker_id, each.seconds) for each in lost]
                 await WORKERS_LOST.happened(connection, events, effects)
         effects.publish(self._signals)
         for each in lost:

@@ -47,7 +47,7 @@ class Place(Flag):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Kind:
+class FieldKind:
     """A type as annotations write it. merged: the members of the request are merged with those of the task's option."""
 
     wire: str
@@ -60,45 +60,45 @@ class Kind:
         object.__setattr__(self, "stored", self.stored or self.wire)
 
 
-DURATION = Kind("DurationIn", keyword="Duration", stored="float")
-COUNT = Kind("int")
-TEXT = Kind("str")
-CRON = Kind("Cron", keyword="str")
-ZONE = Kind("TimeZone", keyword="str")
-DST = Kind("DstIn", keyword="Mapping[str, str]")
-SCHEDULE_TYPE = Kind("ScheduleType", keyword="str")
-OUTSIDE = Kind("OutsideWord", keyword="str")
-OVERLAP = Kind("OverlapWord", keyword="str")
-DELIVERY = Kind("DeliveryWord", keyword="str")
-SANDBOX = Kind("SandboxWord", keyword="str")
-NAME = Kind("Name", keyword="str")
-CHOSEN_ID = Kind("ChosenJobId", keyword="str")
-PRIORITY = Kind("PriorityIn", keyword="str | int")
-TIME = Kind("Moment", keyword="When")
-MOMENT = Kind("Moment", keyword="Moment")
-MOMENTS = Kind("list[Moment]", keyword="Sequence[Moment]")
-SCHEDULE = Kind("ScheduleText | ScheduleIn", keyword="str | Mapping[str, Any]")
-PAIRS = Kind("dict[str, str]", keyword="Mapping[str, str]", merged=True)
-RETRY = Kind("RetryIn", keyword="Mapping[str, Any]", merged=True)
-RESOURCE_LIMITS = Kind("ResourceLimitsIn", keyword="Mapping[str, Any]", merged=True)
-MISFIRE = Kind("MisfireIn", keyword="Mapping[str, Any]", merged=True)
-KEPT_SIZE = Kind("KeptSizeIn", keyword="bool | int | str", stored="int")
-UNIQUE = Kind("bool | UniqueIn", keyword="bool | Mapping[str, Any]", stored="Unique")
-PAYLOAD = Kind("msgspec.Raw", keyword="Any")
-CONCURRENCY = Kind(
+DURATION = FieldKind("DurationIn", keyword="Duration", stored="float")
+COUNT = FieldKind("int")
+TEXT = FieldKind("str")
+CRON = FieldKind("Cron", keyword="str")
+ZONE = FieldKind("TimeZone", keyword="str")
+DST = FieldKind("DstIn", keyword="Mapping[str, str]")
+SCHEDULE_TYPE = FieldKind("ScheduleType", keyword="str")
+OUTSIDE = FieldKind("OutsideWord", keyword="str")
+OVERLAP = FieldKind("OverlapWord", keyword="str")
+DELIVERY = FieldKind("DeliveryWord", keyword="str")
+SANDBOX = FieldKind("SandboxWord", keyword="str")
+NAME = FieldKind("Name", keyword="str")
+CHOSEN_ID = FieldKind("ChosenJobId", keyword="str")
+PRIORITY = FieldKind("PriorityIn", keyword="str | int")
+TIME = FieldKind("Moment", keyword="When")
+MOMENT = FieldKind("Moment", keyword="Moment")
+MOMENTS = FieldKind("list[Moment]", keyword="Sequence[Moment]")
+SCHEDULE = FieldKind("ScheduleText | ScheduleIn", keyword="str | Mapping[str, Any]")
+PAIRS = FieldKind("dict[str, str]", keyword="Mapping[str, str]", merged=True)
+RETRY = FieldKind("RetryIn", keyword="Mapping[str, Any]", merged=True)
+RESOURCE_LIMITS = FieldKind("ResourceLimitsIn", keyword="Mapping[str, Any]", merged=True)
+MISFIRE = FieldKind("MisfireIn", keyword="Mapping[str, Any]", merged=True)
+KEPT_SIZE = FieldKind("KeptSizeIn", keyword="bool | int | str", stored="int")
+UNIQUE = FieldKind("bool | UniqueIn", keyword="bool | Mapping[str, Any]", stored="Unique")
+PAYLOAD = FieldKind("msgspec.Raw", keyword="Any")
+CONCURRENCY = FieldKind(
     "bool | int | ConcurrencyIn | list[ConcurrencyIn]",
     keyword="bool | int | Mapping[str, Any] | Sequence[Mapping[str, Any]]",
 )
-RATE = Kind("RateText", keyword="str")
-RATE_LIMIT = Kind(
+RATE = FieldKind("RateText", keyword="str")
+RATE_LIMIT = FieldKind(
     "bool | RateText | RateLimitIn | list[RateLimitIn]",
     keyword="bool | str | Mapping[str, Any] | Sequence[Mapping[str, Any]]",
 )
-CIRCUIT_BREAKER = Kind("bool | CircuitBreakerIn", keyword="bool | Mapping[str, Any]")
-NAMES = Kind("list[str]", keyword="Sequence[str]")
-TRIGGER_RULE = Kind("TriggerRuleWord", keyword="str")
-ON_UPSTREAM_FAILURE = Kind("OnUpstreamFailureWord", keyword="str")
-ANYTHING = Kind("Any")
+CIRCUIT_BREAKER = FieldKind("bool | CircuitBreakerIn", keyword="bool | Mapping[str, Any]")
+NAMES = FieldKind("list[str]", keyword="Sequence[str]")
+TRIGGER_RULE = FieldKind("TriggerRuleWord", keyword="str")
+ON_UPSTREAM_FAILURE = FieldKind("OnUpstreamFailureWord", keyword="str")
+ANYTHING = FieldKind("Any")
 PLAIN_KINDS = (DURATION, COUNT, TEXT)
 WHEN = "Schedule"
 HOW = "Job options"
@@ -106,7 +106,7 @@ WHERE = "Execution environment"
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class OptionPart:
     """An option of a member of a field. gives: the value of an option that takes none."""
 
     member: str
@@ -130,7 +130,7 @@ class Field:
     """
 
     name: str
-    kind: Kind
+    kind: FieldKind
     places: Place
     stored: str | None = None
     shown: tuple[str, ...] = ()
@@ -145,7 +145,7 @@ class Field:
     panel: str = HOW
     gives: str | None = None
     offers: str | None = None
-    parts: tuple[Part, ...] = ()
+    parts: tuple[OptionPart, ...] = ()
 
 
 _NEW = Place.REQUEST | Place.SQL | Place.KEYWORD  # it cannot be changed later
@@ -156,7 +156,7 @@ _HTTP_ONLY = ~Place.SQL
 _UNIQUE = (_NEW & _HTTP_ONLY) | Place.TASK_OPTION
 
 
-def plain_field(name: str, kind: Kind, *, least: float, most: float, help: str) -> Field:
+def plain_field(name: str, kind: FieldKind, *, least: float, most: float, help: str) -> Field:
     """A field without special rules. It may appear everywhere."""
     if kind not in PLAIN_KINDS:
         raise ValueError(f"{name}: a plain field is a duration, a count or a text")
@@ -167,14 +167,14 @@ def plain_field(name: str, kind: Kind, *, least: float, most: float, help: str) 
     )  # fmt: skip
 
 
-def _later(name: str, kind: Kind) -> Field:
+def _later(name: str, kind: FieldKind) -> Field:
     """A field of a feature that does not exist yet. It is refused by name."""
     return Field(name, kind, Place.REQUEST | Place.PATCH, later=True)
 
 
 def _of_kind(kind: TaskKind) -> Field:
     """The field that describes what a job of this kind runs."""
-    call = Kind("CALL_IN", keyword=kind.keyword)
+    call = FieldKind("CALL_IN", keyword=kind.keyword)
     places = _JOB if kind.in_sql else _JOB & _HTTP_ONLY
     return Field(kind.field, call, places, kind.stored, (kind.field,), "--" + kind.field.replace("_", "-"))
 
@@ -221,8 +221,8 @@ _OWN_FIELDS = (
         help="The schedule ends after so many runs.", metavar="N", panel=WHEN),
     Field("dst", DST, Place.KEYWORD, means="schedule", shown=("dst",), option="--dst-gap", panel=WHEN,
         parts=(
-            Part("gap", "--dst-gap", "A time that a clock change skips: shift or skip.", "P"),
-            Part("overlap", "--dst-overlap", "A time that a clock change repeats: first, last or both.", "P"),
+            OptionPart("gap", "--dst-gap", "A time that a clock change skips: shift or skip.", "P"),
+            OptionPart("overlap", "--dst-overlap", "A time that a clock change repeats: first, last or both.", "P"),
         )),
     Field("calendar", NAME, Place.KEYWORD, means="schedule", shown=("calendar", "calendar_version"),
         option="--calendar", help="Fire only within this calendar.", metavar="C", panel=WHEN),
@@ -273,8 +273,9 @@ _OWN_FIELDS = (
         help='At most N runs at once, or none. Or JSON: {"limit": 3, "per": "task"}, or a list of these.',
         metavar="N",
         parts=(
-            Part("key", "--concurrency-key", "Count each value of this apart: payload.account, labels.region.", "PATH"),
-            Part("order", "--strict", "One run after another, in the order of submission.", gives="strict"),
+            OptionPart("key", "--concurrency-key",
+                "Count each value of this apart: payload.account, labels.region.", "PATH"),
+            OptionPart("order", "--strict", "One run after another, in the order of submission.", gives="strict"),
         )),
     Field("rate_limit", RATE_LIMIT, _DEFAULT & _HTTP_ONLY, "spec.rate_limit", ("rate_limit",), "--rate",
         help='At most so many starts: 100/m. Or JSON: {"rate": "5/s", "burst": 10, "key": "payload.account"}.',

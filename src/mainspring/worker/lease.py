@@ -19,7 +19,7 @@ _NEVER = float("inf")
 _LONGEST_MOMENT = 0.25
 
 
-class Lease:
+class WorkerLease:
     """Before the first acknowledgement the worker holds nothing, and both ends are infinite."""
 
     def __init__(self, timing: Timing, grant: LeaseGrant | None = None) -> None:

@@ -13,7 +13,7 @@ from mainspring.kernel.config import Timing
 from mainspring.kernel.logs import get_logger
 from mainspring.wire.exchange import LeaseGrant
 from mainspring.worker.execution.runner import Runner
-from mainspring.worker.lease import Lease
+from mainspring.worker.lease import WorkerLease
 from mainspring.worker.processes.death_record import EXIT_FENCED as EXIT_FENCED
 from mainspring.worker.processes.watchdog_client import WatchdogClient
 
@@ -30,7 +30,7 @@ class LeaseEnforcer:
         self._runner = runner
         self._watchdog = watchdog
         self._timing = timing
-        self._lease = Lease(timing)
+        self._lease = WorkerLease(timing)
         self._ordinary_stopped = False
         self._exclusive_stopped = False
         self._store_down_since: float | None = None
@@ -130,7 +130,7 @@ class LeaseEnforcer:
         return ordinary
 
     def _start_over(self, grant: LeaseGrant | None) -> None:
-        self._lease = Lease(self._timing, grant)
+        self._lease = WorkerLease(self._timing, grant)
         self._ordinary_stopped = self._exclusive_stopped = False
         self.guard()
 
@@ -160,7 +160,7 @@ class LeaseEnforcer:
             self.guard()
             self._clock.call_later(self._lease.moment, self._check_stopped, self._lease)
 
-    def _check_stopped(self, lease: Lease) -> None:
+    def _check_stopped(self, lease: WorkerLease) -> None:
         if lease is not self._lease:
             return  # the lease is over
         for stopped, exclusive in ((self._ordinary_stopped, False), (self._exclusive_stopped, True)):

@@ -34,9 +34,9 @@ from mainspring.worker.exchange.preferred_server import PreferredServer
 from mainspring.worker.exchange.progress import ProgressReports
 from mainspring.worker.exchange.queue_weights import QueueWeights
 from mainspring.worker.exchange.returned_runs import return_overdue, return_paused, return_recalled
-from mainspring.worker.exchange.server_client import AnswerLost, IncarnationLost, Refused, ServerClient
+from mainspring.worker.exchange.server_client import AnswerLost, ExchangeRefused, IncarnationLost, ServerClient
 from mainspring.worker.exchange.starts import StartReports
-from mainspring.worker.execution.attempt import Attempt, Ending, Executor, Stop
+from mainspring.worker.execution.attempt import Attempt, AttemptEnding, Executor, Stop
 from mainspring.worker.execution.runner import Runner
 from mainspring.worker.incarnation import Incarnation, new_secret
 from mainspring.worker.lease_enforcer import EXIT_FENCED, LeaseEnforcer
@@ -272,7 +272,7 @@ class Worker:
     async def _exchange(self, held_runs: HeldRuns, secret: str, flight: Flight) -> None:
         try:
             reply = await self._server_client.exchange(flight.request, secret)
-        except (AnswerLost, Refused) as error:
+        except (AnswerLost, ExchangeRefused) as error:
             if held_runs is self._held_runs:
                 self._exchange_failed(flight, error)
         except IncarnationLost as error:
@@ -288,7 +288,7 @@ class Worker:
                 self._landed(flight, reply)
         self._consider()
 
-    def _exchange_failed(self, flight: Flight, error: AnswerLost | Refused) -> None:
+    def _exchange_failed(self, flight: Flight, error: AnswerLost | ExchangeRefused) -> None:
         refused = self._failed_exchanges.failed(flight, error, self._held_runs, self._exchange_timing, self._now())
         if refused and self._leaving:
             self._left.set()
@@ -352,7 +352,7 @@ class Worker:
             self._runner.return_unstarted()
         self._lease.guard()
 
-    def _report(self, attempt: Attempt, ending: Ending) -> None:
+    def _report(self, attempt: Attempt, ending: AttemptEnding) -> None:
         if attempt.progress_sent or attempt.progress is not None or attempt.usage is not None:
             self._progress.forget(attempt)
         if attempt.start_told:

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from mainspring.domain.errors import InvalidInput, MainspringError
-from mainspring.domain.intake.declaration import Declaration, defined, read_declaration
+from mainspring.domain.intake.declaration import TaskDeclaration, defined, read_declaration
 from mainspring.domain.intake.repeat import with_payload
 from mainspring.domain.intake.workflows import (
     WorkflowSource,
@@ -40,7 +40,7 @@ def request(**fields: Any) -> WorkflowRequest:
     return msgspec.json.decode(msgspec.json.encode(fields), type=WorkflowRequest)
 
 
-def read(known: dict[str, Declaration] | None = None, **fields: Any) -> WorkflowDefinition:
+def read(known: dict[str, TaskDeclaration] | None = None, **fields: Any) -> WorkflowDefinition:
     given = request(**fields)
     source = WorkflowSource(given.steps, given.queue, given.priority)
     found = [

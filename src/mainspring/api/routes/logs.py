@@ -21,7 +21,7 @@ from mainspring.api.services import caller_of, services_of
 from mainspring.domain.errors import Unavailable
 from mainspring.kernel.config import MAX_SHIPMENT_BYTES
 from mainspring.operations.access.permissions import READERS, WORKERS
-from mainspring.operations.logs.log_follower import Event, LogFollower, parse_mark
+from mainspring.operations.logs.log_follower import FollowedEvent, LogFollower, parse_mark
 from mainspring.operations.logs.log_service import WantedLines
 from mainspring.store.logs import NOTHING_PRINTED
 from mainspring.wire.logs import LogAttempt, LogEnd, LogMatches, LogOutput, LogRange, LogReceipt, LogShipment
@@ -158,7 +158,7 @@ async def _as_text(follower: LogFollower, request: Http) -> AsyncIterator[bytes]
         yield b": keep-alive\n\n" if event is None else _encoded(event)
 
 
-async def _events(follower: LogFollower) -> AsyncIterator[Event | None]:
+async def _events(follower: LogFollower) -> AsyncIterator[FollowedEvent | None]:
     """Ends where there is no place for it: many may have been let in together. The client continues later."""
     try:
         async for event in follower.events():
@@ -167,7 +167,7 @@ async def _events(follower: LogFollower) -> AsyncIterator[Event | None]:
         return
 
 
-def _encoded(event: Event) -> bytes:
+def _encoded(event: FollowedEvent) -> bytes:
     return b"id: %b\nevent: %b\ndata: %b\n\n" % (str(event.mark).encode(), event.name.encode(), _encode(event.data))
 
 

@@ -36,7 +36,7 @@ from mainspring.cli.screen import say, show_fields, show_json, show_line
 from mainspring.cli.table import Column
 from mainspring.cli.task_options import payload_of
 from mainspring.cli.which_run import RunOrJob, call_for_run
-from mainspring.cli.wording import Times
+from mainspring.cli.wording import TimeFormat
 from mainspring.kernel.texts import error_line
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ def list_(
     show_list(options, read)
 
 
-def _row(letter: DeadLetterView, times: Times) -> tuple[str, ...]:
+def _row(letter: DeadLetterView, times: TimeFormat) -> tuple[str, ...]:
     return (
         letter.run_id,
         "" if letter.job_id == letter.run_id else letter.job_id,
@@ -119,10 +119,10 @@ def show(
     if as_json:
         show_json(letter)
     else:
-        show_fields(_fields(letter, Times(datetime.now(UTC), utc)))
+        show_fields(_fields(letter, TimeFormat(datetime.now(UTC), utc)))
 
 
-def _fields(letter: DeadLetterView, times: Times) -> list[tuple[str, str | None]]:
+def _fields(letter: DeadLetterView, times: TimeFormat) -> list[tuple[str, str | None]]:
     import msgspec
 
     fields: list[tuple[str, str | None]] = [
@@ -141,7 +141,7 @@ def _fields(letter: DeadLetterView, times: Times) -> list[tuple[str, str | None]
     return [*fields, ("last error", letter.error_message)]
 
 
-def _words(one: AttemptView, times: Times) -> str:
+def _words(one: AttemptView, times: TimeFormat) -> str:
     where = one.worker_name or one.worker_id or "no worker"
     return f"{one.outcome} {times.full(one.ended_at)} on {where}" + (f"\n{one.error.rstrip()}" if one.error else "")
 

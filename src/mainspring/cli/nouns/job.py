@@ -30,7 +30,7 @@ from mainspring.cli.screen import say, show_fields, show_json, show_line
 from mainspring.cli.table import Column
 from mainspring.cli.task_options import payload_of, task_options, task_values
 from mainspring.cli.waiting import longest_wait, wait_and_show
-from mainspring.cli.wording import Times, in_utc, span
+from mainspring.cli.wording import TimeFormat, in_utc, span
 
 if TYPE_CHECKING:
     from mainspring.sdk.client.client import Client
@@ -114,7 +114,7 @@ def list_(
     show_list(options, read)
 
 
-def _row(job: JobView, times: Times) -> tuple[str, ...]:
+def _row(job: JobView, times: TimeFormat) -> tuple[str, ...]:
     name = "" if job.name in (job.task, job.job_id) else job.name
     schedule = job.schedule if job.schedule_time is None else f"at {in_utc(job.schedule_time)}"
     return job.job_id, name, job.task, schedule, job.status, times.brief(job.next_fire_at), job.queue
@@ -139,7 +139,7 @@ def show(
         latest = client.job_status(job.job_id).latest_run
         recurring = any(rule is not None for rule in (job.cron_expression, job.every, job.rrule))
         coming = client.upcoming(job.job_id, fires).fires if recurring and fires else []
-    times = Times(datetime.now(UTC), utc)
+    times = TimeFormat(datetime.now(UTC), utc)
     show_fields([
         *_definition(job, times),
         *(("upcoming" if index == 0 else "", times.full(fire)) for index, fire in enumerate(coming)),
@@ -147,7 +147,7 @@ def show(
     ])  # fmt: skip
 
 
-def _definition(job: JobView, times: Times) -> list[tuple[str, str | None]]:
+def _definition(job: JobView, times: TimeFormat) -> list[tuple[str, str | None]]:
     import msgspec
 
     command_line = job.command if isinstance(job.command, str | None) else " ".join(job.command)
@@ -203,7 +203,7 @@ def breaker_in_words(breaker: CircuitBreakerView) -> str:
     return f"open for {span(breaker.open_for)} after {breaker.failures} failures in a row{of}"
 
 
-def _latest(run: RunView, times: Times) -> str:
+def _latest(run: RunView, times: TimeFormat) -> str:
     when = times.brief(run.end_time or run.start_time or run.scheduled_for)
     note = run.error_message or run.reason
     return f"{run.status} {when}, attempt {run.attempt_number} (run {run.run_id})" + (f": {note}" if note else "")

@@ -29,7 +29,7 @@ from mainspring.cli.table import Column
 from mainspring.cli.task_options import payload_of
 from mainspring.cli.waiting import brief, wait_and_show
 from mainspring.cli.which_run import RunOrJob, call_for_run, find_run_id
-from mainspring.cli.wording import Times, memory, span
+from mainspring.cli.wording import TimeFormat, memory, span
 from mainspring.kernel.texts import error_line
 
 if TYPE_CHECKING:
@@ -135,7 +135,7 @@ def list_(
     show_list(options, read)
 
 
-def _row(run: RunView, times: Times) -> tuple[str, ...]:
+def _row(run: RunView, times: TimeFormat) -> tuple[str, ...]:
     note = (run.error_message or run.reason or "").strip()
     return (
         run.run_id,
@@ -168,10 +168,10 @@ def show(
     if as_json:
         show_json(run)
     else:
-        show_fields(_fields(run, Times(datetime.now(UTC), utc)))
+        show_fields(_fields(run, TimeFormat(datetime.now(UTC), utc)))
 
 
-def _fields(run: RunView, times: Times) -> list[tuple[str, str | None]]:
+def _fields(run: RunView, times: TimeFormat) -> list[tuple[str, str | None]]:
     import msgspec
 
     return [
@@ -356,7 +356,7 @@ def timeline(
     show_list(options, read)
 
 
-def _timeline_row(entry: TimelineEntry, first: TimelineEntry, times: Times) -> tuple[str, ...]:
+def _timeline_row(entry: TimelineEntry, first: TimelineEntry, times: TimeFormat) -> tuple[str, ...]:
     notes = list(dict.fromkeys([entry.reason, error_line(entry.error or "")]))
     return (
         times.brief(entry.at),

@@ -19,7 +19,7 @@ from mainspring.cli.wording import in_utc, relative
 if TYPE_CHECKING:
     from rich.text import Text
 
-    from mainspring.cli.wording import Times
+    from mainspring.cli.wording import TimeFormat
     from mainspring.domain.schedules.schedule import Schedule
     from mainspring.sdk.client.client import Client
     from mainspring.wire.preview import HeatMap, PileUp, PileUpPart, SchedulePreview, UpcomingFire, UpcomingFires
@@ -296,7 +296,7 @@ def upcoming(
     show_list(options, read)
 
 
-def _row(fire: UpcomingFire, times: Times) -> tuple[str, ...]:
+def _row(fire: UpcomingFire, times: TimeFormat) -> tuple[str, ...]:
     name = "" if fire.name == fire.job_id else fire.name
     return times.brief(fire.at), fire.job_id, name, fire.schedule, fire.queue
 

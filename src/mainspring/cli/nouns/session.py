@@ -14,7 +14,7 @@ from mainspring.cli.screen import show_json, show_line
 from mainspring.cli.table import Column
 
 if TYPE_CHECKING:
-    from mainspring.cli.wording import Times
+    from mainspring.cli.wording import TimeFormat
     from mainspring.sdk.client.client import Client
     from mainspring.wire.sessions import OpenSession
 
@@ -47,7 +47,7 @@ def _read(client: Client) -> Listing:
     )
 
 
-def _row(session: OpenSession, times: Times) -> tuple[str, ...]:
+def _row(session: OpenSession, times: TimeFormat) -> tuple[str, ...]:
     return (
         session.session_id,
         session.name,

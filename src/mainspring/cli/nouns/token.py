@@ -16,7 +16,7 @@ from mainspring.cli.table import Column
 from mainspring.cli.wording import local
 
 if TYPE_CHECKING:
-    from mainspring.cli.wording import Times
+    from mainspring.cli.wording import TimeFormat
     from mainspring.sdk.client.client import Client
     from mainspring.wire.access import TokenView
 
@@ -43,7 +43,7 @@ def _read(client: Client) -> Listing:
     return Listing(answer, _COLUMNS, lambda times: [_row(token, times) for token in answer.tokens], nothing="no tokens")
 
 
-def _row(token: TokenView, times: Times) -> tuple[str, ...]:
+def _row(token: TokenView, times: TimeFormat) -> tuple[str, ...]:
     return (
         token.token_id,
         token.name,
@@ -54,7 +54,7 @@ def _row(token: TokenView, times: Times) -> tuple[str, ...]:
     )
 
 
-def _valid(token: TokenView, times: Times) -> str:
+def _valid(token: TokenView, times: TimeFormat) -> str:
     if token.revoked_at is not None:
         return f"revoked {times.brief(token.revoked_at)}"
     if token.expires_at is None:

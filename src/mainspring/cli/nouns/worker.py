@@ -15,7 +15,7 @@ from mainspring.cli.screen import TOO_LARGE, show_json, show_line
 from mainspring.cli.table import Column
 
 if TYPE_CHECKING:
-    from mainspring.cli.wording import Times
+    from mainspring.cli.wording import TimeFormat
     from mainspring.sdk.client.client import Client
     from mainspring.wire.runs import WorkerView
 
@@ -53,7 +53,7 @@ def _read(client: Client) -> Listing:
     )
 
 
-def _row(worker: WorkerView, times: Times) -> tuple[str, ...]:
+def _row(worker: WorkerView, times: TimeFormat) -> tuple[str, ...]:
     labels = ", ".join(f"{name}={value}" for name, value in sorted(worker.labels.items()))
     return (
         worker.worker_id,

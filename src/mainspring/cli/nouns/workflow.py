@@ -25,7 +25,7 @@ from mainspring.cli.screen import say, show_json, show_line
 from mainspring.cli.table import Column
 from mainspring.cli.task_options import payload_of
 from mainspring.cli.watching import parse_interval
-from mainspring.cli.wording import Times, span
+from mainspring.cli.wording import TimeFormat, span
 from mainspring.cli.workflow_file import read_with_lines
 from mainspring.cli.workflow_showing import (
     FileArgument,
@@ -220,7 +220,7 @@ def show(
     if as_json:
         show_json(view)
     else:
-        show_whole_workflow(view, Times(datetime.now(UTC), utc))
+        show_whole_workflow(view, TimeFormat(datetime.now(UTC), utc))
 
 
 @noun.verb(

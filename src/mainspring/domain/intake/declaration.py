@@ -48,7 +48,7 @@ class UnknownKind(msgspec.Struct, frozen=True):
         raise unknown_kind(self.name, self.package, "task")
 
 
-class Declaration(msgspec.Struct, frozen=True):
+class TaskDeclaration(msgspec.Struct, frozen=True):
     """What the newest worker declares about a task. Without a signature the task accepts any payload. unknown: it is of
     a kind that this server does not know, so its jobs cannot be checked and are refused."""
 
@@ -71,7 +71,7 @@ class Declaration(msgspec.Struct, frozen=True):
             self.signature.check_known(payload, late)
 
 
-def defined(request: JobRequest, now: datetime, known: Mapping[str, Declaration]) -> JobDefinition:
+def defined(request: JobRequest, now: datetime, known: Mapping[str, TaskDeclaration]) -> JobDefinition:
     """The definition that `request` describes. The options of its task are the defaults. Raises a MainspringError that
     names the field, also if the payload does not match the task's signature."""
     definition = define(request, now)
@@ -101,7 +101,9 @@ def defined(request: JobRequest, now: datetime, known: Mapping[str, Declaration]
         ) from None
 
 
-def amended(stored: JobDefinition, patch: JobPatch, now: datetime, known: Mapping[str, Declaration]) -> JobDefinition:
+def amended(
+    stored: JobDefinition, patch: JobPatch, now: datetime, known: Mapping[str, TaskDeclaration]
+) -> JobDefinition:
     """`stored` with the fields of `patch`. The options of the task apply only to fields that `patch` sets to null to
     get the default. A change of the description must not move a job to another queue."""
     changed = amend(stored, patch, now)
@@ -122,7 +124,7 @@ def amended(stored: JobDefinition, patch: JobPatch, now: datetime, known: Mappin
     return changed
 
 
-def read_declaration(task: str, schema: object) -> Declaration | None:
+def read_declaration(task: str, schema: object) -> TaskDeclaration | None:
     """What `schema` declares. None if nothing in it can be read."""
     if not isinstance(schema, dict):
         return None
@@ -134,7 +136,7 @@ def read_declaration(task: str, schema: object) -> Declaration | None:
         unknown = UnknownKind(task, package)
     if signature is None and options is None and unknown is None:
         return None
-    return Declaration(signature, options, unknown)
+    return TaskDeclaration(signature, options, unknown)
 
 
 def options_in(schema: Mapping[str, Any]) -> DeclaredOptions | None:

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import msgspec
 
 from mainspring.domain.errors import InvalidInput, PayloadTooLarge
-from mainspring.domain.workflows.references import Reference, collect, may_refer, without_references
+from mainspring.domain.workflows.references import ParsedReference, collect, may_refer, without_references
 from mainspring.kinds.registry import TaskKind, task_kinds
 from mainspring.wire.execution import ResourceLimits, RunSetup
 
@@ -48,7 +48,7 @@ class KindChecks(Protocol):
         """A payload in the place of one that was not kept, where `payload` is the new one. It says whether the call was
         in the payload."""
 
-    def in_step(self, given: Any) -> tuple[str | None, list[Reference], Any]:
+    def in_step(self, given: Any) -> tuple[str | None, list[ParsedReference], Any]:
         """Of a step whose call has references: the call as a payload, its references, and the call as far as it is
         known. (None, [], given) if it has none. A worker prefers a payload to the stored call."""
 
@@ -120,7 +120,7 @@ class CallChecks:
     def stand_in(self, call: Any, payload: str) -> str | None:
         return "{}"
 
-    def in_step(self, given: Any) -> tuple[str | None, list[Reference], Any]:
+    def in_step(self, given: Any) -> tuple[str | None, list[ParsedReference], Any]:
         try:
             text = msgspec.json.encode(given).decode()
         except RecursionError:

@@ -15,14 +15,14 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from mainspring.domain.errors import InvalidInput, MainspringError
-from mainspring.domain.intake.declaration import Declaration
+from mainspring.domain.intake.declaration import TaskDeclaration
 from mainspring.domain.intake.kind_checks import checks_of, given_calls
 from mainspring.domain.intake.maps import read_map
 from mainspring.domain.intake.request import define
 from mainspring.domain.intake.task_options import fill
 from mainspring.domain.job import JobDefinition
 from mainspring.domain.texts import meant, shown
-from mainspring.domain.workflows.definition import ALL_SUCCESS, SKIP, Step, WorkflowDefinition
+from mainspring.domain.workflows.definition import ALL_SUCCESS, SKIP, StepDefinition, WorkflowDefinition
 from mainspring.domain.workflows.flow import WORKFLOW_TASK
 from mainspring.domain.workflows.graph import Graph, build, layers, not_upstream, too_many_steps
 from mainspring.domain.workflows.references import (
@@ -31,7 +31,7 @@ from mainspring.domain.workflows.references import (
     ITEM,
     OF_A_MEMBER,
     PARAMETER,
-    Reference,
+    ParsedReference,
     collect,
     is_deeper,
     may_refer,
@@ -61,8 +61,8 @@ class WorkflowSource(msgspec.Struct, omit_defaults=True):
 class ReadStep(msgspec.Struct, frozen=True):
     """A step without its place in the graph, and the steps that it refers to."""
 
-    step: Step
-    refers_to: list[Reference] = []
+    step: StepDefinition
+    refers_to: list[ParsedReference] = []
 
 
 def define_workflow(request: WorkflowRequest, now: datetime) -> JobDefinition:
@@ -153,7 +153,7 @@ def read_step(
     step: StepIn,
     request: JobRequest,
     now: datetime,
-    known: Mapping[str, Declaration],
+    known: Mapping[str, TaskDeclaration],
     parameters: Collection[str],
 ) -> ReadStep:
     """Check a step by itself. Raises a MainspringError whose field begins with `steps[index]`."""
@@ -165,7 +165,7 @@ def read_step(
 
 
 def _read_step(
-    step: StepIn, request: JobRequest, now: datetime, known: Mapping[str, Declaration], parameters: Collection[str]
+    step: StepIn, request: JobRequest, now: datetime, known: Mapping[str, TaskDeclaration], parameters: Collection[str]
 ) -> ReadStep:
     payload, references = _payload_of(step)
     refers = may_refer(payload)
@@ -183,14 +183,14 @@ def _read_step(
     job = _job(request, now, known, payload if references and is_payload else None)
     mapped = None if step.map is None else read_map(step.map)
     if mapped is not None and mapped.parameter is not None:
-        references = [*references, Reference(PARAMETER, mapped.parameter, where="map.over")]
+        references = [*references, ParsedReference(PARAMETER, mapped.parameter, where="map.over")]
     for reference in references:
         _check_reference(reference, parameters, step)
     if mapped is not None and mapped.source is not None:
         source = mapped.source
-        references = [*references, Reference(FROM, source.step, source.path, "map.over")]
+        references = [*references, ParsedReference(FROM, source.step, source.path, "map.over")]
     return ReadStep(
-        Step(
+        StepDefinition(
             name=step.name,
             task=job.task,
             payload=payload,
@@ -207,7 +207,9 @@ def _read_step(
     )
 
 
-def _job(request: JobRequest, now: datetime, known: Mapping[str, Declaration], referring: str | None) -> JobDefinition:
+def _job(
+    request: JobRequest, now: datetime, known: Mapping[str, TaskDeclaration], referring: str | None
+) -> JobDefinition:
     """The job, with the options that its task declares. A step is not unique, whatever its task declares. `referring`:
     its payload, if that has references."""
     job = define(request, now)
@@ -239,7 +241,7 @@ def _with_retry(request: JobRequest) -> JobRequest:
     return msgspec.structs.replace(request, retry=request.retry_policy, retry_policy=None)
 
 
-def _payload_of(step: StepIn) -> tuple[str | None, list[Reference]]:
+def _payload_of(step: StepIn) -> tuple[str | None, list[ParsedReference]]:
     """The payload as text, and its references."""
     try:
         text = str(step.payload, "utf-8").strip()
@@ -260,7 +262,7 @@ def _call_of(step: StepIn) -> tuple[TaskKind | None, Any]:
     return None, None
 
 
-def _check_known(declaration: Declaration, payload: Any) -> None:
+def _check_known(declaration: TaskDeclaration, payload: Any) -> None:
     """Check the parameters without references. A value is not known yet if a part of it is a reference."""
     if not isinstance(payload, dict) or any(name.startswith("$") for name in payload):
         return
@@ -275,7 +277,7 @@ def _decoded(text: str) -> Any:
         raise InvalidInput(f"the payload cannot be decoded: {error}", field="payload") from None
 
 
-def _check_reference(reference: Reference, parameters: Collection[str], step: StepIn) -> None:
+def _check_reference(reference: ParsedReference, parameters: Collection[str], step: StepIn) -> None:
     if reference.kind == PARAMETER and reference.of not in parameters:
         raise InvalidInput(
             f"the workflow has no parameter {shown(reference.of)}", code="unknown_parameter", field=reference.where,

@@ -22,7 +22,7 @@ _YEAR = timedelta(days=366)
 _DECISIVE = frozenset({"at", "every", "cron", "rrule", "after"})
 
 
-class PileUp(msgspec.Struct, frozen=True):
+class ExplainedPileUp(msgspec.Struct, frozen=True):
     """Fires of a schedule in minutes in which many jobs fire already. at: the fire in the fullest of them."""
 
     at: datetime
@@ -52,7 +52,7 @@ def problem(error: MainspringError) -> FieldProblem:
     return FieldProblem(field=error.field or "schedule", code=error.code, detail=error.detail, hint=advice or None)
 
 
-def pile_up(forecast: Forecast, fires: list[datetime]) -> PileUp | None:
+def pile_up(forecast: Forecast, fires: list[datetime]) -> ExplainedPileUp | None:
     """Which of these fires meet many of other jobs, if any does. The forecast ends after days: later fires are not
     looked at."""
     average = sum(forecast.counts) / max(1, len(forecast.counts))
@@ -66,10 +66,10 @@ def pile_up(forecast: Forecast, fires: list[datetime]) -> PileUp | None:
     if not found:
         return None
     most, at = max(found, key=lambda each: (each[0], -each[1].timestamp()))
-    return PileUp(at, most, len(found))
+    return ExplainedPileUp(at, most, len(found))
 
 
-def explained(asked: Asked, fires: list[datetime], piled: PileUp | None, *, cut: bool) -> ScheduleExplanation:
+def explained(asked: Asked, fires: list[datetime], piled: ExplainedPileUp | None, *, cut: bool) -> ScheduleExplanation:
     """The view. `fires`: those of `listed`. `cut`: there are more, and it takes too long to list them."""
     schedule, seen = asked.schedule, previewed(asked, fires, cut=cut)
     warnings = [ScheduleWarning("note", text) for text in notes(asked, fires, cut=cut)]
@@ -99,7 +99,7 @@ def may_meet_others(schedule: Schedule) -> bool:
     return schedule.recurring or schedule.at is not None
 
 
-def _warning(piled: PileUp, fire: FireTime, listed: int) -> ScheduleWarning:
+def _warning(piled: ExplainedPileUp, fire: FireTime, listed: int) -> ScheduleWarning:
     which = "this fire is" if listed == 1 else f"{piled.fires} of these {listed} fires are"
     text = f"{which} in minutes with many others: {piled.jobs_fires:,} fires of jobs at {fire.local}"
     return ScheduleWarning("pile_up", text, piled.at)

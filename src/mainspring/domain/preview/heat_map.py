@@ -8,7 +8,7 @@ from itertools import islice
 from mainspring.domain.errors import InvalidInput
 from mainspring.domain.preview.preview import spread_view
 from mainspring.domain.schedules.fires import fires
-from mainspring.domain.schedules.forecast import DAYS_AHEAD, Forecast, Part, Peak
+from mainspring.domain.schedules.forecast import DAYS_AHEAD, Forecast, ForecastPart, Peak
 from mainspring.domain.schedules.minutes import MINUTE
 from mainspring.domain.schedules.schedule import ScheduleKind
 from mainspring.domain.schedules.zones import zone
@@ -86,7 +86,7 @@ def _pile_ups(forecast: Forecast, peaks: list[Peak], average: float, timezone: s
     return found
 
 
-def _part(part: Part, count: int, moment: datetime) -> PileUpPart:
+def _part(part: ForecastPart, count: int, moment: datetime) -> PileUpPart:
     schedule = part.schedule
     if schedule is None:
         return PileUpPart(ONE_TIME, None, part.jobs, count, part.job_ids)

@@ -23,7 +23,7 @@ _FIRST = int(datetime(1, 1, 3, tzinfo=UTC).timestamp())
 _LAST = int(datetime(9999, 12, 30, tzinfo=UTC).timestamp())
 
 
-class Change(NamedTuple):
+class ClockChange(NamedTuple):
     """`at` is the first second with the offset `after`."""
 
     at: int
@@ -86,7 +86,7 @@ def _stretches(place: ZoneInfo, shift: bool, fold: str, year: int) -> Iterator[S
 
 
 @lru_cache(maxsize=4096)
-def changes(place: ZoneInfo, year: int) -> tuple[Change, ...]:
+def changes(place: ZoneInfo, year: int) -> tuple[ClockChange, ...]:
     """The changes of a zone's offset in a year (UTC), and three days before and after it."""
     begin, end = _bounds(year)
     known, stop = max(begin - _MARGIN, _FIRST), min(end + _MARGIN, _LAST)
@@ -97,7 +97,7 @@ def changes(place: ZoneInfo, year: int) -> tuple[Change, ...]:
         look = min(known + apart, stop)
         if (new := offset_at(place, look)) != offset:
             at = _first_with(place, known, look, new)
-            found.append(Change(at, offset, new))
+            found.append(ClockChange(at, offset, new))
             offset = new
         known = look
     return tuple(found)

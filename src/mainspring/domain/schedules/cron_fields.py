@@ -52,7 +52,7 @@ KINDS = (
 SECOND, MINUTE, HOUR, DAY_OF_MONTH, MONTH, DAY_OF_WEEK = range(6)
 
 
-class Values(msgspec.Struct, frozen=True):
+class FieldValues(msgspec.Struct, frozen=True):
     """What a field matches. `bits` has a bit for each number. nth: weekdays as (0 to 6, 1 to 5); 0 means the last."""
 
     bits: int
@@ -74,7 +74,7 @@ class Values(msgspec.Struct, frozen=True):
 
 
 @lru_cache(maxsize=4096)
-def field_values(index: int, text: str) -> Values:
+def field_values(index: int, text: str) -> FieldValues:
     """The values of a field in capitals. Raises CronError. Cached: most lines consist of the same few fields."""
     bits, last_day, last_weekday, nth = 0, False, False, set()
     for term in text.split(","):
@@ -89,7 +89,7 @@ def field_values(index: int, text: str) -> Values:
             bits |= _range(KINDS[index], body, int(step) if slash else None)
     if index == DAY_OF_WEEK and bits >> 7 & 1:
         bits = bits & 0x7F | 1  # 7 is Sunday too
-    return Values(bits, last_day, last_weekday, frozenset(nth))
+    return FieldValues(bits, last_day, last_weekday, frozenset(nth))
 
 
 def _nth_weekday(term: str) -> tuple[int, int]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mainspring.domain.schedules.cron_fields import DAY_OF_MONTH, DAY_OF_WEEK, HOUR, MINUTE, MONTH, SECOND, Values
+from mainspring.domain.schedules.cron_fields import DAY_OF_MONTH, DAY_OF_WEEK, HOUR, MINUTE, MONTH, SECOND, FieldValues
 from mainspring.domain.schedules.cron_hash import all_values, has_hash, without_hash
 from mainspring.domain.schedules.wall_clock import WallClock, wall_clock
 
@@ -41,7 +41,7 @@ def _words_with_hash(cron: str) -> list[str]:
     hashed = {index for index, field in enumerate(fields) if has_hash(field)}
     clock = wall_clock(" ".join(all_values(i, field)[0] if i in hashed else field for i, field in enumerate(fields)))
 
-    def said(index: int, name: str, values: Values, span: range) -> str:
+    def said(index: int, name: str, values: FieldValues, span: range) -> str:
         return f"{name} {fields[index]}" if index in hashed else _series(values.numbers, span, name)
 
     seconds = said(SECOND, "second", clock.seconds, _SIXTY)
@@ -111,7 +111,7 @@ def _day(clock: WallClock) -> list[str]:
     return [f"{dates}{joined} {weekdays}", *in_months]
 
 
-def _dates(days: Values, of: str) -> str:
+def _dates(days: FieldValues, of: str) -> str:
     words = []
     if days.bits:
         words.append(f"on {_series(days.numbers, _DAYS, 'day')}")
@@ -122,7 +122,7 @@ def _dates(days: Values, of: str) -> str:
     return f"{listed(words)} {of}"
 
 
-def _weekdays(week: Values, of: str) -> str:
+def _weekdays(week: FieldValues, of: str) -> str:
     words = []
     if week.bits:
         # Weeks begin with Monday here; in cron Sunday is 0.

@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo
 
 import msgspec
 
-from mainspring.domain.schedules.clock_changes import DAY, Change, changes
+from mainspring.domain.schedules.clock_changes import DAY, ClockChange, changes
 from mainspring.domain.schedules.fires import count_fires, next_fire
 from mainspring.domain.schedules.schedule import Schedule, ScheduleKind
 from mainspring.domain.schedules.zones import zone
@@ -60,7 +60,7 @@ def _on_walls(rule: Schedule) -> Schedule:
     )
 
 
-def _changes(place: ZoneInfo, after: int, until: int) -> Iterator[Change]:
+def _changes(place: ZoneInfo, after: int, until: int) -> Iterator[ClockChange]:
     """The changes in (after, until]."""
     until = min(until, after + _FURTHEST)
     for year in range(_at(after).year, _at(until).year + 1):
@@ -68,7 +68,7 @@ def _changes(place: ZoneInfo, after: int, until: int) -> Iterator[Change]:
         after = max([after, *(change.at for change in changes(place, year))])  # years overlap
 
 
-def _note(rule: Schedule, change: Change) -> str | None:
+def _note(rule: Schedule, change: ClockChange) -> str | None:
     moment, before, after = change
     on_walls = _on_walls(rule)
     low, high = sorted((moment + before, moment + after))

@@ -16,7 +16,7 @@ from mainspring.domain.schedules.calendar_fires import within_calendar
 from mainspring.domain.schedules.cron_fires import CronFires
 from mainspring.domain.schedules.cron_hash import without_hash
 from mainspring.domain.schedules.jitter import Jittered
-from mainspring.domain.schedules.occurrences import Every, Nothing, Occurrences, Once, each
+from mainspring.domain.schedules.occurrences import Every, NoOccurrence, Occurrences, Once, each
 from mainspring.domain.schedules.rrule import rule_fires
 from mainspring.domain.schedules.schedule import Schedule, ScheduleKind
 
@@ -67,9 +67,9 @@ def by_rule(schedule: Schedule) -> Occurrences:
     """The fires before the calendar, too."""
     match schedule.kind:
         case ScheduleKind.NOW | ScheduleKind.AFTER | ScheduleKind.MANUAL:
-            return Nothing()
+            return NoOccurrence()
         case ScheduleKind.AT:
-            return Nothing() if schedule.at is None else Once(schedule.at)
+            return NoOccurrence() if schedule.at is None else Once(schedule.at)
         case ScheduleKind.EVERY:
             assert schedule.every is not None and schedule.anchor is not None
             return Every(schedule.every, schedule.anchor)

@@ -38,7 +38,7 @@ _SAMPLE = 50  # groups by which the rest is estimated
 _SAMPLE_EFFORT = 100_000
 
 
-class Part(msgspec.Struct):
+class ForecastPart(msgspec.Struct):
     """Jobs that share a schedule. schedule: None for one-time jobs. hashed: the line has `H`, so each job has a time of
     its own already."""
 
@@ -64,11 +64,11 @@ class Forecast(msgspec.Struct):
     estimated: bool
     counts: list[int]
     peaks: list[Peak]
-    parts: list[Part]
+    parts: list[ForecastPart]
 
 
 class _Group(msgspec.Struct):
-    part: Part
+    part: ForecastPart
     seeds: list[int]
 
 
@@ -80,14 +80,14 @@ class Census:
         self.jobs = 0
         self.uncounted = 0  # jobs beyond the last group that is kept
         self.inexact = False
-        self.once: dict[datetime, Part] = {}
+        self.once: dict[datetime, ForecastPart] = {}
         self.groups: dict[Schedule, _Group] = {}
 
     def add_once(self, minute: datetime, jobs: int, job_ids: list[str]) -> None:
         self.jobs += jobs
         part = self.once.get(minute)
         if part is None:
-            self.once[minute] = Part(None, jobs, sorted(job_ids)[:MOST_EXAMPLES])
+            self.once[minute] = ForecastPart(None, jobs, sorted(job_ids)[:MOST_EXAMPLES])
         else:
             _grow(part, jobs, job_ids)
 
@@ -104,7 +104,7 @@ class Census:
             if len(self.groups) >= _MOST_GROUPS:
                 self.uncounted += jobs
                 return
-            group = self.groups[key] = _Group(Part(key, 0, [], hashed), [])
+            group = self.groups[key] = _Group(ForecastPart(key, 0, [], hashed), [])
         _grow(group.part, jobs, job_ids)
         if key.jitter is not None and schedule.seed is not None and len(group.seeds) <= _MOST_SEEDS:
             group.seeds.append(schedule.seed)
@@ -129,7 +129,7 @@ class Census:
         return msgspec.structs.replace(schedule, anchor=_EPOCH + phase)
 
 
-def _grow(part: Part, jobs: int, job_ids: list[str]) -> None:
+def _grow(part: ForecastPart, jobs: int, job_ids: list[str]) -> None:
     part.jobs += jobs
     if len(part.job_ids) < MOST_EXAMPLES:
         part.job_ids = sorted({*part.job_ids, *job_ids})[:MOST_EXAMPLES]
@@ -146,7 +146,7 @@ class Forecaster:
         self._start = census.begin
         self._counts = [0] * minutes
         self._spread = [0.0] * (minutes + 1)  # changes of what is spread, from minute to minute
-        self._parts: list[Part] = []
+        self._parts: list[ForecastPart] = []
         self._top: dict[int, list[tuple[int, int]]] = {}  # by minute: (fires, place in parts)
         self._least = [0] * minutes  # what a part needs more than, to be among them
         self._estimated = census.inexact
@@ -245,7 +245,7 @@ class Forecaster:
         if jobs:
             self._spread[0] += fires / jobs * others / self._minutes
 
-    def _named(self, part: Part) -> int:
+    def _named(self, part: ForecastPart) -> int:
         self._parts.append(part)
         return len(self._parts) - 1
 

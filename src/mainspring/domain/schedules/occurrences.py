@@ -64,7 +64,7 @@ def before_newest(count: Callable[[int, int], int], after: int, until: int, want
     return low
 
 
-class Nothing:
+class NoOccurrence:
     """No occurrences."""
 
     def next(self, after: datetime) -> datetime | None:

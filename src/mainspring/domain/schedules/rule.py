@@ -30,7 +30,7 @@ class Frequency(IntEnum):
     MINUTELY = 5
 
 
-class Rule(msgspec.Struct, frozen=True):
+class RecurrenceRule(msgspec.Struct, frozen=True):
     """The parts of a rule. Lists are sorted; an empty one was not given. `by_day`: pairs of a number (0: none) and a
     weekday from 0 for Monday."""
 
@@ -123,7 +123,7 @@ _PARTS: Mapping[str, tuple[str, Callable[[str, str], object]]] = {
 
 
 @lru_cache(maxsize=4096)
-def read_rule(text: str) -> Rule:
+def read_rule(text: str) -> RecurrenceRule:
     """The rule of a text in capitals and without blanks. Raises InvalidInput that names no field."""
     if len(text) > _LONGEST:
         raise _bad("the rule is too long", f"at most {_LONGEST} characters")
@@ -145,12 +145,12 @@ def read_rule(text: str) -> Rule:
         values[member] = read(value, name)
     if "freq" not in values:
         raise _bad("the rule has no FREQ", "one of " + ", ".join(Frequency.__members__), "such as FREQ=DAILY;BYHOUR=9")
-    rule = msgspec.convert(values, Rule)
+    rule = msgspec.convert(values, RecurrenceRule)
     _check_parts(rule)
     return rule
 
 
-def _check_parts(rule: Rule) -> None:
+def _check_parts(rule: RecurrenceRule) -> None:
     """Refuse what RFC 5545 excludes."""
     freq = rule.freq
     if rule.count is not None and rule.until is not None:

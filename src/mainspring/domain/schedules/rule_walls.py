@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import date, timedelta
 
-from mainspring.domain.schedules.rule import Rule
+from mainspring.domain.schedules.rule import RecurrenceRule
 from mainspring.domain.schedules.rule_years import DAY, RuleYear, resolve, year_of_rule
 
 HORIZON = 50  # years: a rule without a fire in them has none any more
@@ -17,7 +17,7 @@ class RuleWalls:
     them itself. The work of a call is some steps a year: of the years up to the next one, of the range that is counted,
     and, once, from `start` on if the rule has a COUNT."""
 
-    def __init__(self, rule: Rule, start: int, *, exact: bool) -> None:
+    def __init__(self, rule: RecurrenceRule, start: int, *, exact: bool) -> None:
         self._rule = resolve(rule, start, exact=exact)
         self._first = start if exact else start + 1
         self._count = rule.count

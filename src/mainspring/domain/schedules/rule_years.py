@@ -16,7 +16,7 @@ from itertools import accumulate, compress, groupby
 
 import msgspec
 
-from mainspring.domain.schedules.rule import Frequency, Rule
+from mainspring.domain.schedules.rule import Frequency, RecurrenceRule
 
 DAY = 86400
 _EPOCH = date(1970, 1, 1).toordinal()
@@ -48,7 +48,7 @@ class Resolved(msgspec.Struct, frozen=True):
     positions: tuple[int, ...]
 
 
-def resolve(rule: Rule, wall: int, *, exact: bool) -> Resolved:
+def resolve(rule: RecurrenceRule, wall: int, *, exact: bool) -> Resolved:
     """The rule from the wall time `wall` on (in seconds since 1970). What the rule does not say is taken from `wall`.
     Unless `exact`, minutes and seconds below a given BYHOUR or BYMINUTE are 0."""
     day, time = divmod(wall, DAY)

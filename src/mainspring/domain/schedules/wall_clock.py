@@ -19,7 +19,7 @@ from mainspring.domain.schedules.cron_fields import (
     MONTH,
     SECOND,
     CronError,
-    Values,
+    FieldValues,
     field_values,
 )
 
@@ -31,7 +31,7 @@ _LENGTHS = (0, 31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 class DayRule:
     """The days of a month that match: those of two fields, and whether a day must match both or one of them."""
 
-    def __init__(self, of_month: Values, of_week: Values, both: bool) -> None:
+    def __init__(self, of_month: FieldValues, of_week: FieldValues, both: bool) -> None:
         self.of_month, self.of_week, self.both = of_month, of_week, both
         self._bits: dict[tuple[int, int], int] = {}
         self._occurs: dict[int, bool] = {}
@@ -45,7 +45,7 @@ class DayRule:
             self._bits[shape] = found
         return found
 
-    def occurs_in(self, months: Values) -> bool:
+    def occurs_in(self, months: FieldValues) -> bool:
         """Whether a day of these months matches in any year."""
         found = self._occurs.get(months.bits)
         if found is None:

@@ -34,7 +34,7 @@ class StepMap(msgspec.Struct, frozen=True, omit_defaults=True):
     parameter: str | None = None
 
 
-class Step(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+class StepDefinition(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """One step: what it runs, as of a job, and what it waits for. waits_for: the index of its set of parents in
     `WorkflowDefinition.joins`; None if it has none. refers: its payload has references (see references.py)."""
 
@@ -70,7 +70,7 @@ class WorkflowDefinition(msgspec.Struct, frozen=True, omit_defaults=True):
     share one: a layer of 100 steps that each wait for 100 others is one join, not 10,000 edges. last: the steps that no
     other step waits for."""
 
-    steps: list[Step]
+    steps: list[StepDefinition]
     joins: list[list[int]]
     last: list[int]
 

@@ -28,7 +28,7 @@ _MISSING = object()
 _encode = msgspec.json.Encoder().encode
 
 
-class Reference(msgspec.Struct, frozen=True):
+class ParsedReference(msgspec.Struct, frozen=True):
     """kind: one of the words with a $. of: the step or the parameter. where: its place in the payload."""
 
     kind: str
@@ -77,12 +77,12 @@ def is_deeper(value: Any, levels: int = DEEPEST) -> bool:
     return True
 
 
-def collect(value: Any, where: str = "payload") -> list[Reference]:
+def collect(value: Any, where: str = "payload") -> list[ParsedReference]:
     """The references in decoded JSON. Raises InvalidInput for an object with a $ that is none of them."""
     return list(_collect(value, where))
 
 
-def _collect(value: Any, where: str) -> Iterator[Reference]:
+def _collect(value: Any, where: str) -> Iterator[ParsedReference]:
     left = [(value, where, 0)]
     while left:
         value, where, depth = left.pop()
@@ -101,7 +101,7 @@ def _collect(value: Any, where: str) -> Iterator[Reference]:
                 left += [(item, f"{where}.{name}", depth + 1) for name, item in reversed(value.items())]
 
 
-def read_reference(value: dict[str, Any], where: str) -> Reference:
+def read_reference(value: dict[str, Any], where: str) -> ParsedReference:
     """The reference that an object is. Raises InvalidInput."""
     kinds = [name for name in value if name.startswith("$")]
     kind = kinds[0]
@@ -118,11 +118,11 @@ def read_reference(value: dict[str, Any], where: str) -> Reference:
         )  # fmt: skip
     of = value[kind]
     if kind == LITERAL:
-        return Reference(LITERAL, where=where)
+        return ParsedReference(LITERAL, where=where)
     if kind in (INDEX, TOTAL):
         if of is not True:
             raise _wrong(where, kind, "true")
-        return Reference(kind, where=where)
+        return ParsedReference(kind, where=where)
     if not isinstance(of, str) or (kind != ITEM and not of):
         raise _wrong(
             where, kind, {FROM: "the name of a step", PARAMETER: "the name of a parameter"}.get(kind, "a path")
@@ -134,7 +134,7 @@ def read_reference(value: dict[str, Any], where: str) -> Reference:
             f"{shown(path)} is not a path", code="invalid_reference", field=f"{where}.{name}",
             expected='names and indexes with dots, such as "rows.0.id"',
         )  # fmt: skip
-    return Reference(kind, "" if kind == ITEM else of, path, where)
+    return ParsedReference(kind, "" if kind == ITEM else of, path, where)
 
 
 def _too_deep(where: str) -> InvalidInput:
@@ -177,12 +177,12 @@ def resolved_payload(payload: str, values: Values) -> str:
 def mapped_list(mapped: StepMap, values: Values) -> list[Any]:
     """The list of a map over a result or a parameter. Raises Unresolved."""
     if mapped.parameter is not None:
-        what, place, reference = f"parameter {mapped.parameter}", "", Reference(PARAMETER, mapped.parameter)
+        what, place, reference = f"parameter {mapped.parameter}", "", ParsedReference(PARAMETER, mapped.parameter)
     else:
         assert mapped.source is not None
         source = mapped.source
         what, place = f"the result of step {source.step}", f" at {source.path or 'its top'}"
-        reference = Reference(FROM, source.step, source.path)
+        reference = ParsedReference(FROM, source.step, source.path)
     try:
         found = _value(reference, values)
     except RecursionError:
@@ -196,7 +196,7 @@ def mapped_list(mapped: StepMap, values: Values) -> list[Any]:
     return found
 
 
-def _replaced(value: Any, put: Callable[[Reference], Any]) -> Any:
+def _replaced(value: Any, put: Callable[[ParsedReference], Any]) -> Any:
     if isinstance(value, list):
         return [_replaced(item, put) for item in value]
     if not isinstance(value, dict):
@@ -207,7 +207,7 @@ def _replaced(value: Any, put: Callable[[Reference], Any]) -> Any:
     return {name: _replaced(item, put) for name, item in value.items()}
 
 
-def _value(reference: Reference, values: Values) -> Any:
+def _value(reference: ParsedReference, values: Values) -> Any:
     match reference.kind:
         case "$from":
             found = _at(values.result(reference.of), reference.path)

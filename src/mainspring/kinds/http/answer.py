@@ -19,7 +19,7 @@ from mainspring.kernel.config import MAX_RESULT_BYTES
 from mainspring.kinds.http.call import SuccessRule
 from mainspring.kinds.http.parser import Received
 from mainspring.wire.execution import Cause
-from mainspring.worker.execution.attempt import Ending, failed
+from mainspring.worker.execution.attempt import AttemptEnding, failed
 
 # The request itself is wrong: the same request would get the same answer.
 NOT_WORTH_RETRYING = frozenset({400, 401, 403, 404, 405, 410, 422})
@@ -43,7 +43,7 @@ _CUT = "\n[cut]"
 
 
 @dataclass
-class Answer:
+class HttpAnswer:
     """The answer of `where` to a request."""
 
     method: str
@@ -82,11 +82,11 @@ class Answer:
         return text.replace("\x00", "\ufffd").encode("utf-8", "replace").decode()
 
 
-async def ending_of(answer: Answer, rule: SuccessRule | None, now: datetime) -> Ending:
+async def ending_of(answer: HttpAnswer, rule: SuccessRule | None, now: datetime) -> AttemptEnding:
     """SUCCESS with the answer as the result, or FAILED with the reason."""
     fault = await _fault(answer, rule)
     if fault is None:
-        return Ending(result=_result(answer))
+        return AttemptEnding(result=_result(answer))
     return failed(
         fault,
         retry=answer.status not in NOT_WORTH_RETRYING,
@@ -100,7 +100,7 @@ def accepts(statuses: list[int | str], status: int) -> bool:
     return status in statuses or f"{status // 100}xx" in statuses
 
 
-async def _fault(answer: Answer, rule: SuccessRule | None) -> str | None:
+async def _fault(answer: HttpAnswer, rule: SuccessRule | None) -> str | None:
     said = f"HTTP {answer.status} from {answer.method} {answer.where}"
     statuses: list[int | str] = rule.status if rule is not None and rule.status else ["2xx"]
     if not accepts(statuses, answer.status):
@@ -166,7 +166,7 @@ def _http_date(text: str) -> datetime | None:
     return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
 
 
-def _result(answer: Answer) -> msgspec.Raw:
+def _result(answer: HttpAnswer) -> msgspec.Raw:
     """Status, a few headers and the body, in at most MAX_RESULT_BYTES."""
     headers = {name: answer.headers[name][:_LONGEST_KEPT_HEADER] for name in _KEPT_HEADERS if name in answer.headers}
     kept: dict[str, Any] = {"status": answer.status, "headers": headers, "body": None}

@@ -11,15 +11,15 @@ from mainspring.domain.errors import InvalidInput
 from mainspring.kernel.clock import SYSTEM_CLOCK, LoopClock
 from mainspring.kinds.http import KIND
 from mainspring.kinds.http.address_guard import AddressGuard, AddressRefused
-from mainspring.kinds.http.answer import Answer, accepts, ending_of
+from mainspring.kinds.http.answer import HttpAnswer, accepts, ending_of
 from mainspring.kinds.http.call import HttpCall
 from mainspring.kinds.http.checks import http_in
 from mainspring.kinds.http.connection import TransportError
-from mainspring.kinds.http.network import Connections, Resolve
+from mainspring.kinds.http.network import HttpConnections, Resolve
 from mainspring.kinds.http.request import REDIRECTS, BadAddress, HttpRequest, first_request
 from mainspring.wire.exchange import RunOrder
 from mainspring.wire.execution import Cause, ResourceLimits
-from mainspring.worker.execution.attempt import Attempt, Ending, Execute, OpenLog, ending_after_stop, failed
+from mainspring.worker.execution.attempt import Attempt, AttemptEnding, Execute, OpenLog, ending_after_stop, failed
 
 _CONNECT_SECONDS = 10.0
 _MOST_REDIRECTS = 5
@@ -46,7 +46,7 @@ class HttpExecutor:
     ) -> None:
         self._clock = clock
         self._open_log = open_log
-        self._connections = Connections(guard, resolve=resolve, clock=clock)
+        self._connections = HttpConnections(guard, resolve=resolve, clock=clock)
         self._calls: set[asyncio.Task[Any]] = set()
 
     def offers(self) -> dict[str, Execute]:
@@ -60,7 +60,7 @@ class HttpExecutor:
         """Close idle connections."""
         self._connections.close()
 
-    async def execute(self, attempt: Attempt) -> Ending:
+    async def execute(self, attempt: Attempt) -> AttemptEnding:
         task = asyncio.current_task()
         assert task is not None
         self._calls.add(task)
@@ -80,7 +80,7 @@ class HttpExecutor:
             self._calls.discard(task)
         return ending
 
-    async def _call(self, attempt: Attempt) -> Ending:
+    async def _call(self, attempt: Attempt) -> AttemptEnding:
         order = attempt.order
         try:
             call = _call_of(order)
@@ -95,7 +95,7 @@ class HttpExecutor:
             return failed(str(failure), cause=Cause(errors=failure.errors))
         return await ending_of(answer, call.success, self._clock.wall())
 
-    async def _follow(self, attempt: Attempt, call: HttpCall, request: HttpRequest, limit: int) -> Answer:
+    async def _follow(self, attempt: Attempt, call: HttpCall, request: HttpRequest, limit: int) -> HttpAnswer:
         """The last answer of a chain of redirects. Each address is checked like the first one."""
         wanted = call.success.status if call.success is not None else []
         came_from = ""
@@ -116,7 +116,7 @@ class HttpExecutor:
             request = request.redirected(answer.status, location)
         raise BadAddress(f"more than {_MOST_REDIRECTS} redirects; the last one was to {request.where}")
 
-    async def _ask(self, attempt: Attempt, request: HttpRequest, limit: int) -> Answer:
+    async def _ask(self, attempt: Attempt, request: HttpRequest, limit: int) -> HttpAnswer:
         """One request of the chain."""
         order = attempt.order
         started = self._clock.monotonic()
@@ -143,7 +143,7 @@ class HttpExecutor:
             raise
         size = f"{len(received.body)} bytes" + (" and more" if received.cut else "")
         self._note(attempt, f"{request.method} {request.where} -> {received.status} in {self._ms(started)}, {size}")
-        return Answer(request.method, request.where, received)
+        return HttpAnswer(request.method, request.where, received)
 
     def _ms(self, started: float) -> str:
         return f"{(self._clock.monotonic() - started) * 1000:.0f} ms"

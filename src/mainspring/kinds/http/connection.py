@@ -68,7 +68,7 @@ class UnreadCounter(asyncio.StreamReader):
         return data
 
 
-class Connection:
+class TaskConnection:
     """A connection to an address that was checked for `origin`. It has no timeouts: the attempt has one."""
 
     def __init__(self, origin: Origin, reader: UnreadCounter, writer: asyncio.StreamWriter) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from mainspring.kernel.clock import SYSTEM_CLOCK, LoopClock
 from mainspring.kinds.http import KIND
 from mainspring.kinds.http.address_guard import AddressGuard
-from mainspring.worker.execution.attempt import Attempt, Ending, Execute, OpenLog
+from mainspring.worker.execution.attempt import Attempt, AttemptEnding, Execute, OpenLog
 from mainspring.worker.executors.setting import ExecutorSetting
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ class HttpOnDemand:
         if self._executor is not None:
             self._executor.kill_all()
 
-    def _execute(self, attempt: Attempt) -> Coroutine[Any, Any, Ending]:
+    def _execute(self, attempt: Attempt) -> Coroutine[Any, Any, AttemptEnding]:
         if self._executor is None:
             from mainspring.kinds.http.caller import HttpExecutor
 

@@ -20,10 +20,10 @@ from mainspring.kernel.light_httpx import httpx
 from mainspring.kinds.http.address_guard import AddressGuard
 from mainspring.kinds.http.connection import (
     ConnectError,
-    Connection,
     ConnectTimeout,
     NameNotFound,
     Origin,
+    TaskConnection,
     UnreadCounter,
     in_words,
 )
@@ -62,7 +62,7 @@ def _addresses(host: str, port: int) -> list[str] | OSError | UnicodeError:
     return list(dict.fromkeys(str(address[4][0]) for address in found))
 
 
-class Connections:
+class HttpConnections:
     """Opens connections where `guard` permits, and keeps idle ones for a few seconds."""
 
     def __init__(self, guard: AddressGuard, *, resolve: Resolve | None = None, clock: LoopClock = SYSTEM_CLOCK) -> None:
@@ -70,10 +70,10 @@ class Connections:
         self._guard = guard
         self._resolve = resolve or Resolver()
         self._tls: ssl.SSLContext | None = None
-        self._idle: dict[Origin, list[Connection]] = {}
+        self._idle: dict[Origin, list[TaskConnection]] = {}
         self._idle_count = 0
 
-    async def take(self, origin: Origin, timeout: float, *, fresh: bool = False) -> Connection:
+    async def take(self, origin: Origin, timeout: float, *, fresh: bool = False) -> TaskConnection:
         """A connection for one request, to be returned with `put`.
 
         Raises AddressRefused, ConnectError or ConnectTimeout.
@@ -86,7 +86,7 @@ class Connections:
             connection.close()
         return await self._connect(origin, timeout)
 
-    def put(self, connection: Connection) -> None:
+    def put(self, connection: TaskConnection) -> None:
         """Keep the connection if its last answer was read completely; otherwise close it."""
         if not connection.reusable or self._idle_count >= _MOST_IDLE:
             connection.close()
@@ -100,11 +100,11 @@ class Connections:
         for connection in [connection for idle in self._idle.values() for connection in idle]:
             self._expire(connection)
 
-    def _expire(self, connection: Connection) -> None:
+    def _expire(self, connection: TaskConnection) -> None:
         self._forget(connection)
         connection.close()
 
-    def _forget(self, connection: Connection) -> None:
+    def _forget(self, connection: TaskConnection) -> None:
         if connection.expiry is not None:
             connection.expiry.cancel()
         idle = self._idle[connection.origin]
@@ -113,7 +113,7 @@ class Connections:
         if not idle:
             del self._idle[connection.origin]
 
-    async def _connect(self, origin: Origin, timeout: float) -> Connection:
+    async def _connect(self, origin: Origin, timeout: float) -> TaskConnection:
         give_up = self._clock.monotonic() + timeout
         try:
             async with self._clock.timeout(timeout):
@@ -142,7 +142,7 @@ class Connections:
         self._guard.check(*origin, addresses)
         return addresses
 
-    async def _open(self, origin: Origin, address: str) -> Connection:
+    async def _open(self, origin: Origin, address: str) -> TaskConnection:
         loop = asyncio.get_running_loop()
         reader = UnreadCounter(loop=loop)
         protocol = asyncio.StreamReaderProtocol(reader, loop=loop)
@@ -153,4 +153,4 @@ class Connections:
             tls = {"ssl": self._tls, "server_hostname": origin.host.rstrip(".")}
         # `address` is numeric: there is no look-up.
         transport, _ = await loop.create_connection(lambda: protocol, address, origin.port, **tls)
-        return Connection(origin, reader, asyncio.StreamWriter(transport, protocol, reader, loop))
+        return TaskConnection(origin, reader, asyncio.StreamWriter(transport, protocol, reader, loop))

@@ -9,7 +9,7 @@ import msgspec
 
 from mainspring.domain.errors import InvalidInput, PayloadTooLarge
 from mainspring.domain.texts import check_prose
-from mainspring.domain.workflows.references import Reference
+from mainspring.domain.workflows.references import ParsedReference
 from mainspring.kernel.config import MAX_SHELL_PAYLOAD_BYTES
 from mainspring.kinds.shell import KIND
 from mainspring.wire.execution import RunSetup
@@ -45,7 +45,7 @@ class ShellChecks:
     def stand_in(self, call: str | list[str], payload: str) -> str | None:
         return None if command_in(payload) is None else msgspec.json.encode({"command": call}).decode()
 
-    def in_step(self, given: Any) -> tuple[str | None, list[Reference], Any]:
+    def in_step(self, given: Any) -> tuple[str | None, list[ParsedReference], Any]:
         return None, [], given
 
     def check_references(self, call: Any, parents: Sequence[str]) -> None:

@@ -25,7 +25,7 @@ from mainspring.wire.exchange import RunOrder
 from mainspring.wire.execution import Cause, RunSetup
 from mainspring.worker.execution.attempt import (
     Attempt,
-    Ending,
+    AttemptEnding,
     Execute,
     OpenLog,
     StopSupport,
@@ -111,7 +111,7 @@ class ShellExecutor:
         for command in self._commands:
             command.kill()
 
-    async def execute(self, attempt: Attempt) -> Ending:
+    async def execute(self, attempt: Attempt) -> AttemptEnding:
         news = asyncio.Event()
         attempt.on_stop, attempt.stops_by = news.set, StopSupport.REQUEST
         order = attempt.order
@@ -134,7 +134,9 @@ class ShellExecutor:
         finally:
             await self._folders.remove(folder)
 
-    async def _run_in(self, folder: Path, account: Account | None, attempt: Attempt, news: asyncio.Event) -> Ending:
+    async def _run_in(
+        self, folder: Path, account: Account | None, attempt: Attempt, news: asyncio.Event
+    ) -> AttemptEnding:
         try:
             spawn_order = self._spawn_order(attempt.order, folder, account)
         except ValueError as error:
@@ -224,14 +226,16 @@ def _refuse_nul(argv: list[str], environ: Mapping[str, str]) -> None:
             raise ValueError(f"env: {name!r} contains the character NUL; remove it")
 
 
-def _ending(attempt: Attempt, command: Command, output: Output, account: Account | None, *, stopped: bool) -> Ending:
+def _ending(
+    attempt: Attempt, command: Command, output: Output, account: Account | None, *, stopped: bool
+) -> AttemptEnding:
     if stopped:
         return ending_after_stop(attempt, output.error_text)
     if command.exit_code == 0 and command.breach is None:
         result: dict[str, object] = {"exit_code": 0, "output": output.text}
         if output.size > output.kept:
             result["output_bytes"] = output.size
-        return Ending(result=msgspec.Raw(msgspec.json.encode(result)))
+        return AttemptEnding(result=msgspec.Raw(msgspec.json.encode(result)))
     text = output.error_text
     tail = f": {text.rstrip()}" if text.strip() else ""
     if account is not None and command.breach is None and _DENIED in text[-_TAIL_READ:].lower():

@@ -31,7 +31,7 @@ from mainspring.wire.exchange import RunOrder
 from mainspring.wire.execution import Cause
 from mainspring.worker.execution.attempt import (
     Attempt,
-    Ending,
+    AttemptEnding,
     Execute,
     OpenLog,
     StopSupport,
@@ -105,7 +105,7 @@ class SqlExecutor:
         self._open_log = open_log
         self._shared = shared
         self._clock = clock
-        self._statements: set[asyncio.Task[Ending]] = set()
+        self._statements: set[asyncio.Task[AttemptEnding]] = set()
         logging.getLogger("psycopg").setLevel(logging.CRITICAL)  # its lines name hosts, users and databases
         self.labels = {f"sql.{name}": "yes" for name in connections}
 
@@ -116,7 +116,7 @@ class SqlExecutor:
         for statement in self._statements:
             statement.cancel()
 
-    async def execute(self, attempt: Attempt) -> Ending:
+    async def execute(self, attempt: Attempt) -> AttemptEnding:
         news = asyncio.Event()
         attempt.on_stop, attempt.stops_by = news.set, StopSupport.REQUEST
         try:
@@ -149,7 +149,7 @@ class SqlExecutor:
         return ending
 
     async def _until_ended(
-        self, statement: asyncio.Task[Ending], session: _Session, attempt: Attempt, news: asyncio.Event
+        self, statement: asyncio.Task[AttemptEnding], session: _Session, attempt: Attempt, news: asyncio.Event
     ) -> None:
         """Returns when the session has ended. If the run is stopped, the statement is cancelled in the database."""
         stop = asyncio.create_task(news.wait())
@@ -165,12 +165,12 @@ class SqlExecutor:
         finally:
             stop.cancel()
 
-    async def _run(self, session: _Session, call: SqlCall) -> Ending:
+    async def _run(self, session: _Session, call: SqlCall) -> AttemptEnding:
         import psycopg
 
         try:
             await session.open()
-            return Ending(result=msgspec.Raw(await session.execute(call)))
+            return AttemptEnding(result=msgspec.Raw(await session.execute(call)))
         except _Failed as failure:
             return failed(session.redacted(str(failure)), retry=failure.retry, cause=Cause(errors=failure.errors))
         except (psycopg.Error, OSError) as error:
@@ -459,5 +459,5 @@ def _class_names(kind: type[BaseException]) -> list[str]:
     return [one.__name__ for one in kind.__mro__ if one not in (Exception, BaseException, object)]
 
 
-def _cancel(statement: asyncio.Task[Ending]) -> None:
+def _cancel(statement: asyncio.Task[AttemptEnding]) -> None:
     statement.cancel()

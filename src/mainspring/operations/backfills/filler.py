@@ -39,7 +39,7 @@ from mainspring.kernel.logs import get_logger
 from mainspring.operations.backfills.effects import backfill_ended
 from mainspring.operations.calendars.rules import load_rules
 from mainspring.operations.lifecycle.dispatch import runs_ended
-from mainspring.operations.lifecycle.fire import Fired, from_store
+from mainspring.operations.lifecycle.fire import FireEffects, from_store
 from mainspring.operations.lookup import load_lane
 from mainspring.operations.signals import Signals
 from mainspring.store import backfills, jobs
@@ -62,7 +62,7 @@ _ENDS = {
 }
 
 
-class Step(msgspec.Struct, frozen=True):
+class FillStep(msgspec.Struct, frozen=True):
     """What a step did. `again`: there is more to do at once. `wants_slice`: before that, a slice."""
 
     created: int = 0
@@ -139,15 +139,15 @@ class Filler:
                 break
         return created
 
-    async def step(self, item: AtWork) -> Step:
+    async def step(self, item: AtWork) -> FillStep:
         """Count the runs that have ended, and create as many as there is room for."""
         async with self._store.change() as connection:
             job = await jobs.lock(connection, item.tenant_id, item.job_id)
             row = await backfills.lock(connection, item.tenant_id, item.backfill_id, _AT_ONCE)
             if row is None:
-                return Step()
+                return FillStep()
             counted = await _counted(connection, row)
-            fired = Fired()
+            fired = FireEffects()
             after = _without_job(counted, job)
             if after.state == BackfillState.RUNNING and job is not None and job.status != StoredJobStatus.PAUSED:
                 after, fired = await self._filled(connection, job, after)
@@ -165,10 +165,10 @@ class Filler:
 
     async def _filled(
         self, connection: Connection, job: LockedJob, row: LockedBackfill
-    ) -> tuple[LockedBackfill, Fired]:
+    ) -> tuple[LockedBackfill, FireEffects]:
         """Deal with the next fires: those that have a run are counted, the others become runs."""
         if not row.has_slice or not row.first_of_job:
-            return row, Fired()
+            return row, FireEffects()
         times, exist = row.next_fires or [], row.next_exist or []
         room = row.concurrency - len(row.live)
         new: list[datetime] = []
@@ -180,9 +180,9 @@ class Filler:
                 new.append(moment)
             done += 1
         if not done:
-            return row, Fired()
+            return row, FireEffects()
         ids = uuid7_batch(len(new))
-        fired = Fired()
+        fired = FireEffects()
         if new:
             own, spec = await self._own_spec(connection, job)
             made = await backfills.create_runs(
@@ -286,9 +286,9 @@ def _completed(row: LockedBackfill) -> LockedBackfill:
     return msgspec.structs.replace(row, total=total, state=state)
 
 
-def _step(row: LockedBackfill, created: int, *, paused: bool) -> Step:
+def _step(row: LockedBackfill, created: int, *, paused: bool) -> FillStep:
     if row.state != BackfillState.RUNNING or paused or not row.first_of_job:
-        return Step(created)
+        return FillStep(created)
     wants_slice = not row.has_slice and row.has_fires_left
     room = row.has_slice and len(row.live) < row.concurrency
-    return Step(created, again=wants_slice or room, wants_slice=wants_slice)
+    return FillStep(created, again=wants_slice or room, wants_slice=wants_slice)

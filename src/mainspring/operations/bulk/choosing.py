@@ -31,7 +31,7 @@ FAR = datetime.fromisoformat("9999-01-01T00:00:00Z")
 CANCEL = "cancel"
 
 
-class Chosen(msgspec.Struct, frozen=True):
+class Selection(msgspec.Struct, frozen=True):
     """Some objects. `place`: where the next ones begin; None if nothing follows."""
 
     ids: list[str]
@@ -55,19 +55,19 @@ class Chooser:
         self._lanes = lanes
         self._jobs = JobReader(store, lanes, RunReader(store, lanes))
 
-    async def some(self, wish: Wish, place: str | None, limit: int) -> Chosen:
+    async def some(self, wish: Wish, place: str | None, limit: int) -> Selection:
         """The next objects from `place` on, `limit` at most. There may be none although more follow."""
         with field_in_filter():
             match wish.filter:
                 case JobsFilter():
                     page = await self._jobs.jobs(wish.caller, job_query(wish.filter, wish.begun, place, limit))
-                    return Chosen([job.job_id for job in page.jobs], page.next)
+                    return Selection([job.job_id for job in page.jobs], page.next)
                 case RunsFilter():
                     return await self._runs(wish, wish.filter, place, limit)
                 case DeadLettersFilter():
                     return await self._letters(wish, wish.filter, place, limit)
 
-    async def _runs(self, wish: Wish, chosen: RunsFilter, place: str | None, limit: int) -> Chosen:
+    async def _runs(self, wish: Wish, chosen: RunsFilter, place: str | None, limit: int) -> Selection:
         tenant, query = wish.caller.tenant, run_query(chosen, wish.begun)
         before = None if place is None else UUID(place)
         asked = await wanted_runs(self._lanes, tenant, query)
@@ -77,22 +77,22 @@ class Chooser:
                 found += await _matching(connection, tenant, one, wish.verb, before, limit + 1)
         page, more = cut(history.newest_first(found, limit + 1), limit)
         ids = [str(run.run_id) for run in page if not _ended_later(run, wish.begun)]
-        return Chosen(ids, str(page[-1].run_id) if more else None)
+        return Selection(ids, str(page[-1].run_id) if more else None)
 
-    async def _letters(self, wish: Wish, chosen: DeadLettersFilter, place: str | None, limit: int) -> Chosen:
+    async def _letters(self, wish: Wish, chosen: DeadLettersFilter, place: str | None, limit: int) -> Selection:
         tenant, query = wish.caller.tenant, letter_query(chosen)
         after = None if place is None else UUID(place)
         wanted = await letter_filter(self._lanes, tenant, query)
         async with searching(self._store, tenant, "dead letters", query) as connection:
             ids = await dead_letters.some(connection, tenant, wanted, after, wish.begun or FAR, limit)
-        return Chosen([str(run_id) for run_id in ids], str(ids[-1]) if len(ids) == limit else None)
+        return Selection([str(run_id) for run_id in ids], str(ids[-1]) if len(ids) == limit else None)
 
 
-def by_ids(ids: list[str], place: str | None, limit: int) -> Chosen:
+def by_ids(ids: list[str], place: str | None, limit: int) -> Selection:
     """The next of the given ids."""
     first = 0 if place is None else int(place)
     last = first + limit
-    return Chosen(ids[first:last], str(last) if last < len(ids) else None)
+    return Selection(ids[first:last], str(last) if last < len(ids) else None)
 
 
 async def _matching(

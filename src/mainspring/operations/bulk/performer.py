@@ -18,9 +18,9 @@ from mainspring.domain.errors import InvalidInput, Unavailable
 from mainspring.kernel.logs import get_logger
 from mainspring.operations.access.caller import Caller
 from mainspring.operations.access.permissions import ADMIN
-from mainspring.operations.bulk.choosing import Chooser, Chosen, Wish, by_ids
+from mainspring.operations.bulk.choosing import Chooser, Selection, Wish, by_ids
 from mainspring.operations.bulk.filters import KINDS
-from mainspring.operations.bulk.verbs import Outcome, Verbs, carry_out
+from mainspring.operations.bulk.verbs import VerbOutcome, Verbs, carry_out
 from mainspring.store import operations
 from mainspring.store.deadlocks import despite_deadlocks
 from mainspring.store.operations import Advance, OperationRow
@@ -84,7 +84,7 @@ class Performer:
         verb = self._verbs.named(Target(row.target), row.verb)
         chosen = await self._choose(row, verb.at_once)
 
-        async def transaction() -> Outcome | None:
+        async def transaction() -> VerbOutcome | None:
             async with self._store.change() as connection:
                 if not await operations.lock(connection, row):
                     return None
@@ -102,7 +102,7 @@ class Performer:
             log.info("operation is done", operation=str(row.operation_id), target=row.target, verb=row.verb)
         return True
 
-    async def _choose(self, row: OperationRow, limit: int) -> Chosen:
+    async def _choose(self, row: OperationRow, limit: int) -> Selection:
         if row.ids is not None:
             return by_ids(row.ids, row.place, limit)
         target = Target(row.target)
@@ -123,7 +123,7 @@ def _caller(row: OperationRow) -> Caller:
     return Caller(row.tenant_id, ADMIN, row.requested_by, _NOBODY)
 
 
-def _advance(row: OperationRow, chosen: Chosen, done: Outcome) -> Advance:
+def _advance(row: OperationRow, chosen: Selection, done: VerbOutcome) -> Advance:
     known = _decode_failures(row.failures_text)
     room = max(0, _SHOWN_FAILURES - len(known))
     shown = [*known, *(Failure(one.id, one.reason[:_LONGEST_REASON]) for one in done.failures[:room])]

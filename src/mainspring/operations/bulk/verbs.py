@@ -38,10 +38,10 @@ _UNEXPECTED = "it could not be done; the log of the server has the error"
 
 Tell = Callable[[], None]
 One = Callable[[Caller, Connection, str], Awaitable[Tell | None]]
-Many = Callable[[Caller, Connection, Sequence[str]], Awaitable["Outcome"]]
+Many = Callable[[Caller, Connection, Sequence[str]], Awaitable["VerbOutcome"]]
 
 
-class Outcome(msgspec.Struct):
+class VerbOutcome(msgspec.Struct):
     """What became of a slice. `tell`: after the commit, wakes those who wait for what has changed."""
 
     failures: list[Failure] = []
@@ -96,7 +96,7 @@ class Verbs:
         _, made = await self._manual_runs.run_now_in(caller, connection, job_id, RunNowRequest())
         return None if made is None else partial(self._manual_runs.tell, made)
 
-    async def _cancel_runs(self, caller: Caller, connection: Connection, ids: Sequence[str]) -> Outcome:
+    async def _cancel_runs(self, caller: Caller, connection: Connection, ids: Sequence[str]) -> VerbOutcome:
         wanted = [UUID(text) for text in ids]
         live = await backfills.lock_runs(connection, caller.tenant, wanted)
         effects = await cancel(connection, live)
@@ -107,26 +107,26 @@ class Verbs:
                 failures.append(Failure(str(run_id), f"there is no run {run_id}"))
             elif ended.state != StoredState.CANCELLED:
                 failures.append(Failure(str(run_id), f"run {run_id} has ended with {StoredState(ended.state).name}"))
-        return Outcome(failures, [partial(effects.publish, self._signals)])
+        return VerbOutcome(failures, [partial(effects.publish, self._signals)])
 
     async def _retry(self, caller: Caller, connection: Connection, run_id: str) -> Tell:
         done = await self._replayer.retry_in(caller, connection, UUID(run_id))
         return partial(self._replayer.tell, done)
 
-    async def _replay(self, caller: Caller, connection: Connection, ids: Sequence[str]) -> Outcome:
+    async def _replay(self, caller: Caller, connection: Connection, ids: Sequence[str]) -> VerbOutcome:
         done: Repeated = await self._replayer.replay_in(caller, connection, [UUID(text) for text in ids])
         failures = [Failure(str(run_id), reason) for run_id, reason in done.refused]
-        return Outcome(failures, [partial(self._replayer.tell, done)])
+        return VerbOutcome(failures, [partial(self._replayer.tell, done)])
 
-    async def _discard(self, caller: Caller, connection: Connection, ids: Sequence[str]) -> Outcome:
+    async def _discard(self, caller: Caller, connection: Connection, ids: Sequence[str]) -> VerbOutcome:
         if await discard(connection, caller.tenant, [UUID(text) for text in ids]) == len(ids):
-            return Outcome()
+            return VerbOutcome()
         if len(ids) == 1:
             raise NotFound(f"there is no dead letter {ids[0]}")
         raise Conflict("some dead letters do not exist any more")  # which ones is found out one by one
 
 
-async def carry_out(verb: Verb, caller: Caller, connection: Connection, ids: Sequence[str]) -> Outcome:
+async def carry_out(verb: Verb, caller: Caller, connection: Connection, ids: Sequence[str]) -> VerbOutcome:
     """All of them together if that goes, or else one by one, in key order."""
     if verb.many is not None and len(ids) > 1:
         try:
@@ -136,7 +136,7 @@ async def carry_out(verb: Verb, caller: Caller, connection: Connection, ids: Seq
             raise
         except Exception as error:  # noqa: BLE001 - it is found out below whose error it is
             log.detail("a slice is carried out one by one", error=repr(error))
-    outcome = Outcome()
+    outcome = VerbOutcome()
     for one in sorted(ids):
         try:
             async with connection.transaction():

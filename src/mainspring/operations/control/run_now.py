@@ -28,7 +28,7 @@ from mainspring.kernel.clock import DatabaseClock
 from mainspring.kernel.ids import TenantId, uuid7
 from mainspring.operations.access.caller import Caller
 from mainspring.operations.dependencies.newest_results import with_newest_results
-from mainspring.operations.lifecycle.fire import Fired, cancel_earlier, run_again, run_now
+from mainspring.operations.lifecycle.fire import FireEffects, cancel_earlier, run_again, run_now
 from mainspring.operations.limits.effects import admit_woken
 from mainspring.operations.lookup import load_lane, no_job, own_run, refuse_step, run_definition
 from mainspring.operations.signals import Signals
@@ -57,7 +57,7 @@ class RanNow(msgspec.Struct, frozen=True):
 class RunsMade(msgspec.Struct, frozen=True):
     """`due`: the job fires soon, and must be looked at again."""
 
-    fired: Fired
+    fired: FireEffects
     due: bool
 
 
@@ -135,7 +135,7 @@ class ManualRuns:
         if made.due:
             self._signals.due.publish()
 
-    async def _run(self, connection: Connection, row: LockedJob, run_id: UUID, payload: msgspec.Raw) -> Fired:
+    async def _run(self, connection: Connection, row: LockedJob, run_id: UUID, payload: msgspec.Raw) -> FireEffects:
         tenant, job_id = row.tenant_id, row.job_id
         if row.status == StoredJobStatus.CANCELLED:
             raise cancelled(job_id, one_time=schedule_from_text(row.schedule_text).one_time)
@@ -162,7 +162,7 @@ class ManualRuns:
         generation: int,
         run_id: UUID,
         payload: msgspec.Raw,
-    ) -> Fired:
+    ) -> FireEffects:
         """A repeat of a one-time job that has fired."""
         await jobs.lock_fired(connection, tenant, [job_id])
         own = await own_run(connection, tenant, job_id)

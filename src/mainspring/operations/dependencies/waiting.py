@@ -8,26 +8,26 @@ from uuid import UUID
 
 import msgspec
 
-from mainspring.domain.dependencies import RUNS, ParentEnd, Verdict, Wait, verdict
+from mainspring.domain.dependencies import RUNS, ParentEnd, Wait, WaitVerdict, verdict
 from mainspring.domain.job import Spec, spec_from_text
 from mainspring.domain.transitions import StoredState
 from mainspring.domain.workflows.references import Unresolved, Values, may_refer, resolved_payload
 from mainspring.kernel.config import MAX_SHELL_PAYLOAD_BYTES
-from mainspring.operations.lifecycle.effects import Changes, Effects, carry_out
+from mainspring.operations.lifecycle.effects import Effects, RunChanges, carry_out
 from mainspring.operations.limits.effects import LimitEffects
 from mainspring.store import dependencies, joins
-from mainspring.store.dependencies import WaitingRun, WaitRow
+from mainspring.store.dependencies import DependantRun, WaitRow
 from mainspring.store.pool import Connection
 from mainspring.store.runs import Ending
 
 _WAITING = int(StoredState.WAITING)
 
 
-async def settle_waiting(connection: Connection, locked: Sequence[WaitingRun], effects: Effects) -> None:
+async def settle_waiting(connection: Connection, locked: Sequence[DependantRun], effects: Effects) -> None:
     """Start or end those of the runs whose rule is decided. The caller has locked them. What follows their ends is in
     `effects`."""
     waits = _by_run(await dependencies.waits_of(connection, [run.run_id for run in locked]))
-    decided: list[tuple[WaitingRun, Verdict]] = []
+    decided: list[tuple[DependantRun, WaitVerdict]] = []
     for run in locked:
         spec = spec_from_text(run.spec_text)
         found = decision(spec, waits.get(run.run_id, []))
@@ -53,13 +53,13 @@ async def settle_waiting(connection: Connection, locked: Sequence[WaitingRun], e
         effects.ready.update(await joins.make_ready(connection, queued))
     if held:
         effects.of(LimitEffects).wake(await joins.hold_ready(connection, held))
-    await carry_out(connection, Changes(endings), effects)
+    await carry_out(connection, RunChanges(endings), effects)
     await dependencies.delete_waits(
         connection, [run.run_id for run, _ in decided], [(run.tenant_id, run.job_id) for run, _ in decided]
     )
 
 
-def decision(spec: Spec, waits: Sequence[WaitRow]) -> Verdict | None:
+def decision(spec: Spec, waits: Sequence[WaitRow]) -> WaitVerdict | None:
     """By the rule of the run. A job without depends_on has fired after its parents, and only takes their results."""
     if spec.depends_on is None:
         return RUNS
@@ -82,7 +82,7 @@ def _by_run(rows: Sequence[WaitRow]) -> dict[UUID, list[WaitRow]]:
 
 
 async def _results(
-    connection: Connection, decided: Sequence[tuple[WaitingRun, Verdict]], waits: dict[UUID, list[WaitRow]]
+    connection: Connection, decided: Sequence[tuple[DependantRun, WaitVerdict]], waits: dict[UUID, list[WaitRow]]
 ) -> dict[UUID, str | None]:
     """The results that payloads may refer to, by the run of the parent."""
     wanted = {
@@ -108,15 +108,15 @@ def _result_of(waits: Sequence[WaitRow], results: dict[UUID, str | None]) -> Cal
     return result
 
 
-def _resolved(run: WaitingRun, result: Callable[[str], Any]) -> tuple[str | None, Verdict]:
+def _resolved(run: DependantRun, result: Callable[[str], Any]) -> tuple[str | None, WaitVerdict]:
     assert run.payload_text is not None
     try:
         payload = resolved_payload(run.payload_text, Values(result=result))
     except Unresolved as error:
-        return None, Verdict(StoredState.FAILED, str(error))
+        return None, WaitVerdict(StoredState.FAILED, str(error))
     size = len(payload.encode())
     if spec_from_text(run.spec_text).command is not None and size > MAX_SHELL_PAYLOAD_BYTES:
-        return None, Verdict(
+        return None, WaitVerdict(
             StoredState.FAILED, f"the payload has {size} bytes; a command takes at most {MAX_SHELL_PAYLOAD_BYTES}"
         )
     return payload, RUNS

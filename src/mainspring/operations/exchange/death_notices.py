@@ -19,7 +19,7 @@ from mainspring.kernel.logs import get_logger
 from mainspring.operations.lifecycle.decide import Random
 from mainspring.operations.lifecycle.dispatch import WORKERS_LOST
 from mainspring.operations.lifecycle.effects import Effects
-from mainspring.operations.lifecycle.events import WorkerLost
+from mainspring.operations.lifecycle.events import LostWorker
 from mainspring.operations.lifecycle.rescue_worker import WorkerRescue
 from mainspring.operations.signals import Signals
 from mainspring.store import workers
@@ -78,7 +78,7 @@ class DeathNotices:
             effects = await rescue.take_batch(connection)
             if lost and (effects is not None or notice.exit != CLEAN_EXIT):
                 effects = effects or Effects()
-                await WORKERS_LOST.happened(connection, [WorkerLost(worker_id)], effects)
+                await WORKERS_LOST.happened(connection, [LostWorker(worker_id)], effects)
         self._forget(worker_id)
         metrics.death_notices.inc()
         if notice.exit == CLEAN_EXIT and effects is None:

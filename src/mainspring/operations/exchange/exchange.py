@@ -8,7 +8,7 @@ import msgspec
 
 from mainspring.kernel.ids import TenantId
 from mainspring.operations.claim.waiter import Demand, Waiter
-from mainspring.operations.exchange.patience import Patience
+from mainspring.operations.exchange.patience import RescuePatience
 from mainspring.operations.exchange.queue_shares import capacity_by_lane
 from mainspring.operations.exchange.worker_registry import CachedWorker
 from mainspring.store.lanes import LaneRegistry
@@ -40,7 +40,7 @@ class Exchange(msgspec.Struct, eq=False):
     reply: ExchangeReply
     arrived: float
     deadline: float
-    patience: Patience
+    patience: RescuePatience
     committed: bool = False
     woken: bool = False
     waited: bool = False

@@ -41,7 +41,7 @@ from mainspring.operations.claim.claimer import Claimer
 from mainspring.operations.claim.long_poll import LongPolls
 from mainspring.operations.exchange.beats import Beats
 from mainspring.operations.exchange.exchange import Exchange
-from mainspring.operations.exchange.patience import TOO_LONG, Patience
+from mainspring.operations.exchange.patience import TOO_LONG, RescuePatience
 from mainspring.operations.exchange.paused_runs import PausedRuns
 from mainspring.operations.exchange.recall import recall_unstarted
 from mainspring.operations.exchange.starts import StartRecorder
@@ -121,7 +121,7 @@ class Exchanger:
     ) -> ExchangeReply:
         tenant = caller.tenant
         arrived_at = self._clock.monotonic()
-        patience = Patience(self._clock)
+        patience = RescuePatience(self._clock)
         try:
             worker = await self._registry.identify(caller, request, patience)
         except HelloDelayed:
@@ -223,7 +223,9 @@ class Exchanger:
             exchange.waited = True
             exchange.seconds_waited += self._clock.monotonic() - now
 
-    async def _record_progress(self, tenant: TenantId, request: ExchangeRequest, patience: Patience) -> list[UUID]:
+    async def _record_progress(
+        self, tenant: TenantId, request: ExchangeRequest, patience: RescuePatience
+    ) -> list[UUID]:
         """Write the progress at once, even if the rest of the exchange fails. Return the runs that are not the
         worker's any more. If somebody holds one of the runs, the next progress report has to do."""
         try:

@@ -26,7 +26,7 @@ class Busy(Exception):
 TOO_LONG = (Busy, asyncpg.LockNotAvailableError)
 
 
-class Patience:
+class RescuePatience:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._until = clock.monotonic() + _SECONDS

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from uuid import UUID
 
 from mainspring.kernel.clock import Clock
-from mainspring.operations.exchange.patience import TOO_LONG, Patience
+from mainspring.operations.exchange.patience import TOO_LONG, RescuePatience
 from mainspring.store import workers
 from mainspring.store.pool import Connection, Store
 from mainspring.wire.exchange import ExchangeRequest, Start
@@ -24,7 +24,7 @@ class StartRecorder:
         self._clock = clock
         self._late: dict[tuple[UUID, UUID, int], tuple[float, int]] = {}  # when it began, and how many tries are left
 
-    async def record(self, request: ExchangeRequest, patience: Patience) -> None:
+    async def record(self, request: ExchangeRequest, patience: RescuePatience) -> None:
         try:
             async with patience.connection(self._store.hot) as connection:
                 await self._note(connection, request.worker_id, request.started, _TRIES)

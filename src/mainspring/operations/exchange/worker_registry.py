@@ -18,7 +18,7 @@ from mainspring.operations.exchange.batched_reads import BatchedReads
 from mainspring.operations.exchange.beats import Beats
 from mainspring.operations.exchange.hello_bounds import MOST_WORKERS, check_hello, too_many_workers
 from mainspring.operations.exchange.incarnation_proof import Binding
-from mainspring.operations.exchange.patience import TOO_LONG, Patience
+from mainspring.operations.exchange.patience import TOO_LONG, RescuePatience
 from mainspring.operations.signatures.signature_registry import SignatureRegistry
 from mainspring.store import workers
 from mainspring.store.lanes import Lane, LaneRegistry
@@ -102,7 +102,7 @@ class WorkerRegistry:
     def __len__(self) -> int:
         return len(self._workers)
 
-    async def identify(self, caller: Caller, request: ExchangeRequest, patience: Patience) -> CachedWorker:
+    async def identify(self, caller: Caller, request: ExchangeRequest, patience: RescuePatience) -> CachedWorker:
         """Return the worker that sends this request, and register it if it says hello. Raise if it is not registered,
         its incarnation has ended, or somebody else sends the request; or HelloDelayed."""
         tenant = caller.tenant
@@ -121,7 +121,7 @@ class WorkerRegistry:
         return worker
 
     async def _register(
-        self, caller: Caller, request: ExchangeRequest, hello: WorkerHello, patience: Patience, *, known: bool
+        self, caller: Caller, request: ExchangeRequest, hello: WorkerHello, patience: RescuePatience, *, known: bool
     ) -> CachedWorker:
         """`known`: the incarnation is registered already, as this server remembers."""
         tenant = caller.tenant
@@ -170,7 +170,10 @@ class WorkerRegistry:
         worker = self._workers.get(worker_id)
         if worker is not None and worker.tenant == caller.tenant:
             worker.binding.check(caller, worker_id)
-        elif worker is None and (row := await self._bound_row(caller, worker_id, Patience(self._clock))) is not None:
+        elif (
+            worker is None
+            and (row := await self._bound_row(caller, worker_id, RescuePatience(self._clock))) is not None
+        ):
             _binding(row).check(caller, worker_id)
             if row.state in _ALIVE:
                 self._cache(caller.tenant, worker_id, row)
@@ -181,7 +184,9 @@ class WorkerRegistry:
         self._workers[worker_id] = worker
         return worker
 
-    async def _bound_row(self, caller: Caller, worker_id: UUID, patience: Patience) -> workers.Registration | None:
+    async def _bound_row(
+        self, caller: Caller, worker_id: UUID, patience: RescuePatience
+    ) -> workers.Registration | None:
         """The row of a worker, bound to this caller if it was bound to nothing."""
         async with self._store.for_short_reads().acquire() as connection:
             row = await workers.look(connection, caller.tenant, worker_id)
@@ -197,7 +202,7 @@ class WorkerRegistry:
             raise Unavailable("the worker's row is locked", hint="try again") from error
 
     async def _look(
-        self, caller: Caller, worker_id: UUID, patience: Patience, *, hello: bool = False
+        self, caller: Caller, worker_id: UUID, patience: RescuePatience, *, hello: bool = False
     ) -> workers.Registration:
         """The row of a worker that is alive and sends this request. `hello`: the worker has said who it is, and may
         send it again."""

@@ -7,11 +7,11 @@ from datetime import datetime, timedelta
 
 from mainspring.domain.job import Delivery, Spec, spec_from_text, spec_to_show
 from mainspring.domain.losses import Death, after_loss
-from mainspring.domain.retry import Verdict, after_failure
+from mainspring.domain.retry import RetryVerdict, after_failure
 from mainspring.domain.snoozes import after_snooze, out_of_time
 from mainspring.domain.transitions import StoredState
 from mainspring.kernel.texts import storable_text
-from mainspring.operations.lifecycle.effects import Changes
+from mainspring.operations.lifecycle.effects import RunChanges
 from mainspring.store.limits import HoldBack
 from mainspring.store.runs import Ending, HeldRun, PastAttempt, Requeue
 from mainspring.wire.exchange import Outcome
@@ -26,7 +26,7 @@ def decide(
     run: HeldRun,
     outcome: Outcome,
     random: Random,
-    changes: Changes,
+    changes: RunChanges,
     *,
     lost: bool = False,
     death: Death | None = None,
@@ -112,14 +112,16 @@ def _began(run: HeldRun, outcome: Outcome, *, lost: bool) -> datetime | None:
     return None if outcome.unstarted else run.claimed_at + timedelta(milliseconds=outcome.held_ms)
 
 
-def _verdict(spec: Spec, run: HeldRun, outcome: Outcome, random: Random, *, lost: bool, death: Death | None) -> Verdict:
+def _verdict(
+    spec: Spec, run: HeldRun, outcome: Outcome, random: Random, *, lost: bool, death: Death | None
+) -> RetryVerdict:
     """Whether another attempt follows a failed or lost one, by delivery, retry policy, losses and run_timeout."""
     at_most_once = spec.delivery is Delivery.AT_MOST_ONCE
     if lost and at_most_once:
-        return Verdict(None, "worker lost, and the job is at most once")
+        return RetryVerdict(None, "worker lost, and the job is at most once")
     time_left = run.time_left
     if time_left is not None and time_left <= 0:
-        return Verdict(None, out_of_time(spec))
+        return RetryVerdict(None, out_of_time(spec))
     if lost:
         verdict = after_loss(run.losses + 1, spec.max_losses, random, death)
     else:
@@ -135,7 +137,7 @@ def _verdict(spec: Spec, run: HeldRun, outcome: Outcome, random: Random, *, lost
     if verdict.delay is None:
         return verdict
     if at_most_once:  # regardless of the row; intake gives such a job one attempt
-        return Verdict(None, "failed, and the job is at most once")
+        return RetryVerdict(None, "failed, and the job is at most once")
     if time_left is not None and verdict.delay >= time_left:
-        return Verdict(None, f"{out_of_time(spec)}: the next attempt would begin later than that")
+        return RetryVerdict(None, f"{out_of_time(spec)}: the next attempt would begin later than that")
     return verdict

@@ -17,11 +17,11 @@ from mainspring.operations.lifecycle.events import (
     BreakerOpened,
     ContainerStopped,
     FireMissed,
+    LostWorker,
     QueuePaused,
     RunEnded,
     RunsCreated,
     SlotsReleased,
-    WorkerLost,
 )
 from mainspring.operations.signals import Signals
 from mainspring.store.pool import Connection, Store
@@ -36,7 +36,7 @@ class Handler(Protocol[E_contra]):
     async def handle(self, connection: Connection, events: Sequence[E_contra], effects: Effects, /) -> None: ...
 
 
-class Event(Generic[E]):
+class EventKind(Generic[E]):
     """A kind of event."""
 
     def __init__(self, name: str) -> None:
@@ -69,15 +69,15 @@ class Finisher(Protocol):
     async def finish(self, effects: Effects, store: Store, signals: Signals, /) -> None: ...
 
 
-RUNS_ENDED = Event[RunEnded]("runs that ended")
-RUNS_CREATED = Event[RunsCreated]("runs that were created")
-SLOTS_RELEASED = Event[SlotsReleased]("slots that were released")
-FIRES_MISSED = Event[FireMissed]("fires that were missed")
-WORKERS_LOST = Event[WorkerLost]("workers that were lost")
-BREAKERS_OPENED = Event[BreakerOpened]("breakers that opened")
-QUEUES_PAUSED = Event[QueuePaused]("queues that were paused")
-BACKFILLS_ENDED = Event[BackfillEnded]("backfills that ended")
-CONTAINERS_STOPPED = Event[ContainerStopped]("containers that have to end")
+RUNS_ENDED = EventKind[RunEnded]("runs that ended")
+RUNS_CREATED = EventKind[RunsCreated]("runs that were created")
+SLOTS_RELEASED = EventKind[SlotsReleased]("slots that were released")
+FIRES_MISSED = EventKind[FireMissed]("fires that were missed")
+WORKERS_LOST = EventKind[LostWorker]("workers that were lost")
+BREAKERS_OPENED = EventKind[BreakerOpened]("breakers that opened")
+QUEUES_PAUSED = EventKind[QueuePaused]("queues that were paused")
+BACKFILLS_ENDED = EventKind[BackfillEnded]("backfills that ended")
+CONTAINERS_STOPPED = EventKind[ContainerStopped]("containers that have to end")
 FINISHERS: list[Finisher] = []
 
 

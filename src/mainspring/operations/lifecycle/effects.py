@@ -29,7 +29,7 @@ NO_RESULTS: Mapping[UUID, str | None] = {}
 P = TypeVar("P", bound="Part")
 
 
-class Changes(msgspec.Struct):
+class RunChanges(msgspec.Struct):
     """The decisions about locked runs: the rows to write, and the gates that requeued and held runs owned."""
 
     endings: list[runs.Ending] = []
@@ -115,7 +115,7 @@ class Effects(msgspec.Struct):
             part.publish(signals)
 
 
-async def carry_out(connection: Connection, changes: Changes, effects: Effects) -> None:
+async def carry_out(connection: Connection, changes: RunChanges, effects: Effects) -> None:
     """Write the changes. The caller holds the locks of the rows, so all of them match."""
     dead = [item for item in changes.endings if item.state == StoredState.FAILED and item.before != StoredState.WAITING]
     if changes.endings:

@@ -74,7 +74,7 @@ class FireMissed(msgspec.Struct, frozen=True):
     reason: str
 
 
-class WorkerLost(msgspec.Struct, frozen=True):
+class LostWorker(msgspec.Struct, frozen=True):
     """A worker has ended without saying so. silent_for: seconds without a heartbeat. None: its watchdog has told it."""
 
     worker_id: UUID

@@ -23,7 +23,7 @@ _PATIENCE = "50ms"  # how long a batch waits for a job or a run that another tra
 _SHORT_OF_PATIENCE = f"set local lock_timeout = '{_PATIENCE}'"
 
 
-class Fired(Effects):
+class FireEffects(Effects):
     """How many runs each lane got, which recurring jobs fired, by their index in the batch, how many one-time jobs
     fired, and how many runs are HELD."""
 
@@ -37,7 +37,7 @@ class Fired(Effects):
         """How many runs were created."""
         return sum(self.created.values()) + self.held
 
-    def add(self, other: Fired) -> None:
+    def add(self, other: FireEffects) -> None:
         """Another part of the same batch."""
         for lane_id, count in other.created.items():
             self.created[lane_id] = self.created.get(lane_id, 0) + count
@@ -55,14 +55,14 @@ async def fire_recurring(
     *,
     overlap: bool,
     locked: bool = False,
-) -> Fired:
+) -> FireEffects:
     """Fire recurring jobs as planned. `overlap`: some of them have a rule about runs that are alive. These are locked
     first, so that the fire sees every run that was created before. `locked`: the caller has locked the jobs in an
     earlier statement of its transaction. A job that another transaction has locked does not fire, and is not in
     `moved`."""
     if overlap and not locked:
 
-        async def part(places: Sequence[int]) -> Fired:
+        async def part(places: Sequence[int]) -> FireEffects:
             return await _lock_and_fire(connection, node_id, leases, due, places)
 
         return await _in_parts([job.replaces for job in due], part)
@@ -92,13 +92,13 @@ async def _lock_and_fire(
     leases: Mapping[int, int],
     due: Sequence[fires.DueAgain],
     places: Sequence[int],
-) -> Fired:
+) -> FireEffects:
     """Fire the jobs at these places of the batch in one transaction."""
     async with connection.transaction():
         locked = await fires.lock_due(connection, node_id, leases, [due[place] for place in places])
         free = [places[index] for index in locked]
         if not free:
-            return Fired()
+            return FireEffects()
         done = await fires.fire_recurring(connection, node_id, leases, [due[place] for place in free])
         moved = [free[index] for index in done.moved]
         if any(due[place].replaces for place in moved):
@@ -106,7 +106,7 @@ async def _lock_and_fire(
         return await _finished(connection, done, due, moved)
 
 
-async def _in_parts(replaces: Sequence[bool], fire: Callable[[Sequence[int]], Awaitable[Fired]]) -> Fired:
+async def _in_parts(replaces: Sequence[bool], fire: Callable[[Sequence[int]], Awaitable[FireEffects]]) -> FireEffects:
     """Fire a batch in one transaction. If another transaction holds a run that a job of it replaces, or its line, each
     such job has a transaction of its own, so that it does not hold up the others. One that would have to wait does not
     fire."""
@@ -116,7 +116,7 @@ async def _in_parts(replaces: Sequence[bool], fire: Callable[[Sequence[int]], Aw
     except asyncpg.LockNotAvailableError:
         if not any(replaces):
             raise
-    fired = Fired()
+    fired = FireEffects()
     if others := [place for place in places if not replaces[place]]:
         fired.add(await fire(others))
     for place in places:
@@ -127,8 +127,8 @@ async def _in_parts(replaces: Sequence[bool], fire: Callable[[Sequence[int]], Aw
 
 
 async def _finished(
-    connection: Connection, done: fires.Fired, due: Sequence[fires.DueAgain], moved: list[int]
-) -> Fired:
+    connection: Connection, done: fires.FiredRows, due: Sequence[fires.DueAgain], moved: list[int]
+) -> FireEffects:
     fired = await from_store(connection, done)
     fired.moved = moved
     if missed := [one for place in moved if due[place].plan.missed for one in _missed(due[place])]:
@@ -139,9 +139,9 @@ async def _finished(
     return fired
 
 
-async def from_store(connection: Connection, done: fires.Fired) -> Fired:
+async def from_store(connection: Connection, done: fires.FiredRows) -> FireEffects:
     """What follows from runs that were created."""
-    fired = Fired(created=done.created, gone=done.gone, held=len(done.held))
+    fired = FireEffects(created=done.created, gone=done.gone, held=len(done.held))
     await RUNS_CREATED.happened(connection, [RunsCreated(done.created, done.lines, done.with_edges)], fired)
     after_end(done.skipped, fired)
     return fired
@@ -154,12 +154,12 @@ async def fire_one_time(
     due: Sequence[fires.DueOnce],
     *,
     locked: bool = False,
-) -> Fired:
+) -> FireEffects:
     """Fire one-time jobs. A job that another transaction has locked does not fire. `locked`: as above."""
     if not any(job.replaces for job in due):
         return await from_store(connection, await fires.fire_one_time(connection, node_id, leases, due))
 
-    async def part(places: Sequence[int]) -> Fired:
+    async def part(places: Sequence[int]) -> FireEffects:
         async with connection.transaction():
             done = await fires.fire_one_time(connection, node_id, leases, [due[place] for place in places])
             fired = await from_store(connection, done)
@@ -174,7 +174,7 @@ async def fire_one_time(
 
 
 async def cancel_earlier(
-    connection: Connection, tenant: TenantId, job_id: str, created: Collection[UUID], fired: Fired
+    connection: Connection, tenant: TenantId, job_id: str, created: Collection[UUID], fired: FireEffects
 ) -> None:
     """Overlap cancel_previous: of the live runs of the job, only the last one that was `created` just now stays, and
     those of backfills. Those that run are told to stop, and hold the slot of the job until they have. The caller holds
@@ -194,21 +194,21 @@ async def run_now(
     run_id: UUID,
     trigger: str,
     changed: fires.Changed | None = None,
-) -> Fired | None:
+) -> FireEffects | None:
     """Create a manual run, with payload and spec of `changed` if given. It is skipped if nothing was created and it is
     not HELD. Return None if the job is cancelled or does not exist. The caller holds the job's lock."""
     run = await fires.run_now(connection, tenant, job_id, run_id, trigger, changed)
     return None if run is None else await _manual(connection, run_id, run)
 
 
-async def run_again(connection: Connection, tenant: TenantId, item: fires.Repeat) -> Fired:
+async def run_again(connection: Connection, tenant: TenantId, item: fires.Repeat) -> FireEffects:
     """Create a manual run of a one-time job that has fired. The caller holds the lock of the fired job."""
     return await _manual(connection, item.run_id, await fires.run_again(connection, tenant, item))
 
 
-async def _manual(connection: Connection, run_id: UUID, run: fires.ManualRun) -> Fired:
+async def _manual(connection: Connection, run_id: UUID, run: fires.ManualRun) -> FireEffects:
     held_in = [] if run.line is None else [run.line]
-    fired = Fired(created={} if run.skipped or held_in else {run.lane_id: 1}, held=len(held_in))
+    fired = FireEffects(created={} if run.skipped or held_in else {run.lane_id: 1}, held=len(held_in))
     await RUNS_CREATED.happened(connection, [RunsCreated(fired.created, held_in)], fired)
     after_end([(run_id, run.follows, None, None)], fired)
     return fired

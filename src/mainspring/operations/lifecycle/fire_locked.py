@@ -24,7 +24,7 @@ from mainspring.kernel.logs import get_logger
 from mainspring.operations.lifecycle.dispatch import FIRES_MISSED, RUNS_CREATED
 from mainspring.operations.lifecycle.effects import Effects, after_end
 from mainspring.operations.lifecycle.events import FireMissed, RunsCreated
-from mainspring.operations.lifecycle.fire import Fired, cancel_earlier
+from mainspring.operations.lifecycle.fire import FireEffects, cancel_earlier
 from mainspring.store import fires, missed_fires
 from mainspring.store.jobs import LockedJob
 from mainspring.store.pool import Connection
@@ -35,7 +35,7 @@ _UNFIT = "it could not be fired"
 _POISON = (asyncpg.IntegrityConstraintViolationError, asyncpg.DataError, ValueError, OverflowError)
 
 
-class FiredLocked(Fired, kw_only=True):
+class FiredLocked(FireEffects, kw_only=True):
     """What was fired, and the job's row after it. `gone`: a one-time job became its run and has no row any more."""
 
     row: LockedJob

@@ -12,7 +12,7 @@ from mainspring.domain.transitions import Follows
 from mainspring.kernel.time_slices import TimeSlices
 from mainspring.operations.lifecycle.decide import Random, decide
 from mainspring.operations.lifecycle.dispatch import release, runs_ended
-from mainspring.operations.lifecycle.effects import NO_RESULTS, Changes, Effects, after_end, carry_out
+from mainspring.operations.lifecycle.effects import NO_RESULTS, Effects, RunChanges, after_end, carry_out
 from mainspring.store import runs
 from mainspring.store.pool import Connection
 from mainspring.wire.exchange import Outcome
@@ -98,7 +98,7 @@ async def _settle_others(
     )
     held = {(run.run_id, run.fence): run for run in locked}
     once = {(item.run_id, item.fence): item for item in reversed(others)}  # of two with the same key, the first
-    changes, slices = Changes(), TimeSlices()
+    changes, slices = RunChanges(), TimeSlices()
     for key, run in held.items():
         decide(run, once[key], random, changes)
         if slices.over:

@@ -8,7 +8,7 @@ from uuid import UUID
 from mainspring.domain.losses import Death
 from mainspring.operations.lifecycle.decide import Random, decide
 from mainspring.operations.lifecycle.dispatch import release, runs_ended
-from mainspring.operations.lifecycle.effects import Changes, Effects, carry_out
+from mainspring.operations.lifecycle.effects import Effects, RunChanges, carry_out
 from mainspring.store.pool import Connection
 from mainspring.store.runs import HeldRun
 from mainspring.wire.exchange import Outcome
@@ -28,7 +28,7 @@ async def rescue(
     among them has not started: it is requeued like one that was handed back. None means that nobody testifies; then
     every run counts as started. Other runs always count as started. `death`: how the worker died, if its parent tells.
     """
-    changes, effects = Changes(), Effects()
+    changes, effects = RunChanges(), Effects()
     for run in held:
         if started is not None and run.exclusive and (run.run_id, run.fence) not in started:
             unstarted = Outcome(run.run_id, run.fence, "RETURNED")

@@ -89,7 +89,7 @@ class ReleasedSlots:
                 part.gates[gate_id] = part.gates.get(gate_id, 0) + number
 
 
-class HeldRuns:
+class HeldRunsCreated:
     """Runs were created that are HELD: their lines are looked at after the commit."""
 
     def wants(self, event: RunsCreated, /) -> bool:

@@ -30,7 +30,7 @@ _MOST_RUNS = 500  # of shared workers, whose tenants are looked up together; the
 _WATCHED, _COUNTS = "watched", "counts"
 
 
-class Changes:
+class ChangePublisher:
     """`has_streams` says whether streams are open at this server."""
 
     def __init__(

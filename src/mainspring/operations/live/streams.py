@@ -16,7 +16,7 @@ from mainspring.kernel import metrics
 from mainspring.kernel.clock import Clock
 from mainspring.kernel.ids import TenantId, uuid7
 from mainspring.operations.access.caller import Caller
-from mainspring.operations.live.changes import Changes
+from mainspring.operations.live.changes import ChangePublisher
 from mainspring.operations.live.looks import Key, Looks, Seen
 from mainspring.operations.live.places import Places
 from mainspring.operations.live.topics import WORKERS, Topic
@@ -65,7 +65,7 @@ class Streams:
     beat = 5.0  # seconds; a stream says at least so often that it lives
 
     def __init__(self, store: Store, signals: Signals, lanes: LaneRegistry, clock: Clock) -> None:
-        self.changes = Changes(store, signals, lanes, clock, lambda: bool(self._open))
+        self.changes = ChangePublisher(store, signals, lanes, clock, lambda: bool(self._open))
         self.closed = False
         self.places = Places("streams", MOST_STREAMS, MOST_OF_CALLER)
         self._looks = Looks(store, clock)

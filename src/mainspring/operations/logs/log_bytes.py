@@ -31,7 +31,7 @@ class Bytes(msgspec.Struct, frozen=True):
     end: int
 
 
-class Span(NamedTuple):
+class ByteSpan(NamedTuple):
     """The bytes from `start` to `stop`, which `stored` contains."""
 
     stored: Stored
@@ -43,10 +43,10 @@ class Span(NamedTuple):
         return self.stop - self.start
 
 
-def cover(objects: Sequence[Stored], start: int, end: int) -> list[Span]:
+def cover(objects: Sequence[Stored], start: int, end: int) -> list[ByteSpan]:
     """The fewest of these sorted objects that contain the bytes from `start` to `end`. If a byte is missing, the result
     ends before it."""
-    spans: list[Span] = []
+    spans: list[ByteSpan] = []
     position, index = start, 0
     best: Stored | None = None
     while position < end:
@@ -56,7 +56,7 @@ def cover(objects: Sequence[Stored], start: int, end: int) -> list[Span]:
             index += 1
         if best is None or best.end <= position:
             break
-        spans.append(Span(best, position, min(best.end, end)))
+        spans.append(ByteSpan(best, position, min(best.end, end)))
         position = spans[-1].stop
     return spans
 
@@ -93,9 +93,9 @@ class LogBytes:
         if position < end:
             yield Bytes(_missing(end - position), end)
 
-    async def ahead(self, folder: str, spans: Iterable[Span]) -> AsyncGenerator[tuple[Span, bytes], None]:
+    async def ahead(self, folder: str, spans: Iterable[ByteSpan]) -> AsyncGenerator[tuple[ByteSpan, bytes], None]:
         """The bytes of the spans in order, read ahead. Fewer bytes if an object was removed or is shorter."""
-        under_way: deque[tuple[Span, asyncio.Task[bytes | None]]] = deque()
+        under_way: deque[tuple[ByteSpan, asyncio.Task[bytes | None]]] = deque()
         size = 0
         parts = _parts(spans)
         coming = next(parts, None)
@@ -119,12 +119,12 @@ class LogBytes:
             await asyncio.gather(*(reading for _, reading in under_way), return_exceptions=True)
 
 
-def _parts(spans: Iterable[Span]) -> Iterator[Span]:
+def _parts(spans: Iterable[ByteSpan]) -> Iterator[ByteSpan]:
     """Divide merged objects, which are large, into parts. A chunk is read as a whole."""
     for span in spans:
         step = _PART_BYTES if span.stored.merged else span.size
         for start in range(span.start, span.stop, step):
-            yield Span(span.stored, start, min(start + step, span.stop))
+            yield ByteSpan(span.stored, start, min(start + step, span.stop))
 
 
 def _missing(count: int) -> bytes:

@@ -21,7 +21,7 @@ from mainspring.kernel.clock import Clock
 from mainspring.operations.access.caller import Caller
 from mainspring.operations.logs.log_service import LogService, truncation_mark
 from mainspring.store.log_files import folder_of
-from mainspring.store.logs import Standing
+from mainspring.store.logs import LogState
 from mainspring.wire.logs import LogAttempt, LogEnd, LogOutput
 
 KEEP_ALIVE = 15.0
@@ -40,7 +40,7 @@ class Mark(msgspec.Struct, frozen=True):
         return f"{self.attempt}:{self.offset}"
 
 
-class Event(msgspec.Struct, frozen=True):
+class FollowedEvent(msgspec.Struct, frozen=True):
     name: str
     data: LogOutput | LogAttempt | LogEnd
     mark: Mark
@@ -64,7 +64,7 @@ class LogFollower:
         clock: Clock,
         caller: Caller,
         run_id: UUID,
-        standing: Standing,
+        standing: LogState,
         *,
         attempt: int | None = None,
         resume: Mark | None = None,
@@ -84,7 +84,7 @@ class LogFollower:
         self._left = False  # another tenant needs the place
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
 
-    async def events(self) -> AsyncIterator[Event | None]:
+    async def events(self) -> AsyncIterator[FollowedEvent | None]:
         """The events. None means that there was no event for a while, and a keep-alive is due."""
         watch = self._logs.watch
 
@@ -115,7 +115,7 @@ class LogFollower:
                     yield None
                     said = self._clock.monotonic()
 
-    async def _available(self) -> AsyncIterator[Event]:
+    async def _available(self) -> AsyncIterator[FollowedEvent]:
         while True:
             async for event in self._output():
                 yield event
@@ -132,7 +132,7 @@ class LogFollower:
             self._begin_attempt(self._attempt + 1)
             yield self._event("attempt", LogAttempt(self._attempt))
 
-    async def _output(self) -> AsyncIterator[Event]:
+    async def _output(self) -> AsyncIterator[FollowedEvent]:
         log = self._standing.logs.get(self._attempt)
         if log is None or self._offset + self._undecoded >= log.bytes:
             return
@@ -153,7 +153,7 @@ class LogFollower:
         """Bytes of an incomplete character: they were read but not sent yet."""
         return len(self._decoder.getstate()[0])
 
-    def _close_attempt(self) -> list[Event]:
+    def _close_attempt(self) -> list[FollowedEvent]:
         """The last events of an attempt that prints nothing more. They are returned once."""
         if self._closed:
             return []
@@ -171,10 +171,10 @@ class LogFollower:
         self._attempt, self._offset, self._closed = attempt, 0, False
         self._decoder.reset()
 
-    def _event(self, name: str, data: LogOutput | LogAttempt | LogEnd) -> Event:
-        return Event(name, data, Mark(self._attempt, self._offset))
+    def _event(self, name: str, data: LogOutput | LogAttempt | LogEnd) -> FollowedEvent:
+        return FollowedEvent(name, data, Mark(self._attempt, self._offset))
 
 
-def _status(standing: Standing, attempt: int) -> str:
+def _status(standing: LogState, attempt: int) -> str:
     """The status of the ended run, or of an attempt that was followed by another one."""
     return StoredState(standing.state).name if standing.over and standing.attempt <= attempt else "FAILED"

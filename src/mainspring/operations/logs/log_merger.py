@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from mainspring.domain.errors import Unavailable
 from mainspring.kernel.clock import Clock
-from mainspring.operations.logs.log_bytes import LogBytes, Span, cover
+from mainspring.operations.logs.log_bytes import ByteSpan, LogBytes, cover
 from mainspring.store.log_files import LogFiles, Stored
 
 QUIET = 600.0  # seconds without a chunk: the worker may be lost, and then the end of the log is never reported
@@ -134,7 +134,7 @@ class LogMerger:
                 return len(covered) - len(set(merged) - set(objects))
         return 0
 
-    async def _put(self, folder: str, segments: Iterable[list[Span]]) -> list[Stored] | None:
+    async def _put(self, folder: str, segments: Iterable[list[ByteSpan]]) -> list[Stored] | None:
         """The new objects. None if an object was removed before it was read."""
         merged = []
         for segment in segments:
@@ -169,23 +169,23 @@ class LogMerger:
         self._due.pop(folder, None)
 
 
-def _segments(spans: Sequence[Span], rule: MergeRule, ended: bool) -> Iterator[list[Span]]:
+def _segments(spans: Sequence[ByteSpan], rule: MergeRule, ended: bool) -> Iterator[list[ByteSpan]]:
     """The groups to merge: adjacent small objects, as many as fit into one object."""
     for small in _runs_of_small(spans, rule.small):
-        segment: list[Span] = []
+        segment: list[ByteSpan] = []
         for span in small if ended else _recent(small):
             if segment and span.stop - segment[0].start > rule.largest:
                 if len(segment) > 1:
                     yield segment
                 segment = []
             # The first object is taken from its beginning, so that the merged object contains all of it.
-            segment.append(span if segment else Span(span.stored, span.stored.offset, span.stop))
+            segment.append(span if segment else ByteSpan(span.stored, span.stored.offset, span.stop))
         if len(segment) > 1:
             yield segment
 
 
-def _runs_of_small(spans: Sequence[Span], small: int) -> Iterator[list[Span]]:
-    run: list[Span] = []
+def _runs_of_small(spans: Sequence[ByteSpan], small: int) -> Iterator[list[ByteSpan]]:
+    run: list[ByteSpan] = []
     for span in spans:
         if span.stored.size < small:
             run.append(span)
@@ -195,7 +195,7 @@ def _runs_of_small(spans: Sequence[Span], small: int) -> Iterator[list[Span]]:
     yield run
 
 
-def _recent(spans: list[Span]) -> list[Span]:
+def _recent(spans: list[ByteSpan]) -> list[ByteSpan]:
     """The spans without merged objects that are larger than everything after them."""
     size = 0
     for index in reversed(range(len(spans))):

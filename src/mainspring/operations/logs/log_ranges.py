@@ -14,7 +14,7 @@ _BACK = 64 * 1024  # how far before `start` the beginning of its line is searche
 _LONGEST_CHARACTER = 4
 
 
-class Lines(NamedTuple):
+class LogLines(NamedTuple):
     """The bytes from `start` to `end`, as text."""
 
     start: int
@@ -22,13 +22,13 @@ class Lines(NamedTuple):
     text: str
 
 
-async def lines_from(log: LogBytes, folder: str, size: int, start: int, most: int) -> Lines:
+async def lines_from(log: LogBytes, folder: str, size: int, start: int, most: int) -> LogLines:
     """At most `most` lines, from the one that contains the byte `start` on."""
     start = min(start, size)
     low, high = max(0, start - _BACK), min(size, start + BLOCK_BYTES)
     data = await _read(log, folder, low, high)
     if len(data) != high - low:  # bytes are missing from the store, and a line says so
-        return Lines(low, high, _text(data))
+        return LogLines(low, high, _text(data))
     begin = data.rfind(b"\n", 0, start - low) + 1
     if not begin and low:
         begin = _next_character(data, start - low)
@@ -42,15 +42,15 @@ async def lines_from(log: LogBytes, folder: str, size: int, start: int, most: in
                 end = _whole_characters(data)
             break
         end = line_end
-    return Lines(low + begin, low + end, _text(data[begin:end]))
+    return LogLines(low + begin, low + end, _text(data[begin:end]))
 
 
-async def lines_before(log: LogBytes, folder: str, before: int, most: int) -> Lines:
+async def lines_before(log: LogBytes, folder: str, before: int, most: int) -> LogLines:
     """At most `most` lines that end before the byte `before`."""
     low = max(0, before - BLOCK_BYTES)
     data = await _read(log, folder, low, before)
     if len(data) != before - low:
-        return Lines(low, before, _text(data))
+        return LogLines(low, before, _text(data))
     begin = len(data)
     for _ in range(most):
         # The line break at the end of a line belongs to it.
@@ -62,7 +62,7 @@ async def lines_before(log: LogBytes, folder: str, before: int, most: int) -> Li
                 begin = _next_character(data, 0)
             break
         begin = line_start
-    return Lines(low + begin, before, _text(data[begin:]))
+    return LogLines(low + begin, before, _text(data[begin:]))
 
 
 async def number_of_line(log: LogBytes, folder: str, start: int) -> int | None:

@@ -26,7 +26,7 @@ from mainspring.operations.logs.log_search import LogSearch, Needle
 from mainspring.operations.logs.log_watch import LogWatch
 from mainspring.store import logs
 from mainspring.store.log_files import LogFiles, folder_of
-from mainspring.store.logs import NOTHING_PRINTED, AttemptLog, Found, Key, Piece, Standing
+from mainspring.store.logs import NOTHING_PRINTED, FoundLog, Key, LogRow, LogState, Piece
 from mainspring.store.pool import Store
 from mainspring.wire.logs import LogChunk, LogMatches, LogRange, LogReceipt, LogShipment
 
@@ -137,13 +137,13 @@ class LogService:
     def _tell(self, arrival: _Arrival) -> None:
         folder, attempt, chunks, piece = arrival
         end = piece.offset + piece.size
-        log = AttemptLog(attempt, piece.fence, end, piece.truncated, piece.ended)
+        log = LogRow(attempt, piece.fence, end, piece.truncated, piece.ended)
         self.watch.arrived(piece.run_id, log)
         self._merger.arrived(folder, piece.offset, [len(chunk.data) for chunk in chunks], ended=piece.ended)
 
     # --- to readers
 
-    async def standing(self, caller: Caller, run_id: UUID, attempt: int | None = None) -> Standing:
+    async def standing(self, caller: Caller, run_id: UUID, attempt: int | None = None) -> LogState:
         """The state of the run and its logs. Raises NotFound if the run or the attempt does not exist."""
         async with self._store.reads.acquire() as connection:
             standing = (await logs.standings(connection, [(caller.tenant, run_id)])).get(run_id)
@@ -155,7 +155,7 @@ class LogService:
             raise NotFound(f"run {run_id} has no attempt {attempt}", field="attempt", hint=f"it has had {words}")
         return standing
 
-    async def read(self, caller: Caller, run_id: UUID, log: AttemptLog) -> AsyncIterator[bytes]:
+    async def read(self, caller: Caller, run_id: UUID, log: LogRow) -> AsyncIterator[bytes]:
         """All valid bytes, and a visible line if the output was truncated. It needs a few MiB of memory."""
         async for piece in self.bytes.read(folder_of(caller.tenant, run_id, log.attempt, log.fence), 0, log.bytes):
             yield piece.data
@@ -190,7 +190,7 @@ class LogService:
         return LogMatches(number, found.matches, found.to, log.bytes, found.more, ended)
 
 
-def truncation_mark(log: AttemptLog) -> str:
+def truncation_mark(log: LogRow) -> str:
     """The last line of a truncated log."""
     return f"\n[mainspring: output truncated at {format_size(log.bytes)}]\n"
 
@@ -215,7 +215,7 @@ def _by_log(chunks: Sequence[LogChunk]) -> dict[Key, list[LogChunk]]:
     return found
 
 
-def _fresh(chunks: Sequence[LogChunk], found: Found) -> list[LogChunk]:
+def _fresh(chunks: Sequence[LogChunk], found: FoundLog) -> list[LogChunk]:
     """The chunks that are not stored yet. An empty chunk only carries a flag, which may be set twice."""
     return [chunk for chunk in chunks if chunk.offset + len(chunk.data) > found.bytes or not chunk.data]
 

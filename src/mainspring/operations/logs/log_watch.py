@@ -15,7 +15,7 @@ from uuid import UUID
 from mainspring.kernel.ids import TenantId
 from mainspring.operations.live.places import Places
 from mainspring.store import logs
-from mainspring.store.logs import AttemptLog, Standing
+from mainspring.store.logs import LogRow, LogState
 from mainspring.store.pool import AWAY, Store
 
 MOST_FOLLOWERS = 1000  # of a server
@@ -25,12 +25,12 @@ MOST_OF_CALLER = 100  # of a session, or of a token
 class Followed:
     """A run that is followed here. `standing` is its latest known state, or None if the run has expired."""
 
-    def __init__(self, tenant: TenantId, standing: Standing) -> None:
+    def __init__(self, tenant: TenantId, standing: LogState) -> None:
         self.tenant = tenant
-        self.standing: Standing | None = standing
+        self.standing: LogState | None = standing
         self.news: set[asyncio.Event] = set()
 
-    def tell(self, standing: Standing | None) -> None:
+    def tell(self, standing: LogState | None) -> None:
         if standing != self.standing:
             self.standing = standing
             self.wake()
@@ -52,7 +52,7 @@ class LogWatch:
         self.closed = False
 
     @contextmanager
-    def following(self, tenant: TenantId, run_id: UUID, standing: Standing) -> Iterator[tuple[Followed, asyncio.Event]]:
+    def following(self, tenant: TenantId, run_id: UUID, standing: LogState) -> Iterator[tuple[Followed, asyncio.Event]]:
         """The followed run, and an event that is set whenever its state changes."""
         followed = self._followed.get(run_id)
         if followed is None:
@@ -83,13 +83,13 @@ class LogWatch:
                 followed.tell(_latest(followed.standing, found.get(run_id)))
         return len(asked)
 
-    def arrived(self, run_id: UUID, log: AttemptLog) -> None:
+    def arrived(self, run_id: UUID, log: LogRow) -> None:
         """New output of the run became valid at this server."""
         followed = self._followed.get(run_id)
         if followed is None or followed.standing is None:
             return
         known = followed.standing
-        followed.tell(Standing(known.state, known.attempt, known.over, _latest_logs(known.logs, {log.attempt: log})))
+        followed.tell(LogState(known.state, known.attempt, known.over, _latest_logs(known.logs, {log.attempt: log})))
         if log.attempt > known.attempt and (self._early_query is None or self._early_query.done()):
             # Another attempt has begun. The last output of the previous one may have arrived at another server.
             self._early_query = asyncio.create_task(self._query_early())
@@ -107,20 +107,20 @@ class LogWatch:
             followed.wake()
 
 
-def _latest(known: Standing | None, seen: Standing | None) -> Standing | None:
+def _latest(known: LogState | None, seen: LogState | None) -> LogState | None:
     """The state that was read, with the longer of both logs: bytes may have arrived here during the query."""
     if known is None or seen is None:
         return seen
-    return Standing(seen.state, seen.attempt, seen.over, _latest_logs(known.logs, seen.logs))
+    return LogState(seen.state, seen.attempt, seen.over, _latest_logs(known.logs, seen.logs))
 
 
-def _latest_logs(known: dict[int, AttemptLog], seen: dict[int, AttemptLog]) -> dict[int, AttemptLog]:
+def _latest_logs(known: dict[int, LogRow], seen: dict[int, LogRow]) -> dict[int, LogRow]:
     return {attempt: _further(known.get(attempt), seen.get(attempt)) for attempt in sorted(known.keys() | seen.keys())}
 
 
-def _further(one: AttemptLog | None, other: AttemptLog | None) -> AttemptLog:
+def _further(one: LogRow | None, other: LogRow | None) -> LogRow:
     if one is None or other is None or one.fence != other.fence:
         return max((log for log in (one, other) if log is not None), key=lambda log: log.fence)
-    return AttemptLog(
+    return LogRow(
         one.attempt, one.fence, max(one.bytes, other.bytes), one.truncated or other.truncated, one.ended or other.ended
     )

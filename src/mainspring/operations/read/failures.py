@@ -16,7 +16,7 @@ from mainspring.operations.access.caller import Caller
 from mainspring.operations.lookup import no_job
 from mainspring.operations.read.one_time import fired_job
 from mainspring.store import failure_groups, jobs, rollups
-from mainspring.store.failure_groups import Chosen, FailureGroup, GroupMinutes
+from mainspring.store.failure_groups import FailureGroup, GroupFilter, GroupMinutes
 from mainspring.store.lanes import LaneRegistry
 from mainspring.store.pool import Connection, Store
 from mainspring.store.rollups import RunEnd
@@ -52,7 +52,7 @@ class FailureReader:
             until = await rollups.watermark(connection)
             if job is not None:
                 return await self._of_job(connection, caller, job, grid, (task, queue))
-            chosen = Chosen(caller.tenant, grid.first, task, queue)
+            chosen = GroupFilter(caller.tenant, grid.first, task, queue)
             groups = await failure_groups.largest(connection, chosen, _MOST_GROUPS)
             found = {largest.fingerprint: _group(largest) for largest in groups}
             if grid.step < _HOUR:

@@ -73,7 +73,7 @@ class Entry(msgspec.Struct, Generic[At], frozen=True):
     view: JobView
 
 
-class Stretch(msgspec.Struct, Generic[At]):
+class PageStretch(msgspec.Struct, Generic[At]):
     """What a source has, down to `end`. None: there is nothing after it."""
 
     found: list[Entry[At]]
@@ -179,7 +179,7 @@ class JobsThatFired:
 
 async def gather(
     source: Source[At], wanted: Wanted, before: At | None, limit: int, over: Callable[[], bool], first: int
-) -> Stretch[At]:
+) -> PageStretch[At]:
     """The next jobs of a source: more than `limit`, or as many as there are, or as there is time for."""
     found: list[Entry[At]] = []
     weight, count = 0, first
@@ -193,11 +193,11 @@ async def gather(
         cut_short = len(came) == asked or weight > PAGE_BYTES
         reached = came[-1].place if came and cut_short else floor
         if reached is None or len(found) > limit or weight > PAGE_BYTES or over():
-            return Stretch(found, reached)
+            return PageStretch(found, reached)
         before, count = reached, count if cut_short else min(4 * count, _MOST_AT_A_TIME)
 
 
-def merge(rows: Stretch[Place], fired: Stretch[UUID], limit: int) -> tuple[list[JobView], Place | UUID | None]:
+def merge(rows: PageStretch[Place], fired: PageStretch[UUID], limit: int) -> tuple[list[JobView], Place | UUID | None]:
     """The jobs of one page, and the place where it ends. None if nothing follows."""
     page: list[JobView] = []
     weight = 0

@@ -10,7 +10,7 @@ from mainspring.kernel.clock import DatabaseClock
 from mainspring.operations.access.caller import Caller
 from mainspring.operations.paging.search import searching
 from mainspring.operations.read.failures import ends_of_job
-from mainspring.operations.read.windows import Steps, Sum
+from mainspring.operations.read.windows import Sum, WindowSteps
 from mainspring.store.pool import Store
 from mainspring.store.rollups import RunEnd
 from mainspring.wire.insights import JobSeries, RunBar, WindowWord
@@ -33,7 +33,7 @@ class JobSeriesReader:
         now, window = self._clock.now(), WINDOWS[w]
         async with searching(self._store, caller.tenant, "runs of a job") as connection:
             ends, more = await ends_of_job(connection, caller, job_id)
-        steps, total = Steps(window, now), Sum()
+        steps, total = WindowSteps(window, now), Sum()
         sums = [Sum() for _ in steps.at]
         for end in ends:
             if (index := steps.index(end.ended_at)) is not None:

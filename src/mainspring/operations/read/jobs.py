@@ -20,7 +20,7 @@ from mainspring.operations.paging.search import JobQuery, searching
 from mainspring.operations.read.job_pages import (
     JobsThatFired,
     JobsWithRows,
-    Stretch,
+    PageStretch,
     Wanted,
     gather,
     merge,
@@ -94,7 +94,7 @@ class JobReader:
                 JobsThatFired(connection, tenant, self._lanes, wanted, light=light),
             )
             rows = await gather(sources[0], wanted, row_place(after), limit, lambda: budget.over, first)
-            fired = Stretch[UUID]([], None)
+            fired = PageStretch[UUID]([], None)
             if sources[1].any:
                 fired = await gather(sources[1], wanted, run_place(after), limit, lambda: budget.over, first)
         views, following = merge(rows, fired, limit)

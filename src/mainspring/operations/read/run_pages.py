@@ -25,7 +25,7 @@ _MOST_UNSUCCESSFUL = 2500  # they lie far apart
 _UNSUCCESSFUL = sorted(int(state) for state in ENDED - {StoredState.SUCCESS})
 
 
-class Found(msgspec.Struct):
+class FoundPage(msgspec.Struct):
     """The runs of a page, and one more if there are more. `reached`: the last run that was looked at, if the time was
     over before that."""
 
@@ -43,12 +43,12 @@ async def find_runs(
     first: int,
     *,
     light: bool = False,
-) -> Found:
+) -> FoundPage:
     """The newest runs before `before` that match one of the filters. `first`: how many are looked at before `over` is
     asked. The filters have the same states. `light`: without payloads and results."""
     asked = [_with_error(one) for one in asked]
     if not all(map(_sparse, asked)):
-        return Found(await _read(connection, tenant, asked, before, None, limit, light=light))
+        return FoundPage(await _read(connection, tenant, asked, before, None, limit, light=light))
     states = asked[0]
     ends = FiredFilter(
         ranks=[] if states.live_states == [] else [RANKS["SCHEDULED"]],
@@ -62,9 +62,9 @@ async def find_runs(
         came = await _read(connection, tenant, asked, before, floor, wanted, light=light)
         found += came
         if floor is None or len(came) >= wanted:
-            return Found(found)
+            return FoundPage(found)
         if over() or sum(run.weight for run in found) > PAGE_BYTES:
-            return Found(found, floor)
+            return FoundPage(found, floor)
         before, count = floor, min(4 * count, _MOST_UNSUCCESSFUL if ends.unsuccessful_only else _MOST_AT_A_TIME)
 
 

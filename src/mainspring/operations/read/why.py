@@ -17,7 +17,7 @@ from mainspring.operations.limits.gate_views import closed_in_words, own_gates, 
 from mainspring.store.dependencies import WaitRow
 from mainspring.store.gates import GateState
 from mainspring.store.lanes import Lane
-from mainspring.store.limit_reads import Holder, LineOfLimit
+from mainspring.store.limit_reads import LineOfLimit, SlotHolder
 from mainspring.store.workers import Offer, Taker
 from mainspring.wire.runs import RunView
 
@@ -122,7 +122,7 @@ def _awaited(wait: WaitRow) -> str:
 
 
 def held_sentence(
-    line: LineOfLimit | None, holders: Sequence[tuple[Holder, str]], ahead: int, expires_at: datetime | None
+    line: LineOfLimit | None, holders: Sequence[tuple[SlotHolder, str]], ahead: int, expires_at: datetime | None
 ) -> str:
     """Which limit holds up a run, who owns its slots, and the place of the run in line. `holders`: with the name of the
     job of each."""

@@ -59,7 +59,7 @@ class Sum:
         )  # fmt: skip
 
 
-class Steps:
+class WindowSteps:
     """The steps of a window that ends now; the last one is not over."""
 
     def __init__(self, window: Window, now: datetime) -> None:
@@ -77,7 +77,7 @@ async def read_window(
     connection: Connection, tenant: TenantId, w: WindowWord, now: datetime, task: str | None, queue: str | None
 ) -> WindowView:
     window = WINDOWS[w]
-    steps, until = Steps(window, now), await rollups.watermark(connection)
+    steps, until = WindowSteps(window, now), await rollups.watermark(connection)
     only_hours = window.length > 12 * _HOUR and window.span is Span.MINUTE  # minutes are not kept for so long
     before = steps.first if only_hours else steps.first - window.length
     rows = await read_rollups(connection, tenant, window.span, before, until, task, queue)
@@ -114,7 +114,7 @@ async def read_rollups(
     return rows
 
 
-def _series(steps: Steps, sums: Sequence[Sum], sampled: Iterable[Gauge]) -> Series:
+def _series(steps: WindowSteps, sums: Sequence[Sum], sampled: Iterable[Gauge]) -> Series:
     largest: dict[str, list[int | None]] = {name: [None] * len(steps.at) for name in _SAMPLED}
     for gauge in sampled:
         if (index := steps.index(gauge.at)) is not None:

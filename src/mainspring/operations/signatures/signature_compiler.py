@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from mainspring.domain.errors import InvalidInput, MainspringError, TooManyRequests
-from mainspring.domain.intake.declaration import Declaration, options_in, read_declaration, read_options
+from mainspring.domain.intake.declaration import TaskDeclaration, options_in, read_declaration, read_options
 from mainspring.domain.intake.signature import MOST_PARAMETERS, most_parameters
 from mainspring.domain.texts import shown
 from mainspring.kernel.ids import TenantId
@@ -38,7 +38,7 @@ class Compiled(NamedTuple):
     to check payloads; then only the options of the task apply."""
 
     text: str | None
-    declaration: Declaration | None
+    declaration: TaskDeclaration | None
     parameters: int = 0
 
 
@@ -102,7 +102,7 @@ def _in_parts(keys: Sequence[tuple[str, bytes]]) -> Iterator[list[tuple[str, byt
         yield part
 
 
-def declaration_in(task: str, text: str) -> Declaration | None:
+def declaration_in(task: str, text: str) -> TaskDeclaration | None:
     """What a stored declaration says."""
     return _compiled(task, text.encode()).declaration
 
@@ -127,7 +127,7 @@ def _compiled(task: str, declared: bytes) -> Compiled:
         log.warning("a signature cannot be read and is ignored", task=task, error=str(error))
         return _NOTHING
     if isinstance(schema, dict) and (found := most_parameters(schema)) > MOST_PARAMETERS:
-        return Compiled(text, Declaration(None, options_in(schema)), found)
+        return Compiled(text, TaskDeclaration(None, options_in(schema)), found)
     declaration = read_declaration(task, schema)
     if declaration is None or "\\u0000" in text:
         return _NOTHING

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from mainspring.domain.intake.declaration import Declaration, options_in
+from mainspring.domain.intake.declaration import TaskDeclaration, options_in
 from mainspring.kernel.ids import DEFAULT_TENANT, EVERY_TENANT, TenantId
 from mainspring.kernel.logs import get_logger
 from mainspring.kernel.time_slices import TimeSlices
@@ -28,7 +28,7 @@ log = get_logger("signatures")
 MOST_TASKS = 5_000  # of a tenant, that have a signature
 MOST_BYTES = 4 * 1024 * 1024  # of a tenant's signatures: about 1.5 s to compile
 _AT_ONCE = 16  # signatures that are read and compiled together: 4 MiB at most, except what older versions stored
-_NONE: dict[str, Declaration] = {}
+_NONE: dict[str, TaskDeclaration] = {}
 _MOST_MERGED = 1000  # tenants
 _SERVER = TenantId(-1)  # has turns of its own
 
@@ -41,15 +41,15 @@ class SignatureRegistry:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._by_tenant: dict[TenantId, dict[str, Declaration]] = {}
+        self._by_tenant: dict[TenantId, dict[str, TaskDeclaration]] = {}
         self._texts: dict[tuple[TenantId, str], str] = {}
         self._versions: dict[tuple[TenantId, str], datetime] = {}
-        self._merged: dict[TenantId, dict[str, Declaration]] = {}
+        self._merged: dict[TenantId, dict[str, TaskDeclaration]] = {}
         self._sizes: dict[tuple[TenantId, str], int] = {}
         self._bytes: dict[TenantId, int] = {}
         self._compiler = SignatureCompiler()
 
-    def known(self, tenant: TenantId) -> dict[str, Declaration]:
+    def known(self, tenant: TenantId) -> dict[str, TaskDeclaration]:
         """The declarations by task. A task without a declaration takes any payload and has no options. The declarations
         of shared workers apply where the tenant's own workers declare nothing."""
         shared = self._by_tenant.get(EVERY_TENANT)
@@ -157,7 +157,7 @@ class SignatureRegistry:
             self._versions[key] = moment
         return wanted
 
-    def _note(self, item: signatures.Declared, declaration: Declaration | None) -> None:
+    def _note(self, item: signatures.Declared, declaration: TaskDeclaration | None) -> None:
         key = (item.tenant_id, item.task)
         noted = self._versions.get(key)
         if noted is not None and noted >= item.registered_at:  # a refresh that began later was faster

@@ -31,7 +31,7 @@ CHUNK = 1000  # rows per insert, so that a batch of 10,000 does not block other 
 CHUNK_BYTES = 4 * 1024 * 1024  # of payloads and specs per insert: the driver copies them in one go
 
 
-class Batch:
+class SubmitBatch:
     """One submission while it is stored."""
 
     def __init__(

@@ -35,7 +35,7 @@ from mainspring.operations.limits.lines import LineOpener
 from mainspring.operations.signals import Signals
 from mainspring.operations.signatures.signature_registry import SignatureRegistry
 from mainspring.operations.signatures.slow_checks import prepare_checks
-from mainspring.operations.submit.batch import CHUNK, MAX_ERRORS, Batch, is_plain
+from mainspring.operations.submit.batch import CHUNK, MAX_ERRORS, SubmitBatch, is_plain
 from mainspring.operations.submit.submit_batching import SubmitBatcher
 from mainspring.store.deadlocks import despite_deadlocks
 from mainspring.store.dependencies import lock_graph
@@ -184,7 +184,7 @@ class Submitter:
             if dependent:  # before anything is stored, its lane included
                 await _check_parents(connection, tenant, requests, definitions, single=single)
             lane_ids = await self._lane_ids(connection, tenant, definitions)
-            batch = Batch(tenant, digests, definitions, lane_ids, self._clock.now(), single=single, plain=plain)
+            batch = SubmitBatch(tenant, digests, definitions, lane_ids, self._clock.now(), single=single, plain=plain)
             if unique_keys:
                 batch.merge_into(self._lanes, unique_keys)
             if batch.one_statement:

@@ -38,7 +38,7 @@ from mainspring.store import unique
 from mainspring.store.jobs import schedule_from_text
 from mainspring.store.lanes import LaneRegistry
 from mainspring.store.pool import Connection
-from mainspring.store.unique import ChangedJob, ChangedRun, NewKey, TakenKey, WaitingJob, WaitingRun
+from mainspring.store.unique import ChangedJob, ChangedRun, NewKey, TakenKey, UniqueWaitingRun, WaitingJob
 from mainspring.wire.unique import Unique
 
 _CHUNK = 1000  # keys per statement
@@ -81,7 +81,7 @@ class _Holder(msgspec.Struct):
     taken: bool
     item: UniqueItem | None = None
     job: WaitingJob | None = None
-    run: WaitingRun | None = None
+    run: UniqueWaitingRun | None = None
     task: str = ""
     at: datetime | None = None
     work: JobDefinition | None = None
@@ -163,7 +163,7 @@ class UniqueMerge:
         """Find out whether the jobs have their keys. Those that may be changed are locked before."""
         changing = {item.digest for item in self.items if item.unique.else_ != KEEP}
         jobs: dict[unique.Job, WaitingJob] = {}
-        runs: dict[unique.Job, WaitingRun] = {}
+        runs: dict[unique.Job, UniqueWaitingRun] = {}
         held: set[bytes] = set()
         unclear = known
         for _ in range(_LOOKS):
@@ -239,8 +239,8 @@ def _merge(holder: _Holder, item: UniqueItem) -> str:
     return LATER
 
 
-def _time_of(waits: WaitingJob | WaitingRun) -> datetime | None:
-    if isinstance(waits, WaitingRun):
+def _time_of(waits: WaitingJob | UniqueWaitingRun) -> datetime | None:
+    if isinstance(waits, UniqueWaitingRun):
         return waits.ready_at
     return waits.paused_from if waits.next_fire_at is None else waits.next_fire_at
 
@@ -260,7 +260,7 @@ def _changed_job(job: WaitingJob, holder: _Holder) -> ChangedJob:
     return ChangedJob(job, schedule, next_fire_at, paused_from, True, holder.work.payload, spec)
 
 
-def _changed_run(run: WaitingRun, holder: _Holder) -> ChangedRun:
+def _changed_run(run: UniqueWaitingRun, holder: _Holder) -> ChangedRun:
     if holder.work is None:
         return ChangedRun(run, holder.at, replaced=False)
     return ChangedRun(run, holder.at, True, holder.work.payload, spec_to_text(holder.work.spec))

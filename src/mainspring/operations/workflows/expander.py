@@ -20,13 +20,13 @@ import msgspec
 
 from mainspring.domain.transitions import StoredState
 from mainspring.domain.worker_state import WORKER_LABEL, WorkerState
-from mainspring.domain.workflows.definition import Step
+from mainspring.domain.workflows.definition import StepDefinition
 from mainspring.domain.workflows.flow import FanoutState, FlowState, is_of_map, map_join, prefix_of, run_in
 from mainspring.domain.workflows.references import Unresolved
 from mainspring.domain.workflows.rules import Counts
 from mainspring.kernel.logs import get_logger
 from mainspring.operations.lifecycle.dispatch import RUNS_CREATED, release, runs_ended
-from mainspring.operations.lifecycle.effects import Changes, Effects, carry_out
+from mainspring.operations.lifecycle.effects import Effects, RunChanges, carry_out
 from mainspring.operations.lifecycle.events import RunsCreated
 from mainspring.operations.limits.effects import LimitEffects
 from mainspring.operations.signals import FlowNews, Signals
@@ -116,7 +116,7 @@ class FanoutExpander:
             await self._give_up_lost(fanout)
         return created
 
-    async def _begin(self, reading: Connection, flow: Flow, fanout: Fanout, step: Step) -> int:
+    async def _begin(self, reading: Connection, flow: Flow, fanout: Fanout, step: StepDefinition) -> int:
         reason, mapped = None, Mapped(0)
         try:
             again = await read_repeats(reading, flow, step, fanout)
@@ -137,7 +137,7 @@ class FanoutExpander:
         return 1
 
     async def _known(
-        self, connection: Connection, flow: Flow, fanout: Fanout, step: Step, mapped: Mapped, effects: Effects
+        self, connection: Connection, flow: Flow, fanout: Fanout, step: StepDefinition, mapped: Mapped, effects: Effects
     ) -> None:
         """Store what the members are."""
         assert step.map is not None
@@ -173,7 +173,7 @@ class FanoutExpander:
             await _end(connection, [row], StoredState.FAILED, reason, effects)
 
     async def _expand(
-        self, connection: Connection, fanout: Fanout, step: Step, effects: Effects, *, kept: bool
+        self, connection: Connection, fanout: Fanout, step: StepDefinition, effects: Effects, *, kept: bool
     ) -> tuple[int, bool]:
         """Create members. Returns how many, and whether too many of them have failed."""
         flow = await workflows.lock(connection, fanout.flow_id)
@@ -210,7 +210,7 @@ class FanoutExpander:
         connection: Connection,
         flow: Flow,
         fanout: Fanout,
-        step: Step,
+        step: StepDefinition,
         members: MemberRows,
         number: int,
         effects: Effects,
@@ -252,7 +252,7 @@ class FanoutExpander:
         if not await fanouts.advance(connection, fanout, expanded, close=close):
             raise RuntimeError(f"mapped step {fanout.run_id} changed although it is locked")
 
-    async def _items(self, connection: Connection, fanout: Fanout, step: Step, number: int) -> list[Any]:
+    async def _items(self, connection: Connection, fanout: Fanout, step: StepDefinition, number: int) -> list[Any]:
         assert step.map is not None
         first = fanout.expanded
         if step.map.range is not None:
@@ -264,7 +264,7 @@ class FanoutExpander:
         items: list[Any] = msgspec.json.decode(text or "[]")
         return items[first % CHUNK : first % CHUNK + number]
 
-    async def _lanes_of(self, connection: Connection, flow: Flow, fanout: Fanout, step: Step) -> list[int]:
+    async def _lanes_of(self, connection: Connection, flow: Flow, fanout: Fanout, step: StepDefinition) -> list[int]:
         """The lane of all members, or those of a broadcast: each is for one worker."""
         job = step.job()
         if fanout.targets is None:
@@ -342,7 +342,7 @@ async def _end(
     connection: Connection, found: list[LockedRun], state: StoredState, reason: str, effects: Effects
 ) -> None:
     endings = [Ending(run.run_id, run.fence, int(state), reason, None, run.state, attempt=run.attempt) for run in found]
-    await carry_out(connection, Changes(endings), effects)
+    await carry_out(connection, RunChanges(endings), effects)
     effects.of(LimitEffects).wake(run.held_key for run in found if run.held_key is not None)
     await runs_ended(connection, effects)
 
@@ -353,5 +353,5 @@ async def _end_unresolved(connection: Connection, failed: dict[UUID, str], effec
         Ending(run_id, 0, int(StoredState.FAILED), reason, None, int(StoredState.QUEUED))
         for run_id, reason in failed.items()
     ]
-    await carry_out(connection, Changes(endings), effects)
+    await carry_out(connection, RunChanges(endings), effects)
     await runs_ended(connection, effects)

@@ -15,9 +15,9 @@ import msgspec
 
 from mainspring.domain.job import Spec, StepOf, stored_spec
 from mainspring.domain.transitions import Follows, StoredState
-from mainspring.domain.workflows.definition import FAIL, Step, WorkflowDefinition
+from mainspring.domain.workflows.definition import FAIL, StepDefinition, WorkflowDefinition
 from mainspring.domain.workflows.flow import STEP_TRIGGER, run_in, step_job_id
-from mainspring.domain.workflows.references import FROM, Reference, collect, without_references
+from mainspring.domain.workflows.references import FROM, ParsedReference, collect, without_references
 from mainspring.domain.workflows.rules import Rule, Waiting
 from mainspring.kernel.ids import TenantId
 from mainspring.store.joins import NewJoin, as_fed, join_in
@@ -36,18 +36,18 @@ class Outline:
         self.uses = [self._uses(step) for step in definition.steps]
         self.kept = {place for used in self.uses for place in used}
 
-    def _uses(self, step: Step) -> tuple[int, ...]:
+    def _uses(self, step: StepDefinition) -> tuple[int, ...]:
         names = {reference.of for reference in references_in(step) if reference.kind == FROM}
         if step.map is not None and step.map.source is not None:
             names.add(step.map.source.step)
         return tuple(sorted(self.places[name] for name in names))
 
 
-def references_in(step: Step) -> list[Reference]:
+def references_in(step: StepDefinition) -> list[ParsedReference]:
     return collect(msgspec.json.decode(step.payload)) if step.refers and step.payload is not None else []
 
 
-class Part(msgspec.Struct, frozen=True):
+class GraphPart(msgspec.Struct, frozen=True):
     """What is to be created of a workflow run. numbers: of the steps that run, by their places. before: the numbers and
     states of the other steps, which have ended earlier. blocked: those of them that were skipped because of a failure,
     and the step that failed. again: the steps that run although they had succeeded."""
@@ -68,7 +68,7 @@ class Part(msgspec.Struct, frozen=True):
 class GraphRows:
     """The rows of one part. `joins` first, then `steps`."""
 
-    def __init__(self, outline: Outline, part: Part) -> None:
+    def __init__(self, outline: Outline, part: GraphPart) -> None:
         self._outline = outline
         self._part = part
         definition = outline.definition
@@ -190,7 +190,7 @@ class GraphRows:
         fed = [number for number in self._outline.feeds[place] if number in self._made]
         return feeds + [as_fed(join_in(block, number + 1), len(joins[number])) for number in fed]
 
-    def _rule(self, step: Step, place: int, *, resolves: bool) -> int:
+    def _rule(self, step: StepDefinition, place: int, *, resolves: bool) -> int:
         """In a rerun, the parents of a step that is ready have ended before: it waits for no parent."""
         bits = int(Rule[step.rule.upper()] if place in self._waiting else Rule.ALL_DONE)
         if step.on_upstream_failure == FAIL:
@@ -202,7 +202,7 @@ class GraphRows:
         return int(bits)
 
 
-def step_spec(step: Step, job_id: str, of: StepOf, repeat: str | None = None) -> str | None:
+def step_spec(step: StepDefinition, job_id: str, of: StepOf, repeat: str | None = None) -> str | None:
     """The spec of a run of a step, as it is stored."""
     payload = step.payload
     if payload is not None and step.refers:  # the lines are worked out when the payload is known

@@ -16,7 +16,7 @@ from msgspec import UNSET
 
 from mainspring.domain import errors
 from mainspring.domain.errors import MainspringError, PayloadTooLarge, TooManyRequests
-from mainspring.domain.intake.declaration import Declaration
+from mainspring.domain.intake.declaration import TaskDeclaration
 from mainspring.domain.intake.decoding_errors import in_words
 from mainspring.domain.intake.workflows import WorkflowSource
 from mainspring.kernel.child_computation import TooMuchWork, compute
@@ -50,7 +50,7 @@ class Order(msgspec.Struct, frozen=True):
     priority: PriorityIn | None = None
 
 
-class Problem(msgspec.Struct, frozen=True):
+class PreparationProblem(msgspec.Struct, frozen=True):
     """A MainspringError on its way to another process."""
 
     kind: str
@@ -61,7 +61,7 @@ class Problem(msgspec.Struct, frozen=True):
     hint: str | None
 
     @classmethod
-    def of(cls, error: MainspringError) -> Problem:
+    def of(cls, error: MainspringError) -> PreparationProblem:
         return cls(type(error).__name__, error.detail, error.code, error.field, error.expected, error.hint)
 
     def error(self) -> MainspringError:
@@ -78,7 +78,7 @@ class Prepared(msgspec.Struct, frozen=True):
     check: WorkflowCheck | None = None
     version: Version | None = None
     digest: bytes | None = None
-    problem: Problem | None = None
+    problem: PreparationProblem | None = None
 
 
 class LargePreparation:
@@ -118,10 +118,10 @@ def _prepared(order: Order, text: memoryview) -> Prepared:
         given: Any = msgspec.json.decode(text, type=kind)
     except _UNREADABLE as error:
         struct = kind if issubclass(kind, msgspec.Struct) else StepIn
-        return Prepared(problem=Problem.of(in_words(error, struct)))
+        return Prepared(problem=PreparationProblem.of(in_words(error, struct)))
     rest = b"" if order.kind == STEPS else _without_steps(given)
     if len(rest) > _MOST_OTHER_BYTES:
-        return Prepared(problem=Problem.of(_too_much_else(len(rest))))
+        return Prepared(problem=PreparationProblem.of(_too_much_else(len(rest))))
     source, parameters = _source(given, order)
     if source is None:
         return Prepared(rest, has_steps=False)
@@ -131,7 +131,7 @@ def _prepared(order: Order, text: memoryview) -> Prepared:
             return Prepared(rest, check=asyncio.run(check(source, parameters, order.now, known)))
         version = asyncio.run(version_of(source, parameters, order.now, known))
     except MainspringError as error:
-        return Prepared(rest, problem=Problem.of(error))
+        return Prepared(rest, problem=PreparationProblem.of(error))
     has_key = isinstance(given, WorkflowRequest) and given.idempotency_key is not None
     return Prepared(rest, version=version, digest=digest_of(given) if has_key else None)
 
@@ -162,16 +162,16 @@ def _too_much_else(size: int) -> PayloadTooLarge:
     )
 
 
-class _Declarations(Mapping[str, Declaration]):
+class _Declarations(Mapping[str, TaskDeclaration]):
     """Declarations that are compiled when they are needed."""
 
     def __init__(self, texts: dict[str, str]) -> None:
         self._texts = texts
-        self._compiled: dict[str, Declaration] = {}
+        self._compiled: dict[str, TaskDeclaration] = {}
 
-    def __getitem__(self, task: str) -> Declaration:
+    def __getitem__(self, task: str) -> TaskDeclaration:
         if task not in self._compiled:
-            self._compiled[task] = declaration_in(task, self._texts[task]) or Declaration()
+            self._compiled[task] = declaration_in(task, self._texts[task]) or TaskDeclaration()
         return self._compiled[task]
 
     def __iter__(self) -> Iterator[str]:

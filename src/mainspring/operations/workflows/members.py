@@ -10,7 +10,7 @@ import msgspec
 
 from mainspring.domain.job import Spec, StepOf, spec_from_text, spec_to_text, stored_spec
 from mainspring.domain.transitions import Follows
-from mainspring.domain.workflows.definition import Step
+from mainspring.domain.workflows.definition import StepDefinition
 from mainspring.domain.workflows.flow import STEP_TRIGGER, prefix_of, run_in, step_job_id
 from mainspring.domain.workflows.references import Unresolved, Values, mapped_list, resolved_payload
 from mainspring.kernel.compute_thread import in_compute_thread
@@ -51,7 +51,7 @@ class Mapped(msgspec.Struct, frozen=True):
         return self.total if self.repeats is None else self.repeats
 
 
-async def read_map(connection: Connection, flow: Flow, step: Step, run_id: UUID) -> Mapped:
+async def read_map(connection: Connection, flow: Flow, step: StepDefinition, run_id: UUID) -> Mapped:
     """The members of a mapped step that is ready. Raises Unresolved."""
     of = step.map
     assert of is not None
@@ -94,7 +94,7 @@ async def values_for(connection: Connection, flow: Flow, run_id: UUID) -> Values
 class MemberRows:
     """The runs of members, in order."""
 
-    def __init__(self, flow: Flow, fanout: Fanout, step: Step, lanes: Sequence[int], *, kept: bool) -> None:
+    def __init__(self, flow: Flow, fanout: Fanout, step: StepDefinition, lanes: Sequence[int], *, kept: bool) -> None:
         assert fanout.join_id is not None and fanout.total is not None and fanout.first_number is not None
         self._flow = flow
         self._fanout = fanout

@@ -11,7 +11,7 @@ from mainspring.domain.workflows.flow import number_of, run_in
 from mainspring.kernel.compute_thread import in_compute_thread
 from mainspring.kernel.ids import TenantId
 from mainspring.operations.workflows.definitions import Definitions
-from mainspring.operations.workflows.graph_rows import Outline, Part
+from mainspring.operations.workflows.graph_rows import GraphPart, Outline
 from mainspring.store import workflows
 from mainspring.store.pool import Connection
 from mainspring.store.workflow_versions import VersionKey
@@ -65,9 +65,9 @@ async def ends_by_number(connection: Connection, flow: Flow, numbers: list[int])
     return ends
 
 
-async def part_of(connection: Connection, flow: Flow) -> Part:
+async def part_of(connection: Connection, flow: Flow) -> GraphPart:
     """What is to be created of a workflow run that starts, or runs again."""
-    part = Part(
+    part = GraphPart(
         flow_id=flow.flow_id,
         tenant_id=flow.tenant_id,
         workflow_id=flow.job_id,

@@ -14,7 +14,7 @@ from itertools import islice
 import msgspec
 
 from mainspring.domain.intake.canonical import canonical_json
-from mainspring.domain.intake.declaration import Declaration
+from mainspring.domain.intake.declaration import TaskDeclaration
 from mainspring.domain.intake.workflows import (
     ReadStep,
     WorkflowSource,
@@ -44,7 +44,7 @@ class Version(msgspec.Struct, frozen=True):
 
 
 async def check(
-    source: WorkflowSource, parameters: Collection[str], now: datetime, known: Mapping[str, Declaration]
+    source: WorkflowSource, parameters: Collection[str], now: datetime, known: Mapping[str, TaskDeclaration]
 ) -> WorkflowCheck:
     """What is said about a workflow that is valid. Raises InvalidInput."""
     graph, layers = check_graph(source.steps, await _read(source, parameters, now, known))
@@ -59,7 +59,7 @@ async def check(
 
 
 async def version_of(
-    source: WorkflowSource, parameters: Collection[str], now: datetime, known: Mapping[str, Declaration]
+    source: WorkflowSource, parameters: Collection[str], now: datetime, known: Mapping[str, TaskDeclaration]
 ) -> Version:
     """What is stored of a workflow. Raises InvalidInput."""
     definition = join_steps(source.steps, await _read(source, parameters, now, known))
@@ -71,7 +71,7 @@ def digest_of(request: WorkflowRequest) -> bytes:
 
 
 async def _read(
-    source: WorkflowSource, parameters: Collection[str], now: datetime, known: Mapping[str, Declaration]
+    source: WorkflowSource, parameters: Collection[str], now: datetime, known: Mapping[str, TaskDeclaration]
 ) -> list[ReadStep]:
     """What each step is by itself. Steps of one shape are read once: large workflows have few."""
     check_count(source.steps)

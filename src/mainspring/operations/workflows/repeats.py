@@ -14,7 +14,7 @@ from uuid import UUID
 
 import msgspec
 
-from mainspring.domain.workflows.definition import Step
+from mainspring.domain.workflows.definition import StepDefinition
 from mainspring.domain.workflows.flow import number_of, prefix_of, run_in
 from mainspring.operations.workflows.members import CHUNK, Chunk, Mapped
 from mainspring.operations.workflows.outlines import current_numbers
@@ -29,7 +29,7 @@ _items = msgspec.json.Decoder(list[msgspec.Raw]).decode
 _encode = msgspec.json.Encoder().encode
 
 
-async def read_repeats(connection: Connection, flow: Flow, step: Step, fanout: Fanout) -> Mapped | None:
+async def read_repeats(connection: Connection, flow: Flow, step: StepDefinition, fanout: Fanout) -> Mapped | None:
     """The members that run again. None: all of them."""
     origin = await _origin(connection, flow, fanout)
     if origin is None or origin.total is None:
@@ -73,7 +73,7 @@ async def _did_not_succeed(connection: Connection, origin: Fanout) -> list[int]:
 
 
 async def _in_chunks(
-    connection: Connection, step: Step, origin: Fanout, positions: Sequence[int]
+    connection: Connection, step: StepDefinition, origin: Fanout, positions: Sequence[int]
 ) -> list[tuple[int, list[tuple[int, Any]]]]:
     """Indexes and items of the members at these positions, by the chunk of the index."""
     if origin.repeats is not None:

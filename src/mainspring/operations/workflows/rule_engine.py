@@ -28,7 +28,7 @@ from mainspring.domain.workflows.rules import (
     reason_of,
     skips_by,
 )
-from mainspring.operations.lifecycle.effects import Changes, Effects, after_end, carry_out
+from mainspring.operations.lifecycle.effects import Effects, RunChanges, after_end, carry_out
 from mainspring.operations.lifecycle.events import RunEnded
 from mainspring.operations.limits.effects import LimitEffects
 from mainspring.operations.workflows.effects import FlowEffects
@@ -102,7 +102,7 @@ async def end_stopped(connection: Connection, prefixes: Collection[UUID], effect
     ]
     if endings:
         first = len(effects.ended)
-        await carry_out(connection, Changes(endings), effects)
+        await carry_out(connection, RunChanges(endings), effects)
         for end in effects.ended[first:]:
             end.complete = True
         await _follow_from(connection, first, effects)
@@ -225,7 +225,7 @@ class _Settlement:
             _check(len(rows), len(self._succeeded))
             after_end(rows, self._effects, succeeded=True, results=self._succeeded)
         if self._endings:
-            await carry_out(self._connection, Changes(self._endings), self._effects)
+            await carry_out(self._connection, RunChanges(self._endings), self._effects)
         for end in self._effects.ended[first:]:
             end.complete = end.run_id in self._complete
             end.result = self._failed.get(end.run_id, end.result)

@@ -13,7 +13,7 @@ from mainspring.domain.job import spec_from_text
 from mainspring.domain.state_names import named_states
 from mainspring.domain.tags import workflow_run_tag
 from mainspring.domain.transitions import SHOWN_SCHEDULED, RunState, StoredState
-from mainspring.domain.workflows.definition import Step, WorkflowDefinition
+from mainspring.domain.workflows.definition import StepDefinition, WorkflowDefinition
 from mainspring.domain.workflows.flow import ALIVE, RERUN_TRIGGER, WORKFLOW_TASK, FlowState, number_of
 from mainspring.domain.workflows.graph import SHOWN_PARENTS
 from mainspring.domain.workflows.numbers import Numbers
@@ -61,7 +61,7 @@ class StepQuery(msgspec.Struct, frozen=True):
     limit: int = 50
 
 
-class Found(msgspec.Struct, frozen=True):
+class FoundRun(msgspec.Struct, frozen=True):
     """A workflow run. run: the one that was fired. flow: None if it was not started. container: the run that stands for
     it now."""
 
@@ -151,7 +151,7 @@ class WorkflowRunReader:
                     shown.append(_brief(found, await _counts(connection, found)))
         return WorkflowRunList(shown, page.next)
 
-    async def _find(self, connection: Connection, tenant: TenantId, run_id: UUID) -> Found:
+    async def _find(self, connection: Connection, tenant: TenantId, run_id: UUID) -> FoundRun:
         """The workflow run with this id. The id of a rerun is that of the workflow run too."""
         flow = await workflows.of_run(connection, tenant, _NO_PREFIX, run_id)
         run = await history.find_run(connection, tenant, run_id if flow is None else flow.flow_id)
@@ -169,10 +169,10 @@ class WorkflowRunReader:
             container = await _rerun_of(connection, tenant, flow.container, container)
         prefix = _NO_PREFIX if flow is None else flow.prefix
         numbers = Numbers(prefix, len(definition.steps), [(one.first_number, one.steps) for one in reruns])
-        return Found(run, container, definition, version, flow, numbers)
+        return FoundRun(run, container, definition, version, flow, numbers)
 
     async def _steps(
-        self, connection: Connection, tenant: TenantId, found: Found, places: Sequence[int]
+        self, connection: Connection, tenant: TenantId, found: FoundRun, places: Sequence[int]
     ) -> list[StepRunView]:
         names = [step.name for step in found.definition.steps]
         graph = found.definition.graph()
@@ -199,7 +199,7 @@ class WorkflowRunReader:
         self,
         connection: Connection,
         tenant: TenantId,
-        found: Found,
+        found: FoundRun,
         place: int,
         query: StepQuery,
         start: int,
@@ -249,7 +249,7 @@ async def _rerun_of(connection: Connection, tenant: TenantId, rerun: UUID, first
 
 
 def _step_view(
-    step: Step,
+    step: StepDefinition,
     run_id: UUID | None,
     row: BriefRun | None,
     end: KeptEnd | None,
@@ -274,7 +274,7 @@ def _step_view(
     return view
 
 
-async def _counts(connection: Connection, found: Found) -> dict[str, int]:
+async def _counts(connection: Connection, found: FoundRun) -> dict[str, int]:
     """How many steps are in each state."""
     if found.flow is None:
         return {}
@@ -286,7 +286,7 @@ async def _counts(connection: Connection, found: Found) -> dict[str, int]:
     return counts
 
 
-def _brief(found: Found, counts: dict[str, int]) -> WorkflowRunBrief:
+def _brief(found: FoundRun, counts: dict[str, int]) -> WorkflowRunBrief:
     run, now = brief_view(brief_of(found.run)), brief_view(found.container)
     flow = found.flow
     started = flow.started_at if flow is not None else run.start_time
@@ -311,7 +311,7 @@ def _brief(found: Found, counts: dict[str, int]) -> WorkflowRunBrief:
     )
 
 
-def _tag(found: Found) -> str:
+def _tag(found: FoundRun) -> str:
     if found.flow is None:
         return workflow_run_tag(ended=found.container.ended_at is not None, reruns=0)
     return workflow_run_tag(ended=found.flow.state not in ALIVE, reruns=found.flow.reruns)

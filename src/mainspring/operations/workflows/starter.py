@@ -23,11 +23,11 @@ from mainspring.kernel.compute_thread import in_compute_thread
 from mainspring.kernel.ids import uuid7_batch
 from mainspring.kernel.logs import get_logger
 from mainspring.operations.lifecycle.dispatch import RUNS_CREATED, release, runs_ended
-from mainspring.operations.lifecycle.effects import Changes, Effects, carry_out
+from mainspring.operations.lifecycle.effects import Effects, RunChanges, carry_out
 from mainspring.operations.lifecycle.events import RunsCreated
 from mainspring.operations.signals import FlowNews, Signals
 from mainspring.operations.workflows.effects import FlowEffects
-from mainspring.operations.workflows.graph_rows import GraphRows, Outline, Part
+from mainspring.operations.workflows.graph_rows import GraphPart, GraphRows, Outline
 from mainspring.operations.workflows.outlines import Outlines, part_of
 from mainspring.store import fanouts, joins, workflows
 from mainspring.store.deadlocks import despite_deadlocks
@@ -144,7 +144,7 @@ class FlowStarter:
         ending = Ending(
             run.run_id, run.fence, int(StoredState.FAILED), "it has no definition", None, int(StoredState.QUEUED)
         )
-        await carry_out(connection, Changes([ending]), effects)
+        await carry_out(connection, RunChanges([ending]), effects)
         await runs_ended(connection, effects)
         await release(connection, effects)
 
@@ -154,7 +154,7 @@ class FlowStarter:
         new: list[NewFlow] = []
         for (run, outline), block, prefix in zip(batch.flows, blocks, prefixes, strict=True):
             steps = len(outline.definition.steps)
-            part = Part(
+            part = GraphPart(
                 flow_id=run.run_id,
                 tenant_id=run.tenant_id,
                 workflow_id=run.job_id,
@@ -219,7 +219,7 @@ class FlowStarter:
                 effects.of(FlowEffects).folds.add(graph.nothing)
 
 
-async def _graph(outline: Outline, part: Part) -> GraphRows:
+async def _graph(outline: Outline, part: GraphPart) -> GraphRows:
     return GraphRows(outline, part) if len(part.numbers) <= ROWS else await in_compute_thread(GraphRows, outline, part)
 
 

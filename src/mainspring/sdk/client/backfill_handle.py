@@ -18,7 +18,7 @@ _LONGEST_PAUSE = 1.0  # the server counts once a second
 Seen = Callable[[BackfillView], None]
 
 
-class Wait:
+class BackfillWait:
     """When to look again, and when to stop."""
 
     def __init__(self, timeout: float | None, seen: Seen | None, clock: Clock = _CLOCK) -> None:
@@ -68,7 +68,7 @@ class Backfill:
     def wait(self, timeout: float | None = None, *, seen: Seen | None = None) -> BackfillView:
         """Wait until it is completed, or cancelled and its last run has ended. A paused one is waited for. `seen` is
         called with each answer. Raises TimeoutError after `timeout` seconds."""
-        watch = Wait(timeout, seen)
+        watch = BackfillWait(timeout, seen)
         while True:
             call = calls.read_backfill(self.id)
             view = self._client.send(call, patience=watch.left, persist=watch.answered)
@@ -110,7 +110,7 @@ class AsyncBackfill:
     async def wait(self, timeout: float | None = None, *, seen: Seen | None = None) -> BackfillView:
         """Wait until it is completed, or cancelled and its last run has ended. A paused one is waited for. `seen` is
         called with each answer. Raises TimeoutError after `timeout` seconds."""
-        watch = Wait(timeout, seen)
+        watch = BackfillWait(timeout, seen)
         while True:
             call = calls.read_backfill(self.id)
             view = await self._client.send(call, patience=watch.left, persist=watch.answered)

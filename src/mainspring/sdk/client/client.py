@@ -25,12 +25,12 @@ from mainspring.sdk.client.bulk_methods import BulkMethods
 from mainspring.sdk.client.change_stream import ChangeEvent, ChangeStream
 from mainspring.sdk.client.connection import find_connection
 from mainspring.sdk.client.core import (
-    Answer,
     Call,
     NoAnswer,
     PageT,
     Patience,
     RetryingCall,
+    ServerAnswer,
     checked_patience,
     choose_next,
     following,
@@ -164,7 +164,7 @@ class Client(WorkflowMethods, BulkMethods):
     def _follow(self, stream: ServerEvents[E]) -> Iterator[E]:
         while not stream.ended:
             address = self._rotation.current
-            outcome: Answer | NoAnswer = stream.broke_off
+            outcome: ServerAnswer | NoAnswer = stream.broke_off
             try:
                 with self._http.stream(**stream_request(address, stream.call())) as response:
                     if response.is_success:
@@ -269,7 +269,7 @@ class Client(WorkflowMethods, BulkMethods):
         url, patience = self.connection.url, Patience.of(self.patience)
         return LogStream(run_id, attempt, url=url, clock=_CLOCK, patience=patience, after=after)
 
-    def _send_once(self, address: str, call: Call[Any]) -> Answer | NoAnswer:
+    def _send_once(self, address: str, call: Call[Any]) -> ServerAnswer | NoAnswer:
         try:
             return answer_of(self._http.send(build_request(self._http, address, call)))
         except httpx.TransportError as error:

@@ -49,7 +49,7 @@ DEFAULT_URL = f"http://{DEFAULT_HOST}:{DEFAULT_PORT}"
 
 
 @dataclass(frozen=True, slots=True)
-class Connection:
+class ServerConnection:
     """One address or several, separated by commas and without trailing slashes, and an optional token. `ca`: the file
     of the authorities that are trusted, if not those of the system. `insecure_http`: plain HTTP to other machines is
     allowed."""
@@ -134,7 +134,7 @@ def find_connection(
     insecure_http: bool = False,
     environ: Mapping[str, str] | None = None,
     start: Path | None = None,
-) -> Connection:
+) -> ServerConnection:
     """The connection from the arguments, the environment and the data folder, in this order.
 
     The data folder is not read if both are known without it. Raises Forbidden if it belongs to somebody else, or was
@@ -165,7 +165,7 @@ def find_connection(
     known_ca = file.ca if file is not None and chosen == written else None
     trusted = checked_ca(ca or env.get(CA_VARIABLE) or known_ca)
     allowed = insecure_http or insecure_http_allowed(env)
-    connection = Connection(chosen, token, trusted, allowed)
+    connection = ServerConnection(chosen, token, trusted, allowed)
     # The token of the folder is the admin token of this machine. It is never sent to another machine.
     if token is None and folder is not None and (connection.loopback or chosen == written):
         return replace(connection, token=folder.token())

@@ -76,7 +76,7 @@ _BY_STATUS: dict[int, type[MainspringError]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ServerAnswer:
     """The response of a server. Header names are in lower case."""
 
     status: int
@@ -103,7 +103,7 @@ class Call(Generic[T]):
 
     method: str
     path: str
-    read: Callable[[Answer], T]
+    read: Callable[[ServerAnswer], T]
     params: tuple[tuple[str, str], ...] = ()
     body: bytes | None = None
     headers: tuple[tuple[str, str], ...] = ()
@@ -177,9 +177,9 @@ class RetryingCall(Generic[T]):
         self._refused_since: float | None = None
         self._chance = chance
         self._tries = 0
-        self._last: Answer | NoAnswer | None = None
+        self._last: ServerAnswer | NoAnswer | None = None
 
-    def next_delay(self, outcome: Answer | NoAnswer, *, elsewhere: bool = False) -> float | None:
+    def next_delay(self, outcome: ServerAnswer | NoAnswer, *, elsewhere: bool = False) -> float | None:
         """Seconds to wait before the call is sent again. None if the call is complete and `result` can be called.
         `elsewhere`: the next attempt goes to another server, which has not failed."""
         self._last = outcome
@@ -197,7 +197,7 @@ class RetryingCall(Generic[T]):
         if isinstance(outcome, NoAnswer) and outcome.hint is not None:
             return None
         pause = min(_LONGEST_PAUSE, _FIRST_PAUSE * 2 ** min(self._tries - 1, 10)) * (0.5 + self._chance())
-        if isinstance(outcome, Answer):
+        if isinstance(outcome, ServerAnswer):
             pause = max(retry_after(outcome) or 0.0, pause)
         deadline = self._deadline
         if self._refused_since is not None:
@@ -207,9 +207,9 @@ class RetryingCall(Generic[T]):
     def result(self) -> T:
         """The result of the call. Raises the error that the server's problem document describes."""
         match self._last:
-            case Answer() as answer if self.call.reads(answer.status):
+            case ServerAnswer() as answer if self.call.reads(answer.status):
                 return self._read(answer)
-            case Answer() as answer:
+            case ServerAnswer() as answer:
                 raise error_of(answer)
             case NoAnswer(why=why, hint=hint, guess=guess):
                 raise Unavailable(
@@ -220,7 +220,7 @@ class RetryingCall(Generic[T]):
             case None:
                 raise RuntimeError("the call has not been sent")
 
-    def _worth_repeating(self, outcome: Answer | NoAnswer) -> bool:
+    def _worth_repeating(self, outcome: ServerAnswer | NoAnswer) -> bool:
         if isinstance(outcome, NoAnswer):
             return self.call.repeatable or not outcome.reached
         if self.call.reads(outcome.status):
@@ -230,7 +230,7 @@ class RetryingCall(Generic[T]):
         # A 503 can follow a commit whose confirmation was lost, so only repeatable calls are repeated.
         return outcome.status in _TRY_AGAIN and self.call.repeatable
 
-    def _read(self, answer: Answer) -> T:
+    def _read(self, answer: ServerAnswer) -> T:
         try:
             return self.call.read(answer)
         except msgspec.MsgspecError as error:
@@ -241,20 +241,20 @@ class RetryingCall(Generic[T]):
             ) from None
 
 
-def choose_next(rotation: ServerRotation, address: str, outcome: Answer | NoAnswer) -> bool:
+def choose_next(rotation: ServerRotation, address: str, outcome: ServerAnswer | NoAnswer) -> bool:
     """Move on to the next address if this one failed. True if the next one can be tried at once."""
-    if isinstance(outcome, Answer) and outcome.status not in _IN_TROUBLE:
+    if isinstance(outcome, ServerAnswer) and outcome.status not in _IN_TROUBLE:
         rotation.answered()
         return False
     rotation.failed(address)
     return rotation.untried
 
 
-def json_of(shape: type[T]) -> Callable[[Answer], T]:
+def json_of(shape: type[T]) -> Callable[[ServerAnswer], T]:
     """A reader for responses that are `shape` as JSON."""
     decode = msgspec.json.Decoder(shape).decode
 
-    def read(answer: Answer) -> T:
+    def read(answer: ServerAnswer) -> T:
         try:
             return decode(answer.content)
         except msgspec.ValidationError as error:
@@ -271,7 +271,7 @@ def _whole_number(digits: str) -> int | float:
     return int(digits) if len(digits) <= _MOST_DIGITS else float(digits)
 
 
-def next_cursor(answer: Answer) -> str | None:
+def next_cursor(answer: ServerAnswer) -> str | None:
     """The cursor in the Link header's rel="next", for responses that are plain arrays."""
     for link in answer.headers.get("link", "").split(","):
         target, _, attributes = link.strip().partition(";")
@@ -281,13 +281,13 @@ def next_cursor(answer: Answer) -> str | None:
     return None
 
 
-def retry_after(answer: Answer) -> float | None:
+def retry_after(answer: ServerAnswer) -> float | None:
     """The seconds of the Retry-After header. The server does not use its date form."""
     text = answer.headers.get("retry-after", "")
     return float(text) if text.isdigit() else None
 
 
-def error_of(answer: Answer) -> MainspringError:
+def error_of(answer: ServerAnswer) -> MainspringError:
     """The exception for an error response, by its code or else by its status."""
     try:
         problem = msgspec.json.decode(answer.content, type=Problem)
@@ -300,7 +300,7 @@ def error_of(answer: Answer) -> MainspringError:
     return _with_retry_after(error, answer)
 
 
-def _foreign_error(answer: Answer) -> MainspringError:
+def _foreign_error(answer: ServerAnswer) -> MainspringError:
     """The exception for a response that is not a problem document, e.g. from a proxy or another program."""
     first_line = answer.content.decode(errors="replace").strip().partition("\n")[0][:200]
     kind = _BY_STATUS.get(answer.status, MainspringError)
@@ -309,7 +309,7 @@ def _foreign_error(answer: Answer) -> MainspringError:
     return _with_retry_after(error, answer)
 
 
-def _with_retry_after(error: MainspringError, answer: Answer) -> MainspringError:
+def _with_retry_after(error: MainspringError, answer: ServerAnswer) -> MainspringError:
     seconds = retry_after(answer)
     if isinstance(error, Unavailable) and seconds is not None:
         error.retry_after = int(seconds)

@@ -7,8 +7,8 @@ from typing import Any, TypedDict
 
 from mainspring.kernel.light_httpx import httpx
 from mainspring.kernel.trust import tls_failure, trusted_context
-from mainspring.sdk.client.connection import Connection
-from mainspring.sdk.client.core import Answer, Call, NoAnswer
+from mainspring.sdk.client.connection import ServerConnection
+from mainspring.sdk.client.core import Call, NoAnswer, ServerAnswer
 
 _NEVER_REACHED = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
 _PERHAPS_TLS = "if the server uses TLS, write https:// instead of http://; otherwise see its log"
@@ -31,7 +31,7 @@ class _StreamRequest(TypedDict):
     timeout: httpx.Timeout
 
 
-def http_settings(connection: Connection, timeout: float) -> _HttpSettings:
+def http_settings(connection: ServerConnection, timeout: float) -> _HttpSettings:
     headers = {"accept": "application/json"}
     if connection.token is not None:
         headers["authorization"] = f"Bearer {connection.token}"
@@ -45,7 +45,7 @@ def http_settings(connection: Connection, timeout: float) -> _HttpSettings:
     }
 
 
-def _trusted(connection: Connection) -> ssl.SSLContext:
+def _trusted(connection: ServerConnection) -> ssl.SSLContext:
     """The trusted authorities; none if no address uses TLS. Loading them takes 25 ms of CPU, a tenth of a command on
     this machine."""
     if any(address.startswith("https:") for address in connection.addresses):
@@ -71,8 +71,8 @@ def stream_request(address: str, call: Call[Any]) -> _StreamRequest:
     }
 
 
-def answer_of(response: httpx.Response) -> Answer:
-    return Answer(response.status_code, response.content, response.headers)
+def answer_of(response: httpx.Response) -> ServerAnswer:
+    return ServerAnswer(response.status_code, response.content, response.headers)
 
 
 def no_answer(error: httpx.TransportError) -> NoAnswer:

@@ -7,7 +7,7 @@ from math import inf
 from typing import Generic, TypeVar
 
 from mainspring.kernel.clock import Clock
-from mainspring.sdk.client.core import Answer, Call, NoAnswer, Patience, RetryingCall
+from mainspring.sdk.client.core import Call, NoAnswer, Patience, RetryingCall, ServerAnswer
 
 E = TypeVar("E")
 
@@ -61,7 +61,7 @@ class ServerEvents(Generic[E]):
             self._fields = {}
         return events
 
-    def pause(self, outcome: Answer | NoAnswer, *, elsewhere: bool = False) -> float:
+    def pause(self, outcome: ServerAnswer | NoAnswer, *, elsewhere: bool = False) -> float:
         """Seconds to wait before the next connection. Raises the error if there are no more retries."""
         if self._retrying is None:
             patience = self._patience.at_most(inf, persist=bool(self._seen))

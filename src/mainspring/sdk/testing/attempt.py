@@ -38,7 +38,7 @@ class WorkerLost(BaseException):
         self.alone = alone
 
 
-class Failure(NamedTuple):
+class AttemptFailure(NamedTuple):
     """Why an attempt failed, in the form that `after_failure` needs."""
 
     error: str
@@ -64,7 +64,7 @@ class RunChannel:
         self._run.logs.append(text.removesuffix("\n"))
 
 
-def run_attempt(task: Task[Any, Any], run: BoxRun) -> Steps[Failure | None]:
+def run_attempt(task: Task[Any, Any], run: BoxRun) -> Steps[AttemptFailure | None]:
     """Call the task for `run`. Sets the result of the run, or returns the failure."""
     context = run.context = Context(
         job_id=run.job_id,
@@ -80,7 +80,7 @@ def run_attempt(task: Task[Any, Any], run: BoxRun) -> Steps[Failure | None]:
         generation=run.generation,
         _channel=RunChannel(run),
     )
-    failure: Failure | None = None
+    failure: AttemptFailure | None = None
     is_async = inspect.iscoroutinefunction(task.function)
     try:
         result = task.bind_json((run.definition.payload or "").encode(), context)()
@@ -92,7 +92,7 @@ def run_attempt(task: Task[Any, Any], run: BoxRun) -> Steps[Failure | None]:
         run.result = _as_json(result)
     except WorkerLost as error:
         run.context = None
-        return Failure(_LOST, exception=error, lost=True, lost_alone=error.alone)
+        return AttemptFailure(_LOST, exception=error, lost=True, lost_alone=error.alone)
     except _A_TASKS_ERRORS as error:
         failure = failure_of(error)
     yield from _run_cleanups(context, run, is_async=is_async)
@@ -130,22 +130,22 @@ def _as_json(result: object) -> Any:
     return msgspec.json.decode(data)
 
 
-def failure_of(error: BaseException) -> Failure:
+def failure_of(error: BaseException) -> AttemptFailure:
     """What a worker would report for an attempt that raised `error`."""
     if (snooze := snooze_in(error)) is not None:
-        return Failure("", exception=snooze, snooze=snooze.seconds)
+        return AttemptFailure("", exception=snooze, snooze=snooze.seconds)
     match error:
         case _NotKept():
-            return Failure(str(error), wanted=False, exception=error)
+            return AttemptFailure(str(error), wanted=False, exception=error)
         case BadPayload():
-            return Failure(error.detail, wanted=False, exception=error)
+            return AttemptFailure(error.detail, wanted=False, exception=error)
         case GiveUp():
-            return Failure(_headline(error), wanted=False, exception=error)
+            return AttemptFailure(_headline(error), wanted=False, exception=error)
         case Retry():
             after = None if error.after is None else max(0.0, error.after)
-            return Failure(_headline(error), retry_after=after, exception=error)
+            return AttemptFailure(_headline(error), retry_after=after, exception=error)
         case _:
-            return Failure(_headline(error), cause=_cause(error), exception=error)
+            return AttemptFailure(_headline(error), cause=_cause(error), exception=error)
 
 
 def _headline(error: BaseException) -> str:

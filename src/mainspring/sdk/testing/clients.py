@@ -7,10 +7,10 @@ from typing import Any, TypeVar
 
 from mainspring.domain.errors import NotSupportedYet
 from mainspring.sdk.client.async_client import AsyncClient
-from mainspring.sdk.client.backfill_handle import AsyncBackfill, Backfill, Wait
+from mainspring.sdk.client.backfill_handle import AsyncBackfill, Backfill, BackfillWait
 from mainspring.sdk.client.backfill_handle import Seen as SeenBackfill
 from mainspring.sdk.client.client import Client
-from mainspring.sdk.client.connection import Connection
+from mainspring.sdk.client.connection import ServerConnection
 from mainspring.sdk.client.core import Call
 from mainspring.sdk.client.handle import AsyncHandle, Handle, Seen, WaitLoop
 from mainspring.sdk.client.log_stream import LogEvent
@@ -23,7 +23,7 @@ from mainspring.wire.runs import RunView
 from mainspring.wire.workflows import WorkflowRunView
 
 T = TypeVar("T")
-_ADDRESS = Connection("http://box.invalid")
+_ADDRESS = ServerConnection("http://box.invalid")
 
 
 class BoxClient(Client):
@@ -118,7 +118,7 @@ class BoxBackfillHandle(Backfill):
         self._driver = driver
 
     def wait(self, timeout: float | None = None, *, seen: SeenBackfill | None = None) -> BackfillView:
-        watch = Wait(timeout, seen, self._driver.engine)
+        watch = BackfillWait(timeout, seen, self._driver.engine)
         while not watch.over(view := self.view()):
             self._driver.drive(self._driver.moment(watch.left))
         return view
@@ -132,7 +132,7 @@ class BoxAsyncBackfillHandle(AsyncBackfill):
         self._driver = driver
 
     async def wait(self, timeout: float | None = None, *, seen: SeenBackfill | None = None) -> BackfillView:
-        watch = Wait(timeout, seen, self._driver.engine)
+        watch = BackfillWait(timeout, seen, self._driver.engine)
         while not watch.over(view := await self.view()):
             await self._driver.drive_async(self._driver.moment(watch.left))
         return view

@@ -35,17 +35,17 @@ from mainspring.domain.workflows.flow import WORKFLOW_TASK
 from mainspring.kernel.ids import DEFAULT_TENANT
 from mainspring.sdk.errors import GiveUp, Retry
 from mainspring.sdk.tasks.task import Task
-from mainspring.sdk.testing.attempt import Failure, Steps, WorkerLost, run_attempt
+from mainspring.sdk.testing.attempt import AttemptFailure, Steps, WorkerLost, run_attempt
 from mainspring.sdk.testing.dependants import Dependants
 from mainspring.sdk.testing.event_queue import EventQueue
-from mainspring.sdk.testing.lines import Lines, stands_again, with_overlap
+from mainspring.sdk.testing.lines import BoxLines, stands_again, with_overlap
 from mainspring.sdk.testing.records import BoxJob, BoxRun
 from mainspring.sdk.testing.verdicts import verdict_of, verdict_of_snooze
 
 MOST_AT_ONCE = 100_000
 
 
-class WorkflowRuns(Protocol):
+class BoxWorkflowRuns(Protocol):
     """What the engine tells the workflows of a box."""
 
     def is_container(self, run: BoxRun) -> bool: ...
@@ -68,7 +68,7 @@ class Engine:
         self.waiting: dict[str, BoxRun] = {}
         self.dead: dict[str, BoxRun] = {}
         self.replays: dict[str, BoxRun] = {}
-        self.lines = Lines(self._admitted, self.wall)
+        self.lines = BoxLines(self._admitted, self.wall)
         self._tasks = tasks
         self._start = start
         self._random = Random(seed)
@@ -79,7 +79,7 @@ class Engine:
         self._busy = 0
         self.dependants = Dependants(self.jobs, self._begin, self.end, lambda job: self.arm(job, self.now))
         self.after_end: Callable[[], None] | None = None
-        self.flows: WorkflowRuns | None = None
+        self.flows: BoxWorkflowRuns | None = None
 
     # -- the clock
 
@@ -412,7 +412,7 @@ class Engine:
             if self._raise_errors and failure.exception and not intended:
                 raise failure.exception
 
-    def _retry_or_end(self, run: BoxRun, failure: Failure) -> None:
+    def _retry_or_end(self, run: BoxRun, failure: AttemptFailure) -> None:
         """Retry a failed or lost run, or end it."""
         verdict = verdict_of(run, failure, self._random.random)
         if not failure.lost:

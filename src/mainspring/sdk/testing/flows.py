@@ -15,7 +15,7 @@ import msgspec
 from mainspring.domain.errors import Conflict
 from mainspring.domain.intake.workflows import WorkflowSource
 from mainspring.domain.transitions import RunState
-from mainspring.domain.workflows.definition import FAIL, Step, WorkflowDefinition
+from mainspring.domain.workflows.definition import FAIL, StepDefinition, WorkflowDefinition
 from mainspring.domain.workflows.flow import CANCELLED_WHILE_IT_RAN, STEP_TRIGGER, step_job_id
 from mainspring.domain.workflows.graph import Graph, downstream
 from mainspring.domain.workflows.references import FROM, Unresolved, Values, collect, mapped_list, resolved_payload
@@ -29,7 +29,7 @@ _FAILED = (RunState.FAILED, RunState.CANCELLED)
 
 
 @dataclass(slots=True)
-class Version:
+class BoxVersion:
     """A version of the definition of a workflow."""
 
     number: int
@@ -41,11 +41,11 @@ class Version:
 class BoxWorkflow:
     """A workflow of a box. Its job has the same id."""
 
-    version: Version
+    version: BoxVersion
 
 
 @dataclass(slots=True, eq=False)
-class Fanout:
+class BoxFanout:
     """The members of a mapped step: `items` are their values, `todo` the indexes of those that run, `created` how many
     of these have a run. `members`: their runs, and those of the members that have succeeded before."""
 
@@ -79,14 +79,14 @@ class BoxFlow:
     failed step, its name. unlisted: mapped steps whose list could not be made."""
 
     run: BoxRun
-    version: Version
+    version: BoxVersion
     graph: Graph
     parameters: dict[str, Any]
     runs: list[BoxRun] = field(default_factory=list)
     earlier: list[BoxRun] = field(default_factory=list)
     reruns: int = 0
     rerun_of: dict[str, int] = field(default_factory=dict)
-    fanouts: dict[str, Fanout] = field(default_factory=dict)
+    fanouts: dict[str, BoxFanout] = field(default_factory=dict)
     unlisted: set[str] = field(default_factory=set)
     causes: dict[str, str] = field(default_factory=dict)
     stopping: str | None = None
@@ -96,7 +96,7 @@ class BoxFlow:
     referred: set[str] = field(default_factory=set)
 
     @property
-    def steps(self) -> list[Step]:
+    def steps(self) -> list[StepDefinition]:
         return self.version.definition.steps
 
 
@@ -108,7 +108,7 @@ class Flows:
         self.workflows: dict[str, BoxWorkflow] = {}
         self.flows: dict[str, BoxFlow] = {}
         self._of_step: dict[str, tuple[BoxFlow, int]] = {}
-        self._of_member: dict[str, Fanout] = {}
+        self._of_member: dict[str, BoxFanout] = {}
         self._ended: deque[BoxRun] = deque()
         self._working = False
         engine.flows = self
@@ -172,7 +172,7 @@ class Flows:
                 hint="wait for its end, or cancel it first",
             )  # fmt: skip
 
-    def rerun(self, flow: BoxFlow, start: int | None, current: Version | None = None) -> None:
+    def rerun(self, flow: BoxFlow, start: int | None, current: BoxVersion | None = None) -> None:
         """Run a part again: from the step at `start`, or the steps that did not succeed, with all that follows. Their
         settings are those of the version `current`, if it is given."""
         starts = [place for place, run in enumerate(flow.runs) if not _is_good(flow, run)]
@@ -275,7 +275,7 @@ class Flows:
         ok = len(ended) - len(failed) - len(skipped)
         return Counts(len(runs), ok, len(failed), len(skipped), len(blocked), cause)
 
-    def _ready(self, flow: BoxFlow, place: int, before: Fanout | None = None) -> None:
+    def _ready(self, flow: BoxFlow, place: int, before: BoxFanout | None = None) -> None:
         """`before`: a mapped step repeats those members of it that did not succeed."""
         step, run = flow.steps[place], flow.runs[place]
         try:
@@ -292,7 +292,7 @@ class Flows:
         if step.map is None:
             self._engine.release(run)
             return
-        fanout = flow.fanouts[run.run_id] = Fanout(run, items, range(len(items)))
+        fanout = flow.fanouts[run.run_id] = BoxFanout(run, items, range(len(items)))
         if before is not None:
             fanout.members = [member for member in before.members if member.status is RunState.SUCCESS]
             fanout.succeeded, done = len(fanout.members), {member.index for member in fanout.members}
@@ -315,7 +315,7 @@ class Flows:
 
     # -- members of mapped steps
 
-    def _items(self, flow: BoxFlow, step: Step) -> Sequence[Any]:
+    def _items(self, flow: BoxFlow, step: StepDefinition) -> Sequence[Any]:
         mapped = step.map
         assert mapped is not None
         if mapped.range is not None:
@@ -327,7 +327,7 @@ class Flows:
             return found
         return mapped_list(mapped, self._values(flow))
 
-    def _expand(self, flow: BoxFlow, place: int, fanout: Fanout) -> None:
+    def _expand(self, flow: BoxFlow, place: int, fanout: BoxFanout) -> None:
         """Create members, as many as may be alive at once."""
         step = flow.steps[place]
         assert step.map is not None
@@ -369,7 +369,7 @@ class Flows:
             self._stop_members(fanout, None, skip=True)
         self._expand(flow, place, fanout)
 
-    def _stop_members(self, fanout: Fanout, reason: str | None, *, skip: bool = False) -> None:
+    def _stop_members(self, fanout: BoxFanout, reason: str | None, *, skip: bool = False) -> None:
         """Create no more members. Those that have not started end now."""
         fanout.closed = True
         fanout.skipped += len(fanout.todo) - fanout.created
@@ -379,7 +379,7 @@ class Flows:
             elif member.live:
                 self._engine.cancel(member, reason)
 
-    def _end_fanout(self, flow: BoxFlow, place: int, fanout: Fanout) -> None:
+    def _end_fanout(self, flow: BoxFlow, place: int, fanout: BoxFanout) -> None:
         if not fanout.done or not fanout.run.live:
             return
         run, mapped = fanout.run, flow.steps[place].map
@@ -412,7 +412,7 @@ class Flows:
         self._engine.end(flow.run, RunState.FAILED, f"step {flow.causes[first.run_id]} failed")
 
 
-def _maps_the_same(before: Step, now: Step) -> bool:
+def _maps_the_same(before: StepDefinition, now: StepDefinition) -> bool:
     """Whether a mapped step is mapped over the same list. Workers may be others."""
     if before.map is None or now.map is None or before.map.workers is not None:
         return False
@@ -424,7 +424,7 @@ def _is_good(flow: BoxFlow, run: BoxRun) -> bool:
     return run.status in (RunState.SUCCESS, RunState.SKIPPED) and run.run_id not in flow.causes
 
 
-def _referred(steps: Iterable[Step]) -> set[str]:
+def _referred(steps: Iterable[StepDefinition]) -> set[str]:
     """The steps to whose results others refer."""
     found: set[str] = set()
     for step in steps:
@@ -435,7 +435,7 @@ def _referred(steps: Iterable[Step]) -> set[str]:
     return found
 
 
-def _summary(fanout: Fanout, *, wanted: bool) -> dict[str, Any]:
+def _summary(fanout: BoxFanout, *, wanted: bool) -> dict[str, Any]:
     """The result of a mapped step. Those of its members are a part of it if another step refers to it."""
     kept = wanted and fanout.total <= _RESULTS_KEPT
     results: list[Any] | None = None

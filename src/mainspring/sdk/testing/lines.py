@@ -45,7 +45,7 @@ class BoxLimit:
 
 
 @dataclass(slots=True)
-class Line:
+class BoxLine:
     """The runs that own a slot of a line, those that stand in it, by rank, and those that back off without a slot.
     tat: of its rate."""
 
@@ -61,12 +61,12 @@ class Line:
         return min([*(entry[2] for entry in self.held), *self.asleep], key=lambda run: run.run_id)
 
 
-class Lines:
+class BoxLines:
     """`admitted` is called for each run that gets its slots. `now` is the clock of the box."""
 
     def __init__(self, admitted: Callable[[BoxRun], None], now: Callable[[], datetime]) -> None:
         self.limits: dict[str, BoxLimit] = {}
-        self.lines: dict[LineId, Line] = {}
+        self.lines: dict[LineId, BoxLine] = {}
         self._admitted = admitted
         self._now = now
         self._count = 0
@@ -82,7 +82,7 @@ class Lines:
         slots = list(slots)
         self.declare([slot for slot in slots if slot.name not in self.limits], now)
         for slot in slots:
-            self.lines.setdefault((slot.name, slot.key), Line())
+            self.lines.setdefault((slot.name, slot.key), BoxLine())
 
     def declare(self, slots: Iterable[Slot], now: datetime) -> None:
         """Store what a job declares. What a person has set stays, unless the order becomes strict."""
@@ -96,7 +96,7 @@ class Lines:
                 limit.pinned = limit.pinned and not slot.strict
                 limit.slots = limit.slots if limit.pinned else limit.declared
             self.limits[slot.name].follow(slot)
-            self.lines.setdefault((slot.name, slot.key), Line())
+            self.lines.setdefault((slot.name, slot.key), BoxLine())
 
     def set(self, limit: BoxLimit, slots: int | None, now: datetime) -> None:
         """None: back to what is declared."""
@@ -246,10 +246,10 @@ class Lines:
             return None
         return line.breaker.next_at or now
 
-    def _pace(self, limit: BoxLimit, line: Line) -> Pace:
+    def _pace(self, limit: BoxLimit, line: BoxLine) -> Pace:
         return Pace(self._now(), limit.every or 0.0, limit.burst, line.tat, 0)
 
-    def _take_back(self, line: Line) -> None:
+    def _take_back(self, line: BoxLine) -> None:
         """Runs that wait for a worker stand in the line of an open breaker again."""
         for run in [one for one in line.owners if one.status is RunState.QUEUED]:
             since, run.ready_at = run.ready_at or self._now(), None

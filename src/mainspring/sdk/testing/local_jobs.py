@@ -11,7 +11,7 @@ import msgspec
 
 from mainspring.domain.errors import InvalidBatch, MainspringError, NotFound, key_reused
 from mainspring.domain.intake.canonical import canonical_json
-from mainspring.domain.intake.declaration import Declaration, amended, defined
+from mainspring.domain.intake.declaration import TaskDeclaration, amended, defined
 from mainspring.domain.intake.recurrence import never_fires, runs_left_after
 from mainspring.domain.intake.repeat import payload_dropped, with_payload
 from mainspring.domain.job import JobDefinition
@@ -52,7 +52,7 @@ class _Batch(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class LocalJobs:
-    def __init__(self, engine: Engine, known: dict[str, Declaration], calendars: LocalCalendars) -> None:
+    def __init__(self, engine: Engine, known: dict[str, TaskDeclaration], calendars: LocalCalendars) -> None:
         self._engine = engine
         self._calendars = calendars
         self._known = known

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from mainspring.domain.errors import Conflict, NotFound
-from mainspring.domain.intake.declaration import Declaration
+from mainspring.domain.intake.declaration import TaskDeclaration
 from mainspring.domain.intake.repeat import repeated
 from mainspring.domain.intake.request import parse_time
 from mainspring.domain.job import Overlap
@@ -26,7 +26,7 @@ _ALIASES = {
 
 
 class LocalRuns:
-    def __init__(self, engine: Engine, known: dict[str, Declaration]) -> None:
+    def __init__(self, engine: Engine, known: dict[str, TaskDeclaration]) -> None:
         self._engine = engine
         self._known = known
 

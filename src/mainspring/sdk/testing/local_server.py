@@ -12,9 +12,9 @@ from urllib.parse import unquote
 import msgspec
 
 from mainspring.domain.errors import NotSupportedYet
-from mainspring.domain.intake.declaration import Declaration
+from mainspring.domain.intake.declaration import TaskDeclaration
 from mainspring.kernel.version import VERSION
-from mainspring.sdk.client.core import Answer, Call
+from mainspring.sdk.client.core import Call, ServerAnswer
 from mainspring.sdk.testing.backfills import Backfills
 from mainspring.sdk.testing.engine import Engine
 from mainspring.sdk.testing.local_calendars import LocalCalendars
@@ -31,7 +31,7 @@ T = TypeVar("T")
 class LocalServer:
     """Answers calls. `known` contains what a worker of the application would declare about its tasks."""
 
-    def __init__(self, engine: Engine, known: dict[str, Declaration]) -> None:
+    def __init__(self, engine: Engine, known: dict[str, TaskDeclaration]) -> None:
         calendars = LocalCalendars(engine)
         jobs = LocalJobs(engine, known, calendars)
         self._routes = jobs.routes() | LocalRuns(engine, known).routes()
@@ -47,7 +47,7 @@ class LocalServer:
             raise NotSupportedYet(f"a box does not support {call.method} {call.path}", hint="use a server in this test")
         found = self._routes[route](named, call)
         content = found.encode() if isinstance(found, str) else msgspec.json.encode(found)
-        return call.read(Answer(200, content, {}))
+        return call.read(ServerAnswer(200, content, {}))
 
 
 def _route(method: str, path: str) -> tuple[str, str]:

@@ -9,7 +9,7 @@ import msgspec
 from msgspec import UNSET
 
 from mainspring.domain.errors import Conflict, InvalidInput, MainspringError, NotFound
-from mainspring.domain.intake.declaration import Declaration
+from mainspring.domain.intake.declaration import TaskDeclaration
 from mainspring.domain.intake.patch import amend
 from mainspring.domain.intake.workflows import (
     WorkflowSource,
@@ -30,7 +30,7 @@ from mainspring.domain.workflows.graph import layers
 from mainspring.sdk.client.core import Call
 from mainspring.sdk.testing.call_parsing import Route, read_body, read_page, wanted_tag, wanted_version
 from mainspring.sdk.testing.engine import Engine
-from mainspring.sdk.testing.flows import BoxFlow, BoxWorkflow, Flows, Version
+from mainspring.sdk.testing.flows import BoxFlow, BoxVersion, BoxWorkflow, Flows
 from mainspring.sdk.testing.local_calendars import LocalCalendars
 from mainspring.sdk.testing.local_jobs import LocalJobs
 from mainspring.sdk.testing.records import BoxJob, BoxRun
@@ -67,7 +67,7 @@ _SHOWN = 100
 
 class LocalWorkflows:
     def __init__(
-        self, engine: Engine, known: dict[str, Declaration], jobs: LocalJobs, calendars: LocalCalendars
+        self, engine: Engine, known: dict[str, TaskDeclaration], jobs: LocalJobs, calendars: LocalCalendars
     ) -> None:
         self._engine = engine
         self._known = known
@@ -147,7 +147,7 @@ class LocalWorkflows:
         patch = read_body(call, WorkflowPatch)
         job, workflow = self._workflow(workflow_id)
         job_patch = patch_of_job(patch)
-        prepared: Version | None = None
+        prepared: BoxVersion | None = None
         if any(getattr(patch, name) is not UNSET for name in _OF_A_DEFINITION):
             before = workflow.version.source
             source = WorkflowSource(
@@ -245,8 +245,8 @@ class LocalWorkflows:
 
     # -- inside
 
-    def _version(self, number: int, source: WorkflowSource, parameters: dict[str, Any]) -> Version:
-        return Version(number, source, read_steps(source, self._engine.now, self._known, parameters))
+    def _version(self, number: int, source: WorkflowSource, parameters: dict[str, Any]) -> BoxVersion:
+        return BoxVersion(number, source, read_steps(source, self._engine.now, self._known, parameters))
 
     def _view(self, workflow_id: str) -> WorkflowView:
         return workflow_view(*self._workflow(workflow_id))
@@ -288,7 +288,7 @@ def _start(flow: BoxFlow, name: str) -> int:
     return flow.graph.names.index(name)
 
 
-def _same_graph(flow: BoxFlow, version: Version) -> bool:
+def _same_graph(flow: BoxFlow, version: BoxVersion) -> bool:
     graph = version.definition.graph()
     return (
         graph.names == flow.graph.names

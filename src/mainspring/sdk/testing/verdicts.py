@@ -7,19 +7,19 @@ from datetime import datetime
 
 from mainspring.domain.job import Delivery
 from mainspring.domain.losses import Death, after_loss
-from mainspring.domain.retry import Verdict, after_failure
+from mainspring.domain.retry import RetryVerdict, after_failure
 from mainspring.domain.snoozes import after_snooze
-from mainspring.sdk.testing.attempt import Failure
+from mainspring.sdk.testing.attempt import AttemptFailure
 from mainspring.sdk.testing.records import BoxRun
 
 
-def verdict_of(run: BoxRun, failure: Failure, chance: Callable[[], float]) -> Verdict:
+def verdict_of(run: BoxRun, failure: AttemptFailure, chance: Callable[[], float]) -> RetryVerdict:
     """Whether a failed or lost run is tried again, and when. A loss is counted, and uses no attempt."""
     spec = run.definition.spec
     if failure.lost:
         run.losses += 1
         if spec.delivery is Delivery.AT_MOST_ONCE:
-            return Verdict(None, "worker lost, and the job is at most once")
+            return RetryVerdict(None, "worker lost, and the job is at most once")
         death = Death(crashed=True, exit="killed by SIGKILL", alone=True) if failure.lost_alone else None
         return after_loss(run.losses, spec.max_losses, chance, death)
     return after_failure(
@@ -33,7 +33,7 @@ def verdict_of(run: BoxRun, failure: Failure, chance: Callable[[], float]) -> Ve
     )
 
 
-def verdict_of_snooze(run: BoxRun, seconds: float, now: datetime) -> Verdict:
+def verdict_of_snooze(run: BoxRun, seconds: float, now: datetime) -> RetryVerdict:
     """Whether a run may start `seconds` later. The clock of the box stands still during an attempt, so only snoozes and
     retries use up the run_timeout."""
     spec = run.definition.spec

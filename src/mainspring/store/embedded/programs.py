@@ -15,7 +15,7 @@ from typing import Any
 from mainspring.domain.errors import Unavailable
 from mainspring.kernel.parent_death import die_with_parent
 from mainspring.store.embedded.disarm import safe_settings
-from mainspring.store.embedded.folder import Account
+from mainspring.store.embedded.folder import FolderAccount
 
 _WORKING_DIRECTORY = Path("/proc/self/cwd")
 _SESSIONS_PATIENCE = 60.0
@@ -27,7 +27,7 @@ class Programs:
     """The programs in `bin_folder`. They run as `account`, or as our own user if it is None."""
 
     bin_folder: Path
-    account: Account | None = None
+    account: FolderAccount | None = None
     fsync: str = "on"
 
     def path_of(self, data: Path) -> str:

@@ -10,7 +10,7 @@ from mainspring.worker.exchange.exchange_timing import ExchangeTiming
 from mainspring.worker.exchange.flight import Flight
 from mainspring.worker.exchange.held_runs import HeldRuns
 from mainspring.worker.exchange.progress import ProgressReports
-from mainspring.worker.exchange.server_client import AnswerLost, Refused, ServerClient, StoreDown
+from mainspring.worker.exchange.server_client import AnswerLost, ExchangeRefused, ServerClient, StoreDown
 from mainspring.worker.exchange.starts import StartReports
 from mainspring.worker.lease_enforcer import LeaseEnforcer
 
@@ -36,10 +36,15 @@ class FailedExchanges:
         self._holding = holding
 
     def failed(
-        self, flight: Flight, error: AnswerLost | Refused, held_runs: HeldRuns, timing: ExchangeTiming, now: float
+        self,
+        flight: Flight,
+        error: AnswerLost | ExchangeRefused,
+        held_runs: HeldRuns,
+        timing: ExchangeTiming,
+        now: float,
     ) -> bool:
         """Return whether a server refuses this worker, and there is no other one to try."""
-        if not isinstance(error, Refused):
+        if not isinstance(error, ExchangeRefused):
             self.lost(flight, held_runs, now)
             self._unanswered(flight, error, timing, now)
             return False
@@ -69,7 +74,7 @@ class FailedExchanges:
         elif timing.failures & (timing.failures - 1) == 0:  # the 1st, 2nd, 4th, 8th...: an outage does not fill the log
             log.warning("no answer from the server", error=str(error), failures=timing.failures)
 
-    def _find_rejected(self, flight: Flight, error: Refused, held_runs: HeldRuns, now: float) -> bool:
+    def _find_rejected(self, flight: Flight, error: ExchangeRefused, held_runs: HeldRuns, now: float) -> bool:
         """Find the entry that makes the server reject the exchange, and go on without it. False if the contents are not
         the cause: the server refuses this worker."""
         self._starts.put_back(flight.request.started, held_runs.held)

@@ -8,7 +8,7 @@ import msgspec
 
 from mainspring.wire.exchange import ExchangeRequest
 from mainspring.worker.exchange.queue_weights import NOTHING, SlotDivision
-from mainspring.worker.exchange.rejected_outcomes import Batch
+from mainspring.worker.exchange.rejected_outcomes import OutcomeBatch
 from mainspring.worker.execution.attempt import Attempt
 
 
@@ -26,8 +26,8 @@ class Flight(msgspec.Struct, eq=False):
     trial: bool = False
 
     @property
-    def carries(self) -> Batch:
-        return Batch(self.request.outcomes, self.request.progress)
+    def carries(self) -> OutcomeBatch:
+        return OutcomeBatch(self.request.outcomes, self.request.progress)
 
     @property
     def waits(self) -> bool:

@@ -18,7 +18,7 @@ from mainspring.worker.exchange.prefetch import WINDOW, Prefetch
 from mainspring.worker.exchange.queue_weights import QUICK, QueueWeights
 from mainspring.worker.exchange.rejected_outcomes import RejectedOutcomes, Rejection
 from mainspring.worker.exchange.slot_forecast import SlotForecast
-from mainspring.worker.execution.attempt import Attempt, Ending, Key, key_of
+from mainspring.worker.execution.attempt import Attempt, AttemptEnding, Key, key_of
 
 MAX_OUTCOMES = 2000
 MAX_OUTCOME_BYTES = 4 * 1024 * 1024
@@ -88,7 +88,7 @@ class HeldRuns:
         Runs that an exchange in flight asks for count as taken."""
         return max(0, min(_MAX_FREE, self.capacity + soon - holding - self.asked))
 
-    def record(self, attempt: Attempt, ending: Ending, now: float) -> None:
+    def record(self, attempt: Attempt, ending: AttemptEnding, now: float) -> None:
         """Keep the outcome until it is acknowledged."""
         order = attempt.order
         started = attempt.started

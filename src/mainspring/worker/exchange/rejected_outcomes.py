@@ -23,7 +23,7 @@ _NAMED = re.compile(r"(outcomes|progress)\[(\d+)\]")
 _LONGEST_WORDS = 500
 
 
-class Batch(msgspec.Struct):
+class OutcomeBatch(msgspec.Struct):
     """What one exchange carries."""
 
     outcomes: list[Outcome] = []
@@ -41,14 +41,14 @@ class Rejection(msgspec.Struct):
     """
 
     not_contents: bool = False
-    returned: Batch = msgspec.field(default_factory=Batch)
+    returned: OutcomeBatch = msgspec.field(default_factory=OutcomeBatch)
     rejected: Outcome | Progress | None = None
     let_go: bool = False
 
 
 class RejectedOutcomes:
     def __init__(self) -> None:
-        self._waiting: deque[Batch] = deque()
+        self._waiting: deque[OutcomeBatch] = deque()
         self._plain: set[Key] = set()
         self._server_accepts = False  # the last exchange was carried out
 
@@ -62,11 +62,11 @@ class RejectedOutcomes:
         """How many outcomes wait to be sent again."""
         return sum(len(batch.outcomes) for batch in self._waiting)
 
-    def take(self) -> Batch:
+    def take(self) -> OutcomeBatch:
         """What the next exchange carries. Nothing, if the server first has to show that it accepts exchanges at all."""
-        return self._waiting.popleft() if self._server_accepts else Batch()
+        return self._waiting.popleft() if self._server_accepts else OutcomeBatch()
 
-    def put_back(self, batch: Batch) -> Outcome | None:
+    def put_back(self, batch: OutcomeBatch) -> Outcome | None:
         """An exchange with this batch failed for another reason. Its halves wait behind the other batches, so that a
         part on which a server fails each time does not hold them up. A single entry leaves the search: an outcome is
         returned, to be reported as usual, and a progress report is dropped."""
@@ -75,7 +75,7 @@ class RejectedOutcomes:
             return None
         return batch.outcomes[0] if batch.outcomes else None
 
-    def passed(self, batch: Batch) -> None:
+    def passed(self, batch: OutcomeBatch) -> None:
         """An exchange with this batch was carried out."""
         self._server_accepts = True
         if self._plain:
@@ -86,7 +86,7 @@ class RejectedOutcomes:
         about the contents until an empty exchange was accepted."""
         self._server_accepts = False
 
-    def refused(self, batch: Batch, problem: Problem, *, trial: bool) -> Rejection:
+    def refused(self, batch: OutcomeBatch, problem: Problem, *, trial: bool) -> Rejection:
         """A server rejected an exchange with this batch. `trial`: the batch came from `take`."""
         accepts, self._server_accepts = self._server_accepts and trial, False
         if not batch:
@@ -102,11 +102,11 @@ class RejectedOutcomes:
             self._plain.discard(key)
             return Rejection(rejected=outcome, let_go=True)
         self._plain.add(key)
-        self._waiting.appendleft(Batch([plain(outcome, problem)]))
+        self._waiting.appendleft(OutcomeBatch([plain(outcome, problem)]))
         return Rejection(rejected=outcome)
 
-    def _release(self) -> Batch:
-        everything = Batch(
+    def _release(self) -> OutcomeBatch:
+        everything = OutcomeBatch(
             [outcome for batch in self._waiting for outcome in batch.outcomes],
             [report for batch in self._waiting for report in batch.progress],
         )
@@ -139,7 +139,7 @@ def in_words(problem: Problem) -> str:
     return error_text(f"{words}: {expected}"[:_LONGEST_WORDS])
 
 
-def _parts(batch: Batch, field: str | None) -> list[Batch]:
+def _parts(batch: OutcomeBatch, field: str | None) -> list[OutcomeBatch]:
     """The entry that the server names and the rest; or two halves."""
     if len(batch) == 1:
         return [batch]
@@ -152,15 +152,15 @@ def _parts(batch: Batch, field: str | None) -> list[Batch]:
     return [_slice(batch, 0, half), _slice(batch, half)]
 
 
-def _slice(batch: Batch, start: int, end: int | None = None) -> Batch:
+def _slice(batch: OutcomeBatch, start: int, end: int | None = None) -> OutcomeBatch:
     """Entries `start` to `end`, counting the progress reports after the outcomes."""
     count = len(batch.outcomes)
     end = len(batch) if end is None else end
-    return Batch(batch.outcomes[start:end], batch.progress[max(0, start - count) : max(0, end - count)])
+    return OutcomeBatch(batch.outcomes[start:end], batch.progress[max(0, start - count) : max(0, end - count)])
 
 
-def _joined(one: Batch, other: Batch) -> Batch:
-    return Batch(one.outcomes + other.outcomes, one.progress + other.progress)
+def _joined(one: OutcomeBatch, other: OutcomeBatch) -> OutcomeBatch:
+    return OutcomeBatch(one.outcomes + other.outcomes, one.progress + other.progress)
 
 
 def _key(outcome: Outcome) -> Key:

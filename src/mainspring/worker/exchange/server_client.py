@@ -64,7 +64,7 @@ class Overtaken(AnswerLost):
     """Another copy of this exchange, or a later exchange, was carried out before."""
 
 
-class Refused(ServerClientError):
+class ExchangeRefused(ServerClientError):
     """A server refused the request: a bad token, or a request that it does not accept.
 
     final: the same request will never be accepted. contents: something in the request is wrong or too large; the rest
@@ -153,7 +153,11 @@ class ServerClient:
             reply = await self._talk(server, server.heads(secret).exchange, body, _decode_reply, carries=carries)
         except ServerClientError as error:
             server.protocol = BASE_PROTOCOL  # what runs at this address may be another version by now
-            if announced > BASE_PROTOCOL and isinstance(error, Refused) and error.problem.code == _UNKNOWN_FIELD:
+            if (
+                announced > BASE_PROTOCOL
+                and isinstance(error, ExchangeRefused)
+                and error.problem.code == _UNKNOWN_FIELD
+            ):
                 raise AnswerLost(f"the server no longer takes what it announced: {error}") from error
             raise
         finally:
@@ -229,7 +233,7 @@ class ServerClient:
             self._rota.answered()  # the answer comes from the database: another server would say the same
             raise
         except ServerClientError as error:
-            if carries and isinstance(error, Refused) and error.contents:
+            if carries and isinstance(error, ExchangeRefused) and error.contents:
                 raise
             if self._rota.failed(server.address):
                 log.warning("going to another server", server=self._rota.current, left=server.address, why=str(error))
@@ -356,4 +360,4 @@ def _decoded(decode: Callable[[bytes], T], status: int, body: bytes) -> T:
         raise Overtaken(detail)
     if status >= 500 or status < 400:
         raise AnswerLost(detail)
-    raise Refused(detail, problem)
+    raise ExchangeRefused(detail, problem)

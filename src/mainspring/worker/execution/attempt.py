@@ -40,7 +40,7 @@ class StopSupport(StrEnum):
     NOTHING = "nothing"  # a thread may ignore the request, and also `kill`, which follows after the grace
 
 
-class Ending(msgspec.Struct, frozen=True):
+class AttemptEnding(msgspec.Struct, frozen=True):
     """How an attempt ended, before it is encoded as an Outcome."""
 
     status: OutcomeStatus = "SUCCESS"
@@ -52,11 +52,11 @@ class Ending(msgspec.Struct, frozen=True):
     snooze: float | None = None
 
 
-SUCCEEDED = Ending()
-RETURNED = Ending("RETURNED")
-CANCELLED = Ending("CANCELLED")
+SUCCEEDED = AttemptEnding()
+RETURNED = AttemptEnding("RETURNED")
+CANCELLED = AttemptEnding("CANCELLED")
 # A started run that goes back counts as lost. The error tells it from an unstarted one.
-LEASE_ENDED = Ending("RETURNED", "stopped: the lease of its worker ended")
+LEASE_ENDED = AttemptEnding("RETURNED", "stopped: the lease of its worker ended")
 
 
 class LogSink(Protocol):
@@ -123,8 +123,8 @@ OpenLog = Callable[[Attempt], LogSink]
 NoteProgress = Callable[[Attempt, float | None, str | None], None]
 """Keeps the progress of an attempt for the next exchange. May be called from any thread."""
 
-Execute = Callable[[Attempt], Coroutine[Any, Any, Ending]]
-Report = Callable[[Attempt, Ending], None]
+Execute = Callable[[Attempt], Coroutine[Any, Any, AttemptEnding]]
+Report = Callable[[Attempt, AttemptEnding], None]
 
 
 class Executor(Protocol):
@@ -157,11 +157,13 @@ def grace_of(order: RunOrder, usual: float) -> float:
     return usual if order.setup is None or order.setup.kill_grace is None else order.setup.kill_grace
 
 
-def failed(error: str, *, retry: bool = True, cause: Cause | None = None, retry_after: float | None = None) -> Ending:
-    return Ending("FAILED", error_text(error), retry, cause=cause, retry_after=retry_after)
+def failed(
+    error: str, *, retry: bool = True, cause: Cause | None = None, retry_after: float | None = None
+) -> AttemptEnding:
+    return AttemptEnding("FAILED", error_text(error), retry, cause=cause, retry_after=retry_after)
 
 
-def ending_after_stop(attempt: Attempt, detail: str = "") -> Ending:
+def ending_after_stop(attempt: Attempt, detail: str = "") -> AttemptEnding:
     """The ending of an attempt that was told to stop. It depends on the reason only, not on how the attempt reacted."""
     suffix = f": {detail}" if detail else ""
     match attempt.stopping:

@@ -15,14 +15,14 @@ from mainspring.domain.durations import format_duration
 from mainspring.kernel.config import MAX_RESULT_BYTES
 from mainspring.sdk.errors import BadPayload, GiveUp, Retry, Snooze, in_seconds, snooze_in
 from mainspring.wire.execution import Cause
-from mainspring.worker.execution.attempt import SUCCEEDED, Ending, error_text, failed
+from mainspring.worker.execution.attempt import SUCCEEDED, AttemptEnding, error_text, failed
 
 _FRAMES = 8
 _HERE = str(Path(__file__).parents[1]) + "/"
 _encode = msgspec.json.Encoder().encode
 
 
-def ending_of_call(call: Callable[[], Any]) -> Ending:
+def ending_of_call(call: Callable[[], Any]) -> AttemptEnding:
     """Call a plain `def`, and return how it ended."""
     try:
         result = call()
@@ -34,7 +34,7 @@ def ending_of_call(call: Callable[[], Any]) -> Ending:
     return SUCCEEDED if result is None else ending_of_result(result)
 
 
-def ending_of_result(result: object) -> Ending:
+def ending_of_result(result: object) -> AttemptEnding:
     """SUCCESS with the result as JSON. A result that cannot be stored is an error without a retry."""
     try:
         data = _encode(result)
@@ -42,10 +42,10 @@ def ending_of_result(result: object) -> Ending:
         return failed(f"{type(error).__name__}: the result cannot be kept as JSON: {error}", retry=False)
     if len(data) > MAX_RESULT_BYTES:
         return failed(f"the result has {len(data)} bytes, at most {MAX_RESULT_BYTES} are kept", retry=False)
-    return Ending(result=msgspec.Raw(data))
+    return AttemptEnding(result=msgspec.Raw(data))
 
 
-def ending_of_error(error: BaseException) -> Ending:
+def ending_of_error(error: BaseException) -> AttemptEnding:
     """FAILED with "ValueError: message" and the last frames of the traceback.
 
     Retry and GiveUp decide about the retry themselves, so they have no cause that a retry rule could match. An error
@@ -60,14 +60,14 @@ def ending_of_error(error: BaseException) -> Ending:
         return failed(f"{name}, whose message cannot be read: {why}", retry=not isinstance(error, GiveUp))
 
 
-def snoozed(snooze: Snooze) -> Ending:
+def snoozed(snooze: Snooze) -> AttemptEnding:
     """The ending of an attempt that asks to come back later. To an older server it is a failure that asks for a
     retry."""
     words = f"snoozed for {format_duration(snooze.seconds)}"
-    return Ending("FAILED", words, retry_after=snooze.seconds, snooze=snooze.seconds)
+    return AttemptEnding("FAILED", words, retry_after=snooze.seconds, snooze=snooze.seconds)
 
 
-def _described(error: BaseException) -> Ending:
+def _described(error: BaseException) -> AttemptEnding:
     if isinstance(error, BadPayload):
         return failed(error.detail, retry=False)
     if isinstance(error, Retry):

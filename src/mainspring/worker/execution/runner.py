@@ -27,7 +27,7 @@ from mainspring.worker.execution.attempt import (
     CANCELLED,
     RETURNED,
     Attempt,
-    Ending,
+    AttemptEnding,
     Execute,
     Executor,
     Report,
@@ -324,7 +324,11 @@ class Runner:
         asyncio.get_running_loop().call_soon(self._carry_on)
 
     async def _carry_to_end(
-        self, attempt: Attempt, coroutine: Coroutine[Any, Any, Ending], context: contextvars.Context, waits_for: Any
+        self,
+        attempt: Attempt,
+        coroutine: Coroutine[Any, Any, AttemptEnding],
+        context: contextvars.Context,
+        waits_for: Any,
     ) -> None:
         ending = _LOOP_CLOSED
         try:
@@ -374,12 +378,12 @@ class Runner:
         if self._limited:
             self.queue.extend(self._limits.release())
 
-    def _finish(self, attempt: Attempt, ending: Ending) -> None:
+    def _finish(self, attempt: Attempt, ending: AttemptEnding) -> None:
         if not attempt.reported:
             attempt.reported = True
             self._report(attempt, ending)
 
-    def _report_early(self, attempt: Attempt, ending: Ending) -> None:
+    def _report_early(self, attempt: Attempt, ending: AttemptEnding) -> None:
         if not attempt.reported:
             self._abandoned += 1
             self._finish(attempt, ending)
@@ -389,8 +393,8 @@ class Runner:
 
 @types.coroutine
 def _rest_of(
-    coroutine: Coroutine[Any, Any, Ending], context: contextvars.Context, waits_for: Any
-) -> Generator[Any, Any, Ending]:
+    coroutine: Coroutine[Any, Any, AttemptEnding], context: contextvars.Context, waits_for: Any
+) -> Generator[Any, Any, AttemptEnding]:
     """Continue `coroutine` from its first suspension, in its own context, within the task that awaits this."""
     try:
         while True:
@@ -404,5 +408,5 @@ def _rest_of(
             else:
                 waits_for = context.run(coroutine.send, value)
     except StopIteration as end:
-        ending: Ending = end.value
+        ending: AttemptEnding = end.value
         return ending

@@ -20,7 +20,7 @@ from mainspring.kernel.clock import SYSTEM_CLOCK, LoopClock
 from mainspring.kernel.lifecycle import backoff
 from mainspring.kernel.logs import get_logger
 from mainspring.wire.logs import LogChunk, LogReceipt, LogShipment
-from mainspring.worker.exchange.server_client import LogStoreDown, Refused, ServerClient, ServerClientError
+from mainspring.worker.exchange.server_client import ExchangeRefused, LogStoreDown, ServerClient, ServerClientError
 from mainspring.worker.execution.attempt import Attempt
 from mainspring.worker.incarnation import Incarnation
 from mainspring.worker.output.attempt_log import AttemptLog
@@ -228,10 +228,10 @@ class LogShipper:
                 failures += 1
                 if failures & (failures - 1) == 0:  # the 1st, 2nd, 4th, 8th...
                     log.warning("logs are not accepted", error=str(error), failures=failures)
-                if isinstance(error, Refused) and error.contents:
+                if isinstance(error, ExchangeRefused) and error.contents:
                     return False
                 self._note(error)
-                if isinstance(error, Refused) and error.final:
+                if isinstance(error, ExchangeRefused) and error.final:
                     break
                 await self.clock.sleep(backoff(failures))
         self._settle(chunks, receipt)
@@ -239,7 +239,7 @@ class LogShipper:
 
     def _note(self, error: ServerClientError) -> None:
         """Only an answer counts. Servers that do not answer may come back."""
-        if isinstance(error, LogStoreDown | Refused):
+        if isinstance(error, LogStoreDown | ExchangeRefused):
             self._unanswered = 0
             self._refused_at = self._refused_at or self.clock.monotonic()
             return

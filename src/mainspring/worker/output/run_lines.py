@@ -16,7 +16,7 @@ from mainspring.kernel.terminal import visible_line
 from mainspring.kernel.texts import error_line
 
 if TYPE_CHECKING:
-    from mainspring.worker.execution.attempt import Attempt, Ending
+    from mainspring.worker.execution.attempt import Attempt, AttemptEnding
 
 LINES_PER_SECOND = 40
 _WINDOW = 1.0
@@ -49,7 +49,7 @@ class RunLines:
             again = "" if attempt.order.attempt <= 1 else f"  attempt {attempt.order.attempt}"
             self._log.info(_line(_STARTED, attempt) + again)
 
-    def ended(self, attempt: Attempt, ending: Ending) -> None:
+    def ended(self, attempt: Attempt, ending: AttemptEnding) -> None:
         word = _SNOOZED if ending.snooze is not None else _WORDS.get(ending.status, ending.status.lower())
         if not self._has_room(word):
             return

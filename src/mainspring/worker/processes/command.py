@@ -51,7 +51,7 @@ class SpawnOrder(msgspec.Struct, frozen=True):
         return {**message, "limits": _as_dict(self.caps.applied(self.limits), self.cwd)}
 
 
-class Usage(msgspec.Struct, frozen=True):
+class ProcessUsage(msgspec.Struct, frozen=True):
     """What a process tree has used: CPU time in all, and the largest memory use that was seen."""
 
     cpu_seconds: float
@@ -81,7 +81,7 @@ class Command:
         self.exit_code: int | None = None
         self.breach: str | None = None
         self.unread = False
-        self.usage: Usage | None = None
+        self.usage: ProcessUsage | None = None
         self.on_sample: Callable[[float, int], None] | None = None
         self.started = asyncio.Event()
         self.exited = asyncio.Event()
@@ -167,7 +167,7 @@ class Command:
                     self.on_sample(float(cpu), int(resident))
             case "gone":
                 cpu, _, peak = value.partition(" ")
-                self.usage = Usage(float(cpu), int(peak))
+                self.usage = ProcessUsage(float(cpu), int(peak))
                 self.lose()
 
     def lose(self, *, unread: bool = False) -> None:

@@ -7,7 +7,7 @@ from typing import Any, TypedDict, Unpack
 
 from mainspring.kernel.ids import uuid7
 from mainspring.sdk.client.calls.common import job_path, match_header, query_of, verb, with_payload
-from mainspring.sdk.client.core import Answer, Call, encode, json_of, next_cursor, segment
+from mainspring.sdk.client.core import Call, ServerAnswer, encode, json_of, next_cursor, segment
 from mainspring.sdk.client.job_fields import JobChanges, JobFields, When, job_patch, job_request
 from mainspring.wire.applications import DeclarationRequest, DeclarationView
 from mainspring.wire.ids import IdList
@@ -164,9 +164,9 @@ def find_ids(part: str, *kinds: str) -> Call[IdList]:
     return Call("GET", "/v1/ids", _id_list, params=query_of({"part": part, "kind": ",".join(kinds) or None}))
 
 
-def _run_page(answer: Answer) -> RunList:
+def _run_page(answer: ServerAnswer) -> RunList:
     return RunList(runs=_run_array(answer), next=next_cursor(answer))
 
 
-def _timeline_page(answer: Answer) -> JobTimeline:
+def _timeline_page(answer: ServerAnswer) -> JobTimeline:
     return JobTimeline(entries=_timeline_entries(answer), next=next_cursor(answer))

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any, TypedDict, Unpack
 
 from mainspring.sdk.client.calls.common import query_of, text_of, verb, with_payload
-from mainspring.sdk.client.core import Answer, Call, encode, json_of, segment
+from mainspring.sdk.client.core import Call, ServerAnswer, encode, json_of, segment
 from mainspring.sdk.client.job_fields import When
 from mainspring.wire.logs import LogMatches, LogRange
 from mainspring.wire.runs import (
@@ -225,5 +225,5 @@ def _choice(filters: DeadLetterFilters, *, everything: bool, limit: int | None) 
     }
 
 
-def _printed(answer: Answer) -> str:
+def _printed(answer: ServerAnswer) -> str:
     return answer.content.decode("utf-8", "replace")

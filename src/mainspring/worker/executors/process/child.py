@@ -24,8 +24,8 @@ from mainspring.worker.executors.process.warm.frames import (
     Halt,
     Hello,
     InvalidFrame,
-    Progress,
-    Ready,
+    ProgressFrame,
+    ReadyFrame,
     Unready,
     framed,
     words,
@@ -49,7 +49,7 @@ class Unfit(Exception):
     """A child could not be started, or could not load the application."""
 
 
-class Origin(msgspec.Struct, frozen=True):
+class ChildOrigin(msgspec.Struct, frozen=True):
     """What is needed to start a child process of a worker."""
 
     watchdog: WatchdogClient
@@ -64,7 +64,7 @@ class Origin(msgspec.Struct, frozen=True):
     caps: Caps = NO_CAPS
 
 
-async def start_child(origin: Origin) -> WarmChild:
+async def start_child(origin: ChildOrigin) -> WarmChild:
     """Returns when the application is loaded; raises Unfit with the reason if that fails."""
     try:
         child = await _spawned(origin)
@@ -74,7 +74,7 @@ async def start_child(origin: Origin) -> WarmChild:
     return child
 
 
-async def _spawned(origin: Origin) -> WarmChild:
+async def _spawned(origin: ChildOrigin) -> WarmChild:
     ours, theirs = socket.socketpair()
     with theirs, ExitStack() as undo:
         undo.callback(ours.close)
@@ -91,7 +91,7 @@ async def _spawned(origin: Origin) -> WarmChild:
     return child
 
 
-def _order(origin: Origin) -> SpawnOrder:
+def _order(origin: ChildOrigin) -> SpawnOrder:
     """PYTHONPATH is the sys.path of the worker, so that the child finds the same modules. The child removes it at
     once."""
     path = os.pathsep.join(str(Path(entry).absolute()) for entry in sys.path)
@@ -106,7 +106,7 @@ class WarmChild(asyncio.Protocol):
     code is known after `kill_and_wait`. unread: it was gone before it had read its run. nonsense: an invalid message;
     a task wrote to the channel."""
 
-    def __init__(self, command: Command, channel: int, output: int, origin: Origin) -> None:
+    def __init__(self, command: Command, channel: int, output: int, origin: ChildOrigin) -> None:
         self.command = command
         self.runs = 0
         self.memory = 0
@@ -121,7 +121,7 @@ class WarmChild(asyncio.Protocol):
         self._words = words()
         self._transport: asyncio.WriteTransport | None = None
         self._loop = asyncio.get_running_loop()
-        self._ready: asyncio.Future[Ready | Unready | None] = self._loop.create_future()
+        self._ready: asyncio.Future[ReadyFrame | Unready | None] = self._loop.create_future()
         self._attempt: Attempt | None = None
         self._ended: asyncio.Future[Ended | None] | None = None
         self._pausing: asyncio.Task[None] | None = None
@@ -156,7 +156,7 @@ class WarmChild(asyncio.Protocol):
         except asyncio.CancelledError:
             self.command.kill()
             raise
-        if isinstance(answer, Ready):
+        if isinstance(answer, ReadyFrame):
             self.memory, self.cpu = answer.memory, answer.cpu
             self.command.spared = answer.memory  # the warm interpreter does not count
             return
@@ -234,13 +234,13 @@ class WarmChild(asyncio.Protocol):
             return
         for word in heard:
             match word:
-                case Progress(fraction, message):
+                case ProgressFrame(fraction, message):
                     if self._attempt is not None and self._origin.note_progress is not None:
                         self._origin.note_progress(self._attempt, fraction, message)
                 case Ended():
                     if self._ended is not None and not self._ended.done():
                         self._ended.set_result(word)
-                case Ready() | Unready():
+                case ReadyFrame() | Unready():
                     if not self._ready.done():
                         self._ready.set_result(word)
 

@@ -20,7 +20,7 @@ from mainspring.wire.execution import Cause, ResourceLimits
 from mainspring.worker.execution.attempt import (
     RETURNED,
     Attempt,
-    Ending,
+    AttemptEnding,
     Execute,
     NoteProgress,
     OpenLog,
@@ -31,7 +31,7 @@ from mainspring.worker.execution.attempt import (
 )
 from mainspring.worker.execution.attempt_usage import AttemptUsage
 from mainspring.worker.execution.work_folders import WorkFolders
-from mainspring.worker.executors.process.child import Origin, Unfit, WarmChild, in_words, start_child
+from mainspring.worker.executors.process.child import ChildOrigin, Unfit, WarmChild, in_words, start_child
 from mainspring.worker.executors.process.pool import RUNS_EACH, ProcessPool
 from mainspring.worker.executors.process.warm.frames import Begin, Ended, Hello
 from mainspring.worker.processes.caps import NO_CAPS, Caps, log_capped
@@ -81,7 +81,7 @@ class ProcessExecutor:
                 "name it as module:attribute"
             )
         self._kill_grace = kill_grace
-        origin = Origin(
+        origin = ChildOrigin(
             watchdog,
             app or "",
             children_environment(os.environ if environ is None else environ),
@@ -123,18 +123,18 @@ class ProcessExecutor:
         self._pool.close()
         self._apart.close()
 
-    async def execute(self, attempt: Attempt) -> Ending:
+    async def execute(self, attempt: Attempt) -> AttemptEnding:
         try:
             return await self._execute(attempt, self._pool)
         except Unfit as error:
             return failed(str(error))
 
-    async def execute_apart(self, attempt: Attempt) -> Ending:
+    async def execute_apart(self, attempt: Attempt) -> AttemptEnding:
         """Run an async or thread task in a child of its own, with the environment and in the folder of the worker.
         Raises Unfit if no child can load the application."""
         return await self._execute(attempt, self._apart)
 
-    async def _execute(self, attempt: Attempt, pool: ProcessPool) -> Ending:
+    async def _execute(self, attempt: Attempt, pool: ProcessPool) -> AttemptEnding:
         attempt.stops_by = StopSupport.REQUEST
         setup = attempt.order.setup
         log_capped(attempt.order, self._caps)
@@ -165,7 +165,7 @@ class ProcessExecutor:
             await attempt.log.finish()
         return RETURNED if ending is None else ending
 
-    async def _run_in(self, child: WarmChild, attempt: Attempt, pool: ProcessPool) -> Ending | None:
+    async def _run_in(self, child: WarmChild, attempt: Attempt, pool: ProcessPool) -> AttemptEnding | None:
         """None if the child died before it had read the run; then the run has not started."""
         order = attempt.order
         begin = _begin(order, "" if pool is self._apart else str(child.folder), self._caps)
@@ -265,7 +265,7 @@ def _for_the_tree(limits: ResourceLimits) -> ResourceLimits:
     return msgspec.structs.replace(limits, files=None)
 
 
-def _ending(attempt: Attempt, child: WarmChild, ended: Ended | None) -> Ending:
+def _ending(attempt: Attempt, child: WarmChild, ended: Ended | None) -> AttemptEnding:
     if attempt.stopping is not None:
         return ending_after_stop(attempt)
     if ended is not None and ended.status == "FAILED" and child.command.breach is not None:
@@ -273,7 +273,9 @@ def _ending(attempt: Attempt, child: WarmChild, ended: Ended | None) -> Ending:
         return failed(f"{child.command.breach}: {ended.error}", retry=ended.retry, cause=ended.cause)
     if ended is not None:
         result = None if ended.result is None else msgspec.Raw(ended.result)
-        return Ending(ended.status, ended.error, ended.retry, result, ended.cause, ended.retry_after, ended.snooze)
+        return AttemptEnding(
+            ended.status, ended.error, ended.retry, result, ended.cause, ended.retry_after, ended.snooze
+        )
     cause = Cause(exit_code=child.command.exit_code)
     if child.nonsense is not None:
         return failed(f"the task wrote to descriptor 3, which the worker uses: {child.nonsense}", cause=cause)

@@ -16,7 +16,7 @@ from mainspring.worker.execution.attempt import (
     RETURNED,
     SUCCEEDED,
     Attempt,
-    Ending,
+    AttemptEnding,
     Execute,
     NoteProgress,
     OpenLog,
@@ -57,7 +57,7 @@ class PythonExecutor:
     ) -> None:
         self._tasks = tasks
         self._apart = apart
-        self._threads: ThreadPool[Ending] = ThreadPool(slots)
+        self._threads: ThreadPool[AttemptEnding] = ThreadPool(slots)
         self._open_log = open_log
         self._note_progress = note_progress
         self._log_writer: LogWriter | None = None
@@ -79,7 +79,7 @@ class PythonExecutor:
         wants_context = task.context_parameter is not None
         bind = task.bind_json
 
-        async def execute(attempt: Attempt) -> Ending:
+        async def execute(attempt: Attempt) -> AttemptEnding:
             order = attempt.order
             if order.setup is not None and (refusal := _without_effect(attempt)):
                 return refusal
@@ -110,7 +110,7 @@ class PythonExecutor:
         return execute
 
     def _in_a_thread(self, task: Task[Any, Any]) -> Execute:
-        async def execute(attempt: Attempt) -> Ending:
+        async def execute(attempt: Attempt) -> AttemptEnding:
             order = attempt.order
             if order.setup is not None and (refusal := _without_effect(attempt)):
                 return refusal
@@ -136,7 +136,7 @@ class PythonExecutor:
 
         return execute
 
-    async def _run_apart(self, attempt: Attempt, apart: Execute) -> Ending:
+    async def _run_apart(self, attempt: Attempt, apart: Execute) -> AttemptEnding:
         """Run it in a child process. If children cannot load the application, the run goes back to the server, and the
         next one of its kind runs here without neighbours."""
         try:
@@ -188,7 +188,7 @@ class _Channel:
             self._log_writer.write(self._attempt, text.encode("utf-8", "backslashreplace"))
 
 
-def _called(call: Callable[[], Any], context: Context, interruption: Interruption) -> Ending:
+def _called(call: Callable[[], Any], context: Context, interruption: Interruption) -> AttemptEnding:
     """In the thread: run the task and then its clean-ups, which are not interrupted."""
     ending = interruption.run(partial(ending_of_call, call), _INTERRUPTED)
     for clean_up in context.take_cleanups():
@@ -225,7 +225,7 @@ async def _finish_log(attempt: Attempt) -> None:
         return
 
 
-def _without_effect(attempt: Attempt) -> Ending | None:
+def _without_effect(attempt: Attempt) -> AttemptEnding | None:
     """Fail if the job has a setting that has no effect on the loop or in a thread."""
     setup = attempt.order.setup
     if setup is None:

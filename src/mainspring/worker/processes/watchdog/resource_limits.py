@@ -46,7 +46,7 @@ def set_rlimits(limits: dict[str, Any], *, own_users: bool = False) -> None:
         _lower(resource.RLIMIT_NPROC, limits["processes"] + _SLACK if own_users else int(_SHARE * threads.possible()))
 
 
-class Gauge:
+class ResourceGauge:
     """Compares the process tree below `root`, which is this process, with `limits`. CPU seconds count from now on.
     `group` is the control group of the tree. `isolated`: /dev/shm belongs to it. `bounded`: the kernel lets it have
     hardly more processes than it may, so that a look now and then is enough while it has few."""

@@ -62,7 +62,7 @@ class SupervisedCommand:
         if self.command == 0:
             child.become(order, output, errors, channel, control, self._cgroup, self._us)
         bounded = bounded or self._cgroup is not None or child.has_own_users(order)
-        self._gauge = limits.Gauge(self._us, given, self._cgroup, isolated=isolated, bounded=bounded)
+        self._gauge = limits.ResourceGauge(self._us, given, self._cgroup, isolated=isolated, bounded=bounded)
         self._plan_look()
 
     @property

@@ -17,7 +17,7 @@ from mainspring.sdk.app.worker_hooks import HookFailed
 from mainspring.worker.execution.application import load_app
 from mainspring.worker.executors.process.warm.child_loop import ChildLoop
 from mainspring.worker.executors.process.warm.cleanup import adopt_orphans
-from mainspring.worker.executors.process.warm.frames import Frames, Hello, Order, Ready, Unready, framed, orders
+from mainspring.worker.executors.process.warm.frames import Frames, Hello, Order, ReadyFrame, Unready, framed, orders
 from mainspring.worker.executors.process.warm.interpreter import Interpreter
 from mainspring.worker.executors.process.warm.own_use import cpu_seconds
 from mainspring.worker.executors.process.warm.run_environment import resident_bytes
@@ -52,7 +52,7 @@ def main() -> None:
     loop.keep()
     interpreter = Interpreter(app, channel, heard, loop)
     freeze_garbage_collection()
-    channel.sendall(framed(Ready(resident_bytes(), cpu_seconds())))
+    channel.sendall(framed(ReadyFrame(resident_bytes(), cpu_seconds())))
     try:
         interpreter.serve()
         _stop_hooks(app, loop)

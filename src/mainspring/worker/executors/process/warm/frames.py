@@ -48,7 +48,7 @@ class Halt(msgspec.Struct, tag="halt", array_like=True):
     run_id: str
 
 
-class Ready(msgspec.Struct, tag="ready", array_like=True):
+class ReadyFrame(msgspec.Struct, tag="ready", array_like=True):
     """The application is loaded. The interpreter uses this much memory, and has used so many CPU seconds."""
 
     memory: int
@@ -61,7 +61,7 @@ class Unready(msgspec.Struct, tag="unready", array_like=True):
     error: str
 
 
-class Progress(msgspec.Struct, tag="progress", array_like=True):
+class ProgressFrame(msgspec.Struct, tag="progress", array_like=True):
     fraction: float | None
     message: str | None
 
@@ -84,7 +84,7 @@ class Ended(msgspec.Struct, tag="ended", array_like=True):
 
 
 Order = Hello | Begin | Halt
-Word = Ready | Unready | Progress | Ended
+Word = ReadyFrame | Unready | ProgressFrame | Ended
 
 _encode = msgspec.msgpack.Encoder().encode
 _orders = msgspec.msgpack.Decoder(Order)

@@ -27,12 +27,21 @@ from mainspring.domain.sizes import format_size
 from mainspring.sdk.app.app import Mainspring
 from mainspring.sdk.tasks.context import Context
 from mainspring.sdk.tasks.task import Task
-from mainspring.worker.execution.attempt import SUCCEEDED, Ending, failed
+from mainspring.worker.execution.attempt import SUCCEEDED, AttemptEnding, failed
 from mainspring.worker.execution.endings import ending_of_call, ending_of_error, ending_of_result
 from mainspring.worker.execution.interruption import Halted
 from mainspring.worker.executors.process.warm.child_loop import ChildLoop
 from mainspring.worker.executors.process.warm.cleanup import LeftoverCheck
-from mainspring.worker.executors.process.warm.frames import Begin, Ended, Frames, Halt, Order, Progress, Word, framed
+from mainspring.worker.executors.process.warm.frames import (
+    Begin,
+    Ended,
+    Frames,
+    Halt,
+    Order,
+    ProgressFrame,
+    Word,
+    framed,
+)
 from mainspring.worker.executors.process.warm.own_use import OwnUse
 from mainspring.worker.executors.process.warm.run_environment import RunEnvironment
 
@@ -143,7 +152,7 @@ class Interpreter:
         unfit = self._clean_up(ending)
         return _ended(ending, unfit, *self._own_use.of_run())
 
-    def _ending_of(self, task: Task[Any, Any], begin: Begin) -> Ending:
+    def _ending_of(self, task: Task[Any, Any], begin: Begin) -> AttemptEnding:
         context = self._context_of(begin) if task.context_parameter is not None else None
         try:
             call = task.bind_json(begin.payload, context)
@@ -174,7 +183,7 @@ class Interpreter:
             _channel=_Channel(self),
         )
 
-    def _in_the_main_thread(self, call: Callable[[], Any], context: Context | None) -> Ending:
+    def _in_the_main_thread(self, call: Callable[[], Any], context: Context | None) -> AttemptEnding:
         try:
             try:
                 self._halt = partial(self._raise_halted, context)
@@ -205,7 +214,7 @@ class Interpreter:
         else:
             raise Halted
 
-    def _in_the_loop(self, call: Callable[[], Coroutine[Any, Any, Any]], context: Context | None) -> Ending:
+    def _in_the_loop(self, call: Callable[[], Coroutine[Any, Any, Any]], context: Context | None) -> AttemptEnding:
         loop = self._loop.get()
         running = loop.create_task(_awaited(call, context), context=self._context.copy())
 
@@ -227,7 +236,7 @@ class Interpreter:
 
     # -- after the run
 
-    def _clean_up(self, ending: Ending) -> str | None:
+    def _clean_up(self, ending: AttemptEnding) -> str | None:
         """Restore the environment. Returns why this interpreter must not be used again, or None."""
         try:
             self._run_environment.leave()
@@ -246,7 +255,7 @@ class _Channel:
     def progress(self, fraction: float | None, message: str | None) -> None:
         # No longer than the server accepts, and without lone surrogates.
         short = None if message is None else message[:_MOST_TEXT].encode("utf-8", "replace").decode()
-        self._interpreter.say(Progress(fraction, short))
+        self._interpreter.say(ProgressFrame(fraction, short))
 
     def log(self, text: str) -> None:
         """Write to stdout, so that it appears in order between the lines of `print`."""
@@ -254,7 +263,7 @@ class _Channel:
         sys.stdout.flush()
 
 
-async def _awaited(call: Callable[[], Coroutine[Any, Any, Any]], context: Context | None) -> Ending:
+async def _awaited(call: Callable[[], Coroutine[Any, Any, Any]], context: Context | None) -> AttemptEnding:
     try:
         result = await call()
         ending = SUCCEEDED if result is None else ending_of_result(result)
@@ -284,7 +293,7 @@ def _on_loop(loop: asyncio.AbstractEventLoop, call: Callable[[], None]) -> None:
     loop.call_soon_threadsafe(call)
 
 
-def _ended(ending: Ending, unfit: str | None, cpu: float, peak: int) -> Ended:
+def _ended(ending: AttemptEnding, unfit: str | None, cpu: float, peak: int) -> Ended:
     result = None if ending.result is None else bytes(memoryview(ending.result))
     return Ended(
         ending.status,
@@ -300,7 +309,7 @@ def _ended(ending: Ending, unfit: str | None, cpu: float, peak: int) -> Ended:
     )
 
 
-def _errors(ending: Ending) -> list[str]:
+def _errors(ending: AttemptEnding) -> list[str]:
     return ending.cause.errors if ending.cause is not None else []
 
 
