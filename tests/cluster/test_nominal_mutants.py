@@ -144,10 +144,6 @@ SCENES: dict[Mutant, tuple[Scene, str]] = {
 @pytest.fixture
 async def stage(database_url: str) -> AsyncIterator[Stage]:
     async with timed_server(database_url) as server:
-        await server.connection.execute(
-            "create table mainspring.run_history_then partition of mainspring.run_history"
-            " for values from ('2026-03-01') to ('2026-04-01')"
-        )
         made = Stage(server)
         await made.open()
         # All connections are those of one node, and a transaction begins when it writes.

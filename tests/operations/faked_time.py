@@ -21,6 +21,8 @@ from tests.conftest import LONG_LEASES, TOKEN
 
 START = datetime(2026, 3, 2, tzinfo=UTC)  # a Monday
 _FAKE = """
+create table mainspring.run_history_then partition of mainspring.run_history
+    for values from ('2026-03-01') to ('2026-04-01');
 create schema faked;
 create table faked.clock (at timestamptz not null);
 insert into faked.clock values (now());

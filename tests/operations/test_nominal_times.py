@@ -91,6 +91,11 @@ class Books:
                 self.done.append(timedelta(0))
             case "pause" | "resume" | "runNow":
                 await self.call("POST", f"{job}:{verb}")
+            case "deleted":  # and revived after a while
+                await self.call("DELETE", job)
+                await self.step("pass", value)
+                before = self.definitions[-1]
+                await self.call("POST", f"{job}:resume")
             case "same":
                 await self.call(value, job, {"schedule": self.schedule})
             case "jitter":
@@ -132,7 +137,10 @@ class Books:
 
     async def runs(self) -> list[datetime]:
         rows = await self.server.connection.fetch(
-            "select scheduled_for, nominal_for from mainspring.runs where job_id = $1 and trigger is null", self.job_id
+            "select scheduled_for, nominal_for from mainspring.runs where job_id = $1 and trigger is null"
+            " union all"
+            " select scheduled_for, nominal_for from mainspring.run_history where job_id = $1 and trigger is null",
+            self.job_id,
         )
         assert all(row["nominal_for"] in (None, nominal_of(row["scheduled_for"])) for row in rows)
         return sorted(row["scheduled_for"] for row in rows)
@@ -170,6 +178,7 @@ minutes = st.integers(1, 25) | st.floats(0.1, 12.0)
 steps = st.one_of(
     st.tuples(st.just("pass"), minutes),
     st.tuples(st.sampled_from(["pause", "resume", "runNow", "fire"]), st.none()),
+    st.tuples(st.just("deleted"), minutes),
     st.tuples(st.just("same"), st.sampled_from(["PUT", "PATCH"])),
     st.tuples(st.just("jitter"), st.sampled_from(JITTERS)),
     st.tuples(st.just("outside"), st.sampled_from([None, "skip", "next"])),
@@ -218,6 +227,7 @@ async def test_each_nominal_time_is_dealt_with_once(
     RULES[0], [("jitter", "1m"), ("pass", 10.0), ("jitter", None), ("pause", None), ("pass", 11), ("jitter", "5m")]
 )
 @example(RULES[0], [("outside", "next"), ("closed", [(10, 40)]), ("pass", 15), ("closed", []), ("pause", None)])
+@example(RULES[0], [("jitter", "1m"), ("pass", 10.0), ("jitter", None), ("deleted", 12)])
 @few
 async def test_the_box_does_the_same(databases: Databases, rule: dict[str, Any], story: list[tuple[str, Any]]) -> None:
     async with told(databases, rule, story) as books:
