@@ -21,7 +21,7 @@ _MODELS = frozenset({"pydantic", "attr"})
 _COMMAND_LINE = frozenset({"typer", "click"})
 _WORKSHOP = frozenset({"hypothesis", "pytest", "django", "fastapi", "sqlalchemy", "psycopg"})
 # Litestar imports pydantic if it is installed. This class prevents that.
-_SERVER = "import mainspring.roles.server; from mainspring.api.app import Application; Application([])"
+_SERVER = "import mainspring.roles.server; from mainspring.api.app import HttpApplication; HttpApplication([])"
 
 
 def loaded_by(code: str) -> set[str]:

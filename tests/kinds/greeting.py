@@ -69,7 +69,7 @@ OPTIONS = KindOptions(
 import msgspec
 
 from greeting.checks import CHECKS
-from mainspring.worker.execution.attempt import Ending
+from mainspring.worker.execution.attempt import AttemptEnding
 
 
 class GreetingExecutor:
@@ -92,7 +92,7 @@ class GreetingExecutor:
         words = f"{self._word} {call.name}"
         self._open_log(attempt).write(words.encode())
         await attempt.log.finish()
-        return Ending(result=msgspec.Raw(msgspec.json.encode(words.upper() if call.loud else words)))
+        return AttemptEnding(result=msgspec.Raw(msgspec.json.encode(words.upper() if call.loud else words)))
 
 
 def build(setting):
