@@ -210,25 +210,7 @@ class TestLastHeard:
         assert await workers.truncate_beats(connection, 0)
 
 
-class TestAnOlderServer:
-    """0.2.0 declares a worker LOST after 7 seconds, and says no reason."""
-
-    LOSE = (
-        "update mainspring.workers set state = 3, ended_at = clock_timestamp() where worker_id = $1 and state in (1, 2)"
-    )
-
-    @pytest.mark.parametrize(
-        ("lease", "ago", "tag"),
-        [(15.0, 30.0, "UPDATE 0"), (15.0, 80.0, "UPDATE 1"), (7.0, 30.0, "UPDATE 1")],
-        ids=["a granted lease", "a granted lease that is over", "no grant"],
-    )
-    async def test_it_cannot_lose_a_worker_before_the_lease_that_was_granted_is_over(
-        self, connection: asyncpg.Connection, lease: float, ago: float, tag: str
-    ) -> None:
-        worker_id = await a_worker(connection, rescue_after=lease, exclusive_rescue_after=75.0 if lease > 7 else 7.0)
-        await beat(connection, worker_id, ago=ago)
-        assert await connection.execute(self.LOSE, worker_id) == tag
-
+class TestAnOlderWorker:
     async def test_a_repeated_hello_without_a_lease_shortens_nothing(self, connection: asyncpg.Connection) -> None:
         worker_id = await a_worker(connection, rescue_after=15.0, exclusive_rescue_after=75.0)
         row = await connection.fetchrow("select name, queues, tasks, slots from mainspring.workers")

@@ -122,6 +122,7 @@ def test_a_command_cannot_read_the_memory_of_those_who_have_it(tmp_path: Path) -
         (watchdog,) = children_of(launched.worker)
         (supervisor,) = children_of(watchdog)
         assert found.pop(supervisor) == [], "it has the environments of its earlier commands"
+        assert found.pop(watchdog) == [], "it starts the commands of the worker"
         assert all("mem" in opened for opened in found.values()), "of those who do not have it, it can"
 
     with_a_launched_worker(tmp_path, test, **options)
