@@ -6,7 +6,7 @@ A turn ends when the client has taken the answer. A client that does not take it
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from contextlib import ExitStack
 from typing import Any, cast
 
 from litestar import Response
@@ -31,8 +31,8 @@ class LargeAnswers:
             Share(4, MAX_BODY_BYTES), Share(2, MAX_BODY_BYTES // 2), most_waiting=32, longest_wait=10.0
         )  # fmt: skip
 
-    async def take(self, tenant: TenantId, size: int) -> Callable[[], None]:
-        """Take a turn. Call what is returned when the answer is sent. Raises TooManyRequests."""
+    async def take(self, tenant: TenantId, size: int) -> ExitStack:
+        """Take a turn, which ends when what is returned is closed. Raises TooManyRequests."""
         try:
             await self.turns.take(tenant, size)
         except NoTurn:
@@ -40,41 +40,38 @@ class LargeAnswers:
             raise TooManyRequests(
                 "too many large answers for this tenant are under way", hint="ask for fewer at a time"
             ) from None
-        return lambda: self.turns.give_back(tenant, size)
+        turn = ExitStack()
+        turn.callback(self.turns.give_back, tenant, size)
+        return turn
 
 
 class LargeResponse(Response[Any]):
-    """An answer that has a turn, which `sent` ends."""
+    """An answer that has a turn."""
 
-    def __init__(self, content: Any, sent: Callable[[], None], **options: Any) -> None:
+    def __init__(self, content: Any, turn: ExitStack, **options: Any) -> None:
         super().__init__(content, **options)
-        self._sent = sent
+        self._turn = turn
 
     def to_asgi_response(self, *arguments: Any, **options: Any) -> ASGIResponse:
-        try:
+        with self._turn:
             encoded = super().to_asgi_response(*arguments, **options)
-        except BaseException:
-            self._sent()
-            raise
-        return cast("ASGIResponse", _InPieces(encoded, self._sent))
+            return cast("ASGIResponse", _InPieces(encoded, self._turn.pop_all()))
 
 
 class _InPieces:
     """Sends a body piece by piece. The server waits before each piece until the client has taken the one before."""
 
-    def __init__(self, encoded: ASGIResponse, sent: Callable[[], None]) -> None:
+    def __init__(self, encoded: ASGIResponse, turn: ExitStack) -> None:
         self._encoded = encoded
-        self._sent = sent
+        self._turn = turn
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        try:
+        with self._turn:
             await self._encoded.start_response(send=send)
             body = memoryview(b"" if self._encoded.is_head_response else self._encoded.body)
             for start in range(0, len(body), _PIECE):
                 await send(_body(bytes(body[start : start + _PIECE]), more=True))
             await send(_body(b"", more=False))
-        finally:
-            self._sent()
 
 
 def _body(piece: bytes, *, more: bool) -> HTTPResponseBodyEvent:

@@ -107,13 +107,9 @@ async def get_workflow(request: Http, workflow_id: str, generation: Generation =
     size = (await reader.brief(caller, job)).size
     if size < LARGE_ANSWER:
         return Response(await reader.workflow(caller, job), headers=etag(job.version))
-    sent = await request.app.state.large_answers.take(caller.tenant, size)
-    try:
+    with await request.app.state.large_answers.take(caller.tenant, size) as turn:
         view = await reader.workflow(caller, job)
-    except BaseException:
-        sent()
-        raise
-    return LargeResponse(view, sent, headers=etag(job.version))
+        return LargeResponse(view, turn.pop_all(), headers=etag(job.version))
 
 
 @patch(

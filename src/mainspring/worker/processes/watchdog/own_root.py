@@ -6,7 +6,7 @@ on the file system of the folder, nothing happens.
 """
 
 # pathlib would cost the watchdog 10 ms of its start.
-# ruff: noqa: PTH102, PTH106, PTH108, PTH120, PTH208
+# ruff: noqa: PTH102, PTH106, PTH108, PTH118, PTH120, PTH208
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _NOSUID, _NODEV = 2, 4
 _LOWER, _UPPER, _WORK = "l", "u", "w"
 # Relative names, because they are listed too. Without `volatile` the end of an overlay flushes the whole disk.
 _OPTIONS = f"lowerdir={_LOWER},upperdir={_UPPER},workdir={_WORK},volatile"
-_MARK = f"{_WORK}/work/incompat/volatile/dirty"  # which the kernel makes then
+_MARK = os.path.join(_WORK, "work", "incompat", "volatile", "dirty")  # which the kernel makes then
 _PRIVATE = 0o700
 
 
@@ -58,6 +58,14 @@ def _clear(folder: str) -> None:
     with suppress(OSError):
         os.unlink(f"{folder}/{_MARK}")
     place = os.path.dirname(_MARK)
-    for name in (place, os.path.dirname(place), f"{_WORK}/work", f"{_WORK}/index", _WORK, _LOWER, _UPPER):
+    for name in (
+        place,
+        os.path.dirname(place),
+        os.path.join(_WORK, "work"),
+        os.path.join(_WORK, "index"),
+        _WORK,
+        _LOWER,
+        _UPPER,
+    ):
         with suppress(OSError):  # it is not there, or not empty
             os.rmdir(f"{folder}/{name}")
