@@ -86,6 +86,8 @@ async def test_a_snoozed_run_is_scheduled_and_everything_says_until_when(
         ("RUNNING", 1), ("SNOOZED", 1), ("SCHEDULED", 1),
     ]  # fmt: skip
     assert (entries[3]["error"], entries[3]["duration"] is None, entries[4]["reason"]) == (None, False, until)
+    both = "select a.ready_at from mainspring.attempts a join mainspring.runs r using (run_id, ready_at)"
+    assert [row["ready_at"] for row in await connection.fetch(both)] == [ready_at]
     [listed] = (await api.get("/v1/runs?status=scheduled")).json()["runs"]
     assert listed["reason"] == until
     worker, order = await claim_now(connection, api)

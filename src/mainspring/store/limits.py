@@ -202,8 +202,10 @@ async def take_back(connection: Connection, line: int, limit: int) -> list[list[
     return [slots for (slots,) in await connection.fetch(_SQL["take_back"], line, limit)]
 
 
-async def hold_back(connection: Connection, items: Sequence[HoldBack]) -> list[tuple[UUID, list[int]]]:
-    """Return the runs that matched, and the slots that they give up."""
+async def hold_back(
+    connection: Connection, items: Sequence[HoldBack], ended_at: datetime | None = None
+) -> list[tuple[UUID, list[int]]]:
+    """Return the runs that matched, and the slots that they give up. `ended_at`: the end of their attempts; None: now."""
     ordered = sorted(items, key=lambda item: item.run_id)
     rows: list[tuple[UUID, list[int]]] = await connection.fetch(
         _SQL["hold_back"],
@@ -215,6 +217,7 @@ async def hold_back(connection: Connection, items: Sequence[HoldBack]) -> list[t
         [item.lost for item in ordered],
         [item.given_back for item in ordered],
         [item.alone or None for item in ordered],
+        ended_at,
     )
     return rows
 

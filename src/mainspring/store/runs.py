@@ -366,8 +366,10 @@ async def free_to_report(connection: Connection, run_ids: Sequence[UUID]) -> set
     return {row["run_id"] for row in await connection.fetch(_SQL["free_to_report"], run_ids)}
 
 
-async def requeue(connection: Connection, items: Sequence[Requeue]) -> list[RequeuedRun]:
-    """Put runs back into their lanes. Return those that matched."""
+async def requeue(
+    connection: Connection, items: Sequence[Requeue], ended_at: datetime | None = None
+) -> list[RequeuedRun]:
+    """Put runs back into their lanes. Return those that matched. `ended_at`: the end of their attempts; None: now."""
     ordered = sorted(items, key=lambda item: item.run_id)
     return await _requeue.fetch(
         connection,
@@ -379,6 +381,7 @@ async def requeue(connection: Connection, items: Sequence[Requeue]) -> list[Requ
         [item.lost for item in ordered],
         [item.snoozed for item in ordered],
         [item.alone or None for item in ordered],
+        ended_at,
     )
 
 
@@ -401,8 +404,9 @@ async def end(connection: Connection, endings: Sequence[Ending]) -> list[EndedRo
     return rows
 
 
-async def record_attempts(connection: Connection, attempts: Sequence[PastAttempt]) -> None:
-    await connection.execute(
+async def record_attempts(connection: Connection, attempts: Sequence[PastAttempt]) -> datetime:
+    """Return when they ended. They all ended at the same moment: when their outcomes arrived."""
+    ended_at: datetime = await connection.fetchval(
         _SQL["insert_attempts"],
         [item.run_id for item in attempts],
         [item.attempt for item in attempts],
@@ -414,6 +418,7 @@ async def record_attempts(connection: Connection, attempts: Sequence[PastAttempt
         [item.delay for item in attempts],
         [item.usage for item in attempts],
     )
+    return ended_at
 
 
 async def reported_before(

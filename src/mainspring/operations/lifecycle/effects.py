@@ -129,15 +129,14 @@ async def carry_out(connection: Connection, changes: RunChanges, effects: Effect
             log.warning("run failed for good", run=str(item.run_id), attempt=item.attempt, reason=item.reason)
             if slices.over:
                 await slices.pause()
-    if changes.attempts:
-        await runs.record_attempts(connection, changes.attempts)
+    ended_at = await runs.record_attempts(connection, changes.attempts) if changes.attempts else None
     if changes.requeues:
         delays = {item.run_id: item.delay for item in changes.requeues}
-        requeued = await runs.requeue(connection, changes.requeues)
+        requeued = await runs.requeue(connection, changes.requeues, ended_at)
         _check(len(requeued), len(changes.requeues))
         effects.requeued += [(run.lane_id, delays[run.run_id]) for run in requeued]
     if changes.holds:
-        held = await limits.hold_back(connection, changes.holds)
+        held = await limits.hold_back(connection, changes.holds, ended_at)
         _check(len(held), len(changes.holds))
         failed = {item.run_id for item in changes.holds if item.failed}
         released = effects.given_back

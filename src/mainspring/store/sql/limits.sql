@@ -217,7 +217,7 @@ returning r.limit_keys
 -- name: hold_back
 -- A run that gives up its slots: it failed or was snoozed, and backs off. Or an attempt has used up a slot that the next
 -- one must get again (a rate, a circuit breaker): also after a loss, and if it was returned unstarted. A run that need not
--- wait stands in its line at once.
+-- wait stands in its line at once. $9: the end of the attempt, from which the delay counts.
 -- moves: RUNNING -> HELD
 -- guard: fence and RUNNING; the caller has locked the row.
 update mainspring.runs r
@@ -235,7 +235,7 @@ set state = {{HELD}}, attempt = r.attempt - o.given_back, fence = r.fence + 1, w
     adopted = null
 from unnest($1::uuid[], $2::int[], $3::float8[], $4::text[], $5::smallint[], $6::smallint[], $7::smallint[], $8::boolean[])
          as o (run_id, fence, delay, error, snoozed, lost, given_back, alone),
-     (select clock_timestamp() as now) as t
+     (select coalesce($9::timestamptz, (select clock_timestamp())) as now) as t
 where r.run_id = o.run_id and r.fence = o.fence and r.state + 0 = {{RUNNING}} and r.limit_keys is not null
 returning r.run_id, r.limit_keys
 

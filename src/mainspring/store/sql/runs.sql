@@ -248,7 +248,7 @@ where exists (select from locked l where l.run_id = o.run_id)
 -- name: requeue
 -- A failed run with attempts left, a run that was returned unstarted ($4: the attempt that it gives back), a run that
 -- was lost ($6: the loss), or a run that is snoozed ($7). A loss or a snooze grants another attempt. $8: the next one is
--- to begin without neighbours.
+-- to begin without neighbours. $9: the end of the attempt, from which the delay counts.
 -- moves: RUNNING -> QUEUED
 -- guard: fence and RUNNING; the caller has locked the row.
 update mainspring.runs r
@@ -261,7 +261,7 @@ set state = {{QUEUED}}, attempt = r.attempt - o.given_back, fence = r.fence + 1,
     snoozed_until = case when o.snoozed > 0 then t.now + o.delay * interval '1 second' end
 from unnest($1::uuid[], $2::int[], $3::float8[], $4::smallint[], $5::text[], $6::smallint[], $7::smallint[], $8::boolean[])
          as o (run_id, fence, delay, given_back, error, lost, snoozed, alone),
-     (select clock_timestamp() as now) as t
+     (select coalesce($9::timestamptz, (select clock_timestamp())) as now) as t
 where r.run_id = o.run_id and r.fence = o.fence and r.state + 0 = {{RUNNING}}
 returning r.run_id, r.lane_id
 
@@ -307,7 +307,7 @@ with outcome as (
 
 -- name: insert_attempts
 -- Attempts that are followed by another one, $8 seconds later: failed, lost, snoozed, or returned unstarted. The last
--- attempt is in the history itself.
+-- attempt is in the history itself. Returns the end of each, from which the delay of the run counts.
 -- unguarded: append-only; the caller has locked and matched the rows in this transaction.
 insert into mainspring.attempts (run_id, attempt, fence, worker_id, started_at, ended_at, outcome, error, ready_at,
                                  usage)
@@ -316,6 +316,7 @@ select o.run_id, o.attempt, o.fence, o.worker_id, o.started_at, t.now, o.outcome
 from unnest($1::uuid[], $2::smallint[], $3::int[], $4::uuid[], $5::timestamptz[], $6::text[], $7::text[], $8::float8[],
             $9::json[]) as o (run_id, attempt, fence, worker_id, started_at, outcome, error, delay, usage),
      (select clock_timestamp() as now) as t
+returning ended_at
 
 -- name: reported_before
 -- Which of these outcomes are recorded already. A repeated report is acknowledged and changes nothing. A run that was
