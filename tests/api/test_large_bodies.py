@@ -220,10 +220,15 @@ async def test_a_body_that_does_not_move_is_cut_while_others_wait(
 ) -> None:
     monkeypatch.setattr(large_bodies, "_LOOK", 0.01)
     monkeypatch.setattr(large_bodies, "_HEAD_START", 0.0)
+    monkeypatch.setattr(large_bodies, "_RATE", 2**40)
     slow = [await server.half(), await server.half()]
     server.bodies.clients._look()
     assert server.bodies.clients.turns.held == 2  # nobody waits for them
     waiting = await server.post("/v1/jobs:batch", BATCH)
+    await until(lambda: server.bodies.clients.turns.waiting > 0)
+    for _ in range(5):  # again while the requests are being ended
+        server.bodies.clients._look()
+        await asyncio.sleep(0)
     assert (await waiting.answer())[0] == 201
     status, _, problem = await slow[0].answer()
     assert (status, problem["code"]) == (408, "body_too_slow")

@@ -184,7 +184,9 @@ class LargeBody:
             self._limit = None
 
     def cut(self) -> None:
-        """Others wait, and the rest of it does not come."""
+        """Others wait, and the rest of it does not come. A second call changes nothing."""
+        if self._is_cut:
+            return
         self._is_cut = True
         if self._limit is not None:
             self._limit.reschedule(asyncio.get_running_loop().time())
