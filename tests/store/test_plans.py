@@ -189,7 +189,7 @@ async def statements(connection: asyncpg.Connection, node: UUID) -> list[Stateme
         Statement("runs", "report_successes", [some, fences, zeros, zeros, nothing, US, nothing], 2 * BATCH),
         Statement("runs", "lock_reported", [some, fences, US], 2 * BATCH),
         Statement("runs", "free_to_report", [some], 4 * BATCH),
-        Statement("runs", "requeue", [some, fences, zeros, zeros, nothing, zeros, zeros, nothing], 2 * BATCH),
+        Statement("runs", "requeue", [some, fences, zeros, zeros, nothing, zeros, zeros, nothing, None], 2 * BATCH),
         Statement("runs", "end_runs", ended, 2 * BATCH),
         Statement("workers", "note_starts", [US, some, fences, zeros], 3 * BATCH),
         Statement("workers", "assume_started", [US, some], 2 * BATCH),

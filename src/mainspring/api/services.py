@@ -59,6 +59,7 @@ from mainspring.operations.read.standing import StandingReader
 from mainspring.operations.read.upcoming import UpcomingReader
 from mainspring.operations.read.workers import WorkerReader
 from mainspring.operations.signals import Signals
+from mainspring.operations.signatures.offers import OfferRegistry
 from mainspring.operations.signatures.signature_registry import SignatureRegistry
 from mainspring.operations.submit.submitter import Submitter
 from mainspring.operations.workflows.changes import WorkflowChanges
@@ -96,9 +97,10 @@ class Services:
         self.exchanger = Exchanger(
             store, lanes, signals, long_polls, beats, clock, database_clock, timing, chance, signatures, gates
         )
-        self.run_reader = RunReader(store, lanes, WaitingSteps(definitions))
+        self.run_reader = RunReader(store, lanes, WaitingSteps(definitions, lanes))
         self.queue_reader = QueueReader(store, lanes)
-        self.submitter = Submitter(store, lanes, signals, database_clock, signatures, depths)
+        self.offers = OfferRegistry(store, clock)
+        self.submitter = Submitter(store, lanes, signals, database_clock, signatures, depths, self.offers)
         self.amender = Amender(store, lanes, signals, signatures)
         self.declarer = Declarer(store, lanes, self.amender)
         self.job_reader = JobReader(store, lanes, self.run_reader)
@@ -110,7 +112,7 @@ class Services:
         self.worker_reader = WorkerReader(store)
         self.dead_letter_reader = DeadLetterReader(store, lanes)
         self.standing_reader = StandingReader(store, self.queue_reader)
-        self.overview_reader = OverviewReader(store, self.standing_reader, timing)
+        self.overview_reader = OverviewReader(store, self.standing_reader, self.queue_reader, timing)
         self.failure_reader = FailureReader(store, lanes, database_clock)
         self.job_series = JobSeriesReader(store, database_clock)
         self.previewer = Previewer(store, database_clock, computations)
@@ -129,7 +131,13 @@ class Services:
         self.bulk = BulkControl(store, lanes)
         self.workflow_reader = WorkflowReader(store, self.job_reader)
         self.workflow_changes = WorkflowChanges(
-            database_clock, signatures, self.submitter, self.amender, self.manual_runs, self.workflow_reader
+            database_clock,
+            signatures,
+            self.offers,
+            self.submitter,
+            self.amender,
+            self.manual_runs,
+            self.workflow_reader,
         )
         self.workflow_run_reader = WorkflowRunReader(store, lanes, definitions, self.run_reader)
         self.workflow_runs = WorkflowRuns(store, signals, Outlines(definitions))

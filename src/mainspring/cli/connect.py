@@ -88,7 +88,24 @@ class Server(NamedTuple):
         """A client for one command; use it in a `with`."""
         from mainspring.sdk.client.client import Client
 
+        _print_warnings()
         return Client(self.url, token_file=self.token_file, data=self.data, patience=_PATIENCE)
+
+
+def _print_warnings() -> None:
+    """The client logs what the server warns of. A command prints it."""
+    import logging
+
+    from mainspring.cli.screen import say
+
+    class Printing(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            say(f"warning: {record.getMessage()}")
+
+    of_client = logging.getLogger("mainspring")
+    if not of_client.handlers:
+        of_client.addHandler(Printing())
+        of_client.propagate = False
 
 
 def needed_database(database: Database | None) -> Database:

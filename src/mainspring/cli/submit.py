@@ -15,7 +15,6 @@ from mainspring.cli.task_options import task_options, task_values
 from mainspring.cli.waiting import longest_wait, wait_and_show
 
 if TYPE_CHECKING:
-    from mainspring.sdk.client.client import Client
     from mainspring.sdk.client.handle import Handle
 
 EXAMPLES = (
@@ -63,8 +62,6 @@ def command(
     longest = longest_wait(timeout_wait, wait=wait)
     with server.connect() as client:
         handle = client.submit(**fields)
-        if task is not None:
-            warn_if_nobody_offers(client, task)
         if wait:
             if not as_json:
                 say(f"job {handle.job_id}{_merged(handle)}")
@@ -80,21 +77,3 @@ def command(
 def _merged(handle: Handle[Any]) -> str:
     """What became of a submission with the unique key of another job."""
     return "" if handle.unique is None else f" ({_MERGED.get(handle.unique, handle.unique)})"
-
-
-def warn_if_nobody_offers(client: Client, task: str) -> None:
-    """The job is accepted anyway: its worker may start later."""
-    from difflib import get_close_matches
-
-    from mainspring.domain.errors import MainspringError
-
-    try:
-        known = client.tasks()
-    except MainspringError:  # the job is submitted; this is only about a warning
-        return
-    names = [each.task for each in known.tasks]
-    if task in names or known.more:
-        return
-    close = get_close_matches(task, names, 3)
-    advice = f"did you mean {' or '.join(close)}?" if close else "the job waits until a worker does"
-    say(f"warning: no worker offers the task {task!r} now; {advice}")

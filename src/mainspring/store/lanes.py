@@ -11,6 +11,7 @@ from operator import attrgetter
 import msgspec
 
 from mainspring.domain.job import JobDefinition, Priority
+from mainspring.domain.worker_needs import labels_in, labels_text
 from mainspring.domain.workflows.flow import WORKFLOW_TASK
 from mainspring.kernel.ids import EVERY_TENANT, TenantId
 from mainspring.store.pool import Connection, Store, connect
@@ -32,7 +33,7 @@ class Lane(msgspec.Struct, frozen=True):
     @property
     def required_labels(self) -> dict[str, str] | None:
         """The labels that a worker needs to take runs of this lane."""
-        return msgspec.json.decode(self.labels, type=dict[str, str]) if self.labels else None
+        return labels_in(self.labels)
 
 
 _all_lanes = RowQuery(Lane, _SQL["all_lanes"])
@@ -42,8 +43,7 @@ LaneKey = tuple[TenantId, str, int, str, str]
 
 def lane_key(tenant: TenantId, definition: JobDefinition) -> LaneKey:
     """The lane in which the runs of a definition wait."""
-    required = definition.required_labels
-    labels = "" if required is None else msgspec.json.encode(required, order="sorted").decode()
+    labels = labels_text(definition.required_labels)
     return (tenant, definition.queue, int(definition.priority), definition.task, labels)
 
 

@@ -90,6 +90,11 @@ async def count(connection: Connection, first: UUID, last: UUID, without: Sequen
     return dict(await connection.fetch(_SQL["count_steps"], first, last, without))
 
 
+async def queued(connection: Connection, first: UUID, last: UUID) -> dict[int, int]:
+    """How many queued step runs are in each lane."""
+    return dict(await connection.fetch(_SQL["queued_steps"], first, last))
+
+
 async def maps(connection: Connection, run_ids: Sequence[UUID]) -> dict[UUID, MapRow]:
     """The members of those of these step runs that are mapped and were ready."""
     return {row.run_id: row for row in await _map_progress.fetch(connection, run_ids)}

@@ -15,13 +15,14 @@ SearchText = Annotated[str, Meta(min_length=1, max_length=200)]
 
 
 class JobCheck(msgspec.Struct):
-    """The response to `POST /v1/jobs:validate`: what the job would be."""
+    """The response to `POST /v1/jobs:validate`: what the job would be. warnings: as when it is created."""
 
     task: str
     queue: str
     schedule_type: ScheduleType
     schedule: str
     schedule_in_words: str
+    warnings: list[str] = []
 
 
 class Match(msgspec.Struct):

@@ -257,20 +257,23 @@ class Nothing(msgspec.Struct, forbid_unknown_fields=True):
 
 class JobCreated(msgspec.Struct, omit_defaults=True):
     """generation: left out for the first one. unique: what became of the submission, if another job has its unique key;
-    job_id is that job then."""
+    job_id is that job then. warnings: sentences about what may not be meant, such as a task that no worker offers; left
+    out if there are none."""
 
     job_id: str
     generation: int = 1
     unique: UniqueAnswerWord | None = None
+    warnings: list[str] = []
 
 
 class BatchCreated(msgspec.Struct, omit_defaults=True):
     """The response to `POST /v1/jobs:batch`. job_ids are in the order of the request. unique: in the same order, what
-    became of each submission whose unique key another job has; left out if there is none."""
+    became of each submission whose unique key another job has; left out if there is none. warnings: as of one job."""
 
     accepted: int
     job_ids: list[str]
     unique: list[UniqueAnswerWord | None] = []
+    warnings: list[str] = []
 
 
 class RetryRuleView(msgspec.Struct, omit_defaults=True):

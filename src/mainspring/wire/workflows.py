@@ -137,21 +137,24 @@ class WorkflowPatch(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=Tr
 
 
 class WorkflowCreated(msgspec.Struct, omit_defaults=True):
-    """generation: left out for the first one, as of jobs."""
+    """generation, warnings: left out for the first one and if there are none, as of jobs."""
 
     workflow_id: str
     generation: int = 1
+    warnings: list[str] = []
 
 
 class WorkflowCheck(msgspec.Struct):
     """The response to `POST /v1/workflows:validate`: the definition is valid. layers: the steps of the longest chain.
-    first, last: names of steps without parents and without dependants, at most 100."""
+    first, last: names of steps without parents and without dependants, at most 100. warnings: sentences about what may
+    not be meant, such as a task that no worker offers."""
 
     steps: int
     edges: int
     layers: int
     first: list[str]
     last: list[str]
+    warnings: list[str] = []
 
 
 class WorkflowView(msgspec.Struct):

@@ -26,6 +26,7 @@ from mainspring.api.routes.paging import (
 from mainspring.api.routes.versions import IfMatch, etag, version_of
 from mainspring.api.services import caller_of, services_of
 from mainspring.domain.schedules.words import explain
+from mainspring.domain.worker_needs import needs_of
 from mainspring.kernel.config import MAX_BODY_BYTES
 from mainspring.operations.access.permissions import ADMINS, READERS
 from mainspring.operations.paging.search import JobQuery
@@ -78,7 +79,7 @@ async def create_job(request: Http, data: JobRequest) -> Response[JobCreated]:
     done = await services_of(request).submitter.submit(caller_of(request), data)
     job_id = done.job_ids[0]
     return Response(
-        JobCreated(job_id, done.generations[0], done.unique[0]),
+        JobCreated(job_id, done.generations[0], done.unique[0], done.warnings),
         status_code=200 if done.repeated[0] else 201,
         headers={"Location": f"/v1/jobs/{job_id}"},
     )
@@ -105,7 +106,7 @@ async def create_jobs(request: Http, data: JobBatch) -> BatchCreated:
         data = await read_batch(data.body)
     done = await services_of(request).submitter.submit_batch(caller_of(request), data.jobs)
     merged = any(answer is not None for answer in done.unique)
-    return BatchCreated(len(done.job_ids), done.job_ids, done.unique if merged else [])
+    return BatchCreated(len(done.job_ids), done.job_ids, done.unique if merged else [], done.warnings)
 
 
 @post(
@@ -115,9 +116,11 @@ async def create_jobs(request: Http, data: JobBatch) -> BatchCreated:
 async def check_job(request: Http, data: JobRequest) -> JobCheck:
     """Refused as its creation would be, with the field and a hint. Whether its id or key is taken is not looked at, and
     nothing is stored."""
-    found = await services_of(request).submitter.validate(caller_of(request), data)
+    services, caller = services_of(request), caller_of(request)
+    found = await services.submitter.validate(caller, data)
+    warnings = await services.offers.warnings(caller, (needs_of(found),))
     schedule = found.schedule
-    return JobCheck(found.task, found.queue, schedule.kind.value, schedule.words(), explain(schedule))
+    return JobCheck(found.task, found.queue, schedule.kind.value, schedule.words(), explain(schedule), warnings)
 
 
 @get(

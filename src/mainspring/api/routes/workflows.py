@@ -58,7 +58,7 @@ async def create_workflow(request: Http, data: WorkflowRequest) -> Response[Work
     done = await services_of(request).workflow_changes.create(caller_of(request), undecoded(data))
     workflow_id = done.job_ids[0]
     return Response(
-        WorkflowCreated(workflow_id, done.generations[0]),
+        WorkflowCreated(workflow_id, done.generations[0], done.warnings),
         status_code=200 if done.repeated[0] else 201,
         headers={"Location": f"/v1/workflows/{workflow_id}"},
     )

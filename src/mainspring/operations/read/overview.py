@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from heapq import nlargest
+from itertools import islice
 
 from mainspring.domain.durations import format_duration
 from mainspring.domain.rollups import Span
@@ -13,6 +14,7 @@ from mainspring.kernel.config import SHARD_COUNT, Timing
 from mainspring.kernel.version import VERSION
 from mainspring.operations.access.caller import Caller
 from mainspring.operations.limits.gate_views import pause_in_words
+from mainspring.operations.read.queues import QueueReader
 from mainspring.operations.read.standing import Standing, StandingReader, activity_of
 from mainspring.operations.read.verdict import LOOK_BACK, verdict_of
 from mainspring.operations.read.windows import read_window
@@ -22,13 +24,15 @@ from mainspring.store.pool import Store
 from mainspring.wire.insights import NodeView, Overview, WindowWord
 
 _QUEUES = 20
+_REASONS = 5
 _SAMPLE_AGE = timedelta(minutes=2)
 _LATE = 10.0
 
 
 class OverviewReader:
-    def __init__(self, store: Store, standing: StandingReader, timing: Timing) -> None:
+    def __init__(self, store: Store, standing: StandingReader, queues: QueueReader, timing: Timing) -> None:
         self._store = store
+        self._queues = queues
         self._standing = standing
         self._timing = timing
 
@@ -49,7 +53,8 @@ class OverviewReader:
         queues = standing.queues
         ages = [queue.oldest_seconds for queue in queues if queue.oldest_seconds is not None]
         lag = max(0.0, late or 0.0)
-        problems = list(problems_of(standing, scheduling, lag))
+        untaken = await self._queues.untaken(caller) if any(queue.depth for queue in queues) else {}
+        problems = list(problems_of(standing, scheduling, lag, untaken))
         return Overview(
             status="degraded" if problems else "ok",
             problems=problems,
@@ -83,8 +88,9 @@ class OverviewReader:
         )
 
 
-def problems_of(standing: Standing, scheduling: LeaseStanding, lag: float) -> Iterator[str]:
-    """What an operator should look at, the most urgent first."""
+def problems_of(standing: Standing, scheduling: LeaseStanding, lag: float, untaken: Mapping[str, int]) -> Iterator[str]:
+    """What an operator should look at, the most urgent first. `untaken`: runs that no worker of their queue takes, by
+    the reason."""
     if not scheduling.nodes:
         yield "no scheduler is live, so nothing fires; start a server or a scheduler"
     elif scheduling.held < SHARD_COUNT:
@@ -97,6 +103,10 @@ def problems_of(standing: Standing, scheduling: LeaseStanding, lag: float) -> It
     for queue in standing.queues:
         if queue.depth and not queue.workers and standing.workers.get(WorkerState.LIVE.name):
             yield f"{_runs(queue.depth)} in the queue {queue.name}, and no worker takes runs from it"
+    for reason, number in islice(untaken.items(), _REASONS):
+        yield f"{_runs(number)}: {reason}"
+    if len(untaken) > _REASONS:
+        yield f"{_runs(sum(untaken.values()))} in all for tasks or labels that no worker offers"
     if lost := standing.workers.get(WorkerState.LOST.name):
         yield f"{lost} {'worker is' if lost == 1 else 'workers are'} lost; the runs were given to others"
 

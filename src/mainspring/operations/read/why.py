@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
-import msgspec
-
 from mainspring.domain.limits import read_name
 from mainspring.domain.rates import format_rate
 from mainspring.domain.schedules.words import names_in_words
 from mainspring.domain.showing import snoozed_until
 from mainspring.domain.transitions import RunState
-from mainspring.domain.workflows.flow import WORKFLOW_TASK
 from mainspring.operations.limits.gate_views import closed_in_words, own_gates, pause_in_words
+from mainspring.operations.signatures.offers import lacking
 from mainspring.store.dependencies import WaitRow
 from mainspring.store.gates import GateState
 from mainspring.store.lanes import Lane
@@ -22,42 +20,16 @@ from mainspring.store.workers import Offer, Taker
 from mainspring.wire.runs import RunView
 
 FOR_A_SLOT = "waiting for a free slot"
-FOR_A_SERVER = "waiting for a server to start its steps"
 FOR_OTHERS = "waiting for the runs that it depends on"
 HELD_BY_A_LIMIT = "waiting for room in a limit"
 ASSIGNED = "assigned to a worker, not started yet"
 A_MOMENT = 1.0  # seconds within which a worker with a free slot fetches a run
 
 
-def lacking(lane: Lane, offers: Sequence[Offer]) -> str | None:
-    """Why no live worker can take a run of this lane. None if one can. A server starts workflow runs."""
-    if lane.task == WORKFLOW_TASK:
-        return FOR_A_SERVER
-    missing = _lacking(lane, [offer for offer in offers if not offer.draining])
-    if missing is not None and _lacking(lane, offers) is None:
-        return "every worker that could take it is draining"
-    return missing
-
-
 def kept_back(lane: Lane, offers: Sequence[Offer], gates: Sequence[GateState]) -> str | None:
     """Why a ready run of this lane is not claimed: a pause, no worker for it, or a limit of its queue or tenant."""
     own = own_gates(gates, lane.queue)
     return pause_in_words(own) or lacking(lane, offers) or closed_in_words(own)
-
-
-def _lacking(lane: Lane, offers: Sequence[Offer]) -> str | None:
-    able = [offer for offer in offers if lane.queue in offer.queues and lane.task in offer.tasks]
-    if not able:
-        elsewhere = any(lane.task in offer.tasks for offer in offers)
-        return (
-            f"no worker of queue {lane.queue} offers task {lane.task}"
-            if elsewhere
-            else f"no worker offers task {lane.task}"
-        )
-    required = lane.required_labels
-    if required is None or any(required.items() <= offer.labels.items() for offer in able):
-        return None
-    return f"no worker that offers task {lane.task} has the required labels {msgspec.json.encode(required).decode()}"
 
 
 def left_waiting(lane: Lane, takers: Sequence[Taker], waited: float) -> str | None:

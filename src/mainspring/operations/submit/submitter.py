@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from contextlib import nullcontext
 from datetime import timedelta
 from functools import partial
@@ -19,6 +19,7 @@ from mainspring.domain.intake.declaration import defined
 from mainspring.domain.intake.unique import unique_key
 from mainspring.domain.job import JobDefinition, has_limits
 from mainspring.domain.limits import Slot
+from mainspring.domain.worker_needs import WorkerNeeds, needs_of
 from mainspring.kernel import metrics
 from mainspring.kernel.clock import DatabaseClock
 from mainspring.kernel.ids import TenantId
@@ -33,6 +34,7 @@ from mainspring.operations.limits.admission import Admitted, hand_over
 from mainspring.operations.limits.depths import Depths
 from mainspring.operations.limits.lines import LineOpener
 from mainspring.operations.signals import Signals
+from mainspring.operations.signatures.offers import OfferRegistry
 from mainspring.operations.signatures.signature_registry import SignatureRegistry
 from mainspring.operations.signatures.slow_checks import prepare_checks
 from mainspring.operations.submit.batch import CHUNK, MAX_ERRORS, SubmitBatch, is_plain
@@ -53,12 +55,15 @@ Also = Callable[[Connection, str, int], Awaitable[None]]
 
 class Submitted(msgspec.Struct, frozen=True):
     """The ids and generations in the order of the request. `repeated` marks jobs that exist already, by their
-    idempotency key or their unique key. `unique`: what became of those that were merged into another job."""
+    idempotency key or their unique key. `unique`: what became of those that were merged into another job. `warnings`:
+    what no live worker takes. `needs`: what their runs need from a worker."""
 
     job_ids: list[str]
     repeated: list[bool]
     generations: list[int]
     unique: list[str | None]
+    warnings: list[str] = []
+    needs: Collection[WorkerNeeds] = ()
 
 
 class Submitter:
@@ -70,9 +75,11 @@ class Submitter:
         clock: DatabaseClock,
         signatures: SignatureRegistry,
         depths: Depths,
+        offers: OfferRegistry,
     ) -> None:
         self._store = store
         self._depths = depths
+        self._offers = offers
         self._lanes = lanes
         self._signals = signals
         self._clock = clock
@@ -86,8 +93,11 @@ class Submitter:
         tenant, definition = caller.tenant, await self.check(caller, request)
         if is_plain(definition):
             self._depths.admit(tenant, [definition])
-            return Submitted([await self._batcher.add(tenant, definition)], [False], [1], [None])
-        return await despite_deadlocks(partial(self._store_all, tenant, [request], [definition], single=True))
+            job_id = await self._batcher.add(tenant, definition)
+            warnings = await self._offers.warnings(caller, (needs_of(definition),))
+            return Submitted([job_id], [False], [1], [None], warnings)
+        store = partial(self._store_all, tenant, [request], [definition], single=True)
+        return await self._with_warnings(caller, await despite_deadlocks(store))
 
     async def validate(self, caller: Caller, request: JobRequest) -> JobDefinition:
         """The definition of the job that this request would create. Raises what its creation would raise, except for
@@ -141,7 +151,11 @@ class Submitter:
         if errors:
             raise InvalidBatch(errors, more=len(errors) >= MAX_ERRORS)
         resolved = await self._calendars.resolved(tenant, definitions, single=False)
-        return await despite_deadlocks(partial(self._store_all, tenant, requests, resolved, single=False))
+        store = partial(self._store_all, tenant, requests, resolved, single=False)
+        return await self._with_warnings(caller, await despite_deadlocks(store))
+
+    async def _with_warnings(self, caller: Caller, done: Submitted) -> Submitted:
+        return msgspec.structs.replace(done, warnings=await self._offers.warnings(caller, done.needs))
 
     async def submit_defined(
         self, caller: Caller, definition: JobDefinition, digest: bytes | None, also: Also
@@ -224,7 +238,17 @@ class Submitter:
         admitted.tell_later(self._signals)
         if batch.soonest is not None and batch.soonest < self._clock.now() + timedelta(seconds=5):
             self._signals.due.publish()
-        return Submitted(batch.job_ids, batch.repeated, batch.generations, batch.unique)
+        return Submitted(
+            batch.job_ids,
+            batch.repeated,
+            batch.generations,
+            batch.unique,
+            needs=self._needs(lane_ids),
+        )
+
+    def _needs(self, lane_ids: Iterable[int]) -> set[WorkerNeeds]:
+        lanes = map(self._lanes.peek, set(lane_ids))
+        return {WorkerNeeds(lane.queue, lane.task, lane.labels) for lane in lanes if lane is not None}
 
     async def _lane_ids(
         self, connection: Connection, tenant: TenantId, definitions: Sequence[JobDefinition]

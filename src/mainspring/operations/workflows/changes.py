@@ -29,6 +29,7 @@ from mainspring.kernel.ids import TenantId
 from mainspring.operations.access.caller import Caller
 from mainspring.operations.control.amend import Amender
 from mainspring.operations.control.run_now import ManualRuns, RanNow
+from mainspring.operations.signatures.offers import OfferRegistry
 from mainspring.operations.signatures.signature_registry import SignatureRegistry
 from mainspring.operations.submit.submitter import Submitted, Submitter
 from mainspring.operations.workflows.large_preparation import (
@@ -39,7 +40,7 @@ from mainspring.operations.workflows.large_preparation import (
     Order,
     Prepared,
 )
-from mainspring.operations.workflows.preparation import Version, check, digest_of, version_of
+from mainspring.operations.workflows.preparation import Checked, Version, check, digest_of, version_of
 from mainspring.operations.workflows.reader import StoredSource, WorkflowReader, parameters_of
 from mainspring.store import workflow_versions
 from mainspring.store.jobs import LockedJob
@@ -59,6 +60,7 @@ class WorkflowChanges:
         self,
         clock: DatabaseClock,
         signatures: SignatureRegistry,
+        offers: OfferRegistry,
         submitter: Submitter,
         amender: Amender,
         manual_runs: ManualRuns,
@@ -66,6 +68,7 @@ class WorkflowChanges:
     ) -> None:
         self._clock = clock
         self._signatures = signatures
+        self._offers = offers
         self._submitter = submitter
         self._amender = amender
         self._manual_runs = manual_runs
@@ -89,9 +92,10 @@ class WorkflowChanges:
             await _store(connection, caller, workflow_id, generation, 1, version)
 
         try:
-            return await self._submitter.submit_defined(caller, definition, digest, also)
+            done = await self._submitter.submit_defined(caller, definition, digest, also)
         except MainspringError as error:
             raise renamed(error) from None
+        return msgspec.structs.replace(done, warnings=await self._offers.warnings(caller, version.needs))
 
     async def validate(self, caller: Caller, request: WorkflowRequest | bytes) -> WorkflowCheck:
         """Check a workflow without storing it."""
@@ -105,10 +109,13 @@ class WorkflowChanges:
         except MainspringError as error:
             raise renamed(error) from None
         if prepared is not None:
-            return _check_in(prepared)
-        source = WorkflowSource(request.steps, request.queue, request.priority)
-        known = self._signatures.known(caller.tenant)
-        return await check(source, request.parameters or {}, self._clock.now(), known)
+            checked = _check_in(prepared)
+        else:
+            source = WorkflowSource(request.steps, request.queue, request.priority)
+            known = self._signatures.known(caller.tenant)
+            checked = await check(source, request.parameters or {}, self._clock.now(), known)
+        warnings = await self._offers.warnings(caller, checked.needs)
+        return msgspec.structs.replace(checked.answer, warnings=warnings)
 
     async def update(
         self, caller: Caller, workflow_id: str, patch: WorkflowPatch | bytes, if_version: int | None
@@ -233,7 +240,7 @@ def _request_in(prepared: Prepared) -> WorkflowRequest:
     return _decode_request(prepared.rest)
 
 
-def _check_in(prepared: Prepared) -> WorkflowCheck:
+def _check_in(prepared: Prepared) -> Checked:
     if prepared.check is None:
         raise _problem_in(prepared)
     return prepared.check

@@ -23,9 +23,9 @@ from mainspring.kernel.child_computation import TooMuchWork, compute
 from mainspring.kernel.ids import TenantId
 from mainspring.kernel.tenant_turns import NoTurn, Share, TenantTurns
 from mainspring.operations.signatures.signature_compiler import declaration_in
-from mainspring.operations.workflows.preparation import Version, check, digest_of, version_of
+from mainspring.operations.workflows.preparation import Checked, Version, check, digest_of, version_of
 from mainspring.wire.states import PriorityIn
-from mainspring.wire.workflows import StepIn, WorkflowCheck, WorkflowPatch, WorkflowRequest
+from mainspring.wire.workflows import StepIn, WorkflowPatch, WorkflowRequest
 
 REQUEST, PATCH, STEPS = "request", "patch", "steps"  # what a text is
 _MOST_OTHER_BYTES = 1024 * 1024  # of all fields but the steps
@@ -75,7 +75,7 @@ class Prepared(msgspec.Struct, frozen=True):
 
     rest: bytes = b""
     has_steps: bool = True
-    check: WorkflowCheck | None = None
+    check: Checked | None = None
     version: Version | None = None
     digest: bytes | None = None
     problem: PreparationProblem | None = None

@@ -7,7 +7,7 @@ Of the largest workflow that is allowed this takes some seconds. So that of a la
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from itertools import islice
 
@@ -25,6 +25,7 @@ from mainspring.domain.intake.workflows import (
     request_of_step,
     shape_of,
 )
+from mainspring.domain.worker_needs import WorkerNeeds, needs_of
 from mainspring.domain.workflows.definition import definition_to_text
 from mainspring.kernel.time_slices import TimeSlices
 from mainspring.operations.signatures.slow_checks import prepare_checks
@@ -32,38 +33,55 @@ from mainspring.wire.jobs import JobRequest
 from mainspring.wire.workflows import WorkflowCheck, WorkflowRequest
 
 _SHOWN = 100
+_MOST_NEEDS = 1000
 _encode = msgspec.json.Encoder().encode
 
 
 class Version(msgspec.Struct, frozen=True):
-    """A definition that is about to be stored, as JSON."""
+    """A definition that is about to be stored, as JSON. needs: what its steps need from workers."""
 
     steps: int
     definition: str
     source: str
+    needs: list[WorkerNeeds] = []
+
+
+class Checked(msgspec.Struct, frozen=True):
+    """What is said about a workflow that is valid. needs: what its steps need from workers."""
+
+    answer: WorkflowCheck
+    needs: list[WorkerNeeds]
 
 
 async def check(
     source: WorkflowSource, parameters: Collection[str], now: datetime, known: Mapping[str, TaskDeclaration]
-) -> WorkflowCheck:
-    """What is said about a workflow that is valid. Raises InvalidInput."""
-    graph, layers = check_graph(source.steps, await _read(source, parameters, now, known))
+) -> Checked:
+    """Raises InvalidInput."""
+    read = await _read(source, parameters, now, known)
+    graph, layers = check_graph(source.steps, read)
     first = (step for step, join in enumerate(graph.waits_for) if join is None)
-    return WorkflowCheck(
+    answer = WorkflowCheck(
         steps=len(graph.names),
         edges=graph.edges,
         layers=layers,
         first=[graph.names[step] for step in islice(first, _SHOWN)],
         last=[graph.names[step] for step in graph.last()[:_SHOWN]],
     )
+    return Checked(answer, _needs(read))
 
 
 async def version_of(
     source: WorkflowSource, parameters: Collection[str], now: datetime, known: Mapping[str, TaskDeclaration]
 ) -> Version:
     """What is stored of a workflow. Raises InvalidInput."""
-    definition = join_steps(source.steps, await _read(source, parameters, now, known))
-    return Version(len(source.steps), definition_to_text(definition), _encode(source).decode())
+    read = await _read(source, parameters, now, known)
+    definition = join_steps(source.steps, read)
+    return Version(len(source.steps), definition_to_text(definition), _encode(source).decode(), _needs(read))
+
+
+def _needs(read: Sequence[ReadStep]) -> list[WorkerNeeds]:
+    shapes = {id(each): each for each in read}  # steps of one shape share what was read
+    return list(dict.fromkeys(needs_of(each.step) for each in shapes.values()))[:_MOST_NEEDS]
 
 
 def digest_of(request: WorkflowRequest) -> bytes:

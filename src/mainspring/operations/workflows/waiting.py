@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from uuid import UUID
 
 from mainspring.domain.errors import NotFound
@@ -9,9 +10,12 @@ from mainspring.domain.job import spec_from_text
 from mainspring.domain.transitions import StoredState, shown_state
 from mainspring.domain.workflows.flow import BEING_STOPPED, flow_of, number_of
 from mainspring.domain.workflows.numbers import Numbers
+from mainspring.kernel.ids import TenantId
+from mainspring.operations.signatures.offers import in_words, lacking
 from mainspring.operations.workflows.definitions import Definitions
-from mainspring.store import workflow_reads, workflows
+from mainspring.store import workers, workflow_reads, workflows
 from mainspring.store.history import LiveRun, Run
+from mainspring.store.lanes import LaneRegistry
 from mainspring.store.pool import Connection
 from mainspring.store.workflows import Flow
 
@@ -22,17 +26,18 @@ _LOOKED_AT = 1000  # parents
 class WaitingSteps:
     """What a reader of runs shows of a run that belongs to a workflow."""
 
-    def __init__(self, definitions: Definitions) -> None:
+    def __init__(self, definitions: Definitions, lanes: LaneRegistry) -> None:
         self._definitions = definitions
+        self._lanes = lanes
 
     async def why_waiting(self, connection: Connection, run: LiveRun) -> str:
-        return await why_waiting(connection, self._definitions, run)
+        return await why_waiting(connection, self._definitions, self._lanes, run)
 
     async def member_index(self, connection: Connection, run: Run) -> int | None:
         return await member_index(connection, run)
 
 
-async def why_waiting(connection: Connection, definitions: Definitions, run: LiveRun) -> str:
+async def why_waiting(connection: Connection, definitions: Definitions, lanes: LaneRegistry, run: LiveRun) -> str:
     """One sentence: the steps that a step waits for, how far a workflow run is, or how many members have ended."""
     flow_id = UUID(flow_of(run.trigger)) if flow_of(run.trigger) else run.run_id
     flow = await workflows.get(connection, flow_id)
@@ -42,7 +47,7 @@ async def why_waiting(connection: Connection, definitions: Definitions, run: Liv
     if of is None and flow.state in BEING_STOPPED:
         return f"It is being stopped, and ends with its running steps. See GET /v1/workflow-runs/{flow.flow_id}."
     if of is None:
-        return await _progress_of_flow(connection, flow)
+        return await _progress_of_flow(connection, lanes, flow)
     if run.started_at is not None:
         return await _progress_of_map(connection, run.run_id)
     try:
@@ -65,13 +70,31 @@ async def why_waiting(connection: Connection, definitions: Definitions, run: Liv
     return f"It waits for {', '.join(left[:_SHOWN])}{more}, by the rule {step.rule}."
 
 
-async def _progress_of_flow(connection: Connection, flow: Flow) -> str:
+async def _progress_of_flow(connection: Connection, lanes: LaneRegistry, flow: Flow) -> str:
     numbers = Numbers(flow.prefix, flow.steps, await _reruns(connection, flow))
     ended = 0
+    queued: Counter[int] = Counter()
     for first, last in numbers.ranges:
         counts = await workflow_reads.count(connection, first, last, numbers.replaced)
         ended += sum(number for state, number in counts.items() if state in _ENDED)
-    return f"It runs its steps: {ended} of {flow.steps} have ended. See GET /v1/workflow-runs/{flow.flow_id}."
+        queued.update(await workflow_reads.queued(connection, first, last))
+    untaken = await _untaken(connection, lanes, flow.tenant_id, queued)
+    progress = f"It runs its steps: {ended} of {flow.steps} have ended.{untaken}"
+    return f"{progress} See GET /v1/workflow-runs/{flow.flow_id}."
+
+
+async def _untaken(connection: Connection, lanes: LaneRegistry, tenant: TenantId, queued: Counter[int]) -> str:
+    """A sentence for each reason why no live worker takes steps that are queued."""
+    offers = await workers.offers(connection, tenant) if queued else []
+    found: Counter[str] = Counter()
+    for lane_id, number in queued.items():
+        lane = lanes.peek(lane_id)
+        if lane is not None and (missing := lacking(lane, offers)) is not None:
+            found[in_words(missing, lane, offers)] += number
+    return "".join(
+        f" {number} {'step waits' if number == 1 else 'steps wait'}: {reason}{'' if reason.endswith('?') else '.'}"
+        for reason, number in found.most_common(_SHOWN)
+    )
 
 
 _ENDED = (StoredState.SUCCESS, StoredState.FAILED, StoredState.CANCELLED, StoredState.SKIPPED)

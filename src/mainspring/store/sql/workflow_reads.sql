@@ -49,6 +49,13 @@ from (
 ) as s
 group by s.state
 
+-- name: queued_steps
+-- The lanes of the first 10,000 queued runs with ids from $1 to $2, and how many runs are in each.
+select s.lane_id, count(*)::int as number
+from (select r.lane_id from mainspring.runs r
+      where r.run_id between $1 and $2 and r.state = {{QUEUED}} limit 10000) as s
+group by s.lane_id
+
 -- name: map_progress
 -- Of mapped steps, by their runs, with the ends that the joins have not counted yet.
 select f.run_id, f.total, f.expanded + coalesce(f.total - f.repeats, 0) as expanded, f.first_number, f.repeats,

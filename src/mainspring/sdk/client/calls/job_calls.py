@@ -9,6 +9,7 @@ from mainspring.kernel.ids import uuid7
 from mainspring.sdk.client.calls.common import job_path, match_header, query_of, verb, with_payload
 from mainspring.sdk.client.core import Call, ServerAnswer, encode, json_of, next_cursor, segment
 from mainspring.sdk.client.job_fields import JobChanges, JobFields, When, job_patch, job_request
+from mainspring.sdk.client.server_warnings import warning_of
 from mainspring.wire.applications import DeclarationRequest, DeclarationView
 from mainspring.wire.ids import IdList
 from mainspring.wire.jobs import BatchCreated, JobCreated, JobList, JobView, MissedRange, RunNowAccepted, Upcoming
@@ -21,8 +22,8 @@ from mainspring.wire.runs import (
     RunView,
 )
 
-_job_created = json_of(JobCreated)
-_batch_created = json_of(BatchCreated)
+_job_created = warning_of(JobCreated)
+_batch_created = warning_of(BatchCreated)
 _job = json_of(JobView)
 _job_list = json_of(JobList)
 _job_status = json_of(JobStatus)

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 from mainspring.kernel.ids import uuid7
 from mainspring.sdk.client.calls.common import match_header, query_of, verb
 from mainspring.sdk.client.core import Call, encode, json_of, segment
+from mainspring.sdk.client.server_warnings import warning_of
 from mainspring.wire.jobs import RunNowAccepted
 from mainspring.wire.protocol import GENERATED_KEY
 from mainspring.wire.workflows import (
@@ -20,8 +21,8 @@ from mainspring.wire.workflows import (
     WorkflowView,
 )
 
-_created = json_of(WorkflowCreated)
-_check = json_of(WorkflowCheck)
+_created = warning_of(WorkflowCreated)
+_check = warning_of(WorkflowCheck)
 _workflow = json_of(WorkflowView)
 _workflow_list = json_of(WorkflowList)
 _run_now = json_of(RunNowAccepted)

@@ -1,0 +1,81 @@
+"""A task that no worker offers: the submission is warned of it, and status, overview and why name it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import asyncpg
+import httpx
+import pytest
+
+from mainspring.roles.assembly import Assembly
+from tests.api.bookkeeping import problem
+from tests.operations.hand_worker import HandWorker
+from tests.operations.workflows.scene import Scene
+
+pytestmark = pytest.mark.anyio
+
+WAITS = "its runs wait until such a worker starts"
+
+
+async def worker_that_offers(api: httpx.AsyncClient, *tasks: str) -> HandWorker:
+    worker = HandWorker(api)
+    worker.card.tasks = list(tasks)
+    await worker.hello()
+    return worker
+
+
+async def created(api: httpx.AsyncClient, path: str, body: Any, status: int = 201) -> dict[str, Any]:
+    answer = await api.post(path, json=body)
+    assert answer.status_code == status, answer.text
+    return dict(answer.json())
+
+
+async def test_a_submission_names_what_no_worker_takes_and_the_task_that_is_spelt_alike(api: httpx.AsyncClient) -> None:
+    await worker_that_offers(api, "send_mail")
+    assert "warnings" not in await created(api, "/v1/jobs", {"task": "send_mail"})
+    wrong = await created(api, "/v1/jobs", {"task": "sendmail"})
+    assert wrong["warnings"] == ["no worker offers task sendmail; did you mean 'send_mail'?"]
+    far = await created(api, "/v1/jobs", {"task": "send_mail", "queue": "far", "job_id": "far"})
+    assert far["warnings"] == [f"no worker of queue far offers task send_mail; {WAITS}"]
+    labelled = await created(api, "/v1/jobs", {"task": "send_mail", "required_labels": {"zone": "b"}})
+    lacks = 'no worker that offers task send_mail has the required labels {"zone":"b"}'
+    assert labelled["warnings"] == [f"{lacks}; {WAITS}"]
+    batch = [{"task": "send_mail"}, {"task": "xyz"}, {"task": "xyz"}, {"task": "abc"}]
+    several = await created(api, "/v1/jobs:batch", {"jobs": batch})
+    assert several["warnings"] == [f"no worker offers task {task}; {WAITS}" for task in ("abc", "xyz")]
+    checked = await created(api, "/v1/jobs:validate", {"task": "sendmail"}, 200)
+    assert checked["warnings"] == wrong["warnings"]
+
+
+async def test_a_workflow_is_checked_step_by_step(api: httpx.AsyncClient) -> None:
+    await worker_that_offers(api, "load")
+    steps = [{"name": "load", "task": "load"}, {"name": "pay", "task": "laod"}]
+    body = {"workflow_id": "orders", "steps": steps}
+    warned = ["no worker offers task laod; did you mean 'load'?"]
+    assert (await created(api, "/v1/workflows:validate", body, 200))["warnings"] == warned
+    assert (await created(api, "/v1/workflows", body))["warnings"] == warned
+
+
+async def test_a_workflow_run_says_what_its_steps_wait_for(
+    assembly: Assembly, api: httpx.AsyncClient, connection: asyncpg.Connection
+) -> None:
+    scene = Scene(assembly, api, connection)
+    await worker_that_offers(api, "load")
+    run_id = await scene.begin(await scene.create([{"name": "load", "task": "load"}, {"name": "pay", "task": "laod"}]))
+    why = (await api.get(f"/v1/runs/{run_id}/why")).json()["why"]
+    assert "0 of 2 have ended. 1 step waits: no worker offers task laod; did you mean 'load'? See GET" in why
+
+
+async def test_the_overview_names_the_tasks_that_nobody_offers(api: httpx.AsyncClient) -> None:
+    for _ in range(3):
+        await created(api, "/v1/jobs", {"task": "sendmail"})
+    await worker_that_offers(api, "send_mail")
+    seen = (await api.get("/v1/insights/overview")).json()
+    assert seen["status"] == "degraded"
+    assert "3 runs wait: no worker offers task sendmail; did you mean 'send_mail'?" in seen["problems"]
+
+
+async def test_a_refused_job_is_warned_of_nothing(api: httpx.AsyncClient) -> None:
+    refused = problem(await api.post("/v1/jobs", json={"task": "nobody", "priority": "urgent"}))
+    assert "warnings" not in refused
