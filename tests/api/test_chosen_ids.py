@@ -20,6 +20,19 @@ async def test_letters_digits_dots_underscores_and_hyphens_are_fine(api: httpx.A
         assert (made.status_code, made.json()["job_id"]) == (201, job_id)
 
 
+async def test_another_character_is_refused_in_words(api: httpx.AsyncClient) -> None:
+    refused = problem(await api.post("/v1/jobs", json={"job_id": "a b/c", "task": "noop"}))
+    assert (refused["status"], refused["field"]) == (422, "job_id")
+    assert refused["expected"] == "letters, digits, dots, underscores and hyphens"
+
+
+async def test_a_comment_in_json_is_answered_with_what_json_does_not_have(api: httpx.AsyncClient) -> None:
+    body = '{"task": "noop", // the task\n "job_id": "a"}'
+    refused = problem(await api.post("/v1/jobs", content=body, headers={"Content-Type": "application/json"}))
+    assert (refused["status"], refused["code"]) == (400, "invalid_json")
+    assert refused["hint"] == "JSON has no comments, no trailing commas and no single quotes"
+
+
 @pytest.mark.parametrize("job_id", [".", ".."])
 async def test_ids_that_clients_remove_from_urls_are_refused(
     api: httpx.AsyncClient, connection: asyncpg.Connection, job_id: str

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 import pytest
@@ -56,9 +56,18 @@ def test_a_way_to_run_that_there_is_not_is_refused_at_once(options: Any) -> None
 
 
 def test_an_option_that_there_is_not_is_refused_at_once() -> None:
-    options: Any = {"retires": 3}
-    with pytest.raises(ValueError, match=r"retires: not an option of a task\. The options are: "):
-        Mainspring().task("x", **options)(lambda: None)
+    for options, words in (
+        ({"retires": 3}, r"retires: not an option of a task\. Did you mean 'retries'\?"),
+        ({"colour": "red"}, r"colour: not an option of a task\. The options are: "),
+        ({"retry": {"max_attemps": 3}}, r"retry\.max_attemps: unknown field .* Did you mean 'max_attempts'\?"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            Mainspring().task("x", **cast(Any, options))(lambda: None)
+
+
+def test_a_weekday_in_full_is_answered_with_its_short_name() -> None:
+    with pytest.raises(ValueError, match=r"'MONDAY' is not one of 0 to 7 or SUN to SAT; did you mean MON\?"):
+        Mainspring().cron("0 9 * * MONDAY")(print)
 
 
 def test_a_task_may_have_limits_and_environment() -> None:
@@ -152,13 +161,13 @@ BAD_SCHEDULES = [
     (lambda app: app.cron("0 0 30 2 *"), "@app.cron('0 0 30 2 *')", "never fires"),
     (lambda app: app.cron(""), "@app.cron('')", "cron"),
     (lambda app: app.cron(None), "@app.cron(None)", "does not say when"),
-    (lambda app: app.cron(5), "@app.cron(5)", "Expected `str"),
+    (lambda app: app.cron(5), "@app.cron(5)", "schedule.cron: Expected str | null, got int"),
     (lambda app: app.cron("@daily", timezone="Mars/Base"), "@app.cron('@daily', timezone='Mars/Base')",
      "timezone: 'Mars/Base' is not a known time zone"),
     (lambda app: app.cron("@daily", overlap="never"), "@app.cron('@daily')", "'never' is not an overlap rule"),
     (lambda app: app.cron("@daily", misfire={"policy": "x"}), "@app.cron('@daily')", "misfire.policy: 'x'"),
-    (lambda app: app.cron("@daily", misfire={"polic": "all"}), "@app.cron('@daily')", "unknown field `polic`"),
-    (lambda app: app.cron("@daily", timezon="UTC"), "@app.cron('@daily')", "unknown field `timezon`"),
+    (lambda app: app.cron("@daily", misfire={"polic": "all"}), "@app.cron('@daily')", "unknown field 'polic'. Did you mean 'policy'?"),
+    (lambda app: app.cron("@daily", timezon="UTC"), "@app.cron('@daily')", "unknown field 'timezon'. Did you mean 'timezone'?"),
     (lambda app: app.cron("@daily", at="2030-01-01T00:00:00Z"), "@app.cron('@daily')", "both say when"),
     (lambda app: app.cron("@daily", job_id="a b"), "@app.cron('@daily')", "is not a valid job id"),
     (lambda app: app.every("soon"), "@app.every('soon')", "every: 'soon' is not a duration"),

@@ -58,7 +58,8 @@ class MainspringError(Exception):
 
     def advice(self) -> list[str]:
         """What the caller should do, as phrases: ["expected at most 10000 jobs", "send them in parts"]."""
-        expected = [f"expected {self.expected}"] if self.expected else []
+        told = self.expected is None or f"Expected {self.expected}" in self.detail
+        expected = [] if told else [f"expected {self.expected}"]
         return [*expected, self.hint] if self.hint else expected
 
     def located_detail(self) -> str:

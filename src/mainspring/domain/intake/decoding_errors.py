@@ -62,6 +62,8 @@ _OTHER_WORDS: dict[type[msgspec.Struct], dict[str, str]] = {  # what other sched
     | dict.fromkeys(("jobs", "tasks"), "steps")
     | dict.fromkeys(("params", "inputs", "variables"), "parameters"),
 }
+_ID_PATTERN = "matching regex '^[A-Za-z0-9._-]+$'"
+_NOT_IN_JSON = "JSON has no comments, no trailing commas and no single quotes"
 _LONGEST_NAME = 100  # of an unknown field, in an answer
 
 
@@ -75,7 +77,9 @@ def in_words(error: Exception, struct: type[msgspec.Struct]) -> InvalidInput:
             "the body is nested too deeply", code="invalid_json", field="$", hint="store it elsewhere, or flatten it"
         )
     if not isinstance(error, msgspec.ValidationError):
-        return InvalidInput(f"the body is not JSON: {text}", code="invalid_json", field="$", expected="a JSON object")
+        return InvalidInput(
+            f"the body is not JSON: {text}", code="invalid_json", field="$", expected="a JSON object", hint=_NOT_IN_JSON
+        )
     found = _PATH.search(text)
     path = found.group(1).lstrip(".") if found else ""
     words = text[: found.start()] if found else text
@@ -94,6 +98,12 @@ def in_words(error: Exception, struct: type[msgspec.Struct]) -> InvalidInput:
     if missing := _MISSING.match(text):
         name = missing.group(1)
         return InvalidInput(f"{name} is missing", field=f"{path}.{name}" if path else name, hint=f"give {name}")
+    if _ID_PATTERN in words:
+        return InvalidInput(
+            f"{path} contains a character that is not allowed",
+            field=path,
+            expected="letters, digits, dots, underscores and hyphens",
+        )
     expected = words.removeprefix("Expected ").split(", got ")[0] if words.startswith("Expected ") else None
     hint = "write a list: [...]" if expected and expected.startswith("`array") and words.endswith("`str`") else None
     return InvalidInput(

@@ -34,7 +34,10 @@ class Kind(msgspec.Struct, frozen=True):
         if text in self.names:
             return self.names.index(text) + self.first
         if not _DIGITS.match(text) or not self.low <= int(text) <= self.high:
-            raise self.bad(f"{text[:20]!r} is not one of {self.low} to {self.high}")
+            short = text[:3]  # MONDAY
+            names = f" or {self.names[0]} to {self.names[-1]}" if self.names else ""
+            meant = f"; did you mean {short}?" if short in self.names else ""
+            raise self.bad(f"{text[:20]!r} is not one of {self.low} to {self.high}{names}{meant}")
         return int(text)
 
     def bad(self, why: str) -> CronError:

@@ -287,8 +287,11 @@ class Mainspring:
             raise TypeError(_twice(function, scheduled=any(one.task is function for one in self.schedules)))
         unknown = options.keys() - TaskOptions.__annotations__.keys()
         if unknown:
-            known = ", ".join(TaskOptions.__annotations__)
-            raise ValueError(f"{', '.join(sorted(unknown))}: not an option of a task. The options are: {known}.")
+            from mainspring.domain.texts import meant
+
+            known = list(TaskOptions.__annotations__)
+            hint = meant(min(unknown), known, f"The options are: {', '.join(known)}.")
+            raise ValueError(f"{', '.join(sorted(unknown))}: not an option of a task. {hint[0].upper()}{hint[1:]}")
         defaults = options.copy()
         executor, at_once = defaults.pop("executor", None), defaults.pop("worker_concurrency", None)
         task: Task[Any, Any] = FunctionTask(

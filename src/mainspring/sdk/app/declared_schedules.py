@@ -70,7 +70,9 @@ class AppSchedule:
                 error.field = error.field.removeprefix("schedule.")
             raise ValueError(f"{where}: {error.in_sentences()}") from None
         except msgspec.ValidationError as error:
-            raise ValueError(f"{where}: {error}") from None
+            from mainspring.domain.intake.decoding_errors import in_words
+
+            raise ValueError(f"{where}: {in_words(error, JobRequest).in_sentences()}") from None
 
 
 def as_written(decorator: str, when: object, options: Mapping[str, Any]) -> str:

@@ -29,7 +29,9 @@ def plain(task: str, options: Mapping[str, Any], *, own_process: bool) -> Declar
     except MainspringError as error:
         raise ValueError(f"task {task}: {error.in_sentences()}") from None
     except msgspec.ValidationError as error:
-        raise ValueError(f"task {task}: {error}") from None
+        from mainspring.domain.intake.decoding_errors import in_words
+
+        raise ValueError(f"task {task}: {in_words(error, JobRequest).in_sentences()}") from None
     if declared is not None and not own_process and (unused := _process_option(declared)):
         raise ValueError(f"task {task}: {unused} has an effect only on process tasks; add executor='process'")
     return declared
