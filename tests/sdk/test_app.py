@@ -66,8 +66,10 @@ def test_an_option_that_there_is_not_is_refused_at_once() -> None:
 
 
 def test_a_weekday_in_full_is_answered_with_its_short_name() -> None:
+    def report() -> None: ...
+
     with pytest.raises(ValueError, match=r"'MONDAY' is not one of 0 to 7 or SUN to SAT; did you mean MON\?"):
-        Mainspring().cron("0 9 * * MONDAY")(print)
+        Mainspring().cron("0 9 * * MONDAY")(report)
 
 
 def test_a_task_may_have_limits_and_environment() -> None:
@@ -166,8 +168,8 @@ BAD_SCHEDULES = [
      "timezone: 'Mars/Base' is not a known time zone"),
     (lambda app: app.cron("@daily", overlap="never"), "@app.cron('@daily')", "'never' is not an overlap rule"),
     (lambda app: app.cron("@daily", misfire={"policy": "x"}), "@app.cron('@daily')", "misfire.policy: 'x'"),
-    (lambda app: app.cron("@daily", misfire={"polic": "all"}), "@app.cron('@daily')", "unknown field 'polic'. Did you mean 'policy'?"),
-    (lambda app: app.cron("@daily", timezon="UTC"), "@app.cron('@daily')", "unknown field 'timezon'. Did you mean 'timezone'?"),
+    (lambda app: app.cron("@daily", misfire={"polic": "all"}), "@app.cron('@daily')", "Did you mean 'policy'?"),
+    (lambda app: app.cron("@daily", timezon="UTC"), "@app.cron('@daily')", "Did you mean 'timezone'?"),
     (lambda app: app.cron("@daily", at="2030-01-01T00:00:00Z"), "@app.cron('@daily')", "both say when"),
     (lambda app: app.cron("@daily", job_id="a b"), "@app.cron('@daily')", "is not a valid job id"),
     (lambda app: app.every("soon"), "@app.every('soon')", "every: 'soon' is not a duration"),
