@@ -70,7 +70,7 @@ LONGEST = (
         "tests/processes/test_expansion.py",
     ),
     ("tests/bench/",),
-    ("tests/api/test_stall_",),
+    ("tests/api/test_stall_", "tests/sdk/with_server/", "tests/sdk/testing/test_documented.py"),
     ("tests/ui/", "tests/cluster/test_mutants.py"),
 )  # fmt: skip
 

@@ -9,8 +9,6 @@ import asyncpg
 import httpx
 import pytest
 
-import mainspring.testing
-from mainspring import Mainspring
 from mainspring.domain.schedules.nominal_times import fire_of
 from mainspring.operations.dependencies.looker import Looker
 from mainspring.roles.assembly import Assembly
@@ -124,43 +122,6 @@ async def test_of_a_parent_that_does_not_fire_a_success_counts(
     await pair.fire("b")
     await looker.run_once()
     assert (await state_of(pair.api, "b"))[0] == "QUEUED"
-
-
-@SIDES
-@pytest.mark.parametrize("status", ["SUCCESS", "FAILED"])
-async def test_the_box_does_the_same(pair: Pair, looker: Looker, sides: dict[str, bool], status: str) -> None:
-    await pair.make(**sides)
-    await pair.due("a")
-    await pair.fire("b")
-    await looker.run_once()
-    assert await finish(pair.worker, status) == "a"
-    if status == "SUCCESS":
-        assert await finish(pair.worker) == "b"
-    run = (await pair.api.get("/v1/jobs/b/runs")).json()[0]
-    theirs = (run["status"], run["reason"], datetime.fromisoformat(run["scheduled_for"]))
-
-    app, done = Mainspring(), list[str]()
-
-    @app.task("a", retries=0)
-    def a() -> None:
-        done.append("a")
-        if status == "FAILED" and len(done) > 1:
-            raise ValueError("no")
-
-    @app.task("b", retries=0)
-    def b() -> None:
-        done.append("b")
-
-    with mainspring.testing.run(app, start=pair.time - timedelta(seconds=1)) as box:
-        edges: dict[str, dict[str, Any]] = {"a": {}, "b": {"depends_on": ["a"]}}
-        for job_id, more in edges.items():
-            schedule = pair.schedule(sides.get("parent" if job_id == "a" else "child", False))
-            box.client.submit(task=job_id, job_id=job_id, schedule=schedule, **more)
-        box.client.run_now("a")
-        box.advance("2h")
-        ours = box.runs_of("b")[-1]
-        assert (ours.status, ours.reason, ours.scheduled_for) == theirs
-        assert done == ["a", "a", "b"][: len(done)] and len(done) == 3 - (status == "FAILED")
 
 
 async def test_calendars_are_loaded_to_find_the_nominal_time(pair: Pair, looker: Looker) -> None:

@@ -127,6 +127,8 @@ class Field:
     On the command line: option is its name, help and metavar explain it, and it is under the heading `panel`. gives:
     the value of an option that takes none. offers: what a shell completes, a name in cli/completing.py. parts: options
     of its members.
+
+    not_in_box: the feature behind the field, if the test box (sdk/testing/) does not have it.
     """
 
     name: str
@@ -146,6 +148,7 @@ class Field:
     gives: str | None = None
     offers: str | None = None
     parts: tuple[OptionPart, ...] = ()
+    not_in_box: str | None = None
 
 
 _NEW = Place.REQUEST | Place.SQL | Place.KEYWORD  # it cannot be changed later
@@ -154,6 +157,7 @@ _SETTING = _JOB | Place.CLEAR
 _DEFAULT = _SETTING | Place.TASK_OPTION
 _HTTP_ONLY = ~Place.SQL
 _UNIQUE = (_NEW & _HTTP_ONLY) | Place.TASK_OPTION
+_DEPENDENCIES = "jobs that depend on jobs"
 
 
 def plain_field(name: str, kind: FieldKind, *, least: float, most: float, help: str) -> Field:
@@ -208,7 +212,7 @@ _OWN_FIELDS = (
         help="Run by a rule of RFC 5545: 'FREQ=MONTHLY;BYDAY=-1FR;BYHOUR=17'.", metavar="R", panel=WHEN),
     Field("after", NAMES, Place.KEYWORD, means="schedule", shown=("after",), option="--after",
         help="Run when this job has succeeded; can be repeated: when all of them have, since the last time.",
-        metavar="JOB", panel=WHEN),
+        metavar="JOB", panel=WHEN, not_in_box=_DEPENDENCIES),
     Field("exdates", MOMENTS, Place.KEYWORD, means="schedule", shown=("exdates",), option="--exdate",
         help="A fire of --rrule that is left out; can be repeated.", metavar="T", panel=WHEN),
     Field("jitter", DURATION, Place.KEYWORD, means="schedule", shown=("jitter",), option="--jitter",
@@ -276,15 +280,16 @@ _OWN_FIELDS = (
             OptionPart("key", "--concurrency-key",
                 "Count each value of this apart: payload.account, labels.region.", "PATH"),
             OptionPart("order", "--strict", "One run after another, in the order of submission.", gives="strict"),
-        )),
+        ),
+        not_in_box="concurrency limits"),
     Field("rate_limit", RATE_LIMIT, _DEFAULT & _HTTP_ONLY, "spec.rate_limit", ("rate_limit",), "--rate",
         help='At most so many starts: 100/m. Or JSON: {"rate": "5/s", "burst": 10, "key": "payload.account"}.',
-        metavar="N/TIME"),
+        metavar="N/TIME", not_in_box="rate limits"),
     Field("rate", RATE, (_JOB | Place.TASK_OPTION) & _HTTP_ONLY, means="rate_limit", shown=("rate_limit",)),
     Field("circuit_breaker", CIRCUIT_BREAKER, _DEFAULT & _HTTP_ONLY, "spec.circuit_breaker", ("circuit_breaker",),
         "--circuit-breaker",
         help="So many failures in a row stop its runs for a time: 5:10m, or on. Then one run is the probe.",
-        metavar="N:TIME"),
+        metavar="N:TIME", not_in_box="circuit breakers"),
     Field("delivery", DELIVERY, _DEFAULT, "spec.delivery", ("delivery",), "--delivery",
         help="at_least_once or at_most_once.", metavar="D"),
     Field("idempotency_key", NAME, _NEW, "spec.idempotency_key", ("idempotency_key",), "--idempotency-key",
@@ -293,7 +298,7 @@ _OWN_FIELDS = (
         help="Fields of which one job at a time has the values: task,payload.account. Also for=10m, "
             "while=queued+running, and else=keep, replace or later: what another submission does to "
             "that job.",
-        metavar="BY"),
+        metavar="BY", not_in_box="unique jobs"),
     Field("owner", TEXT, _SETTING, "spec.owner", ("owner",), "--owner",
         help="Who is responsible for the job."),
     Field("description", TEXT, _SETTING, "spec.description", ("description",), "--description",
@@ -303,7 +308,7 @@ _OWN_FIELDS = (
     Field("declared_by", CHOSEN_ID, _SETTING & _HTTP_ONLY, "declared_by", ("declared_by",)),
     Field("depends_on", NAMES, _SETTING & _HTTP_ONLY, "spec.depends_on", ("depends_on",), "--depends-on",
         help="Its runs wait for this job's run for the same time, or else its next success; can be repeated.",
-        metavar="JOB"),
+        metavar="JOB", not_in_box=_DEPENDENCIES),
     Field("dependencies", NAMES, _SETTING & _HTTP_ONLY & ~Place.KEYWORD, means="depends_on"),
     Field("rule", TRIGGER_RULE, _SETTING & _HTTP_ONLY, "spec.rule", ("rule",), "--rule",
         help="Which ends of these jobs start it: all_success, all_done, one_success or one_failed.", metavar="R"),

@@ -6,6 +6,7 @@ import os
 import re
 import sqlite3
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -25,31 +26,33 @@ def test_the_tests_of_the_testing_page_pass(tmp_path: Path) -> None:
     application, tests, *fixtures = blocks("testing.md")
     (tmp_path / "shop.py").write_text(application)
     (tmp_path / "test_shop.py").write_text("\n\n".join([tests, *fixtures]))
-    assert "5 passed" in (said := run_pytest(tmp_path)), said
+    assert "7 passed" in (said := run_pytest(tmp_path)), said
 
 
 def test_the_workflow_of_the_workflows_page_and_its_test_pass(tmp_path: Path) -> None:
     application, batch, test = blocks("workflows.md")
-    (tmp_path / "test_shop.py").write_text(f"{application}\n\n{batch}\n\n{test}")
+    (tmp_path / "shop.py").write_text(application)
+    (tmp_path / "test_shop.py").write_text(
+        f"from shop import app, nightly, report, reported, sum_up\n\n{batch}\n\n{test}"
+    )
     assert "1 passed" in (said := run_pytest(tmp_path)), said
 
 
-def test_the_example_runs_in_python_and_in_yaml() -> None:
+def test_the_example_runs_in_python_and_in_yaml(mainspring_server: Any) -> None:
     from examples.nightly import app, nightly, reported
     from mainspring.cli.workflow_file import read_workflows
 
     [body] = read_workflows(str(DOCS.parent / "examples" / "nightly.yaml"))
-    body["steps"][-1] = {**body["steps"][-1], "command": None, "task": "shop.tidy"}  # a box runs no commands
-    with mainspring.testing.run(app) as box:
-        assert nightly.run(region="us").result(reported) == "us: 6021 cents on 3 days"
-        box.client.create_workflow(body)
-        assert box.client.run_workflow("nightly-yaml").result("report") == "eu: 6000 cents on 3 days"
-        failed = box.client.run_workflow("nightly-yaml", {"region": "EU"})
-        assert (failed.wait().status, failed.view().reason) == ("FAILED", "step extract failed")
-        body["steps"][0]["payload"]["region"] = "eu"  # mended
-        box.client.replace_workflow("nightly-yaml", body)
-        assert failed.rerun(definition="current").reruns == 1
-        assert failed.result("report") == "eu: 6000 cents on 3 days"
+    client = mainspring_server(app).client
+    assert nightly.run(region="us").result(reported, timeout=60) == "us: 6021 cents on 3 days"
+    client.create_workflow(body)
+    assert client.run_workflow("nightly-yaml").result("report", timeout=60) == "eu: 6000 cents on 3 days"
+    failed = client.run_workflow("nightly-yaml", {"region": "EU"})
+    assert (failed.wait(60).status, failed.view().reason) == ("FAILED", "step extract failed")
+    body["steps"][0]["payload"]["region"] = "eu"  # mended
+    client.replace_workflow("nightly-yaml", body)
+    assert failed.rerun(definition="current").reruns == 1
+    assert failed.result("report", timeout=60) == "eu: 6000 cents on 3 days"
 
 
 def test_the_charge_of_the_exactly_once_page_is_made_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 import httpx
@@ -84,59 +84,10 @@ async def test_next_fires_are_the_same(server: AsyncClient) -> None:
     assert answers[0].fires == answers[1].fires
 
 
-async def test_previews_and_heat_maps_are_the_same(server: AsyncClient) -> None:
-    fields: Any = {"task": "elsewhere", "cron": "30 2 * * *", "timezone": "Europe/Berlin"}
-    when: Any = {"cron": "30 2 * * *", "timezone": "Europe/Berlin", "from_": "2027-03-01T00:00:00Z", "n": 40}
-    with mainspring.testing.run(Mainspring()) as box:
-        faces = (server, box.async_client)
-        theirs, ours = [await face.preview(**when) for face in faces]
-        assert theirs == ours and len(ours.fires) == 40 and len(ours.notes) == 1
-        for face in faces:
-            await face.submit(**fields)
-        tomorrow = (datetime.now(UTC) + timedelta(days=1)).replace(hour=0, minute=0, second=0, microsecond=0)
-        maps = [await face.heatmap("week", timezone="Europe/Berlin", from_=tomorrow) for face in faces]
-    assert [(len(each.cells), each.fires, each.jobs) for each in maps] == [(168, 7, 1)] * 2
-
-
-async def test_next_fires_of_all_jobs_are_the_same(server: AsyncClient) -> None:
-    day = datetime(2030, 1, 1, tzinfo=UTC)
-    hourly = {"rrule": "FREQ=HOURLY;BYMINUTE=0", "start": day}
-    jobs: dict[str, Any] = {
-        "six": {"cron": "0 */6 * * *"}, "once": {"at": day + timedelta(hours=7)}, "never": {"schedule": "manual"},
-        "three": {"schedule": {**hourly, "max_runs": 3}}, "one": {"schedule": {**hourly, "max_runs": 1}},
-        "paused": {"every": "1h"}, "later": {"at": day + timedelta(days=9)},
-    }  # fmt: skip
-    with mainspring.testing.run(Mainspring()) as box:
-        faces = (server, box.async_client)
-        for face in faces:
-            for job_id, when in jobs.items():
-                await face.submit(task="elsewhere", job_id=job_id, **when)
-            await face.pause("paused")
-        ends: Any = {"from_": day + timedelta(minutes=90), "to": day + timedelta(days=1)}
-        whole = [await face.upcoming_fires(**ends) for face in faces]
-        assert whole[0] == whole[1] and [fire.job_id for fire in whole[0].fires] == [
-            "three",
-            "six",
-            "once",
-            "six",
-            "six",
-        ]
-        for face in faces:
-            ends["from_"] = day
-            first = await face.upcoming_fires(**ends, limit=5)
-            rest = await face.upcoming_fires(**ends, cursor=first.next)
-            found = [fire.job_id for fire in (*first.fires, *rest.fires)]
-            assert found == ["one", "six", "three", "three", "three", "six", "once", "six", "six"]
-            assert (first.more, rest.more, rest.next) == (True, False, None)
-            with pytest.raises(MainspringError, match="to is not after from"):
-                await face.upcoming_fires(from_=day, to=day)
-
-
 REFUSED: list[dict[str, Any]] = [
     {"task": "elsewhere", "priority": "urgent"},
     {"task": "elsewhere", "cron": "99 * * * *"},
     {"task": "elsewhere", "at": "2026-01-01T00:00:00"},
-    {"task": "elsewhere", "depends_on": ["a"]},
     {"payload": {}},
     {"task": "elsewhere", "job_id": "taken"},
     {"task": "elsewhere", "idempotency_key": "taken", "payload": {"another": "body"}},

@@ -14,7 +14,6 @@ from mainspring import (
     InvalidInput,
     Mainspring,
     NotFound,
-    NotSupportedYet,
     RunFailed,
 )
 from mainspring.testing import WorkerLost
@@ -153,6 +152,28 @@ def test_what_a_task_submits_is_run_as_well() -> None:
         assert [run.result for run in box.runs_of(child)] == [0, 1, 2, 0, 0]
 
 
+def test_jobs_that_make_jobs_make_each_once_however_often_they_are_tried() -> None:
+    app = Mainspring("makers")
+
+    @app.task
+    def made(number: int) -> int:
+        return number
+
+    @app.task(retries=2)
+    def maker(ctx: Context) -> list[str]:
+        ids = [ctx.submit(made, number=number).job_id for number in range(2)]
+        ids.append(ctx.submit(made.options(priority="high"), 7).job_id)
+        if ctx.attempt < 3:
+            raise RuntimeError("after the submissions")
+        return ids
+
+    with boxed(app) as box:
+        handle = maker.submit()
+        assert len(set(handle.result())) == 3
+        box.settle()
+        assert sorted(run.result for run in box.runs_of(made)) == [0, 1, 7]
+
+
 def test_a_task_may_wait_for_another_ones_result() -> None:
     app = Mainspring()
 
@@ -191,8 +212,6 @@ def test_what_a_task_logs_and_how_far_it_came_is_kept() -> None:
         task.submit().result()
         [run] = box.runs
         assert box.client.logs(run.run_id).startswith("page 1\n")
-        with pytest.raises(NotSupportedYet, match="cannot be followed"):
-            list(box.client.follow_logs(run.run_id))
     assert run.logs[0] == "page 1"
     assert run.logs[1].startswith("a clean-up failed: ValueError")
     assert run.progress == (0.5, "halfway")
@@ -316,11 +335,6 @@ def test_lists_have_filters_and_pages() -> None:
         assert box.client.why(box.runs[0].run_id).why.startswith("It ended FAILED")
         with pytest.raises(NotFound):
             box.client.job("nobody")
-
-
-def test_what_a_box_has_no_answer_to_is_said() -> None:
-    with boxed(Mainspring()) as box, pytest.raises(NotSupportedYet, match="GET /v1/queues"):
-        box.client.queues()
 
 
 def test_the_application_has_its_own_clients_back_afterwards() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime, timedelta
 from types import TracebackType
@@ -14,9 +14,7 @@ from mainspring.domain.durations import parse_duration
 from mainspring.domain.errors import InvalidInput
 from mainspring.domain.intake.declaration import read_declaration
 from mainspring.domain.intake.request import parse_time
-from mainspring.domain.workflows.flow import step_job_id
 from mainspring.sdk.app.app import Mainspring
-from mainspring.sdk.app.ensure_workflows import declared_workflow
 from mainspring.sdk.client.async_client import AsyncClient
 from mainspring.sdk.client.client import Client
 from mainspring.sdk.client.handle import AsyncHandle, Handle
@@ -27,6 +25,7 @@ from mainspring.sdk.testing.clients import BoxAsyncClient, BoxClient
 from mainspring.sdk.testing.driver import Driver
 from mainspring.sdk.testing.engine import Engine
 from mainspring.sdk.testing.local_server import LocalServer
+from mainspring.sdk.testing.not_in_box import WORKFLOWS, check_ignored, not_in_box
 from mainspring.sdk.testing.records import BoxRun
 from mainspring.sdk.workflows.step import Step
 from mainspring.sdk.workflows.workflow import Workflow
@@ -63,11 +62,11 @@ class Box:
         seed: int = 0,
         raise_errors: bool = False,
         calendars: Mapping[str, Mapping[str, Any]] | None = None,
+        ignore: Collection[str] = (),
     ) -> None:
-        """`start` is the initial time of the box (default: the real time). `seed` is for the jitter of retries. With
-        `raise_errors`, `advance` and the other methods raise the errors of tasks, except Retry and GiveUp. `calendars`
-        are those that the application's schedules name, by name."""
+        """The arguments are those of `run`."""
         self.app = app
+        ignored = check_ignored(ignore)
         begin = datetime.now(UTC).replace(microsecond=0) if start is None else _moment(start, "start")
         self._engine = Engine(app.tasks, begin, seed, raise_errors=raise_errors)
         self._driver = Driver(self._engine, app.hooks)
@@ -75,7 +74,7 @@ class Box:
             name: read_declaration(name, msgspec.json.decode(raw)) for name, raw in declared(app.tasks.values()).items()
         }
         local_server = LocalServer(
-            self._engine, {name: declaration for name, declaration in found.items() if declaration is not None}
+            self._engine, {name: declaration for name, declaration in found.items() if declaration is not None}, ignored
         )
         self._client = BoxClient(local_server, self._driver)
         self._async_client = BoxAsyncClient(local_server, self._driver)
@@ -84,8 +83,9 @@ class Box:
             self.calendar(name, rules)
         for schedule in app.schedules:
             self._client.submit(**schedule.declared_by(app.name))
-        for workflow in app.workflows.values():
-            self._client.create_workflow(declared_workflow(workflow, app.name))
+        schedules = [one.definition().get("schedule", "manual") for one in app.workflows.values()]
+        if WORKFLOWS not in ignored and any(one != "manual" for one in schedules):  # the box would not fire them
+            raise not_in_box(WORKFLOWS, field=WORKFLOWS)
 
     def __enter__(self) -> Self:
         self._open.enter_context(self.app.speaking_to(self._client, self._async_client))
@@ -151,11 +151,9 @@ class Box:
     def runs_of(
         self, what: Task[Any, Any] | Handle[Any] | AsyncHandle[Any] | Step[Any] | Workflow | str
     ) -> list[BoxRun]:
-        """The runs of a task, of a handle's job, of a workflow or a step of it, or of the job or task with this name.
-        The runs of a mapped step are that of the step itself, and those of its members, which have an `index`."""
-        if isinstance(what, Step):
-            job_id = step_job_id(what.workflow.workflow_id, what.name)
-            return [run for run in self._engine.runs.values() if run.job_id == job_id]
+        """The runs of a task, of a handle's job, or of the job or task with this name."""
+        if isinstance(what, Step | Workflow):
+            raise not_in_box(WORKFLOWS)
         name = what.name if isinstance(what, Task) else what if isinstance(what, str) else what.job_id
         by_job = self._engine.jobs.get(name) if not isinstance(what, Task) else None
         if by_job is not None:
@@ -224,12 +222,14 @@ def run(
     seed: int = 0,
     raise_errors: bool = False,
     calendars: Mapping[str, Mapping[str, Any]] | None = None,
+    ignore: Collection[str] = (),
 ) -> Box:
     """Run the application in a box: `with mainspring.testing.run(app) as box:`. `start` is the initial time of the box,
     by default the real time. `seed` is for the jitter of retries. With `raise_errors`, the methods that run tasks raise
     their errors, except Retry and GiveUp. `calendars` are those that the application's schedules name: `{"de-business":
-    {"holidays": {"country": "DE"}}}`."""
-    return Box(app, start=start, seed=seed, raise_errors=raise_errors, calendars=calendars)
+    {"holidays": {"country": "DE"}}}`. `ignore` names what the application declares, the box does not have, and the test
+    is not about: concurrency, rate_limit, circuit_breaker, unique, workflows."""
+    return Box(app, start=start, seed=seed, raise_errors=raise_errors, calendars=calendars, ignore=ignore)
 
 
 def _length(duration: Duration) -> timedelta:

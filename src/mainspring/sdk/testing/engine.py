@@ -6,11 +6,11 @@ of ready runs, and the clock.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from itertools import count
 from random import Random
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 
@@ -22,36 +22,21 @@ from mainspring.domain.job import (
     STILL_ALIVE,
     JobDefinition,
     Overlap,
-    has_limits,
-    line_of,
 )
-from mainspring.domain.limits import overlap_slot
 from mainspring.domain.schedules.misfire import limited, missed_through, plan_fires
 from mainspring.domain.schedules.nominal_times import first_fire, latest, nominal_of
 from mainspring.domain.schedules.schedule import ScheduleKind, for_job
 from mainspring.domain.showing import backing_off, snoozed_until
 from mainspring.domain.transitions import JobStatus, RunState
-from mainspring.domain.workflows.flow import WORKFLOW_TASK
 from mainspring.kernel.ids import DEFAULT_TENANT
 from mainspring.sdk.errors import GiveUp, Retry
 from mainspring.sdk.tasks.task import Task
 from mainspring.sdk.testing.attempt import AttemptFailure, Steps, WorkerLost, run_attempt
-from mainspring.sdk.testing.dependants import Dependants
 from mainspring.sdk.testing.event_queue import EventQueue
-from mainspring.sdk.testing.lines import BoxLines, stands_again, with_overlap
 from mainspring.sdk.testing.records import BoxJob, BoxRun
 from mainspring.sdk.testing.verdicts import verdict_of, verdict_of_snooze
 
 MOST_AT_ONCE = 100_000
-
-
-class BoxWorkflowRuns(Protocol):
-    """What the engine tells the workflows of a box."""
-
-    def is_container(self, run: BoxRun) -> bool: ...
-    def start(self, run: BoxRun) -> None: ...
-    def ended(self, run: BoxRun) -> None: ...
-    def cancel(self, run: BoxRun, reason: str | None) -> None: ...
 
 
 class Engine:
@@ -68,7 +53,6 @@ class Engine:
         self.waiting: dict[str, BoxRun] = {}
         self.dead: dict[str, BoxRun] = {}
         self.replays: dict[str, BoxRun] = {}
-        self.lines = BoxLines(self._admitted, self.wall)
         self._tasks = tasks
         self._start = start
         self._random = Random(seed)
@@ -77,9 +61,6 @@ class Engine:
         self._events = EventQueue(self._numbers)
         self._busy_at = start
         self._busy = 0
-        self.dependants = Dependants(self.jobs, self._begin, self.end, lambda job: self.arm(job, self.now))
-        self.after_end: Callable[[], None] | None = None
-        self.flows: BoxWorkflowRuns | None = None
 
     # -- the clock
 
@@ -93,8 +74,8 @@ class Engine:
 
     def next_moment(self) -> datetime | None:
         """When something happens next. None if nothing will."""
-        moments = [one for one in (self._events.next_moment(), self.lines.next_moment()) if one is not None]
-        return max(self.now, min(moments)) if moments else None
+        moment = self._events.next_moment()
+        return None if moment is None else max(self.now, moment)
 
     def until(self, target: datetime) -> Steps[None]:
         """Everything until `target`. Sets the clock to `target`."""
@@ -110,11 +91,7 @@ class Engine:
         self._check_runs_at_this_time()
         if (job := self._events.due_job(moment)) is not None:
             self._fire(job)
-        elif (run := self._events.ready_run(moment)) is None:
-            self.lines.admit(list(self.lines.lines))
-        elif run.line and not run.owns:  # its backoff is over, or its circuit breaker has opened
-            self.lines.stand(run, self.now)
-        else:
+        elif (run := self._events.ready_run(moment)) is not None and not self._held(run):
             yield from self._try(run)
 
     def _check_runs_at_this_time(self) -> None:
@@ -133,7 +110,6 @@ class Engine:
         definition = msgspec.structs.replace(
             definition, schedule=for_job(definition.schedule, DEFAULT_TENANT, job_id, self.now)
         )
-        self.check_order(definition, job_id)
         schedule = definition.schedule
         first = schedule.at if schedule.kind is ScheduleKind.AT else first_fire(schedule, self.now, self.now)
         if first is None and schedule.recurring:
@@ -146,29 +122,12 @@ class Engine:
             job.runs, job.missed, job.live = before.runs, before.missed, before.live
             job.arming = before.arming  # the calendar may still have an entry of the same job and time
         self.jobs[job_id] = job
-        self.declare(job)
         if schedule.kind is ScheduleKind.NOW:
             self._create_run(job, self.now, run_id=job_id if definition.job_id is None else None)
             job.last_fired_for = self.now
         else:
             self.arm(job, first)
-        self.dependants.look()
         return job
-
-    def check_order(self, definition: JobDefinition, job_id: str) -> None:
-        """Raise Conflict if it contradicts the strict order of a limit."""
-        if has_limits(definition):
-            self.lines.check(line_of(definition, job_id))
-
-    def declare(self, job: BoxJob) -> None:
-        """Store the limits that the job declares."""
-        if has_limits(job.definition):
-            self.lines.declare(line_of(job.definition, job.job_id), self.now)
-
-    def change_rule(self, job: BoxJob, stored: JobDefinition) -> None:
-        """The live runs of the job follow its new overlap rule, and the end of its circuit breaker."""
-        self.declare(job)
-        self.lines.change_rule(job, stored)
 
     def arm(self, job: BoxJob, moment: datetime | None) -> None:
         """Set the job's next fire to `moment`. It replaces the previous one."""
@@ -239,10 +198,8 @@ class Engine:
             self.fire_for(job, moment, because=DUE_TOGETHER if alone and number else STILL_ALIVE)
         job.last_fired_for, job.last_nominal_for = plan.through, latest(job.last_nominal_for, plan.dealt_with)
         self.arm(job, plan.next_fire)
-        self.dependants.fired(job)
         if plan.next_fire is None and (job.definition.schedule.recurring or not plan.runs):
             job.status = JobStatus.COMPLETED
-        self.dependants.look()
 
     def fire_for(
         self,
@@ -259,13 +216,9 @@ class Engine:
             job, scheduled_for, trigger=trigger, skipped=because if skipped else None, definition=definition
         )
         if job.definition.overlap is Overlap.CANCEL_PREVIOUS:
-            for earlier in [one for one in job.runs if one.live and one is not run and one.backfill_id is None]:
+            for earlier in [one for one in job.runs if one.live and one is not run]:
                 self.cancel(earlier, REPLACED)
         return run
-
-    def create_beside(self, job: BoxJob, scheduled_for: datetime, trigger: str, definition: JobDefinition) -> BoxRun:
-        """Create a run that the overlap rule is not about."""
-        return self._create_run(job, scheduled_for, trigger=trigger, definition=definition)
 
     # -- runs
 
@@ -273,8 +226,6 @@ class Engine:
         """Create a run with the same job and fire time."""
         self.dead.pop(ended.run_id, None)
         job, trigger = self.jobs[ended.job_id], f"replay:{ended.run_id}"
-        if job.definition.overlap in ONE_AFTER_ANOTHER:
-            definition = with_overlap(definition, job.definition)
         run = self.replays[ended.run_id] = self._create_run(
             job,
             ended.scheduled_for,
@@ -285,43 +236,8 @@ class Engine:
         )
         return run
 
-    def create_waiting(self, flow: BoxRun, definition: JobDefinition, job_id: str, trigger: str) -> BoxRun:
-        """Create the run of a step of the workflow run `flow`. It waits until it is released."""
-        run = BoxRun(
-            run_id=self.new_id(),
-            job_id=job_id,
-            task=definition.task,
-            scheduled_for=flow.scheduled_for,
-            status=RunState.WAITING,
-            definition=definition,
-            created_at=self.now,
-            trigger=trigger,
-            generation=flow.generation,
-            reason="waiting for the runs that it depends on",
-        )
-        self.runs[run.run_id] = run
-        return run
-
-    def release(self, run: BoxRun) -> None:
-        """A run that has waited is ready."""
-        if run.task in self._tasks:
-            self.waiting[run.run_id] = run
-        self._begin(run)
-
-    def reopen(self, run: BoxRun) -> None:
-        """An ended run goes on, because parts of it run again."""
-        run.status, run.reason, run.ended_at, run.cancel_requested = RunState.RUNNING, None, None, False
-        self.dead.pop(run.run_id, None)
-        job = self.jobs[run.job_id]
-        job.live += run.backfill_id is None
-        run.line = []
-        if job.definition.overlap in ONE_AFTER_ANOTHER:
-            self.lines.join(run, overlap_slot(job.job_id))
-
     def cancel(self, run: BoxRun, reason: str | None = None) -> None:
-        if self.flows is not None and self.flows.is_container(run):
-            self.flows.cancel(run, reason)
-        elif run.status is RunState.RUNNING:
+        if run.status is RunState.RUNNING:
             run.cancel_requested, run.cancel_reason = True, reason
             if run.context is not None:
                 run.context.cancel()
@@ -354,41 +270,43 @@ class Engine:
         )
         self.runs[run.run_id] = run
         job.runs.append(run)
-        job.live += run.backfill_id is None  # the overlap rule is not about those of a backfill
+        job.live += 1
         if skipped:
             self.end(run, RunState.SKIPPED, skipped)
             return run
         if run.task in self._tasks:
             self.waiting[run.run_id] = run
-        earlier = [one.scheduled_for for one in job.runs[:-1] if one.trigger == "schedule"]
-        if not self.dependants.waits(run, max(earlier, default=None)) and self.dependants.take_results(run):
-            self._begin(run)
+        if not self._held(run):
+            self._admit(run)
         return run
 
-    def _begin(self, run: BoxRun) -> None:
-        """A new run, or one that waits no longer, stands in its lines or is ready."""
-        if has_limits(run.definition):
-            run.line = line_of(run.definition, run.job_id)
-            self.lines.restore(run.line, self.now)
-            self.lines.stand(run, self.now)
-        else:
-            self._admitted(run)
+    def _held(self, run: BoxRun) -> bool:
+        """Whether the overlap rule lets the run wait for an earlier run of its job. It is HELD then."""
+        job = self.jobs[run.job_id]
+        if job.live == 1 or job.definition.overlap not in ONE_AFTER_ANOTHER:
+            return False
+        earlier = next((one for one in job.runs if one.live and one.run_id < run.run_id), None)
+        if earlier is None:
+            return False
+        run.status, run.ready_at = RunState.HELD, None
+        run.reason = "waiting for an earlier run of its job to end (overlap)"
+        if earlier.status is RunState.SCHEDULED:
+            run.reason = f"waiting for run {earlier.run_id}, which is before it and cannot start yet (overlap)"
+        return True
 
-    def _admitted(self, run: BoxRun) -> None:
+    def admit_held(self, job: BoxJob) -> None:
+        """Let the runs start that no earlier run holds up any more: one has ended, or the overlap rule has changed."""
+        for run in [one for one in job.runs if one.status is RunState.HELD]:
+            if not self._held(run):
+                self._admit(run)
+
+    def _admit(self, run: BoxRun) -> None:
         """The run may start as soon as a worker has time."""
         run.status, run.reason = RunState.QUEUED, None
-        if run.task == WORKFLOW_TASK and self.flows is not None:
-            self.flows.start(run)
-        elif run.task in self._tasks:
+        if run.task in self._tasks:
             self._events.queue(run, self.now)
         else:
             run.reason = f"no worker offers task {run.task}"
-
-    def push(self, run: BoxRun, ready_at: datetime) -> None:
-        """Let a run that has not started wait until `ready_at`."""
-        if run.ready_at is not None and run.ready_at != ready_at:
-            run.status, run.reason = RunState.SCHEDULED, backing_off(0, run.max_attempts, 0, 0)
-            self._events.queue(run, ready_at)
 
     def _try(self, run: BoxRun) -> Steps[None]:
         run.status, run.reason, run.ready_at = RunState.RUNNING, None, None
@@ -402,7 +320,6 @@ class Engine:
         if run.cancel_requested:
             self.end(run, RunState.CANCELLED, run.cancel_reason or "cancelled on request")
         elif failure is None:
-            self.lines.attempt_ended(run, succeeded=True)
             self.end(run, RunState.SUCCESS, None)
         elif failure.snooze is not None:
             self._snooze_or_end(run, failure.snooze)
@@ -415,23 +332,16 @@ class Engine:
     def _retry_or_end(self, run: BoxRun, failure: AttemptFailure) -> None:
         """Retry a failed or lost run, or end it."""
         verdict = verdict_of(run, failure, self._random.random)
-        if not failure.lost:
-            self.lines.attempt_ended(run, succeeded=False)
         if verdict.delay is None:
             self.end(run, RunState.FAILED, verdict.reason)
             self.dead[run.run_id] = run
-        elif verdict.delay == 0.0 and not stands_again(run):
+        elif verdict.delay == 0.0:
             run.status = RunState.QUEUED
             self._events.queue(run, self.now)
-        elif verdict.delay == 0.0:
-            self._give_up_slots(run)
-            self.lines.stand(run, self.now)
         else:
             run.status = RunState.SCHEDULED
             run.reason = backing_off(run.attempt, run.max_attempts, run.losses, run.snoozes)
             self._events.queue(run, self.now + timedelta(seconds=verdict.delay))
-            if not failure.lost or stands_again(run):
-                self._give_up_slots(run)
 
     def _snooze_or_end(self, run: BoxRun, seconds: float) -> None:
         """Let a run that asked for it start later, or end it."""
@@ -445,35 +355,20 @@ class Engine:
         until = self.now + timedelta(seconds=verdict.delay)
         run.reason = snoozed_until(until)
         self._events.queue(run, until)
-        self._give_up_slots(run)
-
-    def _give_up_slots(self, run: BoxRun) -> None:
-        """While a run backs off others get its slots, unless the order of the limit is strict."""
-        if run.owns:
-            self.lines.give_up(run, backs_off=True)
 
     def end(self, run: BoxRun, status: RunState, reason: str | None) -> None:
-        """Complete the run. What waits for it follows."""
-        run.end_number = len(self.ended)
+        """Complete the run. A run that waited for it follows."""
         run.status, run.reason, run.ended_at, run.ready_at = status, reason, self.now, None
         self.ended.append(run)
         self.waiting.pop(run.run_id, None)
-        if run.line:
-            self.lines.give_up(run)
-        if (job := self.jobs.get(run.job_id)) is not None:  # runs of steps have no job of their own
-            self._ended_in(job, run)
-        if self.flows is not None:
-            self.flows.ended(run)
-        if self.after_end is not None:
-            self.after_end()
-
-    def _ended_in(self, job: BoxJob, run: BoxRun) -> None:
-        job.live -= run.backfill_id is None
+        job = self.jobs[run.job_id]
+        job.live -= 1
         job.updated_at = self.now
         one_time = job.definition.schedule.one_time and run.generation == job.generation
         if one_time and job.status is JobStatus.SCHEDULED and job.next_fire is None:
-            job.status = JobStatus.CANCELLED if run.status is RunState.CANCELLED else JobStatus.COMPLETED
-        self.dependants.ended(run)
+            job.status = JobStatus.CANCELLED if status is RunState.CANCELLED else JobStatus.COMPLETED
+        if job.live and job.definition.overlap in ONE_AFTER_ANOTHER:
+            self.admit_held(job)
 
     def new_id(self) -> str:
         """A UUID with the time of the box. It is the same each time the test runs."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
-from datetime import datetime
 from itertools import islice
 from typing import Any
 
@@ -27,8 +25,8 @@ from mainspring.sdk.client.core import Call
 from mainspring.sdk.testing.call_parsing import Route, matches, read_body, read_page, wanted_version, within
 from mainspring.sdk.testing.engine import Engine
 from mainspring.sdk.testing.local_calendars import LocalCalendars
+from mainspring.sdk.testing.not_in_box import checked
 from mainspring.sdk.testing.records import BoxJob, BoxRun
-from mainspring.sdk.testing.unique_jobs import UniqueJobs
 from mainspring.sdk.testing.views import job_error, job_view, run_view
 from mainspring.wire.jobs import (
     BatchCreated,
@@ -52,11 +50,13 @@ class _Batch(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class LocalJobs:
-    def __init__(self, engine: Engine, known: dict[str, TaskDeclaration], calendars: LocalCalendars) -> None:
+    def __init__(
+        self, engine: Engine, known: dict[str, TaskDeclaration], calendars: LocalCalendars, ignored: frozenset[str]
+    ) -> None:
         self._engine = engine
         self._calendars = calendars
         self._known = known
-        self._unique = UniqueJobs(engine)
+        self._ignored = ignored
         self._keys: dict[str, tuple[Any, JobCreated]] = {}
         self._run_now_keys: dict[tuple[str, int, str], tuple[bytes, BoxRun]] = {}
 
@@ -81,9 +81,7 @@ class LocalJobs:
 
     def _submit(self, _: str, call: Call[Any]) -> JobCreated:
         request = read_body(call, JobRequest)
-        definition = self._defined(request)
-        self._check_parents(request, definition)
-        return self.add(request, definition)
+        return self._add(request, self._defined(request))
 
     def _submit_batch(self, _: str, call: Call[Any]) -> BatchCreated:
         requests = read_body(call, _Batch).jobs
@@ -93,31 +91,17 @@ class LocalJobs:
                 definitions.append(self._defined(request))
             except MainspringError as error:
                 problems.append(error.as_field_problem(index))
-        if not problems:
-            new = {item.job_id for item in definitions if item.job_id is not None}
-            for index, (request, definition) in enumerate(zip(requests, definitions, strict=True)):
-                try:
-                    self._check_parents(request, definition, new)
-                except MainspringError as error:
-                    problems.append(error.as_field_problem(index))
         if problems:
             raise InvalidBatch(problems)
-        made = [self.add(request, item) for request, item in zip(requests, definitions, strict=True)]
-        merged = [one.unique for one in made]
-        return BatchCreated(len(made), [one.job_id for one in made], merged if any(merged) else [])
-
-    def _check_parents(self, request: JobRequest, definition: JobDefinition, new: Collection[str] = ()) -> None:
-        given_as = "depends_on" if request.dependencies is None else "dependencies"
-        self._engine.dependants.check(definition, definition.job_id or "", given_as, new)
+        made = [self._add(request, item) for request, item in zip(requests, definitions, strict=True)]
+        return BatchCreated(len(made), [one.job_id for one in made])
 
     def _defined(self, request: JobRequest) -> JobDefinition:
-        return self._calendars.resolved(defined(request, self._engine.now, self._known))
+        definition = checked(defined(request, self._engine.now, self._known), self._ignored)
+        return self._calendars.resolved(definition)
 
-    def add(
-        self, request: msgspec.Struct, definition: JobDefinition, also: Callable[[], None] | None = None
-    ) -> JobCreated:
-        """Create the job, unless it has an idempotency key that a request before had. `also` is called before the job
-        exists, if nothing refuses it."""
+    def _add(self, request: JobRequest, definition: JobDefinition) -> JobCreated:
+        """Create the job, unless it has an idempotency key that a request before had."""
         key = definition.idempotency_key
         said = None if key is None else msgspec.json.decode(msgspec.json.encode(request))
         if key is not None and key in self._keys:
@@ -125,19 +109,13 @@ class LocalJobs:
             if before != said:
                 raise key_reused(key)
             return made
-        made = self._unique.merged(definition) or self._create(definition, also)
+        if definition.job_id is not None:
+            self._check_id(definition.job_id)
+        job = self._engine.add(definition)
+        made = JobCreated(job.job_id, job.generation)
         if key is not None:
             self._keys[key] = (said, made)
         return made
-
-    def _create(self, definition: JobDefinition, also: Callable[[], None] | None) -> JobCreated:
-        if definition.job_id is not None:
-            self._check_id(definition.job_id)
-        if also is not None:
-            also()
-        job = self._engine.add(definition)
-        self._unique.take(definition, job)
-        return JobCreated(job.job_id, job.generation)
 
     def _check_id(self, job_id: str) -> None:
         """Raise Conflict if a job with this id has not ended."""
@@ -206,17 +184,9 @@ class LocalJobs:
 
     def _update(self, job_id: str, call: Call[Any]) -> JobView:
         patch = read_body(call, JobPatch)
-        return self.change(job_id, call, lambda stored, now: amended(stored, patch, now, self._known))
-
-    def change(
-        self, job_id: str, call: Call[Any], amend: Callable[[JobDefinition, datetime], JobDefinition]
-    ) -> JobView:
-        """Change a job by `amend`, if it has the version that the call names."""
         job, now = self._unfired(job_id, "changed"), self._engine.now
         check_version("job", job.version, wanted_version(call))
-        changed = amend(job.definition, now)
-        self._engine.check_order(changed, job_id)
-        self._engine.dependants.check(changed, job_id, "depends_on")
+        changed = checked(amended(job.definition, patch, now, self._known), self._ignored)
         if changed.schedule.calendar_version is None:
             changed = self._calendars.resolved(changed)
         schedule = for_job(changed.schedule, DEFAULT_TENANT, job_id, now)
@@ -242,10 +212,8 @@ class LocalJobs:
             else:
                 job.status = JobState.SCHEDULED
                 self._engine.arm(job, first)
-        before = job.definition
         job.definition = msgspec.structs.replace(changed, schedule=schedule)
-        self._engine.change_rule(job, before)
-        self._engine.dependants.fire_if_met(job)
+        self._engine.admit_held(job)
         return self._touched(job)
 
     def _cancel(self, job_id: str, call: Call[Any]) -> JobView:
@@ -259,7 +227,6 @@ class LocalJobs:
                 self._engine.cancel(run)
         if job.status is not JobState.COMPLETED:
             job.status = JobState.CANCELLED
-        self._engine.dependants.look()
         return self._touched(job)
 
     def _pause(self, job_id: str, call: Call[Any]) -> JobView:
@@ -286,14 +253,11 @@ class LocalJobs:
             self._engine.revive(job)
         elif job.status is not JobState.SCHEDULED:
             raise ended(job_id, job.status, "resumed", one_time=one_time, code="not_paused")
-        self._engine.dependants.fire_if_met(job)
         return self._touched(job)
 
     def _run_now(self, job_id: str, call: Call[Any]) -> RunNowAccepted:
-        return self.run_now(job_id, read_body(call, RunNowRequest), wanted_version(call))
-
-    def run_now(self, job_id: str, given: RunNowRequest, if_version: int | None) -> RunNowAccepted:
         """Create a run of the job, unless the request has an idempotency key that one before had."""
+        given = read_body(call, RunNowRequest)
         key, said = given.idempotency_key, canonical_json(bytes(memoryview(given.payload)))
         job = self._job(job_id)
         scoped = (job_id, job.generation, key or "")
@@ -302,12 +266,11 @@ class LocalJobs:
             if before != said:
                 raise key_reused(key)
         else:
-            check_version("job", job.version, if_version)
+            check_version("job", job.version, wanted_version(call))
             run = self._manual_run(job, given.payload)
             if key is not None:
                 self._run_now_keys[scoped] = (said, run)
-        parents = run.definition.spec.depends_on or []
-        return RunNowAccepted(run.run_id, job_id, run.status.value, run.reason, run.replay_of, parents)
+        return RunNowAccepted(run.run_id, job_id, run.status.value, run.reason, run.replay_of)
 
     def _manual_run(self, job: BoxJob, payload: msgspec.Raw) -> BoxRun:
         if job.status is JobState.CANCELLED:

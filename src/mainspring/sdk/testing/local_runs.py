@@ -20,7 +20,7 @@ from mainspring.sdk.testing.views import dead_letter_view, run_view
 from mainspring.wire.runs import DeadLetterList, Discarded, ReplayRequest, RunList, RunView, Why
 
 _ALIASES = {
-    "PENDING": (RunState.SCHEDULED, RunState.WAITING, RunState.HELD, RunState.QUEUED),
+    "PENDING": (RunState.SCHEDULED, RunState.HELD, RunState.QUEUED),
     "COMPLETED": (RunState.SUCCESS,),
 }
 
@@ -105,11 +105,7 @@ class LocalRuns:
     def _again(self, run: BoxRun, call: Call[Any]) -> RunView:
         """Repeat the run by the rules of the server: at most once, and only if its job allows it."""
         self._check_not_replayed(run.run_id)
-        job = self._engine.jobs.get(run.job_id)
-        if job is None:
-            raise Conflict(
-                f"run {run.run_id} belongs to a workflow run", code="step_of_workflow", hint="rerun that from its step"
-            )
+        job = self._engine.jobs[run.job_id]
         if not job.definition.schedule.one_time:
             if job.status is JobState.CANCELLED:
                 raise Conflict(f"run {run.run_id} cannot be repeated: its job is CANCELLED", code="job_cancelled")

@@ -11,40 +11,34 @@ from urllib.parse import unquote
 
 import msgspec
 
-from mainspring.domain.errors import NotSupportedYet
 from mainspring.domain.intake.declaration import TaskDeclaration
 from mainspring.kernel.version import VERSION
 from mainspring.sdk.client.core import Call, ServerAnswer
-from mainspring.sdk.testing.backfills import Backfills
 from mainspring.sdk.testing.engine import Engine
 from mainspring.sdk.testing.local_calendars import LocalCalendars
-from mainspring.sdk.testing.local_insights import LocalInsights
 from mainspring.sdk.testing.local_jobs import LocalJobs
-from mainspring.sdk.testing.local_limits import LocalLimits
 from mainspring.sdk.testing.local_runs import LocalRuns
-from mainspring.sdk.testing.local_workflows import LocalWorkflows
+from mainspring.sdk.testing.not_in_box import no_route
 from mainspring.wire.runs import Health
 
 T = TypeVar("T")
 
 
 class LocalServer:
-    """Answers calls. `known` contains what a worker of the application would declare about its tasks."""
+    """Answers calls. `known` contains what a worker of the application would declare about its tasks. `ignored` are the
+    fields that are left out of jobs."""
 
-    def __init__(self, engine: Engine, known: dict[str, TaskDeclaration]) -> None:
+    def __init__(self, engine: Engine, known: dict[str, TaskDeclaration], ignored: frozenset[str]) -> None:
         calendars = LocalCalendars(engine)
-        jobs = LocalJobs(engine, known, calendars)
-        self._routes = jobs.routes() | LocalRuns(engine, known).routes()
-        self._routes |= LocalWorkflows(engine, known, jobs, calendars).routes()
-        self._routes |= LocalLimits(engine).routes() | Backfills(engine).routes() | calendars.routes()
-        self._routes |= LocalInsights(engine, calendars).routes()
+        jobs = LocalJobs(engine, known, calendars, ignored)
+        self._routes = jobs.routes() | LocalRuns(engine, known).routes() | calendars.routes()
         self._routes["GET healthz"] = lambda *_: Health("ok", VERSION)
 
     def answer(self, call: Call[T]) -> T:
         """The result that a server would return. Errors are raised as the client would raise them."""
         route, named = _route(call.method, call.path)
         if route not in self._routes:
-            raise NotSupportedYet(f"a box does not support {call.method} {call.path}", hint="use a server in this test")
+            raise no_route(route)
         found = self._routes[route](named, call)
         content = found.encode() if isinstance(found, str) else msgspec.json.encode(found)
         return call.read(ServerAnswer(200, content, {}))

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 _MAINSPRING = (sys.executable, "-P", "-m", "mainspring")
 _PATIENCE = 60.0  # seconds until the first answer, on a machine that is busy
+_DECLARING = 5.0  # seconds until its schedules exist
 _END = 40.0  # seconds for runs that are drained
 _POLL = 0.02
 _SHOWN = 3000  # characters of the log, if it does not start
@@ -61,6 +62,8 @@ class RealServer:
         self._ensure(path)
         server = TestServer(self._url, self._token())
         try:
+            if not isinstance(app, str):
+                self._wait_for_declared(app, server.client)
             if isinstance(app, str):
                 yield server
             else:
@@ -141,6 +144,16 @@ class RealServer:
                 return any(not name or worker.name == name for worker in client.workers().workers)
             except MainspringError:
                 return False
+
+    def _wait_for_declared(self, app: Mainspring, client: Client) -> None:
+        """The worker creates the schedules and workflows of its application when it has registered. One that the server
+        refuses is in the log of the worker, and is not waited for."""
+        missing = {*app.workflows, *(schedule.job_id for schedule in app.schedules)}
+        until = time.monotonic() + _DECLARING
+        while missing and time.monotonic() < until:
+            missing -= {job.job_id for job in client.all_jobs(declared_by=app.name)}
+            if missing:
+                time.sleep(_POLL)
 
     def _token(self) -> str:
         return (self._data / TOKEN_FILE_NAME).read_text().strip()

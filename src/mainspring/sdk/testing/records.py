@@ -6,9 +6,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from mainspring.domain.backfills import backfill_of
 from mainspring.domain.job import STILL_ALIVE, JobDefinition
-from mainspring.domain.limits import Slot
 from mainspring.domain.run_key import idempotency_key
 from mainspring.domain.schedules.misfire import Missed
 from mainspring.domain.schedules.nominal_times import latest, nominal_of
@@ -19,14 +17,13 @@ _OF_RUN = {
     RunState.SCHEDULED: JobStatus.SCHEDULED,
     RunState.QUEUED: JobStatus.SCHEDULED,
     RunState.HELD: JobStatus.SCHEDULED,
-    RunState.WAITING: JobStatus.SCHEDULED,
     RunState.RUNNING: JobStatus.RUNNING,
     RunState.SUCCESS: JobStatus.COMPLETED,
     RunState.FAILED: JobStatus.FAILED,
     RunState.SKIPPED: JobStatus.FAILED,
     RunState.CANCELLED: JobStatus.CANCELLED,
 }
-_LIVE = frozenset({RunState.SCHEDULED, RunState.WAITING, RunState.HELD, RunState.QUEUED, RunState.RUNNING})
+_LIVE = frozenset({RunState.SCHEDULED, RunState.HELD, RunState.QUEUED, RunState.RUNNING})
 
 
 @dataclass(slots=True, eq=False)
@@ -36,7 +33,7 @@ class BoxRun:
     `attempt` counts the attempts, `losses` those that were lost with their worker, `snoozes` those that asked to come
     back later. `errors` has one line for each failed attempt, and `error` is the last one. `exception` is what the last
     failed attempt raised. `result` is the result after JSON encoding, as a client would see it. `logs` and `progress`
-    are what the task reported through its context. `index` is the number of a member of a mapped step.
+    are what the task reported through its context.
     """
 
     run_id: str
@@ -63,11 +60,7 @@ class BoxRun:
     snoozes: int = 0
     cancel_requested: bool = field(default=False, repr=False)
     cancel_reason: str | None = field(default=None, repr=False)
-    line: list[Slot] = field(default_factory=list, repr=False)  # the slots that it needs
-    owns: bool = field(default=False, repr=False)
     context: Context | None = field(default=None, repr=False)
-    index: int | None = None
-    end_number: int = field(default=0, repr=False)
 
     @property
     def error(self) -> str | None:
@@ -100,11 +93,6 @@ class BoxRun:
     def nominal_for(self) -> datetime:
         """Its nominal time: before jitter."""
         return nominal_of(self.definition.schedule, self.scheduled_for)
-
-    @property
-    def backfill_id(self) -> str | None:
-        """The backfill that has created the run, if one has."""
-        return backfill_of(self.trigger)
 
     @property
     def replay_of(self) -> str | None:

@@ -11,7 +11,6 @@ from mainspring.domain.job import Priority
 from mainspring.domain.showing import NEVER_RAN, show_job
 from mainspring.domain.tags import dead_letter_tag
 from mainspring.domain.transitions import JobStatus, RunState
-from mainspring.domain.workflows.flow import WORKFLOW_TASK, flow_of
 from mainspring.sdk.testing.records import BoxJob, BoxRun
 from mainspring.wire.jobs import JobView
 from mainspring.wire.runs import DeadLetterView, ProgressView, RunBrief, RunView
@@ -100,10 +99,6 @@ def run_view(run: BoxRun) -> RunView:
         payload_dropped=run.payload_dropped,
         idempotency_key=run.idempotency_key,
         generation=run.generation,
-        backfill_id=run.backfill_id,
-        workflow_run_id=run.run_id if run.task == WORKFLOW_TASK else flow_of(run.trigger),
-        step=None if flow_of(run.trigger) is None else run.definition.name,
-        index=run.index,
         etag=f"{run.status.value.lower()}-{run.attempt}",
     )
 
