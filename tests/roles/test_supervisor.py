@@ -37,6 +37,17 @@ while True:
     signal.pause()
 """
 
+# A child that loads, and then waits until it is released. It also says what its own children would inherit.
+HELD = """
+import os, sys
+from mainspring.kernel.held_start import wait_until_released
+story = os.open(sys.argv[1], os.O_WRONLY)
+os.write(story, f"loaded {os.getpid()}\\n".encode())
+wait_until_released()
+os.write(story, f"released {'MAINSPRING_HELD_START' in os.environ}\\n".encode())
+os._exit(1)
+"""
+
 SUPERVISOR = """
 import asyncio, os, sys
 from mainspring.roles.supervisor import Program, Supervisor
@@ -240,3 +251,34 @@ def test_postgres_that_dies_is_started_again_at_the_same_address_and_stopped_at_
 
 def test_restart_delays_double_up_to_the_longest() -> None:
     assert [RestartBackoff().after(deaths) for deaths in (1, 2, 3, 5, 6, 1000)] == [0.2, 0.4, 0.8, 3.2, 5.0, 5.0]
+
+
+@pytest.mark.anyio
+async def test_a_held_program_loads_and_goes_on_when_it_is_released_and_is_not_held_again(folder: Path) -> None:
+    supervisor = Supervisor(backoff=QUICK)
+    async with story_at(folder / "story") as story:
+        program = Program("held", (sys.executable, "-c", HELD, str(folder / "story")), dict(os.environ))
+        supervisor.start(program, held=True)
+        word, pid = await line_of(story)
+        assert word == "loaded"
+        while supervisor.pid("held") != int(pid):  # the child can write before the supervisor knows its pid
+            await asyncio.sleep(0)
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(story.readline(), 0.2)
+        supervisor.release("held")
+        assert await line_of(story) == ["released", "False"]
+        assert (await line_of(story))[0] == "loaded"  # it has ended, and was started again
+        assert await line_of(story) == ["released", "False"]
+        await supervisor.stop()
+
+
+@pytest.mark.anyio
+async def test_a_held_program_ends_with_the_supervisor(folder: Path) -> None:
+    supervisor = Supervisor(backoff=QUICK)
+    async with story_at(folder / "story") as story:
+        program = Program("held", (sys.executable, "-c", HELD, str(folder / "story")), dict(os.environ))
+        supervisor.start(program, held=True)
+        assert (await line_of(story))[0] == "loaded"
+        async with asyncio.timeout(20):
+            await supervisor.stop()
+        assert supervisor.pid("held") is None

@@ -86,9 +86,11 @@ def command(
     pause_garbage_collection()  # before the imports; the server enables it again when it is up
     import uvloop
 
+    from mainspring.kernel.held_start import wait_until_released
     from mainspring.roles.listening import checked_listening
     from mainspring.roles.server import ServerOptions, run_server
 
+    wait_until_released()
     options = ServerOptions(
         database=needed_database(database),
         host=host,

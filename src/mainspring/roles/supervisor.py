@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from mainspring.domain.errors import MainspringError
 from mainspring.kernel.clock import Clock, SystemClock
+from mainspring.kernel.held_start import held_start
 from mainspring.kernel.logs import get_logger
 from mainspring.kernel.parent_death import die_with_parent
 from mainspring.store.embedded import POLL_SECONDS, EmbeddedPostgres
@@ -48,9 +49,14 @@ class RestartBackoff:
 @dataclass(slots=True)
 class _Child:
     program: Program
+    held: bool = False
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
     process: asyncio.subprocess.Process | None = None
     task: asyncio.Task[None] | None = None
+
+    def close_input(self) -> None:
+        if self.process is not None and self.process.stdin is not None:
+            self.process.stdin.close()
 
     def signal(self, number: signal.Signals) -> None:
         """Send a signal to the process, not to its group: a worker's watchdog must survive to end the runs."""
@@ -76,11 +82,19 @@ class Supervisor:
         self._postgres_task: asyncio.Task[None] | None = None
         self._killed = False
 
-    def start(self, program: Program) -> None:
-        """Run a program and restart it when it ends. Programs are stopped in the reverse order of their start."""
-        child = _Child(program)
+    def start(self, program: Program, *, held: bool = False) -> None:
+        """Run a program and restart it when it ends. Programs are stopped in the reverse order of their start. A held
+        one loads its modules, and goes on when it is released (kernel/held_start.py)."""
+        child = _Child(program, held)
         child.task = asyncio.create_task(self._supervise(child), name=f"supervise {program.name}")
         self._children.append(child)
+
+    def release(self, name: str) -> None:
+        """Let a program go on that was started held."""
+        for child in self._children:
+            if child.program.name == name:
+                child.held = False
+                child.close_input()
 
     def pid(self, name: str) -> int | None:
         """The process id of a program, or None if it is not running."""
@@ -139,8 +153,8 @@ class Supervisor:
         try:
             child.process = await asyncio.create_subprocess_exec(
                 *program.argv,
-                env=dict(program.env),
-                stdin=asyncio.subprocess.DEVNULL,
+                env={**program.env, **held_start(child.held)},
+                stdin=asyncio.subprocess.PIPE if child.held else asyncio.subprocess.DEVNULL,
                 stdout=_STDERR,
                 start_new_session=True,
                 preexec_fn=die_with_parent(signal.SIGTERM),
@@ -148,6 +162,8 @@ class Supervisor:
         except OSError as error:
             log.error("process could not be started", process=program.name, error=str(error))
             return None
+        if not child.held:  # perhaps released during the start
+            child.close_input()
         if child.stopping.is_set():  # the stop was requested during the start
             child.signal(signal.SIGKILL if self._killed else signal.SIGTERM)
         return await child.process.wait()

@@ -180,18 +180,17 @@ async def _serve_until(
 async def _start(
     options: UpOptions, postgres: EmbeddedPostgres | None, supervisor: Supervisor, console: Console
 ) -> None:
+    database = options.database if postgres is None else Database(postgres.url())
+    assert database is not None
+    supervisor.start(server_program(options, database), held=True)  # its modules take longer to load than PostgreSQL
     if postgres is not None:
         await start_postgres(postgres)
         supervisor.watch(postgres)
         for notice in postgres.notices:
             console.print(f"Note: {notice}.")
-        database = Database(postgres.url())
-    else:
-        assert options.database is not None
-        database = options.database
     token = await when_available(database, partial(_prepare, database, options.folder, owned=postgres is not None))
     write_server_file(options)
-    supervisor.start(server_program(options, database))
+    supervisor.release("server")
     await _until_healthy(options.url, options.ca, _HEALTH_PATIENCE + database.wait)
     supervisor.start(worker_program(options))
     page = None

@@ -101,7 +101,8 @@ class RealServer:
         else:
             self._apps[path] = f"worker-{len(self._apps) + 1}"
             self._start("worker", "--app", path, "--name", self._apps[path])
-        self._wait(lambda: self._has_worker(self._apps[path]))
+        with Client(self._url, self._token()) as client:
+            self._wait(lambda: _has_worker(client, self._apps[path]))
 
     def _start(self, verb: str, *options: str) -> None:
         folder = self._data
@@ -137,14 +138,6 @@ class RealServer:
         except OSError:
             return False
 
-    def _has_worker(self, name: str) -> bool:
-        """Whether the worker has registered. name: "" for the one of `up`."""
-        with Client(self._url, self._token()) as client:
-            try:
-                return any(not name or worker.name == name for worker in client.workers().workers)
-            except MainspringError:
-                return False
-
     def _wait_for_declared(self, app: Mainspring, client: Client) -> None:
         """The worker creates the schedules and workflows of its application when it has registered. One that the server
         refuses is in the log of the worker, and is not waited for."""
@@ -179,6 +172,14 @@ def import_path(app: Mainspring) -> str:
             "mainspring_server its name, such as 'shop:app'"
         )
     return f"{namespace['__name__']}:{variable}"
+
+
+def _has_worker(client: Client, name: str) -> bool:
+    """Whether the worker has registered. name: "" for the one of `up`."""
+    try:
+        return any(not name or worker.name == name for worker in client.workers().workers)
+    except MainspringError:
+        return False
 
 
 def _free_port() -> int:

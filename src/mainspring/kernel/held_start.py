@@ -1,0 +1,20 @@
+"""A process that has loaded its modules waits until its parent lets it go on. So `mainspring up` loads the server
+while PostgreSQL starts. The parent closes the standard input of the process, or ends: both let it go on."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+_VARIABLE = "MAINSPRING_HELD_START"
+
+
+def held_start(held: bool) -> dict[str, str]:
+    """The environment of a process that shall wait, or not."""
+    return {_VARIABLE: "1"} if held else {}
+
+
+def wait_until_released() -> None:
+    """Call this after the imports. Processes of this one do not inherit the variable."""
+    if os.environ.pop(_VARIABLE, None):
+        sys.stdin.buffer.read()
