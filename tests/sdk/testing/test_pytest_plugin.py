@@ -54,6 +54,11 @@ async def bill(accounts: list[str]) -> int:
     return len([await charge.submit_async(account=one, cents=1) for one in accounts])
 
 
+@app.cron("@yearly")
+@app.task("orders.count")
+def count() -> None: ...
+
+
 order = app.workflow("order")
 order.step(charge, account="a1", cents=5)
 """
@@ -65,9 +70,10 @@ from shop import app, bill, charge, order
 
 def test_tasks_workflows_and_limits_are_real(mainspring_server):
     server = mainspring_server(app)
+    assert order.run().wait(60).status == "SUCCESS"  # the worker has created it
+    assert server.client.job("orders.count").declared_by == app.name
     once = charge.options(unique={"by": ["payload.account"]})
     assert once.submit(account="a1", cents=3).result(timeout=60) == {"a1": 3}
-    assert order.run().wait(60).status == "SUCCESS"
     assert bill.submit(accounts=["a", "b"]).result(timeout=60) == 2
     [worker] = server.client.workers().workers
     assert {"orders.bill", "orders.charge"} <= set(worker.tasks)

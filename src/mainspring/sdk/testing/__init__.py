@@ -1,4 +1,4 @@
-"""Test an application without a server. It runs in the process of the test, on a clock that the test controls."""
+"""Test an application in the process of the test, on a clock that the test controls, or at a real server."""
 
 from mainspring.sdk.testing.attempt import WorkerLost
 from mainspring.sdk.testing.box import Box, run
