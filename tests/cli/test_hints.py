@@ -5,15 +5,17 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
 
 import mainspring
 from mainspring.api.app import app_without_a_server
-from mainspring.api.handlers import permissions_of
+from mainspring.api.openapi.document import document
+from mainspring.cli import hints
 from mainspring.cli.commands import COMMANDS, NOUNS, load_noun
-from mainspring.cli.hints import ROUTES, in_commands
+from mainspring.cli.hints import OTHER_COMMANDS, command_of, in_commands
 from tests.sdk.wire_samples import problem
 from tests.sources import parsed
 
@@ -31,8 +33,13 @@ ALLOWED = {
 }
 
 
-def texts() -> Iterator[str]:
-    """The texts of the server that name a call, with x for what is filled in."""
+@cache
+def texts() -> frozenset[str]:
+    """The texts of the server, with x for what is filled in."""
+    return frozenset(_texts())
+
+
+def _texts() -> Iterator[str]:
     for package in SERVER:
         for path in sorted((SOURCE / package).rglob("*.py")):
             if path.parent == SOURCE / "api" / "openapi":  # what it says is for those who send requests themselves
@@ -68,11 +75,82 @@ def test_every_hint_of_the_server_names_commands() -> None:
     assert set(ALLOWED) - left == set()
 
 
-def test_every_operation_has_a_route_in_the_table_and_every_command_exists() -> None:
-    assert {route.operation for route in ROUTES} == set(permissions_of(app_without_a_server()))
-    listed = {f"{noun} {verb.name}" for noun in NOUNS for verb in load_noun(noun).listed} | set(COMMANDS)
-    named = {re.split(r" (?:--|\{)", route.command)[0] for route in ROUTES if route.command is not None}
-    assert named <= listed
+# The routes for which there is no command.
+WITHOUT_A_COMMAND = {
+    "GET /healthz": "for probes",
+    "GET /metrics": "for Prometheus",
+    "GET /readyz": "for probes",
+    "GET /schema/openapi.json": "for generators of clients",
+    "DELETE /v1/session": "for browsers",
+    "GET /v1/session": "for browsers",
+    "POST /v1/session": "for browsers",
+    "GET /v1/ids": "commands find short ids with it",
+    "GET /v1/jobs/{}/missed": "for clients",
+    "GET /v1/jobs/{}/series": "for the dashboard",
+    "GET /v1/jobs/{}/timeline": "for the dashboard",
+    "GET /v1/missed-fires": "for the dashboard",
+    "GET /v1/nodes": "for the dashboard",
+    "GET /v1/search": "for the dashboard",
+    "GET /v1/stream": "for clients and the dashboard",
+    "POST /v1/jobs:batch": "for clients",
+    "POST /v1/jobs:validate": "for clients",
+    "PUT /v1/applications/{}": "workers declare what their code has",
+    "POST /v1/exchange": "for workers",
+    "POST /v1/exchange/gone": "for workers",
+    "POST /v1/exchange/logs": "for workers",
+}
+
+
+def routes() -> set[str]:
+    """The routes of the handlers, as the OpenAPI document has them, with {} for an id."""
+    paths = document(app_without_a_server())["paths"]
+    return {
+        f"{method.upper()} {re.sub(r'{[^}]*}', '{}', path)}" for path, methods in paths.items() for method in methods
+    }
+
+
+def commands() -> set[str]:
+    return {f"{noun} {verb.name}" for noun in NOUNS for verb in load_noun(noun).listed} | set(COMMANDS)
+
+
+def command_for(route: str) -> str | None:
+    method, _, path = route.partition(" ")
+    return command_of(method, path)
+
+
+def test_every_route_of_a_handler_has_a_command_or_is_left_out_for_a_reason() -> None:
+    assert len(routes()) > 100
+    found = {route: command_for(route) for route in routes()}
+    assert {route for route, command in found.items() if command is None} == WITHOUT_A_COMMAND.keys()
+    named = {re.split(r" (?:--|{)", command)[0] for command in found.values() if command is not None}
+    assert named <= commands()
+
+
+def test_the_table_of_other_commands_has_only_routes_and_only_what_does_not_follow(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert OTHER_COMMANDS.keys() <= routes()
+    listed = dict(OTHER_COMMANDS)
+    monkeypatch.setattr(hints, "OTHER_COMMANDS", {})
+    assert [route for route, command in listed.items() if command_for(route) == command] == []
+
+
+def test_a_verb_alone_is_the_command_of_a_route_with_this_verb() -> None:
+    verbs = {route.rpartition(":")[2] for route in routes() if ":" in route}
+    assert len(verbs) > 15
+    for verb in verbs:
+        meant = {command_for(route) for route in routes() if route.endswith(f":{verb}")} - {None}
+        words = {f"use `mainspring {command.partition(' {}')[0]}`" for command in meant if command is not None}
+        assert in_commands(f"use :{verb}") in (words or {f"use :{verb}"}), verb
+
+
+def test_every_call_in_a_text_of_the_server_is_a_route() -> None:
+    call = re.compile(r"\b(GET|POST|PUT|PATCH|DELETE) (/v1/[^\s,;)`'?]*[^\s,;.)`'?])")
+    named = {(text, *found) for text in texts() for found in call.findall(text)}
+    assert len(named) > 10
+    known = [re.compile(re.escape(route).replace(r"\{\}", "[^/:]+") + r"\Z") for route in routes()]
+    for text, method, path in named:
+        assert any(route.match(f"{method} {path}") for route in known), text
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Any
 
 from mainspring.api.app import app_without_a_server
@@ -12,6 +13,8 @@ from mainspring.sdk.client import calls
 from mainspring.sdk.client.async_client import AsyncClient
 from mainspring.sdk.client.client import Client
 from mainspring.sdk.client.core import Call
+from mainspring.sdk.testing.engine import Engine
+from mainspring.sdk.testing.local_server import LocalServer
 
 # Clients do not send calls for these. Streams and logs have methods of their own.
 WITHOUT_A_CALL = {
@@ -78,3 +81,16 @@ def test_every_call_goes_to_a_route_and_every_operation_has_a_call() -> None:
 def test_both_clients_have_a_method_for_every_call() -> None:
     for client in (Client, AsyncClient):
         assert not [name for name in built() if name not in WITHOUT_A_METHOD and not hasattr(client, name)], client
+
+
+def test_every_route_of_a_box_is_a_route_of_a_server() -> None:
+    app = app_without_a_server()
+    engine = Engine({}, datetime(2030, 1, 1, tzinfo=UTC), 1, raise_errors=True)
+    routes = list(LocalServer(engine, {})._routes)
+    assert len(routes) > 20
+    for route in routes:
+        named = "upcoming" if route == "GET insights/{}" else "x"
+        method, _, path = route.replace("{}", named).partition(" ")
+        path = f"/{path}" if path == "healthz" else f"/v1/{path}"
+        handler = app.asgi_router.handle_routing(path=path, method=method)[1]
+        assert operation_of(handler) in permissions_of(app), route

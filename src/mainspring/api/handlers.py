@@ -1,8 +1,9 @@
 """How the handlers of routes are declared: `@post("/v1/queues/{name:str}/pause", operation="queues.pause", ...)`.
 
 A handler owns everything that is known of its route: the operation, the roles that may call it, the verb, the body, the
-examples and the problems. Permissions, the reading of bodies and the OpenAPI document are derived from it. The calls of
-the SDK and the hints of the command line are compared with it (tests/api/test_permissions.py, tests/cli/test_hints.py).
+examples and the problems. Permissions, the reading of bodies and the OpenAPI document are derived from it. Calls of the
+SDK, routes of the test box (tests/sdk/test_calls.py) and hints of the command line (tests/cli/test_hints.py) are
+compared with it.
 """
 
 from __future__ import annotations
