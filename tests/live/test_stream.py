@@ -12,6 +12,7 @@ import pytest
 
 from mainspring.kernel.ids import DEFAULT_TENANT, uuid7
 from mainspring.operations.live import streams as live
+from mainspring.operations.live.effects import ListsChange
 from mainspring.roles.assembly import Assembly
 from mainspring.store import live as store_live
 from mainspring.wire.exchange import Progress
@@ -19,9 +20,13 @@ from tests.api.bookkeeping import problem
 from tests.attack.edge import HEAD, an_edge
 from tests.live.scene import watching
 from tests.logs.sockets import on_a_socket
+from tests.operations.backfilling import begin as begin_backfill
+from tests.operations.backfilling import filler_of, run_all
 from tests.operations.bulk import begin, performer_of, read
+from tests.operations.firing import fire_due
 from tests.operations.hand_worker import HandWorker, outcome
 from tests.operations.tenants import Tenants
+from tests.operations.test_events import a_backfilled_job, a_late_job
 from tests.operations.waiting import until
 
 pytestmark = pytest.mark.anyio
@@ -70,6 +75,52 @@ async def test_a_bulk_operation_is_told_about_as_it_goes(
         await watcher.told("jobs", performer_of(assembly).run_once)
         assert watcher.counted("jobs") == before + 3
         assert (await read(api, began))["done"] == 3
+
+
+async def test_a_missed_fire_is_told_about_when_it_is_committed(
+    assembly: Assembly,
+    served: httpx.AsyncClient,
+    api: httpx.AsyncClient,
+    connection: asyncpg.Connection,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with watching(assembly, served, "jobs", "queues") as watcher:
+        await a_late_job(api, connection)
+        await watcher.told("jobs")
+        before = watcher.counted("jobs")
+
+        handle = ListsChange.handle
+
+        async def broken(self: Any, *arguments: Any) -> None:
+            await handle(self, *arguments)
+            raise ValueError("the transaction is undone")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(ListsChange, "handle", broken)
+            assert await fire_due(assembly, connection) == 0
+        await assembly.services.streams.run_once()
+        assert watcher.counted("jobs") == before
+        assert assembly.node is not None
+        assembly.node.firer._aside.clear()
+        await fire_due(assembly, connection)
+        await watcher.told("jobs")
+        assert watcher.counted("jobs") == before + 1
+        assert watcher.of("queues") == []
+
+
+async def test_the_end_of_a_backfill_is_told_about_once(
+    assembly: Assembly, served: httpx.AsyncClient, api: httpx.AsyncClient, worker: HandWorker
+) -> None:
+    told: list[tuple[int, str, int]] = []
+    assembly.signals.lists_changed.subscribe(
+        lambda tenant, lists, count: told.extend((tenant, name, count) for name in lists)
+    )
+    await a_backfilled_job(api, assembly)
+    await begin_backfill(api, "report", concurrency=3)
+    async with watching(assembly, served, "jobs", "runs") as watcher:
+        await run_all(filler_of(assembly), worker, 3)
+        await watcher.told("jobs")
+    assert told == [(DEFAULT_TENANT, "jobs", 1), (DEFAULT_TENANT, "runs", 1)]
 
 
 async def test_what_is_refused_or_only_read_is_not_a_change(

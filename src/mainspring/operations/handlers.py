@@ -22,6 +22,8 @@ from mainspring.operations.lifecycle.dispatch import (
     WORKERS_LOST,
 )
 from mainspring.operations.limits.effects import HeldRunsCreated, ReleasedSlots
+from mainspring.operations.live.effects import ListsChange
+from mainspring.operations.live.topics import JOBS, RUNS
 from mainspring.operations.workflows.effects import StoppedFlows
 from mainspring.operations.workflows.rule_engine import STEPS_AND_FLOWS
 from mainspring.operations.workflows.stopper import StopFinisher
@@ -29,10 +31,10 @@ from mainspring.operations.workflows.stopper import StopFinisher
 RUNS_ENDED.handled_by(DependantJobs(), STEPS_AND_FLOWS, BackfilledRuns())
 RUNS_CREATED.handled_by(HeldRunsCreated(), RunsWithParents())
 SLOTS_RELEASED.handled_by(ReleasedSlots())
-FIRES_MISSED.handled_by(EventCounter("fire_missed", fires_of))
+FIRES_MISSED.handled_by(EventCounter("fire_missed", fires_of), ListsChange(JOBS))
 WORKERS_LOST.handled_by(EventCounter("worker_lost"))
 BREAKERS_OPENED.handled_by(EventCounter("breaker_opened"))
 QUEUES_PAUSED.handled_by(EventCounter(pause_or_resume))
-BACKFILLS_ENDED.handled_by(EventCounter("backfill_ended"))
+BACKFILLS_ENDED.handled_by(EventCounter("backfill_ended"), ListsChange(JOBS, RUNS))
 CONTAINERS_STOPPED.handled_by(StoppedFlows())
 FINISHERS.append(StopFinisher())

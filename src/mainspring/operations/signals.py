@@ -172,8 +172,8 @@ class Signals:
         """What workflow runs have to do."""
         self.exchanged = Signal[[TenantId, ExchangeRequest, ExchangeReply | None]]()
         """A worker has reported, or was given runs. Without a reply: what has started, and progress."""
-        self.bulk_changed = Signal[[TenantId, int]]()
-        """A bulk operation has changed so many objects of a tenant."""
+        self.lists_changed = Signal[[TenantId, Collection[str], int]]()
+        """These lists of a tenant have changed so often, for event streams: by a bulk operation, or by an event."""
         self.live = Signal[[str, str]]()
         """What servers with event streams tell each other, on a channel of its own: kind and names."""
         shared = (self.ready, self.gates_freed, self.gates_changed, self.due, self.stop, self.tokens)

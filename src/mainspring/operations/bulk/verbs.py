@@ -24,6 +24,7 @@ from mainspring.operations.control.replay import Repeated, Replayer
 from mainspring.operations.control.run_now import ManualRuns
 from mainspring.operations.lifecycle.cancel import cancel
 from mainspring.operations.lifecycle.discard import discard
+from mainspring.operations.live.topics import JOBS, QUEUES, RUNS
 from mainspring.operations.signals import Signals
 from mainspring.store import backfills, history
 from mainspring.store.pool import AWAY, Connection
@@ -79,7 +80,7 @@ class Verbs:
 
     def tell_changed(self, tenant: TenantId, count: int) -> None:
         """After the commit of a slice: somebody may look at what has changed."""
-        self._signals.bulk_changed.publish(tenant, count)
+        self._signals.lists_changed.publish(tenant, (JOBS, RUNS, QUEUES), count)
 
     async def _pause(self, caller: Caller, connection: Connection, job_id: str) -> None:
         await self._amender.pause_in(caller, connection, job_id)

@@ -2,8 +2,8 @@
 
 A module that changes something calls `happened` of the kind of event, with one array for the transaction. The kinds
 know no feature: `operations/handlers.py` lists the handlers of each kind. A handler is called only for events that it
-wants. It decides that from memory: by bits that the row of a run has, or by subscriptions that it keeps with their
-version. So an event that nobody wants costs no statement.
+wants. It decides that from memory: by bits that the row of a run has, or by the numbers of the event. So an event that
+nobody wants costs no statement. Decision 0074 says where a cache of subscriptions goes.
 """
 
 from __future__ import annotations

@@ -48,7 +48,7 @@ class ChangePublisher:
         self._wanted_until = self._ask_at = float("-inf")
         signals.ready.subscribe(self._on_ready)
         signals.exchanged.subscribe(self._on_exchanged)
-        signals.bulk_changed.subscribe(lambda tenant, count: self.add(tenant, (JOBS, RUNS, QUEUES), count))
+        signals.lists_changed.subscribe(self.add)
         signals.live.subscribe(self._on_message)
 
     @property
