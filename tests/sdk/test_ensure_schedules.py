@@ -27,22 +27,15 @@ class JobShelf:
         self.created: list[dict[str, Any]] = []
         self.changes: list[dict[str, Any]] = []
         self.outdated = 0
-        self.old = False
-        self.mixed = False
 
     def __call__(self, request: httpx.Request) -> httpx.Response:
-        if request.method == "PUT" and self.old:
-            return httpx.Response(404, json=problem(404, "no_such_route"))
         if request.method == "PUT":
             present = [] if self.present is None else [self.present | {"declared_by": NAME}]
             return httpx.Response(200, json={"application": NAME, "number": 1, "current": True, "jobs": present})
         if request.method == "POST":
             if self.present is not None:
                 return httpx.Response(409, json=problem(409, "job_exists"))
-            body = json.loads(request.content)
-            if self.mixed and "declared_by" in body:
-                return httpx.Response(422, json=problem(422, "unknown_field", field="declared_by"))
-            self.created.append(body)
+            self.created.append(json.loads(request.content))
             return httpx.Response(201, json={"job_id": self.created[-1]["job_id"]})
         if request.method == "PATCH":
             if self.outdated:
@@ -153,16 +146,21 @@ def test_two_workers_that_start_at_once_do_not_disturb_each_other() -> None:
     assert ensure(app_with("0 6 * * *"), shelf) == {"report": "updated"}
 
 
-@pytest.mark.parametrize("which", ["old", "mixed"])
-def test_a_server_that_does_not_know_applications_gets_the_schedules_as_before(which: str) -> None:
-    shelf = JobShelf()
-    setattr(shelf, which, True)
-    assert ensure(app_with(), shelf) == {"report": "created"}
-    assert "declared_by" not in shelf.created[0]
-    shelf = JobShelf(job())
-    shelf.old = True
-    assert ensure(app_with("0 6 * * *"), shelf) == {"report": "updated"}
-    assert shelf.changes == [{"schedule": {"cron": "0 6 * * *"}}]
+def test_a_server_that_does_not_know_applications_is_told_about_and_asked_again() -> None:
+    asked: list[str] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        asked.append(request.method)
+        return httpx.Response(404, json=problem(404, "no_such_route"))
+
+    async def scenario() -> tuple[float | None, str | None]:
+        async with AsyncClient("http://127.0.0.1:1", "t", transport=httpx.MockTransport(answer)) as client:
+            schedules = Schedules(app_with(), ScheduleKeeper(client, app_with()), uuid4)
+            return await schedules.step(), schedules._error
+
+    pause, error = asyncio.run(scenario())
+    assert pause == 60 and error is not None
+    assert asked == ["PUT"], "nothing is created"
 
 
 def test_a_version_is_the_same_in_every_worker_and_differs_with_its_schedules() -> None:

@@ -87,12 +87,12 @@ class Schedules:
     async def _step(self, worker_id: UUID) -> float | None:
         # A person may change a job while its worker runs. So the jobs are compared with the code when this version
         # begins to count, or counts again, and not every minute.
-        again, view = self._ensured and not self._superseded, None
+        again = self._ensured and not self._superseded
         if again:
             view = await self._keeper.declare(worker_id)
-            if view is not None and view.resumed:
+            if view.resumed:
                 log.info("schedules declared again", application=self._app.name, resumed=view.resumed)
-            again = view is None or not view.outdated
+            again = not view.outdated
         if not again or self._refused:
             ensured = await self._keeper.ensure(worker_id, only=self._refused if again else None)
             view = ensured.declaration
@@ -101,7 +101,7 @@ class Schedules:
                 self._ensured, self._refused = True, ensured.refused
         self._failures, self._error = 0, None
         self._tell_versions(view)
-        if not self._app.declares and (view is None or view.number == 0):
+        if not self._app.declares and view.number == 0:
             return None  # it has never declared anything
         return _SOON if self._superseded or self._refused else _AGAIN
 
@@ -117,15 +117,15 @@ class Schedules:
             if self._refused.get(job_id) != reason:
                 log.error("schedule refused", schedule=job_id, function=functions.get(job_id), reason=reason)
 
-    def _tell_versions(self, view: DeclarationView | None) -> None:
-        superseded = view is not None and not view.current
+    def _tell_versions(self, view: DeclarationView) -> None:
+        superseded = not view.current
         if superseded and not self._superseded:
             log.warning(
                 "a newer version of the application runs; this worker leaves the schedules to it",
                 application=self._app.name,
             )
         self._superseded = superseded
-        if view is None or superseded:
+        if superseded:
             return
         for job in view.undeclared:
             if job.job_id in self._reported and job.job_id not in view.pruned:

@@ -19,7 +19,6 @@ from mainspring.domain.errors import (
     NotFound,
     Unauthorized,
     Unavailable,
-    VersionMismatch,
 )
 from mainspring.domain.transitions import JobStatus
 from mainspring.sdk.app.app import Mainspring
@@ -45,17 +44,16 @@ _FOR_ALL = (Unavailable, Forbidden, Unauthorized)  # errors that the other sched
 
 @dataclass(slots=True)
 class Ensured:
-    """What became of the schedules. done: of each that exists now. refused: the reason, for the others. declaration:
-    the server's answer; None from a server that does not know applications. superseded: a newer version of the
-    application runs, so nothing was changed."""
+    """What became of the schedules. declaration: the server's answer. done: of each that exists now. refused: the
+    reason, for the others. superseded: a newer version of the application runs, so nothing was changed."""
 
+    declaration: DeclarationView
     done: dict[str, Done] = field(default_factory=dict)
     refused: dict[str, str] = field(default_factory=dict)
-    declaration: DeclarationView | None = None
 
     @property
     def superseded(self) -> bool:
-        return self.declaration is not None and not self.declaration.current
+        return not self.declaration.current
 
 
 class ScheduleKeeper:
@@ -69,8 +67,8 @@ class ScheduleKeeper:
         self._wanted |= {one.job_id: declared_workflow(one, app.name) for one in app.workflows.values()}
         self._fingerprint = _digest(app.named, self._wanted)
 
-    async def declare(self, worker_id: UUID | None = None, *, show_jobs: bool = False) -> DeclarationView | None:
-        """Tell the server which schedules this version declares. None if the server does not know applications."""
+    async def declare(self, worker_id: UUID | None = None, *, show_jobs: bool = False) -> DeclarationView:
+        """Tell the server which schedules this version declares."""
         request = DeclarationRequest(
             job_ids=list(self._wanted),
             fingerprint=self._fingerprint,
@@ -80,10 +78,7 @@ class ScheduleKeeper:
             prune=self._prune,
             show_jobs=show_jobs,
         )
-        try:
-            return await self._client.send(calls.declare(self._app.name, request))
-        except NotFound:
-            return None
+        return await self._client.send(calls.declare(self._app.name, request))
 
     async def ensure(self, worker_id: UUID | None = None, only: Collection[str] | None = None) -> Ensured:
         """Create or update the jobs of all schedules, or of `only` these. Each on its own: one that is refused does not
@@ -94,36 +89,30 @@ class ScheduleKeeper:
         """
         declared: list[Declared] = [*self._app.schedules, *self._app.workflows.values()]
         left = [one for one in declared if only is None or one.job_id in only]
-        ensured = Ensured()
+        ensured = Ensured(await self._declare_and_read(worker_id))
         resumed: set[str] = set()
         for _ in range(_TRIES):
-            ensured.declaration = view = await self.declare(worker_id, show_jobs=True)
-            if view is None:
-                return await self._ensure_at_old_server(left)
-            if view.current and view.unseen:
-                ensured.declaration = view = await self._with_unseen(view, worker_id) or view
-            if not view.current:
+            if ensured.superseded:
                 return ensured
-            resumed |= {*view.resumed}
-            present = {job.job_id: job for job in view.jobs}
-            try:
-                left = await self._write(ensured, left, view, present)
-            except _OldServer:
-                return await self._ensure_at_old_server(left)
+            resumed |= {*ensured.declaration.resumed}
+            left = await self._write(ensured, left)
             if not left:
                 break
+            ensured.declaration = await self._declare_and_read(worker_id)
         for job_id in resumed & {job_id for job_id, done in ensured.done.items() if done == "unchanged"}:
             ensured.done[job_id] = "resumed"
         return ensured
 
-    async def _with_unseen(self, view: DeclarationView, worker_id: UUID | None) -> DeclarationView | None:
-        """The same with the jobs that did not fit into the answer. They are read before this version is declared again:
-        it must still be current after its jobs have been read."""
+    async def _declare_and_read(self, worker_id: UUID | None) -> DeclarationView:
+        """Declare this version, and read its jobs. Those that do not fit into the answer are read one by one, and then
+        this version is declared again: it must still be current after its jobs have been read."""
+        view = await self.declare(worker_id, show_jobs=True)
+        if not view.current or not view.unseen:
+            return view
         found = await _all(self._read, view.unseen)
         again = await self.declare(worker_id)
-        if again is not None:
-            again.jobs = [*view.jobs, *(job for job in found if job is not None)]
-            again.resumed = [*view.resumed, *again.resumed]
+        again.jobs = [*view.jobs, *(job for job in found if job is not None)]
+        again.resumed = [*view.resumed, *again.resumed]
         return again
 
     async def _read(self, job_id: str) -> JobView | None:
@@ -132,10 +121,10 @@ class ScheduleKeeper:
         except NotFound:
             return None
 
-    async def _write(
-        self, ensured: Ensured, schedules: list[Declared], view: DeclarationView, present: dict[str, JobView]
-    ) -> list[Declared]:
+    async def _write(self, ensured: Ensured, schedules: list[Declared]) -> list[Declared]:
         """Write what differs. Returns the schedules whose jobs have changed meanwhile, and have to be read again."""
+        view = ensured.declaration
+        present = {job.job_id: job for job in view.jobs}
 
         async def write(schedule: Declared) -> Declared | None:
             job_id = schedule.job_id
@@ -155,8 +144,6 @@ class ScheduleKeeper:
             except _FOR_ALL:
                 raise
             except MainspringError as error:
-                if error.code == "unknown_field" and error.field == "declared_by":
-                    raise _OldServer from None
                 ensured.refused[job_id] = error.in_sentences()
                 return None
             adopted = present.get(job_id)
@@ -180,57 +167,12 @@ class ScheduleKeeper:
         await self._client.update_job(schedule.job_id, if_version=present.version, **changes)
         return "updated"
 
-    async def _ensure_at_old_server(self, schedules: Iterable[Declared]) -> Ensured:
-        """A server older than this code refuses `declared_by`. The jobs follow the code as they did before."""
-        ensured = Ensured()
-
-        async def ensure(schedule: Declared) -> None:
-            if isinstance(schedule, Workflow):
-                ensured.refused[schedule.job_id] = "the server is older than workflows"
-                return
-            try:
-                ensured.done[schedule.job_id] = await self._ensure_undeclared(schedule)
-            except _FOR_ALL:
-                raise
-            except MainspringError as error:
-                ensured.refused[schedule.job_id] = error.in_sentences()
-
-        await _all(ensure, schedules)
-        return ensured
-
-    async def _ensure_undeclared(self, schedule: AppSchedule) -> Done:
-        fields = schedule.fields()
-        if await self._read(schedule.job_id) is None:  # a create would begin a new generation of a cancelled job
-            try:
-                await self._client.submit(**fields)
-            except Conflict:
-                pass
-            else:
-                return "created"
-        for _ in range(_TRIES):
-            present = await self._client.job(schedule.job_id)
-            if present.status == JobStatus.CANCELLED:
-                return "left cancelled"
-            changes: Any = differences(present, job_request(fields))
-            if not changes:
-                return "unchanged"
-            try:
-                await self._client.update_job(schedule.job_id, if_version=present.version, **changes)
-            except VersionMismatch:
-                continue  # another worker of the same application changed it: read it again
-            return "updated"
-        raise Conflict(f"job {schedule.job_id} kept changing while it was being updated", field="job_id")
-
 
 async def ensure_schedules(
     client: AsyncClient, app: Mainspring, *, prune: bool = False, worker_id: UUID | None = None
 ) -> Ensured:
     """Declare the schedules of `app`, and create or update their jobs. See `ScheduleKeeper.ensure`."""
     return await ScheduleKeeper(client, app, prune=prune).ensure(worker_id)
-
-
-class _OldServer(Exception):
-    """A server behind the same address does not know declarations."""
 
 
 def _digest(named: bool, wanted: dict[str, dict[str, Any]]) -> str:
