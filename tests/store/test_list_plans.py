@@ -142,7 +142,7 @@ async def jobs_by_a_part(connection: Connection, _: int | None, limit: int) -> i
 
 
 async def letters_by_a_part(connection: Connection, _: int | None, limit: int) -> int:
-    [rows] = await ids.dead_letters(connection, DEFAULT_TENANT, "ffffffff", limit, 20)
+    rows = await ids.search(connection, ids.DEAD_LETTERS, DEFAULT_TENANT, "ffffffff", limit, 20)
     return rows[0].scanned
 
 

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from mainspring.wire.ids import IdMatch
 
 T = TypeVar("T")
-SHORTEST, LONGEST = 4, 1000  # as the server
 JOB_HELP = "The job's id. Its end or its beginning is enough."
 JobArgument = Annotated[str, typer.Argument(metavar="JOB", help=JOB_HELP, autocompletion=completing.jobs)]
 _NAMED = 5  # candidates in an error
@@ -129,8 +128,9 @@ def is_missing(error: NotFound) -> bool:
 
 def _may_be_a_part(text: str) -> bool:
     from mainspring.kernel.ids import parse_uuid
+    from mainspring.wire.ids import LONGEST_PART, SHORTEST_PART
 
-    return SHORTEST <= len(text) <= LONGEST and parse_uuid(text) is None
+    return SHORTEST_PART <= len(text) <= LONGEST_PART and parse_uuid(text) is None
 
 
 def _ambiguous(text: str, matches: list[IdMatch], *, more: bool) -> Conflict:

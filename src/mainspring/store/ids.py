@@ -1,7 +1,6 @@
 """Finds ids of runs, jobs, dead letters and workers by their beginning or their end.
 
-Each function returns the results of one or more searches. Each search reads `scanned` rows at most and returns `limit`
-ids at most.
+A search reads a bounded number of rows (`scanned`) and returns a bounded number of ids (`limit`).
 """
 
 from __future__ import annotations
@@ -40,9 +39,9 @@ _newest_live = RowQuery(IdRow, _SQL["newest_live"])
 _newest_ended = RowQuery(IdRow, _SQL["newest_ended"])
 _live_between = RowQuery(IdRow, _SQL["live_between"])
 _ended_between = RowQuery(IdRow, _SQL["ended_between"])
-_dead_letters = RowQuery(IdRow, _SQL["dead_letters"])
+DEAD_LETTERS = RowQuery(IdRow, _SQL["dead_letters"])
 _jobs = RowQuery(IdRow, _SQL["jobs"])
-_workers = RowQuery(IdRow, _SQL["workers"])
+WORKERS = RowQuery(IdRow, _SQL["workers"])
 
 
 async def runs_and_jobs(
@@ -55,24 +54,14 @@ async def runs_and_jobs(
     if ending or jobs:
         text = uuid_part if ending else part
         newest = (_newest_live, _newest_ended)
-        results += [await _read(connection, one, tenant, text, scanned, limit, ending, jobs) for one in newest]
+        results += [await search(connection, one, tenant, text, scanned, limit, ending, jobs) for one in newest]
     if runs:
         between = (_live_between, _ended_between)
         for first, last in _range_of(uuid_part):
-            results += [await _read(connection, one, tenant, first, last, scanned, limit) for one in between]
+            results += [await search(connection, one, tenant, first, last, scanned, limit) for one in between]
     if jobs:
-        results.append(await _read(connection, _jobs, tenant, part, scanned, limit))
+        results.append(await search(connection, _jobs, tenant, part, scanned, limit))
     return results
-
-
-async def dead_letters(
-    connection: Connection, tenant: TenantId, part: str, scanned: int, limit: int
-) -> list[list[IdRow]]:
-    return [await _read(connection, _dead_letters, tenant, part.lower(), scanned, limit)]
-
-
-async def workers(connection: Connection, tenant: TenantId, part: str, scanned: int, limit: int) -> list[list[IdRow]]:
-    return [await _read(connection, _workers, tenant, part.lower(), scanned, limit)]
 
 
 async def jobs_by_name(connection: Connection, tenant: TenantId, text: str, limit: int) -> list[NamedJob]:
@@ -81,7 +70,7 @@ async def jobs_by_name(connection: Connection, tenant: TenantId, text: str, limi
         return await _jobs_by_name.fetch(connection, tenant, text, limit)
 
 
-async def _read(connection: Connection, query: RowQuery[IdRow], *arguments: object) -> list[IdRow]:
+async def search(connection: Connection, query: RowQuery[IdRow], *arguments: object) -> list[IdRow]:
     async with pages.planned(connection, straight=True):
         return await query.fetch(connection, *arguments)
 

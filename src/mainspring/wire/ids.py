@@ -10,7 +10,8 @@ from msgspec import Meta
 from mainspring.wire.states import words
 
 IdKind = Annotated[str, words("IdKind", "run", "job", "dead_letter", "worker")]
-IdPart = Annotated[str, Meta(extra_json_schema={"minLength": 4, "maxLength": 1000})]
+SHORTEST_PART, LONGEST_PART = 4, 1000  # characters
+IdPart = Annotated[str, Meta(extra_json_schema={"minLength": SHORTEST_PART, "maxLength": LONGEST_PART})]
 
 
 class IdMatch(msgspec.Struct):

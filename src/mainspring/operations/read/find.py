@@ -7,12 +7,13 @@ from collections.abc import Iterable
 from mainspring.domain.errors import InvalidInput
 from mainspring.operations.access.caller import Caller
 from mainspring.operations.paging.search import searching
-from mainspring.operations.read.ids import RUN, SHORTEST, IdQuery, IdReader
+from mainspring.operations.read.ids import RUN, IdQuery, IdReader
 from mainspring.operations.signatures.signature_registry import SignatureRegistry
 from mainspring.store import ids, workers
 from mainspring.store.lanes import LaneRegistry
 from mainspring.store.pool import Store
 from mainspring.wire.checks import Match, Matches
+from mainspring.wire.ids import SHORTEST_PART
 
 MOST = 8  # of each kind
 _LONGEST = 200
@@ -43,7 +44,7 @@ class Finder:
             [Match("task", name) for name in _beginning(tasks, beginning)],
             [Match("worker", str(row.worker_id), row.name) for row in listed if row.name.lower().startswith(beginning)],
         ]
-        if len(text) >= SHORTEST and set(beginning) <= _DIGITS:
+        if len(text) >= SHORTEST_PART and set(beginning) <= _DIGITS:
             found = await self._ids.find(caller, IdQuery(beginning, (RUN,)))
             kinds.append([Match("run", match.id, match.name) for match in found.ids])
         return Matches([match for kind in kinds for match in kind[:MOST]], any(len(kind) > MOST for kind in kinds))

@@ -15,10 +15,8 @@ from mainspring.store import ids
 from mainspring.store.ids import IdRow
 from mainspring.store.lanes import LaneRegistry
 from mainspring.store.pool import Connection, Store
-from mainspring.wire.ids import IdList, IdMatch
+from mainspring.wire.ids import LONGEST_PART, SHORTEST_PART, IdList, IdMatch
 
-SHORTEST = 4
-LONGEST = 1000
 SCANNED = 100_000  # rows of each table
 _MOST = 20
 KINDS = RUN, JOB, DEAD_LETTER, WORKER = "run", "job", "dead_letter", "worker"
@@ -31,10 +29,9 @@ class IdQuery(msgspec.Struct, frozen=True):
     kinds: Sequence[str] = ()
 
     def __post_init__(self) -> None:
-        if not SHORTEST <= len(self.part) <= LONGEST:
-            raise InvalidInput(
-                "part has the wrong length", field="part", expected=f"{SHORTEST} to {LONGEST} characters"
-            )
+        if not SHORTEST_PART <= len(self.part) <= LONGEST_PART:
+            expected = f"{SHORTEST_PART} to {LONGEST_PART} characters"
+            raise InvalidInput("part has the wrong length", field="part", expected=expected)
         if "\x00" in self.part:
             raise InvalidInput("part contains a NUL", field="part", hint="leave it out")
         for kind in self.kinds:
@@ -71,14 +68,14 @@ class IdReader:
 
 async def _results(connection: Connection, tenant: TenantId, query: IdQuery) -> list[tuple[str, list[IdRow]]]:
     wanted = set(query.kinds or KINDS)
-    where = (connection, tenant, query.part, SCANNED, _MOST + 1)
+    bounds = (SCANNED, _MOST + 1)
     results: list[tuple[str, list[IdRow]]] = []
     if wanted & {RUN, JOB}:
-        found = await ids.runs_and_jobs(*where, runs=RUN in wanted, jobs=JOB in wanted)
-        results += [(RUN, rows) for rows in found]
+        named = {"runs": RUN in wanted, "jobs": JOB in wanted}
+        results += [(RUN, rows) for rows in await ids.runs_and_jobs(connection, tenant, query.part, *bounds, **named)]
     if wanted & {RUN, DEAD_LETTER}:  # a dead letter may be older than the newest runs
-        for rows in await ids.dead_letters(*where):
-            results += [(kind, rows) for kind in (RUN, DEAD_LETTER) if kind in wanted]
+        rows = await ids.search(connection, ids.DEAD_LETTERS, tenant, query.part.lower(), *bounds)
+        results += [(kind, rows) for kind in (RUN, DEAD_LETTER) if kind in wanted]
     if WORKER in wanted:
-        results += [(WORKER, rows) for rows in await ids.workers(*where)]
+        results.append((WORKER, await ids.search(connection, ids.WORKERS, tenant, query.part.lower(), *bounds)))
     return results
