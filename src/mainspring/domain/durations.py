@@ -8,6 +8,7 @@ from decimal import Decimal
 
 from mainspring.domain.errors import InvalidInput
 from mainspring.domain.texts import shown
+from mainspring.wire.fields import LONGEST_DURATION
 
 # Decimals, not floats: 9 * 0.001 is 0.009000000000000001, and 1.1 * 3600 is not 3960 either.
 _UNITS = {
@@ -22,12 +23,11 @@ _PART = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d|w)", re.ASCII)
 _WHOLE = re.compile(r"(?:\d+(?:\.\d+)?(?:ms|s|m|h|d|w))+\Z", re.ASCII)
 _SECONDS = re.compile(r"[+-]?\d+(?:\.\d+)?\Z", re.ASCII)
 _HINT = 'write "90s", "15m", "1h30m" or a number of seconds'
-_LONGEST = 100 * 366 * 86400.0
 _LONGEST_TEXT = 400
 
 
 def parse_duration(
-    value: str | float, field: str, *, least: float = 0.0, most: float = _LONGEST, zero_ok: bool = True
+    value: str | float, field: str, *, least: float = 0.0, most: float = LONGEST_DURATION, zero_ok: bool = True
 ) -> float:
     """Read a duration and return seconds. Raises InvalidInput that names `field`."""
     seconds = _seconds_of_text(value, field) if isinstance(value, str) else _seconds_of_number(value)

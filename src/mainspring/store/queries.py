@@ -1,12 +1,12 @@
 """Named SQL. `-- name: x` starts a query in sql/*.sql. The comment lines after it say why it is written so, and what
 guards it.
 
-`{{NAME}}` is a constant. The numbers of states, priorities and the like come from domain/. The constants of
-`mainspring.submit` about the fields of a job come from store/submit_fields.py. `{{PAYLOAD_TEXT}}` and
-`{{RESULT_TEXT}}` are the columns of the large values of a row, which `load_without_payloads` leaves out.
-`{{name}}` is a fragment of sql/fragments.sql, where `-- fragment: name` starts one. `{{name(a, b)}}` fills in the
-parameters of `-- fragment: name(x, y)`, which its text calls `{{x}}` and `{{y}}`. A fragment may use constants and
-other fragments; these see its parameters. `python -m tests.store.sql_snapshot` writes the resulting statements.
+`{{NAME}}` is a constant. The numbers of states, priorities and the like come from domain/. Routines have further
+constants about the fields of a job (store/submit_fields.py). `{{PAYLOAD_TEXT}}` and `{{RESULT_TEXT}}` are the columns
+of the large values of a row, which `load_without_payloads` leaves out. `{{name}}` is a fragment of sql/fragments.sql,
+where `-- fragment: name` starts one. `{{name(a, b)}}` fills in the parameters of `-- fragment: name(x, y)`, which its
+text calls `{{x}}` and `{{y}}`. A fragment may use constants and other fragments; these see its parameters. `python -m
+tests.store.sql_snapshot` writes the resulting statements.
 """
 
 from __future__ import annotations
@@ -29,7 +29,6 @@ from mainspring.domain.workflows.flow import RERUN_TRIGGER, STEP_TRIGGER, WORKFL
 from mainspring.domain.workflows.rules import RULE_BITS, Rule, Waiting
 from mainspring.kernel.config import DEFAULT_KEPT_PAYLOAD
 from mainspring.kernel.ids import DEFAULT_TENANT, EVERY_TENANT
-from mainspring.store import submit_fields
 
 _NAME = re.compile(r"^-- name: (\w+)\s*$")
 _FRAGMENT = re.compile(r"^-- fragment: (\w+(?:\([\w, ]+\))?)\s*$")
@@ -82,7 +81,6 @@ CONSTANTS: dict[str, str] = {
         for after in following
         if after in ENDED and after is not StoredState.SUCCESS
     ),
-    **submit_fields.CONSTANTS,
     "PAYLOAD_TEXT": "payload::text as payload_text",
     "RESULT_TEXT": "result::text as result_text",
 }

@@ -19,6 +19,7 @@ from mainspring.kernel.logs import get_logger
 from mainspring.kernel.version import VERSION
 from mainspring.store.ddl_transaction import LockPatience, in_ddl_transaction
 from mainspring.store.queries import render
+from mainspring.store.submit_fields import submit_constants
 
 _RELEASE = re.compile(r"\d+(?:\.\d+)*")
 # Servers call these. A server of an older version would drop what it does not know, so they are not in the list.
@@ -35,10 +36,12 @@ log = get_logger("migrate")
 
 
 def read_routines() -> str:
-    """All routines as one text, with constants and fragments filled in."""
+    """All routines as one text, with constants and fragments filled in. What `mainspring.submit` takes and refuses
+    is generated from the table of fields."""
+    constants = submit_constants()
     folder = files("mainspring.store") / "routines"
     found = sorted((file for file in folder.iterdir() if file.name.endswith(".sql")), key=lambda file: file.name)
-    return "\n".join(render(file.read_text(encoding="utf-8")) for file in found)
+    return "\n".join(render(file.read_text(encoding="utf-8"), constants) for file in found)
 
 
 async def load_routines(

@@ -33,6 +33,9 @@ from mainspring.kinds.registry import TaskKind, refuse_kinds, task_kinds
 Duration = str | float | timedelta
 LONGEST_TIMEOUT = 30 * 86400.0
 LONGEST_EXPIRY = 366 * 86400.0
+LONGEST_DURATION = 100 * 366 * 86400.0
+MOST_ATTEMPTS = 1000
+LONGEST_NOTE = 10_000
 
 
 class Place(Flag):
@@ -63,6 +66,7 @@ class FieldKind:
 DURATION = FieldKind("DurationIn", keyword="Duration", stored="float")
 COUNT = FieldKind("int")
 TEXT = FieldKind("str")
+PROSE = FieldKind("str")
 CRON = FieldKind("Cron", keyword="str")
 ZONE = FieldKind("TimeZone", keyword="str")
 DST = FieldKind("DstIn", keyword="Mapping[str, str]")
@@ -117,12 +121,25 @@ class OptionPart:
 
 
 @dataclass(frozen=True, slots=True)
+class Member:
+    """A member of a field that `mainspring.submit` takes, with its bounds."""
+
+    name: str
+    least: float = 0
+    most: float = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Field:
     """One field of a job.
 
     stored: the path in the definition where it is stored. None if the field is a short form; `means` then names the
-    field that it stands for. shown: its names in the view of a job. least, most: the bounds of a plain field. For text
-    they are the bounds of its length.
+    field that it stands for. shown: its names in the view of a job. least, most: the bounds of a number. For text they
+    are the bounds of its length; for pairs the shortest value, and the number of pairs. Names have theirs in
+    wire/formats.py.
+
+    In SQL: members are the members of an object that SQL takes, and sql_words the words, if it does not take all. The
+    others are refused by name.
 
     On the command line: option is its name, help and metavar explain it, and it is under the heading `panel`. gives:
     the value of an option that takes none. offers: what a shell completes, a name in cli/completing.py. parts: options
@@ -149,6 +166,8 @@ class Field:
     offers: str | None = None
     parts: tuple[OptionPart, ...] = ()
     not_in_box: str | None = None
+    members: tuple[Member, ...] = ()
+    sql_words: tuple[str, ...] = ()
 
 
 _NEW = Place.REQUEST | Place.SQL | Place.KEYWORD  # it cannot be changed later
@@ -194,8 +213,10 @@ _OWN_FIELDS = (
     Field("keep_payload", KEPT_SIZE, _DEFAULT, "spec.keep_payload", ("keep_payload",), "--keep-payload",
         help="Keep the payload after success: true, false, or up to a size. Default: 16KiB.", metavar="SIZE"),
     Field("schedule", SCHEDULE, _JOB, "schedule", ("schedule", "schedule_in_words"), "--manual",
-        help="Run only with `mainspring job run`.", panel=WHEN, gives="manual"),
-    Field("schedule_type", SCHEDULE_TYPE, _SETTING, means="schedule", shown=("schedule_type",)),
+        help="Run only with `mainspring job run`.", panel=WHEN, gives="manual",
+        members=(Member("at"), Member("every", 1, LONGEST_DURATION))),
+    Field("schedule_type", SCHEDULE_TYPE, _SETTING, means="schedule", shown=("schedule_type",),
+        sql_words=("immediate", "future", "interval", "manual")),
     Field("schedule_time", TIME, _SETTING, means="schedule", shown=("schedule_time",)),
     Field("cron_expression", CRON, _SETTING & _HTTP_ONLY, means="schedule", shown=("cron_expression",)),
     Field("cron", CRON, _SETTING & _HTTP_ONLY, means="schedule", shown=("cron_expression",), option="--cron",
@@ -237,7 +258,7 @@ _OWN_FIELDS = (
     Field("priority", PRIORITY, _DEFAULT, "priority", ("priority",), "--priority",
         help="low, normal, high or critical.", metavar="P"),
     Field("timeout", DURATION, _DEFAULT, "spec.timeout", ("timeout",), "--timeout",
-        help="Time limit for each attempt: 15m.", metavar="D"),
+        help="Time limit for each attempt: 15m.", metavar="D", least=0.001, most=LONGEST_TIMEOUT),
     plain_field(
         "max_losses", COUNT, least=0, most=100, help="How often a run may be lost with its worker before it fails: 3."
     ),
@@ -260,19 +281,24 @@ _OWN_FIELDS = (
         help="Run the command as this user; the worker must allow it with --run-as-allow.",
         metavar="USER", panel=WHERE),
     Field("required_labels", PAIRS, _DEFAULT, "required_labels", ("required_labels",), "--require",
-        help="A label that the worker must have; can be repeated.", metavar="K=V", panel=WHERE),
+        help="A label that the worker must have; can be repeated.", metavar="K=V", panel=WHERE, least=1, most=16),
     Field("retry", RETRY, _DEFAULT, "spec.retry", ("retry",), "--retry",
-        help='{"backoff": "linear", "base": "5s", "rules": [{"exit_code": 2, "then": "give_up"}]}', metavar="JSON"),
+        help='{"backoff": "linear", "base": "5s", "rules": [{"exit_code": 2, "then": "give_up"}]}', metavar="JSON",
+        members=(
+            Member("max_attempts", 1, MOST_ATTEMPTS), Member("backoff"), Member("base", 0, LONGEST_DURATION),
+            Member("cap", 0, LONGEST_DURATION), Member("jitter", 0, 1),
+        )),
     Field("retry_policy", RETRY, (_SETTING & _HTTP_ONLY) & ~Place.KEYWORD, means="retry"),
     Field("retries", COUNT, _JOB | Place.TASK_OPTION, means="retry", shown=("max_retries",), option="--retries",
-        help="Number of retries after the first attempt.", metavar="N"),
-    Field("max_retries", COUNT, _JOB, means="retry", shown=("max_retries",)),
+        help="Number of retries after the first attempt.", metavar="N", most=MOST_ATTEMPTS - 1),
+    Field("max_retries", COUNT, _JOB, means="retry", shown=("max_retries",), most=MOST_ATTEMPTS - 1),
     Field("misfire", MISFIRE, _SETTING, "spec.misfire", ("misfire",), "--misfire",
         help="Fires that became due while nothing could fire them: skip, once or all. once,grace=1h "
             "runs none that is older than that; all,cap=100 runs that many at most.",
-        metavar="M"),
+        metavar="M", members=(Member("policy"), Member("grace", 0, LONGEST_DURATION), Member("cap", 1, 1000))),
     Field("overlap", OVERLAP, _SETTING, "overlap", ("overlap",), "--overlap",
-        help="If a fire is due while a run is alive: skip, queue, allow or cancel_previous.", metavar="O"),
+        help="If a fire is due while a run is alive: skip, queue, allow or cancel_previous.", metavar="O",
+        sql_words=("skip", "allow")),
     Field("concurrency", CONCURRENCY, _DEFAULT & _HTTP_ONLY, "spec.concurrency", ("concurrency",), "--concurrency",
         help='At most N runs at once, or none. Or JSON: {"limit": 3, "per": "task"}, or a list of these.',
         metavar="N",
@@ -300,11 +326,11 @@ _OWN_FIELDS = (
             "that job.",
         metavar="BY", not_in_box="unique jobs"),
     Field("owner", TEXT, _SETTING, "spec.owner", ("owner",), "--owner",
-        help="Who is responsible for the job."),
-    Field("description", TEXT, _SETTING, "spec.description", ("description",), "--description",
-        help="What the job is for."),
+        help="Who is responsible for the job.", most=LONGEST_NOTE),
+    Field("description", PROSE, _SETTING, "spec.description", ("description",), "--description",
+        help="What the job is for.", most=LONGEST_NOTE),
     Field("labels", PAIRS, _SETTING, "spec.labels", ("labels",), "--label",
-        help="Label of the job; can be repeated.", metavar="K=V"),
+        help="Label of the job; can be repeated.", metavar="K=V", most=64),
     Field("declared_by", CHOSEN_ID, _SETTING & _HTTP_ONLY, "declared_by", ("declared_by",)),
     Field("depends_on", NAMES, _SETTING & _HTTP_ONLY, "spec.depends_on", ("depends_on",), "--depends-on",
         help="Its runs wait for this job's run for the same time, or else its next success; can be repeated.",
@@ -355,6 +381,16 @@ PLAIN_NAMES = tuple(field.name for field in PLAIN_FIELDS)
 def fields_in(place: Place) -> tuple[Field, ...]:
     """The fields that may appear in `place`, in the order of the table."""
     return tuple(field for field in FIELDS if place in field.places)
+
+
+def bounds_of(path: str) -> tuple[float, float]:
+    """The bounds of a field, or of a member such as "retry.base"."""
+    name, _, member = path.partition(".")
+    [field] = [field for field in FIELDS if field.name == name]
+    if not member:
+        return field.least, field.most
+    [found] = [found for found in field.members if found.name == member]
+    return found.least, found.most
 
 
 def task_options() -> tuple[Field, ...]:

@@ -14,12 +14,14 @@ from mainspring.domain.sizes import parse_size
 from mainspring.domain.texts import check_line, check_prose, shown
 from mainspring.kinds.registry import TaskKind
 from mainspring.wire.execution import ResourceLimits, RunSetup
+from mainspring.wire.fields import bounds_of
 from mainspring.wire.jobs import JobRequest, ResourceLimitsIn
 
 SANDBOXES = ("bubblewrap",)
 _OUR_PREFIX = "MAINSPRING_"
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z", re.ASCII)
 _STATUS_CLASS = re.compile(r"[1-5]xx\Z", re.ASCII)
+_, _MOST_LABELS = bounds_of("required_labels")
 _MOST_VARIABLES = 256
 _MOST_ENV_BYTES = 64 * 1024
 _LONGEST_GRACE = 3600.0
@@ -60,8 +62,8 @@ def read_setup(request: JobRequest, kind: TaskKind | None, call: Any) -> RunSetu
 def read_required_labels(labels: dict[str, str] | None) -> dict[str, str] | None:
     if not labels:
         return None
-    if len(labels) > 16:
-        raise InvalidInput("too many labels", field="required_labels", expected="at most 16")
+    if len(labels) > _MOST_LABELS:
+        raise InvalidInput("too many labels", field="required_labels", expected=f"at most {_MOST_LABELS}")
     for name, value in labels.items():
         for text in (name, value):
             check_line(text, "required_labels")

@@ -15,9 +15,11 @@ from mainspring.domain.intake.schedule_calendar import in_calendar
 from mainspring.domain.intake.times import parse_time
 from mainspring.domain.schedules.schedule import MANUAL, NOW, Schedule, ScheduleKind
 from mainspring.domain.texts import shown
+from mainspring.wire.fields import bounds_of
 from mainspring.wire.jobs import JobRequest, ScheduleIn
 
 WAYS = ("at", "every", "cron", "rrule", "after")
+_SHORTEST_EVERY, _ = bounds_of("schedule.every")
 _OF_A_RULE = (*MEMBERS, "exdates", "calendar", "outside")
 _SOURCES = ("schedule", "schedule_time", "cron_expression", "cron", "delay")
 _KINDS = {kind.value for kind in ScheduleKind}
@@ -156,6 +158,6 @@ def _rule(given: ScheduleIn, timezone: str | None, timezone_field: str, now: dat
 
 def _every(given: str | float, anchor: str | None, timezone: str | None, timezone_field: str) -> Schedule:
     # Rounded to microseconds, like timestamps.
-    every = timedelta(seconds=parse_duration(given, "schedule.every", least=1.0)).total_seconds()
+    every = timedelta(seconds=parse_duration(given, "schedule.every", least=_SHORTEST_EVERY)).total_seconds()
     start = None if anchor is None else parse_time(anchor, "schedule.anchor", timezone, timezone_field)
     return Schedule(kind=ScheduleKind.EVERY, every=every, anchor=start)

@@ -20,20 +20,21 @@ from mainspring.domain.sizes import parse_size
 from mainspring.domain.texts import check_line, check_prose, shown
 from mainspring.kernel.config import MAX_PAYLOAD_BYTES
 from mainspring.kinds.registry import TaskKind
-from mainspring.wire.fields import LONGEST_TIMEOUT
+from mainspring.wire.fields import LONGEST_NOTE, bounds_of
 from mainspring.wire.jobs import JobRequest, MisfireIn, RetryIn, RetryRuleIn
 from mainspring.wire.limits import ConcurrencyIn
 from mainspring.wire.states import BACKOFFS, MISFIRE_POLICIES
 
 T = TypeVar("T")
 
-_MAX_ATTEMPTS = 1000
+_LEAST_TIMEOUT, _MOST_TIMEOUT = bounds_of("timeout")
+_, _MAX_ATTEMPTS = bounds_of("retry.max_attempts")
+_LEAST_JITTER, _MOST_JITTER = bounds_of("retry.jitter")
 _MAX_RULES = 32
 _MAX_NAMED = 256  # the number of exit codes
-_MAX_MISFIRE_CAP = 1000
-_MAX_LABELS = 64
+_LEAST_MISFIRE_CAP, _MAX_MISFIRE_CAP = bounds_of("misfire.cap")
+_, _MAX_LABELS = bounds_of("labels")
 _LONGEST_LABEL = 200
-_LONGEST_NOTE = 10_000
 
 
 def read_spec(request: JobRequest, kind: TaskKind | None, call: Any) -> Spec:
@@ -70,7 +71,7 @@ def read_spec(request: JobRequest, kind: TaskKind | None, call: Any) -> Spec:
     delivery = _delivery(request.delivery)
     timeout = DEFAULT_SPEC.timeout
     if request.timeout is not None:
-        timeout = parse_duration(request.timeout, "timeout", least=0.001, most=LONGEST_TIMEOUT)
+        timeout = parse_duration(request.timeout, "timeout", least=_LEAST_TIMEOUT, most=_MOST_TIMEOUT)
     plain = read_plain(request)
     _check_notes(request)
     return Spec(
@@ -124,8 +125,8 @@ def _check_notes(request: JobRequest) -> None:
     if request.idempotency_key is not None:
         check_line(request.idempotency_key, "idempotency_key")
     for text, field in ((request.owner, "owner"), (request.description, "description")):
-        if text is not None and len(text) > _LONGEST_NOTE:
-            raise InvalidInput(f"{field} is too long", field=field, expected=f"at most {_LONGEST_NOTE:,} characters")
+        if text is not None and len(text) > LONGEST_NOTE:
+            raise InvalidInput(f"{field} is too long", field=field, expected=f"at most {LONGEST_NOTE:,} characters")
     if request.owner is not None:
         check_line(request.owner, "owner")
     if request.description is not None:
@@ -177,7 +178,7 @@ def _retry(request: JobRequest, delivery: Delivery) -> RetryPolicy:
             f"{shown(given.backoff)} is not a backoff", field="retry.backoff", expected=", ".join(BACKOFFS)
         )
     jitter = DEFAULT_RETRY.jitter if given.jitter is None else given.jitter
-    if not 0 <= jitter <= 1:
+    if not _LEAST_JITTER <= jitter <= _MOST_JITTER:
         raise InvalidInput(f"{shown(jitter)} is out of range", field="retry.jitter", expected="a share from 0 to 1")
     base = DEFAULT_RETRY.base if given.base is None else parse_duration(given.base, "retry.base")
     cap = default_cap(base) if given.cap is None else parse_duration(given.cap, "retry.cap")
@@ -280,7 +281,7 @@ def _misfire(given: MisfireIn | None) -> MisfirePolicy:
         )
     grace = None if given.grace is None else parse_duration(given.grace, "misfire.grace")
     cap = DEFAULT_MISFIRE.cap if given.cap is None else given.cap
-    if not 1 <= cap <= _MAX_MISFIRE_CAP:
+    if not _LEAST_MISFIRE_CAP <= cap <= _MAX_MISFIRE_CAP:
         raise InvalidInput(
             f"{shown(cap)} is out of range",
             field="misfire.cap",

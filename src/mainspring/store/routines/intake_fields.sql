@@ -1,4 +1,5 @@
--- Fields of a job that is submitted in SQL: how each kind of value is read and refused.
+-- Fields of a job that is submitted in SQL: how each type of value is read and refused. Which field has which type, words and
+-- bounds is filled in from the table of fields (store/submit_fields.py).
 
 create or replace function mainspring.intake_refuse(message text, field text, hint text) returns void
 language plpgsql as $$
@@ -60,15 +61,56 @@ begin
     return line;
 end $$;
 
--- One of a few words, in any case.
-create or replace function mainspring.intake_word(value jsonb, field text, words text[]) returns text
+-- A text of several lines.
+create or replace function mainspring.intake_prose(value jsonb, field text, most int) returns text
 language plpgsql strict as $$
 begin
-    if jsonb_typeof(value) <> 'string' or lower(value #>> '{}') <> all (words) then
+    if jsonb_typeof(value) <> 'string' or length(value #>> '{}') > most then
+        perform mainspring.intake_refuse(field || ' is not a string, or is too long', field,
+            format('give at most %s characters', most));
+    end if;
+    return value #>> '{}';
+end $$;
+
+-- One of a few words, in any case. `elsewhere`: the words that are taken over HTTP only.
+create or replace function mainspring.intake_word(value jsonb, field text, words text[], elsewhere text[]) returns text
+language plpgsql strict as $$
+declare
+    word text := lower(value #>> '{}');
+begin
+    if jsonb_typeof(value) <> 'string' or word <> all (words || elsewhere) then
         perform mainspring.intake_refuse(mainspring.intake_shown(value) || ' is unknown', field,
             'choose one of ' || array_to_string(words, ', '));
+    elsif word = any (elsewhere) then
+        perform mainspring.intake_refuse(format('%s %s cannot be given in SQL', field, word), field,
+            format('use %s, or submit this job over HTTP: POST /v1/jobs', array_to_string(words, ', ')));
     end if;
-    return lower(value #>> '{}');
+    return word;
+end $$;
+
+-- A level: one of these words, or its number from 0 on.
+create or replace function mainspring.intake_level(value jsonb, field text, words text[]) returns int
+language plpgsql strict as $$
+declare
+    word text := lower(value #>> '{}');
+    numbers text[] := array(select (i - 1)::text from generate_subscripts(words, 1) as i);
+begin
+    if jsonb_typeof(value) not in ('string', 'number') or word <> all (words || numbers) then
+        perform mainspring.intake_refuse(mainspring.intake_shown(value) || ' is unknown', field,
+            format('choose one of %s, or 0 to %s', array_to_string(words, ', '), cardinality(words) - 1));
+    end if;
+    return coalesce(array_position(words, word), array_position(numbers, word)) - 1;
+end $$;
+
+-- A number, such as a share.
+create or replace function mainspring.intake_number(value jsonb, field text, lowest numeric, most numeric) returns numeric
+language plpgsql strict as $$
+begin
+    if jsonb_typeof(value) <> 'number' or value::numeric not between lowest and most then
+        perform mainspring.intake_refuse(mainspring.intake_shown(value) || ' is out of range', field,
+            format('give a number from %s to %s', lowest, most));
+    end if;
+    return value::numeric;
 end $$;
 
 create or replace function mainspring.intake_whole(value jsonb, field text, lowest int, most int) returns int
@@ -90,14 +132,14 @@ declare
     size numeric;
 begin
     if jsonb_typeof(value) = 'boolean' then
-        return case when value = 'true' then 262144 else 0 end;
+        return case when value = 'true' then {{MAX_PAYLOAD}} else 0 end;
     elsif jsonb_typeof(value) = 'number' and value::text ~ '^-?[0-9]+$' then
         size := value::numeric;
     elsif jsonb_typeof(value) = 'string' and parts is not null then
         size := trunc(parts[1]::numeric * (case when parts[3] <> '' then 1024 else 1000 end)
                       ^ coalesce(position(lower(parts[2]) in 'kmgt'), 0));
     end if;
-    if size is null or size not between 0 and 262144 then
+    if size is null or size not between 0 and {{MAX_PAYLOAD}} then
         perform mainspring.intake_refuse(mainspring.intake_shown(value)
             || case when size is null then ' is not a size' else ' is out of range' end, field,
             'write true, false, a size up to "256KiB", or a number of bytes');
@@ -133,7 +175,8 @@ begin
     return trim_scale(seconds);
 end $$;
 
-create or replace function mainspring.intake_time(value jsonb, field text) returns timestamptz
+-- A time, as UTC.
+create or replace function mainspring.intake_moment(value jsonb, field text) returns text
 language plpgsql strict as $$
 declare
     words text := upper(value #>> '{}');
@@ -156,14 +199,14 @@ begin
         perform mainspring.intake_refuse(mainspring.intake_shown(value) || ' is not a time', field,
             'write RFC 3339, such as "2026-12-31T23:59:59Z"');
     end if;
-    return moment;
+    return to_char(moment at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"');
 end $$;
 
--- Names and texts, sorted and written as by the servers, because lanes are found by this text.
-create or replace function mainspring.intake_labels(value jsonb, field text, most int, shortest int) returns text
+-- Names and texts.
+create or replace function mainspring.intake_pairs(value jsonb, field text, shortest int, most int) returns jsonb
 language plpgsql strict as $$
 declare
-    label record;
+    pair record;
 begin
     if jsonb_typeof(value) <> 'object' then
         perform mainspring.intake_refuse(field || ' is not an object', field, 'such as {"team": "bi"}');
@@ -171,13 +214,20 @@ begin
     if (select count(*) from jsonb_object_keys(value)) > most then
         perform mainspring.intake_refuse('too many labels', field, format('give at most %s', most));
     end if;
-    for label in select * from jsonb_each(value) loop
-        perform mainspring.intake_line(to_jsonb(label.key), field, 1, 200);
-        perform mainspring.intake_line(label.value, field, shortest, 200);
+    for pair in select * from jsonb_each(value) loop
+        perform mainspring.intake_line(to_jsonb(pair.key), field, 1, 200);
+        perform mainspring.intake_line(pair.value, field, shortest, 200);
     end loop;
+    return value;
+end $$;
+
+-- Sorted and written as by the servers, because lanes are found by this text.
+create or replace function mainspring.labels_text(labels jsonb) returns text
+language plpgsql immutable strict as $$
+begin
     return (select '{' || string_agg(to_json(l.key)::text || ':' || to_json(l.value)::text, ','
                                      order by l.key collate "C") || '}'
-            from jsonb_each_text(value) as l);
+            from jsonb_each_text(labels) as l);
 end $$;
 
 -- A command: text, or a list of texts.
@@ -196,4 +246,15 @@ begin
         perform mainspring.intake_refuse('the command is too long', field, 'put it in a script');
     end if;
     return value;
+end $$;
+
+-- Checks the fields of a job one by one, and returns those that are given, as they are stored.
+create or replace function mainspring.intake_values(job jsonb) returns jsonb
+language plpgsql as $$
+declare
+    found jsonb := jsonb_strip_nulls({{SUBMIT_VALUES}});
+    members jsonb;
+begin
+    {{SUBMIT_OBJECTS}}
+    return found;
 end $$;

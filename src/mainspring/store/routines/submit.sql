@@ -26,10 +26,7 @@ declare
     before record;
     what record;
     "when" record;
-    how record;
-    levels constant text[] := array['low', 'normal', 'high', 'critical'];
-    level text;
-    rule text;
+    spec json;
     allowed boolean;
     limited text;
 begin
@@ -37,7 +34,8 @@ begin
         perform mainspring.intake_refuse('the job is null', '$', 'such as {"task": "report.generate"}');
     end if;
     given := mainspring.intake_members(job, '', known, elsewhere);
-    chosen := mainspring.intake_line(given -> 'job_id', 'job_id', 1, 200);
+    given := given || mainspring.intake_values(given);
+    chosen := given ->> 'job_id';
     if chosen !~ '^[A-Za-z0-9._-]+$' then
         perform mainspring.intake_refuse(mainspring.intake_shown(given -> 'job_id') || ' cannot be a job_id', 'job_id',
             'use letters, digits, and . _ -');
@@ -46,23 +44,22 @@ begin
             || ' cannot be a job_id: clients remove the path segments . and .. from URLs', 'job_id',
             'choose another job_id');
     end if;
-    perform mainspring.intake_line(given -> 'name', 'name', 1, 200);
     if jsonb_typeof(given -> 'payload') <> 'object' then
         perform mainspring.intake_refuse('the payload is not an object', 'payload', 'such as {"a": 1}');
-    elsif octet_length((given -> 'payload')::text) > 262144 then
+    elsif octet_length((given -> 'payload')::text) > {{MAX_PAYLOAD}} then
         perform mainspring.intake_refuse(format('the payload has %s bytes', octet_length((given -> 'payload')::text)),
-            'payload', 'give at most 262144 bytes: store it elsewhere and send a reference');
+            'payload', 'give at most {{MAX_PAYLOAD}} bytes: store it elsewhere and send a reference');
     end if;
     select * into what from mainspring.intake_task(given);
-    if what.command is not null and octet_length((given -> 'payload')::text) > 122880 then
+    if what.command is not null and octet_length((given -> 'payload')::text) > {{MAX_SHELL_PAYLOAD}} then
         perform mainspring.intake_refuse(format('the payload has %s bytes', octet_length((given -> 'payload')::text)),
-            'payload', 'give at most 122880 bytes to a command, which has it as a variable: name a file in it instead');
+            'payload', 'give at most {{MAX_SHELL_PAYLOAD}} bytes to a command, which has it as a variable: name a file in it instead');
     end if;
     -- If the tenant's own workers declare nothing about a task, the declaration of shared ones (tenant 0) applies.
     options := (select (s.schema -> 'x-mainspring-options')::jsonb from mainspring.task_signatures s
                 where s.tenant_id in (tenant, 0) and s.task = what.task order by s.tenant_id desc limit 1);
     -- Runs with limits are admitted by the servers. This function would let them run without.
-    foreach limited in array array['concurrency', 'rate_limit', 'circuit_breaker'] loop
+    foreach limited in array {{SUBMIT_OPTIONS_REFUSED}} loop
         if jsonb_typeof(options -> limited) <> 'null' then
             perform mainspring.intake_refuse(format('task %s declares %s, which SQL does not know', what.task, limited), 'task',
                 'submit this job over HTTP: POST /v1/jobs');
@@ -70,25 +67,19 @@ begin
     end loop;
     if options is not null then
         select o.filled, o.beyond into given, beyond from mainspring.intake_options(given, options) as o;
+        given := given || mainspring.intake_values(given);
     end if;
-    level := mainspring.intake_word(case jsonb_typeof(given -> 'priority') when 'number'
-        then to_jsonb((given -> 'priority')::text) else given -> 'priority' end, 'priority',
-        levels || array['0', '1', '2', '3']);
+    given := mainspring.intake_attempts(given);
     select * into "when" from mainspring.intake_schedule(given);
     if options -> 'unique' <> 'null' and "when".kind in ('IMMEDIATE', 'FUTURE') then
         perform mainspring.intake_refuse(
             format('the task %L declares unique, which cannot be given in SQL', left(what.task, 100)), 'unique',
             'submit this job over HTTP: POST /v1/jobs');
     end if;
-    select * into how from mainspring.intake_spec(given, what.command);
-    rule := mainspring.intake_word(given -> 'overlap', 'overlap', array['skip', 'queue', 'allow', 'cancel_previous']);
-    if rule in ('queue', 'cancel_previous') then
-        perform mainspring.intake_refuse(format('overlap %s cannot be given in SQL', rule), 'overlap',
-            'use skip or allow, or submit this job over HTTP: POST /v1/jobs');
-    end if;
-    allowed := coalesce(rule = 'allow', false);
+    spec := mainspring.stored_spec(given, what.command);
+    allowed := coalesce(given ->> 'overlap' = 'allow', false);
     if allowed and "when".kind in ('IMMEDIATE', 'FUTURE') then -- see Spec in domain/job.py
-        how.spec := (coalesce(how.spec::jsonb, '{}') || '{"overlap": 1}')::text::json;
+        spec := (coalesce(spec::jsonb, '{}') || '{"overlap": {{SUBMIT_OVERLAP_ALLOW}}}')::text::json;
     end if;
 
     -- First the key, then the id, like the servers. If an open transaction holds one of them, this waits for it.
@@ -125,12 +116,10 @@ begin
         (tenant_id, run_id, job_id, queue, priority, task, labels, kind, fire_at, every, overlap, max_attempts, name,
          payload, spec)
     values (tenant, own_id, chosen,
-            coalesce(mainspring.intake_line(given -> 'queue', 'queue', 1, 200), 'default'),
-            coalesce(array_position(levels, level) - 1, level::int, 1), what.task,
-            coalesce(mainspring.intake_labels(given -> 'required_labels', 'required_labels', 16, 1), ''),
-            "when".kind, "when".fire_at, "when".every,
-            allowed::int,
-            how.attempts, coalesce(given ->> 'name', chosen), (given -> 'payload')::text::json,
-            case when beyond is null then how.spec else mainspring.intake_beyond(how.spec::jsonb, beyond) end);
+            coalesce(given ->> 'queue', {{SUBMIT_QUEUE}}), coalesce((given -> 'priority')::int, {{SUBMIT_PRIORITY}}), what.task,
+            coalesce(mainspring.labels_text(given -> 'required_labels'), ''),
+            "when".kind, "when".fire_at, "when".every, allowed::int,
+            (given #> '{retry,max_attempts}')::int, coalesce(given ->> 'name', chosen), (given -> 'payload')::text::json,
+            case when beyond is null then spec else mainspring.intake_beyond(spec::jsonb, beyond) end);
     return coalesce(chosen, own_id::text);
 end $$;
