@@ -13,8 +13,8 @@ from mainspring.domain.job import DEFAULT_SPEC, JobDefinition, Overlap, Priority
 from mainspring.domain.schedules.schedule import Schedule, ScheduleKind
 from mainspring.kernel.ids import DEFAULT_TENANT, TenantId, uuid7, uuid7_batch
 from mainspring.store import jobs, runs, workers
+from mainspring.store.claimed_runs import ClaimedRun
 from mainspring.store.pool import Connection, Record
-from mainspring.store.runs import ClaimedRun
 from mainspring.wire.exchange import WorkerHello
 
 BEGINNING = datetime(2000, 1, 1, tzinfo=UTC)

@@ -15,8 +15,8 @@ from mainspring.domain.job import Priority
 from mainspring.domain.transitions import StoredState
 from mainspring.kernel.ids import DEFAULT_TENANT, TenantId, uuid7
 from mainspring.store import runs
+from mainspring.store.claimed_runs import ClaimedRun
 from mainspring.store.pool import HOT_SETTINGS, Connection
-from mainspring.store.runs import ClaimedRun
 
 from .rows import BEGINNING, a_lane, live, queued
 

@@ -11,8 +11,9 @@ import pytest
 from mainspring.domain.transitions import StoredState
 from mainspring.kernel.ids import DEFAULT_TENANT, uuid7
 from mainspring.store import dead_letters, runs
+from mainspring.store.claimed_runs import ClaimedRun
 from mainspring.store.dead_letters import DeadLetterFilter
-from mainspring.store.runs import ClaimedRun, EndedRow
+from mainspring.store.runs import EndedRow
 
 from .rows import a_lane, claim, ended, live, now_of, queued
 

@@ -191,6 +191,21 @@ def test_runs_are_created_and_enter_the_history_in_fragments_alone() -> None:
     }
 
 
+def test_all_inserts_of_runs_share_their_first_columns_and_all_claims_their_tail() -> None:
+    """So that a column that each run has, or that each claim returns, is written in one place."""
+    shared = render("insert into mainspring.runs\n    ({{new_run_columns}}, ").split()
+    inserts = [query for query in QUERIES if "insert into mainspring.runs\n" in query.sql]
+    assert len(inserts) > 10
+    assert [query.label for query in inserts if " ".join(shared) not in " ".join(query.sql.split())] == []
+    claims = [query for query in QUERIES if query.name.startswith("claim_") and query.file == "runs"]
+    assert len(claims) == 4
+    sources = "".join(file.read_text(encoding="utf-8") for file in [*FILES, FRAGMENTS])
+    assert sources.count("attempt = attempt + 1, fence = fence + 1") == 1
+    assert sources.count("returning {{claimed_run}}") == 1
+    columns = render("{{redelivered_run(r.exclusive)}}").partition("r.exclusive")[2]
+    assert [query.label for query in claims if not query.sql.rstrip().endswith(columns)] == []
+
+
 def test_every_fragment_and_parameter_is_used() -> None:
     text = FRAGMENTS.read_text(encoding="utf-8")
     known = dict(re.findall(r"^-- fragment: (\w+)(?:\((.*)\))?$", text, re.M))

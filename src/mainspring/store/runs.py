@@ -11,6 +11,7 @@ import msgspec
 
 from mainspring.kernel.ids import TenantId
 from mainspring.store import arrays
+from mainspring.store.claimed_runs import ClaimedRun
 from mainspring.store.pool import Connection
 from mainspring.store.queries import load
 from mainspring.store.rows import RowQuery
@@ -42,30 +43,6 @@ class NewRuns:
         self.payloads: list[str | None] = []
         self.specs: list[str | None] = []
         self.generations: list[int] = []
-
-
-class ClaimedRun(msgspec.Struct, frozen=True, gc=False):
-    """A run that was given to a worker. `time_left`: the remaining seconds of its run_timeout. `losses`: how many
-    attempts were lost with their worker. `snoozes`: how many were snoozed. `alone`: it is to begin without
-    neighbours."""
-
-    run_id: UUID
-    fence: int
-    attempt: int
-    max_attempts: int
-    lane_id: int
-    job_id: str | None
-    scheduled_for: datetime
-    ready_at: datetime
-    exclusive: bool
-    name: str | None
-    payload_text: str | None
-    spec_text: str | None
-    time_left: float | None
-    losses: int
-    snoozes: int
-    generation: int
-    alone: bool
 
 
 class HeldRun(msgspec.Struct, frozen=True):

@@ -4,16 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from math import ceil
 from typing import Protocol
 from uuid import UUID
 
-import msgspec
-
 from mainspring.domain.errors import Unreadable
 from mainspring.domain.fairness import Party
-from mainspring.domain.job import DEFAULT_TIMEOUT, Delivery, spec_from_text
-from mainspring.domain.run_key import idempotency_key
 from mainspring.kernel import metrics
 from mainspring.kernel.clock import Clock, DatabaseClock
 from mainspring.operations.claim.fair_turns import (
@@ -25,9 +20,9 @@ from mainspring.operations.claim.fair_turns import (
     rank,
 )
 from mainspring.store import runs
+from mainspring.store.claimed_runs import ClaimedRun, order_of
 from mainspring.store.lanes import Lane, LaneRegistry
 from mainspring.store.pool import Connection
-from mainspring.store.runs import ClaimedRun
 from mainspring.wire.exchange import Outcome, RunOrder
 
 MAX_LANES_PER_CLAIM = 64
@@ -36,9 +31,7 @@ _FULL_SCAN_INTERVAL = 30.0
 _BEGINNING = datetime(2000, 1, 1, tzinfo=UTC)
 _MAX_CLAIM_BYTES = 16 * 1024**2  # approximately: payloads may be 256 KiB each, and a worker may ask for thousands
 _ASSUMED_BYTES = 64 * 1024  # the estimated size of a run in a lane from which nothing was claimed yet
-_MIN_TIMEOUT = 0.001  # for a claim that is handed out again after its run_timeout has passed
 _ALONE: Mapping[Party, int] = {0: 0}  # the virtual time where nobody takes turns
-_NO_PAYLOAD = msgspec.Raw(b"null")
 
 
 class LaneBounds:
@@ -280,7 +273,7 @@ class Claimer:
         for row in rows:
             lane = self._lanes.peek(row.lane_id) or await self._lanes.get(row.lane_id)
             try:
-                found.append(_order(row, lane))
+                found.append(order_of(row, lane))
             except Unreadable as problem:
                 self._unreadable.setdefault(worker_id, []).append(_failure(row, problem))
         return found
@@ -300,45 +293,6 @@ class Claimer:
             self._bounds.raise_to(lane_id, ready_at)
         metrics.claimed.inc(len(rows))
         metrics.start_latency.observe(max(0.0, self._database_clock.timestamp() - min(heads.values()).timestamp()))
-
-
-def _order(row: ClaimedRun, lane: Lane) -> RunOrder:
-    """Convert a claimed row to what the worker needs to run it."""
-    run_id, job_id, payload, spec_text = row.run_id, row.job_id, row.payload_text, row.spec_text
-    order = RunOrder(
-        run_id,
-        row.fence,
-        lane.task,
-        row.attempt,
-        str(run_id) if job_id is None else job_id,
-        row.scheduled_for,
-        _NO_PAYLOAD if payload is None else msgspec.Raw(payload),
-        DEFAULT_TIMEOUT,
-        row.max_attempts,
-        row.name,
-        None,
-        row.exclusive,
-        lane.queue,
-        None,
-        row.losses,
-        row.snoozes,
-        generation=row.generation,
-        alone=row.alone,
-    )
-    if spec_text is not None:
-        spec = spec_from_text(spec_text)
-        order.at_most_once = spec.delivery is Delivery.AT_MOST_ONCE
-        order.timeout = spec.timeout
-        if (left := row.time_left) is not None:
-            order.timeout = max(_MIN_TIMEOUT, min(spec.timeout, ceil(left * 1000) / 1000))
-        order.command = spec.command
-        if spec.setup is not None:
-            order.setup = spec.setup
-            order.tenant = lane.tenant_id
-        order.paced = spec.rate_limit is not None
-        if spec.repeat is not None:
-            order.idempotency_key = idempotency_key(order.job_id, order.scheduled_for, spec.repeat, order.generation)
-    return order
 
 
 def _failure(row: ClaimedRun, problem: Unreadable) -> Outcome:

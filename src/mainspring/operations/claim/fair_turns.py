@@ -15,8 +15,8 @@ from operator import attrgetter
 from mainspring.domain.fairness import AGING_STEP, FairShares, Party, Rounds
 from mainspring.domain.job import Priority
 from mainspring.kernel.ids import EVERY_TENANT, TenantId
+from mainspring.store.claimed_runs import ClaimedRun
 from mainspring.store.lanes import Lane
-from mainspring.store.runs import ClaimedRun
 
 MAX_LANES_PER_CHECK = 1000  # the check of an empty lane takes 3 µs
 MAX_POOLS = 1000

@@ -21,10 +21,10 @@ from mainspring.operations.claim.claimer import Claimer, Rooms
 from mainspring.operations.limits.gate_registry import GateRegistry
 from mainspring.operations.limits.gate_views import bucket_of
 from mainspring.store import gates
+from mainspring.store.claimed_runs import ClaimedRun
 from mainspring.store.gates import Gate, LockedGate, Passed
 from mainspring.store.lanes import Lane
 from mainspring.store.pool import Connection
-from mainspring.store.runs import ClaimedRun
 from mainspring.wire.exchange import RunOrder
 
 _Gates = tuple[Gate | None, Gate | None]

@@ -22,45 +22,66 @@ coalesce({{numbered_lock}}, hashtextextended('mainspring.' || {{name}}, 0))
 
 -- ------------------------------------------------------------------------------------------- how a run is created
 
--- fragment: create_runs
--- Every run without limits is created here. The statement names its runs in `new_run`: run_id, tenant_id, lane_id, max_attempts,
--- exclusive (in addition to the spec), scheduled_for (null: now), job_id, generation, trigger, name, payload, spec, node_id,
--- and fired (by a scheduler, manually, or as a replay). A constant there is a constant in the plan.
--- `follows` says what follows the end of a run, see Follows in domain/transitions.py.
-insert into mainspring.runs
-    (run_id, tenant_id, lane_id, state, max_attempts, exclusive, scheduled_for, ready_at, job_id, trigger, name,
-     payload, spec, node_id, fired_at, follows, expires_at, generation)
-select n.run_id, n.tenant_id, n.lane_id, {{QUEUED}}, n.max_attempts,
-       n.exclusive or coalesce(n.spec ->> 'delivery' = {{AT_MOST_ONCE}}, false), coalesce(n.scheduled_for, t.now),
-       t.now, n.job_id, n.trigger, n.name, n.payload, n.spec, n.node_id, case when n.fired then t.now end,
-       case when n.job_id is not null and {{has_dependants(n)}} then {{FOLLOWS_JOBS}} end,
-       t.now + (n.spec ->> 'expires_in')::float8 * interval '1 second', n.generation
-from new_run n, (select clock_timestamp() as now) as t
-
 -- fragment: new_run_columns
-run_id, tenant_id, lane_id, max_attempts, scheduled_for, ready_at, job_id, trigger, name, payload, spec, node_id,
-fired_at, follows, expires_at, generation
+-- What all inserts of runs share: these columns, with the values below. A column that each run has from its creation on, such
+-- as one that a claim reads, is added to both.
+run_id, tenant_id, lane_id, max_attempts, scheduled_for, ready_at, job_id, trigger, name, payload, spec, generation
 
 -- fragment: new_run_values
+-- Of the runs in `new_run`, which has these columns. scheduled_for: null is now.
 n.run_id, n.tenant_id, n.lane_id, n.max_attempts, coalesce(n.scheduled_for, t.now), t.now, n.job_id, n.trigger, n.name,
-n.payload, n.spec, n.node_id, case when n.fired then t.now end,
-case when {{of_backfill(n)}} then {{FOLLOWS_BACKFILL}} when n.job_id is not null and {{has_dependants(n)}} then {{FOLLOWS_JOBS}} end,
-t.now + (n.spec ->> 'expires_in')::float8 * interval '1 second', n.generation
+n.payload, n.spec, n.generation
+
+-- fragment: fire_columns
+-- What all share but steps and containers.
+node_id, fired_at, expires_at
+
+-- fragment: fire_values
+-- `new_run` has node_id, and fired (by a scheduler, manually, or as a replay).
+n.node_id, case when n.fired then t.now end, {{expiry}}
+
+-- fragment: expiry
+t.now + (n.spec ->> 'expires_in')::float8 * interval '1 second'
+
+-- fragment: create_runs
+-- Every run without limits is created here. The statement names its runs in `new_run`, with the columns above and exclusive (in
+-- addition to the spec). A constant there is a constant in the plan.
+-- `follows` says what follows the end of a run, see Follows in domain/transitions.py.
+insert into mainspring.runs
+    ({{new_run_columns}}, {{fire_columns}}, state, exclusive, follows)
+select {{new_run_values}}, {{fire_values}}, {{QUEUED}}, {{exclusive_by_itself}}, {{follows_jobs}}
+from new_run n, (select clock_timestamp() as now) as t
+
+-- fragment: follows_jobs
+case when n.job_id is not null and {{has_dependants(n)}} then {{FOLLOWS_JOBS}} end
+
+-- fragment: follows_backfill_or_jobs
+case when {{of_backfill(n)}} then {{FOLLOWS_BACKFILL}} when n.job_id is not null and {{has_dependants(n)}} then {{FOLLOWS_JOBS}} end
 
 -- fragment: of_backfill(run)
 -- Whether a backfill has created the run. Null, which is not true, if the schedule has.
 starts_with({{run}}.trigger, {{BACKFILL_TRIGGER}})
 
 -- fragment: exclusive_by_itself
-n.exclusive or coalesce(n.spec ->> 'delivery' = {{AT_MOST_ONCE}}, false)
+n.exclusive or {{at_most_once}}
+
+-- fragment: at_most_once
+coalesce(n.spec ->> 'delivery' = {{AT_MOST_ONCE}}, false)
+
+-- fragment: line_columns
+limit_keys, held_key, held_rank
+
+-- fragment: line_values
+-- The place of a run in the first of its lines `l.keys`.
+l.keys, l.keys[1], case when l.keys is not null then t.now - {{boost(n)}} end
 
 -- fragment: create_limited_runs
 -- The same for runs that may have limits. Such a run is HELD, in the first of its lines, until it is admitted
 -- (limits.sql). Its attempts never overlap. `nominal_for` of `new_run`: null if it equals scheduled_for.
 insert into mainspring.runs
-    (state, exclusive, limit_keys, held_key, held_rank, nominal_for, {{new_run_columns}})
-select case when l.keys is null then {{QUEUED}} else {{HELD}} end, l.keys is not null or {{exclusive_by_itself}},
-       l.keys, l.keys[1], case when l.keys is not null then t.now - {{boost(n)}} end, n.nominal_for, {{new_run_values}}
+    ({{new_run_columns}}, {{fire_columns}}, {{line_columns}}, state, exclusive, follows, nominal_for)
+select {{new_run_values}}, {{fire_values}}, {{line_values}}, case when l.keys is null then {{QUEUED}} else {{HELD}} end,
+       l.keys is not null or {{exclusive_by_itself}}, {{follows_backfill_or_jobs}}, n.nominal_for
 from new_run n
 cross join (select clock_timestamp() as now) as t
 cross join lateral (select {{line_ids(n)}} as keys) as l
@@ -69,14 +90,11 @@ cross join lateral (select {{line_ids(n)}} as keys) as l
 -- The same for runs of jobs that may have edges: `edges` of `new_run` has the bits of `jobs.edges` that hold for the run.
 -- A run that waits for other jobs has no place in a line yet. {{nominal}}: its nominal time, null if it is scheduled_for.
 insert into mainspring.runs
-    (state, exclusive, limit_keys, held_key, held_rank, run_id, tenant_id, lane_id, max_attempts, scheduled_for, ready_at,
-     job_id, trigger, name, payload, spec, node_id, fired_at, follows, expires_at, generation, nominal_for)
-select case when n.edges & {{EDGES_WAITS}} <> 0 then {{WAITING}} when l.keys is null then {{QUEUED}} else {{HELD}} end,
-       l.keys is not null or {{exclusive_by_itself}}, l.keys, l.keys[1],
-       case when l.keys is not null then t.now - {{boost(n)}} end, n.run_id, n.tenant_id, n.lane_id, n.max_attempts,
-       coalesce(n.scheduled_for, t.now), t.now, n.job_id, n.trigger, n.name, n.payload, n.spec, n.node_id,
-       case when n.fired then t.now end, case when n.edges & {{EDGES_FOLLOWED}} <> 0 then {{FOLLOWS_JOBS}} end,
-       t.now + (n.spec ->> 'expires_in')::float8 * interval '1 second', n.generation, {{nominal}}
+    ({{new_run_columns}}, {{fire_columns}}, {{line_columns}}, state, exclusive, follows, nominal_for)
+select {{new_run_values}}, {{fire_values}}, {{line_values}},
+       case when n.edges & {{EDGES_WAITS}} <> 0 then {{WAITING}} when l.keys is null then {{QUEUED}} else {{HELD}} end,
+       l.keys is not null or {{exclusive_by_itself}}, case when n.edges & {{EDGES_FOLLOWED}} <> 0 then {{FOLLOWS_JOBS}} end,
+       {{nominal}}
 from new_run n
 cross join (select clock_timestamp() as now) as t
 cross join lateral (select case when n.edges & {{EDGES_WAITS}} <> 0 then null else {{line_ids(n)}} end as keys) as l
@@ -90,22 +108,19 @@ exists (select from mainspring.job_edges e
 -- The same for runs whose lines and boosts are given: `limit_keys` and `boost` of `new_run`. To read them from the spec
 -- takes longer than everything else.
 insert into mainspring.runs
-    (state, exclusive, limit_keys, held_key, held_rank, {{new_run_columns}})
-select {{HELD}}, true, n.limit_keys, n.limit_keys[1], t.now - coalesce(n.boost, 0) * interval '1 second',
-       {{new_run_values}}
+    ({{new_run_columns}}, {{fire_columns}}, {{line_columns}}, state, exclusive, follows)
+select {{new_run_values}}, {{fire_values}}, n.limit_keys, n.limit_keys[1],
+       t.now - coalesce(n.boost, 0) * interval '1 second', {{HELD}}, true, {{follows_backfill_or_jobs}}
 from new_run n, (select clock_timestamp() as now) as t
 
 -- fragment: create_step_runs
 -- The same for runs of steps, which joins count, and some of which wait for joins. Limits are looked at when it is ready.
 insert into mainspring.runs
-    (run_id, tenant_id, lane_id, state, max_attempts, exclusive, scheduled_for, ready_at, job_id, trigger, name, payload,
-     spec, fired_at, follows, expires_at, generation, limit_keys, held_key, held_rank, feeds, waits_for, rule)
-select n.run_id, n.tenant_id, n.lane_id,
+    ({{new_run_columns}}, {{line_columns}}, state, exclusive, fired_at, follows, expires_at, feeds, waits_for, rule)
+select {{new_run_values}}, {{line_values}},
        case when {{waits_at_first}} then {{WAITING}} when l.keys is not null then {{HELD}} else {{QUEUED}} end,
-       n.max_attempts, l.keys is not null or coalesce(n.spec ->> 'delivery' = {{AT_MOST_ONCE}}, false), n.scheduled_for, t.now,
-       n.job_id, n.trigger, n.name, n.payload, n.spec, t.now, n.follows,
-       case when not {{waits_at_first}} then t.now + (n.spec ->> 'expires_in')::float8 * interval '1 second' end, n.generation,
-       l.keys, l.keys[1], case when l.keys is not null then t.now - {{boost(n)}} end, n.feeds, n.waits_for, n.rule
+       l.keys is not null or {{at_most_once}}, t.now, n.follows, case when not {{waits_at_first}} then {{expiry}} end, n.feeds,
+       n.waits_for, n.rule
 from new_run n
 cross join (select clock_timestamp() as now) as t
 cross join lateral (select case when not {{waits_at_first}} then {{line_ids(n)}} end as keys) as l
@@ -113,12 +128,10 @@ cross join lateral (select case when not {{waits_at_first}} then {{line_ids(n)}}
 -- fragment: create_container
 -- The same for a run that stands for the rerun of a workflow run: it waits for the steps.
 insert into mainspring.runs
-    (run_id, tenant_id, lane_id, state, max_attempts, exclusive, scheduled_for, ready_at, job_id, trigger, name, payload,
-     spec, fired_at, follows, generation, waits_for, rule, claimed_at, started_at, deadline)
-select n.run_id, n.tenant_id, n.lane_id, {{WAITING}}, 1, false, n.scheduled_for, t.now, n.job_id, n.trigger, n.name,
-       n.payload, n.spec, t.now, {{FOLLOWS_FLOW}} | case when {{has_dependants(n)}} then {{FOLLOWS_JOBS}} else 0 end,
-       n.generation, n.waits_for, {{CONTAINER}}, t.now, t.now,
-       t.now + (n.spec ->> 'run_timeout')::float8 * interval '1 second'
+    ({{new_run_columns}}, state, exclusive, fired_at, follows, waits_for, rule, claimed_at, started_at, deadline)
+select {{new_run_values}}, {{WAITING}}, false, t.now,
+       {{FOLLOWS_FLOW}} | case when {{has_dependants(n)}} then {{FOLLOWS_JOBS}} else 0 end, n.waits_for, {{CONTAINER}}, t.now,
+       t.now, t.now + (n.spec ->> 'run_timeout')::float8 * interval '1 second'
 from new_run n, (select clock_timestamp() as now) as t
 
 -- fragment: waits_at_first
@@ -301,8 +314,12 @@ cross join lateral (
 -- Assigns the runs of `picked` to worker $3 in its exchange $4.
 update mainspring.runs r
 set {{claim_columns}}
+{{claimed(r.exclusive)}}
+
+-- fragment: claimed(exclusive)
+-- How each claim ends: the runs of `picked`, if they are still QUEUED, and what their worker gets.
 where ctid = any (array(select tid from picked)) and state + 0 = {{QUEUED}}
-returning {{claimed_run(r.exclusive)}}
+returning {{claimed_run}}
 
 -- fragment: claim_columns
 -- The first claim of a run with a run_timeout sets its deadline.
@@ -312,11 +329,14 @@ state = {{RUNNING}}, attempt = attempt + 1, fence = fence + 1, worker_id = $3, c
                     else coalesce(deadline, (select clock_timestamp())
                                             + (spec ->> 'run_timeout')::float8 * interval '1 second') end
 
--- fragment: claimed_run(exclusive)
--- ClaimedRun in store/runs.py.
+-- fragment: claimed_run
+-- ClaimedRun in store/claimed_runs.py. The outer fragment says whether the run is exclusive.
 r.run_id, r.fence, r.attempt, r.max_attempts, r.lane_id, r.job_id, r.scheduled_for, r.ready_at, {{exclusive}}, r.name,
 r.payload::text as payload_text, r.spec::text as spec_text, {{time_left}}, r.losses, r.snoozes, r.generation,
 coalesce(r.alone, false) as alone
+
+-- fragment: redelivered_run(exclusive)
+{{claimed_run}}
 
 -- ------------------------------------------------------------------------------------------------------- gates
 

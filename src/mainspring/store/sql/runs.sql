@@ -174,8 +174,7 @@ with lane as materialized (
 update mainspring.runs r
 set {{claim_columns}},
     gates = (select l.owned from lane l where l.lane_id = r.lane_id)
-where ctid = any (array(select tid from picked)) and state + 0 = {{QUEUED}}
-returning {{claimed_run(r.exclusive or r.gates is not null as exclusive)}}
+{{claimed(r.exclusive or r.gates is not null as exclusive)}}
 
 -- name: ready_lanes
 -- Which of these lanes have runs to claim: one index probe per lane, without writes and locks.
@@ -191,7 +190,7 @@ cross join lateral (
 -- The rows are collected first and sorted after that. With an order over the table the planner scanned the primary key
 -- (120,000 rows), when statistics were from a time at which one worker held all runs.
 with lost as materialized (
-    select {{claimed_run(r.exclusive or r.gates is not null as exclusive)}}
+    select {{redelivered_run(r.exclusive or r.gates is not null as exclusive)}}
     from mainspring.runs r
     where worker_id = $1 and state = {{RUNNING}} and claim_seq < $2 and not (run_id = any ($3::uuid[]))
 )

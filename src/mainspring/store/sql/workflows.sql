@@ -225,7 +225,7 @@ returning rerun
 -- creates: WAITING
 -- unguarded: an insert under a new id, in the transaction that begins the rerun; the primary key is the guard.
 with new_run as (
-    select $2::uuid as run_id, f.tenant_id, f.lane_id, f.scheduled_for, f.job_id, f.generation,
+    select $2::uuid as run_id, f.tenant_id, f.lane_id, 1::smallint as max_attempts, f.scheduled_for, f.job_id, f.generation,
            {{RERUN_TRIGGER}} || f.flow_id || ':' || $3::int as trigger, f.name, f.parameters as payload,
            jsonb_set(coalesce(f.spec, '{}')::jsonb, '{workflow}', to_jsonb($5::int))::json as spec, $4::bigint as waits_for
     from mainspring.flows f
