@@ -1,4 +1,4 @@
-"""What wall times a cron expression may use where the clocks of a zone are moved.
+"""What wall times a cron expression or a recurrence rule may use where the clocks of a zone are moved.
 
 A gap is a change in which wall times are skipped. An overlap is one in which they occur twice. A policy says what
 happens to them. gap: `shift` fires once right after the gap if it skipped any fire, `skip` does not. overlap: the

@@ -1,22 +1,15 @@
-"""The fires of a cron expression in a time zone.
-
-They are counted without a step for each of them: a year of a one-second cron has 31 million.
-"""
+"""The fires of a cron expression in a time zone."""
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from datetime import UTC, datetime
 from functools import lru_cache
 from zoneinfo import ZoneInfo
 
-from mainspring.domain.schedules.clock_changes import DAY, year_of
+from mainspring.domain.schedules.in_zone import count_in_zone, next_in_zone, second_of
 from mainspring.domain.schedules.occurrences import before_newest, listed
 from mainspring.domain.schedules.wall_clock import WallClock, wall_clock
 from mainspring.domain.schedules.zones import zone
-
-_GIVE_UP_AFTER = 50 * 366 * DAY  # the same date falls on the same weekday within 40 years
-_Rule = tuple[WallClock, ZoneInfo | None, bool, str]  # the last two: whether a gap shifts, and the overlap policy
 
 
 class CronFires:
@@ -29,14 +22,16 @@ class CronFires:
         self._rule = (cron, timezone, gap, fold)
 
     def next(self, after: datetime) -> datetime | None:
-        return _next(*self._rule, _second(after))
+        return _next(*self._rule, second_of(after))
 
     def count(self, after: datetime, until: datetime) -> int:
-        return _count(*_parsed(*self._rule), _second(after), _second(until))
+        return count_in_zone(*_parsed(*self._rule), second_of(after), second_of(until))
 
     def newest(self, after: datetime, until: datetime, count: int) -> list[datetime]:
         rule = _parsed(*self._rule)
-        before = before_newest(lambda low, high: _count(*rule, low, high), _second(after), _second(until), count)
+        before = before_newest(
+            lambda low, high: count_in_zone(*rule, low, high), second_of(after), second_of(until), count
+        )
         return listed(self, max(after, datetime.fromtimestamp(before, UTC)), until)[-count:]
 
 
@@ -46,7 +41,7 @@ def _next(cron: str, timezone: str, gap: str | None, fold: str | None, second: i
     together, and those that fire together."""
     parsed = _parsed(cron, timezone, gap, fold)  # a line that cannot be read is an error, not the end of its fires
     try:
-        moment = _next_second(*parsed, second)
+        moment = next_in_zone(*parsed, second) if parsed[0].occurs else None
         return None if moment is None else datetime.fromtimestamp(moment, UTC)
     except (OverflowError, ValueError):  # after the year 9999
         return None
@@ -64,45 +59,3 @@ def _parsed(
         shift,
         fold or ("first" if clock.fixed_time else "both"),
     )
-
-
-def _second(moment: datetime) -> int:
-    return int(moment.replace(microsecond=0).timestamp())
-
-
-def _next_second(clock: WallClock, place: ZoneInfo | None, shift: bool, fold: str, after: int) -> int | None:
-    if place is None:
-        return clock.next(after)
-    give_up = after + _GIVE_UP_AFTER
-    while after < give_up and clock.occurs:
-        year = year_of(place, shift, fold, datetime.fromtimestamp(after + 1, UTC).year)
-        offset = 0
-        for part in year.stretches[bisect_right(year.lasts, after) :]:
-            offset = part.offset
-            wall = clock.next(part.low if part.at is not None else max(part.low, after + offset))
-            if wall is not None and wall <= part.high:
-                return wall - offset if part.at is None else part.at
-        # None is left in this year. Years without a fire are left out. An offset changes by a day at most, so a wall
-        # time before the end of the year can occur in the next one.
-        wall = clock.next(year.end + offset - 2 * DAY)
-        if wall is None:
-            return None
-        after = max(year.end - 1, wall - offset - 2 * DAY)
-    return None
-
-
-def _count(clock: WallClock, place: ZoneInfo | None, shift: bool, fold: str, after: int, until: int) -> int:
-    """The number of fires in the seconds (after, until]."""
-    if place is None:
-        return clock.count(after, until)
-    count = 0
-    while after < until:
-        year = year_of(place, shift, fold, datetime.fromtimestamp(after + 1, UTC).year)
-        for part in year.stretches[bisect_right(year.lasts, after) :]:
-            if part.at is None:
-                count += clock.count(max(part.low, after + part.offset), min(part.high, until + part.offset))
-            elif part.at <= until and clock.count(part.low, part.high):
-                # If the line fires at that moment anyway, it is counted with its own stretch.
-                count += not clock.count(part.high, part.high + 1)
-        after = year.end - 1
-    return count

@@ -1,22 +1,20 @@
-"""Wall times in a time zone: what becomes of those that clocks skip or show twice.
+"""Wall times in a time zone: what becomes of those that clocks skip or show twice. For cron lines and recurrence rules.
 
-`gap`: a skipped wall time fires right after the change (shift), or not at all (skip). `fold`: of a wall time that
-occurs twice the first fires, the last, or both.
+Fires are found and counted in the stretches of clock_changes.py, without a step for each of them: a year of a
+one-second cron has 31 million.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
+from bisect import bisect_right
+from datetime import UTC, datetime
 from typing import Protocol
 from zoneinfo import ZoneInfo
 
-import msgspec
-
-from mainspring.domain.schedules.clock_changes import DAY, offset_at
+from mainspring.domain.schedules.clock_changes import DAY, year_of
 from mainspring.domain.schedules.occurrences import before_newest, listed
 
-_EPOCH = datetime(1970, 1, 1)
+_MOST_YEARS = 50  # with wall times of which none may fire. The same date falls on the same weekday within 40 years.
 
 
 class Walls(Protocol):
@@ -30,132 +28,65 @@ class Walls(Protocol):
 
 
 class InZone:
-    """The occurrences (see occurrences.py) of wall times. `zone` None means UTC."""
+    """The occurrences (see occurrences.py) of wall times. `zone` None means UTC. gap, fold: see clock_changes.py."""
 
     def __init__(self, walls: Walls, zone: ZoneInfo | None, gap: str = "shift", fold: str = "first") -> None:
-        self._walls = walls
-        self._zone = zone
-        self._gap = gap
-        self._fold = fold
+        self._rule = (walls, zone, gap == "shift", fold)
 
     def next(self, after: datetime) -> datetime | None:
         try:
-            moment = self._next(_second(after))
+            moment = next_in_zone(*self._rule, second_of(after))
             return None if moment is None else datetime.fromtimestamp(moment, UTC)
         except (OverflowError, ValueError):
             return None  # after the year 9999
 
     def count(self, after: datetime, until: datetime) -> int:
-        return self._count(_second(after), _second(until))
+        return count_in_zone(*self._rule, second_of(after), second_of(until))
 
     def newest(self, after: datetime, until: datetime, count: int) -> list[datetime]:
-        low = before_newest(self._count, _second(after), _second(until), count)
-        return listed(self, max(after, datetime.fromtimestamp(low, UTC)), until)[-count:]
+        before = before_newest(
+            lambda low, high: count_in_zone(*self._rule, low, high), second_of(after), second_of(until), count
+        )
+        return listed(self, max(after, datetime.fromtimestamp(before, UTC)), until)[-count:]
 
-    def _next(self, start: int) -> int | None:
-        if self._zone is None:
-            return self._walls.next(start)
-        zone, best = self._zone, None
-        after = start + offset_at(zone, start)
-        change = self._fold_ahead(zone, start) if self._fold != "first" else None
-        if change is not None:  # wall times that have passed come again
-            after = change + offset_at(zone, change) - 1
-        while (wall := self._walls.next(after)) is not None:
-            here = (_EPOCH + timedelta(seconds=wall)).replace(tzinfo=zone)
-            first, second = int(here.timestamp()), int(here.replace(fold=1).timestamp())
-            if best is not None and first >= best:
-                break
-            after = wall
-            if second < first:  # skipped: with fold 0 and fold 1 it is on the two sides of the change
-                change = change_of_offset(zone, second, first)
-                if self._gap == "shift":
-                    return change
-                after = change + offset_at(zone, change) - 1
-            elif second == first:
-                return first
-            elif self._fold == "first" and first <= start:
-                change = change_of_offset(zone, first, second)
-                after = change - 1 + offset_at(zone, change - 1)
-            else:
-                moments = {"first": (first,), "last": (second,)}.get(self._fold, (first, second))
-                coming = [moment for moment in moments if moment > start]
-                if self._fold != "both":
-                    return coming[0]
-                best = min([*coming, *([] if best is None else [best])], default=None)
-        return best
 
-    @staticmethod
-    def _fold_ahead(zone: ZoneInfo, start: int) -> int | None:
-        """When clocks are moved back, if the wall time of `start` occurs again then."""
-        here = datetime.fromtimestamp(start, zone)
-        if here.fold:
+def next_in_zone(walls: Walls, place: ZoneInfo | None, shift: bool, fold: str, after: int) -> int | None:
+    """The first fire after a second. shift: whether a gap shifts."""
+    if place is None:
+        return walls.next(after)
+    for _ in range(_MOST_YEARS):
+        year = year_of(place, shift, fold, datetime.fromtimestamp(after + 1, UTC).year)
+        offset = 0
+        for part in year.stretches[bisect_right(year.lasts, after) :]:
+            offset = part.offset
+            wall = walls.next(part.low if part.at is not None else max(part.low, after + offset))
+            if wall is not None and wall <= part.high:
+                return wall - offset if part.at is None else part.at
+        # None is left in this year. Years without a fire are left out. An offset changes by a day at most, so a wall
+        # time before the end of the year can occur in the next one.
+        wall = walls.next(year.end + offset - 2 * DAY)
+        if wall is None:
             return None
-        again = int(here.replace(fold=1).timestamp())
-        return change_of_offset(zone, start, again) if again > start else None
-
-    def _count(self, start: int, end: int) -> int:
-        """How many are in the seconds (start, end]."""
-        if self._zone is None:
-            return self._walls.count(start, end)
-        if end <= start:
-            return 0
-        count = 0
-        # Two days more on both sides: a change shortly before or after decides about wall times in between.
-        for part in _parts(self._zone, start - 2 * DAY, end + 2 * DAY):
-            low, high = part.low + part.offset, part.high + part.offset
-            if part.before is not None and part.offset < part.before and self._fold == "first":
-                low = part.low + part.before
-            if part.after is not None and part.after < part.offset and self._fold == "last":
-                high = part.high + part.after
-            if (
-                part.before is not None
-                and part.before < part.offset
-                and self._gap == "shift"
-                and start <= part.low < end
-            ):
-                skipped = self._walls.count(part.low + part.before, part.low + part.offset)
-                if skipped and not self._walls.count(low, low + 1):
-                    count += 1
-            count += self._walls.count(max(low, start + part.offset), min(high, end + part.offset))
-        return count
+        after = max(year.end - 1, wall - offset - 2 * DAY)
+    return None
 
 
-class _Part(msgspec.Struct):
-    """The seconds (low, high], in which the zone has one offset, and the offsets before and after it."""
-
-    low: int
-    high: int
-    offset: int
-    before: int | None = None
-    after: int | None = None
-
-
-def _parts(zone: ZoneInfo, start: int, end: int) -> Iterator[_Part]:
-    part = _Part(start, end, offset_at(zone, start))
-    known = start
-    while known < end:
-        look = min(known + DAY, end)
-        if offset_at(zone, look) == part.offset:
-            known = look
-            continue
-        known = change_of_offset(zone, known, look)
-        part.high, part.after = known - 1, offset_at(zone, known)
-        yield part
-        part = _Part(known - 1, end, part.after, before=part.offset)
-    yield part
+def count_in_zone(walls: Walls, place: ZoneInfo | None, shift: bool, fold: str, after: int, until: int) -> int:
+    """The number of fires in the seconds (after, until]."""
+    if place is None:
+        return walls.count(after, until)
+    count = 0
+    while after < until:
+        year = year_of(place, shift, fold, datetime.fromtimestamp(after + 1, UTC).year)
+        for part in year.stretches[bisect_right(year.lasts, after) :]:
+            if part.at is None:
+                count += walls.count(max(part.low, after + part.offset), min(part.high, until + part.offset))
+            elif part.at <= until and walls.count(part.low, part.high):
+                # If there is a fire at that moment anyway, it is counted with its own stretch.
+                count += not walls.count(part.high, part.high + 1)
+        after = year.end - 1
+    return count
 
 
-def change_of_offset(zone: ZoneInfo, before: int, after: int) -> int:
-    """The first second with the offset of `after`. The offset at `before` is a different one."""
-    offset = offset_at(zone, after)
-    while after - before > 1:
-        middle = (before + after) // 2
-        if offset_at(zone, middle) == offset:
-            after = middle
-        else:
-            before = middle
-    return after
-
-
-def _second(moment: datetime) -> int:
+def second_of(moment: datetime) -> int:
     return int(moment.replace(microsecond=0).timestamp())
