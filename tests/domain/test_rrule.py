@@ -391,3 +391,21 @@ def test_a_text_is_read_or_refused(text: str) -> None:
         read_rule(read_text(text).body)
     except InvalidInput as refused:
         assert refused.code == "invalid_rrule"
+
+
+@pytest.mark.parametrize("gap", ["shift", "skip"])
+@pytest.mark.parametrize("fold", ["first", "last", "both"])
+def test_a_rule_and_a_cron_line_with_the_same_wall_times_fire_together(gap: str, fold: str) -> None:
+    """They share one engine for clock changes."""
+    start = datetime(2026, 1, 1)
+    for zone in ("Europe/Berlin", "Australia/Lord_Howe", "Africa/Casablanca", "America/St_Johns"):
+        for cron, text in (
+            ("30 2 * * *", "FREQ=DAILY;BYHOUR=2;BYMINUTE=30"),
+            ("0,40 0-3 * * *", "FREQ=DAILY;BYHOUR=0,1,2,3;BYMINUTE=0,40"),
+        ):
+            line = Schedule(kind=ScheduleKind.CRON, cron=cron, timezone=zone, gap=gap, fold=fold)
+            other = rule(text + ";BYSECOND=0", start, zone, gap=gap, fold=fold)
+            low, high = datetime(2026, 2, 1, tzinfo=UTC), datetime(2026, 12, 1, tzinfo=UTC)
+            found = [newest_fires(each, low, high, 10_000) for each in (line, other)]
+            assert found[0] == found[1], (zone, cron)
+            assert count_fires(line, low, high) == count_fires(other, low, high) == len(found[0])

@@ -30,7 +30,7 @@ from mainspring.domain.workflows.rules import (
 )
 from mainspring.operations.lifecycle.effects import Effects, RunChanges, after_end, carry_out
 from mainspring.operations.lifecycle.events import RunEnded
-from mainspring.operations.limits.effects import LimitEffects
+from mainspring.operations.limits.ready_runs import make_ready
 from mainspring.operations.workflows.effects import FlowEffects
 from mainspring.operations.workflows.step_inputs import fanout_results, resolve
 from mainspring.store import fanouts, joins, workflows
@@ -268,14 +268,7 @@ class _Settlement:
                 self._end(run, _FAILED, failed[run.run_id])
             else:
                 (held if run.limited else plain).append(resolved.get(run.run_id) or Ready(run.run_id))
-        if plain:
-            lanes = await joins.make_ready(self._connection, plain)
-            _check(len(lanes), len(plain))
-            self._effects.ready.update(lanes)
-        if held:
-            lines = await joins.hold_ready(self._connection, held)
-            _check(len(lines), len(held))
-            self._effects.of(LimitEffects).wake(lines)
+        await make_ready(self._connection, plain, held, self._effects)
 
     async def _end_maps(self) -> None:
         """Mapped steps whose members have all ended. Their counts are passed on also if they have failed."""
