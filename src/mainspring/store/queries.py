@@ -6,7 +6,7 @@ constants about the fields of a job (store/submit_fields.py). `{{PAYLOAD_TEXT}}`
 of the large values of a row, which `load_without_payloads` leaves out. `{{name}}` is a fragment of sql/fragments.sql,
 where `-- fragment: name` starts one. `{{name(a, b)}}` fills in the parameters of `-- fragment: name(x, y)`, which its
 text calls `{{x}}` and `{{y}}`. A fragment may use constants and other fragments; these see its parameters. `python -m
-tests.store.sql_snapshot` writes the resulting statements.
+tests.store.sql_snapshot FILE NAME` prints the resulting statement.
 """
 
 from __future__ import annotations

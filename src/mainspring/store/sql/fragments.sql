@@ -1,4 +1,4 @@
--- Parts that several statements share; see store/queries.py. tests/store/sql.snapshot has the complete statements.
+-- Parts that several statements share; see store/queries.py. tests/store/sql.snapshot has the complete statements of the hot path.
 
 -- ------------------------------------------------------------------------------------------------- advisory locks
 
