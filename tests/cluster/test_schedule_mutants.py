@@ -11,7 +11,7 @@ import asyncpg
 import httpx
 import pytest
 
-from mainspring.operations.backfills.filler import Filler
+from mainspring.operations.backfills.backfill_worker import BackfillWorker
 from mainspring.operations.calendars import recompute
 from mainspring.operations.calendars.recompute import Recomputer
 from mainspring.roles.assembly import Assembly
@@ -30,8 +30,8 @@ Scene = Callable[["Stage"], Awaitable[None]]
 
 class Stage(LimitStage):
     @property
-    def filler(self) -> Filler:
-        return next(task for task in self.assembly.periodic_tasks if isinstance(task, Filler))
+    def backfill_worker(self) -> BackfillWorker:
+        return next(task for task in self.assembly.periodic_tasks if isinstance(task, BackfillWorker))
 
     async def recur(self, **schedule: Any) -> None:
         body = {"task": "noop", "job_id": "target", "overlap": "allow", "misfire": {"policy": "all"}}
@@ -63,7 +63,7 @@ class Stage(LimitStage):
     async def fill(self, rounds: int = 20) -> None:
         """Run what backfills create."""
         for _ in range(rounds):
-            created = await self.filler.run_once()
+            created = await self.backfill_worker.run_once()
             orders = await self.claim(free=20)
             await self.end(*orders)
             if not created and not orders:
@@ -142,7 +142,7 @@ async def a_backfill(stage: Stage) -> None:
     await stage.recur()
     await stage.backfill(20, 10)
     for _ in range(3):
-        await stage.filler.run_once()
+        await stage.backfill_worker.run_once()
     await stage.fill()
 
 

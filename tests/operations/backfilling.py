@@ -7,7 +7,7 @@ from typing import Any
 import asyncpg
 import httpx
 
-from mainspring.operations.backfills.filler import Filler
+from mainspring.operations.backfills.backfill_worker import BackfillWorker
 from mainspring.roles.assembly import Assembly
 from tests.operations.hand_worker import HandWorker, outcome
 
@@ -15,8 +15,8 @@ FROM, TO = "2025-03-01T00:00:00Z", "2025-03-01T10:00:00Z"  # ten fires of @hourl
 View = dict[str, Any]
 
 
-def filler_of(assembly: Assembly) -> Filler:
-    return next(task for task in assembly.periodic_tasks if isinstance(task, Filler))
+def backfill_worker_of(assembly: Assembly) -> BackfillWorker:
+    return next(task for task in assembly.periodic_tasks if isinstance(task, BackfillWorker))
 
 
 async def begin(api: httpx.AsyncClient, job_id: str, start: str = FROM, end: str = TO, **fields: Any) -> View:
@@ -49,11 +49,13 @@ async def hours(connection: asyncpg.Connection, job_id: str) -> list[int]:
     return [row["scheduled_for"].hour for row in found]
 
 
-async def run_all(filler: Filler, worker: HandWorker, at_once: int = 1, status: str = "SUCCESS") -> int:
+async def run_all(
+    backfill_worker: BackfillWorker, worker: HandWorker, at_once: int = 1, status: str = "SUCCESS"
+) -> int:
     """Run what backfills create until they create nothing. Return how many ran."""
     ran = 0
     while True:
-        await filler.run_once()
+        await backfill_worker.run_once()
         reply = await worker.exchange(free=100, hello=None if worker.seq else worker.card)
         if not reply.runs:
             return ran

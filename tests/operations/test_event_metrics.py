@@ -10,7 +10,7 @@ from mainspring.kernel.metrics import REGISTRY
 from mainspring.operations import event_metrics
 from mainspring.roles.assembly import Assembly
 from mainspring.wire.protocol import SECRET_HEADER, WORKER_HEADER
-from tests.operations.backfilling import begin, filler_of, run_all
+from tests.operations.backfilling import backfill_worker_of, begin, run_all
 from tests.operations.firing import fire_due
 from tests.operations.hand_worker import HandWorker, outcome
 from tests.operations.limit_helpers import submit
@@ -38,7 +38,7 @@ async def test_each_kind_is_counted(api: httpx.AsyncClient, assembly: Assembly, 
         assert (await api.post(f"/v1/queues/letters:{verb}")).status_code == 200
     await a_backfilled_job(api, assembly)
     await begin(api, "report", concurrency=3)
-    await run_all(filler_of(assembly), worker, 3)
+    await run_all(backfill_worker_of(assembly), worker, 3)
     lost = HandWorker(api)
     lost.secret = SECRET
     await submit(api)

@@ -15,7 +15,7 @@ from mainspring.operations.lifecycle.dispatch import EventKind
 from mainspring.operations.lifecycle.effects import Effects
 from mainspring.roles.assembly import Assembly
 from mainspring.wire.protocol import SECRET_HEADER, WORKER_HEADER
-from tests.operations.backfilling import begin, filler_of, run_all, verb
+from tests.operations.backfilling import backfill_worker_of, begin, run_all, verb
 from tests.operations.firing import fire_due
 from tests.operations.hand_worker import HandWorker, outcome
 from tests.operations.limit_helpers import submit
@@ -131,7 +131,7 @@ async def test_a_backfill_has_ended_when_its_last_run_has(
     recorder = recorded(monkeypatch, dispatch.BACKFILLS_ENDED)
     await a_backfilled_job(api, assembly)
     view = await begin(api, "report", concurrency=3)
-    await run_all(filler_of(assembly), HandWorker(api), 3)
+    await run_all(backfill_worker_of(assembly), HandWorker(api), 3)
     assert [(str(one.backfill_id), one.state) for one in recorder.events] == [(view["id"], BackfillState.COMPLETED)]
 
 
@@ -147,5 +147,5 @@ async def test_a_backfill_that_is_cancelled_has_ended(
         await verb(api, view, "cancel")
     else:
         assert (await api.delete("/v1/jobs/report")).status_code in (200, 204)
-    await filler_of(assembly).run_once()
+    await backfill_worker_of(assembly).run_once()
     assert [(str(one.backfill_id), one.state) for one in recorder.events] == [(view["id"], BackfillState.CANCELLED)]

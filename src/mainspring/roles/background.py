@@ -8,7 +8,7 @@ import mainspring.operations.handlers  # noqa: F401 - lists who handles the even
 from mainspring.kernel.clock import Clock, DatabaseClock
 from mainspring.kernel.config import Timing
 from mainspring.kernel.lifecycle import PeriodicTask
-from mainspring.operations.backfills.filler import Filler
+from mainspring.operations.backfills.backfill_worker import BackfillWorker
 from mainspring.operations.bulk.choosing import Chooser
 from mainspring.operations.bulk.performer import Performer
 from mainspring.operations.bulk.verbs import Verbs
@@ -92,7 +92,7 @@ def upkeep_tasks(
         BeatSweeper(store),
         DeadlineSweeper(store, signals),
         Admitter(store, signals),
-        Filler(store, lanes, signals),
+        BackfillWorker(store, lanes, signals),
         Performer(store, Chooser(store, lanes), _verbs(store, lanes, signals, database_clock)),
         FlowStarter(store, lanes, signals, outlines),
         FanoutExpander(store, lanes, signals, outlines),

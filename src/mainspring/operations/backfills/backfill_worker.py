@@ -1,12 +1,13 @@
-"""The filler: creates the runs of backfills, and counts how they end.
+"""The backfill worker creates the runs of backfills and counts how they end.
 
 A step is one transaction that locks the job and the backfill. It counts the runs that have ended, creates as many as
-there is room for, and moves the cursor. Whoever is killed in the middle has done nothing, and the next step of any
-server continues. The fires come from a slice, which a transaction of its own stores in the row: the next few thousand
-fires, and which of them have a run already. The history has no index by fire time, so it is read once for a slice.
+may be alive at once, and moves the cursor. A process that is killed in a step has changed nothing, and the next step
+of any server continues. The fires come from a slice, which a separate transaction stores in the row: the next few
+thousand fires, and which of them have a run already. The history has no index by fire time, so it is read once for each
+slice.
 
-A slice is right as long as nobody else creates runs for its fires. The scheduler does not: a slice is taken when its
-next fire is past the range. Other backfills of the job do not: whoever takes a slice drops theirs.
+A slice is correct as long as nothing else creates runs for its fires. The scheduler creates none: a slice is taken only
+after the job's next fire is past the range. Other backfills of the job create none: taking a slice drops their slices.
 """
 
 from __future__ import annotations
@@ -48,12 +49,12 @@ from mainspring.store.jobs import LockedJob, schedule_from_text
 from mainspring.store.lanes import LaneRegistry
 from mainspring.store.pool import AWAY, Connection, Store
 
-log = get_logger("filler")
+log = get_logger("backfill_worker")
 
 SLICE = 5000  # fires; the history of the job is read once for each slice
 _AT_ONCE = 1000  # fires that one step deals with
 _STEPS = 50  # of one backfill, before it is the turn of the next
-_LOOKED_AT = 1000  # backfills per round
+_MOST_AT_ONCE = 1000  # backfills per round
 _ENDS = {
     StoredState.SUCCESS: "succeeded",
     StoredState.FAILED: "failed",
@@ -62,7 +63,7 @@ _ENDS = {
 }
 
 
-class FillStep(msgspec.Struct, frozen=True):
+class BackfillStep(msgspec.Struct, frozen=True):
     """What a step did. `again`: there is more to do at once. `wants_slice`: before that, a slice."""
 
     created: int = 0
@@ -70,8 +71,8 @@ class FillStep(msgspec.Struct, frozen=True):
     wants_slice: bool = False
 
 
-class Filler:
-    name = "filler"
+class BackfillWorker:
+    name = "backfill_worker"
     interval = 1.0
 
     def __init__(self, store: Store, lanes: LaneRegistry, signals: Signals, slice_length: int = SLICE) -> None:
@@ -82,27 +83,27 @@ class Filler:
         self._after = backfills.FIRST
         self._ended: set[UUID] = set()
         self._all = False
-        self._filling: asyncio.Task[None] | None = None
-        signals.backfills.subscribe(self.fill)
+        self._working: asyncio.Task[None] | None = None
+        signals.backfills.subscribe(self.wake)
 
     async def run_once(self) -> int:
-        """Look at every backfill that is not over. Returns how many runs were created."""
+        """Continue every backfill that has not ended. Returns how many runs were created."""
         async with self._store.reads.acquire() as connection:
-            found = await backfills.at_work(connection, self._after, _LOOKED_AT)
-        self._after = found[-1].backfill_id if len(found) == _LOOKED_AT else backfills.FIRST
+            found = await backfills.at_work(connection, self._after, _MOST_AT_ONCE)
+        self._after = found[-1].backfill_id if len(found) == _MOST_AT_ONCE else backfills.FIRST
         return await self._work_on(found)
 
-    def fill(self, ended: Collection[UUID]) -> None:
-        """Look soon at the backfills of these runs, which have ended. Without runs: at all backfills."""
+    def wake(self, ended: Collection[UUID]) -> None:
+        """Continue the backfills of these runs, which have ended, soon. Without runs: continue all backfills."""
         self._ended.update(ended)
         self._all |= not ended
-        if self._filling is None or self._filling.done():
-            self._filling = asyncio.create_task(self._answer())
+        if self._working is None or self._working.done():
+            self._working = asyncio.create_task(self._answer())
 
     async def close(self) -> None:
-        if self._filling is not None:
-            self._filling.cancel()
-            await asyncio.gather(self._filling, return_exceptions=True)
+        if self._working is not None:
+            self._working.cancel()
+            await asyncio.gather(self._working, return_exceptions=True)
 
     async def _answer(self) -> None:
         try:
@@ -139,13 +140,13 @@ class Filler:
                 break
         return created
 
-    async def step(self, item: AtWork) -> FillStep:
+    async def step(self, item: AtWork) -> BackfillStep:
         """Count the runs that have ended, and create as many as there is room for."""
         async with self._store.change() as connection:
             job = await jobs.lock(connection, item.tenant_id, item.job_id)
             row = await backfills.lock(connection, item.tenant_id, item.backfill_id, _AT_ONCE)
             if row is None:
-                return FillStep()
+                return BackfillStep()
             counted = await _counted(connection, row)
             fired = FireEffects()
             after = _without_job(counted, job)
@@ -286,9 +287,9 @@ def _completed(row: LockedBackfill) -> LockedBackfill:
     return msgspec.structs.replace(row, total=total, state=state)
 
 
-def _step(row: LockedBackfill, created: int, *, paused: bool) -> FillStep:
+def _step(row: LockedBackfill, created: int, *, paused: bool) -> BackfillStep:
     if row.state != BackfillState.RUNNING or paused or not row.first_of_job:
-        return FillStep(created)
+        return BackfillStep(created)
     wants_slice = not row.has_slice and row.has_fires_left
     room = row.has_slice and len(row.live) < row.concurrency
-    return FillStep(created, again=wants_slice or room, wants_slice=wants_slice)
+    return BackfillStep(created, again=wants_slice or room, wants_slice=wants_slice)
