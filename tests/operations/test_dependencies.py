@@ -12,7 +12,7 @@ import httpx
 import msgspec
 import pytest
 
-from mainspring.operations.dependencies.looker import Looker
+from mainspring.operations.dependencies.dependency_poller import DependencyPoller
 from mainspring.roles.assembly import Assembly
 from mainspring.store import dependencies
 from tests.api.bookkeeping import problem
@@ -27,14 +27,14 @@ REPORT = """{"job_id": "daily_report", "schedule": "0 0 * * *", "command": "pyth
 
 
 @pytest.fixture
-async def looker(assembly: Assembly) -> AsyncIterator[Looker]:
-    """The looker of the server. It looks only when the test says so."""
+async def dependency_poller(assembly: Assembly) -> AsyncIterator[DependencyPoller]:
+    """The dependency poller of the server. It polls only when the test says so."""
     assembly.signals.waits._listeners.clear()
-    yield looker_of(assembly)
+    yield dependency_poller_of(assembly)
 
 
-def looker_of(assembly: Assembly) -> Looker:
-    return next(task for task in assembly.periodic_tasks if isinstance(task, Looker))
+def dependency_poller_of(assembly: Assembly) -> DependencyPoller:
+    return next(task for task in assembly.periodic_tasks if isinstance(task, DependencyPoller))
 
 
 async def make(api: httpx.AsyncClient, job_id: str, **fields: Any) -> str:
@@ -88,14 +88,14 @@ async def test_the_short_request_works_once_its_parent_exists(api: httpx.AsyncCl
 
 
 async def test_a_run_is_queued_in_the_transaction_that_ends_its_last_parent(
-    api: httpx.AsyncClient, assembly: Assembly, connection: asyncpg.Connection, looker: Looker
+    api: httpx.AsyncClient, assembly: Assembly, connection: asyncpg.Connection, dependency_poller: DependencyPoller
 ) -> None:
     await make(api, "a", schedule="@daily")
     await make(api, "b", schedule="@daily")
     await make(api, "c", schedule="@daily", depends_on=["a", "b"])
     await due_together(connection, "a", "b", "c")
     assert await fire_due(assembly, connection) == 3 - 1  # one waits
-    await looker.run_once()
+    await dependency_poller.run_once()
     assert await state_of(api, "c") == ("WAITING", "waiting for a and b")
     worker = worker_for(api, "a", "b", "c")
     assert await finish(worker) in "ab"
@@ -118,12 +118,16 @@ async def test_a_run_is_queued_in_the_transaction_that_ends_its_last_parent(
     ],
 )
 async def test_the_rule_decides(
-    api: httpx.AsyncClient, looker: Looker, rule: str, ends: list[str], expected: tuple[str, str | None]
+    api: httpx.AsyncClient,
+    dependency_poller: DependencyPoller,
+    rule: str,
+    ends: list[str],
+    expected: tuple[str, str | None],
 ) -> None:
     await make(api, "a")
     await make(api, "b")
     await make(api, "c", depends_on=["a", "b"], rule=rule)
-    await looker.run_once()
+    await dependency_poller.run_once()
     for task, end in zip("ab", ends, strict=False):
         assert (await state_of(api, "c"))[0] == "WAITING"
         await finish(worker_for(api, task), end)
@@ -131,13 +135,15 @@ async def test_the_rule_decides(
     assert (status, reason if expected[1] else None) == expected
 
 
-async def test_failures_travel_down_and_fail_those_that_ask_for_it(api: httpx.AsyncClient, looker: Looker) -> None:
+async def test_failures_travel_down_and_fail_those_that_ask_for_it(
+    api: httpx.AsyncClient, dependency_poller: DependencyPoller
+) -> None:
     await make(api, "a")
     await make(api, "b", depends_on=["a"])
     await make(api, "c", depends_on=["b"], on_upstream_failure="fail")
     await make(api, "d", depends_on=["c"])
     await make(api, "e", depends_on=["b"], rule="all_done")
-    await looker.run_once()
+    await dependency_poller.run_once()
     await finish(worker_for(api, "a"), "FAILED")
     assert await state_of(api, "b") == ("SKIPPED", "upstream failed: a")
     assert await state_of(api, "c") == ("FAILED", "upstream failed: a")
@@ -147,7 +153,7 @@ async def test_failures_travel_down_and_fail_those_that_ask_for_it(api: httpx.As
 
 
 async def test_without_a_run_for_the_same_time_the_first_success_since_the_last_fire_counts(
-    api: httpx.AsyncClient, assembly: Assembly, connection: asyncpg.Connection, looker: Looker
+    api: httpx.AsyncClient, assembly: Assembly, connection: asyncpg.Connection, dependency_poller: DependencyPoller
 ) -> None:
     await make(api, "a", schedule="manual")
     await make(api, "b", schedule="@daily", depends_on=["a"])
@@ -156,16 +162,16 @@ async def test_without_a_run_for_the_same_time_the_first_success_since_the_last_
     await finish(worker)
     await make_due(connection, "b")
     await fire_due(assembly, connection)
-    await looker.run_once()
+    await dependency_poller.run_once()
     assert (await state_of(api, "b"))[0] == "QUEUED"  # it has never fired before
     assert await finish(worker) == "b"
     await make_due(connection, "b")
     await fire_due(assembly, connection)
-    await looker.run_once()
+    await dependency_poller.run_once()
     assert await state_of(api, "b") == ("WAITING", "waiting for a")
     await api.post("/v1/jobs/a:runNow")
     await finish(worker, "FAILED")
-    await looker.run_once()
+    await dependency_poller.run_once()
     assert (await state_of(api, "b"))[0] == "WAITING"
     await api.post("/v1/jobs/a:runNow")
     assert await finish(worker) == "a"
@@ -173,7 +179,7 @@ async def test_without_a_run_for_the_same_time_the_first_success_since_the_last_
 
 
 async def test_a_job_after_others_fires_when_each_has_succeeded_since_its_last_fire(
-    api: httpx.AsyncClient, assembly: Assembly, connection: asyncpg.Connection, looker: Looker
+    api: httpx.AsyncClient, assembly: Assembly, connection: asyncpg.Connection, dependency_poller: DependencyPoller
 ) -> None:
     await make(api, "a", schedule="manual")
     await make(api, "b", schedule="manual")
@@ -188,7 +194,7 @@ async def test_a_job_after_others_fires_when_each_has_succeeded_since_its_last_f
         await api.post(f"/v1/jobs/{task}:runNow")
         assert await finish(worker, status, **fields) == task
         await fire_due(assembly, connection)
-        await looker.run_once()
+        await dependency_poller.run_once()
         return int(await connection.fetchval("select count(*) from mainspring.runs where job_id = 'c'"))
 
     assert await run("a", result={"n": 1}) == 0
@@ -219,7 +225,11 @@ async def test_a_paused_job_fires_after_its_parents_when_it_is_resumed(
 
 @pytest.mark.parametrize("how", ["delete", "cancel", "pause"])
 async def test_a_run_whose_parent_does_not_come_ends_by_its_rule(
-    api: httpx.AsyncClient, assembly: Assembly, connection: asyncpg.Connection, looker: Looker, how: str
+    api: httpx.AsyncClient,
+    assembly: Assembly,
+    connection: asyncpg.Connection,
+    dependency_poller: DependencyPoller,
+    how: str,
 ) -> None:
     await make(api, "a", schedule="@daily")
     await make(api, "b", schedule="@daily", depends_on=["a"])
@@ -245,11 +255,11 @@ async def test_a_run_whose_parent_does_not_come_ends_by_its_rule(
         await due_together(connection, "a", "b")
         expected = "upstream cancelled: a"
     await fire_due(assembly, connection)
-    await looker.run_once()
+    await dependency_poller.run_once()
     if how == "delete":
         assert await state_of(api, "b") == ("WAITING", "waiting for a")
         await api.delete("/v1/jobs/a")
-        await looker.run_once()
+        await dependency_poller.run_once()
     elif how == "cancel":
         run_id = (await api.get("/v1/jobs/a/runs")).json()[0]["run_id"]
         await api.post(f"/v1/runs/{run_id}:cancel")
@@ -257,22 +267,22 @@ async def test_a_run_whose_parent_does_not_come_ends_by_its_rule(
 
 
 async def test_a_cancelled_run_waits_no_longer(
-    api: httpx.AsyncClient, connection: asyncpg.Connection, looker: Looker
+    api: httpx.AsyncClient, connection: asyncpg.Connection, dependency_poller: DependencyPoller
 ) -> None:
     await make(api, "a")
     await make(api, "b", depends_on=["a"])
-    await looker.run_once()
+    await dependency_poller.run_once()
     await api.delete("/v1/jobs/b")
     assert (await state_of(api, "b"))[0] == "CANCELLED"
     await finish(worker_for(api, "a"))
-    looker._rounds = 29  # all runs that wait are looked at
-    await looker.run_once()
+    dependency_poller._rounds = 29  # all runs that wait are looked at
+    await dependency_poller.run_once()
     for table in ("job_waits", "job_edges"):
         assert await connection.fetchval(f"select count(*) from mainspring.{table}") == 0
 
 
 async def test_a_batch_may_depend_on_itself_and_is_stored_whole_or_not_at_all(
-    api: httpx.AsyncClient, connection: asyncpg.Connection, looker: Looker
+    api: httpx.AsyncClient, connection: asyncpg.Connection, dependency_poller: DependencyPoller
 ) -> None:
     jobs = [{"task": "t", "job_id": "c", "depends_on": ["a"]}, {"task": "t", "job_id": "a"}]
     bad = problem(await api.post("/v1/jobs:batch", json=[*jobs, {"task": "t", "depends_on": ["x"]}]))
@@ -280,7 +290,7 @@ async def test_a_batch_may_depend_on_itself_and_is_stored_whole_or_not_at_all(
     assert await connection.fetchval("select count(*) from mainspring.runs") == 0
     answer = await api.post("/v1/jobs:batch", json=jobs)
     assert answer.status_code == 201, answer.text
-    await looker.run_once()
+    await dependency_poller.run_once()
     worker = worker_for(api, "t")
     await finish(worker)
     assert (await state_of(api, "c"))[0] == "QUEUED"
@@ -337,7 +347,10 @@ async def test_what_has_no_effect_or_contradicts_itself_is_refused(api: httpx.As
 
 
 async def test_more_dependants_than_a_statement_may_look_at_all_follow(
-    api: httpx.AsyncClient, looker: Looker, connection: asyncpg.Connection, monkeypatch: pytest.MonkeyPatch
+    api: httpx.AsyncClient,
+    dependency_poller: DependencyPoller,
+    connection: asyncpg.Connection,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Seven runs wait for one that ends, and seven jobs fire after it, with three rows for each statement."""
     monkeypatch.setattr(dependencies, "MOST_ROWS", 3)
@@ -345,22 +358,24 @@ async def test_more_dependants_than_a_statement_may_look_at_all_follow(
     waiting = [await make(api, f"waits{number}", depends_on=[parent]) for number in range(7)]
     after = [await make(api, f"after{number}", schedule={"after": [parent]}) for number in range(7)]
     await api.post(f"/v1/jobs/{parent}:runNow", json={})
-    await looker.run_once()
+    await dependency_poller.run_once()
     assert await connection.fetchval("select count(*) from mainspring.job_waits where looked") == 7
     assert await finish(worker_for(api, parent)) == parent
     assert {(await state_of(api, job))[0] for job in waiting} == {"WAITING"}
     assert await connection.fetchval("select count(*) from mainspring.job_waits where not looked") == 7
     due = "select count(*) from mainspring.jobs where job_id = any ($1) and next_fire_at is not null"
     assert await connection.fetchval(due, after) == 7
-    await looker.run_once()
+    await dependency_poller.run_once()
     assert {(await state_of(api, job))[0] for job in waiting} == {"QUEUED"}
     assert not await connection.fetchval("select count(*) from mainspring.job_waits")
 
 
-async def test_a_run_by_hand_does_not_wait_and_its_answer_says_so(api: httpx.AsyncClient, looker: Looker) -> None:
+async def test_a_run_by_hand_does_not_wait_and_its_answer_says_so(
+    api: httpx.AsyncClient, dependency_poller: DependencyPoller
+) -> None:
     await make(api, "a", schedule="0 0 1 1 *")
     await make(api, "b", schedule="0 0 1 1 *", depends_on=["a"])
     answers = [(await api.post(f"/v1/jobs/{job_id}:runNow", json={})).json() for job_id in ("a", "b")]
     assert [answer["does_not_wait_for"] for answer in answers] == [[], ["a"]]
-    assert await looker.run_once() == 0
+    assert await dependency_poller.run_once() == 0
     assert (await state_of(api, "b"))[0] == "QUEUED"

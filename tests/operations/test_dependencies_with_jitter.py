@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from mainspring.domain.schedules.nominal_times import fire_of
-from mainspring.operations.dependencies.looker import Looker
+from mainspring.operations.dependencies.dependency_poller import DependencyPoller
 from mainspring.roles.assembly import Assembly
 from mainspring.store import dependencies
 from mainspring.store.jobs import schedule_from_text
@@ -65,27 +65,27 @@ async def pair(api: httpx.AsyncClient, assembly: Assembly, connection: asyncpg.C
 
 
 @pytest.fixture
-def looker(assembly: Assembly) -> Looker:
+def dependency_poller(assembly: Assembly) -> DependencyPoller:
     """It looks only when the test says so."""
     assembly.signals.waits._listeners.clear()
-    return next(task for task in assembly.periodic_tasks if isinstance(task, Looker))
+    return next(task for task in assembly.periodic_tasks if isinstance(task, DependencyPoller))
 
 
 @SIDES
 async def test_a_run_waits_for_the_parent_that_has_yet_to_fire_for_its_time(
-    pair: Pair, looker: Looker, sides: dict[str, bool]
+    pair: Pair, dependency_poller: DependencyPoller, sides: dict[str, bool]
 ) -> None:
     await pair.make(**sides)
     await pair.fire("b")
     await pair.due("a")
-    await looker.run_once()
+    await dependency_poller.run_once()
     assert await state_of(pair.api, "b") == ("WAITING", "waiting for a")
     await pair.api.post("/v1/jobs/a:runNow")
     assert await finish(pair.worker) == "a"  # another success does not count
-    await looker.run_once()
+    await dependency_poller.run_once()
     assert (await state_of(pair.api, "b"))[0] == "WAITING"
     await pair.fire("a")
-    await looker.run_once()
+    await dependency_poller.run_once()
     assert (await state_of(pair.api, "b"))[0] == "WAITING"
     assert await finish(pair.worker) == "a"
     assert (await state_of(pair.api, "b"))[0] == "QUEUED"
@@ -93,38 +93,40 @@ async def test_a_run_waits_for_the_parent_that_has_yet_to_fire_for_its_time(
 
 @SIDES
 async def test_the_end_of_the_parents_run_for_the_time_decides(
-    pair: Pair, looker: Looker, sides: dict[str, bool]
+    pair: Pair, dependency_poller: DependencyPoller, sides: dict[str, bool]
 ) -> None:
     await pair.make(**sides)
     await pair.fire("a")
     assert await finish(pair.worker, "FAILED") == "a"
     await pair.fire("b")
-    await looker.run_once()
+    await dependency_poller.run_once()
     assert await state_of(pair.api, "b") == ("SKIPPED", "upstream failed: a")
 
 
 @SIDES
-async def test_a_missed_fire_of_the_parent_decides(pair: Pair, looker: Looker, sides: dict[str, bool]) -> None:
+async def test_a_missed_fire_of_the_parent_decides(
+    pair: Pair, dependency_poller: DependencyPoller, sides: dict[str, bool]
+) -> None:
     await pair.make(**sides)
     await pair.due("a")
     await pair.api.post("/v1/jobs/a:pause")
     await pair.fire("b")
-    await looker.run_once()
+    await dependency_poller.run_once()
     assert await state_of(pair.api, "b") == ("SKIPPED", "upstream missed: a")
 
 
 @SIDES
 async def test_of_a_parent_that_does_not_fire_a_success_counts(
-    pair: Pair, looker: Looker, sides: dict[str, bool]
+    pair: Pair, dependency_poller: DependencyPoller, sides: dict[str, bool]
 ) -> None:
     await pair.make(**sides)
     await pair.api.post("/v1/jobs/a:pause")  # before its fire
     await pair.fire("b")
-    await looker.run_once()
+    await dependency_poller.run_once()
     assert (await state_of(pair.api, "b"))[0] == "QUEUED"
 
 
-async def test_calendars_are_loaded_to_find_the_nominal_time(pair: Pair, looker: Looker) -> None:
+async def test_calendars_are_loaded_to_find_the_nominal_time(pair: Pair, dependency_poller: DependencyPoller) -> None:
     open_days = {"weekdays": ["MON", "TUE", "WED", "THU", "FRI", "SAT", "SUN"]}
     answer = await pair.api.put("/v1/calendars/open", json=open_days)
     assert answer.status_code == 201, answer.text
@@ -132,49 +134,51 @@ async def test_calendars_are_loaded_to_find_the_nominal_time(pair: Pair, looker:
     await pair.fire("b")
     await pair.due("a")
     forget_rules()
-    await looker.run_once()
+    await dependency_poller.run_once()
     assert await state_of(pair.api, "b") == ("WAITING", "waiting for a")
 
 
-async def test_a_parent_without_this_nominal_time_is_looked_at_as_before(pair: Pair, looker: Looker) -> None:
+async def test_a_parent_without_this_nominal_time_is_looked_at_as_before(
+    pair: Pair, dependency_poller: DependencyPoller
+) -> None:
     await pair.make(parent=True)
     later = (pair.time + timedelta(days=1)).isoformat()
     answer = await pair.api.patch("/v1/jobs/a", json={"schedule": {"every": "10d", "anchor": later, "jitter": "1h"}})
     assert answer.status_code == 200, answer.text
     await pair.fire("b")
-    await looker.run_once()
+    await dependency_poller.run_once()
     assert (await state_of(pair.api, "b"))[0] == "QUEUED"
 
 
 async def test_a_run_is_not_looked_at_again_until_the_next_fire_of_its_parent_changes(
-    pair: Pair, looker: Looker
+    pair: Pair, dependency_poller: DependencyPoller
 ) -> None:
     await pair.make(parent=True)
     await pair.fire("b")
     await pair.due("a")
-    assert [await looker.run_once() for _ in range(3)] == [1, 0, 0]
-    assert await looker._pass(dependencies.all_waiting) == 1
-    assert await looker.run_once() == 0
+    assert [await dependency_poller.run_once() for _ in range(3)] == [1, 0, 0]
+    assert await dependency_poller._pass(dependencies.all_waiting) == 1
+    assert await dependency_poller.run_once() == 0
     await pair.api.delete("/v1/jobs/a")
-    assert await looker.run_once() == 1
+    assert await dependency_poller.run_once() == 1
     assert (await state_of(pair.api, "b"))[0] != "WAITING"
 
 
 async def test_changes_of_the_schedules_do_not_change_what_a_run_waits_for(
-    pair: Pair, looker: Looker, connection: asyncpg.Connection
+    pair: Pair, dependency_poller: DependencyPoller, connection: asyncpg.Connection
 ) -> None:
     await pair.make(parent=True, child=True)
     await pair.fire("b")
     await pair.due("a")
-    await looker.run_once()
+    await dependency_poller.run_once()
     assert (await pair.api.patch("/v1/jobs/b", json={"schedule": "@monthly"})).status_code == 200
     await pair.fire("a")
-    await looker.run_once()
+    await dependency_poller.run_once()
     [run] = await connection.fetch("select run_id from mainspring.runs where job_id = 'a'")
     waits = "select parent_run from mainspring.job_waits"
     assert await connection.fetchval(waits) == run["run_id"]
     assert (await pair.api.patch("/v1/jobs/a", json={"schedule": {"jitter": "2s"}})).status_code == 200
-    await looker._pass(dependencies.all_waiting)
+    await dependency_poller._pass(dependencies.all_waiting)
     assert await connection.fetchval(waits) == run["run_id"]
     assert await finish(pair.worker, "FAILED") == "a"
     assert await state_of(pair.api, "b") == ("SKIPPED", "upstream failed: a")

@@ -16,15 +16,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from mainspring.operations.dependencies import follow
-from mainspring.operations.dependencies.looker import Looker
+from mainspring.operations.dependencies.dependency_poller import DependencyPoller
 from mainspring.roles.assembly import Assembly
 from mainspring.wire.exchange import Outcome
 from tests.operations.hand_worker import HandWorker, outcome
-from tests.operations.test_dependencies import due_together, finish, looker, make, state_of, worker_for
+from tests.operations.test_dependencies import dependency_poller, due_together, finish, make, state_of, worker_for
 from tests.store.rows import until_blocking
 
 pytestmark = pytest.mark.anyio
-__all__ = ["looker"]
+__all__ = ["dependency_poller"]
 
 NUMBERS = count()
 ENDS = ("SUCCESS", "FAILED", "CANCELLED", None)
@@ -81,7 +81,7 @@ async def end(api: httpx.AsyncClient, worker: HandWorker, job_id: str, how: str)
 @settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(scene=scenes)
 async def test_what_becomes_of_a_run_depends_on_the_ends_of_its_parents_and_not_on_the_order(
-    api: httpx.AsyncClient, connection: asyncpg.Connection, looker: Looker, scene: Scene
+    api: httpx.AsyncClient, connection: asyncpg.Connection, dependency_poller: DependencyPoller, scene: Scene
 ) -> None:
     number = next(NUMBERS)
     child, names = f"c{number}", [f"p{number}-{place}" for place in range(len(scene.parents))]
@@ -103,25 +103,27 @@ async def test_what_becomes_of_a_run_depends_on_the_ends_of_its_parents_and_not_
         if what == "end" and name not in begun:
             late.append((what, name))
             continue
-        await act(api, looker, what, name, ends)
+        await act(api, dependency_poller, what, name, ends)
         begun.add(name)
     for what, name in late:
-        await act(api, looker, what, name, ends)
-    await looker.run_once()
+        await act(api, dependency_poller, what, name, ends)
+    await dependency_poller.run_once()
     found = (await state_of(api, child))[0]
     assert found == expected(scene), moment
     for name in (child, *names):  # nothing is left for the next example
         await api.delete(f"/v1/jobs/{name}")
 
 
-async def act(api: httpx.AsyncClient, looker: Looker, what: str, name: str, ends: dict[str, str | None]) -> None:
+async def act(
+    api: httpx.AsyncClient, dependency_poller: DependencyPoller, what: str, name: str, ends: dict[str, str | None]
+) -> None:
     match what:
         case "fire":
             await fire(api, name)
         case "run":
             await api.post(f"/v1/jobs/{name}:runNow")
         case "look":
-            await looker.run_once()
+            await dependency_poller.run_once()
         case _:
             how = ends[name]
             assert how is not None
@@ -129,7 +131,7 @@ async def act(api: httpx.AsyncClient, looker: Looker, what: str, name: str, ends
 
 
 async def test_a_fire_an_end_and_a_look_at_once_leave_nobody_waiting(
-    api: httpx.AsyncClient, connection: asyncpg.Connection, looker: Looker
+    api: httpx.AsyncClient, connection: asyncpg.Connection, dependency_poller: DependencyPoller
 ) -> None:
     await make(api, "a", schedule="@daily", overlap="allow")
     await make(api, "b", schedule="@daily", overlap="allow")
@@ -140,20 +142,28 @@ async def test_a_fire_an_end_and_a_look_at_once_leave_nobody_waiting(
         await fire(api, "a")
         await fire(api, "b")
         await asyncio.gather(
-            fire(api, "c"), finish(workers[0]), looker.run_once(), finish(workers[1]), looker.run_once()
+            fire(api, "c"),
+            finish(workers[0]),
+            dependency_poller.run_once(),
+            finish(workers[1]),
+            dependency_poller.run_once(),
         )
-        await looker.run_once()
+        await dependency_poller.run_once()
         assert (await state_of(api, "c"))[0] == "QUEUED"
     assert await connection.fetchval("select count(*) from mainspring.runs where job_id = 'c'") == 6
 
 
 async def test_a_crash_while_a_parent_is_reported_neither_loses_nor_repeats_its_dependant(
-    api: httpx.AsyncClient, assembly: Assembly, connection: asyncpg.Connection, looker: Looker, monkeypatch: Any
+    api: httpx.AsyncClient,
+    assembly: Assembly,
+    connection: asyncpg.Connection,
+    dependency_poller: DependencyPoller,
+    monkeypatch: Any,
 ) -> None:
     await make(api, "a")
     await make(api, "b", depends_on=["a"])
     await make(api, "c", depends_on=["b"])
-    await looker.run_once()
+    await dependency_poller.run_once()
     worker = worker_for(api, "a")
     [order] = await worker.claim()
 

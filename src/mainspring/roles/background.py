@@ -16,7 +16,7 @@ from mainspring.operations.calendars.recompute import Recomputer
 from mainspring.operations.control.amend import Amender
 from mainspring.operations.control.replay import Replayer
 from mainspring.operations.control.run_now import ManualRuns
-from mainspring.operations.dependencies.looker import Looker
+from mainspring.operations.dependencies.dependency_poller import DependencyPoller
 from mainspring.operations.exchange.exchanger import Exchanger
 from mainspring.operations.limits.admitter import Admitter
 from mainspring.operations.signals import Signals
@@ -98,7 +98,7 @@ def upkeep_tasks(
         FanoutExpander(store, lanes, signals, outlines),
         JoinFolder(store, signals),
         FlowStopper(store, signals),
-        Looker(store, signals),
+        DependencyPoller(store, signals),
         LinePruner(store),
         LineAuditor(store, signals),
         CalendarRecomputer(store, signals, Recomputer(store, lanes), library_versions()),

@@ -38,8 +38,9 @@ class Edge(msgspec.Struct, frozen=True):
     fired_for: datetime | None = None
 
 
-class ToLookAt(msgspec.Struct, frozen=True):
-    """A run that waits, and some of its parents. next_fires: of these, unless all that wait are looked at."""
+class RunToPoll(msgspec.Struct, frozen=True):
+    """A run that waits, and some of its parents. `next_fires` has the next fires of these parents; it is None if all
+    runs that wait are polled."""
 
     run_id: UUID
     tenant_id: TenantId
@@ -119,8 +120,8 @@ class AfterEdge(msgspec.Struct, frozen=True):
 
 
 _known_jobs = RowQuery(KnownJob, _SQL["known_jobs"])
-_to_look_at = RowQuery(ToLookAt, _SQL["to_look_at"])
-_all_waiting = RowQuery(ToLookAt, _SQL["all_waiting"])
+_to_look_at = RowQuery(RunToPoll, _SQL["to_look_at"])
+_all_waiting = RowQuery(RunToPoll, _SQL["all_waiting"])
 _lock_waiting = RowQuery(DependantRun, _SQL["lock_waiting"])
 _waits_of = RowQuery(WaitRow, _SQL["waits_of"])
 _waits_to_look_at = RowQuery(WaitRow, _SQL["waits_to_look_at"])
@@ -179,12 +180,12 @@ async def insert_waits(connection: Connection, waits: Sequence[tuple[str, str]])
     await connection.execute(_SQL["insert_waits"], [run for run, _ in waits], [parent for _, parent in waits])
 
 
-async def to_look_at(connection: Connection, after: UUID, limit: int) -> list[ToLookAt]:
-    """Runs after `after` of which it is not known what they wait for."""
+async def runs_to_poll(connection: Connection, after: UUID, limit: int) -> list[RunToPoll]:
+    """Runs after `after` that must be polled: what they wait for is not known."""
     return await _to_look_at.fetch(connection, after, limit)
 
 
-async def all_waiting(connection: Connection, after: UUID, limit: int) -> list[ToLookAt]:
+async def all_waiting(connection: Connection, after: UUID, limit: int) -> list[RunToPoll]:
     return await _all_waiting.fetch(connection, after, limit)
 
 
@@ -196,8 +197,8 @@ async def waits_of(connection: Connection, run_ids: Sequence[UUID]) -> list[Wait
     return await _waits_of.fetch(connection, run_ids)
 
 
-async def waits_to_look_at(connection: Connection, run_ids: Sequence[UUID]) -> list[WaitRow]:
-    """Those without an end."""
+async def waits_to_poll(connection: Connection, run_ids: Sequence[UUID]) -> list[WaitRow]:
+    """The waits whose parent has not ended."""
     return await _waits_to_look_at.fetch(connection, run_ids)
 
 
@@ -251,9 +252,9 @@ async def waiting_for(connection: Connection, ended: Sequence[EndedParent]) -> s
     return None if len(rows) > MOST_ROWS else {run_id for (run_id,) in rows}
 
 
-async def look_again(connection: Connection, parents: Sequence[JobKey]) -> int:
-    """Find out anew what the runs wait for that wait for these jobs. Returns how many there are. No statement changes
-    more than `MOST_ROWS` of them."""
+async def poll_again(connection: Connection, parents: Sequence[JobKey]) -> int:
+    """Have the runs that wait for these jobs polled again. Return how many there are. One statement changes at most
+    `MOST_ROWS` of them."""
     keys, found = list(dict.fromkeys(parents)), 0
     tenants, jobs = [key[0] for key in keys], [key[1] for key in keys]
     while True:

@@ -9,7 +9,7 @@ from uuid import UUID
 import pytest
 
 from mainspring.domain.schedules.nominal_times import fire_of
-from mainspring.operations.dependencies.looker import Looker
+from mainspring.operations.dependencies.dependency_poller import DependencyPoller
 from mainspring.store.jobs import schedule_from_text
 from tests.api.bookkeeping import problem
 from tests.operations.firing import fire_due
@@ -24,10 +24,10 @@ STEPS: list[dict[str, Any]] = [{"name": "a", "retries": 0}, {"name": "b", "depen
 
 
 @pytest.fixture
-def looker(scene: Scene) -> Looker:
+def dependency_poller(scene: Scene) -> DependencyPoller:
     """It looks only when the test says so."""
     scene.assembly.signals.waits._listeners.clear()
-    return task_of(scene.assembly, Looker)
+    return task_of(scene.assembly, DependencyPoller)
 
 
 async def make(scene: Scene, job_id: str, **fields: Any) -> None:
@@ -77,33 +77,37 @@ async def test_a_job_fires_after_a_workflow_and_a_workflow_after_a_job(scene: Sc
     ],
 )
 async def test_a_run_waits_for_the_workflow_run_of_the_same_time(
-    scene: Scene, looker: Looker, bad: tuple[str, ...], rule: str, expected: tuple[str, str | None]
+    scene: Scene, dependency_poller: DependencyPoller, bad: tuple[str, ...], rule: str, expected: tuple[str, str | None]
 ) -> None:
-    await fired_together(scene, looker, rule)
+    await fired_together(scene, dependency_poller, rule)
     assert await state_of(scene, "child") == ("WAITING", "waiting for flow")
     await scene.run_all(failing(*bad))
     assert await state_of(scene, "child") == expected
     await scene.at_rest()
 
 
-async def test_the_cancel_of_a_workflow_run_reaches_the_run_that_waits_for_it(scene: Scene, looker: Looker) -> None:
-    await fired_together(scene, looker, "all_success")
+async def test_the_cancel_of_a_workflow_run_reaches_the_run_that_waits_for_it(
+    scene: Scene, dependency_poller: DependencyPoller
+) -> None:
+    await fired_together(scene, dependency_poller, "all_success")
     [run] = (await scene.api.get("/v1/workflows/flow/runs")).json()["runs"]
     await scene.control.cancel(scene.caller, UUID(run["run_id"]))
     assert await state_of(scene, "child") == ("SKIPPED", "upstream cancelled: flow")
 
 
-async def fired_together(scene: Scene, looker: Looker, rule: str) -> None:
+async def fired_together(scene: Scene, dependency_poller: DependencyPoller, rule: str) -> None:
     """A workflow and a job that waits for it, both for the same time."""
     await scene.create(STEPS, workflow_id="flow", schedule="@daily")
     await make(scene, "child", schedule="@daily", depends_on=["flow"], rule=rule, queue="other")
     await due_together(scene.connection, "flow", "child")
     await fire_due(scene.assembly, scene.connection)
     await scene.starter.run_once()
-    await looker.run_once()
+    await dependency_poller.run_once()
 
 
-async def test_a_run_waits_for_a_workflow_with_jitter_that_has_yet_to_fire(scene: Scene, looker: Looker) -> None:
+async def test_a_run_waits_for_a_workflow_with_jitter_that_has_yet_to_fire(
+    scene: Scene, dependency_poller: DependencyPoller
+) -> None:
     now = await scene.connection.fetchval("select date_trunc('second', clock_timestamp())")
     time = now - timedelta(hours=2)
     every = {"every": "10d", "anchor": time.isoformat()}
@@ -116,11 +120,11 @@ async def test_a_run_waits_for_a_workflow_with_jitter_that_has_yet_to_fire(scene
     await scene.connection.execute(set_due, time, "child")
     await fire_due(scene.assembly, scene.connection)
     await scene.connection.execute(set_due, fire_of(schedule_from_text(text), time), "flow")
-    await looker.run_once()
+    await dependency_poller.run_once()
     assert await state_of(scene, "child") == ("WAITING", "waiting for flow")
     await fire_due(scene.assembly, scene.connection)
     await scene.starter.run_once()
-    await looker.run_once()
+    await dependency_poller.run_once()
     await scene.run_all(failing("b"))
     assert await state_of(scene, "child") == ("SKIPPED", "upstream failed: flow")
     await scene.at_rest()

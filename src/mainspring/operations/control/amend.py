@@ -268,7 +268,7 @@ class Amender:
             state = int(BackfillState.CANCELLED)
             ended = [BackfillEnded(tenant, backfill_id, job_id, state) for backfill_id in over]
             await BACKFILLS_ENDED.happened(connection, ended, effects)
-        effects.of(DependencyEffects).check |= await dependencies.look_again(connection, [(tenant, job_id)]) > 0
+        effects.of(DependencyEffects).check |= await dependencies.poll_again(connection, [(tenant, job_id)]) > 0
         if row is None and own is None and not live and not await self._has_ended(connection, tenant, job_id):
             raise no_job(job_id)
         return effects

@@ -36,8 +36,8 @@ class DependantJobs:
 async def _follow(connection: Connection, parents: Sequence[EndedParent], effects: Effects) -> None:
     await _satisfy(connection, parents, effects)
     found = await dependencies.waiting_for(connection, parents)
-    if found is None:  # they are looked at after the commit
-        await dependencies.look_again(connection, [(parent.tenant_id, parent.job_id) for parent in parents])
+    if found is None:  # they are polled after the commit
+        await dependencies.poll_again(connection, [(parent.tenant_id, parent.job_id) for parent in parents])
         effects.of(DependencyEffects).check = True
         return
     if not found:

@@ -1,4 +1,4 @@
-"""What a run waits for, of one parent. Pure functions over what is stored of the parent."""
+"""Computes what a run waits for at one parent. The functions are pure: they take what is stored about the parent."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def end_of(state: int, reason: str | None) -> tuple[ParentEnd, str | None]:
     return ParentEnd(state), None
 
 
-def looked_at(wait: WaitRow, now: ParentNow, moment: datetime) -> WaitRow:
+def updated_wait(wait: WaitRow, now: ParentNow, moment: datetime) -> WaitRow:
     """What the run waits for, by what is known now: the parent's run for the same time, or else its next success, or
     nothing because it has ended. `moment`: when the parent fires for this time. `looked` stays false until it has
     fired."""
