@@ -53,7 +53,7 @@ class FlowStage:
             self._note(order, "fail" if fails else "end")
             outcomes.append(outcome(order, "FAILED", error="no", retry=False) if fails else outcome(order))
         await self.scene.worker.report(*outcomes)
-        await self.scene.folder.run_once()
+        await self.scene.join_counter.run_once()
 
     async def cancel(self, run_id: UUID) -> None:
         path = f"/v1/workflow-runs/{run_id}:cancel"
@@ -67,7 +67,7 @@ class FlowStage:
             if orders:
                 await self.end(*orders, failing=failing)
             expanded = await self.scene.expander.run_once()
-            await self.scene.folder.run_once()
+            await self.scene.join_counter.run_once()
             await self.scene.stopper.run_once()
             if not orders and not expanded:
                 return

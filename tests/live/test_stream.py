@@ -196,7 +196,7 @@ async def test_a_workflow_run_is_told_about_with_its_steps(
     tasks = {task.name: task for task in assembly.periodic_tasks}
 
     async def work() -> None:
-        for task in ("flow_starter", "fanout_expander", "join_folder"):
+        for task in ("flow_starter", "fanout_expander", "join_counter"):
             await tasks[task].run_once()
 
     async with watching(assembly, served, topic) as watcher:

@@ -34,10 +34,10 @@ T = TypeVar("T")
 
 
 class FlowNews(msgspec.Struct, frozen=True):
-    """What workflow runs have to do: joins with marks, joins of members that have counted some, mapped steps that are
-    ready, workflow runs of which something may be left to cancel, and those that run again."""
+    """What workflow runs have to do: joins with marks, joins of members that have counted some ends, mapped steps that
+    are ready, workflow runs that may have steps left to cancel, and those that run again."""
 
-    folds: Collection[int] = ()
+    marked_joins: Collection[int] = ()
     maps: Collection[int] = ()
     fanouts: Collection[UUID] = ()
     stopped: Collection[UUID] = ()

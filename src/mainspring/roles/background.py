@@ -23,7 +23,7 @@ from mainspring.operations.signals import Signals
 from mainspring.operations.signatures.signature_registry import SignatureRegistry
 from mainspring.operations.workflows.definitions import Definitions
 from mainspring.operations.workflows.expander import FanoutExpander
-from mainspring.operations.workflows.folder import JoinFolder
+from mainspring.operations.workflows.join_counter import JoinCounter
 from mainspring.operations.workflows.outlines import Outlines
 from mainspring.operations.workflows.starter import FlowStarter
 from mainspring.operations.workflows.stopper import FlowStopper
@@ -96,7 +96,7 @@ def upkeep_tasks(
         Performer(store, Chooser(store, lanes), _verbs(store, lanes, signals, database_clock)),
         FlowStarter(store, lanes, signals, outlines),
         FanoutExpander(store, lanes, signals, outlines),
-        JoinFolder(store, signals),
+        JoinCounter(store, signals),
         FlowStopper(store, signals),
         DependencyPoller(store, signals),
         LinePruner(store),

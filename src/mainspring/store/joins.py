@@ -104,7 +104,7 @@ _to_resolve = RowQuery(UnresolvedPayload, _SQL["to_resolve"])
 
 
 async def new_blocks(connection: Connection, count: int = 1) -> list[int]:
-    """Each stands for JOIN_BLOCK ids of joins that nobody else has."""
+    """Reserve blocks. Each stands for JOIN_BLOCK ids of joins that no other block has."""
     return [block for (block,) in await connection.fetch(_SQL["new_blocks"], count)]
 
 
@@ -137,7 +137,8 @@ async def count(connection: Connection, tallies: Mapping[int, Tally]) -> list[Jo
 
 
 async def mark(connection: Connection, tallies: Mapping[int, Tally]) -> None:
-    """Note ends. Somebody must fold them after the commit; otherwise the sweep does."""
+    """Write marks that count ends. The caller publishes a signal after its commit; otherwise the next round of the join
+    counter counts them."""
     await connection.execute(_SQL["mark_ends"], *_columns(tallies))
 
 
@@ -160,7 +161,7 @@ async def marked(connection: Connection, after: int, limit: int) -> list[int]:
     return [join_id for (join_id,) in await connection.fetch(_SQL["marked_joins"], after, limit)]
 
 
-async def fold(connection: Connection, join_ids: Sequence[int]) -> list[JoinCounts]:
+async def count_marks(connection: Connection, join_ids: Sequence[int]) -> list[JoinCounts]:
     """Count the marks of these joins. The joins are locked. Those without marks are left out."""
     await connection.execute(_SQL["lock_joins"], join_ids)
     return await _fold_marks.fetch(connection, join_ids)
@@ -193,7 +194,7 @@ async def make_ready(connection: Connection, ready: Sequence[Ready]) -> list[int
 
 
 async def hold_ready(connection: Connection, ready: Sequence[Ready]) -> list[int]:
-    """Let runs with limits stand in their lines. Returns the line of each."""
+    """Put runs with limits into their waiting lists. Return the list of each."""
     return [line for (line,) in await connection.fetch(_SQL["hold_ready"], *_ready(ready))]
 
 

@@ -14,7 +14,7 @@ from mainspring.kernel.ids import DEFAULT_TENANT, uuid7
 from mainspring.operations.access.caller import Caller
 from mainspring.operations.workflows.control import WorkflowRuns
 from mainspring.operations.workflows.expander import FanoutExpander
-from mainspring.operations.workflows.folder import JoinFolder
+from mainspring.operations.workflows.join_counter import JoinCounter
 from mainspring.operations.workflows.starter import FlowStarter
 from mainspring.operations.workflows.stopper import FlowStopper
 from mainspring.roles.assembly import Assembly
@@ -34,7 +34,7 @@ class Scene:
         assembly.signals.flows._listeners.clear()
         self.starter = task_of(assembly, FlowStarter)
         self.expander = task_of(assembly, FanoutExpander)
-        self.folder = task_of(assembly, JoinFolder)
+        self.join_counter = task_of(assembly, JoinCounter)
         self.stopper = task_of(assembly, FlowStopper)
         assembly.signals.ready._listeners.remove(self.starter._on_ready)
         self.assembly = assembly
@@ -56,7 +56,7 @@ class Scene:
         answer = await self.api.post(f"/v1/workflows/{workflow_id}:runNow", json=body)
         assert answer.status_code in (200, 202), answer.text
         assert await self.starter.run_once()
-        await self.folder.run_once()
+        await self.join_counter.run_once()
         return UUID(answer.json()["run_id"])
 
     async def round(self, answer: Answer, most: int = 100) -> list[RunOrder]:
@@ -64,7 +64,7 @@ class Scene:
         reply = await self.worker.exchange(free=most, hello=None if self.worker.seq else self.worker.card)
         if reply.runs:
             await self.worker.report(*map(answer, reply.runs))
-        await self.folder.run_once()
+        await self.join_counter.run_once()
         return reply.runs
 
     async def run_all(self, answer: Answer = outcome, most: int = 100) -> list[str]:

@@ -22,8 +22,8 @@ STEPS: list[dict[str, Any]] = [
 # The writes of the starter, the fold, the resolution and the expansion. Each is the last act of a killed process.
 WRITES: list[tuple[Any, str]] = [
     (workflows, "begin"), (workflows, "create_steps"), (workflows, "advance"), (workflows, "keep_ends"),
-    (workflows, "close"), (joins, "insert"), (joins, "mark"), (joins, "count"), (joins, "fold"), (joins, "make_ready"),
-    (joins, "succeed"), (fanouts, "open_all"), (fanouts, "begin"), (fanouts, "advance"), (fanouts, "close"),
+    (workflows, "close"), (joins, "insert"), (joins, "mark"), (joins, "count"), (joins, "count_marks"),
+    (joins, "make_ready"), (joins, "succeed"), (fanouts, "open_all"), (fanouts, "begin"), (fanouts, "advance"), (fanouts, "close"),
 ]  # fmt: skip
 OF_A_RERUN: list[tuple[Any, str]] = [(joins, "new_blocks"), (workflows, "begin_rerun")]
 
@@ -69,7 +69,7 @@ async def run_all(scene: Scene) -> list[Any]:
     while await scene.connection.fetchval("select count(*) from mainspring.runs") or pending:
         rounds += 1
         assert rounds < 200
-        for act in (scene.starter.run_once, scene.expander.run_once, scene.folder.run_once):
+        for act in (scene.starter.run_once, scene.expander.run_once, scene.join_counter.run_once):
             await survives(act)
         if not pending:
             orders = (await scene.worker.exchange(free=40)).runs
@@ -93,7 +93,7 @@ async def test_a_kill_after_any_write_loses_and_repeats_nothing(scene: Scene, mo
     payload = await scene.connection.fetchval("select payload::text from mainspring.run_history where name = 'wide'")
     assert payload == '{"n":150}'
     assert (await scene.api.get(f"/v1/runs/{run_id}")).json()["status"] == "SUCCESS"
-    await scene.folder.run_once()
+    await scene.join_counter.run_once()
     await scene.at_rest()
 
 
@@ -113,5 +113,5 @@ async def test_a_kill_after_any_write_of_a_rerun_loses_and_repeats_nothing(
     view = (await scene.api.get(f"/v1/workflow-runs/{run_id}")).json()
     assert (view["status"], view["reruns"], {step["status"] for step in view["steps"]}) == ("SUCCESS", 1, {"SUCCESS"})
     assert view["steps"][0]["map"]["succeeded"] == 150
-    await scene.folder.run_once()
+    await scene.join_counter.run_once()
     await scene.at_rest()

@@ -112,20 +112,20 @@ async def test_the_marks_of_a_join_that_is_far_from_done_are_counted_together_an
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Ten reports of one member are one count. When few are left, each is."""
-    monkeypatch.setattr("mainspring.operations.workflows.folder._FAR", 4)
-    monkeypatch.setattr("mainspring.operations.workflows.folder._LATER", 3600)  # until the test says so
+    monkeypatch.setattr("mainspring.operations.workflows.join_counter._FAR", 4)
+    monkeypatch.setattr("mainspring.operations.workflows.join_counter._LATER", 3600)  # until the test says so
     flow_id = await scene.begin(await scene.create([{"name": "each", "map": {"range": 100}}]))
     await scene.expander.run_once()
-    folder, join_id = scene.folder, await scene.connection.fetchval("select join_id from mainspring.fanouts")
+    counter, join_id = scene.join_counter, await scene.connection.fetchval("select join_id from mainspring.fanouts")
 
     async def report(number: int) -> None:
         orders = await scene.worker.claim(number)
         await scene.worker.report(*map(outcome, orders))
-        folder._on_news(FlowNews(folds={join_id}))
+        counter._on_news(FlowNews(marked_joins={join_id}))
 
     async def marks() -> int:
-        if folder._folding is not None:
-            await folder._folding
+        if counter._counting is not None:
+            await counter._counting
         found: int = await scene.connection.fetchval("select count(*) from mainspring.join_marks")
         return found
 
@@ -135,14 +135,14 @@ async def test_the_marks_of_a_join_that_is_far_from_done_are_counted_together_an
     for _ in range(10):
         await report(1)
     assert await marks() == 10
-    folder._count_later()
+    counter._count_later()
     assert await marks() == 0
     await report(86)
     assert await marks() == 1
-    folder._count_later()
+    counter._count_later()
     for _ in range(3):
         assert await marks() == 0
         await report(1)
-    assert (await marks(), folder._later, folder._far) == (0, set(), {})
+    assert (await marks(), counter._later, counter._far) == (0, set(), {})
     assert await scene.ended(flow_id) == ("SUCCESS", None)
     await scene.at_rest()

@@ -137,7 +137,7 @@ async def test_a_rerun_from_a_step_with_references_runs_it_whatever_its_rule(sce
     assert await scene.run_all(answer) == ["a", "b"]
     await scene.control.rerun(scene.caller, run_id, "b")
     await scene.starter.run_once()
-    await scene.folder.run_once()
+    await scene.join_counter.run_once()
     assert await scene.run_all() == ["b"]
     await scene.at_rest()
 
@@ -189,7 +189,7 @@ async def test_too_many_failed_members_fail_the_step_and_skip_the_rest(scene: Sc
     await scene.expander.run_once()
     await scene.round(failing("each"), most=4)
     await scene.expander.run_once()
-    await scene.folder.run_once()
+    await scene.join_counter.run_once()
     assert await scene.ended(run_id) == ("FAILED", "step each failed")
     counts = await scene.connection.fetch(
         "select state, count(*) from mainspring.run_history where job_id is null group by 1"
@@ -209,7 +209,7 @@ async def test_a_cancelled_workflow_run_starts_nothing_more_and_ends_when_its_wo
     assert set(found.values()) == {("CANCELLED", "not today")}
     await scene.worker.report(outcome(order))
     assert await scene.ended(run_id) == ("CANCELLED", "not today")
-    await scene.folder.run_once()
+    await scene.join_counter.run_once()
     await scene.stopper.stop(run_id)
     assert (await scene.steps(run_id))["a"] == ("SUCCESS", None)
     assert await scene.connection.fetchval("select state from mainspring.flows") == 4
@@ -242,7 +242,7 @@ async def test_after_any_cancel_no_step_can_start(scene: Scene, way: str) -> Non
     assert (await scene.api.request(method, path)).status_code in (200, 202)
     assert await scene.connection.fetchval("select count(*) from mainspring.runs") == 0
     assert await scene.expander.run_once() == 0
-    await scene.folder.run_once()
+    await scene.join_counter.run_once()
     await scene.stopper.run_once()
     assert await scene.connection.fetchval("select state from mainspring.flows") == 4
     await scene.at_rest()
@@ -278,7 +278,7 @@ async def test_a_rerun_repeats_what_failed_and_what_follows_it(scene: Scene) -> 
     with pytest.raises(Conflict):
         await scene.control.rerun(scene.caller, run_id)
     await scene.starter.run_once()
-    await scene.folder.run_once()
+    await scene.join_counter.run_once()
     payloads: dict[str | None, Any] = {}
 
     def mended(order: RunOrder) -> Outcome:
@@ -337,7 +337,7 @@ async def test_a_broadcast_runs_once_on_each_worker_and_gives_up_those_that_are_
     assert (await scene.worker.exchange(free=10)).runs == []
     await second.exchange(stopped=True)
     await scene.expander.run_once()
-    await scene.folder.run_once()
+    await scene.join_counter.run_once()
     assert (await scene.steps(run_id))["each"][0] == "FAILED"
     states = await scene.connection.fetch("select state, reason from mainspring.run_history where job_id is null")
     assert sorted(map(tuple, states)) == [(10, None), (11, "its worker is gone")]

@@ -144,7 +144,7 @@ async def run_all(scene: Scene, plan: Plan, rerun: int, done: set[tuple[int, int
     for most in cycle(plan.batches):
         orders = await scene.round(answer, most)
         expanded = await scene.expander.run_once()
-        folded = await scene.folder.run_once()
+        folded = await scene.join_counter.run_once()
         idle = 0 if orders or expanded or folded else idle + 1
         if idle == 2:
             return ran

@@ -81,7 +81,7 @@ async def test_a_workflow_run_is_shown_with_its_steps_from_the_start_to_the_end(
 async def test_a_workflow_that_runs_once_needs_no_id(scene: Scene) -> None:
     workflow = await scene.create(FIVE, parameters={"region": "eu"}, schedule="now")
     assert await scene.starter.run_once()
-    await scene.folder.run_once()
+    await scene.join_counter.run_once()
     assert await scene.run_all(answer)
     view = await get(scene, f"/v1/workflow-runs/{workflow}")
     assert (view["workflow_id"], view["status"], view["reason"]) == (workflow, "FAILED", "step load failed")
@@ -89,7 +89,7 @@ async def test_a_workflow_that_runs_once_needs_no_id(scene: Scene) -> None:
     again = await scene.api.post(f"/v1/workflow-runs/{workflow}:rerun")
     assert again.status_code == 202, again.text
     await scene.starter.run_once()
-    await scene.folder.run_once()
+    await scene.join_counter.run_once()
     await scene.run_all()
     view = await get(scene, f"/v1/workflow-runs/{workflow}")
     assert (view["status"], view["counts"]) == ("SUCCESS", {"SUCCESS": 5})

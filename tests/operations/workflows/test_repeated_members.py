@@ -51,7 +51,7 @@ class Work:
         idle = 0
         while idle < 2:
             moved = await self.scene.starter.run_once() + await self.scene.expander.run_once()
-            moved += len(await self.scene.run_all(self.answer)) + await self.scene.folder.run_once()
+            moved += len(await self.scene.run_all(self.answer)) + await self.scene.join_counter.run_once()
             idle = 0 if moved else idle + 1
         return sorted(self.members)
 
@@ -137,7 +137,7 @@ async def test_what_is_left_of_a_cancelled_map_runs_again(scene: Scene, work: Wo
     third = await scene.connection.fetchval("select run_id from mainspring.runs where state = 2")
     assert third is not None
     await scene.worker.report(Outcome(third, 1, "CANCELLED"))
-    await scene.folder.run_once()
+    await scene.join_counter.run_once()
     await scene.stopper.run_once()
     await scene.control.rerun(scene.caller, run_id)
     assert await work.do() == [1, 2, 3, 4, 5]
@@ -188,7 +188,8 @@ async def test_a_kill_after_any_write_repeats_no_member_twice(
     kills = Kills(
         monkeypatch,
         [(workflows, "take_numbers"), (joins, "insert"), (fanouts, "insert_items"), (fanouts, "begin"),
-         (workflows, "create_members"), (fanouts, "advance"), (joins, "mark"), (joins, "fold"), (fanouts, "close")],
+         (workflows, "create_members"), (fanouts, "advance"), (joins, "mark"), (joins, "count_marks"),
+         (fanouts, "close")],
     )  # fmt: skip
     work.members = {}
     work.failing = ()
@@ -197,7 +198,7 @@ async def test_a_kill_after_any_write_repeats_no_member_twice(
     while await scene.connection.fetchval("select count(*) from mainspring.runs") or pending:
         rounds += 1
         assert rounds < 100
-        for act in (scene.expander.run_once, scene.folder.run_once):
+        for act in (scene.expander.run_once, scene.join_counter.run_once):
             await survives(act)
         if not pending:
             pending = [work.answer(order) for order in (await scene.worker.exchange(free=40)).runs]

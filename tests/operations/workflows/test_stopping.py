@@ -46,7 +46,7 @@ async def test_it_is_running_until_its_last_running_step_has_ended(scene: Scene)
     assert await scene.ended(run_id) == CANCELLED
     shown = await view(scene, run_id)
     assert (shown["status"], shown["counts"]) == ("CANCELLED", {"CANCELLED": 3})
-    await scene.folder.run_once()
+    await scene.join_counter.run_once()
     await scene.stopper.stop(run_id)
     assert await scene.connection.fetchval("select count(*) from mainspring.joins") == 0
     await scene.control.rerun(scene.caller, run_id)
@@ -180,7 +180,7 @@ async def test_another_server_ends_what_a_killed_one_has_left(scene: Scene, monk
     monkeypatch.undo()
     await scene.stopper.run_once()
     assert await scene.ended(run_id) == CANCELLED
-    await scene.folder.run_once()
+    await scene.join_counter.run_once()
     await scene.at_rest()
 
 

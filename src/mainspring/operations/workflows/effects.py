@@ -17,23 +17,23 @@ from mainspring.store.pool import Connection
 
 
 class FlowEffects(Part):
-    """folds: the joins that have marks. maps: the joins of members that have counted some. fanouts: the mapped steps
-    that are ready. stopped: the workflow runs of which something may be left to cancel."""
+    """marked_joins: the joins that have marks. maps: the joins of members that have counted some ends. fanouts: the
+    mapped steps that are ready. stopped: the workflow runs that may have steps left to cancel."""
 
-    folds: set[int] = msgspec.field(default_factory=set)
+    marked_joins: set[int] = msgspec.field(default_factory=set)
     maps: set[int] = msgspec.field(default_factory=set)
     fanouts: set[UUID] = msgspec.field(default_factory=set)
     stopped: set[UUID] = msgspec.field(default_factory=set)
 
     def merge(self, other: Self, /) -> None:
-        self.folds |= other.folds
+        self.marked_joins |= other.marked_joins
         self.maps |= other.maps
         self.fanouts |= other.fanouts
         self.stopped |= other.stopped
 
     def publish(self, signals: Signals, /) -> None:
-        if self.folds or self.maps or self.fanouts or self.stopped:
-            signals.flows.publish(FlowNews(self.folds, self.maps, self.fanouts, self.stopped))
+        if self.marked_joins or self.maps or self.fanouts or self.stopped:
+            signals.flows.publish(FlowNews(self.marked_joins, self.maps, self.fanouts, self.stopped))
 
 
 class StoppedFlows:

@@ -164,7 +164,7 @@ class FanoutExpander:
             raise RuntimeError(f"mapped step {fanout.run_id} changed although it is locked")
         if not mapped.own:  # its join is decided from the beginning
             await joins.mark(connection, {join_id: Tally()})
-            effects.of(FlowEffects).folds.add(join_id)
+            effects.of(FlowEffects).marked_joins.add(join_id)
 
     async def _fail(self, connection: Connection, flow: Flow, fanout: Fanout, reason: str, effects: Effects) -> None:
         row = await runs.lock_run(connection, flow.tenant_id, fanout.run_id)
@@ -185,7 +185,7 @@ class FanoutExpander:
         if _too_many_failed(fanout, counts):
             left = fanout.own - fanout.expanded
             await joins.mark(connection, {fanout.join_id: Tally(skipped=left)})
-            effects.of(FlowEffects).folds.add(fanout.join_id)
+            effects.of(FlowEffects).marked_joins.add(fanout.join_id)
             await self._advanced(connection, fanout, fanout.expanded, close=True)
             return 0, True
         if self._waits(fanout, counts):
@@ -312,7 +312,7 @@ class FanoutExpander:
     def _on_news(self, news: FlowNews) -> None:
         self._wanted.update(news.fanouts)
         self._joins.update(news.maps)
-        self._joins.update(join_id for join_id in news.folds if is_of_map(join_id))
+        self._joins.update(join_id for join_id in news.marked_joins if is_of_map(join_id))
         if (self._wanted or self._joins) and (self._expanding is None or self._expanding.done()):
             self._expanding = asyncio.create_task(self._answer())
 

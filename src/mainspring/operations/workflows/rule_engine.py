@@ -3,8 +3,8 @@
 `StepsAndFlows` is called in the transaction that ends the runs. The joins of up to 64 parents are locked, by id, and
 counted: the run that waits is QUEUED in the commit that ends its last parent. A wide join takes marks, because its row
 would make all reports wait for each other. Who cancels holds runs that wait, so it writes marks as well. The runs that
-are skipped here feed other joins by marks, so that no transaction grows with the graph. `JoinFolder` counts marks after
-the commit, and also those that a killed process has left.
+are skipped here feed other joins by marks, so that no transaction grows with the graph. `JoinCounter` counts marks
+after the commit, and also those that a killed process has left.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ async def _follow(connection: Connection, ends: Sequence[RunEnded], effects: Eff
         await settle(connection, await joins.count(connection, counted), effects)
     if marked:
         await joins.mark(connection, marked)
-        effects.of(FlowEffects).folds.update(marked)
+        effects.of(FlowEffects).marked_joins.update(marked)
     if prefixes := {prefix_of(end.run_id) for end in ends if end.follows & _STOPS}:
         effects.contended = True
         await end_stopped(connection, prefixes, effects)
@@ -170,7 +170,7 @@ async def settle(connection: Connection, counted: Sequence[JoinCounts], effects:
         await _Settlement(connection, effects, counts).carry_out(found)
     if len(found) == room:  # there may be more
         await joins.mark(connection, dict.fromkeys(rules, Tally()))
-        effects.of(FlowEffects).folds.update(rules)
+        effects.of(FlowEffects).marked_joins.update(rules)
 
 
 async def _skip(connection: Connection, skips: Sequence[tuple[int, Skip]], effects: Effects) -> int:
@@ -190,7 +190,7 @@ async def _skip(connection: Connection, skips: Sequence[tuple[int, Skip]], effec
             _count_skipped(tally, runs.number, runs.cause)
     if marked:
         await joins.mark(connection, marked)
-        effects.of(FlowEffects).folds.update(marked)
+        effects.of(FlowEffects).marked_joins.update(marked)
     return number
 
 

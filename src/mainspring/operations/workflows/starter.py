@@ -216,7 +216,7 @@ class FlowStarter:
                 raise RuntimeError(f"workflow run {flow_id} changed although it is locked")
             if complete and graph.wants_nothing:
                 await joins.mark(connection, {graph.nothing: Tally()})
-                effects.of(FlowEffects).folds.add(graph.nothing)
+                effects.of(FlowEffects).marked_joins.add(graph.nothing)
 
 
 async def _graph(outline: Outline, part: GraphPart) -> GraphRows:

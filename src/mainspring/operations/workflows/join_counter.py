@@ -1,11 +1,11 @@
-"""The folder: counts the marks of joins, and starts or ends the runs that wait for them.
+"""The join counter counts the marks of joins, and starts or ends the runs that wait for them.
 
-Whoever has written marks says so after its commit, and the folder of its process counts them at once. Every process
-also looks each second: somebody who was killed may have left marks. A join whose marks are being counted is locked;
-whoever comes later finds none.
+A mark is a row that counts ends for a join. A transaction that has written marks publishes a signal after its commit,
+and the counter of the process counts them at once. Every process also polls each second, because a killed process may
+have left marks. A join is locked while its marks are counted, so a second process finds none.
 
 A container, such as a mapped step with many members, waits for the last of them. As long as its join is far from done,
-nothing is decided by its marks, so these are counted together every 50 ms.
+its marks decide nothing, so they are counted together every 50 ms.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ from mainspring.store.deadlocks import despite_deadlocks
 from mainspring.store.joins import JoinCounts
 from mainspring.store.pool import AWAY, Store
 
-log = get_logger("folder")
+log = get_logger("join_counter")
 
 _TOGETHER = 50  # joins that one transaction locks
-_LOOKED_AT = 1000  # joins per round
+_PER_ROUND = 1000  # joins
 _PAUSE = 0.005  # seconds in which marks of the same joins come together
-_LATER = 0.05  # the same of joins that are far from done
-_FAR = 64  # ends at least that are left then, and four times as many as were counted last
+_LATER = 0.05  # the same pause for joins that are far from done
+_FAR = 64  # a join is far from done if more ends than this are left, and more than four times those counted last
 _MOST_KNOWN = 10_000  # joins
 
 
-class JoinFolder:
-    name = "join_folder"
+class JoinCounter:
+    name = "join_counter"
     interval = 1.0
 
     def __init__(self, store: Store, signals: Signals) -> None:
@@ -47,37 +47,37 @@ class JoinFolder:
         self._wanted: set[int] = set()
         self._later: set[int] = set()
         self._far: dict[int, int] = {}  # joins that are far from done, and how many ends they have counted
-        self._folding: asyncio.Task[None] | None = None
+        self._counting: asyncio.Task[None] | None = None
         signals.flows.subscribe(self._on_news)
 
     async def run_once(self) -> int:
-        """Count the marks that are there, and those that follow. Returns how many joins were counted."""
+        """Count the marks that exist, and those that this creates. Return how many joins were counted."""
         async with self._store.hot.acquire() as connection:
-            found = await joins.marked(connection, self._after, _LOOKED_AT)
-        self._after = found[-1] if len(found) == _LOOKED_AT else joins.FIRST_JOIN
-        return await self.fold(found)
+            found = await joins.marked(connection, self._after, _PER_ROUND)
+        self._after = found[-1] if len(found) == _PER_ROUND else joins.FIRST_JOIN
+        return await self.count(found)
 
-    async def fold(self, join_ids: Collection[int]) -> int:
-        """Count the marks of these joins, and of those that get marks by it."""
-        folded = 0
+    async def count(self, join_ids: Collection[int]) -> int:
+        """Count the marks of these joins, and of the joins that get marks as a result."""
+        counted_joins = 0
         waiting = set(join_ids)
         while waiting:
             now = sorted(waiting)[:_TOGETHER]
             waiting.difference_update(now)
-            number, following = await despite_deadlocks(partial(self._fold, now))
-            folded += number
+            number, following = await despite_deadlocks(partial(self._count_marks, now))
+            counted_joins += number
             waiting |= following
-        return folded
+        return counted_joins
 
-    async def _fold(self, join_ids: Sequence[int]) -> tuple[int, set[int]]:
+    async def _count_marks(self, join_ids: Sequence[int]) -> tuple[int, set[int]]:
         effects = Effects(waiting_locked=True)
         async with self._store.hot.acquire() as connection, connection.transaction():
-            counted = await joins.fold(connection, join_ids)
+            counted = await joins.count_marks(connection, join_ids)
             await settle(connection, counted, effects)
             await runs_ended(connection, effects)
             await release(connection, effects)
         flows = effects.of(FlowEffects)
-        following, flows.folds = flows.folds, set()
+        following, flows.marked_joins = flows.marked_joins, set()
         for join in counted:
             self._note(join)
         effects.publish(self._signals)
@@ -93,7 +93,7 @@ class JoinFolder:
             self._far[join.join_id] = ended
 
     def _on_news(self, news: FlowNews) -> None:
-        for join_id in news.folds:
+        for join_id in news.marked_joins:
             if join_id not in self._far:
                 self._wanted.add(join_id)
                 continue
@@ -108,14 +108,14 @@ class JoinFolder:
         self._wake()
 
     def _wake(self) -> None:
-        if self._wanted and (self._folding is None or self._folding.done()):
-            self._folding = asyncio.create_task(self._answer())
+        if self._wanted and (self._counting is None or self._counting.done()):
+            self._counting = asyncio.create_task(self._answer())
 
     async def _answer(self) -> None:
         try:
             while self._wanted:
                 wanted, self._wanted = self._wanted, set()
-                await self.fold(wanted)
+                await self.count(wanted)
                 await asyncio.sleep(_PAUSE)
         except AWAY as error:
             log.warning("joins could not be counted; the next round does it", error=repr(error))
