@@ -14,7 +14,7 @@ from mainspring.kernel.ids import DEFAULT_TENANT, uuid7
 from mainspring.operations.live import streams as live
 from mainspring.operations.live.effects import ListsChange
 from mainspring.roles.assembly import Assembly
-from mainspring.store import live as store_live
+from mainspring.store import watched_objects
 from mainspring.wire.exchange import Progress
 from tests.api.bookkeeping import problem
 from tests.attack.edge import HEAD, an_edge
@@ -312,7 +312,7 @@ async def test_a_session_that_is_signed_out_ends_its_stream(
 
 
 async def test_there_are_only_so_many_streams(assembly: Assembly, served: httpx.AsyncClient, tenants: Tenants) -> None:
-    assembly.services.streams.places.most, assembly.services.streams.places.of_caller = 2, 1
+    assembly.services.streams.quota.most, assembly.services.streams.quota.of_caller = 2, 1
     tokens = [(await tenants.token(role="viewer"))["token"] for _ in range(2)]
     async with watching(assembly, served, "runs"):
         refused = await served.get("/v1/stream?topics=runs")
@@ -334,7 +334,7 @@ async def test_there_are_only_so_many_streams(assembly: Assembly, served: httpx.
 async def test_a_tenant_that_has_all_places_gives_one_up_for_another(
     assembly: Assembly, served: httpx.AsyncClient, tenants: Tenants
 ) -> None:
-    assembly.services.streams.places.most = 3
+    assembly.services.streams.quota.most = 3
     [other] = await tenants.add("other")
     headers = {"Authorization": other.headers["Authorization"]}
     async with (
@@ -384,14 +384,14 @@ async def test_a_tenant_whose_look_is_slow_is_looked_at_by_itself(
 ) -> None:
     [other] = await tenants.add("other")
     headers = {"Authorization": other.headers["Authorization"]}
-    look, released = store_live.runs, asyncio.Event()
+    look, released = watched_objects.runs, asyncio.Event()
 
     async def slow(connection: Any, wanted: Any) -> Any:
         if any(tenant != DEFAULT_TENANT for tenant, _ in wanted):
             await released.wait()
         return await look(connection, wanted)
 
-    monkeypatch.setattr(store_live, "runs", slow)
+    monkeypatch.setattr(watched_objects, "runs", slow)
     run_id = await a_run(api, retries=0)
     async with (
         httpx.AsyncClient(base_url=served.base_url, headers=headers) as client,
@@ -420,7 +420,7 @@ async def test_a_stream_keeps_at_most_one_event_for_each_topic(
     async with watching(assembly, served, "runs") as watcher:
         [stream] = assembly.services.streams._open
         for _ in range(1000):
-            stream.tell(live.Change("runs", changes=2))
+            stream.publish(live.Change("runs", changes=2))
         assert len(stream._pending) == 1
         await asyncio.sleep(0)
         await until(lambda: watcher.counted("runs") == 2000)
@@ -436,7 +436,7 @@ async def test_a_client_that_does_not_read_is_dropped(assembly: Assembly) -> Non
 
         async def is_dropped() -> bool:
             for stream in assembly.services.streams._open:
-                stream.tell(live.Change("runs", changes=1))
+                stream.publish(live.Change("runs", changes=1))
             await other.reader.readuntil(b"event: change")
             return not edge.serves(stuck)
 

@@ -210,7 +210,7 @@ async def test_a_server_that_stops_lets_its_readers_go_without_an_end(assembly: 
 async def test_a_tenant_that_follows_too_much_gives_places_up_and_continues_later(
     assembly: Assembly, worker: HandWorker, tenants: Tenants
 ) -> None:
-    places = assembly.services.logs.watch.places
+    places = assembly.services.logs.watch.quota
     places.most, places.of_caller = 3, 3
     [other] = await tenants.add("other")
     order = await a_run(worker)

@@ -17,8 +17,8 @@ from litestar.types import ASGIApp, Receive, Scope, Send
 
 from mainspring.api.handlers import operation_of, roles_of
 from mainspring.api.large_bodies import may_be_large
-from mainspring.api.noticing import tell_changes
 from mainspring.api.parameters import check_parameters
+from mainspring.api.published_changes import publish_changes
 from mainspring.api.routing import describe, without_body
 from mainspring.api.session_cookie import check_request, secret_of
 from mainspring.domain.errors import Forbidden, InvalidInput, NotFound, Unauthorized, WrongMediaType
@@ -115,7 +115,7 @@ class AuthenticationMiddleware:
             if scope["method"] == "OPTIONS":
                 await describe(scope, receive, send)
                 return
-            send = tell_changes(scope, send)
+            send = publish_changes(scope, send)
             if large:
                 await state.large_bodies.serve(self._app, scope, receive, send)
                 return

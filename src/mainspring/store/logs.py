@@ -104,7 +104,7 @@ async def advance(connection: Connection, tenant: TenantId, worker_id: UUID, pie
     return set(map(tuple, rows))
 
 
-async def standings(connection: Connection, wanted: Sequence[tuple[TenantId, UUID]]) -> dict[UUID, LogState]:
+async def states(connection: Connection, wanted: Sequence[tuple[TenantId, UUID]]) -> dict[UUID, LogState]:
     """The states of these runs, without those that do not exist."""
     rows = await connection.fetch(_SQL["standings"], [tenant for tenant, _ in wanted], [run_id for _, run_id in wanted])
     found: dict[UUID, LogState] = {}

@@ -23,7 +23,8 @@ STEPS: list[dict[str, Any]] = [
 WRITES: list[tuple[Any, str]] = [
     (workflows, "begin"), (workflows, "create_steps"), (workflows, "advance"), (workflows, "keep_ends"),
     (workflows, "close"), (joins, "insert"), (joins, "mark"), (joins, "count"), (joins, "count_marks"),
-    (joins, "make_ready"), (joins, "succeed"), (fanouts, "open_all"), (fanouts, "begin"), (fanouts, "advance"), (fanouts, "close"),
+    (joins, "make_ready"), (joins, "succeed"), (fanouts, "open_all"), (fanouts, "begin"), (fanouts, "advance"),
+    (fanouts, "close"),
 ]  # fmt: skip
 OF_A_RERUN: list[tuple[Any, str]] = [(joins, "new_blocks"), (workflows, "begin_rerun")]
 

@@ -70,15 +70,15 @@ async def get_logs(
     `end` has the status of the run. A client that was cut off continues with Last-Event-ID."""
     services, caller, found = services_of(request), caller_of(request), run_id_of(run_id)
     resume = None if last_event_id is None else parse_mark(last_event_id)
-    standing = await services.logs.standing(caller, found, attempt)
+    state = await services.logs.state(caller, found, attempt)
     if follow:
         if request.method == "HEAD":
             return Stream([], media_type="text/event-stream")
-        services.logs.watch.places.check(caller)
-        follower = LogFollower(services.logs, services.clock, caller, found, standing, attempt=attempt, resume=resume)
+        services.logs.watch.quota.check(caller)
+        follower = LogFollower(services.logs, services.clock, caller, found, state, attempt=attempt, resume=resume)
         return Stream(_as_text(follower, request), media_type="text/event-stream")
-    number = attempt or standing.attempt
-    log = standing.logs.get(number, NOTHING_PRINTED)
+    number = attempt or state.attempt
+    log = state.logs.get(number, NOTHING_PRINTED)
     headers = {"Mainspring-Log-Attempt": str(number)}
     if log.truncated:
         headers["Mainspring-Log-Truncated"] = "true"

@@ -1,8 +1,8 @@
-"""Streams: the browsers that are connected here, and what each of them is still to be told.
+"""Streams: the browsers that are connected here, and the events that each of them has yet to receive.
 
 A stream has a fixed number of topics and keeps at most one event for each, so a slow reader needs no more memory than a
-quick one. Twice a second the changes of the lists and the states of single things are handed to the streams that watch
-them. Nothing is read for what nobody watches.
+quick one. Twice a second the changes of the lists and the states of single objects are published to the streams that
+watch them. An object that no stream watches is not read.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from mainspring.kernel import metrics
 from mainspring.kernel.clock import Clock
 from mainspring.kernel.ids import TenantId, uuid7
 from mainspring.operations.access.caller import Caller
-from mainspring.operations.live.changes import ChangePublisher
-from mainspring.operations.live.looks import Key, Looks, Seen
-from mainspring.operations.live.places import Places
+from mainspring.operations.live.change_publisher import ChangePublisher
+from mainspring.operations.live.connection_quota import ConnectionQuota
+from mainspring.operations.live.object_poller import Key, ObjectPoller, Seen
 from mainspring.operations.live.topics import WORKERS, Topic
 from mainspring.operations.signals import Signals
 from mainspring.store.lanes import LaneRegistry
@@ -38,15 +38,16 @@ class Stream:
         self.keys = [(caller.tenant, topic) for topic in topics]
         self.news = asyncio.Event()
         self.closed = False
-        self.full = False  # another tenant needs the place
+        self.full = False  # another tenant needs the connection
         self._pending: dict[str, Change] = {}
 
     def leave(self) -> None:
         self.closed = self.full = True
         self.news.set()
 
-    def tell(self, change: Change) -> None:
-        """Of a list the counts are added up, of a single thing only the last state is kept."""
+    def publish(self, change: Change) -> None:
+        """Keep a change until it is sent. The counts of a list are added up; of a single object the last state is
+        kept."""
         before = self._pending.get(change.topic)
         if before is not None and change.changes:
             change = Change(change.topic, changes=before.changes + change.changes)
@@ -54,7 +55,7 @@ class Stream:
         self.news.set()
 
     def take(self) -> list[Change]:
-        """What is to be sent."""
+        """Return the changes to send, and forget them."""
         taken, self._pending = self._pending, {}
         return list(taken.values())
 
@@ -67,8 +68,8 @@ class Streams:
     def __init__(self, store: Store, signals: Signals, lanes: LaneRegistry, clock: Clock) -> None:
         self.changes = ChangePublisher(store, signals, lanes, clock, lambda: bool(self._open))
         self.closed = False
-        self.places = Places("streams", MOST_STREAMS, MOST_OF_CALLER)
-        self._looks = Looks(store, clock)
+        self.quota = ConnectionQuota("streams", MOST_STREAMS, MOST_OF_CALLER)
+        self._poller = ObjectPoller(store, clock)
         self._open: set[Stream] = set()
         self._watched: dict[Key, set[Stream]] = {}
         self._known: dict[Key, Seen] = {}
@@ -83,14 +84,15 @@ class Streams:
         """Raise unless this caller may open one more stream here."""
         if self.closed:
             raise Unavailable("the server stops", hint="connect again")
-        self.places.check(caller)
+        self.quota.check(caller)
 
     @contextmanager
     def stream(self, caller: Caller, topics: Sequence[Topic]) -> Iterator[Stream]:
-        """A stream for as long as it is used. Raises as `check_room` does: many may have been let in together."""
+        """A stream for as long as it is used. Raises as `check_room` does, because several callers may have passed the
+        check together."""
         self.check_room(caller)
         stream = Stream(caller, topics)
-        with self.places.place(caller, stream.leave), self._opened(stream):
+        with self.quota.hold(caller, stream.leave), self._opened(stream):
             yield stream
 
     @contextmanager
@@ -99,7 +101,7 @@ class Streams:
         for key in stream.keys:
             self._watched.setdefault(key, set()).add(stream)
             if key in self._known and key[1].kind != WORKERS:
-                stream.tell(self._known[key][1])
+                stream.publish(self._known[key][1])
         metrics.streams.set(len(self._open))
         try:
             yield
@@ -117,16 +119,16 @@ class Streams:
             self._known.pop(key, None)
 
     def next_id(self) -> str:
-        """Of the next event. The ids of a server rise."""
+        """The id of the next event. The ids of a server rise."""
         self._number += 1
         return f"{self._origin}:{self._number}"
 
     async def run_once(self) -> int:
-        """Tell the streams what has changed. Return how many streams there are."""
+        """Publish what has changed to the streams. Return how many streams there are."""
         for (tenant, name), count in (await self.changes.take()).items():
-            self._tell((tenant, Topic(name)), Change(name, changes=count))
+            self._publish((tenant, Topic(name)), Change(name, changes=count))
         if self._watched:
-            for key, seen in (await self._looks.look(list(self._watched))).items():
+            for key, seen in (await self._poller.poll(list(self._watched))).items():
                 self._compare(key, seen)
         return len(self._open)
 
@@ -135,18 +137,18 @@ class Streams:
         if seen is None:
             if before is not None:
                 del self._known[key]
-                self._tell(key, Change(key[1].name))
+                self._publish(key, Change(key[1].name))
         elif key in self._watched and (before is None or before[0] != seen[0]):
             self._known[key] = seen
-            if before is not None or key[1].kind != WORKERS:  # of a list, the first look tells nothing new
-                self._tell(key, seen[1])
+            if before is not None or key[1].kind != WORKERS:  # the first poll of a list is no change
+                self._publish(key, seen[1])
 
-    def _tell(self, key: Key, change: Change) -> None:
+    def _publish(self, key: Key, change: Change) -> None:
         for stream in self._watched.get(key, ()):
-            stream.tell(change)
+            stream.publish(change)
 
     def _check_again(self, tenant: TenantId) -> None:
-        """A token or session of this tenant has ended: its streams find out whether it was theirs."""
+        """A token or session of this tenant has ended: each stream of the tenant checks its own."""
         for stream in self._open:
             if stream.tenant == tenant:
                 stream.news.set()
@@ -154,7 +156,7 @@ class Streams:
     def close(self) -> None:
         """The server stops: every stream ends, and can continue at another server."""
         self.closed = True
-        self._looks.close()
+        self._poller.close()
         for stream in self._open:
             stream.closed = True
             stream.news.set()

@@ -64,7 +64,7 @@ class LogFollower:
         clock: Clock,
         caller: Caller,
         run_id: UUID,
-        standing: LogState,
+        state: LogState,
         *,
         attempt: int | None = None,
         resume: Mark | None = None,
@@ -74,9 +74,9 @@ class LogFollower:
         self._caller = caller
         self._tenant = caller.tenant
         self._run_id = run_id
-        self._standing = standing
+        self._state = state
         self._only = attempt
-        self._attempt = attempt or max(1, standing.attempt)
+        self._attempt = attempt or max(1, state.attempt)
         self._offset = 0
         if resume is not None and attempt in (None, resume.attempt):
             self._attempt, self._offset = resume.attempt, resume.offset
@@ -93,13 +93,13 @@ class LogFollower:
             news.set()
 
         with (
-            watch.following(self._tenant, self._run_id, self._standing) as (followed, news),
-            watch.places.place(self._caller, leave),
+            watch.following(self._tenant, self._run_id, self._state) as (followed, news),
+            watch.quota.hold(self._caller, leave),
         ):
             said = self._clock.monotonic()
-            while not watch.closed and not self._left and followed.standing is not None:
+            while not watch.closed and not self._left and followed.state is not None:
                 news.clear()
-                self._standing = followed.standing
+                self._state = followed.state
                 patience = KEEP_ALIVE
                 try:
                     async for event in self._available():
@@ -119,21 +119,21 @@ class LogFollower:
         while True:
             async for event in self._output():
                 yield event
-            standing = self._standing
-            if not standing.has_ended(self._attempt):
+            state = self._state
+            if not state.has_ended(self._attempt):
                 return
             for event in self._close_attempt():
                 yield event
-            if self._only is not None or (standing.over and standing.attempt <= self._attempt):
-                yield self._event("end", LogEnd(_status(standing, self._attempt)))
+            if self._only is not None or (state.over and state.attempt <= self._attempt):
+                yield self._event("end", LogEnd(_status(state, self._attempt)))
                 return
-            if standing.attempt <= self._attempt:
+            if state.attempt <= self._attempt:
                 return
             self._begin_attempt(self._attempt + 1)
             yield self._event("attempt", LogAttempt(self._attempt))
 
     async def _output(self) -> AsyncIterator[FollowedEvent]:
-        log = self._standing.logs.get(self._attempt)
+        log = self._state.logs.get(self._attempt)
         if log is None or self._offset + self._undecoded >= log.bytes:
             return
         folder = folder_of(self._tenant, self._run_id, log.attempt, log.fence)
@@ -162,7 +162,7 @@ class LogFollower:
         self._offset += self._undecoded
         if rest := self._decoder.decode(b"", final=True):
             events.append(self._event("output", LogOutput(self._attempt, rest)))
-        log = self._standing.logs.get(self._attempt)
+        log = self._state.logs.get(self._attempt)
         if log is not None and log.truncated:
             events.append(self._event("truncated", LogOutput(self._attempt, truncation_mark(log))))
         return events
@@ -175,6 +175,6 @@ class LogFollower:
         return FollowedEvent(name, data, Mark(self._attempt, self._offset))
 
 
-def _status(standing: LogState, attempt: int) -> str:
+def _status(state: LogState, attempt: int) -> str:
     """The status of the ended run, or of an attempt that was followed by another one."""
-    return StoredState(standing.state).name if standing.over and standing.attempt <= attempt else "FAILED"
+    return StoredState(state.state).name if state.over and state.attempt <= attempt else "FAILED"

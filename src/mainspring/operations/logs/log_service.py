@@ -143,17 +143,17 @@ class LogService:
 
     # --- to readers
 
-    async def standing(self, caller: Caller, run_id: UUID, attempt: int | None = None) -> LogState:
+    async def state(self, caller: Caller, run_id: UUID, attempt: int | None = None) -> LogState:
         """The state of the run and its logs. Raises NotFound if the run or the attempt does not exist."""
         async with self._store.reads.acquire() as connection:
-            standing = (await logs.standings(connection, [(caller.tenant, run_id)])).get(run_id)
-        if standing is None:
+            state = (await logs.states(connection, [(caller.tenant, run_id)])).get(run_id)
+        if state is None:
             raise NotFound(f"there is no run {run_id}", hint="see GET /v1/runs")
-        begun = max(standing.attempt, *standing.logs, 0)
+        begun = max(state.attempt, *state.logs, 0)
         if attempt is not None and not 1 <= attempt <= begun:
             words = f"{begun} so far" if begun else "none yet"
             raise NotFound(f"run {run_id} has no attempt {attempt}", field="attempt", hint=f"it has had {words}")
-        return standing
+        return state
 
     async def read(self, caller: Caller, run_id: UUID, log: LogRow) -> AsyncIterator[bytes]:
         """All valid bytes, and a visible line if the output was truncated. It needs a few MiB of memory."""
@@ -164,9 +164,9 @@ class LogService:
 
     async def lines(self, caller: Caller, run_id: UUID, attempt: int | None, wanted: WantedLines) -> LogRange:
         """Some lines of an attempt's log, or of the newest one."""
-        standing = await self.standing(caller, run_id, attempt)
-        number = attempt or standing.attempt
-        log = standing.logs.get(number, NOTHING_PRINTED)
+        state = await self.state(caller, run_id, attempt)
+        number = attempt or state.attempt
+        log = state.logs.get(number, NOTHING_PRINTED)
         folder = folder_of(caller.tenant, run_id, log.attempt, log.fence)
         before = log.bytes if wanted.before is None else min(wanted.before, log.bytes)
         if wanted.start is not None:
@@ -174,17 +174,17 @@ class LogService:
         else:
             found = await lines_before(self.bytes, folder, before, wanted.most)
         line = await number_of_line(self.bytes, folder, found.start) if wanted.numbered else None
-        ended = standing.has_ended(number)
+        ended = state.has_ended(number)
         return LogRange(number, found.start, found.end, log.bytes, found.text, line, log.truncated, ended)
 
     async def search(
         self, caller: Caller, run_id: UUID, attempt: int | None, text: str, *, start: int, limit: int
     ) -> LogMatches:
         """The first lines after the byte `start` that contain the text, as far as one search gets."""
-        standing = await self.standing(caller, run_id, attempt)
-        number = attempt or standing.attempt
-        log = standing.logs.get(number, NOTHING_PRINTED)
-        ended = standing.has_ended(number)
+        state = await self.state(caller, run_id, attempt)
+        number = attempt or state.attempt
+        log = state.logs.get(number, NOTHING_PRINTED)
+        ended = state.has_ended(number)
         search = LogSearch(Needle(text), min(start, log.bytes), log.bytes, limit, ended=ended)
         found = await search.run(self.bytes, folder_of(caller.tenant, run_id, log.attempt, log.fence))
         return LogMatches(number, found.matches, found.to, log.bytes, found.more, ended)

@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from uuid import UUID
 
 from mainspring.kernel.ids import TenantId
-from mainspring.operations.live.places import Places
+from mainspring.operations.live.connection_quota import ConnectionQuota
 from mainspring.store import logs
 from mainspring.store.logs import LogRow, LogState
 from mainspring.store.pool import AWAY, Store
@@ -23,16 +23,16 @@ MOST_OF_CALLER = 100  # of a session, or of a token
 
 
 class Followed:
-    """A run that is followed here. `standing` is its latest known state, or None if the run has expired."""
+    """A run that is followed here. `state` is its latest known state, or None if the run has expired."""
 
-    def __init__(self, tenant: TenantId, standing: LogState) -> None:
+    def __init__(self, tenant: TenantId, state: LogState) -> None:
         self.tenant = tenant
-        self.standing: LogState | None = standing
+        self.state: LogState | None = state
         self.news: set[asyncio.Event] = set()
 
-    def tell(self, standing: LogState | None) -> None:
-        if standing != self.standing:
-            self.standing = standing
+    def update(self, state: LogState | None) -> None:
+        if state != self.state:
+            self.state = state
             self.wake()
 
     def wake(self) -> None:
@@ -48,17 +48,17 @@ class LogWatch:
         self._store = store
         self._followed: dict[UUID, Followed] = {}
         self._early_query: asyncio.Task[None] | None = None
-        self.places = Places("followed logs", MOST_FOLLOWERS, MOST_OF_CALLER)
+        self.quota = ConnectionQuota("followed logs", MOST_FOLLOWERS, MOST_OF_CALLER)
         self.closed = False
 
     @contextmanager
-    def following(self, tenant: TenantId, run_id: UUID, standing: LogState) -> Iterator[tuple[Followed, asyncio.Event]]:
+    def following(self, tenant: TenantId, run_id: UUID, state: LogState) -> Iterator[tuple[Followed, asyncio.Event]]:
         """The followed run, and an event that is set whenever its state changes."""
         followed = self._followed.get(run_id)
         if followed is None:
-            followed = self._followed[run_id] = Followed(tenant, standing)
+            followed = self._followed[run_id] = Followed(tenant, state)
         else:
-            followed.tell(_latest(followed.standing, standing))
+            followed.update(_latest(followed.state, state))
         news = asyncio.Event()
         followed.news.add(news)
         try:
@@ -78,18 +78,18 @@ class LogWatch:
         asked = list(self._followed.items())
         if asked:
             async with self._store.hot.acquire() as connection:
-                found = await logs.standings(connection, [(followed.tenant, run_id) for run_id, followed in asked])
+                found = await logs.states(connection, [(followed.tenant, run_id) for run_id, followed in asked])
             for run_id, followed in asked:
-                followed.tell(_latest(followed.standing, found.get(run_id)))
+                followed.update(_latest(followed.state, found.get(run_id)))
         return len(asked)
 
     def arrived(self, run_id: UUID, log: LogRow) -> None:
         """New output of the run became valid at this server."""
         followed = self._followed.get(run_id)
-        if followed is None or followed.standing is None:
+        if followed is None or followed.state is None:
             return
-        known = followed.standing
-        followed.tell(LogState(known.state, known.attempt, known.over, _latest_logs(known.logs, {log.attempt: log})))
+        known = followed.state
+        followed.update(LogState(known.state, known.attempt, known.over, _latest_logs(known.logs, {log.attempt: log})))
         if log.attempt > known.attempt and (self._early_query is None or self._early_query.done()):
             # Another attempt has begun. The last output of the previous one may have arrived at another server.
             self._early_query = asyncio.create_task(self._query_early())

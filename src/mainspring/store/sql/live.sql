@@ -1,7 +1,7 @@
 -- Looks for the event stream: the state of what somebody watches, of all who watch at a server together.
 
 -- name: watched_runs
--- WatchedRun in store/live.py. The history, with a partition per day, is only searched for runs that are not live.
+-- WatchedRun in store/watched_objects.py. The history, with a partition per day, is only searched for runs that are not live.
 select w.tenant_id, w.run_id, coalesce(r.state, h.state) as state, coalesce(r.attempt, h.attempt) as attempt, r.progress,
        r.progress_number, coalesce(r.stopping, false) as stopping
 from unnest($1::int[], $2::uuid[]) as w (tenant_id, run_id)
@@ -21,7 +21,7 @@ left join lateral (
 where r.state is not null or h.state is not null
 
 -- name: watched_jobs
--- WatchedJob in store/live.py: the row of the job, a digest of up to 100 live runs, and the newest ended run.
+-- WatchedJob in store/watched_objects.py: the row of the job, a digest of up to 100 live runs, and the newest ended run.
 select w.tenant_id, w.job_id, j.version, j.status, j.next_fire_at, l.live, l.digest, h.run_id as ended
 from unnest($1::int[], $2::text[]) as w (tenant_id, job_id)
 left join mainspring.jobs j on j.tenant_id = w.tenant_id and j.job_id = w.job_id
@@ -42,7 +42,7 @@ left join lateral (
 where j.job_id is not null or l.live > 0 or h.run_id is not null
 
 -- name: watched_flows
--- WatchedFlow in store/live.py, with a row for each state of its step runs. Their ids are one range. Those of an ended
+-- WatchedFlow in store/watched_objects.py, with a row for each state of its step runs. Their ids are one range. Those of an ended
 -- workflow run are not counted.
 select f.tenant_id, f.flow_id, f.state, f.reruns, s.state as step_state, s.number
 from unnest($1::int[], $2::uuid[]) as w (tenant_id, run_id)

@@ -1,4 +1,4 @@
-"""Places for streams and followed logs are shared fairly between tenants."""
+"""The quota of streams and followed logs is shared fairly between tenants."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ import pytest
 from mainspring.domain.errors import TooManyRequests, Unavailable
 from mainspring.kernel.ids import TenantId, uuid7
 from mainspring.operations.access.caller import Caller
-from mainspring.operations.live.places import Places
+from mainspring.operations.live.connection_quota import ConnectionQuota
 
 
 class Scene:
     """Connections of tenants, which leave when they are told to."""
 
     def __init__(self, most: int, of_caller: int = 1000) -> None:
-        self.places = Places("streams", most, of_caller)
+        self.quota = ConnectionQuota("streams", most, of_caller)
         self.left: list[str] = []
         self._stacks: dict[str, ExitStack] = {}
 
     def connect(self, caller: Caller, name: str) -> None:
         stack = ExitStack()
-        stack.enter_context(self.places.place(caller, lambda: self.left.append(name)))
+        stack.enter_context(self.quota.hold(caller, lambda: self.left.append(name)))
         self._stacks[name] = stack
 
     def disconnect(self, name: str) -> None:
@@ -47,7 +47,7 @@ def test_a_tenant_may_have_all_and_gives_up_the_newest_until_others_have_as_many
             scene.connect(one, "one more")
         assert (refusal.value.code, refusal.value.retry_after) == ("streams_full", 10)
     scene.connect(caller(3), "third tenant")
-    assert len(scene.places) == 6 and len(scene.left) == 4
+    assert len(scene.quota) == 6 and len(scene.left) == 4
 
 
 def test_a_place_that_was_given_up_is_not_freed_twice() -> None:
@@ -55,12 +55,12 @@ def test_a_place_that_was_given_up_is_not_freed_twice() -> None:
     scene.connect(noisy, "n0")
     scene.connect(noisy, "n1")
     scene.connect(quiet, "q0")
-    assert scene.left == ["n1"] and len(scene.places) == 2
+    assert scene.left == ["n1"] and len(scene.quota) == 2
     scene.disconnect("n1")
-    assert len(scene.places) == 2
+    assert len(scene.quota) == 2
     scene.disconnect("q0")
     scene.disconnect("n0")
-    assert len(scene.places) == 0
+    assert len(scene.quota) == 0
 
 
 def test_a_caller_has_a_bound_of_its_own() -> None:

@@ -1,8 +1,8 @@
-"""Changes: counts of what has changed, by tenant and list, collected while somebody in the cluster has a stream open.
+"""The change publisher counts what has changed, by tenant and list, while any server of the cluster has a stream open.
 
 Nothing is added to a transaction. Requests and exchanges count in memory. Twice a second a server sends its counts to
 the others, in one NOTIFY on a channel of its own. A server with streams says every few seconds that it wants to know;
-without such a server nothing is counted and nothing is sent. A count may be lost: whoever looks polls slowly as well.
+without such a server nothing is counted and nothing is sent. A count may be lost: browsers also poll, slowly.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from mainspring.kernel.clock import Clock
 from mainspring.kernel.ids import EVERY_TENANT, TenantId
 from mainspring.operations.live.topics import JOBS, LISTS, QUEUES, RUNS
 from mainspring.operations.signals import Signals
-from mainspring.store import live
+from mainspring.store import watched_objects
 from mainspring.store.lanes import LaneRegistry
 from mainspring.store.pool import Store
 from mainspring.wire.exchange import ExchangeReply, ExchangeRequest
 
 Counts = Mapping[tuple[TenantId, str], int]
 
-_ASK_EVERY = 5.0  # seconds between two messages that somebody watches
-_ASKED_FOR = 15.0  # seconds for which one counts
+_ASK_EVERY = 5.0  # seconds between two messages that streams are open
+_ASKED_FOR = 15.0  # seconds for which such a message counts
 _MOST_PAIRS = 400  # in one message: the payload of NOTIFY is limited to 8,000 bytes
 _MOST_RUNS = 500  # of shared workers, whose tenants are looked up together; the rest is left to the polls
 _WATCHED, _COUNTS = "watched", "counts"
@@ -53,17 +53,18 @@ class ChangePublisher:
 
     @property
     def wanted(self) -> bool:
-        """Whether somebody watches, here or at another server."""
+        """Whether a stream is open, here or at another server."""
         return self._has_streams() or self._clock.monotonic() < self._wanted_until
 
     def add(self, tenant: TenantId, lists: Iterable[str], count: int = 1) -> None:
-        """Something of this tenant has changed at this server. The others are told."""
+        """Count a change of this tenant at this server. The next `take` sends it to the other servers."""
         if self.wanted:
             for name in lists:
                 self._own[tenant, name] += count
 
     async def take(self) -> Counts:
-        """What has changed since the last time, here and elsewhere. The other servers are told what changed here."""
+        """Return what has changed since the last call, here and elsewhere, and send the changes of this server to the
+        others."""
         await self._ask()
         if self._runs:
             await self._look_up_tenants()
@@ -80,7 +81,7 @@ class ChangePublisher:
         return heard
 
     async def _ask(self) -> None:
-        """Let the other servers count, too."""
+        """Ask the other servers to count as well."""
         now = self._clock.monotonic()
         if self._has_streams() and now >= self._ask_at:
             self._ask_at = now + _ASK_EVERY
@@ -89,7 +90,7 @@ class ChangePublisher:
     async def _look_up_tenants(self) -> None:
         runs, self._runs = self._runs, set()
         async with self._store.hot.acquire() as connection:
-            for tenant, count in await live.tenants_of_runs(connection, runs):
+            for tenant, count in await watched_objects.tenants_of_runs(connection, runs):
                 self.add(tenant, (RUNS, QUEUES), count)
 
     def _on_ready(self, created: Mapping[int, int]) -> None:

@@ -1,4 +1,4 @@
-"""Counts a request that has changed something, for the event streams of its tenant."""
+"""Publishes changes that requests have made to the event streams of their tenant."""
 
 from __future__ import annotations
 
@@ -9,14 +9,15 @@ from litestar.types import Message, Send
 from mainspring.api.handlers import operation_of, roles_of
 from mainspring.operations.access.caller import Caller
 from mainspring.operations.access.permissions import VIEWER
-from mainspring.operations.live.changes import ChangePublisher
+from mainspring.operations.live.change_publisher import ChangePublisher
 from mainspring.operations.live.topics import changed_by
 
 _READS = ("GET", "HEAD")
 
 
-def tell_changes(scope: Any, send: Send) -> Send:
-    """`send`, which counts the change when the answer says that it was made. Costs nothing while nobody watches."""
+def publish_changes(scope: Any, send: Send) -> Send:
+    """Return a `send` that counts the change if the answer says that it was made. Without open streams, return `send`
+    itself."""
     if scope["method"] in _READS or "caller" not in scope:
         return send
     changes: ChangePublisher = scope["app"].state.services.streams.changes

@@ -1,7 +1,8 @@
-"""Looks: the state of every single thing that streams of this server watch, in one statement for each kind of thing.
+"""The object poller reads the state of every object that streams of this server watch, in one statement for each kind
+of object.
 
-Without a watched thing there is no statement. What is slow to look at is looked at less often: it takes at most a
-twentieth of the time, down to a look every five seconds.
+If no object of a kind is watched, there is no statement. Objects that are slow to read are polled less often: polling
+takes at most a twentieth of the time, and the longest pause is five seconds.
 """
 
 from __future__ import annotations
@@ -15,41 +16,41 @@ from mainspring.domain.transitions import SHOWN_SCHEDULED, RunState, StoredState
 from mainspring.kernel.clock import Clock
 from mainspring.kernel.ids import EVERY_TENANT, TenantId, parse_uuid
 from mainspring.operations.live.topics import JOB, RUN, WORKERS, WORKFLOW_RUN, Topic
-from mainspring.store import live
-from mainspring.store.live import WatchedFlow, WatchedRun
+from mainspring.store import watched_objects
 from mainspring.store.pool import Connection, Store
+from mainspring.store.watched_objects import WatchedFlow, WatchedRun
 from mainspring.wire.live import Change
 
 Key = tuple[TenantId, Topic]
-Seen = tuple[object, Change]  # what is compared, and what is told
+Seen = tuple[object, Change]  # what is compared, and what is published
 _SHARE = 20
 _LONGEST_PAUSE = 5.0  # seconds
-_QUICK = 0.05  # seconds that a look takes at most
-_LONGEST_LOOK = 2.0
-_PATIENCE = 0.25  # for the looks in the background; after that they go on by themselves
+_QUICK = 0.05  # a poll is quick if it takes at most so many seconds
+_LONGEST_POLL = 2.0
+_PATIENCE = 0.25  # seconds to wait for the polls in the background; they continue after that
 
 
-class Looks:
-    """What a tenant watches is looked at together with what others watch as long as that is quick. Otherwise it is
-    looked at by itself, in the background, so that the others are not told late. Whoever watches something new is
-    looked at by itself first."""
+class ObjectPoller:
+    """The objects of several tenants are polled together as long as each tenant's poll is quick. The objects of a slow
+    tenant are polled separately, in the background, so that events of the other tenants are not late. A tenant that
+    watches a new object is first polled separately."""
 
     def __init__(self, store: Store, clock: Clock) -> None:
         self._store = store
         self._clock = clock
         self._due: dict[tuple[TenantId, str], float] = {}
-        self._quick: dict[tuple[TenantId, str], set[Key]] = {}  # what was looked at quickly
+        self._quick: dict[tuple[TenantId, str], set[Key]] = {}  # the objects that were polled quickly
         self._kinds: dict[str, Callable[[Connection, Collection[Key]], Awaitable[dict[Key, Seen]]]] = {
-            RUN: _look_at_runs,
-            JOB: _look_at_jobs,
-            WORKFLOW_RUN: _look_at_flows,
-            WORKERS: _look_at_workers,
+            RUN: _poll_runs,
+            JOB: _poll_jobs,
+            WORKFLOW_RUN: _poll_flows,
+            WORKERS: _poll_workers,
         }
         self._found: dict[Key, Seen | None] = {}
         self._apart: asyncio.Task[None] | None = None
 
-    async def look(self, watched: Collection[Key]) -> dict[Key, Seen | None]:
-        """What was looked at, and its state. None: it does not exist."""
+    async def poll(self, watched: Collection[Key]) -> dict[Key, Seen | None]:
+        """Return the objects that were polled, and the state of each. None means that the object does not exist."""
         apart: list[tuple[TenantId, str, list[Key]]] = []
         by_tenant = _by_tenant(watched)
         for kind in self._kinds:
@@ -62,9 +63,9 @@ class Looks:
                 else:
                     apart.append((tenant, kind, keys))
             if together:
-                await self._look(kind, together, [key for tenant in together for key in by_tenant[kind][tenant]])
+                await self._poll(kind, together, [key for tenant in together for key in by_tenant[kind][tenant]])
         if apart and self._apart is None:
-            self._apart = asyncio.create_task(self._look_apart(apart))
+            self._apart = asyncio.create_task(self._poll_apart(apart))
         if self._apart is not None:
             done, _ = await asyncio.wait([self._apart], timeout=_PATIENCE)
             if done:
@@ -78,18 +79,18 @@ class Looks:
         if self._apart is not None:
             self._apart.cancel()
 
-    async def _look_apart(self, apart: Sequence[tuple[TenantId, str, list[Key]]]) -> None:
+    async def _poll_apart(self, apart: Sequence[tuple[TenantId, str, list[Key]]]) -> None:
         for tenant, kind, keys in apart:
-            await self._look(kind, [tenant], keys)
+            await self._poll(kind, [tenant], keys)
 
-    async def _look(self, kind: str, tenants: Collection[TenantId], keys: Collection[Key]) -> None:
+    async def _poll(self, kind: str, tenants: Collection[TenantId], keys: Collection[Key]) -> None:
         began = self._clock.monotonic()
         try:
-            async with asyncio.timeout(_LONGEST_LOOK), self._store.hot.acquire() as connection:
+            async with asyncio.timeout(_LONGEST_POLL), self._store.hot.acquire() as connection:
                 seen = await self._kinds[kind](connection, keys)
             self._found.update((key, seen.get(key)) for key in keys)
         except TimeoutError:
-            pass  # the next look may find out
+            pass  # the next poll may succeed
         now = self._clock.monotonic()
         for tenant in tenants:
             self._due[tenant, kind] = now + min(_LONGEST_PAUSE, _SHARE * (now - began))
@@ -111,14 +112,18 @@ def _by_tenant(watched: Collection[Key]) -> dict[str, dict[TenantId, list[Key]]]
     return found
 
 
-async def _look_at_runs(connection: Connection, keys: Collection[Key]) -> dict[Key, Seen]:
+async def _poll_runs(connection: Connection, keys: Collection[Key]) -> dict[Key, Seen]:
     runs = await _runs(connection, ((tenant, UUID(topic.id)) for tenant, topic in keys))
-    return {key: (run, _told(key[1], run)) for key in keys if (run := runs.get((key[0], UUID(key[1].id)))) is not None}
+    return {
+        key: (run, _change_of(key[1], run)) for key in keys if (run := runs.get((key[0], UUID(key[1].id)))) is not None
+    }
 
 
-async def _look_at_jobs(connection: Connection, keys: Collection[Key]) -> dict[Key, Seen]:
+async def _poll_jobs(connection: Connection, keys: Collection[Key]) -> dict[Key, Seen]:
     """A one-time job with a generated id is itself a run."""
-    jobs = {(job.tenant_id, job.job_id): job for job in await live.jobs(connection, [(t, o.id) for t, o in keys])}
+    jobs = {
+        (job.tenant_id, job.job_id): job for job in await watched_objects.jobs(connection, [(t, o.id) for t, o in keys])
+    }
     own = {key: run_id for key in keys if (run_id := parse_uuid(key[1].id)) is not None}
     runs = await _runs(connection, ((tenant, run_id) for (tenant, _), run_id in own.items())) if own else {}
     seen: dict[Key, Seen] = {}
@@ -131,11 +136,11 @@ async def _look_at_jobs(connection: Connection, keys: Collection[Key]) -> dict[K
     return seen
 
 
-async def _look_at_flows(connection: Connection, keys: Collection[Key]) -> dict[Key, Seen]:
+async def _poll_flows(connection: Connection, keys: Collection[Key]) -> dict[Key, Seen]:
     wanted = [(tenant, UUID(topic.id)) for tenant, topic in keys]
     runs = await _runs(connection, wanted)
     flows: dict[tuple[TenantId, UUID], list[WatchedFlow]] = {}
-    for row in await live.flows(connection, wanted):
+    for row in await watched_objects.flows(connection, wanted):
         flows.setdefault((row.tenant_id, row.flow_id), []).append(row)
     seen: dict[Key, Seen] = {}
     for key, named in zip(keys, wanted, strict=True):
@@ -143,23 +148,23 @@ async def _look_at_flows(connection: Connection, keys: Collection[Key]) -> dict[
         if run is None:
             continue
         steps = {_name(row.step_state): row.number or 0 for row in rows if row.step_state is not None}
-        standing = [(row.state, row.reruns) for row in rows[:1]]
-        seen[key] = ((run, standing, sorted(steps.items())), Change(
+        state = [(row.state, row.reruns) for row in rows[:1]]
+        seen[key] = ((run, state, sorted(steps.items())), Change(
             key[1].name, status=_name(run.state), steps=steps or None
         ))  # fmt: skip
     return seen
 
 
-async def _look_at_workers(connection: Connection, keys: Collection[Key]) -> dict[Key, Seen]:
-    alive = await live.workers(connection, {tenant for tenant, _ in keys})
+async def _poll_workers(connection: Connection, keys: Collection[Key]) -> dict[Key, Seen]:
+    alive = await watched_objects.workers(connection, {tenant for tenant, _ in keys})
     return {key: ((alive.get(key[0]), alive.get(EVERY_TENANT)), Change(key[1].name, changes=1)) for key in keys}
 
 
 async def _runs(connection: Connection, wanted: Any) -> dict[tuple[TenantId, UUID | None], WatchedRun]:
-    return {(run.tenant_id, run.run_id): run for run in await live.runs(connection, list(set(wanted)))}
+    return {(run.tenant_id, run.run_id): run for run in await watched_objects.runs(connection, list(set(wanted)))}
 
 
-def _told(topic: Topic, run: WatchedRun) -> Change:
+def _change_of(topic: Topic, run: WatchedRun) -> Change:
     return Change(topic.name, status=_name(run.state), attempt=run.attempt, progress=run.progress)
 
 

@@ -1,4 +1,4 @@
-"""The looks for streams read by index what is watched, whatever else there is."""
+"""The object poller reads by index what streams watch, whatever else there is."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Looks at what event streams watch, of several tenants at once."""
+"""Reads the objects that event streams watch, of several tenants at once."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SQL = load("live")
 
 
 class WatchedRun(msgspec.Struct, frozen=True):
-    """`state` as it is shown. stopping: somebody has cancelled it."""
+    """`state` is the state as it is shown. `stopping`: the run was cancelled."""
 
     tenant_id: TenantId
     run_id: UUID
@@ -29,7 +29,8 @@ class WatchedRun(msgspec.Struct, frozen=True):
 
 
 class WatchedJob(msgspec.Struct, frozen=True):
-    """version and status: None if it has no row in `jobs`. live, digest: of its live runs. ended: its newest one."""
+    """`version` and `status` are None if the job has no row in `jobs`. `live` is the number of its live runs, and
+    `digest` a digest of them. `ended` is its newest ended run."""
 
     tenant_id: TenantId
     job_id: str
@@ -42,7 +43,7 @@ class WatchedJob(msgspec.Struct, frozen=True):
 
 
 class WatchedFlow(msgspec.Struct, frozen=True):
-    """state: a FlowState. step_state, number: one row for each state of its step runs."""
+    """`state` is a FlowState. There is one row for each state of its step runs: `number` of them have `step_state`."""
 
     tenant_id: TenantId
     flow_id: UUID
@@ -70,7 +71,7 @@ async def flows(connection: Connection, wanted: Sequence[tuple[TenantId, UUID]])
 
 
 async def workers(connection: Connection, tenants: Collection[TenantId]) -> dict[TenantId, tuple[int, int]]:
-    """How many workers are alive, and a digest of them; shared ones as those of EVERY_TENANT."""
+    """How many workers are alive, and a digest of them. Shared workers count as those of EVERY_TENANT."""
     rows = await connection.fetch(_SQL["watched_workers"], [*tenants, EVERY_TENANT])
     return {TenantId(tenant): (alive, digest) for tenant, alive, digest in rows}
 
