@@ -14,7 +14,7 @@ from mainspring.api.task_metrics import task_metrics
 from mainspring.kernel.ids import DEFAULT_TENANT
 from mainspring.operations.read.jobs import JobReader
 from mainspring.operations.read.runs import RunReader
-from mainspring.operations.read.standing import TaskEnds
+from mainspring.operations.read.tenant_counts import TaskEnds
 from mainspring.operations.read.windows import Sum
 from mainspring.store import dead_letters
 from tests.operations.hand_worker import HandWorker, outcome

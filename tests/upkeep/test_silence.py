@@ -230,14 +230,14 @@ class TestAWritableDatabase:
         assert await watch.sweep() == 0
         watch.clock.advance(ORDINARY + 49)
         assert await watch.sweep() == 0
-        assert "the database has not been writable" in watch.judge.standing
+        assert "the database has not been writable" in watch.judge.status
         watch.clock.advance(1)
         assert await watch.sweep() == 1
         assert await state_of(connection, ordinary) is WorkerState.LOST
         watch.clock.advance(EXCLUSIVE - ORDINARY - 50)
         assert await watch.sweep() == 1
         assert await state_of(connection, exclusive) is WorkerState.LOST
-        assert watch.judge.standing == "ok"
+        assert watch.judge.status == "ok"
 
     async def test_what_is_known_to_have_ended_is_rescued_at_once(
         self, connection: asyncpg.Connection, store: Store, lane_id: int
@@ -260,7 +260,7 @@ class TestAServerThatIsUnwell:
         now = watch.clock.monotonic()
         periods.append((now - 100, now - 30))
         assert await watch.sweep() == 0
-        assert watch.judge.standing == "held for 1 silent workers: this server was late"
+        assert watch.judge.status == "held for 1 silent workers: this server was late"
         periods[0] = (now - 100, now - 55)
         assert await watch.sweep() == 1
 
@@ -305,11 +305,11 @@ class TestSilentTogether:
         await beat(connection, alone, ago=ORDINARY + 3, server_id=server)
         assert await watch.sweep() == 1, "three seconds is more than a beat"
         assert await state_of(connection, alone) is WorkerState.LOST
-        assert watch.judge.standing == "held for 5 silent workers: they fell silent together at one server"
+        assert watch.judge.status == "held for 5 silent workers: they fell silent together at one server"
         await connection.execute("update mainspring.worker_beats_0 set at = at - $1 * interval '1 s'", ORDINARY)
         watch.judge._heard.clear()  # time does not go on here: the heartbeats were moved
         assert await watch.sweep() == 5
-        assert watch.judge.standing == "ok"
+        assert watch.judge.status == "ok"
 
     async def test_four_are_not_enough_and_five_of_more_than_twenty_five_neither(
         self, connection: asyncpg.Connection, watch: Watch, lane_id: int

@@ -55,7 +55,7 @@ from mainspring.operations.read.overview import OverviewReader
 from mainspring.operations.read.preview import Previewer
 from mainspring.operations.read.queues import QueueReader
 from mainspring.operations.read.runs import RunReader
-from mainspring.operations.read.standing import StandingReader
+from mainspring.operations.read.tenant_counts import TenantCountsReader
 from mainspring.operations.read.upcoming import UpcomingReader
 from mainspring.operations.read.workers import WorkerReader
 from mainspring.operations.signals import Signals
@@ -111,7 +111,7 @@ class Services:
         self.limit_setter = LimitSetter(store, signals, clock)
         self.worker_reader = WorkerReader(store)
         self.dead_letter_reader = DeadLetterReader(store, lanes)
-        self.standing_reader = StandingReader(store, self.queue_reader)
+        self.standing_reader = TenantCountsReader(store, self.queue_reader)
         self.overview_reader = OverviewReader(store, self.standing_reader, self.queue_reader, timing)
         self.failure_reader = FailureReader(store, lanes, database_clock)
         self.job_series = JobSeriesReader(store, database_clock)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from mainspring.domain.rollups import LEAST_MS, Histogram
 from mainspring.kernel.time_slices import TimeSlices
-from mainspring.operations.read.standing import TaskEnds
+from mainspring.operations.read.tenant_counts import TaskEnds
 
 _OCTAVES = range(1, 26, 2)  # a millisecond to 4.6 hours
 _BOUNDS = [f"{LEAST_MS / 1000 * 2**octave:g}" for octave in _OCTAVES]

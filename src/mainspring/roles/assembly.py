@@ -124,7 +124,7 @@ async def assemble(
     failed_sign_ins = FailedSignIns()
     services = Services(
         store, lanes, signals, long_polls, beats, clock, database_clock, timing, chance, signatures, gates, log_files,
-        ReadinessCheck(store, node.leaser if node else None, lambda: judge.standing), failed_sign_ins,
+        ReadinessCheck(store, node.leaser if node else None, lambda: judge.status), failed_sign_ins,
     )  # fmt: skip
     token_registry = TokenRegistry(store, clock)
     session_registry = TokenRegistry(store, clock, sessions.find)

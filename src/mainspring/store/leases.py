@@ -24,7 +24,7 @@ class LeaseRow(msgspec.Struct, frozen=True):
     expires_at: datetime
 
 
-class LeaseStanding(msgspec.Struct, frozen=True):
+class LeaseCounts(msgspec.Struct, frozen=True):
     """How many nodes are live, and how many shards they hold. `at`: the time of the database."""
 
     nodes: int
@@ -43,7 +43,7 @@ class NodeRow(msgspec.Struct, frozen=True):
 
 
 _nodes_with_shards = RowQuery(NodeRow, _SQL["nodes_with_shards"])
-_standing = RowQuery(LeaseStanding, _SQL["standing"])
+_counts = RowQuery(LeaseCounts, _SQL["standing"])
 _list_leases = RowQuery(LeaseRow, _SQL["list_leases"])
 
 
@@ -55,8 +55,8 @@ async def live_nodes(connection: Connection, within: float) -> list[UUID]:
     return [row["node_id"] for row in await connection.fetch(_SQL["live_nodes"], within)]
 
 
-async def standing(connection: Connection, within: float) -> LeaseStanding:
-    [found] = await _standing.fetch(connection, within)
+async def counts(connection: Connection, within: float) -> LeaseCounts:
+    [found] = await _counts.fetch(connection, within)
     return found
 
 

@@ -61,7 +61,7 @@ class _Circumstances:
 
 
 class SilenceJudge:
-    """`late` tells in which periods this process was late."""
+    """`late` says in which periods this process was late."""
 
     def __init__(self, clock: Clock, timing: Timing, late: Sequence[LatePeriods] = ()) -> None:
         self._clock = clock
@@ -70,7 +70,7 @@ class SilenceJudge:
         self._late = late
         self._heard: dict[UUID, LastHeard] = {}
         self._held: frozenset[str] = frozenset()
-        self.standing = "ok"
+        self.status = "ok"
 
     async def judge(self, connection: Connection, writable_for: float) -> Verdicts:
         """Judge all silent workers. `writable_for`: for how many seconds the database has been writable."""
@@ -87,7 +87,7 @@ class SilenceJudge:
                 holdings = {each.worker_id: each for each in held_runs}
                 for worker in suspects:
                     self._judge(worker, holdings.get(worker.worker_id), circumstances, verdicts)
-        self._tell(verdicts.held)
+        self._publish(verdicts.held)
         return verdicts
 
     def _judge(self, worker: SilentWorker, held: Holdings | None, now: _Circumstances, verdicts: Verdicts) -> None:
@@ -146,12 +146,12 @@ class SilenceJudge:
                 found |= group.worker_ids
         return frozenset(found)
 
-    def _tell(self, held: Counter[str]) -> None:
-        """In the log when it changes, in the metrics and in /readyz."""
+    def _publish(self, held: Counter[str]) -> None:
+        """Publish the held judgements in the log when they change, in the metrics and in /readyz."""
         for reason in _REASONS:
             metrics.judgement_held.labels(reason).set(held[reason])
         told = [f"{held[reason]} silent workers: {text}" for reason, text in _REASONS.items() if held[reason]]
-        self.standing = f"held for {'; '.join(told)}" if told else "ok"
+        self.status = f"held for {'; '.join(told)}" if told else "ok"
         reasons = frozenset(held)
         if reasons - self._held:
             log.warning("judgement of silent workers is held", reasons=sorted(reasons), workers=held.total())

@@ -18,7 +18,7 @@ from mainspring.api.task_metrics import task_metrics
 from mainspring.kernel.ids import DEFAULT_TENANT
 from mainspring.kernel.metrics import REGISTRY
 from mainspring.operations.access.permissions import READERS
-from mainspring.operations.read.standing import Standing, activity_of
+from mainspring.operations.read.tenant_counts import TenantCounts, activity_of
 
 _MOST_QUEUES = 1000
 _MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -38,18 +38,18 @@ async def get_metrics(request: Request[Any, Any, Any]) -> Response[bytes]:
     caller = caller_of(request)
     reader = services_of(request).standing_reader
     registry = CollectorRegistry()
-    registry.register(_Standing(await reader.standing(caller)))
+    registry.register(_CountsCollector(await reader.counts(caller)))
     # The counters of the process cover all tenants, so only the operator gets them.
     counted = generate_latest(REGISTRY) if caller.tenant == DEFAULT_TENANT else b""
     of_tasks = await task_metrics(await reader.by_task(caller))
     return Response(counted + generate_latest(registry) + of_tasks, media_type=_MEDIA_TYPE)
 
 
-class _Standing(Collector):
+class _CountsCollector(Collector):
     """The state of the database as gauges."""
 
-    def __init__(self, standing: Standing) -> None:
-        self._standing = standing
+    def __init__(self, counts: TenantCounts) -> None:
+        self._counts = counts
 
     def collect(self) -> Iterable[Metric]:
         by_queue = {
@@ -58,15 +58,15 @@ class _Standing(Collector):
             "mainspring_queue_running": ("Runs that workers hold", "running"),
             "mainspring_queue_oldest_seconds": ("Seconds that the oldest waiting run has waited", "oldest_seconds"),
         }
-        queues = nlargest(_MOST_QUEUES, self._standing.queues, key=activity_of)
+        queues = nlargest(_MOST_QUEUES, self._counts.queues, key=activity_of)
         for name, (words, field) in by_queue.items():
             family = GaugeMetricFamily(name, words, labels=["queue"])
             for queue in queues:
                 family.add_metric([queue.name], getattr(queue, field) or 0)
             yield family
         workers = GaugeMetricFamily("mainspring_workers", "Workers by state", labels=["state"])
-        for state, count in sorted(self._standing.workers.items()):
+        for state, count in sorted(self._counts.workers.items()):
             workers.add_metric([state], count)
         yield workers
-        yield GaugeMetricFamily("mainspring_worker_slots", "Slots of the live workers", self._standing.slots)
-        yield GaugeMetricFamily("mainspring_dead_letters", "Dead letters", self._standing.dead_letters.number)
+        yield GaugeMetricFamily("mainspring_worker_slots", "Slots of the live workers", self._counts.slots)
+        yield GaugeMetricFamily("mainspring_dead_letters", "Dead letters", self._counts.dead_letters.number)

@@ -15,11 +15,11 @@ from mainspring.kernel.version import VERSION
 from mainspring.operations.access.caller import Caller
 from mainspring.operations.limits.gate_views import pause_in_words
 from mainspring.operations.read.queues import QueueReader
-from mainspring.operations.read.standing import Standing, StandingReader, activity_of
+from mainspring.operations.read.tenant_counts import TenantCounts, TenantCountsReader, activity_of
 from mainspring.operations.read.verdict import LOOK_BACK, verdict_of
 from mainspring.operations.read.windows import read_window
 from mainspring.store import fires, gates, gauges, leases, rollups
-from mainspring.store.leases import LeaseStanding
+from mainspring.store.leases import LeaseCounts
 from mainspring.store.pool import Store
 from mainspring.wire.insights import NodeView, Overview, WindowWord
 
@@ -30,19 +30,19 @@ _LATE = 10.0
 
 
 class OverviewReader:
-    def __init__(self, store: Store, standing: StandingReader, queues: QueueReader, timing: Timing) -> None:
+    def __init__(self, store: Store, counts: TenantCountsReader, queues: QueueReader, timing: Timing) -> None:
         self._store = store
         self._queues = queues
-        self._standing = standing
+        self._tenant_counts = counts
         self._timing = timing
 
     async def overview(
         self, caller: Caller, w: WindowWord | None = None, task: str | None = None, queue: str | None = None
     ) -> Overview:
         """The window is that of a task or a queue if they are given; the rest is about all."""
-        standing, tenant = await self._standing.standing(caller), caller.tenant
+        counts, tenant = await self._tenant_counts.counts(caller), caller.tenant
         async with self._store.reads.acquire() as connection:
-            scheduling = await leases.standing(connection, 2 * self._timing.lease_ttl)
+            scheduling = await leases.counts(connection, 2 * self._timing.lease_ttl)
             known = await gates.of_tenant(connection, caller.tenant)
             late = await fires.oldest_due(connection, list(range(SHARD_COUNT)))
             nodes = await leases.nodes_with_shards(connection, 2 * self._timing.lease_ttl)
@@ -50,11 +50,11 @@ class OverviewReader:
             minutes = await rollups.series(connection, tenant, Span.MINUTE, now - LOOK_BACK, None, None)
             sampled = await gauges.series(connection, tenant, Span.MINUTE, now - _SAMPLE_AGE, None)
             window = None if w is None else await read_window(connection, tenant, w, now, task, queue)
-        queues = standing.queues
+        queues = counts.queues
         ages = [queue.oldest_seconds for queue in queues if queue.oldest_seconds is not None]
         lag = max(0.0, late or 0.0)
         untaken = await self._queues.untaken(caller) if any(queue.depth for queue in queues) else {}
-        problems = list(problems_of(standing, scheduling, lag, untaken))
+        problems = list(problems_of(counts, scheduling, lag, untaken))
         return Overview(
             status="degraded" if problems else "ok",
             problems=problems,
@@ -68,10 +68,10 @@ class OverviewReader:
             oldest_seconds=max(ages) if ages else None,
             fire_lag=round(lag, 3),
             busy=sum(queue.running for queue in queues),
-            slots=standing.slots,
-            workers=standing.workers,
-            dead_letters=standing.dead_letters.number,
-            dead_letters_estimated=standing.dead_letters.estimated,
+            slots=counts.slots,
+            workers=counts.workers,
+            dead_letters=counts.dead_letters.number,
+            dead_letters_estimated=counts.dead_letters.estimated,
             schedulers=scheduling.nodes,
             shards_held=scheduling.held,
             shards=SHARD_COUNT,
@@ -79,7 +79,7 @@ class OverviewReader:
             held=sum(queue.held for queue in queues),
             paused=[words for gate in known if (words := pause_in_words([gate])) is not None][:_QUEUES],
             verdict=verdict_of(problems, queues, minutes, now),
-            taken_at=standing.taken_at or now,
+            taken_at=counts.taken_at or now,
             backlog=max(sampled, key=lambda each: each.at).backlog if sampled else 0,
             nodes=[
                 NodeView(str(node.node_id), node.host, node.started_at, node.seen_at, node.shards) for node in nodes
@@ -88,7 +88,7 @@ class OverviewReader:
         )
 
 
-def problems_of(standing: Standing, scheduling: LeaseStanding, lag: float, untaken: Mapping[str, int]) -> Iterator[str]:
+def problems_of(counts: TenantCounts, scheduling: LeaseCounts, lag: float, untaken: Mapping[str, int]) -> Iterator[str]:
     """What an operator should look at, the most urgent first. `untaken`: runs that no worker of their queue takes, by
     the reason."""
     if not scheduling.nodes:
@@ -97,17 +97,17 @@ def problems_of(standing: Standing, scheduling: LeaseStanding, lag: float, untak
         yield f"{SHARD_COUNT - scheduling.held} of {SHARD_COUNT} shards have no scheduler; their jobs do not fire"
     if lag > _LATE:
         yield f"a job is due since {format_duration(round(lag))} and has not fired"
-    waiting = sum(queue.depth for queue in standing.queues)
-    if waiting and not standing.workers.get(WorkerState.LIVE.name):
+    waiting = sum(queue.depth for queue in counts.queues)
+    if waiting and not counts.workers.get(WorkerState.LIVE.name):
         yield f"{_runs(waiting)} and no worker is live; start one with: mainspring worker"
-    for queue in standing.queues:
-        if queue.depth and not queue.workers and standing.workers.get(WorkerState.LIVE.name):
+    for queue in counts.queues:
+        if queue.depth and not queue.workers and counts.workers.get(WorkerState.LIVE.name):
             yield f"{_runs(queue.depth)} in the queue {queue.name}, and no worker takes runs from it"
     for reason, number in islice(untaken.items(), _REASONS):
         yield f"{_runs(number)}: {reason}"
     if len(untaken) > _REASONS:
         yield f"{_runs(sum(untaken.values()))} in all for tasks or labels that no worker offers"
-    if lost := standing.workers.get(WorkerState.LOST.name):
+    if lost := counts.workers.get(WorkerState.LOST.name):
         yield f"{lost} {'worker is' if lost == 1 else 'workers are'} lost; the runs were given to others"
 
 

@@ -1,4 +1,4 @@
-"""The current numbers of queues, workers and dead letters, for the metrics."""
+"""The current counts of queues, workers and dead letters of a tenant, for the metrics and the overview."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _MINUTE = timedelta(minutes=1)
 _DAY = timedelta(days=1)
 
 
-class Standing(msgspec.Struct, frozen=True):
+class TenantCounts(msgspec.Struct, frozen=True):
     """`workers`: how many are in each state. `slots`: the slots of the live workers. `taken_at`: when the runs were
     counted, if that was not now."""
 
@@ -33,24 +33,24 @@ class Standing(msgspec.Struct, frozen=True):
 
 
 class TaskEnds(msgspec.Struct, frozen=True):
-    """What ended of a task in a queue since midnight in UTC."""
+    """The runs of a task in a queue that ended since midnight in UTC."""
 
     task: str
     queue: str
     ends: Sum
 
 
-class StandingReader:
+class TenantCountsReader:
     def __init__(self, store: Store, queues: QueueReader) -> None:
         self._store = store
         self._queues = queues
 
-    async def standing(self, caller: Caller) -> Standing:
+    async def counts(self, caller: Caller) -> TenantCounts:
         queues = await self._queues.queues_at_once(caller)
         async with self._store.reads.acquire() as connection:
             counts = await workers.counts(connection, caller.tenant)
             dead = await dead_letters.count(connection, caller.tenant)
-        return Standing(
+        return TenantCounts(
             queues.queues,
             {WorkerState(row.state).name: row.count for row in counts},
             sum(row.slots for row in counts if row.state in (WorkerState.LIVE, WorkerState.DRAINING)),
@@ -59,7 +59,7 @@ class StandingReader:
         )
 
     async def by_task(self, caller: Caller) -> list[TaskEnds]:
-        """What ended since midnight in UTC, of the first 1,000 tasks in their queues."""
+        """The runs that ended since midnight in UTC, by task and queue. There are at most 1,000 tasks."""
         found: dict[tuple[str, str], Sum] = {}
         async with self._store.reads.acquire() as connection:
             until = await rollups.watermark(connection)
