@@ -181,7 +181,7 @@ class Worker:
         now = self._now()
         if (reason := self._lease.enforce(now)) is not None:
             self._fence_off(reason)
-        if self._runner.solitude.waiting is not None:
+        if self._runner.quarantine.waiting is not None:
             self._clear_the_way(now)
         at = self._next_start(now)
         if at <= now:
@@ -190,7 +190,7 @@ class Worker:
         self._timer.set(min(at, self._lease.next_look), now)
 
     def _next_start(self, now: float) -> float:
-        wants_runs = self._draining is None and not self._runner.solitude.wanted
+        wants_runs = self._draining is None and not self._runner.quarantine.wanted
         news = now if self._tells_starts else self._progress.due()
         if self._forecasting:
             covered = self._runner.unstarted
@@ -204,7 +204,7 @@ class Worker:
     def _forecasting(self) -> bool:
         """Slots that are divided by weight are not overbooked, and an exchange in flight that asks for runs is
         enough."""
-        quiet = self._draining is None and not self._runner.solitude.wanted
+        quiet = self._draining is None and not self._runner.quarantine.wanted
         return quiet and self._queue_weights is None and not self._held_runs.asked
 
     @property
@@ -215,8 +215,8 @@ class Worker:
     def _clear_the_way(self, now: float) -> None:
         """A run waits to run alone. Start it if nothing else is left, or if it has waited for too long; end a long poll
         that could bring more."""
-        lone = self._runner.solitude.waiting
-        if lone is not None and (self._held_runs.holds_only(lone) or self._runner.solitude.overdue):
+        lone = self._runner.quarantine.waiting
+        if lone is not None and (self._held_runs.holds_only(lone) or self._runner.quarantine.overdue):
             self._runner.start_lone()
         elif len(self._held_runs.flights) == 1 and self._held_runs.asked:
             self._exchange_timing.hurry(now)
@@ -264,10 +264,10 @@ class Worker:
     @property
     def _most_wanted(self) -> int:
         """How many runs to ask for at most."""
-        solitude = self._runner.solitude
-        if solitude.wanted:
+        quarantine = self._runner.quarantine
+        if quarantine.wanted:
             return 0
-        return 1 if solitude.careful else _ANY_NUMBER
+        return 1 if quarantine.careful else _ANY_NUMBER
 
     async def _exchange(self, held_runs: HeldRuns, secret: str, flight: Flight) -> None:
         try:
@@ -316,8 +316,8 @@ class Worker:
         self._exchange_timing.landed(flight, now, useful=useful)
         for run_id in landing.fenced:
             log.warning("a report was fenced: the run belongs to another worker", run=str(run_id))
-        if flight.request.free and self._runner.solitude.careful and not any(a.order.losses for a in landing.taken):
-            self._runner.solitude.over()
+        if flight.request.free and self._runner.quarantine.careful and not any(a.order.losses for a in landing.taken):
+            self._runner.quarantine.over()
         self._take([attempt for attempt in landing.taken if attempt.order.run_id not in reply.give_back])
         if reply.give_back:
             return_paused(self._runner, landing.taken, frozenset(reply.give_back))
@@ -407,7 +407,7 @@ class Worker:
             if self._starts.look(self._runner.active, now, self._server_client.server):
                 self._consider_soon()
             self._progress.look(self._runner.active, now, tell=self._server_client.protocol >= TAKES_USAGE)
-            if self._runner.solitude.bounded:
+            if self._runner.quarantine.bounded:
                 self._consider_soon()  # its time may be over
             return_overdue(self._runner, self._held_runs, now)
             self._lease.guard()

@@ -34,7 +34,7 @@ from mainspring.worker.execution.attempt import (
     Stop,
     failed,
 )
-from mainspring.worker.execution.solitude import Solitude
+from mainspring.worker.execution.quarantine import Quarantine
 from mainspring.worker.execution.stopping import Stopping
 from mainspring.worker.execution.task_concurrency import TaskConcurrency
 
@@ -76,7 +76,7 @@ class Runner:
         self._offers: dict[str, Execute] = {}
         self._unkillable: set[str] = set()
         self._executor_of: dict[str, Executor] = {}
-        self.solitude = Solitude(
+        self.quarantine = Quarantine(
             lambda task: task in self._executor_of and not self._executor_of[task].isolates,
             lambda task: task in self._executor_of and self._executor_of[task].has_processes,
             clock.monotonic,
@@ -118,11 +118,11 @@ class Runner:
     def unstarted(self) -> int:
         """How many runs wait for a slot, for the limit of their task, or for the end of the others."""
         waiting = len(self.queue) + len(self._limits) if self._limited else len(self.queue)
-        return waiting if self.solitude.waiting is None else waiting + 1
+        return waiting if self.quarantine.waiting is None else waiting + 1
 
     def held(self) -> Iterator[Attempt]:
         """All attempts, queued or active."""
-        lone = self.solitude.waiting
+        lone = self.quarantine.waiting
         return itertools.chain(self.active, self.queue, self._limits, () if lone is None else (lone,))
 
     def longest_wait(self, now: float) -> float:
@@ -141,13 +141,13 @@ class Runner:
     def take(self, attempts: Iterable[Attempt]) -> None:
         """Queue runs, and start as many as there are free slots."""
         self.queue.extend(attempts)
-        if self.solitude.wanted:  # claimed by an exchange from before
+        if self.quarantine.wanted:  # claimed by an exchange from before
             self._return_queue(0)
         self._carry_on()
 
     def start_lone(self) -> None:
         """Start the run that waits for the end of the others: there are none left, or it has waited for too long."""
-        self.queue.append(self.solitude.release())
+        self.queue.append(self.quarantine.release())
         self._carry_on()
 
     def stop(self, attempt: Attempt, why: Stop) -> None:
@@ -156,7 +156,7 @@ class Runner:
             self._stopping.ask(attempt, why)
             return
         self._collect_set_aside()
-        if attempt is self.solitude.waiting:
+        if attempt is self.quarantine.waiting:
             self._finish(attempt, CANCELLED)
             self._tell()
         elif attempt in self.queue:
@@ -173,7 +173,7 @@ class Runner:
         """Return queued runs to the server, the last received first, until `keep` are left. Gives their number."""
         self._collect_set_aside()
         returned = self._return_queue(keep)
-        if not keep and (lone := self.solitude.waiting) is not None:
+        if not keep and (lone := self.quarantine.waiting) is not None:
             self._finish(lone, RETURNED)
             returned += 1
         if returned:
@@ -197,7 +197,7 @@ class Runner:
         breaks. The server gives them to others when it is gone."""
         self._limits.release()
         self.queue.clear()
-        self.solitude.over()
+        self.quarantine.over()
 
     def _return_queue(self, keep: int) -> int:
         surplus = max(0, len(self.queue) - keep)
@@ -223,7 +223,7 @@ class Runner:
         for attempt in (*self.queue, *self.active):
             attempt.fenced = True
         self.queue.clear()
-        self.solitude.over()
+        self.quarantine.over()
         return not any(attempt.order.task in self._unkillable for attempt in self.active)
 
     def stop_kind(self, *, exclusive: bool) -> int:
@@ -287,7 +287,7 @@ class Runner:
             attempt = queue.popleft()
             if limited and self._limits.set_aside(attempt):
                 continue
-            if attempt.order.losses and self.solitude.set_apart(attempt):
+            if attempt.order.losses and self.quarantine.set_apart(attempt):
                 self._make_way(attempt)
                 break
             attempt.started = started = monotonic()
@@ -295,7 +295,7 @@ class Runner:
                 queue.appendleft(attempt)
                 attempt.started = 0.0
                 break
-            if started > attempt.start_by and not attempt.order.losses:  # one with losses had to wait for solitude
+            if started > attempt.start_by and not attempt.order.losses:  # a run with losses had to wait in quarantine
                 attempt.started = 0.0
                 self._finish(attempt, RETURNED)
                 continue
@@ -368,7 +368,7 @@ class Runner:
 
     def _make_way(self, attempt: Attempt) -> None:
         """The attempt must run without neighbours. It waits, and what has not started goes back to the server."""
-        if attempt is not self.solitude.waiting:
+        if attempt is not self.quarantine.waiting:
             self.queue.append(attempt)
         self._collect_set_aside()
         self._return_queue(0)

@@ -1,4 +1,4 @@
-"""Keeps a run that may end its worker apart from the other runs of the worker.
+"""The quarantine keeps a run that may end its worker apart from the other runs of the worker.
 
 A run that was lost with its worker may have ended that worker itself. There are two kinds.
 
@@ -22,7 +22,7 @@ MOST_WAIT = 10.0
 ALONE_FOR = 30.0
 
 
-class Solitude:
+class Quarantine:
     """`shares_process` says whether runs of a task share the worker's process, `has_processes` whether they have
     processes of their own. `now` is a monotonic clock."""
 

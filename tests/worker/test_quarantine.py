@@ -10,7 +10,7 @@ import pytest
 from mainspring.kinds.http.address_guard import AddressGuard
 from mainspring.kinds.http.executor import HttpOnDemand
 from mainspring.wire.exchange import RunOrder
-from mainspring.worker.execution import solitude
+from mainspring.worker.execution import quarantine as quarantine
 from mainspring.worker.worker import Worker
 
 from .a_worker import against_a_server, ran, release
@@ -30,7 +30,7 @@ def test_it_waits_for_its_neighbours_and_the_worker_takes_no_others_meanwhile() 
         server.submit(neighbour)
         await server.until(lambda: ran["ordinary"])
         server.submit(lone)
-        await server.until(lambda: worker._runner.solitude.waiting is not None)
+        await server.until(lambda: worker._runner.quarantine.waiting is not None)
         server.submit(*others)
         await server.until(lambda: server.requests[-1].free == 0 and not ran["exclusive"])
         release["ordinary"].set()
@@ -79,12 +79,12 @@ def test_one_that_waits_is_cancelled_and_handed_back_like_others() -> None:
         server.submit(neighbour)
         await server.until(lambda: ran["ordinary"])
         server.submit(cancelled)
-        await server.until(lambda: worker._runner.solitude.waiting is not None)
+        await server.until(lambda: worker._runner.quarantine.waiting is not None)
         server.cancel(cancelled.run_id)
         outcome = await server.outcome_of(cancelled)
         assert (outcome.status, outcome.unstarted) == ("CANCELLED", True)
         server.submit(returned)
-        await server.until(lambda: worker._runner.solitude.waiting is not None)
+        await server.until(lambda: worker._runner.quarantine.waiting is not None)
         worker.stop()
         assert (await server.outcome_of(returned)).status == "RETURNED"
         release["ordinary"].set()
@@ -108,7 +108,7 @@ def test_a_command_whose_worker_crashed_waits_for_its_neighbours_and_begins_alon
         server.submit(neighbour)
         await server.until(lambda: ran["ordinary"])
         server.submit(command)
-        await server.until(lambda: worker._runner.solitude.waiting is not None)
+        await server.until(lambda: worker._runner.quarantine.waiting is not None)
         server.submit(other)
         await server.until(lambda: server.requests[-1].free == 0)
         assert not began.exists()
@@ -126,8 +126,8 @@ def test_a_command_whose_worker_crashed_waits_for_its_neighbours_and_begins_alon
 def test_it_is_alone_for_a_while_only_and_waits_for_a_while_only(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(solitude, "MOST_WAIT", 0.3)
-    monkeypatch.setattr(solitude, "ALONE_FOR", 0.3)
+    monkeypatch.setattr(quarantine, "MOST_WAIT", 0.3)
+    monkeypatch.setattr(quarantine, "ALONE_FOR", 0.3)
     ends = tmp_path / "ends"
     endless = f"until [ -e {ends} ]; do sleep 0.02; done"
     first, second = crashed(command=endless), crashed(command=endless)
