@@ -65,7 +65,7 @@ from mainspring.operations.submit.submitter import Submitter
 from mainspring.operations.workflows.changes import WorkflowChanges
 from mainspring.operations.workflows.control import WorkflowRuns
 from mainspring.operations.workflows.definitions import Definitions
-from mainspring.operations.workflows.outlines import Outlines
+from mainspring.operations.workflows.graph_indexes import GraphIndexes
 from mainspring.operations.workflows.reader import WorkflowReader
 from mainspring.operations.workflows.run_reader import WorkflowRunReader
 from mainspring.operations.workflows.waiting import WaitingSteps
@@ -140,7 +140,7 @@ class Services:
             self.workflow_reader,
         )
         self.workflow_run_reader = WorkflowRunReader(store, lanes, definitions, self.run_reader)
-        self.workflow_runs = WorkflowRuns(store, signals, Outlines(definitions))
+        self.workflow_runs = WorkflowRuns(store, signals, GraphIndexes(definitions))
         self.gate_changer = GateChanger(store, gates, signals, clock)
         self.streams = Streams(store, signals, lanes, clock)
         self.logs = LogService(store, log_files, log_watch, log_merger, self.exchanger.check_worker)

@@ -23,8 +23,8 @@ from mainspring.operations.signals import Signals
 from mainspring.operations.signatures.signature_registry import SignatureRegistry
 from mainspring.operations.workflows.definitions import Definitions
 from mainspring.operations.workflows.expander import FanoutExpander
+from mainspring.operations.workflows.graph_indexes import GraphIndexes
 from mainspring.operations.workflows.join_counter import JoinCounter
-from mainspring.operations.workflows.outlines import Outlines
 from mainspring.operations.workflows.starter import FlowStarter
 from mainspring.operations.workflows.stopper import FlowStopper
 from mainspring.roles.retention import history_days
@@ -86,7 +86,7 @@ def upkeep_tasks(
     judge: SilenceJudge,
     log_files: LogFiles | None = None,
 ) -> list[PeriodicTask]:
-    outlines = Outlines(Definitions())
+    graph_indexes = GraphIndexes(Definitions())
     return [
         RunRescuer(store, signals, clock, timing, random.random, judge),
         BeatSweeper(store),
@@ -94,8 +94,8 @@ def upkeep_tasks(
         Admitter(store, signals),
         BackfillWorker(store, lanes, signals),
         Performer(store, Chooser(store, lanes), _verbs(store, lanes, signals, database_clock)),
-        FlowStarter(store, lanes, signals, outlines),
-        FanoutExpander(store, lanes, signals, outlines),
+        FlowStarter(store, lanes, signals, graph_indexes),
+        FanoutExpander(store, lanes, signals, graph_indexes),
         JoinCounter(store, signals),
         FlowStopper(store, signals),
         DependencyPoller(store, signals),

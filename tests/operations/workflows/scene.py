@@ -41,7 +41,7 @@ class Scene:
         self.api = api
         self.connection = connection
         self.worker = HandWorker(api, tasks=("noop",))
-        self.control = WorkflowRuns(assembly.store, assembly.signals, self.starter._outlines)
+        self.control = WorkflowRuns(assembly.store, assembly.signals, self.starter._graph_indexes)
         self.caller = Caller(DEFAULT_TENANT, "admin", "test", uuid7())
 
     async def create(self, steps: list[dict[str, Any]], **fields: Any) -> str:

@@ -26,7 +26,7 @@ PAYLOAD = {"row": {"$item": "id"}, "n": {"$index": True}, "of": {"$total": True}
 
 def expander_with(scene: Scene, alive: int) -> FanoutExpander:
     own = scene.expander
-    made = FanoutExpander(own._store, own._lanes, own._signals, own._outlines, alive)
+    made = FanoutExpander(own._store, own._lanes, own._signals, own._graph_indexes, alive)
     own._signals.flows._listeners.clear()  # it creates members only when the test says so
     return made
 

@@ -21,7 +21,7 @@ from mainspring.operations.access.caller import Caller
 from mainspring.operations.lifecycle.cancel import cancel
 from mainspring.operations.lifecycle.discard import discard_of_steps
 from mainspring.operations.signals import FlowNews, Signals
-from mainspring.operations.workflows.outlines import Outlines, current_numbers, ends_by_number, is_blocked
+from mainspring.operations.workflows.graph_indexes import GraphIndexes, current_numbers, ends_by_number, is_blocked
 from mainspring.operations.workflows.overlap import check_rule, lock_rule, take_slot
 from mainspring.operations.workflows.stopper import FlowStopper
 from mainspring.store import history, joins, runs, workflow_versions, workflows
@@ -44,10 +44,10 @@ class _Begun(msgspec.Struct, frozen=True):
 
 
 class WorkflowRuns:
-    def __init__(self, store: Store, signals: Signals, outlines: Outlines) -> None:
+    def __init__(self, store: Store, signals: Signals, graph_indexes: GraphIndexes) -> None:
         self._store = store
         self._signals = signals
-        self._outlines = outlines
+        self._graph_indexes = graph_indexes
         self._stopper = FlowStopper(store, signals, listens=False)
 
     async def cancel(
@@ -130,11 +130,11 @@ class WorkflowRuns:
                 )
             check_rule(rule, run_id)
             version = flow.version
-            fired = current = (await self._outlines.of_flow(connection, flow)).definition
+            fired = current = (await self._graph_indexes.of_flow(connection, flow)).definition
             if definition == _CURRENT:
                 version = await workflow_versions.newest(connection, tenant, flow.job_id, flow.generation)
                 key = flow.job_id, flow.generation, version
-                current = (await self._outlines.get(connection, tenant, key)).definition
+                current = (await self._graph_indexes.get(connection, tenant, key)).definition
                 _check_same(fired, current)
             numbers = await current_numbers(connection, flow)
             ends = await ends_by_number(connection, flow, list(numbers.values()))

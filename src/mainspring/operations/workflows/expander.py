@@ -31,8 +31,8 @@ from mainspring.operations.lifecycle.events import RunsCreated
 from mainspring.operations.limits.effects import LimitEffects
 from mainspring.operations.signals import FlowNews, Signals
 from mainspring.operations.workflows.effects import FlowEffects
+from mainspring.operations.workflows.graph_indexes import GraphIndexes
 from mainspring.operations.workflows.members import CHUNK, Mapped, MemberRows, read_map, values_for
-from mainspring.operations.workflows.outlines import Outlines
 from mainspring.operations.workflows.repeats import next_repeats, read_repeats
 from mainspring.store import fanouts, joins, runs, workers, workflows
 from mainspring.store.deadlocks import despite_deadlocks
@@ -60,12 +60,12 @@ class FanoutExpander:
     interval = 1.0
 
     def __init__(
-        self, store: Store, lanes: LaneRegistry, signals: Signals, outlines: Outlines, alive: int = ALIVE
+        self, store: Store, lanes: LaneRegistry, signals: Signals, graph_indexes: GraphIndexes, alive: int = ALIVE
     ) -> None:
         self._store = store
         self._lanes = lanes
         self._signals = signals
-        self._outlines = outlines
+        self._graph_indexes = graph_indexes
         self._alive = alive
         self._after = fanouts.FIRST
         self._one = asyncio.Lock()  # this process does not wait for itself at a row
@@ -98,14 +98,14 @@ class FanoutExpander:
             flow = await workflows.get(connection, fanout.flow_id)
             if flow is None or flow.state != FlowState.RUNNING:
                 return 0
-            outline = await self._outlines.of_flow(connection, flow)
-            step = outline.definition.steps[fanout.step]
+            graph_index = await self._graph_indexes.of_flow(connection, flow)
+            step = graph_index.definition.steps[fanout.step]
             if fanout.state == FanoutState.READY:
                 return await self._begin(connection, flow, fanout, step)
             if fanout.targets is None and self._waits(fanout, await fanouts.counted(connection, fanout)):
                 return 0
         effects = Effects(waiting_locked=True)
-        kept = fanout.step in outline.kept
+        kept = fanout.step in graph_index.kept
         async with self._store.hot.acquire() as connection, connection.transaction():
             created, too_many = await self._expand(connection, fanout, step, effects, kept=kept)
             await release(connection, effects)

@@ -25,8 +25,8 @@ from mainspring.store.lanes import LaneKey, lane_key
 from mainspring.store.workflows import NewStep
 
 
-class Outline:
-    """What a definition says about all runs of it: which results are kept, and who refers to whom."""
+class GraphIndex:
+    """An index of a definition: which results its runs keep, and which steps refer to which."""
 
     def __init__(self, definition: WorkflowDefinition) -> None:
         self.definition = definition
@@ -48,9 +48,9 @@ def references_in(step: StepDefinition) -> list[ParsedReference]:
 
 
 class GraphPart(msgspec.Struct, frozen=True):
-    """What is to be created of a workflow run. numbers: of the steps that run, by their places. before: the numbers and
-    states of the other steps, which have ended earlier. blocked: those of them that were skipped because of a failure,
-    and the step that failed. again: the steps that run although they had succeeded."""
+    """The part of a workflow run to create. `numbers`: the numbers of the steps that run, by their places. `before`:
+    the numbers and states of the other steps, which have ended earlier. `blocked`: the steps in `before` that were
+    skipped because of a failure, and the step that failed. `again`: the steps that run although they had succeeded."""
 
     flow_id: UUID
     tenant_id: TenantId
@@ -68,10 +68,10 @@ class GraphPart(msgspec.Struct, frozen=True):
 class GraphRows:
     """The rows of one part. `joins` first, then `steps`."""
 
-    def __init__(self, outline: Outline, part: GraphPart) -> None:
-        self._outline = outline
+    def __init__(self, graph_index: GraphIndex, part: GraphPart) -> None:
+        self._graph_index = graph_index
         self._part = part
-        definition = outline.definition
+        definition = graph_index.definition
         self._joins = sorted(
             {join for place in part.numbers if (join := definition.steps[place].waits_for) is not None}
             - {
@@ -101,13 +101,13 @@ class GraphRows:
 
     def _final(self) -> NewJoin:
         """The join of all steps. In a rerun, a last step that failed before still counts."""
-        bad = [place for place in self._part.before if place in self._outline.last and self._is_bad(place)]
+        bad = [place for place in self._part.before if place in self._graph_index.last and self._is_bad(place)]
         cause = self._cause(bad)
         total = len(self._part.numbers) + len(bad)
         return NewJoin(join_in(self._part.block, 0), total, failed=len(bad), cause=cause)
 
     def _join(self, number: int) -> NewJoin:
-        parents = self._outline.definition.joins[number]
+        parents = self._graph_index.definition.joins[number]
         states = [self._part.before[parent][1] for parent in parents if parent not in self._part.numbers]
         blocked = sum(parent in self._part.blocked for parent in parents)
         ok, skipped = states.count(StoredState.SUCCESS), states.count(StoredState.SKIPPED)
@@ -118,7 +118,7 @@ class GraphRows:
 
     def _cause(self, bad: Sequence[int]) -> str | None:
         """The step whose failure is the reason: the first of these, or the one that blocked it."""
-        return (self._part.blocked.get(bad[0]) or self._outline.definition.steps[bad[0]].name) if bad else None
+        return (self._part.blocked.get(bad[0]) or self._graph_index.definition.steps[bad[0]].name) if bad else None
 
     def _is_bad(self, place: int) -> bool:
         return place in self._part.blocked or self._part.before[place][1] in (
@@ -132,17 +132,17 @@ class GraphRows:
         return self._order[max(first - before, 0) : max(last - before, 0)]
 
     def lane(self, place: int) -> LaneKey:
-        return lane_key(self._part.tenant_id, self._outline.definition.steps[place].job())
+        return lane_key(self._part.tenant_id, self._graph_index.definition.steps[place].job())
 
     def is_open(self, place: int) -> bool:
         """Whether it is a mapped step that is ready at once."""
-        return self._outline.definition.steps[place].map is not None and place not in self._waiting
+        return self._graph_index.definition.steps[place].map is not None and place not in self._waiting
 
     def step(self, place: int, lane_id: int) -> NewStep:
-        outline, part = self._outline, self._part
-        step = outline.definition.steps[place]
+        graph_index, part = self._graph_index, self._part
+        step = graph_index.definition.steps[place]
         number = part.numbers[place]
-        uses = {outline.definition.steps[used].name: self._number(used) for used in outline.uses[place]}
+        uses = {graph_index.definition.steps[used].name: self._number(used) for used in graph_index.uses[place]}
         resolves = step.refers and step.map is None
         waits_for: int | None = None
         if (join := self._waiting.get(place)) is not None:
@@ -178,16 +178,16 @@ class GraphRows:
 
     def _follows(self, place: int) -> int:
         bits = Follows.EDGES | Follows.STEP
-        if place in self._outline.kept:
+        if place in self._graph_index.kept:
             bits |= Follows.RESULT
-        if place in self._outline.last:
+        if place in self._graph_index.last:
             bits |= Follows.LAST
         return int(bits)
 
     def _feeds(self, place: int) -> list[int]:
-        block, joins = self._part.block, self._outline.definition.joins
+        block, joins = self._part.block, self._graph_index.definition.joins
         feeds = [as_fed(join_in(block, 0), len(self._part.numbers))]
-        fed = [number for number in self._outline.feeds[place] if number in self._made]
+        fed = [number for number in self._graph_index.feeds[place] if number in self._made]
         return feeds + [as_fed(join_in(block, number + 1), len(joins[number])) for number in fed]
 
     def _rule(self, step: StepDefinition, place: int, *, resolves: bool) -> int:

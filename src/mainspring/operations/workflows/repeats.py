@@ -16,8 +16,8 @@ import msgspec
 
 from mainspring.domain.workflows.definition import StepDefinition
 from mainspring.domain.workflows.flow import number_of, prefix_of, run_in
+from mainspring.operations.workflows.graph_indexes import current_numbers
 from mainspring.operations.workflows.members import CHUNK, Chunk, Mapped
-from mainspring.operations.workflows.outlines import current_numbers
 from mainspring.store import fanouts, workflows
 from mainspring.store.fanouts import Fanout
 from mainspring.store.pool import Connection

@@ -27,8 +27,8 @@ from mainspring.operations.lifecycle.effects import Effects, RunChanges, carry_o
 from mainspring.operations.lifecycle.events import RunsCreated
 from mainspring.operations.signals import FlowNews, Signals
 from mainspring.operations.workflows.effects import FlowEffects
-from mainspring.operations.workflows.graph_rows import GraphPart, GraphRows, Outline
-from mainspring.operations.workflows.outlines import Outlines, part_of
+from mainspring.operations.workflows.graph_indexes import GraphIndexes, part_of
+from mainspring.operations.workflows.graph_rows import GraphIndex, GraphPart, GraphRows
 from mainspring.store import fanouts, joins, workflows
 from mainspring.store.deadlocks import despite_deadlocks
 from mainspring.store.joins import Tally, join_in
@@ -49,12 +49,12 @@ class FlowStarter:
     interval = 1.0
 
     def __init__(
-        self, store: Store, lanes: LaneRegistry, signals: Signals, outlines: Outlines, rows: int = ROWS
+        self, store: Store, lanes: LaneRegistry, signals: Signals, graph_indexes: GraphIndexes, rows: int = ROWS
     ) -> None:
         self._store = store
         self._lanes = lanes
         self._signals = signals
-        self._outlines = outlines
+        self._graph_indexes = graph_indexes
         self._rows = rows
         self._woken = False
         self._last: tuple[int, GraphRows] | None = None
@@ -116,10 +116,10 @@ class FlowStarter:
         effects, batch = Effects(), _Batch()
         async with self._store.hot.acquire() as connection, connection.transaction():
             for run in await workflows.queued(connection, lanes, _AT_ONCE):
-                outline = await self._outline(connection, run)
-                if outline is None:
+                graph_index = await self._graph_index(connection, run)
+                if graph_index is None:
                     await self._refuse(connection, run, effects)
-                elif batch.begin(run, outline, self._rows):
+                elif batch.begin(run, graph_index, self._rows):
                     pass
                 else:
                     break
@@ -130,12 +130,12 @@ class FlowStarter:
         effects.publish(self._signals)
         return batch
 
-    async def _outline(self, connection: Connection, run: QueuedFlow) -> Outline | None:
+    async def _graph_index(self, connection: Connection, run: QueuedFlow) -> GraphIndex | None:
         version = spec_from_text(run.spec_text).workflow
         if version is None:
             return None
         try:
-            return await self._outlines.get(connection, run.tenant_id, (run.job_id, run.generation, version))
+            return await self._graph_indexes.get(connection, run.tenant_id, (run.job_id, run.generation, version))
         except NotFound:
             return None
 
@@ -152,8 +152,8 @@ class FlowStarter:
         blocks = await joins.new_blocks(connection, len(batch.flows))
         prefixes = [prefix_of(some_id) for some_id in uuid7_batch(len(batch.flows))]
         new: list[NewFlow] = []
-        for (run, outline), block, prefix in zip(batch.flows, blocks, prefixes, strict=True):
-            steps = len(outline.definition.steps)
+        for (run, graph_index), block, prefix in zip(batch.flows, blocks, prefixes, strict=True):
+            steps = len(graph_index.definition.steps)
             part = GraphPart(
                 flow_id=run.run_id,
                 tenant_id=run.tenant_id,
@@ -164,7 +164,7 @@ class FlowStarter:
                 prefix=prefix,
                 numbers={place: place for place in range(steps)},
             )
-            batch.graphs.append((run.run_id, await _graph(outline, part)))
+            batch.graphs.append((run.run_id, await _graph(graph_index, part)))
             version = spec_from_text(run.spec_text).workflow or 0
             new.append(NewFlow(run.run_id, run.fence, version, block, prefix, steps))
         begun = await workflows.begin(connection, new, [join_in(block, 0) for block in blocks])
@@ -191,8 +191,8 @@ class FlowStarter:
     async def _graph_of(self, connection: Connection, flow: Flow) -> GraphRows:
         """The rows of a workflow run. Those of the last one are kept, because a large one has many parts."""
         if self._last is None or self._last[0] != flow.block:
-            outline, part = await self._outlines.of_flow(connection, flow), await part_of(connection, flow)
-            self._last = flow.block, await _graph(outline, part)
+            graph_index, part = await self._graph_indexes.of_flow(connection, flow), await part_of(connection, flow)
+            self._last = flow.block, await _graph(graph_index, part)
         return self._last[1]
 
     async def _create(
@@ -219,8 +219,12 @@ class FlowStarter:
                 effects.of(FlowEffects).marked_joins.add(graph.nothing)
 
 
-async def _graph(outline: Outline, part: GraphPart) -> GraphRows:
-    return GraphRows(outline, part) if len(part.numbers) <= ROWS else await in_compute_thread(GraphRows, outline, part)
+async def _graph(graph_index: GraphIndex, part: GraphPart) -> GraphRows:
+    return (
+        GraphRows(graph_index, part)
+        if len(part.numbers) <= ROWS
+        else await in_compute_thread(GraphRows, graph_index, part)
+    )
 
 
 class _Batch(msgspec.Struct):
@@ -228,16 +232,16 @@ class _Batch(msgspec.Struct):
 
     found: int = 0
     size: int = 0
-    flows: list[tuple[QueuedFlow, Outline]] = []
+    flows: list[tuple[QueuedFlow, GraphIndex]] = []
     graphs: list[tuple[UUID, GraphRows]] = []
     unfinished: list[UUID] = []
 
-    def begin(self, run: QueuedFlow, outline: Outline, most: int) -> bool:
+    def begin(self, run: QueuedFlow, graph_index: GraphIndex, most: int) -> bool:
         """Add a workflow run, if there is room for its rows or it is the first one."""
-        rows = 2 + len(outline.definition.joins) + len(outline.definition.steps)
+        rows = 2 + len(graph_index.definition.joins) + len(graph_index.definition.steps)
         if self.flows and self.size + rows > most:
             return False
-        self.flows.append((run, outline))
+        self.flows.append((run, graph_index))
         self.size += rows
         return True
 

@@ -1,4 +1,4 @@
-"""Parts of workflow runs: which steps are created, and which have ended before."""
+"""Graph indexes of definitions, and parts of workflow runs: which steps are created, and which have ended before."""
 
 from __future__ import annotations
 
@@ -11,42 +11,43 @@ from mainspring.domain.workflows.flow import number_of, run_in
 from mainspring.kernel.compute_thread import in_compute_thread
 from mainspring.kernel.ids import TenantId
 from mainspring.operations.workflows.definitions import Definitions
-from mainspring.operations.workflows.graph_rows import GraphPart, Outline
+from mainspring.operations.workflows.graph_rows import GraphIndex, GraphPart
 from mainspring.store import workflows
 from mainspring.store.pool import Connection
 from mainspring.store.workflow_versions import VersionKey
 from mainspring.store.workflows import Flow, StepEnd
 
 _KEPT = 20
-_SMALL = 1000  # steps whose outline is made at once
+_SMALL = 1000  # steps up to which the index is built on the event loop
 BLOCKED = "upstream failed"  # how the reasons of steps begin that were skipped because of a failure
 
 
-class Outlines:
-    """The outlines of definitions as this process knows them."""
+class GraphIndexes:
+    """A cache of the graph indexes of definitions."""
 
     def __init__(self, definitions: Definitions) -> None:
         self._definitions = definitions
-        self._known: OrderedDict[tuple[TenantId, VersionKey], Outline] = OrderedDict()
+        self._known: OrderedDict[tuple[TenantId, VersionKey], GraphIndex] = OrderedDict()
 
-    async def get(self, connection: Connection, tenant: TenantId, key: VersionKey) -> Outline:
+    async def get(self, connection: Connection, tenant: TenantId, key: VersionKey) -> GraphIndex:
         """Raises NotFound if there is no such version."""
         found = self._known.get((tenant, key))
         if found is None:
             definition = await self._definitions.get(connection, tenant, key)
             small = len(definition.steps) <= _SMALL
-            found = Outline(definition) if small else await in_compute_thread(Outline, definition)
+            found = GraphIndex(definition) if small else await in_compute_thread(GraphIndex, definition)
             self._known[(tenant, key)] = found
             if len(self._known) > _KEPT:
                 self._known.popitem(last=False)
         return found
 
-    async def of_flow(self, connection: Connection, flow: Flow) -> Outline:
+    async def of_flow(self, connection: Connection, flow: Flow) -> GraphIndex:
         return await self.get(connection, flow.tenant_id, (flow.job_id, flow.generation, flow.version))
 
 
 async def current_numbers(connection: Connection, flow: Flow, *, before_rerun: int | None = None) -> dict[int, int]:
-    """The number of the newest run of each step, by place; before a rerun."""
+    """The number of the newest run of each step, by the place of the step. With `before_rerun`: as it was before that
+    rerun."""
     numbers = {place: place for place in range(flow.steps)}
     if flow.reruns:
         for rerun in await workflows.reruns(connection, flow.flow_id):
@@ -66,7 +67,7 @@ async def ends_by_number(connection: Connection, flow: Flow, numbers: list[int])
 
 
 async def part_of(connection: Connection, flow: Flow) -> GraphPart:
-    """What is to be created of a workflow run that starts, or runs again."""
+    """The part of a workflow run to create when it starts or runs again."""
     part = GraphPart(
         flow_id=flow.flow_id,
         tenant_id=flow.tenant_id,
