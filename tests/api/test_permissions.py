@@ -26,9 +26,9 @@ from mainspring.roles.assembly import Assembly
 
 # Public methods that no route calls, or that need no token.
 _INTERNAL = {
-    "Amender": {"tell_resumed"},
-    "ManualRuns": {"tell"},
-    "Replayer": {"tell"},
+    "Amender": {"publish_resumed"},
+    "ManualRuns": {"publish"},
+    "Replayer": {"publish"},
     "Sessions": {"sign_in"},
     "Previewer": {"fires", "in_thread"},
     "SignatureRegistry": {"known", "texts", "check", "read", "declare", "refresh", "run_once"},

@@ -187,7 +187,7 @@ async def step(assembly: Assembly, view: View, after: int | None = None) -> bool
     """One slice, killed after its nth statement."""
     own = performer_of(assembly)
     store = assembly.store if after is None else KillingStore(assembly.store, after)
-    performer = Performer(store, own._chooser, own._verbs)  # type: ignore[arg-type]
+    performer = Performer(store, own._selector, own._verbs)  # type: ignore[arg-type]
     async with assembly.store.reads.acquire() as connection:
         [row] = [row for row in await operations.at_work(connection, 10) if str(row.operation_id) == view["id"]]
     return await performer.step(row)

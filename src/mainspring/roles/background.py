@@ -9,8 +9,8 @@ from mainspring.kernel.clock import Clock, DatabaseClock
 from mainspring.kernel.config import Timing
 from mainspring.kernel.lifecycle import PeriodicTask
 from mainspring.operations.backfills.backfill_worker import BackfillWorker
-from mainspring.operations.bulk.choosing import Chooser
 from mainspring.operations.bulk.performer import Performer
+from mainspring.operations.bulk.selector import Selector
 from mainspring.operations.bulk.verbs import Verbs
 from mainspring.operations.calendars.recompute import Recomputer
 from mainspring.operations.control.amend import Amender
@@ -93,7 +93,7 @@ def upkeep_tasks(
         DeadlineSweeper(store, signals),
         Admitter(store, signals),
         BackfillWorker(store, lanes, signals),
-        Performer(store, Chooser(store, lanes), _verbs(store, lanes, signals, database_clock)),
+        Performer(store, Selector(store, lanes), _verbs(store, lanes, signals, database_clock)),
         FlowStarter(store, lanes, signals, graph_indexes),
         FanoutExpander(store, lanes, signals, graph_indexes),
         JoinCounter(store, signals),

@@ -1,1 +1,1 @@
-"""Verbs on many jobs, runs or dead letters: how many a filter matches, operations, and how these are carried out."""
+"""Verbs on many jobs, runs or dead letters: how many a filter matches, operations, and how these are performed."""

@@ -21,8 +21,8 @@ from mainspring.domain.texts import check_line, shown
 from mainspring.kernel.ids import parse_uuid, uuid7
 from mainspring.kernel.logs import get_logger
 from mainspring.operations.access.caller import Caller
-from mainspring.operations.bulk.choosing import Chooser, Wish
 from mainspring.operations.bulk.counting import Counter
+from mainspring.operations.bulk.selector import BulkRequest, Selector
 from mainspring.operations.lookup import id_in, states_in
 from mainspring.operations.paging.cursors import encode_cursor, run_cursor
 from mainspring.operations.paging.search import searching
@@ -44,8 +44,8 @@ _failures = msgspec.json.Decoder(list[Failure]).decode
 class BulkControl:
     def __init__(self, store: Store, lanes: LaneRegistry) -> None:
         self._store = store
-        chooser = Chooser(store, lanes)
-        self._counter = Counter(store, lanes, chooser)
+        selector = Selector(store, lanes)
+        self._counter = Counter(store, lanes, selector)
 
     async def act(self, caller: Caller, target: Target, request: Act) -> Counted | OperationView:
         """Count what is chosen. Unless it is a dry run, begin an operation, which is carried out after the answer."""
@@ -57,7 +57,7 @@ class BulkControl:
                 hint="a filter has the parameters of the list; {} stands for all of it",
             )  # fmt: skip
         if request.filter is not None:
-            counted = await self._counter.count(Wish(caller, target, verb, request.filter))
+            counted = await self._counter.count(BulkRequest(caller, target, verb, request.filter))
         else:
             assert ids is not None
             counted = Counted(len(ids), exact=True, examples=ids[:_EXAMPLES])

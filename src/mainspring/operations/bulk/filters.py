@@ -57,7 +57,7 @@ def run_query(chosen: RunsFilter, begun: datetime | None) -> RunQuery:
         )  # fmt: skip
 
 
-def letter_query(chosen: DeadLettersFilter) -> DeadLetterQuery:
+def dead_letter_query(chosen: DeadLettersFilter) -> DeadLetterQuery:
     with field_in_filter():
         return DeadLetterQuery(
             chosen.job, chosen.task, chosen.queue, chosen.error, _time(chosen.since, "since"),

@@ -18,9 +18,9 @@ from mainspring.domain.errors import InvalidInput, Unavailable
 from mainspring.kernel.logs import get_logger
 from mainspring.operations.access.caller import Caller
 from mainspring.operations.access.permissions import ADMIN
-from mainspring.operations.bulk.choosing import Chooser, Selection, Wish, by_ids
 from mainspring.operations.bulk.filters import KINDS
-from mainspring.operations.bulk.verbs import VerbOutcome, Verbs, carry_out
+from mainspring.operations.bulk.selector import BulkRequest, Selection, Selector, by_ids
+from mainspring.operations.bulk.verbs import VerbOutcome, Verbs, apply_verb
 from mainspring.store import operations
 from mainspring.store.deadlocks import despite_deadlocks
 from mainspring.store.operations import Advance, OperationRow
@@ -41,9 +41,9 @@ class Performer:
     name = "performer"
     interval = 1.0
 
-    def __init__(self, store: Store, chooser: Chooser, verbs: Verbs) -> None:
+    def __init__(self, store: Store, selector: Selector, verbs: Verbs) -> None:
         self._store = store
-        self._chooser = chooser
+        self._selector = selector
         self._verbs = verbs
         self._tries: Counter[UUID] = Counter()
 
@@ -88,16 +88,16 @@ class Performer:
             async with self._store.change() as connection:
                 if not await operations.lock(connection, row):
                     return None
-                done = await carry_out(verb, _caller(row), connection, chosen.ids)
+                done = await apply_verb(verb, _caller(row), connection, chosen.ids)
                 await operations.advance(connection, row, _advance(row, chosen, done))
                 return done
 
         outcome = await despite_deadlocks(transaction)
         if outcome is None:
             return False
-        for tell in outcome.tell:
-            tell()
-        self._verbs.tell_changed(row.tenant_id, len(chosen.ids))
+        for after_commit in outcome.after_commit:
+            after_commit()
+        self._verbs.publish_changed(row.tenant_id, len(chosen.ids))
         if chosen.place is None:
             log.info("operation is done", operation=str(row.operation_id), target=row.target, verb=row.verb)
         return True
@@ -107,7 +107,9 @@ class Performer:
             return by_ids(row.ids, row.place, limit)
         target = Target(row.target)
         chosen = msgspec.json.decode(row.filter_text or "{}", type=KINDS[target])
-        return await self._chooser.some(Wish(_caller(row), target, row.verb, chosen, row.created_at), row.place, limit)
+        return await self._selector.some(
+            BulkRequest(_caller(row), target, row.verb, chosen, row.created_at), row.place, limit
+        )
 
     async def _give_up(self, row: OperationRow, reason: str) -> None:
         self._tries.pop(row.operation_id, None)

@@ -1,7 +1,7 @@
-"""The verbs: how a slice of an operation is carried out, in the transaction that also moves the operation on.
+"""The verbs of operations. A slice is applied in the transaction that also advances the operation.
 
-Every verb goes the same way as the call for one object: the same locks, checks and effects. What one object is refused
-for does not hold up the others: each is a savepoint of its own. Where a verb can do many at once, that is tried first.
+Every verb takes the same locks, checks and effects as the call for one object. An object that is refused does not hold
+up the others: each object has a savepoint of its own. A verb that can apply to many objects at once first tries that.
 """
 
 from __future__ import annotations
@@ -33,20 +33,20 @@ from mainspring.wire.jobs import RunNowRequest
 
 log = get_logger("bulk")
 
-# The slice is tried again: nothing of it is stored.
+# After these errors the slice is tried again. Nothing of it is stored.
 NOT_NOW = (*AWAY, asyncpg.DeadlockDetectedError, asyncpg.LockNotAvailableError, asyncpg.SerializationError)
 _UNEXPECTED = "it could not be done; the log of the server has the error"
 
-Tell = Callable[[], None]
-One = Callable[[Caller, Connection, str], Awaitable[Tell | None]]
+AfterCommit = Callable[[], None]
+One = Callable[[Caller, Connection, str], Awaitable[AfterCommit | None]]
 Many = Callable[[Caller, Connection, Sequence[str]], Awaitable["VerbOutcome"]]
 
 
 class VerbOutcome(msgspec.Struct):
-    """What became of a slice. `tell`: after the commit, wakes those who wait for what has changed."""
+    """The outcome of a slice. `after_commit` has functions to call after the commit, which publish what has changed."""
 
     failures: list[Failure] = []
-    tell: list[Tell] = []
+    after_commit: list[AfterCommit] = []
 
 
 class Verb(msgspec.Struct, frozen=True):
@@ -78,24 +78,24 @@ class Verbs:
     def named(self, target: Target, verb: str) -> Verb:
         return self._known[target, verb]
 
-    def tell_changed(self, tenant: TenantId, count: int) -> None:
-        """After the commit of a slice: somebody may look at what has changed."""
+    def publish_changed(self, tenant: TenantId, count: int) -> None:
+        """After the commit of a slice: publish to event streams that objects have changed."""
         self._signals.lists_changed.publish(tenant, (JOBS, RUNS, QUEUES), count)
 
     async def _pause(self, caller: Caller, connection: Connection, job_id: str) -> None:
         await self._amender.pause_in(caller, connection, job_id)
 
-    async def _resume(self, caller: Caller, connection: Connection, job_id: str) -> Tell | None:
+    async def _resume(self, caller: Caller, connection: Connection, job_id: str) -> AfterCommit | None:
         changed = await self._amender.resume_in(caller, connection, job_id)
-        return self._amender.tell_resumed if changed else None
+        return self._amender.publish_resumed if changed else None
 
-    async def _cancel_job(self, caller: Caller, connection: Connection, job_id: str) -> Tell:
+    async def _cancel_job(self, caller: Caller, connection: Connection, job_id: str) -> AfterCommit:
         effects = await self._amender.cancel_job_in(caller, connection, job_id)
         return partial(effects.publish, self._signals)
 
-    async def _run_now(self, caller: Caller, connection: Connection, job_id: str) -> Tell | None:
+    async def _run_now(self, caller: Caller, connection: Connection, job_id: str) -> AfterCommit | None:
         _, made = await self._manual_runs.run_now_in(caller, connection, job_id, RunNowRequest())
-        return None if made is None else partial(self._manual_runs.tell, made)
+        return None if made is None else partial(self._manual_runs.publish, made)
 
     async def _cancel_runs(self, caller: Caller, connection: Connection, ids: Sequence[str]) -> VerbOutcome:
         wanted = [UUID(text) for text in ids]
@@ -110,25 +110,25 @@ class Verbs:
                 failures.append(Failure(str(run_id), f"run {run_id} has ended with {StoredState(ended.state).name}"))
         return VerbOutcome(failures, [partial(effects.publish, self._signals)])
 
-    async def _retry(self, caller: Caller, connection: Connection, run_id: str) -> Tell:
+    async def _retry(self, caller: Caller, connection: Connection, run_id: str) -> AfterCommit:
         done = await self._replayer.retry_in(caller, connection, UUID(run_id))
-        return partial(self._replayer.tell, done)
+        return partial(self._replayer.publish, done)
 
     async def _replay(self, caller: Caller, connection: Connection, ids: Sequence[str]) -> VerbOutcome:
         done: Repeated = await self._replayer.replay_in(caller, connection, [UUID(text) for text in ids])
         failures = [Failure(str(run_id), reason) for run_id, reason in done.refused]
-        return VerbOutcome(failures, [partial(self._replayer.tell, done)])
+        return VerbOutcome(failures, [partial(self._replayer.publish, done)])
 
     async def _discard(self, caller: Caller, connection: Connection, ids: Sequence[str]) -> VerbOutcome:
         if await discard(connection, caller.tenant, [UUID(text) for text in ids]) == len(ids):
             return VerbOutcome()
         if len(ids) == 1:
             raise NotFound(f"there is no dead letter {ids[0]}")
-        raise Conflict("some dead letters do not exist any more")  # which ones is found out one by one
+        raise Conflict("some dead letters do not exist any more")  # the caller then applies the verb one by one
 
 
-async def carry_out(verb: Verb, caller: Caller, connection: Connection, ids: Sequence[str]) -> VerbOutcome:
-    """All of them together if that goes, or else one by one, in key order."""
+async def apply_verb(verb: Verb, caller: Caller, connection: Connection, ids: Sequence[str]) -> VerbOutcome:
+    """Apply the verb to all objects together if that is possible, or else one by one, in key order."""
     if verb.many is not None and len(ids) > 1:
         try:
             async with connection.transaction():
@@ -136,12 +136,12 @@ async def carry_out(verb: Verb, caller: Caller, connection: Connection, ids: Seq
         except NOT_NOW:
             raise
         except Exception as error:  # noqa: BLE001 - it is found out below whose error it is
-            log.detail("a slice is carried out one by one", error=repr(error))
+            log.detail("a slice is applied one by one", error=repr(error))
     outcome = VerbOutcome()
     for one in sorted(ids):
         try:
             async with connection.transaction():
-                tell = await verb.one(caller, connection, one)
+                after_commit = await verb.one(caller, connection, one)
         except MainspringError as error:
             outcome.failures.append(Failure(one, error.detail))
         except NOT_NOW:
@@ -150,19 +150,19 @@ async def carry_out(verb: Verb, caller: Caller, connection: Connection, ids: Seq
             log.error("a verb failed for one object", object=one, exc_info=error)
             outcome.failures.append(Failure(one, _UNEXPECTED))
         else:
-            if tell is not None:
-                outcome.tell.append(tell)
+            if after_commit is not None:
+                outcome.after_commit.append(after_commit)
     return outcome
 
 
-async def _alone(many: Many, caller: Caller, connection: Connection, one: str) -> Tell | None:
-    """A verb for many, for one object."""
+async def _alone(many: Many, caller: Caller, connection: Connection, one: str) -> AfterCommit | None:
+    """Apply a verb for many objects to one object."""
     outcome = await many(caller, connection, [one])
     if outcome.failures:
         raise Conflict(outcome.failures[0].reason)
-    return partial(_tell_all, outcome.tell)
+    return partial(_call_all, outcome.after_commit)
 
 
-def _tell_all(tell: Sequence[Tell]) -> None:
-    for each in tell:
+def _call_all(after_commit: Sequence[AfterCommit]) -> None:
+    for each in after_commit:
         each()

@@ -80,7 +80,7 @@ class Amender:
         """Give the job the definition that `change` returns. It is called in the transaction that has locked the job,
         perhaps more than once. `patch`: the change, unless it is that of a workflow."""
         fired = await despite_deadlocks(partial(self._update, caller.tenant, job_id, change, if_version, patch))
-        self._tell(fired)
+        self._publish(fired)
         self._signals.due.publish()
 
     async def _update(
@@ -132,7 +132,7 @@ class Amender:
         lanes = await self._lanes.intern(connection, [key := lane_key(row.tenant_id, changed)])
         await self._write(connection, row, status, next_at, paused_from, lanes[key], changed, pruned=row.pruned)
 
-    def _tell(self, fired: FiredLocked) -> None:
+    def _publish(self, fired: FiredLocked) -> None:
         metrics.fired.inc(fired.total)
         self._signals.ready.publish(fired.created)
         fired.publish(self._signals)
@@ -185,12 +185,13 @@ class Amender:
         async with self._store.change() as connection:
             resumed = await self.resume_in(caller, connection, job_id, if_version)
         if resumed:
-            self.tell_resumed()
+            self.publish_resumed()
 
     async def resume_in(
         self, caller: Caller, connection: Connection, job_id: str, if_version: int | None = None
     ) -> bool:
-        """The same in a transaction. Return whether the job has changed; `tell_resumed` is called after the commit."""
+        """The same in a transaction. Return whether the job has changed; `publish_resumed` is called after the
+        commit."""
         row = await self._lock(connection, caller.tenant, job_id, "resumed")
         check_version("job", row.version, if_version)
         status = StoredJobStatus(row.status)
@@ -203,7 +204,7 @@ class Amender:
         await fire_if_met(connection, [(caller.tenant, job_id)])
         return True
 
-    def tell_resumed(self) -> None:
+    def publish_resumed(self) -> None:
         self._signals.due.publish()
         self._signals.backfills.publish(())
 

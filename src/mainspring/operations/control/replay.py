@@ -33,7 +33,7 @@ from mainspring.operations.lifecycle.effects import Effects
 from mainspring.operations.lifecycle.events import RunsCreated
 from mainspring.operations.lookup import load_lane, run_definition
 from mainspring.operations.paging.search import DeadLetterQuery, search_in_words
-from mainspring.operations.read.dead_letters import letter_filter
+from mainspring.operations.read.dead_letters import dead_letter_filter
 from mainspring.operations.read.views import job_id_of
 from mainspring.operations.signals import Signals
 from mainspring.operations.signatures.signature_registry import SignatureRegistry
@@ -96,7 +96,7 @@ class Replayer:
             raise done.refusal
         for reason in done.left:
             raise _refused(run_id, reason, done.refusing)
-        self.tell(done)
+        self.publish(done)
         return done.replayed[0]
 
     async def retry_run(self, caller: Caller, run_id: UUID, payload: msgspec.Raw, if_match: str | None = None) -> UUID:
@@ -111,7 +111,7 @@ class Replayer:
                 raise _alive(run_id)
             if await dead_letters.get(connection, tenant, run_id) is None:
                 done = await self._repeat_ended(connection, tenant, run_id, payload)
-                self.tell(done)
+                self.publish(done)
                 return done.replayed[0]
         return await self.replay(caller, run_id, payload)
 
@@ -145,7 +145,7 @@ class Replayer:
         changed payload does not fit are left. If it fits none of them, this raises an error."""
         tenant, query = caller.tenant, _query(choice)
         with search_in_words("dead letters", query):
-            chosen = await letter_filter(self._lanes, tenant, query)
+            chosen = await dead_letter_filter(self._lanes, tenant, query)
             return await self._replay_chosen(tenant, choice, chosen)
 
     async def _replay_chosen(self, tenant: TenantId, choice: DeadLetterChoice, chosen: DeadLetterFilter) -> Replayed:
@@ -162,7 +162,7 @@ class Replayer:
                 letters = await dead_letters.lock(connection, tenant, run_ids, whole=changed)
                 if letters:
                     batch = await self._replay(connection, tenant, letters, choice.payload)
-            self.tell(batch)
+            self.publish(batch)
             total.replayed += batch.replayed
             total.left += batch.left
             total.refusal = total.refusal or batch.refusal
@@ -191,7 +191,7 @@ class Replayer:
             )
         query = _query(choice)
         with search_in_words("dead letters", query):
-            return await self._discard_chosen(tenant, await letter_filter(self._lanes, tenant, query), choice)
+            return await self._discard_chosen(tenant, await dead_letter_filter(self._lanes, tenant, query), choice)
 
     async def _discard_chosen(self, tenant: TenantId, chosen: DeadLetterFilter, choice: DeadLetterChoice) -> Discarded:
         most = choice.limit or _MOST
@@ -276,7 +276,7 @@ class Replayer:
             raise _repeated(run_id, await dead_letters.replay_of(connection, tenant, run_id)) from None
         return done
 
-    def tell(self, done: Repeated) -> None:
+    def publish(self, done: Repeated) -> None:
         """After the commit: wake those who wait for the new runs."""
         self._signals.ready.publish(done.created)
         done.effects.publish(self._signals)

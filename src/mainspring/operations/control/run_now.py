@@ -94,7 +94,7 @@ class ManualRuns:
         async with self._store.change() as connection:
             ran, fired = await self.run_now_in(caller, connection, job_id, request, digest, if_version)
         if fired is not None:
-            self.tell(fired)
+            self.publish(fired)
         return ran
 
     async def run_now_in(
@@ -128,7 +128,7 @@ class ManualRuns:
         due = row is not None and row.next_fire_at is not None and row.next_fire_at < row.now + _SOON
         return RanNow(run_id, repeated=False), RunsMade(fired, due)
 
-    def tell(self, made: RunsMade) -> None:
+    def publish(self, made: RunsMade) -> None:
         """After the commit: wake those who wait for the runs."""
         self._signals.ready.publish(made.fired.created)
         made.fired.publish(self._signals)

@@ -27,7 +27,7 @@ class DeadLetterReader:
 
     async def dead_letters(self, caller: Caller, query: DeadLetterQuery) -> DeadLetterList:
         """Newest first."""
-        chosen = await letter_filter(self._lanes, caller.tenant, query)
+        chosen = await dead_letter_filter(self._lanes, caller.tenant, query)
         before, limit = run_cursor(query.cursor), query.limit
         async with searching(self._store, caller.tenant, "dead letters", query) as connection:
             page, more = cut(await dead_letters.page(connection, caller.tenant, chosen, before, limit + 1), limit)
@@ -49,7 +49,7 @@ class DeadLetterReader:
         return dead_letter_view(letter, lane, attempt_views(attempts, ended, names))
 
 
-async def letter_filter(lanes: LaneRegistry, tenant: TenantId, query: DeadLetterQuery) -> DeadLetterFilter:
+async def dead_letter_filter(lanes: LaneRegistry, tenant: TenantId, query: DeadLetterQuery) -> DeadLetterFilter:
     """The filter of the store for a query."""
     lane_ids = await chosen_lanes(lanes, tenant, query.queue, query.task)
     return DeadLetterFilter(query.job, lane_ids, query.error, query.since, query.until)

@@ -1,8 +1,8 @@
-"""Which objects an operation meets next: page by page, by its ids or by its filter.
+"""Selects the next objects of an operation, page by page, by its ids or by its filter.
 
-A filter is applied when the turn of an object comes: what does not match any more is left alone. Jobs and runs are
-taken newest first, dead letters oldest first, and none that was created after the operation. New objects come before
-the place of the next page, so nothing is met twice.
+The filter is evaluated when a page is read: an object that no longer matches is not selected. Jobs and runs are
+selected newest first, dead letters oldest first. Objects that were created after the operation are not selected. They
+sort before the cursor of the next page, so no object is selected twice.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ import msgspec
 from mainspring.domain.bulk import Target
 from mainspring.kernel.ids import TenantId
 from mainspring.operations.access.caller import Caller
-from mainspring.operations.bulk.filters import field_in_filter, job_query, letter_query, run_query
+from mainspring.operations.bulk.filters import dead_letter_query, field_in_filter, job_query, run_query
 from mainspring.operations.paging.search import searching
-from mainspring.operations.read.dead_letters import letter_filter
+from mainspring.operations.read.dead_letters import dead_letter_filter
 from mainspring.operations.read.jobs import JobReader
 from mainspring.operations.read.runs import ONE_SNAPSHOT, RunReader, wanted_runs
 from mainspring.store import dead_letters, history
@@ -32,15 +32,15 @@ CANCEL = "cancel"
 
 
 class Selection(msgspec.Struct, frozen=True):
-    """Some objects. `place`: where the next ones begin; None if nothing follows."""
+    """Some objects. `place` is the cursor of the next page; None if no page follows."""
 
     ids: list[str]
     place: str | None
 
 
-class Wish(msgspec.Struct, frozen=True):
-    """What is to be done with what. `begun`: objects that were created later are left out; None while they are only
-    counted."""
+class BulkRequest(msgspec.Struct, frozen=True):
+    """A verb and the filter of its objects. Objects that were created after `begun` are left out. `begun` is None while
+    the objects are only counted."""
 
     caller: Caller
     target: Target
@@ -49,42 +49,44 @@ class Wish(msgspec.Struct, frozen=True):
     begun: datetime | None = None
 
 
-class Chooser:
+class Selector:
     def __init__(self, store: Store, lanes: LaneRegistry) -> None:
         self._store = store
         self._lanes = lanes
         self._jobs = JobReader(store, lanes, RunReader(store, lanes))
 
-    async def some(self, wish: Wish, place: str | None, limit: int) -> Selection:
-        """The next objects from `place` on, `limit` at most. There may be none although more follow."""
+    async def some(self, request: BulkRequest, place: str | None, limit: int) -> Selection:
+        """The next objects from `place` on, at most `limit`. The page may be empty although more pages follow."""
         with field_in_filter():
-            match wish.filter:
+            match request.filter:
                 case JobsFilter():
-                    page = await self._jobs.jobs(wish.caller, job_query(wish.filter, wish.begun, place, limit))
+                    page = await self._jobs.jobs(request.caller, job_query(request.filter, request.begun, place, limit))
                     return Selection([job.job_id for job in page.jobs], page.next)
                 case RunsFilter():
-                    return await self._runs(wish, wish.filter, place, limit)
+                    return await self._runs(request, request.filter, place, limit)
                 case DeadLettersFilter():
-                    return await self._letters(wish, wish.filter, place, limit)
+                    return await self._dead_letters(request, request.filter, place, limit)
 
-    async def _runs(self, wish: Wish, chosen: RunsFilter, place: str | None, limit: int) -> Selection:
-        tenant, query = wish.caller.tenant, run_query(chosen, wish.begun)
+    async def _runs(self, request: BulkRequest, chosen: RunsFilter, place: str | None, limit: int) -> Selection:
+        tenant, query = request.caller.tenant, run_query(chosen, request.begun)
         before = None if place is None else UUID(place)
         asked = await wanted_runs(self._lanes, tenant, query)
         found: list[Run] = []
         async with searching(self._store, tenant, "runs", query, ONE_SNAPSHOT) as connection:
             for one in asked:
-                found += await _matching(connection, tenant, one, wish.verb, before, limit + 1)
+                found += await _matching(connection, tenant, one, request.verb, before, limit + 1)
         page, more = cut(history.newest_first(found, limit + 1), limit)
-        ids = [str(run.run_id) for run in page if not _ended_later(run, wish.begun)]
+        ids = [str(run.run_id) for run in page if not _ended_later(run, request.begun)]
         return Selection(ids, str(page[-1].run_id) if more else None)
 
-    async def _letters(self, wish: Wish, chosen: DeadLettersFilter, place: str | None, limit: int) -> Selection:
-        tenant, query = wish.caller.tenant, letter_query(chosen)
+    async def _dead_letters(
+        self, request: BulkRequest, chosen: DeadLettersFilter, place: str | None, limit: int
+    ) -> Selection:
+        tenant, query = request.caller.tenant, dead_letter_query(chosen)
         after = None if place is None else UUID(place)
-        wanted = await letter_filter(self._lanes, tenant, query)
+        wanted = await dead_letter_filter(self._lanes, tenant, query)
         async with searching(self._store, tenant, "dead letters", query) as connection:
-            ids = await dead_letters.some(connection, tenant, wanted, after, wish.begun or FAR, limit)
+            ids = await dead_letters.some(connection, tenant, wanted, after, request.begun or FAR, limit)
         return Selection([str(run_id) for run_id in ids], str(ids[-1]) if len(ids) == limit else None)
 
 
