@@ -101,8 +101,8 @@ async def test_a_raised_limit_admits_at_once_and_a_lowered_one_admits_nobody_unt
     limit_id = (await only_limit(api))["limit_id"]
     answer = await api.put(f"/v1/limits/{limit_id}", json={"limit": 3})
     assert (answer.status_code, answer.json()["limit"]["limit"], answer.json()["limit"]["pinned"]) == (200, 3, True)
-    assert admitter._knocking is not None
-    await admitter._knocking  # the change knocks: no round is waited for
+    assert admitter._waking is not None
+    await admitter._waking  # the change wakes the admitter: no round is waited for
     assert await statuses(api, runs) == ["QUEUED"] * 3 + ["HELD"] * 2
     worker = HandWorker(api)
     orders = await worker.claim(3)

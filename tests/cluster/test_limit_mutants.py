@@ -15,7 +15,7 @@ from mainspring.domain.pacing import Pace
 from mainspring.operations.control import run_now
 from mainspring.operations.lifecycle import rescue
 from mainspring.operations.lifecycle.effects import Effects, RunChanges
-from mainspring.operations.limits import lines
+from mainspring.operations.limits import limit_declarer as lines
 from mainspring.operations.limits.gate_registry import GateRegistry
 from mainspring.roles.assembly import Assembly
 from mainspring.store import limits

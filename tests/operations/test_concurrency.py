@@ -13,7 +13,7 @@ from mainspring.domain.job import REPLACED
 from mainspring.operations.limits.admitter import Admitter
 from mainspring.roles.assembly import Assembly
 from mainspring.upkeep.deadline_sweeper import DeadlineSweeper
-from mainspring.upkeep.line_auditor import LineAuditor
+from mainspring.upkeep.slot_reconciler import SlotReconciler
 from tests.operations.hand_worker import HandWorker, outcome
 
 pytestmark = pytest.mark.anyio
@@ -369,7 +369,7 @@ async def test_a_slot_that_nobody_owns_is_found_and_given_back(
     first, second = await charge(api, 1), await charge(api, 1)
     long_run, waiting = await charge(api, 2), await charge(api, 2)
     await connection.execute("delete from mainspring.runs where run_id = $1", first)
-    auditor = LineAuditor(assembly.store, assembly.signals)
+    auditor = SlotReconciler(assembly.store, assembly.signals)
     assert await auditor.run_once() == 0, "it may have changed a moment ago"
     await connection.execute("update mainspring.limit_keys set used_at = used_at - interval '1 hour'")
     assert await auditor.run_once() == 1

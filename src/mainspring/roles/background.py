@@ -37,12 +37,12 @@ from mainspring.upkeep.deadline_sweeper import DeadlineSweeper
 from mainspring.upkeep.forecaster import ForecastMaker
 from mainspring.upkeep.gauge_sampler import GaugeSampler
 from mainspring.upkeep.library_versions import library_versions
-from mainspring.upkeep.line_auditor import LineAuditor
 from mainspring.upkeep.line_pruner import LinePruner
 from mainspring.upkeep.partition_maintainer import HistoryPruner, PartitionMaintainer
 from mainspring.upkeep.rollup_keeper import RollupKeeper
 from mainspring.upkeep.run_rescuer import RunRescuer
 from mainspring.upkeep.silence_judge import SilenceJudge
+from mainspring.upkeep.slot_reconciler import SlotReconciler
 
 
 class ClockSync:
@@ -100,7 +100,7 @@ def upkeep_tasks(
         FlowStopper(store, signals),
         DependencyPoller(store, signals),
         LinePruner(store),
-        LineAuditor(store, signals),
+        SlotReconciler(store, signals),
         CalendarRecomputer(store, signals, Recomputer(store, lanes), library_versions()),
         ForecastMaker(store, clock),
         RollupKeeper(store, clock),

@@ -13,7 +13,7 @@ from mainspring.wire.exchange import ExchangeRequest, QueueShare, RunOrder
 
 
 class Claims(Protocol):
-    """Claimer, or the passage through gates."""
+    """A Claimer or a GatedClaim."""
 
     async def claim(
         self, connection: Connection, lanes: Sequence[Lane], limit: int, worker_id: UUID, seq: int, /

@@ -32,7 +32,7 @@ from mainspring.operations.lifecycle.report import settle
 from mainspring.operations.limits.effects import LimitEffects
 from mainspring.operations.limits.gate_registry import GateRegistry
 from mainspring.operations.limits.gate_waker import GateWaker
-from mainspring.operations.limits.gated_claim import Passage
+from mainspring.operations.limits.gated_claim import GatedClaim
 from mainspring.operations.signals import Signals
 from mainspring.store import runs, workers
 from mainspring.store.lanes import Lane, LaneRegistry
@@ -161,16 +161,16 @@ class ExchangeTransaction:
         runs passed each gate."""
         request, lanes = exchange.request, exchange.worker.lanes
         redelivered = exchange.reply.runs
-        passage = Passage(self._claimer, self._gates, self._clock, exchange.worker.slots)
+        gated_claim = GatedClaim(self._claimer, self._gates, self._clock, exchange.worker.slots)
         try:
             async with connection.transaction():
                 if await self._advance(connection, exchange, exchange.patience.for_locks(_FOR_A_GATE)) != _LIVE:
                     return Counter()
                 exchange.reply.runs = []
-                await passage.enter(connection, request.worker_id, lanes)
-                await self._claim(connection, exchange, passage, lanes, len(redelivered))
-                await passage.leave(connection)
-                passage.limit_starts(exchange.reply.runs, exchange.arrived)
+                await gated_claim.enter(connection, request.worker_id, lanes)
+                await self._claim(connection, exchange, gated_claim, lanes, len(redelivered))
+                await gated_claim.leave(connection)
+                gated_claim.limit_starts(exchange.reply.runs, exchange.arrived)
                 await self._assume_started(connection, exchange, exchange.reply.runs)
         except (*TOO_LONG, asyncpg.DeadlockDetectedError, Conflict) as error:
             if isinstance(error, Conflict) and not written:
@@ -180,9 +180,9 @@ class ExchangeTransaction:
             return Counter()
         exchange.reply.runs = redelivered + exchange.reply.runs
         exchange.committed = True
-        passage.note()
-        self._waker.tokens_at(passage.waits)
-        return passage.passed
+        gated_claim.note()
+        self._waker.tokens_at(gated_claim.waits)
+        return gated_claim.passed
 
     async def _assume_started(self, connection: Connection, exchange: Exchange, orders: Sequence[RunOrder]) -> None:
         """An old worker does not tell which runs have started."""

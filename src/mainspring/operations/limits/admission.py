@@ -1,19 +1,21 @@
 """Admission: give slots to the heads of lines.
 
-Whoever ends a run with limits hands its slots over in the same transaction. Whoever creates one, or lets one stand in a
-line again, lets the line admit it (a knock: no slot is given back). The caller has written its runs before. All lines
-are locked in one statement, in the order of their ids. The next statement looks at who stands in them, because its
-snapshot is newer than the locks. It also tells whether a limit was changed while the lock was waited for.
+A transaction that ends a run with limits releases its slots and admits the next runs. A transaction that creates such a
+run, or puts one back into a line, only admits: it wakes the line without releasing a slot. The caller has written its
+runs before. All lines are locked in one statement, in the order of their ids. The next statement reads the runs in
+them, because its snapshot is newer than the locks. It also says whether a limit was changed while the transaction
+waited for the locks.
 
-The limit says whether its lines are strict, not the runs: the order may have changed since they were submitted. In a
-strict line nobody is admitted before a run that was submitted earlier, also if that one backs off.
+Whether a line is strict is a property of the limit, not of the runs: the order may have changed since they were
+submitted. In a strict line no run is admitted before a run that was submitted earlier, even if the earlier one backs
+off.
 
-A run with several limits needs a slot in each of its lines, and owns none until it has all. It stands in one of them.
-If another one is full it moves there. If another one is not locked here, its lines are locked together later: they are
-in `again`, for a transaction of their own.
+A run with several limits needs a slot in each of its lines, and owns none until it has all. It waits in one of them. If
+another line is full, the run moves there. If another line is not locked here, the lines are in `again`: a later
+transaction locks them together.
 
-A line with a rate admits as many as there are tokens (paces.py), one with a circuit breaker any number or none
-(breakers.py)."""
+A line with a rate admits as many runs as there are tokens (paces.py). A line with a circuit breaker admits any number
+or none (breakers.py)."""
 
 from __future__ import annotations
 
@@ -46,10 +48,10 @@ class Admitted(msgspec.Struct):
 
     lanes    the runs that each lane got
     later    (lane, seconds until ready) of runs that may start a little later
-    again    lines that must be looked at again: sets that are locked together
-    timers   the seconds after which a line must be looked at
+    again    lines in which runs must be admitted again: sets that are locked together
+    timers   the seconds after which runs must be admitted in a line
     open     the lines whose breaker is open
-    effects  what follows for those who handle that a breaker has opened
+    effects  the effects of the handlers of opened breakers
     """
 
     lanes: Counter[int] = msgspec.field(default_factory=Counter)
@@ -59,8 +61,8 @@ class Admitted(msgspec.Struct):
     open: set[int] = set()
     effects: Effects | None = None
 
-    def tell_later(self, signals: Signals) -> None:
-        """After the commit: wake those who wait, when it is time."""
+    def publish(self, signals: Signals) -> None:
+        """After the commit: publish signals, now or when it is time."""
         for lane_id, delay in self.later:
             signals.ready.publish_later(delay, {lane_id: 1})
         if self.effects is not None:
@@ -69,18 +71,18 @@ class Admitted(msgspec.Struct):
             signals.admission.publish_later(delay, [frozenset()])
 
 
-async def hand_over(
+async def release_and_admit(
     connection: Connection,
     freed: Mapping[int, int],
-    knocked: Collection[int] = (),
+    woken: Collection[int] = (),
     *,
     attempts: Attempts = NO_ATTEMPTS,
     several: bool = False,
 ) -> Admitted:
-    """Take back the `freed` slots of lines, and admit the runs at the heads of these and of the `knocked` lines.
-    `attempts`: those that have ended in these lines. `several`: those who wait there probably have several limits, so
-    their other lines are locked as well."""
-    chosen = {*freed, *knocked}
+    """Release the `freed` slots of lines, and admit the runs at the heads of these and of the `woken` lines. `attempts`
+    are the attempts that have ended in these lines. `several`: the runs that wait there probably have several limits,
+    so their other lines are locked as well."""
+    chosen = {*freed, *woken}
     if several:
         chosen |= await limits.lines_of_heads(connection, sorted(chosen), _PEEKED)
     while True:
@@ -88,7 +90,7 @@ async def hand_over(
         paces = await Paces.of(connection, lines, freed)
         breakers = await Breakers.of(connection, lines, attempts)
         room = {line.key_id: _room(line, freed.get(line.key_id, 0), paces, breakers) for line in lines}
-        # Of a line with a rate one more is read: whether somebody still waits for its next token.
+        # One more run of a line with a rate is read, to see whether a run waits for its next token.
         wanted = {
             key: min(most + (key in paces.lines), _MOST) for key, most in room.items() if most or key in paces.lines
         }
@@ -151,10 +153,10 @@ def _by_kind(
 
 
 async def _store_paces(connection: Connection, lines: list[Line], paces: Paces, plan: _Plan, heads: list[Head]) -> None:
-    """A line without tokens in which somebody waits says when it must be looked at."""
+    """Store the state of rates. `next_at` is set for a line without tokens in which a run waits."""
     admitted = set(plan.runs)
-    standing = {head.key_id for head in heads if head.run_id not in admitted} | set(plan.moves.values())
-    waiting = {key for key, pace in paces.lines.items() if key in standing and paces.spent[key] >= pace.tokens}
+    left = {head.key_id for head in heads if head.run_id not in admitted} | set(plan.moves.values())
+    waiting = {key for key, pace in paces.lines.items() if key in left and paces.spent[key] >= pace.tokens}
     before = {line.key_id: (line.tat, line.next_at) for line in lines}
     changed = {key: state for key, state in paces.states(waiting).items() if state != before[key]}
     if changed:
@@ -205,11 +207,11 @@ async def _picked(
 
 
 def _decide(heads: list[Head], room: dict[int, int], firsts: dict[int, UUID | None]) -> _Plan:
-    """By rank. A run that needs a slot of a strict line must be the first of it."""
+    """Decide by rank. A run that needs a slot of a strict line must be the first of that line."""
     plan = _Plan()
     for head in sorted(heads, key=lambda head: (head.held_rank, head.run_id)):
         if firsts and any(firsts.get(key, head.run_id) != head.run_id for key in head.limit_keys):
-            continue  # whoever holds the first one knocks when it is done, and one that backs off is woken
+            continue  # the transaction that holds the first run wakes the line, and so does the end of its backoff
         if any(key not in room for key in head.limit_keys):
             plan.admitted.again.append(frozenset(head.limit_keys))
             continue
@@ -224,7 +226,7 @@ def _decide(heads: list[Head], room: dict[int, int], firsts: dict[int, UUID | No
 
 
 async def _locked(connection: Connection, lines: list[int]) -> list[Line]:
-    """Lock the lines. One that does not exist is opened, if a run that stands in one of the lines needs it."""
+    """Lock the lines. A line that does not exist is created if a run in one of the lines needs it."""
     found = await limits.lock_lines(connection, lines)
     if len(found) == len(lines):
         return found

@@ -1,4 +1,4 @@
-"""What follows for limits: the waiting lists to look at, and the gates that were given back."""
+"""Effects on limits: the lines in which runs may be admitted, and the gates that were given back."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ import msgspec
 from mainspring.domain.limits import is_gate
 from mainspring.operations.lifecycle.effects import Effects, Part
 from mainspring.operations.lifecycle.events import RunsCreated, SlotsReleased
-from mainspring.operations.limits.admission import Admitted, hand_over
+from mainspring.operations.limits.admission import Admitted, release_and_admit
 from mainspring.operations.signals import Signals
 from mainspring.store import gates
 from mainspring.store.pool import Connection
 
-_LOOKED_AT = 100  # lines that one transaction locks
+_AT_ONCE = 100  # lines that one transaction locks at most
 
 
 class LimitEffects(Part):
-    """wakes: the lines to look at after the commit, those of a set together. delays: the seconds after which a line
-    must be looked at. gates: those that were given back, and how often."""
+    """`wakes`: the lines to wake after the commit, as sets that are locked together. `delays`: the seconds after which
+    a line must be woken. `gates`: the gates that were given back, and how often."""
 
     wakes: set[frozenset[int]] = msgspec.field(default_factory=set)
     delays: list[float] = msgspec.field(default_factory=list)
     gates: dict[int, int] = msgspec.field(default_factory=dict)
 
     def wake(self, lines: Iterable[int]) -> None:
-        """Look at each of these lines."""
+        """Wake each of these lines after the commit."""
         self.wakes.update(frozenset({line}) for line in lines)
 
     def take_gates(self) -> dict[int, int]:
@@ -49,7 +49,7 @@ class LimitEffects(Part):
 
 
 def note_admitted(effects: Effects, done: Admitted) -> None:
-    """What an admission did follows from the transaction, too."""
+    """Add the effects of an admission to those of the transaction."""
     effects.ready.update(done.lanes)
     effects.requeued += done.later
     if done.effects is not None:
@@ -60,14 +60,15 @@ def note_admitted(effects: Effects, done: Admitted) -> None:
 
 
 async def admit_woken(connection: Connection, effects: Effects) -> None:
-    """Look at the lines now, before the commit, instead of after it. If there are many, some are left for later."""
+    """Admit runs in the woken lines now, before the commit, instead of after it. At most 100 lines are processed; the
+    others are woken after the commit."""
     if LimitEffects not in effects.parts:
         return
     wakes = effects.of(LimitEffects).wakes
-    single = sorted(line for group in wakes if len(group) == 1 for line in group)[:_LOOKED_AT]
+    single = sorted(line for group in wakes if len(group) == 1 for line in group)[:_AT_ONCE]
     if single:
         wakes.difference_update(frozenset({line}) for line in single)
-        note_admitted(effects, await hand_over(connection, {}, single, several=True))
+        note_admitted(effects, await release_and_admit(connection, {}, single, several=True))
 
 
 class ReleasedSlots:
@@ -83,14 +84,14 @@ class ReleasedSlots:
             part.delays += released.delays
             freed = {line: count for line, count in released.slots.items() if not is_gate(line)}
             if freed:
-                done = await hand_over(connection, freed, attempts=released.attempts, several=released.several)
+                done = await release_and_admit(connection, freed, attempts=released.attempts, several=released.several)
                 note_admitted(effects, done)
             for gate_id, number in (await gates.give_back(connection, released.slots)).items():
                 part.gates[gate_id] = part.gates.get(gate_id, 0) + number
 
 
 class HeldRunsCreated:
-    """Runs were created that are HELD: their lines are looked at after the commit."""
+    """Runs were created that are HELD: their lines are woken after the commit."""
 
     def wants(self, event: RunsCreated, /) -> bool:
         return bool(event.held_in)

@@ -35,7 +35,7 @@ START_WITHIN = 0.25  # seconds from the token to the start
 _LEAST_WAIT = 0.005  # seconds between looks for a token: at high rates a claim takes several
 
 
-class Passage:
+class GatedClaim:
     """The claims of one exchange. `claim` may be called several times. `leave` writes what has passed."""
 
     def __init__(self, claimer: Claimer, registry: GateRegistry, clock: Clock, slots: int) -> None:

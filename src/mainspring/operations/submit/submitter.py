@@ -30,9 +30,9 @@ from mainspring.operations.dependencies.edges import Dependant, Refused, check_e
 from mainspring.operations.lifecycle.dispatch import RUNS_CREATED
 from mainspring.operations.lifecycle.effects import Effects
 from mainspring.operations.lifecycle.events import RunsCreated
-from mainspring.operations.limits.admission import Admitted, hand_over
+from mainspring.operations.limits.admission import Admitted, release_and_admit
 from mainspring.operations.limits.depths import Depths
-from mainspring.operations.limits.lines import LineOpener
+from mainspring.operations.limits.limit_declarer import LimitDeclarer
 from mainspring.operations.signals import Signals
 from mainspring.operations.signatures.offers import OfferRegistry
 from mainspring.operations.signatures.signature_registry import SignatureRegistry
@@ -86,7 +86,7 @@ class Submitter:
         self._signatures = signatures
         self._batcher = SubmitBatcher(self._store_plain)
         self._taking = asyncio.Semaphore(_TAKING_AT_ONCE)
-        self._lines = LineOpener(lambda: clock.timestamp())
+        self._lines = LimitDeclarer(lambda: clock.timestamp())
         self._calendars = CalendarBook(store, clock)
 
     async def submit(self, caller: Caller, request: JobRequest) -> Submitted:
@@ -225,7 +225,7 @@ class Submitter:
                     if dependent or max(batch.generations) > 1:
                         await batch.make_edges(connection, _given_as(requests, definitions))
                     if batch.lines:
-                        admitted = await hand_over(connection, {}, batch.lines)
+                        admitted = await release_and_admit(connection, {}, batch.lines)
                         batch.created.update(Counter(batch.created) + admitted.lanes)
                     created = RunsCreated(batch.created, with_parents=int(dependent))  # the HELD ones are admitted
                     await RUNS_CREATED.happened(connection, [created], effects)
@@ -235,7 +235,7 @@ class Submitter:
         metrics.submitted.inc(len(definitions) - sum(batch.repeated))
         self._signals.ready.publish(batch.created)
         self._signals.admission.publish(admitted.again)
-        admitted.tell_later(self._signals)
+        admitted.publish(self._signals)
         if batch.soonest is not None and batch.soonest < self._clock.now() + timedelta(seconds=5):
             self._signals.due.publish()
         return Submitted(

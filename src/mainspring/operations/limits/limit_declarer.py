@@ -17,8 +17,9 @@ _OPEN_FOR = 60.0  # seconds; an unused line lives longer
 _NOTHING: tuple[Declared | None, float] = (None, 0.0)
 
 
-class LineOpener:
-    """Declares limits and opens lines, and remembers for a short time what is done. `now`: seconds that rise."""
+class LimitDeclarer:
+    """Declares limits and creates their lines, and remembers for a short time what is declared. `now` is a monotonic
+    clock in seconds."""
 
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now

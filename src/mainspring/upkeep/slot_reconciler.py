@@ -1,7 +1,8 @@
-"""Counts the slots of lines that have stood still although runs wait in them.
+"""The slot reconciler counts the slots of lines that have not changed for five minutes although runs wait in them.
 
-A slot whose run is gone would never be given back: a server of an older version that ended a run with limits does not
-know them. Whoever changes a slot holds the lock of its line, so under that lock the count must equal the rows."""
+A slot whose run is gone would never be released. This happens if a server of an older version, which does not know
+limits, ends a run. Every transaction that changes a slot holds the lock of its line, so under that lock the count must
+equal the rows."""
 
 from __future__ import annotations
 
@@ -10,14 +11,14 @@ from mainspring.operations.signals import Signals
 from mainspring.store import limits
 from mainspring.store.pool import Store
 
-log = get_logger("line_auditor")
+log = get_logger("slot_reconciler")
 
 _STOOD_STILL = 300.0  # seconds; to count takes a scan of the live runs
 _BATCH = 100
 
 
-class LineAuditor:
-    name = "line_auditor"
+class SlotReconciler:
+    name = "slot_reconciler"
     interval = 60.0
 
     def __init__(self, store: Store, signals: Signals, stood_still: float = _STOOD_STILL) -> None:
