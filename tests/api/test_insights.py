@@ -28,7 +28,7 @@ async def folded(store: Store, connection: asyncpg.Connection) -> None:
     keeper, until = RollupKeeper(store, SystemClock()), await connection.fetchval("select clock_timestamp()")
     async with asyncio.timeout(60):
         while (await rollups.watermark(connection) or until) <= until:
-            if await keeper.fold() is None:
+            if await keeper.roll_up() is None:
                 await asyncio.sleep(0.05)
 
 

@@ -12,13 +12,13 @@ import pytest
 from mainspring.bench import (
     dag,
     failover,
-    fold,
     jitter,
     output,
     overhead,
     overload,
     pages,
     process_tasks,
+    rollup,
     schedules,
     storm,
     submit,
@@ -80,7 +80,7 @@ async def test_output_measures_runs_whose_logs_are_what_they_printed() -> None:
 
 
 async def test_fold_measures_what_each_run_costs_and_counts_every_one() -> None:
-    figures = await fold.run(400, per_fold=200)
+    figures = await rollup.run(400, per_fold=200)
     assert (figures["runs"], figures["tasks_1_folds"], figures["tasks_100_folds"]) == (400, 2, 2)
     assert number(figures["us_per_run"]) >= number(figures["tasks_1_us_per_run"]) > 0
 

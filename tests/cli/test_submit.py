@@ -299,7 +299,7 @@ def test_waiting_shows_the_output_of_all_attempts_and_ends_with_the_verdict_over
 def test_the_verdict_begins_a_line_where_it_follows_the_output(
     accepting: CannedServer, call: Call, monkeypatch: pytest.MonkeyPatch, together: bool
 ) -> None:
-    monkeypatch.setattr("mainspring.cli.waiting.shares_a_screen", lambda: together)
+    monkeypatch.setattr("mainspring.cli.wait_output.shares_a_screen", lambda: together)
     ended = status("SUCCESS", task="shell", result={"exit_code": 0, "output": "no newline"})
     accepting.says("GET /v1/jobs/j1/status", status("QUEUED"), ended)
     log = stream(("output", {"attempt": 1, "text": "no newline"}), ("end", {"status": "SUCCESS"}))

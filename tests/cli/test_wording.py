@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
-from mainspring.cli.wording import TimeFormat, relative, span
+from mainspring.cli.text_formats import TimeFormat, relative, span
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 

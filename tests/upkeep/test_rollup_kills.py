@@ -26,7 +26,7 @@ from tests.store.rows import a_lane, now_of
 pytestmark = pytest.mark.anyio
 
 STATEMENTS = (
-    (rollups, "lock"), (rollups, "begin_watermark"), (rollups, "something_ended"), (rollups, "fold"),
+    (rollups, "lock"), (rollups, "begin_watermark"), (rollups, "something_ended"), (rollups, "roll_up"),
     (rollups, "close_minute"), (rollups, "move_watermark"), (failure_groups, "failed_runs"),
     (failure_groups, "known"), (failure_groups, "add"),
 )  # fmt: skip
@@ -197,7 +197,7 @@ async def test_rollups_equal_a_recount_whatever_was_killed_between_two_statement
         while (await _watermark(connection) or until - timedelta(days=9)) <= until:
             killer.arm()
             try:
-                if await keeper.fold() is None:
+                if await keeper.roll_up() is None:
                     await asyncio.sleep(0.05)  # the last second is not folded yet
             except (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError, OSError):
                 continue

@@ -48,7 +48,7 @@ async def settle(connection: asyncpg.Connection, keeper: RollupKeeper) -> None:
     until = await now_of(connection)
     async with asyncio.timeout(60):
         while (await rollups.watermark(connection) or until - timedelta(days=9)) <= until:
-            if await keeper.fold() is None:
+            if await keeper.roll_up() is None:
                 await asyncio.sleep(0.05)
 
 
@@ -108,7 +108,7 @@ async def test_the_rollups_equal_the_history_after_kills_rollbacks_and_late_comm
     async def fold_and_kill() -> None:
         admin = await asyncpg.connect(database_url)
         while done < 3:
-            folding = asyncio.create_task(keeper.fold())
+            folding = asyncio.create_task(keeper.roll_up())
             if chance.random() < 0.5:
                 await asyncio.sleep(chance.random() * 0.02)
                 await admin.execute(
@@ -161,7 +161,7 @@ async def test_a_transaction_that_is_open_for_long_holds_the_fold_back_and_a_rea
         await end(slow, lane)
         begun = await slow.fetchval("select now()")
         await end(connection, lane)
-        while await keeper.fold() is not None:
+        while await keeper.roll_up() is not None:
             pass
         until = await rollups.watermark(connection)
         assert until is not None and until <= begun
@@ -199,7 +199,7 @@ async def test_after_the_clock_was_set_back_the_day_is_counted_anew(
         "update mainspring.rollup_watermark set folded_until = clock_timestamp() + interval '10 minutes'"
     )
     await end(connection, lane)
-    await keeper.fold()
+    await keeper.roll_up()
     await settle(connection, keeper)
     assert (await sums(connection, Span.MINUTE))["succeeded"] == before["succeeded"] + 1 == 2
 

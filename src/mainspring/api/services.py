@@ -16,7 +16,7 @@ from mainspring.operations.access.failed_sign_ins import FailedSignIns
 from mainspring.operations.access.sessions import Sessions
 from mainspring.operations.backfills.control import BackfillControl
 from mainspring.operations.bulk.control import BulkControl
-from mainspring.operations.calendars.changes import CalendarChanger
+from mainspring.operations.calendars.calendar_changes import CalendarChanger
 from mainspring.operations.claim.long_poll import LongPolls
 from mainspring.operations.computations import Computations
 from mainspring.operations.control.amend import Amender
@@ -62,13 +62,13 @@ from mainspring.operations.signals import Signals
 from mainspring.operations.signatures.offers import OfferRegistry
 from mainspring.operations.signatures.signature_registry import SignatureRegistry
 from mainspring.operations.submit.submitter import Submitter
-from mainspring.operations.workflows.changes import WorkflowChanges
 from mainspring.operations.workflows.control import WorkflowRuns
 from mainspring.operations.workflows.definitions import Definitions
 from mainspring.operations.workflows.graph_indexes import GraphIndexes
 from mainspring.operations.workflows.reader import WorkflowReader
 from mainspring.operations.workflows.run_reader import WorkflowRunReader
-from mainspring.operations.workflows.waiting import WaitingSteps
+from mainspring.operations.workflows.why_waiting import WaitingSteps
+from mainspring.operations.workflows.workflow_changes import WorkflowChanges
 from mainspring.store.lanes import LaneRegistry
 from mainspring.store.log_files import LogFiles
 from mainspring.store.pool import Store

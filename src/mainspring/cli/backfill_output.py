@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from mainspring.cli.exit_codes import FAILURE, INTERRUPTED
 from mainspring.cli.find_id import choose
 from mainspring.cli.screen import cell, say, show_fields, show_json, stderr
-from mainspring.cli.wording import in_utc
+from mainspring.cli.text_formats import in_utc
 
 if TYPE_CHECKING:
     from mainspring.sdk.client.client import Client

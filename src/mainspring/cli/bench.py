@@ -191,7 +191,7 @@ def fold(
 ) -> None:
     """Measure what it costs to fold ended runs into rollups: microseconds of CPU time for each run, of PostgreSQL and
     the server together, with 1 and with 100 tasks. 1 % of the runs failed and 3 % were tried again."""
-    from mainspring.bench.fold import main
+    from mainspring.bench.rollup import main
 
     raise typer.Exit(main(runs, as_json))
 

@@ -9,7 +9,7 @@ import typer
 
 from mainspring.cli.listing import Listing, ListOptions, show_list, with_list_options
 from mainspring.cli.table import Column
-from mainspring.cli.wording import TimeFormat
+from mainspring.cli.text_formats import TimeFormat
 
 if TYPE_CHECKING:
     from mainspring.sdk.client.client import Client

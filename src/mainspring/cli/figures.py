@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from mainspring.cli.wording import span
+from mainspring.cli.text_formats import span
 
 if TYPE_CHECKING:
     from mainspring.wire.insights import Overview

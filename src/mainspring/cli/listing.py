@@ -16,7 +16,7 @@ import typer
 from mainspring.cli.connect import JsonFlag, Server
 from mainspring.cli.screen import cell, say, show_json, show_rows, table_texts
 from mainspring.cli.table import Column
-from mainspring.cli.wording import TimeFormat
+from mainspring.cli.text_formats import TimeFormat
 
 if TYPE_CHECKING:
     from rich.text import Text

@@ -9,7 +9,7 @@ import typer
 
 from mainspring.cli.connect import JsonFlag, Server
 from mainspring.cli.screen import say, show_json, show_line
-from mainspring.cli.wording import local
+from mainspring.cli.text_formats import local
 
 EXAMPLES = (
     "mainspring open",

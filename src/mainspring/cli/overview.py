@@ -9,7 +9,7 @@ import typer
 from mainspring.cli import figures
 from mainspring.cli.connect import JsonFlag, Server
 from mainspring.cli.screen import show_fields, show_json
-from mainspring.cli.wording import span
+from mainspring.cli.text_formats import span
 
 if TYPE_CHECKING:
     from mainspring.wire.insights import Overview, Totals, WindowWord

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from mainspring.cli.find_id import call_for_job
 from mainspring.cli.screen import show_json, show_line
-from mainspring.cli.wording import TimeFormat
+from mainspring.cli.text_formats import TimeFormat
 
 if TYPE_CHECKING:
     from mainspring.sdk.client.client import Client

@@ -12,7 +12,7 @@ from mainspring.cli.connect import JsonFlag, Server
 from mainspring.cli.field_options import field_values, submit_options
 from mainspring.cli.screen import say, show_json, show_line
 from mainspring.cli.task_options import task_options, task_values
-from mainspring.cli.waiting import longest_wait, wait_and_show
+from mainspring.cli.wait_output import longest_wait, wait_and_show
 
 if TYPE_CHECKING:
     from mainspring.sdk.client.handle import Handle

@@ -14,7 +14,7 @@ from mainspring.cli import figures
 from mainspring.cli.connect import Server
 from mainspring.cli.screen import cell, has_width, stdout, table_texts
 from mainspring.cli.table import Column, cut, wrapped
-from mainspring.cli.wording import TimeFormat, span
+from mainspring.cli.text_formats import TimeFormat, span
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

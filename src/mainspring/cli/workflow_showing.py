@@ -12,7 +12,7 @@ import typer
 from mainspring.cli import completing
 from mainspring.cli.exit_codes import FAILURE, INTERRUPTED
 from mainspring.cli.screen import has_width, say, show_fields, show_json, show_line, stdout
-from mainspring.cli.wording import TimeFormat, span
+from mainspring.cli.text_formats import TimeFormat, span
 from mainspring.kinds.registry import task_kinds
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from mainspring.cli.screen import can_show, cell
 from mainspring.cli.table import ELLIPSIS, cells, cut
-from mainspring.cli.wording import span
+from mainspring.cli.text_formats import span
 from mainspring.kernel.texts import error_line
 
 if TYPE_CHECKING:

@@ -64,7 +64,7 @@ class RunEnd(msgspec.Struct, frozen=True):
     line: str | None
 
 
-class Folded(msgspec.Struct, frozen=True):
+class RolledUp(msgspec.Struct, frozen=True):
     """How many runs and attempts a fold has read, and how many runs failed. `attempts_text`: attempts that failed and
     were followed by another one, as a JSON array of FailureSeen."""
 
@@ -82,7 +82,7 @@ _series = RowQuery(Rollup, _SQL["series"])
 _ends_of_job = RowQuery(RunEnd, _SQL["ends_of_job"])
 _by_task = RowQuery(TaskRollup, _SQL["by_task"])
 _by_queue = RowQuery(QueueEnds, _SQL["by_queue"])
-_fold = RowQuery(Folded, _SQL["fold"])
+_fold = RowQuery(RolledUp, _SQL["fold"])
 _writers_since = RowQuery(_Writers, _SQL["writers_since"])
 
 
@@ -127,7 +127,9 @@ async def something_ended(connection: Connection, start: datetime, end: datetime
     return found
 
 
-async def fold(connection: Connection, start: datetime, end: datetime, minute: datetime, until: datetime) -> Folded:
+async def roll_up(
+    connection: Connection, start: datetime, end: datetime, minute: datetime, until: datetime
+) -> RolledUp:
     """Add what ended from `start` on and before `end` to its minute. `until`: the time of now, or later."""
     [folded] = await _fold.fetch(connection, start, end, until + _LATER, minute, BOUNDS)
     return folded

@@ -27,7 +27,7 @@ _MINUTE = timedelta(minutes=1)
 _DAY = timedelta(days=1)
 _HOUR = timedelta(hours=1)
 _EMPTY = (_DAY, _HOUR)  # what is looked at as a whole when the fold is far behind
-_WORTH = timedelta(seconds=1)  # less than this is not worth a fold: another server has just folded
+_WORTH = timedelta(seconds=1)  # less than this is not worth a fold: another server has just done
 _REST, _LONGEST_REST = 2.0, 20.0
 _LOAD = 40  # rests so many times as long as it worked
 _decode_seen = msgspec.json.Decoder(list[FailureSeen]).decode
@@ -47,22 +47,22 @@ class RollupKeeper:
     async def run_once(self) -> int:
         """Fold until the horizon, or for a few seconds. Returns how many runs and attempts were read."""
         began, read = self._clock.monotonic(), 0
-        while (folded := await self._fold_less_if_slow()) is not None:
-            read += folded
+        while (done := await self._roll_up_less_if_slow()) is not None:
+            read += done
             if self._clock.monotonic() - began > _TURN:
                 self.interval = _REST  # it is far behind
                 return read
         self.interval = min(_LONGEST_REST, max(_REST, _LOAD * (self._clock.monotonic() - began)))
         return read
 
-    async def _fold_less_if_slow(self) -> int | None:
+    async def _roll_up_less_if_slow(self) -> int | None:
         try:
-            return await self.fold()
+            return await self.roll_up()
         except asyncpg.QueryCanceledError:
             self._slice = _MINUTE  # an hour with tens of millions of runs takes longer than a statement may
             raise
 
-    async def fold(self) -> int | None:
+    async def roll_up(self) -> int | None:
         """One fold, of a minute at most; what is so old that its minutes are not kept is folded by the hour. None if
         there is nothing to fold, or another server is at it."""
         async with self._store.reads.acquire() as connection:
@@ -89,15 +89,15 @@ class RollupKeeper:
 
     async def _add(self, connection: Connection, start: datetime, end: datetime, now: datetime) -> int:
         minute = floor_to(start, _MINUTE)
-        folded = await rollups.fold(connection, start, end, minute, now)
-        seen = [] if folded.attempts_text is None else _decode_seen(folded.attempts_text)
-        if folded.failed:
+        done = await rollups.roll_up(connection, start, end, minute, now)
+        seen = [] if done.attempts_text is None else _decode_seen(done.attempts_text)
+        if done.failed:
             seen += await failure_groups.failed_runs(connection, start, end)
         if groups := await self._grouped(connection, seen, minute):
             await failure_groups.add(connection, minute, groups)
         if end == floor_to(end, _MINUTE):
             await rollups.close_minute(connection, minute)
-        return folded.read
+        return done.read
 
     async def _grouped(self, connection: Connection, seen: list[FailureSeen], minute: datetime) -> list[NewFailures]:
         """The failures by fingerprint. When a tenant has too many groups in an hour, the rest is one group."""

@@ -14,7 +14,7 @@ from mainspring.cli.listing import Listing, ListOptions, PageCursor, PageLimit, 
 from mainspring.cli.noun import Noun
 from mainspring.cli.screen import say, show_json, show_line
 from mainspring.cli.table import Column
-from mainspring.cli.wording import in_utc
+from mainspring.cli.text_formats import in_utc
 
 if TYPE_CHECKING:
     from mainspring.sdk.client.client import Client

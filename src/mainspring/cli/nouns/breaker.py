@@ -12,7 +12,7 @@ from mainspring.cli.listing import Listing, ListOptions, show_list, with_list_op
 from mainspring.cli.noun import Noun
 from mainspring.cli.screen import show_json, show_line
 from mainspring.cli.table import Column
-from mainspring.cli.wording import span
+from mainspring.cli.text_formats import span
 
 if TYPE_CHECKING:
     from mainspring.sdk.client.client import Client

@@ -35,8 +35,8 @@ from mainspring.cli.noun import Noun
 from mainspring.cli.screen import say, show_fields, show_json, show_line
 from mainspring.cli.table import Column
 from mainspring.cli.task_options import payload_of
+from mainspring.cli.text_formats import TimeFormat
 from mainspring.cli.which_run import RunOrJob, call_for_run
-from mainspring.cli.wording import TimeFormat
 from mainspring.kernel.texts import error_line
 
 if TYPE_CHECKING:

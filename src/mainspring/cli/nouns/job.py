@@ -29,8 +29,8 @@ from mainspring.cli.pause_changes import pause_job, resume_job
 from mainspring.cli.screen import say, show_fields, show_json, show_line
 from mainspring.cli.table import Column
 from mainspring.cli.task_options import payload_of, task_options, task_values
-from mainspring.cli.waiting import longest_wait, wait_and_show
-from mainspring.cli.wording import TimeFormat, in_utc, span
+from mainspring.cli.text_formats import TimeFormat, in_utc, span
+from mainspring.cli.wait_output import longest_wait, wait_and_show
 
 if TYPE_CHECKING:
     from mainspring.sdk.client.client import Client

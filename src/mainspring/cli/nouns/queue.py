@@ -24,7 +24,7 @@ from mainspring.cli.queue_limits import (
 )
 from mainspring.cli.screen import show_fields, show_json
 from mainspring.cli.table import Column
-from mainspring.cli.wording import span
+from mainspring.cli.text_formats import span
 
 if TYPE_CHECKING:
     from mainspring.sdk.client.client import Client

@@ -27,9 +27,9 @@ from mainspring.cli.noun import Noun
 from mainspring.cli.screen import say, show_fields, show_json, show_line, show_output
 from mainspring.cli.table import Column
 from mainspring.cli.task_options import payload_of
-from mainspring.cli.waiting import brief, wait_and_show
+from mainspring.cli.text_formats import TimeFormat, memory, span
+from mainspring.cli.wait_output import brief, wait_and_show
 from mainspring.cli.which_run import RunOrJob, call_for_run, find_run_id
-from mainspring.cli.wording import TimeFormat, memory, span
 from mainspring.kernel.texts import error_line
 
 if TYPE_CHECKING:

@@ -14,12 +14,12 @@ from mainspring.cli.listing import Listing, ListOptions, PageCursor, PageLimit, 
 from mainspring.cli.noun import Noun
 from mainspring.cli.screen import has_width, show_fields, show_json, show_text, stdout, tell
 from mainspring.cli.table import Column
-from mainspring.cli.wording import in_utc, relative
+from mainspring.cli.text_formats import in_utc, relative
 
 if TYPE_CHECKING:
     from rich.text import Text
 
-    from mainspring.cli.wording import TimeFormat
+    from mainspring.cli.text_formats import TimeFormat
     from mainspring.domain.schedules.schedule import Schedule
     from mainspring.sdk.client.client import Client
     from mainspring.wire.preview import HeatMap, PileUp, PileUpPart, SchedulePreview, UpcomingFire, UpcomingFires

@@ -13,10 +13,10 @@ from mainspring.cli.listing import Listing, ListOptions, show_list, with_list_op
 from mainspring.cli.noun import Noun
 from mainspring.cli.screen import say, show_json, show_line
 from mainspring.cli.table import Column
-from mainspring.cli.wording import local
+from mainspring.cli.text_formats import local
 
 if TYPE_CHECKING:
-    from mainspring.cli.wording import TimeFormat
+    from mainspring.cli.text_formats import TimeFormat
     from mainspring.sdk.client.client import Client
     from mainspring.wire.access import TokenView
 

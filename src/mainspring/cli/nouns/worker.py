@@ -15,7 +15,7 @@ from mainspring.cli.screen import TOO_LARGE, show_json, show_line
 from mainspring.cli.table import Column
 
 if TYPE_CHECKING:
-    from mainspring.cli.wording import TimeFormat
+    from mainspring.cli.text_formats import TimeFormat
     from mainspring.sdk.client.client import Client
     from mainspring.wire.runs import WorkerView
 

@@ -24,8 +24,8 @@ from mainspring.cli.noun import Noun
 from mainspring.cli.screen import say, show_json, show_line
 from mainspring.cli.table import Column
 from mainspring.cli.task_options import payload_of
+from mainspring.cli.text_formats import TimeFormat, span
 from mainspring.cli.watching import parse_interval
-from mainspring.cli.wording import TimeFormat, span
 from mainspring.cli.workflow_file import read_with_lines
 from mainspring.cli.workflow_showing import (
     FileArgument,

@@ -11,13 +11,13 @@ import msgspec
 from mainspring.domain.durations import format_duration, parse_duration
 from mainspring.domain.errors import InvalidInput
 from mainspring.domain.intake.times import parse_time
+from mainspring.domain.schedules.exclusions import is_one_of
 from mainspring.domain.schedules.fires import next_fire, nominal
 from mainspring.domain.schedules.occurrences import each
 from mainspring.domain.schedules.rrule import last_moment
 from mainspring.domain.schedules.rrule_text import RuleText, WallTime, read_text
 from mainspring.domain.schedules.rule import read_rule
 from mainspring.domain.schedules.schedule import Schedule, ScheduleKind, for_job
-from mainspring.domain.schedules.without import is_one_of
 from mainspring.domain.schedules.zones import check_timezone, zone
 from mainspring.domain.texts import shown
 from mainspring.wire.jobs import ScheduleIn

@@ -7,12 +7,12 @@ from zoneinfo import ZoneInfo
 
 from mainspring.domain.schedules.bounds import Bounded
 from mainspring.domain.schedules.clock_changes import offset_at
+from mainspring.domain.schedules.exclusions import Excluding
 from mainspring.domain.schedules.in_zone import InZone
 from mainspring.domain.schedules.occurrences import Occurrences
 from mainspring.domain.schedules.rrule_text import body_of, has_start
 from mainspring.domain.schedules.rule import read_rule
 from mainspring.domain.schedules.rule_walls import RuleWalls
-from mainspring.domain.schedules.without import Without
 from mainspring.domain.schedules.zones import zone
 
 
@@ -35,7 +35,7 @@ def rule_fires(
     fires: Occurrences = InZone(walls, place, gap or "shift", fold or "first")
     if rule.until is not None:
         fires = Bounded(fires, None, last_moment(rule.until, place))
-    return Without(fires, exdates) if exdates else fires
+    return Excluding(fires, exdates) if exdates else fires
 
 
 def last_moment(until: str, place: ZoneInfo | None) -> datetime:

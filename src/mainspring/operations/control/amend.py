@@ -30,7 +30,7 @@ from mainspring.kernel import metrics
 from mainspring.kernel.ids import TenantId
 from mainspring.operations.access.caller import Caller
 from mainspring.operations.calendars.rules import load_rules, with_current_rules
-from mainspring.operations.dependencies.changes import change_edges, names_parents
+from mainspring.operations.dependencies.edge_changes import change_edges, names_parents
 from mainspring.operations.dependencies.edges import fire_if_met
 from mainspring.operations.dependencies.effects import DependencyEffects
 from mainspring.operations.lifecycle.cancel import cancel

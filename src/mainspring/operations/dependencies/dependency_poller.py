@@ -21,7 +21,7 @@ from mainspring.kernel.ids import TenantId
 from mainspring.kernel.logs import get_logger
 from mainspring.operations.dependencies.parents import updated_wait
 from mainspring.operations.dependencies.times import parents_at_their_times
-from mainspring.operations.dependencies.waiting import settle_waiting
+from mainspring.operations.dependencies.wait_decisions import settle_waiting
 from mainspring.operations.lifecycle.dispatch import release, runs_ended
 from mainspring.operations.lifecycle.effects import Effects
 from mainspring.operations.signals import Signals

@@ -11,7 +11,7 @@ from mainspring.domain.transitions import Follows, StoredState
 from mainspring.operations.dependencies.edges import fire_if_met
 from mainspring.operations.dependencies.effects import DependencyEffects
 from mainspring.operations.dependencies.parents import end_of, ended
-from mainspring.operations.dependencies.waiting import settle_waiting
+from mainspring.operations.dependencies.wait_decisions import settle_waiting
 from mainspring.operations.lifecycle.effects import Effects
 from mainspring.operations.lifecycle.events import RunEnded
 from mainspring.store import dependencies

@@ -12,7 +12,7 @@ from mainspring.domain.schedules.occurrences import Occurrences
 _MOMENT = timedelta(microseconds=1)
 
 
-class Without:
+class Excluding:
     """The occurrences of `inner` that are not one of `left_out`."""
 
     def __init__(self, inner: Occurrences, left_out: Sequence[datetime]) -> None:

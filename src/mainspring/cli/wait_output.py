@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from mainspring.cli.exit_codes import FAILURE, INTERRUPTED
 from mainspring.cli.screen import cell, say, shares_a_screen, show_json, show_output, stderr
-from mainspring.cli.wording import span
+from mainspring.cli.text_formats import span
 from mainspring.kernel.texts import error_line
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""Fold: what it costs to fold ended runs into rollups, in CPU time of PostgreSQL and of the server, for each run."""
+"""Measures what it costs to make rollups of ended runs, in CPU time of PostgreSQL and of the server, for each run."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ async def _measure(postgres: EmbeddedPostgres, runs: int, tasks: int, per_fold: 
             backend = await own.fetchval("select pg_backend_pid()")
         keeper = RollupKeeper(store, SystemClock())
         cpu, own_cpu, folded, folds = _cpu(backend), time.process_time(), 0, 0
-        while (read := await keeper.fold()) is not None:
+        while (read := await keeper.roll_up()) is not None:
             folded, folds = folded + read, folds + (read > 0)
         spent = _cpu(backend) - cpu + time.process_time() - own_cpu
         ended = await connection.fetchval(
