@@ -100,7 +100,7 @@ async def _list(field: str, raw: bytes, slices: TimeSlices) -> list[Any]:
 
 
 def check_counts(request: ExchangeRequest) -> None:
-    """The same bounds for an exchange that was decoded in one go."""
+    """Check the bounds of an exchange that was decoded as a whole."""
     for field, (_, _, most) in _LISTS.items():
         if len(getattr(request, field)) > most:
             raise too_many(field, most)

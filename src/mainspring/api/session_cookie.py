@@ -96,7 +96,7 @@ def _sends_site(scope: Any, headers: Mapping[bytes, bytes]) -> bool:
 
 
 def _is_secure(scope: Any, headers: Mapping[bytes, bytes]) -> bool:
-    """Whether the browser uses TLS, to this server or to a proxy before it. Of a read it says so only by its cookie."""
+    """Whether the browser uses TLS, to this server or to a proxy before it. A read says so only by its cookie."""
     if scope["scheme"] == "https":
         return True
     if (origin := headers.get(b"origin")) is not None:

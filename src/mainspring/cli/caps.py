@@ -107,7 +107,7 @@ def read_caps(
 
 
 def flags_of(**given: float | str | None) -> dict[str, str]:
-    """The same options for another command, by their names with underscores."""
+    """Return the given options as flags for another command. The keys are their names with underscores."""
     return {f"--{name.replace('_', '-')}": str(value) for name, value in given.items() if value is not None}
 
 

@@ -65,7 +65,7 @@ def watch(
 
 
 def repeat(read: Callable[[], T], show: Callable[[T], None], interval: float) -> int:
-    """The same where nothing can be shown in place: `show` each answer after the other."""
+    """Watch where output cannot be replaced in place: `show` each answer after the other."""
     first = read()
     failed = None
     try:

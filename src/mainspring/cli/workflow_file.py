@@ -80,7 +80,7 @@ def read_workflows(file: str) -> list[dict[str, Any]]:
 
 
 def read_with_lines(file: str) -> list[tuple[dict[str, Any], YamlLines]]:
-    """The same, each with its lines."""
+    """Read the workflows of a file, each with its line numbers."""
     import yaml
 
     try:

@@ -59,7 +59,7 @@ BOUNDS = [LEAST_MS * 2 ** (bucket / PER_OCTAVE) for bucket in range(1, LAST_BUCK
 
 
 def bucket_of(ms: float) -> int:
-    """The same as the SQL fragment `bucket`."""
+    """The bucket of a duration. The SQL fragment `bucket` computes the same."""
     return bisect_right(BOUNDS, ms)
 
 

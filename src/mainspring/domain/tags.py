@@ -74,7 +74,7 @@ def check_tag(noun: str, present: str, wanted: str | None) -> None:
 
 
 def check_version(noun: str, present: int, wanted: int | None) -> None:
-    """The same for what has a version."""
+    """As `check_tag`, for objects that have a version."""
     if wanted is not None and wanted != present:
         raise VersionMismatch(
             f"the {noun} has version {present}, not {wanted}", field="If-Match",

@@ -46,7 +46,8 @@ def uuid7_batch(count: int) -> list[UUID]:
 
 
 def uuid7_texts(count: int) -> list[str]:
-    """The same as text, which is what the hot path needs: 0.7 µs each instead of 2.5, and no UUID objects to spell."""
+    """As `uuid7_batch`, but as text, which the hot path needs: 0.7 µs each instead of 2.5, and no UUID objects to
+    spell."""
     first = _numbers(count)
     digits = os.urandom(8 * count).hex()
     texts: list[str] = []

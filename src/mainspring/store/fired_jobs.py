@@ -182,7 +182,7 @@ async def taken_ids(connection: Connection, tenant: TenantId, job_ids: Sequence[
 
 
 def brief_of(run: Run) -> BriefRun:
-    """The same of a run that was read as a whole."""
+    """The brief form of a run that was read as a whole."""
     return BriefRun(
         run_id=run.run_id,
         job_id=run.job_id,

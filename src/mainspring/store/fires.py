@@ -159,7 +159,7 @@ async def await_due(
     now: datetime,
     patience: str,
 ) -> list[DueJob]:
-    """The same, and the jobs are locked. Raises LockNotAvailableError if another transaction has locked one for longer
+    """As `still_due`, and lock the jobs. Raises LockNotAvailableError if another transaction has locked one for longer
     than `patience`."""
     return await _await_due.fetch(connection, *_keys(node_id, leases, jobs), now, patience)
 

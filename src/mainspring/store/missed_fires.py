@@ -29,7 +29,7 @@ class MissedRow(msgspec.Struct, frozen=True):
 
 
 class NumberedMissed(MissedRow, frozen=True):
-    """The same, with its place in the list."""
+    """A `MissedRow` with its place in the list."""
 
     missed_id: int
 
@@ -42,8 +42,8 @@ class Boundary(msgspec.Struct, frozen=True):
 
 
 class MissedOfJob(NumberedMissed, frozen=True):
-    """The same, of one of all jobs. `name`: that of the job as it is now; None if it has none, or no row. `backfills`:
-    those that cover some of the fires."""
+    """A `NumberedMissed` in the list of all jobs. `name` is the present name of the job; None if it has no name or no
+    row. `backfills` are the backfills that cover some of the fires."""
 
     job_id: str
     name: str | None

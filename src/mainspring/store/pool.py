@@ -42,7 +42,7 @@ _LONGEST_TRANSACTION = "60s"
 _HAS_TRANSACTION_TIMEOUT = 17
 # Those that say nothing about a transaction.
 _OF_SESSIONS = frozenset(name for name in (*SESSION_SETTINGS, "idle_session_timeout") if "transaction" not in name)
-# The same for this end of the connection.
+# The keepalive settings, for this end of the connection.
 _SOCKET_OPTIONS = (
     (socket.SOL_SOCKET, "SO_KEEPALIVE", 1),
     (socket.IPPROTO_TCP, "TCP_KEEPIDLE", 5),
@@ -159,7 +159,7 @@ class Store:
     async def read(
         self, *, seconds: float | None = None, isolation: str | None = None
     ) -> AsyncIterator[asyncpg.pool.PoolConnectionProxy]:
-        """The same without a turn, for what must not wait for the searches of a tenant."""
+        """As `search`, but without waiting for a turn. For reads that must not wait for the searches of a tenant."""
         allowed = seconds or self.searches.seconds
         async with (
             self.reads.acquire() as connection,

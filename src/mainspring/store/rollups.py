@@ -38,7 +38,7 @@ class Rollup(msgspec.Struct, frozen=True):
 
 
 class TaskRollup(Rollup, frozen=True):
-    """The same of one task in one queue."""
+    """A rollup of one task in one queue."""
 
     task: str
     queue: str

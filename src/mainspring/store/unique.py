@@ -148,8 +148,8 @@ async def held(connection: Connection, tenant: TenantId, keys: Sequence[TakenKey
 async def lock_waiting(
     connection: Connection, tenant: TenantId, job_ids: Sequence[str]
 ) -> tuple[dict[Job, WaitingJob], dict[Job, UniqueWaitingRun]]:
-    """Lock the jobs that wait for their time, and the runs that wait for a worker. Of the runs of one job, the first is
-    returned: not one that was created by hand."""
+    """Lock the jobs that wait for their time, and the runs that wait for a worker. If a job has several runs, the first
+    is returned: not one that was created by hand."""
     ordered = sorted(job_ids)
     chunks = [ordered[start : start + _CHUNK] for start in range(0, len(ordered), _CHUNK)]
     jobs: dict[Job, WaitingJob] = {}

@@ -44,7 +44,7 @@ class Totals(msgspec.Struct):
 
 
 class Series(msgspec.Struct):
-    """The same over time. Each list has one value for each step that begins at `at`. `waiting`, `held`, `running`,
+    """The totals over time. Each list has one value for each step that begins at `at`. `waiting`, `held`, `running`,
     `slots` and `backlog` (jobs that are due and have not fired) are the largest sampled values, null where there is no
     sample."""
 

@@ -38,7 +38,7 @@ class UniqueIn(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True, f
 
 
 class Unique(msgspec.Struct, frozen=True, rename=_NAMES):
-    """The same with all values, as it is stored and shown. for: seconds."""
+    """The rule with all its values, as it is stored and shown. `for` is in seconds."""
 
     by: list[UniqueField]
     for_: float

@@ -54,7 +54,7 @@ async def get_failures(
     job: Name = None,
 ) -> Failures:
     """Attempts that failed are one group if task, error class and first line are the same, without numbers, ids, quoted
-    words and paths. Of the last day if `since` is not given. With `job` those of its newest 3,000 runs."""
+    words and paths. Without `since` it covers the last day. With `job` those of its newest 3,000 runs."""
     moment = time_filter(since, "since")
     return await services_of(request).failure_reader.failures(caller_of(request), moment, task, queue, job)
 

@@ -189,7 +189,7 @@ async def patch_job(request: Http, job_id: str, data: JobPatch, if_match: IfMatc
     operation="jobs.update", roles=ADMINS, problems=_AMENDS, examples=examples.CHANGES,
 )  # fmt: skip
 async def put_job(request: Http, job_id: str, data: JobPatch, if_match: IfMatch = None) -> Response[JobView]:
-    """The same as PATCH: fields that are not given keep their values."""
+    """PUT does what PATCH does: fields that are not given keep their values."""
     return await _change(request, job_id, data, if_match)
 
 

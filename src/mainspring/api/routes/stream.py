@@ -61,10 +61,10 @@ async def get_stream(
     request: Http,
     topics: Annotated[str, QueryParameter(min_length=1, max_length=10_000)],
 ) -> Stream:
-    """Small events that say what to read again. Of the lists jobs, runs, queues and workers `change` has about how many
-    changes there were, twice a second at most. Of a single run, job or workflow run it has the state, first the present
-    one. What changes while nobody is connected is not told: after `open`, read again. An event may be lost, so poll
-    slowly as well. `end` says why no event follows."""
+    """Small events that say what to read again. For the lists jobs, runs, queues and workers, `change` has the
+    approximate number of changes, at most twice a second. For a single run, job or workflow run, `change` has its
+    state; the first event has the present state. What changes while nobody is connected is not told: after `open`, read
+    again. An event may be lost, so poll slowly as well. `end` says why no event follows."""
     services, caller, chosen = services_of(request), caller_of(request), parse_topics(topics)
     if request.method == "HEAD":
         return Stream([], media_type=_MEDIA_TYPE)

@@ -70,7 +70,7 @@ async def create_workflow(request: Http, data: WorkflowRequest) -> Response[Work
     request_max_body_size=MAX_WORKFLOW_BYTES, problems=_STEPS, examples=examples.WORKFLOWS,
 )  # fmt: skip
 async def check_workflow(request: Http, data: WorkflowRequest) -> WorkflowCheck:
-    """The same checks as when it is created."""
+    """Check a workflow as its creation does, and store nothing."""
     return await services_of(request).workflow_changes.validate(caller_of(request), undecoded(data))
 
 
@@ -134,7 +134,7 @@ async def patch_workflow(
 async def put_workflow(
     request: Http, workflow_id: str, data: WorkflowPatch, if_match: IfMatch = None
 ) -> Response[WorkflowView]:
-    """The same as PATCH: fields that are not given keep their values."""
+    """PUT does what PATCH does: fields that are not given keep their values."""
     return await _change(request, workflow_id, data, if_match)
 
 

@@ -64,7 +64,7 @@ class TaskDeclaration(msgspec.Struct, frozen=True):
             self.signature.check(payload)
 
     def check_known(self, payload: Mapping[str, Any], late: Collection[str]) -> None:
-        """The same for a payload whose values for some parameters, `late`, are not known yet."""
+        """Check a payload in which the values of the parameters `late` are not known yet."""
         if self.unknown is not None:
             self.unknown.refuse()
         if self.signature is not None:

@@ -78,7 +78,7 @@ class Signature:
             return  # nested too deep for this check; the worker checks it
 
     def check_known(self, payload: Mapping[str, Any], late: Collection[str]) -> None:
-        """The same for a payload whose values for some parameters, `late`, are not known yet."""
+        """Check a payload in which the values of the parameters `late` are not known yet."""
         for name in sorted(late):
             try:
                 self._decode(_encode({name: None}))

@@ -135,7 +135,8 @@ def check_count(steps: Sequence[StepIn]) -> None:
 
 
 def shape_of(step: StepIn) -> tuple[bool, bytes]:
-    """The same for steps that differ only in their names and parents: what is true of one of them is true of all."""
+    """A key that is equal for steps that differ only in their names and parents. A check of one of them holds for
+    all."""
     return bool(step.depends_on), _encode(msgspec.structs.replace(step, name="", depends_on=None))
 
 

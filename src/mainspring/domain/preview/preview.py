@@ -52,7 +52,7 @@ class Asked(msgspec.Struct, frozen=True):
 
 
 def when_of(request: PreviewRequest) -> JobRequest:
-    """The same schedule as the request of a job has it."""
+    """The schedule of the preview as the request of a job."""
     return JobRequest(**{name: getattr(request, name) for name in _WHEN})
 
 

@@ -29,11 +29,11 @@ class HttpCall(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class SuccessRuleIn(SuccessRule, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """The same in a request, where unknown fields are forbidden."""
+    """This struct as part of a request, in which unknown fields are forbidden."""
 
 
 class HttpCallIn(HttpCall, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """The same in a request, where unknown fields are forbidden."""
+    """This struct as part of a request, in which unknown fields are forbidden."""
 
     success: SuccessRuleIn | None = None
 

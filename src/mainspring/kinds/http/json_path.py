@@ -120,7 +120,7 @@ def _find(path: str, value: Any, budget: Budget) -> Iterable[JSONPathNode]:
 
 
 def _counted(query: JSONPathQuery, budget: Budget) -> _Query:
-    """The same query within the budget, and with it its filters and the queries in them."""
+    """Return the query with the budget applied to it, to its filters and to the queries in them."""
     for segment in query.segments:
         for selector in segment.selectors:
             if isinstance(selector, FilterSelector):

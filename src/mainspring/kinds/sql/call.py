@@ -29,7 +29,7 @@ class SqlCall(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class SqlCallIn(SqlCall, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """The same in a request, where unknown fields are forbidden."""
+    """This struct as part of a request, in which unknown fields are forbidden."""
 
 
 CALL_IN, CALL = SqlCallIn, SqlCall

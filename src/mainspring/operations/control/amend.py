@@ -146,7 +146,7 @@ class Amender:
     async def pause_in(
         self, caller: Caller, connection: Connection, job_id: str, if_version: int | None = None
     ) -> None:
-        """The same in a transaction."""
+        """Pause a job in the caller's transaction."""
         row = await self._lock(connection, caller.tenant, job_id, "paused")
         check_version("job", row.version, if_version)
         status = StoredJobStatus(row.status)
@@ -190,8 +190,8 @@ class Amender:
     async def resume_in(
         self, caller: Caller, connection: Connection, job_id: str, if_version: int | None = None
     ) -> bool:
-        """The same in a transaction. Return whether the job has changed; `publish_resumed` is called after the
-        commit."""
+        """Resume a job in the caller's transaction. Return whether the job has changed. If so, the caller calls
+        `publish_resumed` after the commit."""
         row = await self._lock(connection, caller.tenant, job_id, "resumed")
         check_version("job", row.version, if_version)
         status = StoredJobStatus(row.status)
@@ -248,7 +248,7 @@ class Amender:
     async def cancel_job_in(
         self, caller: Caller, connection: Connection, job_id: str, if_version: int | None = None
     ) -> Effects:
-        """The same in a transaction. The effects are published after the commit."""
+        """Cancel a job in the caller's transaction. The caller publishes the effects after the commit."""
         tenant = caller.tenant
         row = await jobs.lock(connection, tenant, job_id)
         over: list[UUID] = []

@@ -116,7 +116,8 @@ class Replayer:
         return await self.replay(caller, run_id, payload)
 
     async def retry_in(self, caller: Caller, connection: Connection, run_id: UUID) -> Repeated:
-        """The same in a transaction, with the payload of the run. The result is passed to `tell` after the commit."""
+        """Retry a run with its own payload in the caller's transaction. The caller passes the result to `publish` after
+        the commit."""
         tenant = caller.tenant
         if await history.live_run(connection, tenant, run_id) is not None:
             raise _alive(run_id)

@@ -106,7 +106,7 @@ class ManualRuns:
         digest: bytes = b"",
         if_version: int | None = None,
     ) -> tuple[RanNow, RunsMade | None]:
-        """The same in a transaction. What was made is passed to `tell` after the commit."""
+        """Run a job now in the caller's transaction. The caller passes the new runs to `publish` after the commit."""
         tenant = caller.tenant
         key, run_id = request.idempotency_key, uuid7()
         await dead_letters.lock_ids(connection, tenant, [job_id])  # no new generation begins meanwhile

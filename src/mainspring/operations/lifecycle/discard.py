@@ -18,5 +18,5 @@ async def discard(connection: Connection, tenant: TenantId, run_ids: Sequence[UU
 async def discard_of_steps(
     connection: Connection, tenant: TenantId, first: UUID, last: UUID, places: Sequence[int], most: int
 ) -> int:
-    """The same for the runs of some steps, by their places, of a workflow run: those from `first` to `last`."""
+    """Discard the dead letters of some steps, by their places, of a workflow run: those from `first` to `last`."""
     return await dead_letters.discard_of_steps(connection, tenant, first, last, places, most)

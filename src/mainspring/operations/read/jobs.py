@@ -77,7 +77,7 @@ class JobReader:
         return await jobs.past(connection, tenant, job_id, generation)
 
     async def rows(self, caller: Caller, query: JobQuery) -> JobRows:
-        """The same as `jobs`, without payloads."""
+        """The jobs that `jobs` returns, without payloads."""
         found = await self.jobs(caller, query, light=True)
         return JobRows([job_row(view) for view in found.jobs], found.next, found.searched_to)
 

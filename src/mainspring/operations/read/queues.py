@@ -43,7 +43,8 @@ class QueueReader:
             return await self._queues(caller.tenant, self._store.search(caller.tenant, seconds=_SECONDS))
 
     async def queues_at_once(self, caller: Caller) -> QueueList:
-        """The same, without waiting for the searches of the tenant. For the metrics, which show an overload."""
+        """As `queues`, without waiting for the searches of the tenant. The metrics use it, because they must show an
+        overload."""
         with search_in_words("queues"):
             return await self._queues(caller.tenant, self._store.read(seconds=_SECONDS))
 

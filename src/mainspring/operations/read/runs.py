@@ -86,7 +86,7 @@ class RunReader:
         return RunNowAccepted(view.run_id, job_id, view.status, view.reason, view.replay_of, parents)
 
     async def rows(self, caller: Caller, query: RunQuery) -> RunRows:
-        """The same as `runs`, without payloads and results."""
+        """The runs that `runs` returns, without payloads and results."""
         return run_rows(await self.runs(caller, query, light=True))
 
     async def runs(self, caller: Caller, query: RunQuery, *, light: bool = False) -> RunList:
@@ -108,7 +108,7 @@ class RunReader:
     async def rows_of_job(
         self, caller: Caller, job_id: str, cursor: str | None, limit: int, generation: int | None = None
     ) -> RunRows:
-        """The same as `runs_of_job`, without payloads and results."""
+        """The runs that `runs_of_job` returns, without payloads and results."""
         return run_rows(await self.runs_of_job(caller, job_id, cursor, limit, generation, light=True))
 
     async def runs_of_job(

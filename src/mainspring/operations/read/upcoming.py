@@ -1,8 +1,8 @@
 """The next fires of all jobs of a tenant, in order of time.
 
 A job has one next fire in the table, and its others follow from its schedule. So all jobs that fire before the end of
-the list have to be read. Of a tenant with few jobs these are all its jobs. Of one with many, the first jobs of each
-shard are read, and the list ends where a shard may have more.
+the list have to be read. For a tenant with few jobs, all its jobs are read. For a tenant with many, the first jobs of
+each shard are read, and the list ends where a shard may have more.
 """
 
 from __future__ import annotations

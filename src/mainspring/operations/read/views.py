@@ -212,7 +212,7 @@ def _of_workflow(row: Run, lane: Lane) -> dict[str, Any]:
 
 
 def brief_view(row: BriefRun) -> RunBrief:
-    """The same run as `run_view` shows, in fewer words."""
+    """A run with fewer fields than `run_view` shows."""
     ended = row.ended_at is not None
     state = RunState(StoredState(row.state).name) if ended else brief_state(row)
     started = row.started_at if ended or state is RunState.RUNNING else None

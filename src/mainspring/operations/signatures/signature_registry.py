@@ -63,7 +63,7 @@ class SignatureRegistry:
         return merged
 
     def texts(self, tenant: TenantId) -> dict[str, str]:
-        """The same as they are stored, for another process."""
+        """The declarations that `known` returns, as they are stored. Another process can decode them."""
         of_tenant = self._by_tenant.get(tenant, _NONE)
         return {task: self._texts[tenant if task in of_tenant else EVERY_TENANT, task] for task in self.known(tenant)}
 

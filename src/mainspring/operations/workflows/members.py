@@ -159,7 +159,7 @@ class MemberRows:
     def rows(
         self, first: int, items: Sequence[Any], values: Values | None, indexes: Sequence[int] | None = None
     ) -> list[NewStep]:
-        """The same one by one."""
+        """The rows of the members, made one by one."""
         places = range(first, first + len(items))
         return [
             self._row(place, index, item, values)

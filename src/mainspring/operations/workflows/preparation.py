@@ -1,6 +1,6 @@
 """What is worked out of a workflow before it is stored: its steps by themselves, its graph, and its text.
 
-Of the largest workflow that is allowed this takes some seconds. So that of a large one is worked out in a child process
+For the largest allowed workflow this takes some seconds. So that of a large one is worked out in a child process
 (large_preparation.py), and this module imports nothing that a child would load in vain.
 """
 

@@ -92,7 +92,7 @@ async def _in_chunks(
 async def _of_repeats(
     connection: Connection, origin: Fanout, positions: Sequence[int]
 ) -> list[tuple[int, list[tuple[int, Any]]]]:
-    """The same of members that ran again before, and did not succeed again."""
+    """As `_in_chunks`, for members that ran again before and did not succeed then."""
     found: list[tuple[int, list[tuple[int, Any]]]] = []
     place = 0
     while place < len(positions):

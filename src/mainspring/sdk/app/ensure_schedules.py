@@ -176,7 +176,7 @@ async def ensure_schedules(
 
 
 def _digest(named: bool, wanted: dict[str, dict[str, Any]]) -> str:
-    """The same for every worker of a version, and another for every other set of schedules."""
+    """A digest that is equal for all workers of a version and differs for every other set of schedules."""
     plain = msgspec.json.decode(encode([named, wanted]))
     return hashlib.sha256(msgspec.json.encode(plain, order="sorted")).hexdigest()
 

@@ -18,7 +18,7 @@ class BulkMethods:
 
 
 class AsyncBulkMethods:
-    """The same for `AsyncClient`."""
+    """The methods of `BulkMethods` for `AsyncClient`."""
 
     count_matching = awaited(calls.count_matching)
     act_on_many = awaited(calls.act_on_many)

@@ -151,7 +151,8 @@ class Patience:
         return cls() if seconds is None else cls(seconds, seconds)
 
     def at_most(self, seconds: float, *, persist: bool = False) -> Patience:
-        """The same within a time limit. `persist`: the server has answered before, so it is likely to come back."""
+        """This patience, at most for so many seconds. `persist`: the server has answered before, so it is likely to
+        come back."""
         refused = self.seconds if persist else self.refused
         return Patience(min(self.seconds, seconds), min(refused, seconds))
 

@@ -362,7 +362,7 @@ class Submission(Generic[P, R]):
         self._options = options
 
     def with_key(self, key: str) -> Submission[P, R]:
-        """The same with this idempotency key, unless it has one."""
+        """This submission with the idempotency key, unless it has one already."""
         given = self._options.get("idempotency_key")
         return self if given is not None else Submission(self.task, {**self._options, "idempotency_key": key})
 

@@ -115,7 +115,7 @@ class RejectedOutcomes:
 
 
 def plain(outcome: Outcome, problem: Problem) -> Outcome:
-    """The same outcome without anything that could be rejected.
+    """Return the outcome without the parts that could be rejected.
 
     RETURNED and CANCELLED stay as they are. Everything else becomes FAILED, because a result that is not kept is no
     SUCCESS. It is not retried, because the next attempt would end the same way, unless the attempt had failed and asked

@@ -132,7 +132,7 @@ def find_bubblewrap(environ: Mapping[str, str], read: Sequence[Path] = ()) -> Bu
 def tried_bubblewrap(
     environ: Mapping[str, str], read: Sequence[Path], folders: WorkFolders, account: Account | None = None
 ) -> Bubblewrap:
-    """The same, after it has run a command with the options of every other, as the account of commands. Raises
+    """As `find_bubblewrap`, but first run a command with the options of every other, as the account of commands. Raises
     NoSandbox with the reason that bwrap gives. Call it while there are no threads: it forks, and starts the command as
     a supervisor does."""
     found = find_bubblewrap(environ, read)

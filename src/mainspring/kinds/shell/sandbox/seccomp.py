@@ -34,7 +34,8 @@ KILL = 0x80000000  # the whole process
 _ERRNO = 0x00050000
 
 _LOAD, _EQUAL, _GREATER, _AT_LEAST, _ANY_BIT, _RETURN = 0x20, 0x15, 0x25, 0x35, 0x45, 0x06
-# Offsets in `struct seccomp_data`. Of an argument the lower 32 bits: the kernel ignores the others in those below.
+# Offsets in `struct seccomp_data`. For an argument these are its lower 32 bits: the kernel ignores the others in the
+# system calls below.
 _NUMBER, _ARCHITECTURE, _FIRST_ARGUMENT = 0, 4, 16
 
 # CLONE_NEWNS, NEWCGROUP, NEWUTS, NEWIPC, NEWUSER, NEWPID, NEWNET. clone takes no other.

@@ -144,7 +144,7 @@ def _try(parent: int, user: int, group: int) -> None:
 
 
 def _map(user: int, group: int) -> None:
-    """The same user and group as outside. No other exists here."""
+    """Map the user and group to those outside. No others exist in the namespace."""
     tree.show_memory()  # or these files would belong to root
     for name, text in (("setgroups", "deny"), ("uid_map", f"{user} {user} 1"), ("gid_map", f"{group} {group} 1")):
         with open(f"/proc/self/{name}", "w") as file:
