@@ -5,7 +5,8 @@ with one element and builds nothing. It then complains about what follows the el
 where the element ends.
 
 Most arrays have elements that begin alike. There the decoder is given many elements at a time: up to the last place in
-a window that looks like the border of two. If that is not one, it says so, and the elements are looked at one by one.
+a window that looks like the border of two. If that is not a border, the scanner says so, and the elements are scanned
+one by one.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ _SPACE = re.compile(rb"[ \t\r\n]*+")
 
 
 class ElementTooLarge(Exception):
-    """The element `index` has more bytes than are looked at."""
+    """The element `index` has more bytes than are scanned."""
 
     def __init__(self, index: int) -> None:
         super().__init__(index)
@@ -75,7 +76,7 @@ class ArrayScanner:
 
     def _several(self, place: int, border: bytes, index: int) -> tuple[list[msgspec.Raw], int]:
         """The elements up to the last place that looks like this border, and where the next one begins. None if it is
-        no border: then more and more elements are looked at before the next try."""
+        no border: then more and more elements are scanned before the next try."""
         end = self._body.rfind(border, place, place + min(_WINDOW, self._longest)) if index >= self._next_try else -1
         if end < 0:
             return [], place

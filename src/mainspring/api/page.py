@@ -2,7 +2,7 @@
 that shows the API document.
 
 The files are public: they hold no data. What they show comes from the API, with a session. Every address below /ui/
-that is no file is answered with the shell, which looks at the address itself. Where the package was built without the
+that is no file is answered with the shell, which evaluates the address itself. Where the package was built without the
 page, /ui/ says how to get it.
 """
 

@@ -29,7 +29,7 @@ _SHOWN_IN_A_CYCLE = 12
 class Edges(IntFlag):
     """The bits in `jobs.edges`. The column is null if a job has no edges.
 
-    FOLLOWED    other jobs depend on it: the ends of its runs are looked at
+    FOLLOWED    other jobs depend on it: the ends of its runs are evaluated
     WAITS       its runs are created as WAITING
     AFTER       it fires when its parents have ended
     """

@@ -19,7 +19,7 @@ from mainspring.domain.rates import Bucket
 
 AHEAD = 0.25
 _MOST_UNSTARTED = 5000  # of one line: they are counted under its lock
-_LOOK = AHEAD / 2  # a line is not looked at more often
+_LOOK = AHEAD / 2  # a line is not checked more often
 LONGEST_LOOK = 1.0  # while nobody starts for long
 
 
@@ -59,7 +59,7 @@ class Pace(msgspec.Struct, frozen=True):
 
 
 def looked_at_later(now: datetime, next_at: datetime | None, every: float) -> bool:
-    """Whether the line is to be looked at later. A time that is further away than the next token was computed for a
+    """Whether the line is to be checked later. A time that is further away than the next token was computed for a
     slower rate, and does not count."""
     return next_at is not None and 0 < (next_at - now).total_seconds() <= max(every, LONGEST_LOOK)
 

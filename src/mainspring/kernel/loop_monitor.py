@@ -1,6 +1,6 @@
 """Watches the event loop: how late it is, and what it was doing when it stood still.
 
-The loop wakes every 50 ms and measures how late that is. A thread looks at the same time: when the loop has been due
+The loop wakes every 50 ms and measures how late that is. A thread checks at the same time: when the loop has been due
 for longer than 250 ms, it logs the stack of the loop's thread. Code that holds the interpreter holds up this thread
 too; then the loop itself logs the stall afterwards, without a stack.
 """

@@ -70,7 +70,8 @@ def trusted_context(ca: str | None) -> ssl.SSLContext:
 
 
 def tls_failure(error: BaseException | None) -> TlsFailure | None:
-    """What went wrong with TLS, and what to do. Looks at the causes of `error` too. None if it was something else."""
+    """What went wrong with TLS, and what to do. The causes of `error` are checked too. None if it was something
+    else."""
     import ssl
 
     while error is not None and not isinstance(error, ssl.SSLError):

@@ -64,7 +64,7 @@ class ClockSync:
 
 
 class ReadyPoll:
-    """Looks for runs for all waiting workers of this server once a second, in case a notification was lost."""
+    """Polls for runs for all waiting workers of this server once a second, in case a notification was lost."""
 
     name = "ready_poll"
 

@@ -24,7 +24,7 @@ FIRST = UUID(int=0)
 
 class BackfillRow(msgspec.Struct, frozen=True):
     """A backfill as it is shown. `state`: paused also while its job is. `running`: its runs that had not ended when
-    somebody looked last. `job_status`: None if the job has no row any more. `waits_for`: an earlier backfill of the
+    they were counted last. `job_status`: None if the job has no row any more. `waits_for`: an earlier backfill of the
     job that has fires left."""
 
     backfill_id: UUID
@@ -52,7 +52,7 @@ class BackfillRow(msgspec.Struct, frozen=True):
 
 
 class AtWork(msgspec.Struct, frozen=True):
-    """A backfill to look at."""
+    """A backfill that has not ended."""
 
     backfill_id: UUID
     tenant_id: TenantId

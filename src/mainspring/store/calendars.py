@@ -63,7 +63,8 @@ class Recomputed(msgspec.Struct, frozen=True):
 
 
 class Libraries(msgspec.Struct, frozen=True):
-    """The versions that decided the next fires. walking: jobs after (after_tenant, after_job) are to be looked at."""
+    """The versions that decided the next fires. walking: jobs after (after_tenant, after_job) have yet to be
+    recomputed."""
 
     tzdata: str
     holidays: str
@@ -163,7 +164,7 @@ async def pending(connection: Connection) -> list[tuple[TenantId, str]]:
 
 
 async def lock_pending(connection: Connection, tenant: TenantId, name: str) -> CalendarRow | None:
-    """The calendar if jobs are pending, and nobody else works on it."""
+    """The calendar if jobs are pending, and no other process works on it."""
     return await _pending.first(connection, tenant, name)
 
 

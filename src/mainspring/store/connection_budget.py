@@ -66,7 +66,7 @@ class ConnectionBudget:
         self._sizes: PoolSizes | None = None
 
     async def run_once(self, *, starting: bool = False) -> PoolSizes:
-        """Look at PostgreSQL and resize the pools. `starting`: this process has no pulse yet. A PgBouncer in
+        """Read the limits of PostgreSQL and resize the pools. `starting`: this process has no pulse yet. A PgBouncer in
         transaction mode shares its connections itself, and ours would not show."""
         if not self._store.database.has_sessions:
             return self._wanted

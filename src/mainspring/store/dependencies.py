@@ -15,7 +15,7 @@ from mainspring.store.rows import RowQuery
 
 _SQL = load("dependencies")
 FIRST = UUID(int=0)
-MOST_ROWS = 1000  # that a statement looks at because of the end of one run, however many wait for it
+MOST_ROWS = 1000  # rows that one statement changes because of the end of a run, however many runs wait for it
 _CLOCKS_DIFFER = timedelta(hours=1)  # the id of a run has the time of the node that fired it
 JobKey = tuple[TenantId, str]
 FIRST_JOB: JobKey = (TenantId(0), "")
@@ -156,7 +156,7 @@ async def edges_above(connection: Connection, tenant: TenantId, children: Sequen
 
 
 async def follow(connection: Connection, tenant: TenantId, parents: Sequence[str]) -> None:
-    """The ends of the runs of these jobs are looked at from now on."""
+    """Have the ends of the runs of these jobs evaluated from now on."""
     await connection.execute(_SQL["follow_jobs"], tenant, parents)
     await follow_runs(connection, tenant, parents)  # its snapshot is newer than the locks
 

@@ -34,7 +34,7 @@ class FailureSeen(msgspec.Struct, frozen=True):
 
 
 class NewFailures(msgspec.Struct):
-    """What a fold adds to a group."""
+    """What a round of rollups adds to a group."""
 
     tenant_id: int
     fingerprint: str

@@ -32,7 +32,7 @@ _series = RowQuery(Gauge, _SQL["gauge_series"])
 
 
 async def claim_sample(connection: Connection, seconds: float) -> datetime | None:
-    """The time of the sample. None if the next one is not due, or another server is at it."""
+    """The time of the sample. None if the next one is not due, or another server takes it."""
     moment: datetime | None = await connection.fetchval(_SQL["claim_sample"], seconds)
     return moment
 

@@ -21,8 +21,8 @@ FIRST_LINE = -(1 << 63)
 
 class Line(msgspec.Struct, frozen=True):
     """A locked line: who owns slots, and what its limit allows. `slots`: None if any number may run at once. every,
-    burst, tat: of its rate. failures, open_for, failed, opened_at, probe: of its circuit breaker. next_at: when it is
-    to be looked at. now: the database's time. changed_at: when the limit was changed last."""
+    burst, tat: of its rate. failures, open_for, failed, opened_at, probe: of its circuit breaker. next_at: when it must
+    be woken. now: the database's time. changed_at: when the limit was changed last."""
 
     key_id: int
     in_use: int
@@ -189,7 +189,7 @@ async def live_probes(connection: Connection, runs: Sequence[UUID]) -> set[UUID]
 
 
 async def due_lines(connection: Connection, limit: int) -> list[int]:
-    """Lines whose time to be looked at has come."""
+    """Lines whose `next_at` has come."""
     return [line for (line,) in await connection.fetch(_SQL["due_lines"], limit)]
 
 
@@ -229,7 +229,7 @@ async def wake(connection: Connection, limit: int) -> list[int]:
 
 
 async def lines_with_room(connection: Connection, after: int, limit: int) -> tuple[list[int], int | None]:
-    """Lines after `after` in which runs are HELD although there is room. Also the last line that was looked at; None if
+    """Lines after `after` in which runs are HELD although there is room. Also the last line that was read; None if
     there are no more after it."""
     rows = await connection.fetch(_SQL["lines_with_room"], after, limit)
     return [line for line, room in rows if room], (max(line for line, _ in rows) if len(rows) == limit else None)

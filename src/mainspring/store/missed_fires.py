@@ -83,7 +83,7 @@ async def page(
     connection: Connection, tenant: TenantId, before: int | None, job_id: str | None, reason: str | None, limit: int,
     text: str | None = None, floor: int | None = None,
 ) -> list[MissedOfJob]:  # fmt: skip
-    """`text`: a part of the name or the id of the job. `floor`: the last range that is looked at."""
+    """`text`: a part of the name or the id of the job. `floor`: the last range that is read."""
     part = None if text is None else text.lower()
     return await _page.fetch(connection, tenant, before, job_id, reason, limit, part, floor)
 

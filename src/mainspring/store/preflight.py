@@ -1,4 +1,4 @@
-"""Looks at the database before a process uses it: is it one that Mainspring can work with, and as it was told?"""
+"""Checks the database before a process uses it: is it one that Mainspring can work with, and as it was told?"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rollups: what ended in each minute, hour and day, folded from the history by watermark."""
+"""Rollups: what ended in each minute, hour and day, made from the history by watermark."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class RunEnd(msgspec.Struct, frozen=True):
 
 
 class RolledUp(msgspec.Struct, frozen=True):
-    """How many runs and attempts a fold has read, and how many runs failed. `attempts_text`: attempts that failed and
+    """How many runs and attempts a round has read, and how many runs failed. `attempts_text`: attempts that failed and
     were followed by another one, as a JSON array of FailureSeen."""
 
     read: int
@@ -98,13 +98,13 @@ async def horizon(connection: Connection) -> tuple[datetime, datetime | None]:
 
 
 async def lock(connection: Connection) -> bool:
-    """Whether this transaction may fold. No other does until its end."""
+    """Whether this transaction may make rollups. No other transaction may until it ends."""
     locked: bool = await connection.fetchval(_SQL["fold_lock"])
     return locked
 
 
 async def watermark(connection: Connection) -> datetime | None:
-    """What ended before it is in the rollups. None before the first fold."""
+    """What ended before it is in the rollups. None before the first round."""
     until: datetime | None = await connection.fetchval(_SQL["watermark"])
     return until
 

@@ -25,7 +25,7 @@ class CalendarRecomputer:
         self._compared = False
 
     async def run_once(self) -> int:
-        """Return how many jobs were brought to other rules, or looked at."""
+        """Return how many jobs were moved to other rules or checked."""
         async with self._store.reads.acquire() as connection:
             if not self._compared:
                 await self._compare(connection)

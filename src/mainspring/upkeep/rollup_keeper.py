@@ -1,7 +1,7 @@
 """Folds what has ended into rollups. One server at a time does so, under an advisory lock.
 
-A fold adds what ended since the watermark and before the horizon, and moves the watermark in the same transaction. So
-what a fold of a killed server has not committed is folded again, and nothing is counted twice. Before the horizon no
+A round adds what ended since the watermark and before the horizon, and moves the watermark in the same transaction. So
+a round that a killed server has not committed is made again, and nothing is counted twice. Before the horizon no
 transaction adds anything any more.
 """
 
@@ -26,12 +26,12 @@ log = get_logger("rollups")
 _MINUTE = timedelta(minutes=1)
 _DAY = timedelta(days=1)
 _HOUR = timedelta(hours=1)
-_EMPTY = (_DAY, _HOUR)  # what is looked at as a whole when the fold is far behind
-_WORTH = timedelta(seconds=1)  # less than this is not worth a fold: another server has just done
+_EMPTY = (_DAY, _HOUR)  # periods that are checked as a whole when the rollups are far behind
+_WORTH = timedelta(seconds=1)  # less than this is not worth a round: another server has just made one
 _REST, _LONGEST_REST = 2.0, 20.0
 _LOAD = 40  # rests so many times as long as it worked
 _decode_seen = msgspec.json.Decoder(list[FailureSeen]).decode
-_TURN = 5.0  # seconds of folds, when it has to catch up
+_TURN = 5.0  # seconds of rounds in a row, when it has to catch up
 
 
 class RollupKeeper:
@@ -42,7 +42,7 @@ class RollupKeeper:
         self._clock = clock
         self.interval = _REST
         self._slice = _HOUR
-        self._busy = False  # something ended in the last fold, so the next minute is not looked at before it is read
+        self._busy = False  # something ended in the last round, so the next minute is read without a check
 
     async def run_once(self) -> int:
         """Fold until the horizon, or for a few seconds. Returns how many runs and attempts were read."""
@@ -63,8 +63,8 @@ class RollupKeeper:
             raise
 
     async def roll_up(self) -> int | None:
-        """One fold, of a minute at most; what is so old that its minutes are not kept is folded by the hour. None if
-        there is nothing to fold, or another server is at it."""
+        """Make the rollups of one period: at most a minute, or an hour if its minutes are too old to be kept. Return
+        None if there is nothing to do, or another server does it."""
         async with self._store.reads.acquire() as connection:
             now, horizon = await rollups.horizon(connection)
             if horizon is None:
@@ -124,7 +124,7 @@ class RollupKeeper:
         return list(groups.values())
 
     async def _start_again(self, connection: Connection, start: datetime, now: datetime) -> int:
-        """The clock has been set back: rows are added behind the watermark. The day is folded again."""
+        """The clock has been set back: rows are added behind the watermark. The rollups of the day are made again."""
         day = floor_to(now, _DAY)
         await rollups.forget_since(connection, day)
         if not await rollups.move_watermark(connection, start, day):
@@ -134,7 +134,7 @@ class RollupKeeper:
 
 
 async def _after_nothing(connection: Connection, start: datetime, horizon: datetime) -> datetime | None:
-    """The end of the day or hour, if the fold is far behind and nothing ended in the rest of it."""
+    """The end of the day or hour, if the rollups are far behind and nothing ended in the rest of it."""
     if horizon - start < 2 * _MINUTE or start != floor_to(start, _MINUTE):
         return None
     for length in _EMPTY:

@@ -105,7 +105,7 @@ class ExchangeRequest(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=
     shares: divide `free` between queues that have weights. The server fills them in the given order, and sends no run
     of other queues. room: how many more runs the worker takes of each task with a limit. unstarted: how many of the
     held runs wait for a slot. These can be recalled. started: runs that have begun and last longer than a moment, as
-    run, fence, and the milliseconds since they began. Each is told once.
+    run, fence, and the milliseconds since they began. Each is sent once.
     """
 
     worker_id: UUID

@@ -23,7 +23,7 @@ class IdMatch(msgspec.Struct):
 
 
 class IdList(msgspec.Struct):
-    """The ids that begin or end with a text: 20 at most, and whether there are more. complete: every id was looked at,
+    """The ids that begin or end with a text: 20 at most, and whether there are more. complete: every id was searched,
     not only those of the newest 100,000 rows of each table."""
 
     ids: list[IdMatch]

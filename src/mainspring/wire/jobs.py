@@ -381,7 +381,7 @@ class JobView(ShownCalls, PlainValues, msgspec.Struct):
 
 class JobList(msgspec.Struct):
     """A page of jobs. `searched_to`: the page is short because a filter matches few of very many jobs; those that were
-    created since then have been looked at, and `next` goes on there."""
+    created since then have been searched, and `next` continues there."""
 
     jobs: list[JobView]
     next: str | None = None
@@ -461,7 +461,7 @@ class MissedFires(msgspec.Struct):
 
 class MissedList(msgspec.Struct, omit_defaults=True):
     """A page of missed fires. `searched_to`: the page is short because a filter matches few of very many; those that
-    were recorded since then have been looked at, and `next` goes on there."""
+    were recorded since then have been searched, and `next` continues there."""
 
     missed: list[MissedFires]
     next: str | None = None

@@ -100,7 +100,7 @@ class RunBrief(msgspec.Struct):
 
 class RunList(msgspec.Struct):
     """A page of runs. `searched_to`: the page is short because a filter matches few of very many runs; those that were
-    created since then have been looked at, and `next` goes on there."""
+    created since then have been searched, and `next` continues there."""
 
     runs: list[RunView]
     next: str | None = None

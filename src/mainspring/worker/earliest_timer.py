@@ -12,7 +12,7 @@ _ONE_DAY = 86400.0
 
 class EarliestTimer:
     """Calls `callback` at the earliest moment that was asked for, and after `longest` seconds at the latest. `at` is
-    that moment. The callback looks at what is due and sets the timer again."""
+    that moment. The callback handles what is due and sets the timer again."""
 
     def __init__(self, clock: LoopClock, callback: Callable[[], None], *, longest: float = _ONE_DAY) -> None:
         self.at = _NEVER

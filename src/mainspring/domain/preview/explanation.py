@@ -18,7 +18,7 @@ from mainspring.wire.preview import FireTime, PreviewRequest, ScheduleExplanatio
 from mainspring.wire.problems import FieldProblem
 
 _YEAR = timedelta(days=366)
-# Without these there is nothing left to look at.
+# Without these there is nothing left to check.
 _DECISIVE = frozenset({"at", "every", "cron", "rrule", "after"})
 
 
@@ -31,7 +31,7 @@ class ExplainedPileUp(msgspec.Struct, frozen=True):
 
 
 def without(request: PreviewRequest, field: str | None) -> PreviewRequest | None:
-    """The request without a wrong field, so that the others can be looked at. None if they depend on it."""
+    """The request without a wrong field, so that the others can be checked. None if they depend on it."""
     outer, _, inner = (field or "").partition(".")
     member = inner.partition(".")[0].partition("[")[0]
     schedule = request.schedule
@@ -54,7 +54,7 @@ def problem(error: MainspringError) -> FieldProblem:
 
 def pile_up(forecast: Forecast, fires: list[datetime]) -> ExplainedPileUp | None:
     """Which of these fires meet many of other jobs, if any does. The forecast ends after days: later fires are not
-    looked at."""
+    evaluated."""
     average = sum(forecast.counts) / max(1, len(forecast.counts))
     least = max(LEAST_FIRES, NOTABLE * average)
     found = [

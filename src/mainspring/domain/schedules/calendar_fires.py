@@ -18,7 +18,7 @@ from mainspring.domain.schedules.occurrences import Occurrences, Once, listed
 from mainspring.domain.schedules.schedule import Schedule
 
 MOST_MOVED = 300
-_MOST_STEPS = 300  # times outside the calendar that are looked at in a row: 40 ms at worst
+_MOST_STEPS = 300  # times outside the calendar that are evaluated in a row: 40 ms at worst
 _FURTHEST = timedelta(days=HORIZON)
 _LONGEST_MOVE = 3660  # days
 _MOMENT = timedelta(microseconds=1)
@@ -32,7 +32,7 @@ def within_calendar(rule: Occurrences, schedule: Schedule) -> Occurrences:
 
 def waiting_since(rule: Occurrences, schedule: Schedule, moment: datetime) -> datetime:
     """The earliest occurrence of the rule that waits for `moment`, at which the calendar has one, or for a later time:
-    `moment` itself if none has moved. Very many that wait together are not looked at: then it is `moment`, too."""
+    `moment` itself if none has moved. Very many that wait together are not evaluated: then it is `moment`, too."""
     if schedule.outside != "next":
         return moment
     before = _closed_before(open_times(schedule.calendar_rules, schedule.timezone), moment)

@@ -18,7 +18,9 @@ from mainspring.domain.schedules.schedule import Schedule
 
 ON_TIME = timedelta(seconds=5)  # lease TTL + 2 s: a take-over by another node causes no misfire
 CHUNK = 5000  # fires planned in one step; of a longer backlog the oldest are recorded in a step of their own
-_ONE_BY_ONE = 1500  # fires that are looked at one by one, which takes 25 ms; of more than that the oldest are counted
+_ONE_BY_ONE = (
+    1500  # fires that are evaluated one by one, which takes 25 ms; if there are more, the oldest are only counted
+)
 
 
 class MisfirePolicy(msgspec.Struct, frozen=True, omit_defaults=True):

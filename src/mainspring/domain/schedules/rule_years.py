@@ -2,7 +2,7 @@
 
 A year of a rule is the list of its days, and what times of the day they have. Which days match BYMONTH, BYDAY and the
 like depends on the kind of the year alone: whether it is a leap year, and its first weekday. So the days of a kind of
-year are worked out once and kept. Work is bounded by the number of years that are looked at, not by the rule.
+year are worked out once and kept. Work is bounded by the number of years that are evaluated, not by the rule.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Times are seconds since 1970 on that clock. A day matches by its month's shape: there are 28 (28 to 31 days, and the
 weekday of the first). The matching days of a shape are worked out once, as bits. So the next fire is found month by
-month, also one that is 40 years away, and days are counted without a look at each.
+month, also one that is 40 years away, and days are counted without evaluating each.
 """
 
 from __future__ import annotations

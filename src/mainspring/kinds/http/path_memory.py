@@ -21,7 +21,7 @@ _read_call = msgspec.json.Decoder(HttpCallIn).decode
 
 
 def path_problem(path: str) -> str | None:
-    """Why it is not a JSONPath; None if it is one, or if it is too long to be looked at."""
+    """Why it is not a JSONPath; None if it is one, or if it is too long to be checked."""
     if len(path) > LONGEST_PATH:
         return None
     try:

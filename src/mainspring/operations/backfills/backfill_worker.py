@@ -214,8 +214,8 @@ class BackfillWorker:
         return True, stored_spec(msgspec.structs.replace(definition, overlap=Overlap.ALLOW), job.job_id)
 
     async def take_slice(self, item: AtWork) -> bool:
-        """Store the next fires of a backfill in its row. Return whether that was done: not if somebody else did it, or
-        the scheduler has yet to deal with fires of the range."""
+        """Store the next fires of a backfill in its row. Return whether that was done: not if another process did it,
+        or the scheduler has yet to deal with fires of the range."""
         async with self._store.reads.acquire() as connection:
             wanted = await backfills.wants_slice(connection, item.tenant_id, item.backfill_id)
             if wanted is None:

@@ -1,4 +1,4 @@
-"""Backfills as people use them: create, look at, pause, resume, cancel, change."""
+"""Backfills as people use them: create, read, pause, resume, cancel, change."""
 
 from __future__ import annotations
 
@@ -192,7 +192,7 @@ class BackfillControl:
 
 
 async def _write(connection: Connection, row: LockedBackfill, state: BackfillState) -> LockedBackfill:
-    """Change the state. Whoever continues takes a new slice. Returns the backfill as it is now."""
+    """Change the state. The process that continues takes a new slice. Returns the backfill as it is now."""
     after = msgspec.structs.replace(row, state=int(state), reason=None)
     await backfills.advance(
         connection, row, after, keep_slice=False, ended=state is BackfillState.CANCELLED and not row.live

@@ -1,4 +1,4 @@
-"""Operations as people use them: count, begin, look at, cancel."""
+"""Operations as people use them: count, begin, read, cancel."""
 
 from __future__ import annotations
 

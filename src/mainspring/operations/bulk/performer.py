@@ -1,8 +1,8 @@
 """The performer: carries out operations, a slice at a time.
 
 A slice is one transaction: the operation is locked, the verb is carried out for the next objects, and the place of the
-next slice is written. Whoever is killed in the middle has done nothing, and any server or scheduler continues there.
-While one carries out a slice, the others turn to other operations.
+next slice is written. A process that is killed in a slice has changed nothing, and any server or scheduler continues
+there. While one carries out a slice, the others turn to other operations.
 """
 
 from __future__ import annotations

@@ -74,7 +74,7 @@ class Recomputer:
         async with self._store.change() as connection:
             locked = await calendars.lock_pending(connection, row.tenant_id, row.name)
             if locked is None or locked.rules_version != row.rules_version:
-                return 0  # it has changed again, or somebody else works on it
+                return 0  # it has changed again, or another process works on it
             written = len(await calendars.write_recomputed(connection, done))
             await calendars.note_recomputed(connection, row, written, done=False)
         for job in slice_of_jobs:
@@ -130,7 +130,7 @@ class Recomputer:
 
     async def walk(self) -> int:
         """One slice of the walk after a change of the libraries, if one is under way. Returns how many jobs it passed;
-        none if one of them was locked and has to be looked at again."""
+        none if one of them was locked and has to be read again."""
         async with self._store.reads.acquire() as connection:
             walk = await calendars.libraries(connection)
             if walk is None or not walk.walking:
@@ -147,7 +147,7 @@ class Recomputer:
         async with self._store.change() as connection:
             locked = await calendars.lock_walk(connection)
             if locked != walk:
-                return False  # somebody else was faster
+                return False  # another process was faster
             written = len(await calendars.write_recomputed(connection, moved)) if moved else 0
             place = (walk.after_tenant, walk.after_job)
             if passed and written == len(moved):

@@ -1,4 +1,4 @@
-"""Drain: ask a worker to finish its runs and stop. It is told in its next exchange; a waiting exchange is woken at
+"""Drain: ask a worker to finish its runs and stop. It learns of it in its next exchange; a waiting exchange is woken at
 once."""
 
 from __future__ import annotations

@@ -55,7 +55,7 @@ class RanNow(msgspec.Struct, frozen=True):
 
 
 class RunsMade(msgspec.Struct, frozen=True):
-    """`due`: the job fires soon, and must be looked at again."""
+    """`due`: the job fires soon, and must be read again."""
 
     fired: FireEffects
     due: bool

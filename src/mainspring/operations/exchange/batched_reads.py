@@ -1,6 +1,6 @@
 """Reads that many exchanges make at the same moment, as one statement.
 
-A thousand workers beat every two seconds, and each exchange looks at the worker's row and for runs to stop. One
+A thousand workers beat every two seconds, and each exchange reads the worker's row and the runs to stop. One
 statement for each of them takes more of the database than all that the workers report.
 """
 

@@ -27,7 +27,7 @@ class Exchange(msgspec.Struct, eq=False):
     deadline         when it replies, also with nothing
     patience         how long it waits for what others hold
     committed        whether a transaction has taken its sequence number and its outcomes
-    woken            whether the last wait ended because somebody woke it
+    woken            whether the last wait ended because it was woken
     waited           whether it has waited at all
     seconds_waited   how long it has waited in all
     before_wait      is called before it waits: by then its body is dealt with

@@ -200,8 +200,8 @@ class Exchanger:
             exchange.start_next_round()
 
     async def _may_claim(self, exchange: Exchange) -> bool:
-        """Whether there may be runs to claim. An idle worker asks every beat: one look at the index is enough to answer
-        no, and writes nothing."""
+        """Whether there may be runs to claim. An idle worker asks every beat: one read of the index is enough to answer
+        no, and nothing is written."""
         demand = exchange.waiter.demand
         if demand.free <= 0:
             return False
@@ -214,7 +214,7 @@ class Exchanger:
             return bool(await self._claimer.ready_lanes(connection, lanes))
 
     async def _wait(self, exchange: Exchange, now: float, until: float) -> None:
-        """Wait until somebody wakes the exchange, at most until then."""
+        """Wait until the exchange is woken, at most until then."""
         if exchange.before_wait is not None:
             exchange.before_wait()
         try:
@@ -227,7 +227,7 @@ class Exchanger:
         self, tenant: TenantId, request: ExchangeRequest, patience: RescuePatience
     ) -> list[UUID]:
         """Write the progress at once, even if the rest of the exchange fails. Return the runs that are not the
-        worker's any more. If somebody holds one of the runs, the next progress report has to do."""
+        worker's any more. If another transaction holds one of the runs, the next progress report does it."""
         try:
             async with patience.connection(self._store.hot) as connection:
                 return await workers.note_progress(

@@ -45,7 +45,7 @@ class StartRecorder:
 
     async def _note(self, connection: Connection, worker_id: UUID, starts: Sequence[Start], tries: int) -> None:
         noted = await workers.note_starts(connection, worker_id, starts)
-        if len(noted) < len(starts):  # held by somebody, told before, or no longer the worker's
+        if len(noted) < len(starts):  # locked by another transaction, reported before, or no longer the worker's
             self._keep(worker_id, [start for start in starts if start[0] not in noted], tries - 1)
 
     def _keep(self, worker_id: UUID, starts: Sequence[Start], tries: int) -> None:

@@ -122,7 +122,8 @@ class ExchangeTransaction:
                 await self._redeliver(connection, exchange)
             claims = state == _LIVE and not request.draining
             limited = claims and self._gates.limited(exchange.worker.lanes)
-            # What has locked lines of limits, or joins, commits first: a claim can wait for somebody else's report.
+            # What has locked lines of limits, or joins, commits first: a claim can wait for a report of another
+            # transaction.
             apart = limited or (claims and effects is not None and effects.contended)
             if claims and not apart:
                 lanes = self._gates.unpaused(exchange.worker.lanes)

@@ -104,7 +104,7 @@ class WorkerRegistry:
 
     async def identify(self, caller: Caller, request: ExchangeRequest, patience: RescuePatience) -> CachedWorker:
         """Return the worker that sends this request, and register it if it says hello. Raise if it is not registered,
-        its incarnation has ended, or somebody else sends the request; or HelloDelayed."""
+        its incarnation has ended, or another process sends the request; or HelloDelayed."""
         tenant = caller.tenant
         worker = self._workers.get(request.worker_id)
         if worker is not None:
@@ -196,7 +196,7 @@ class WorkerRegistry:
             async with patience.connection(self._store.hot) as connection:
                 await workers.bind(
                     connection, worker_id, caller.secret_hash, caller.credential, patience.for_locks()
-                )  # if somebody was faster, the row says so
+                )  # if another process was faster, the row says so
                 return await workers.look(connection, caller.tenant, worker_id)
         except TOO_LONG as error:
             raise Unavailable("the worker's row is locked", hint="try again") from error

@@ -27,7 +27,7 @@ async def cancel(
         if run.state != StoredState.RUNNING and not run.container
     ]
     await carry_out(connection, RunChanges(endings), effects)
-    # Somebody may have passed over a line whose first run was locked here.
+    # An admission may have passed over a line whose first run was locked here.
     if left := {run.held_key for run in live if run.held_key is not None}:
         effects.given_back.left |= left
     if running := [(run.run_id, run.fence) for run in live if run.state == StoredState.RUNNING]:

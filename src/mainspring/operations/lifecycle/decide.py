@@ -82,7 +82,7 @@ def decide(
     elif outcome.status == "RETURNED" and not lost:
         again("RETURNED", 0.0, given_back=1)
     elif (problem := spec_to_show(run.spec_text)[1]) is not None:
-        end(StoredState.FAILED, problem)  # nobody knows whether it may be tried again
+        end(StoredState.FAILED, problem)  # it is not known whether it may be tried again
     elif outcome.snooze is not None and outcome.status == "FAILED" and not lost:
         verdict = after_snooze(spec_from_text(run.spec_text), run.snoozes, outcome.snooze, run.time_left)
         if verdict.delay is None:
@@ -100,8 +100,8 @@ def decide(
 
 
 def _stands_in_line_again(run: HeldRun, *, waits: bool) -> bool:
-    """Whether the run gives up its slots. It does while it waits. It keeps its place in a strict line, which admits
-    nobody else before it (operations/limits/admission.py). What an attempt has used up, each attempt must get again."""
+    """Whether the run gives up its slots. It does while it waits. It keeps its place in a strict line, which admits no
+    other run before it (operations/limits/admission.py). What an attempt has used up, each attempt must get again."""
     return waits or any(slot.once for slot in spec_to_show(run.spec_text)[0].line or ())
 
 

@@ -54,9 +54,9 @@ class SlotsReleased(msgspec.Struct):
 
 
 class RunsCreated(msgspec.Struct, frozen=True):
-    """Runs were created. lanes: how many runs each lane got. held_in: the waiting lists in which some are HELD, and
-    that the transaction has not looked at. with_parents: how many wait for other jobs. Where one statement is the whole
-    transaction, this comes after it."""
+    """Runs were created. lanes: how many runs each lane got. held_in: the waiting lists in which some are HELD, and in
+    which the transaction has not admitted runs. with_parents: how many wait for other jobs. Where one statement is the
+    whole transaction, this comes after it."""
 
     lanes: Mapping[int, int]
     held_in: Collection[int] = ()

@@ -25,7 +25,7 @@ async def rescue(
     """Decide the next attempt, FAILED if at most once, or CANCELLED if requested. The caller holds the locks.
 
     `started`: the exclusive runs (run, fence) that the watchdog of the worker saw start. An exclusive run that is not
-    among them has not started: it is requeued like one that was handed back. None means that nobody testifies; then
+    among them has not started: it is requeued like one that was handed back. None means that there is no evidence; then
     every run counts as started. Other runs always count as started. `death`: how the worker died, if its parent tells.
     """
     changes, effects = RunChanges(), Effects()

@@ -1,7 +1,7 @@
 """A change of a job's overlap rule, and of what it declares: the runs that live already follow the new rule.
 
 Under `queue` and `cancel_previous` every live run of the job owns the slot of the job or waits for it. Runs that were
-created under another rule get it here. Under `allow` nobody waits for it any more.
+created under another rule get it here. Under `allow` no run waits for it any more.
 """
 
 from __future__ import annotations

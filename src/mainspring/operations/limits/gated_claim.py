@@ -32,7 +32,7 @@ _Gates = tuple[Gate | None, Gate | None]
 _NONE: _Gates = (None, None)
 _UNLIMITED = 2**31 - 1
 START_WITHIN = 0.25  # seconds from the token to the start
-_LEAST_WAIT = 0.005  # seconds between looks for a token: at high rates a claim takes several
+_LEAST_WAIT = 0.005  # seconds between polls for a token: at high rates a claim takes several
 
 
 class GatedClaim:
@@ -123,8 +123,8 @@ class GatedClaim:
         return all(self._room.get(gate.gate_id, 0) > 0 for gate in self._gates_of[lane.lane_id] if gate is not None)
 
     def _is_awaited(self) -> bool:
-        """Whether runs behind gates wait for a slot of this worker. Without a free slot the gates were not looked at:
-        those that are not known to be closed count as open."""
+        """Whether runs behind gates wait for a slot of this worker. Without a free slot the gates were not locked: a
+        gate that is not known to be closed counts as open."""
         return any(
             all(self._room.get(gate.gate_id, 1) > 0 for gate in self._gates_of[lane_id] if gate is not None)
             for lane_id in self._waiting

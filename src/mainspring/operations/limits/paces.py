@@ -15,7 +15,7 @@ from mainspring.store.pool import Connection
 
 
 class Paces(msgspec.Struct):
-    """`pending`: lines that say themselves when to look again; they admit nobody before."""
+    """`pending`: lines that say themselves when to look again; they admit no run before."""
 
     lines: dict[int, Pace] = {}
     pending: set[int] = set()
@@ -23,7 +23,7 @@ class Paces(msgspec.Struct):
 
     @classmethod
     async def of(cls, connection: Connection, lines: Sequence[Line], freed: Mapping[int, int]) -> Paces:
-        """The caller has locked the lines. A line that is to be looked at later is looked at now if a run has ended:
+        """The caller has locked the lines. A line that is to be checked later is checked now if a run has ended:
         that one has started."""
         paces = cls()
         now: dict[int, tuple[Line, float, int]] = {}
@@ -54,7 +54,7 @@ class Paces(msgspec.Struct):
         return max(moments, default=None)
 
     def states(self, waiting: Collection[int]) -> dict[int, tuple[datetime | None, datetime | None]]:
-        """`tat` and `next_at` of each line. `waiting`: the lines in which somebody still stands."""
+        """`tat` and `next_at` of each line. `waiting`: the lines in which runs still wait."""
         return {
             key: (
                 pace.tat_after(self.spent[key]),

@@ -33,7 +33,7 @@ class LimitSetter:
         order: str | None = None,
         if_match: str | None = None,
     ) -> None:
-        """Set the limit, or return to what is declared (None). Afterwards nobody is admitted by the number before.
+        """Set the limit, or return to what is declared (None). Afterwards no run is admitted by the earlier number.
         `order`: priority ends strict order."""
         async with self._store.reads.acquire() as connection:
             async with connection.transaction():

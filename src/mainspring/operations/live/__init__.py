@@ -1,1 +1,1 @@
-"""The event stream: what people look at, and who is told that it has changed."""
+"""The event stream: which objects browsers watch, and how changes of them are published."""

@@ -15,7 +15,7 @@ RUN, JOB, WORKFLOW_RUN = THINGS = ("run", "job", "workflow-run")
 MOST_TOPICS = 16
 _EXPECTED = ", ".join((*LISTS, *(f"{kind}:ID" for kind in THINGS)))
 
-# What changes with an operation, by its name or the first part of it. New runs are told by the signal `ready`.
+# What changes with an operation, by its name or the first part of it. The signal `ready` publishes new runs.
 _CHANGED = {
     "applications": (JOBS,),
     "backfills": (JOBS, RUNS),

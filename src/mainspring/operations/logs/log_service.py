@@ -2,8 +2,8 @@
 
 A shipment is stored in three steps: check which runs the worker holds, store the objects, and advance the valid length
 of the logs in one statement that checks again. So valid bytes always exist, and objects beyond the valid length are
-never read. A chunk that is sent twice is the same object. The followers of a run at this server, and the merger, are
-told about new valid bytes.
+never read. A chunk that is sent twice is the same object. New valid bytes are published to the followers of the run at
+this server, and to the merger.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Explains schedules while somebody writes them."""
+"""Explains schedules while they are written."""
 
 from __future__ import annotations
 

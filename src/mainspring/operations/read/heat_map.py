@@ -25,7 +25,7 @@ from mainspring.store.forecasts import ScheduleGroup
 from mainspring.store.pool import Connection, Store
 from mainspring.wire.preview import HeatMap, RangeWord
 
-MANY_JOBS = 5000  # of a tenant: too many to look at their schedules for a request
+MANY_JOBS = 5000  # of a tenant: too many to evaluate their schedules for a request
 MINUTES_AHEAD = (DAYS_AHEAD * 24 + 6) * 60  # a forecast is good for six hours
 _EFFORT = 250_000  # fires; about 0.1 s
 _OLDEST = timedelta(hours=6)

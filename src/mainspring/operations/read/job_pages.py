@@ -250,7 +250,7 @@ def was_missed(row: JobRow) -> bool:
 
 
 def status_of_missed(run: Run | None) -> JobStatus:
-    """It has failed, unless somebody has run it."""
+    """The job has failed, unless it was run again."""
     return JobStatus.FAILED if run is None or overlapped(run) else status_of(run)
 
 

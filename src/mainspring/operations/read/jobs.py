@@ -50,7 +50,7 @@ _BACKFILLS = 100  # of which a range of missed fires names those that cover it
 
 
 class JobReader:
-    """`budget` and `first_stretch`: how long a page may take, and how many jobs and runs it looks at first. None: twice
+    """`budget` and `first_stretch`: how long a page may take, and how many jobs and runs it reads first. None: twice
     as many as it shows."""
 
     budget = _BUDGET

@@ -32,8 +32,8 @@ class MissedFilter(msgspec.Struct, frozen=True):
 
 
 class FoundMissed(msgspec.Struct):
-    """The ranges of a page, and one more if there are more. `reached`: the last one that was looked at, if the time was
-    over before that."""
+    """The ranges of a page, and one more if there are more. `reached`: the last one that was read, if the time was over
+    before that."""
 
     ranges: list[MissedOfJob]
     reached: Boundary | None = None
@@ -48,7 +48,7 @@ async def find_missed(
     over: Callable[[], bool],
     first: int,
 ) -> FoundMissed:
-    """The newest ranges before `before`. `first`: how many are looked at before `over` is asked."""
+    """The newest ranges before `before`. `first`: how many are read before `over` is called."""
     found: list[MissedOfJob] = []
     count = first
     while True:

@@ -1,4 +1,4 @@
-"""One look at the whole: what waits and runs, who works, and what is wrong."""
+"""The overview of a tenant: what waits and runs, who works, and what is wrong."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ _UNSUCCESSFUL = sorted(int(state) for state in ENDED - {StoredState.SUCCESS})
 
 
 class FoundPage(msgspec.Struct):
-    """The runs of a page, and one more if there are more. `reached`: the last run that was looked at, if the time was
+    """The runs of a page, and one more if there are more. `reached`: the last run that was read, if the time was
     over before that."""
 
     runs: list[Run]
@@ -44,8 +44,8 @@ async def find_runs(
     *,
     light: bool = False,
 ) -> FoundPage:
-    """The newest runs before `before` that match one of the filters. `first`: how many are looked at before `over` is
-    asked. The filters have the same states. `light`: without payloads and results."""
+    """The newest runs before `before` that match one of the filters. `first`: how many are read before `over` is
+    called. The filters have the same states. `light`: without payloads and results."""
     asked = [_with_error(one) for one in asked]
     if not all(map(_sparse, asked)):
         return FoundPage(await _read(connection, tenant, asked, before, None, limit, light=light))

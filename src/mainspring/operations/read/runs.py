@@ -57,7 +57,7 @@ class StepReader(Protocol):
 
 
 class RunReader:
-    """`budget` and `first_stretch`: how long a search may take, and how many runs it looks at first. None: twice as
+    """`budget` and `first_stretch`: how long a search may take, and how many runs it reads first. None: twice as
     many as it shows."""
 
     budget = _BUDGET

@@ -98,7 +98,7 @@ class WorkflowRuns:
         return begun.flow_id
 
     async def _discard_letters(self, tenant: TenantId, begun: _Begun) -> None:
-        """In slices: there may be one of each member of a map. Whoever is killed in between leaves some."""
+        """In slices: there may be one of each member of a map. A process that is killed in between leaves some."""
         async with self._store.reads.acquire() as connection:
             found = _SLICE
             while found == _SLICE:

@@ -3,8 +3,8 @@
 A mapped step that is ready is a row with a cursor. One transaction finds out what its members are: it stores their list
 in chunks and creates the join that counts them. Each further transaction creates up to 1,000 members and moves the
 cursor, as long as fewer than `max_parallel`, and at most 20,000, are alive. Without `max_parallel` it waits until there
-is room for 1,000. Whoever is killed in between has created nothing that the cursor does not count. The next one, of any
-server, continues there.
+is room for 1,000. A process that is killed in between has created nothing that the cursor does not count. The next one,
+of any server, continues there.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class FanoutExpander:
         signals.flows.subscribe(self._on_news)
 
     async def run_once(self) -> int:
-        """Look at every mapped step that may have members to create. Returns how many were created."""
+        """Expand every mapped step that may have members to create. Returns how many were created."""
         async with self._store.reads.acquire() as connection:
             found = await fanouts.at_work(connection, self._after, _LOOKED_AT)
         self._after = found[-1] if len(found) == _LOOKED_AT else fanouts.FIRST

@@ -1,7 +1,7 @@
 """Prepares large workflows in child processes: their text is not even decoded here.
 
 A definition of 12 MB with 1.5 million dependencies takes 1.3 s of CPU and 200 MB. In the server it held up the event
-loop of everybody, and left its memory behind.
+loop for all requests, and did not give its memory back.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ class OverlapRule(msgspec.Struct, frozen=True):
 
 
 async def lock_rule(connection: Connection, tenant: TenantId, workflow_id: str) -> OverlapRule:
-    """Lock the workflow, so that nobody fires it meanwhile, and read its rule."""
+    """Lock the workflow, so that it is not fired meanwhile, and read its rule."""
     locked = await dead_letters.lock_jobs(connection, tenant, [workflow_id])
     job = locked.allowed.get(workflow_id)
     if job is None:

@@ -2,7 +2,8 @@
 
 A QUEUED workflow run waits in a lane from which no worker takes. The starter of any server locks it, makes it WAITING
 for the join of its steps, and creates joins and step runs, up to 1,000 rows in a transaction. The workflow run's row
-counts what is created. Whoever is killed in between has lost nothing and repeats nothing: the next one continues.
+counts what is created. If a process is killed in between, nothing is lost and nothing is repeated: the next one
+continues.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ log = get_logger("starter")
 
 ROWS = 1000  # joins and step runs that one transaction creates
 _AT_ONCE = 100  # workflow runs that one transaction starts
-_LOOKED_AT = 100  # workflow runs per round that somebody has left in the middle
+_LOOKED_AT = 100  # workflow runs per round that a killed process left unfinished
 
 
 class FlowStarter:
@@ -64,7 +65,8 @@ class FlowStarter:
         signals.flows.subscribe(self._on_news)
 
     async def run_once(self) -> int:
-        """Start what is QUEUED, and continue what somebody has left. Returns how many workflow runs were started."""
+        """Start what is QUEUED, and continue what a killed process left unfinished. Returns how many workflow runs were
+        started."""
         await self._lanes.refresh()
         started = await self._start_queued()
         async with self._store.reads.acquire() as connection:

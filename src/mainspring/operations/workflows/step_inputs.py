@@ -52,8 +52,8 @@ async def resolve(connection: Connection, run_ids: Sequence[UUID]) -> tuple[dict
 
 
 def values_of(uses: Mapping[str, UUID], ends: Mapping[UUID, StepEnd], parameters: str | None) -> Values:
-    """What the references of a step stand for. `uses`: the runs of the steps to which it refers. Of the steps that have
-    failed, those have a result whose members have run."""
+    """What the references of a step stand for. `uses`: the runs of the steps to which it refers. A step that has failed
+    has a result if its members have run."""
 
     def result(step: str) -> Any:
         end = ends.get(uses[step]) if step in uses else None

@@ -2,8 +2,8 @@
 
 That the workflow run is being stopped is committed first. Then its step runs are walked in slices, those that wait
 first: so none of them can start when another one ends. Those that run are told to stop. The workflow run ends in the
-transaction that ends the last of them, or here if none is left. Whoever is killed in between is followed by the next
-round of any server.
+transaction that ends the last of them, or here if none is left. If a process is killed in between, the next round of
+any server continues.
 """
 
 from __future__ import annotations
@@ -49,7 +49,8 @@ class FlowStopper:
             signals.flows.subscribe(self._on_news)
 
     async def run_once(self) -> int:
-        """Continue what somebody has left, and see whether the last run of a workflow run has ended."""
+        """Continue what a killed process left unfinished, and check whether the last run of a workflow run has
+        ended."""
         looked_at = 0
         for state in BEING_STOPPED:
             async with self._store.reads.acquire() as connection:
@@ -103,7 +104,7 @@ class FlowStopper:
         return UUID(int=found[-1].run_id.int + 1) if len(found) == _SLICE else None
 
     async def _forget_joins(self, flow: Flow) -> None:
-        """Nobody waits for the joins of a workflow run that has ended."""
+        """Delete the joins of a workflow run that has ended: no run waits for them."""
         async with self._store.reads.acquire() as connection:
             while await joins.delete(connection, flow.block, _SLICE) == _SLICE:
                 pass
@@ -122,7 +123,7 @@ class FlowStopper:
 
 
 class StopFinisher:
-    """Whoever cancels workflow runs waits until none of their steps can start any more."""
+    """A cancel of workflow runs waits until none of their steps can start any more."""
 
     async def finish(self, effects: Effects, store: Store, signals: Signals, /) -> None:
         if FlowEffects in effects.parts and (stopped := effects.of(FlowEffects).stopped):

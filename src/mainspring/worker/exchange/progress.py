@@ -49,7 +49,7 @@ class ProgressReports:
                     self._loop.call_soon_threadsafe(self._tell)
 
     def look(self, active: Iterable[Attempt], now: float, *, tell: bool) -> None:
-        """Look at the processes of the attempts that last. `tell`: what earlier looks have shown goes along with the
+        """Measure the processes of the attempts that last. `tell`: what earlier looks have shown goes along with the
         next exchange. It is no reason for one."""
         for attempt in active:
             if (usage := attempt.usage) is not None and not attempt.reported:

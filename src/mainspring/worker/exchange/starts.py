@@ -1,5 +1,5 @@
-"""Tells the server which runs have started. Only runs that last longer than a moment are told, each once. Those with a
-rate are told at once: until then they count as unstarted, and too many of these hold up the others."""
+"""Tells the server which runs have started. Only runs that last longer than a moment are reported, each once. Runs with
+a rate are reported at once: until then they count as unstarted, and too many of these hold up the others."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class StartReports:
 
     def look(self, active: Iterable[Attempt], now: float, server: str) -> bool:
         """Find the active runs that are to be told; True if there are new ones. After a change of the server all are
-        told again, because the other one may not have taken them."""
+        reported again, because the other one may not have taken them."""
         if server != self._server:
             self._server = server
             for attempt in active:

@@ -91,7 +91,7 @@ class Attempt(msgspec.Struct, eq=False):
 
     on_stop: asks its executor to stop it. kill: ends it at once, where that is possible. stops_by: what else is needed
     to stop it. interruption: only for an attempt that runs in a thread. progress_sent: how many progress reports were
-    sent. start_told: the server is told that it has started. fenced: the run belongs to another worker; the attempt is
+    sent. start_told: its start is reported to the server. fenced: the run belongs to another worker; the attempt is
     not reported, however it ends. start_by: it is handed back if it starts later. usage: what its processes use; None
     if it has none.
     """

@@ -10,7 +10,7 @@ _FIRST_LOOK = 1.0
 _SHORTEST_PAUSE, _LONGEST_PAUSE = 2.0, 30.0
 _PART_OF_AGE = 20.0
 _MOST_SAMPLES = 60
-_CHANGE = 0.05  # of the memory; with less, and hardly any CPU time, nothing is told
+_CHANGE = 0.05  # of the memory; with less, and hardly any CPU time, nothing is reported
 
 
 class AttemptUsage:
@@ -29,7 +29,7 @@ class AttemptUsage:
         self._peak = 0
 
     def ask(self, age: float) -> None:
-        """Look at the processes if it is time. `age`: seconds since the attempt began."""
+        """Measure the processes if it is time. `age`: seconds since the attempt began."""
         if self.look is not None and age >= self._next_look:
             self._asked_at = age
             self._next_look = age + min(_LONGEST_PAUSE, max(_SHORTEST_PAUSE, age / _PART_OF_AGE))

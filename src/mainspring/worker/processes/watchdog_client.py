@@ -263,7 +263,7 @@ class WatchdogClient:
             socket.send_fds(self._socket, [line], [control.fileno()])
 
     def _restart(self, why: str) -> None:
-        """Its commands die with it: the supervisors kill them. The new watchdog is told the deadline first."""
+        """Its commands die with it: the supervisors kill them. The new watchdog first receives the deadline."""
         log.warning(f"the watchdog {why}; starting another")
         if self._process is not None:
             self._process.kill()

@@ -21,7 +21,7 @@ from .tree import LINUX, read_file
 
 _EVERY = 1.0
 _SLICE = 0.1
-_ENTRIES = 200  # between looks at the clock
+_ENTRIES = 200  # between reads of the clock
 _BLOCK = 512  # of st_blocks
 _LEAST = 1024  # of a file or folder, so that empty ones count too
 _DEEPEST = 200

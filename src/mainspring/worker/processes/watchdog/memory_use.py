@@ -146,8 +146,8 @@ def _used(path: str, device: int) -> int | None:
 
 
 def _size(thread: int, mounts: list[Mount]) -> int:
-    """The bytes in a tmpfs that a thread sees at these mount points. One that cannot be looked at, for example because
-    another file system is mounted on it, counts as large as it can become."""
+    """The bytes in a tmpfs that a thread sees at these mount points. A file system that cannot be measured, for example
+    because another file system is mounted on it, counts as large as it can become."""
     root = f"/proc/{thread}/root"
     for mount in mounts:
         if mount.point and (used := _used(root + mount.point, mount.device)) is not None:
