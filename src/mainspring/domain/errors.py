@@ -159,7 +159,7 @@ class Fenced(Conflict):
 
 
 class VersionMismatch(Conflict):
-    """It has changed since the version or the tag that `if_version` or `if_match` names (412)."""
+    """The object has changed since the version or the tag that `if_version` or `if_match` names (412)."""
 
     code = "version_mismatch"
 
@@ -178,7 +178,8 @@ class QueueFull(Unavailable):
 
 
 class TooManyRequests(Unavailable):
-    """Too many requests of the tenant wait for what a server does for few at a time (429). Nothing was stored."""
+    """Too many requests of the tenant wait for work that a server does for a few requests at a time (429). Nothing was
+    stored."""
 
     code = "too_many_requests"
 
@@ -190,7 +191,7 @@ class BodyTooSlow(MainspringError):
 
 
 def not_ours(error: ForeignFile) -> Forbidden:
-    """The refusal of a data folder that somebody else controls."""
+    """The refusal of a data folder that another user controls."""
     return Forbidden(str(error), code="data_folder_not_ours", field="data", hint=error.fix)
 
 

@@ -14,7 +14,7 @@ import msgspec
 
 from mainspring.kernel.ids import TenantId
 
-SHOWN_KEY = 200  # characters of a key that are stored; of a longer one, its hash
+SHOWN_KEY = 200  # characters of a key that are stored; a longer key is stored as its hash
 
 _LONGEST_INT = 10**18
 
@@ -54,8 +54,8 @@ Declared = tuple[int | None, bool, float | None, int | None, int | None, float |
 
 
 class Slot(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A place that a run needs: the limit, the line, and what the job declares about the limit. every and burst: of a
-    rate. failures and open_for: of a circuit breaker."""
+    """A place that a run needs: the limit, the line, and what the job declares about the limit. `every` and `burst`
+    belong to a rate, `failures` and `open_for` to a circuit breaker."""
 
     name: str
     key: str = ""
@@ -68,7 +68,7 @@ class Slot(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def once(self) -> bool:
-        """Whether an attempt uses it up: the next attempt of the run has to get it again."""
+        """Whether an attempt uses the slot up. If so, the next attempt of the run needs it again."""
         return self.every is not None or self.failures is not None
 
     @property
@@ -144,13 +144,13 @@ def overlap_slot(job_id: str, *, strict: bool = True) -> Slot:
 
 
 def values_of(payload: str | None, labels: dict[str, str] | None) -> dict[str, Any]:
-    """What keys are read from."""
+    """The values from which keys are read."""
     return {"payload": None if payload is None else _decode(payload), "labels": labels}
 
 
 @lru_cache(maxsize=1000)
 def _escaped(task: str) -> str:
-    """A colon in the name of a task must not look like the one before the key."""
+    """Escape colons in the name of a task, so that they differ from the colon before the key."""
     return task.replace("%", "%25").replace(":", "%3A")
 
 

@@ -14,11 +14,11 @@ LONGEST_DELAY = 30.0
 
 @dataclass(frozen=True, slots=True)
 class Death:
-    """How the worker of a lost run died, as its parent process tells. Nobody had asked it to stop, and it was not cut
-    off from its servers.
+    """How the worker of a lost run died, as its parent process reports. The worker was not asked to stop, and it was
+    not cut off from its servers.
 
-    crashed: the worker's own process ended, so one of its runs may have ended it. Otherwise somebody has killed the
-    process that was started. exit: in words. alone: the worker held no other run."""
+    crashed: the worker's own process ended, so one of its runs may have ended it. Otherwise the process that was
+    started was killed from outside. exit: how it ended, in words. alone: the worker held no other run."""
 
     crashed: bool
     exit: str
@@ -30,8 +30,8 @@ def after_loss(
 ) -> RetryVerdict:
     """What follows the loss number `losses` of a run. The first one is retried at once. Later ones wait for a random
     time: a run that kills its worker must not kill the next one at once. A run that is lost again by the death of a
-    worker on which it was alone is not tried again. `death`: None if the worker fell silent, was asked to stop, or was
-    cut off: that says nothing about the run. `random` returns numbers in [0, 1)."""
+    worker on which it was alone is not tried again. `death` is None if the worker fell silent, was asked to stop, or
+    was cut off, because that says nothing about the run. `random` returns numbers in [0, 1)."""
     most = DEFAULT_MAX_LOSSES if max_losses is None else max_losses
     if losses > most:
         times = "once" if losses == 1 else f"{losses} times"

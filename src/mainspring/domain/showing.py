@@ -42,7 +42,8 @@ def show_job(
     pruned: bool = False,
     runs_left: int | None = None,
 ) -> JobView:
-    """The view of a job: its definition and its current status. pruned: it is paused since no code declares it."""
+    """The view of a job: its definition and its current status. pruned: the job is paused because no code declares it
+    any more."""
     spec, schedule = definition.spec, definition.schedule
     setup = spec.setup or RunSetup()
     return JobView(
@@ -140,7 +141,7 @@ def breaker_view(breaker_id: int, name: str, state: Breaker, failures: int, open
 
 
 def _shown_size(kept: int) -> bool | int:
-    """True and false as they were given; otherwise the number of bytes."""
+    """True and false are shown as they were given, a size as its number of bytes."""
     return kept if 0 < kept < MAX_PAYLOAD_BYTES else kept > 0
 
 

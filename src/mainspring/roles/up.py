@@ -91,7 +91,7 @@ class UpOptions:
     process_isolation: str | None = None
     caps: Mapping[str, str] = field(default_factory=dict)  # options of the worker
     prune_schedules: bool = False
-    data_named: bool = True  # by the user. Otherwise the folder can have come with a repository
+    data_named: bool = True  # named by the user; otherwise the folder can have come with a repository
 
     @property
     def folder(self) -> Path:
@@ -113,7 +113,7 @@ class UpOptions:
 
 async def run_up(options: UpOptions) -> int:
     """Serve until SIGINT or SIGTERM, then stop worker, server and PostgreSQL in this order. Returns the exit code."""
-    # These report a mistake here instead of in a child that restarts forever.
+    # These checks report a mistake here instead of in a child that restarts forever.
     AddressGuard.from_text(options.http_allow)
     history_days()
     local_url(options.host, options.port, options.tls, options.ca)
@@ -145,8 +145,9 @@ async def run_up(options: UpOptions) -> int:
 
 
 def _require_own(options: UpOptions) -> None:
-    """Also judges a link to the folder. Later only the folder itself is used. PostgreSQL would run programs that the
-    settings of a cluster name, so one that can have come with a repository is refused."""
+    """Check that the data folder is ours, also if a link leads to it. Later only the folder itself is used. PostgreSQL
+    would run programs that the settings of a cluster name, so a folder that can have come with a repository is
+    refused."""
     try:
         require_own(options.data)
         if not options.data_named and not is_new(options.data):

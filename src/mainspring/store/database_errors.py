@@ -29,11 +29,11 @@ from mainspring.store.pool import NoFreeConnection
 
 PASSWORD_HINT = "check the password in the URL, in --database-url-file or in PGPASSFILE"
 _NO_ENTRY = re.compile(r'no pg_hba\.conf entry for host "([^"]*)".*, (?:SSL off|no encryption)')
-# PgBouncer, about the PostgreSQL behind it.
+# Messages of PgBouncer about the PostgreSQL behind it.
 _SERVER_AWAY = re.compile(r"cannot connect to server|server_login_retry|the database system is|_timeout|shutting down")
 _DENIED = re.compile(r"(?:permission denied for|must be owner of) (\w+(?: \w+)?) (\S+)\Z")
-# The errors that can pass without a change of the command or the database. A start waits for their end, and for that of
-# no others: a wrong password stays wrong. roles/database.py
+# The errors that can end without a change of the command or the database. A start waits only for the end of these
+# (roles/database.py): a wrong password stays wrong.
 TEMPORARY = frozenset(
     (
         "database_starting",
@@ -50,7 +50,7 @@ TEMPORARY = frozenset(
 
 @contextmanager
 def database_in_words(database: Database) -> Iterator[None]:
-    """For the start of a process. Errors that are already in words pass."""
+    """Turn an error at the start of a process into words. Errors that are already in words are not changed."""
     try:
         yield
     except MainspringError:
@@ -301,7 +301,7 @@ def pooler_unnamed(where: Address) -> Conflict:
 
 
 def _denied(error: Exception, database: Database) -> MainspringError:
-    """Without a connection that could look for more (grants.py), the error says which object it is."""
+    """Name the object that the error names. There is no connection that could search for others (grants.py)."""
     where, said = database.address, str(error).splitlines()[0]
     found = _DENIED.search(said)
     kind, name = (found[1], found[2].strip('"')) if found else ("", "")
@@ -331,7 +331,7 @@ _CLOSED = (
     ConnectionResetError,
     BrokenPipeError,
 )
-# The first one that fits and answers. Subclasses come before their base.
+# The first entry that matches and returns an error is used. Subclasses come before their base.
 _EXPLAINED: tuple[tuple[type[Exception] | tuple[type[Exception], ...], Explain], ...] = (
     (asyncpg.TooManyConnectionsError, _no_free_connection),
     (asyncpg.CannotConnectNowError, _starting),

@@ -18,11 +18,11 @@ from mainspring.store.queries import render
 
 log = get_logger("migrate")
 
-# Only one process migrates at a time, the others wait and find nothing to do. A database without a schema has no number
+# Only one process migrates at a time. The others wait and find nothing to do. A database without a schema has no number
 # that could make the key unguessable.
 _FIRST_LOCK = 0x4D41494E  # "MAIN"
-# Not by to_regclass, which looks into a cache of the backend. After a wait for an advisory lock that may be out of
-# date, also for whoever looks next; a query of the catalog renews it.
+# This does not use to_regclass, which reads a cache of the backend. After a wait for an advisory lock the cache may be
+# out of date, also for later statements. A query of the catalog renews it.
 _HAS_ROUTINES = """
 select exists (select from pg_class c join pg_namespace n on n.oid = c.relnamespace
                where n.nspname = 'mainspring' and c.relname = 'routines')
@@ -60,12 +60,14 @@ DEFAULT_PATIENCE = LockPatience()
 async def in_ddl_transaction(
     connection: asyncpg.Connection, what: str, work: Callable[[], Awaitable[bool]], patience: LockPatience
 ) -> bool:
-    """Do the work in a transaction with a lock timeout, and return its result: whether there was anything to do, once
-    it was this process's turn. Raises Unavailable if it never got its locks."""
+    """Do the work in a transaction with a lock timeout. Return its result: whether there was anything to do when this
+    process got its turn. Raises Unavailable if it never got its locks."""
     for attempts_left in reversed(range(patience.attempts)):
         try:
             while True:
-                key = await migration_lock(connection)  # outside: who waits for the lock must not hold the table
+                key = await migration_lock(
+                    connection
+                )  # outside: a process that waits for the lock must not hold the table
                 async with connection.transaction():
                     await connection.execute(f"set local lock_timeout = '{patience.wait * 1000:.0f}ms'")
                     await connection.execute("select pg_advisory_xact_lock($1)", key)

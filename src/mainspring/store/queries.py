@@ -87,7 +87,7 @@ CONSTANTS: dict[str, str] = {
 _WITHOUT_PAYLOADS = {"PAYLOAD_TEXT": "null::text as payload_text", "RESULT_TEXT": "null::text as result_text"}
 
 
-@cache  # one dict per file: whoever replaces a query reaches all that use it
+@cache  # one dict per file, so that replacing a query affects all its users
 def load(file: str) -> dict[str, str]:
     """All queries of sql/<file>.sql by name, with constants and fragments filled in."""
     return {name: render(text) for name, text in _read(file, _NAME).items()}

@@ -1,4 +1,4 @@
-"""The keys of unique jobs: who has them, and changes to jobs that wait."""
+"""The keys of unique jobs: which jobs have them, and changes to jobs that wait."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ async def take_over(connection: Connection, tenant: TenantId, keys: Sequence[New
 
 
 async def held(connection: Connection, tenant: TenantId, keys: Sequence[TakenKey]) -> dict[bytes, set[str]]:
-    """Those of the locked keys that are taken: their time is not over, and their job is in some of their states."""
+    """The locked keys that are taken: their time is not over, and their job is in some of their states."""
     by_job = {(key.job_id, key.generation): key for key in keys}
     found: dict[bytes, set[str]] = {}
     for row in await _states.fetch(connection, tenant, [job[0] for job in by_job], [job[1] for job in by_job]):
@@ -149,7 +149,7 @@ async def lock_waiting(
     connection: Connection, tenant: TenantId, job_ids: Sequence[str]
 ) -> tuple[dict[Job, WaitingJob], dict[Job, UniqueWaitingRun]]:
     """Lock the jobs that wait for their time, and the runs that wait for a worker. If a job has several runs, the first
-    is returned: not one that was created by hand."""
+    one that was not created by hand is returned."""
     ordered = sorted(job_ids)
     chunks = [ordered[start : start + _CHUNK] for start in range(0, len(ordered), _CHUNK)]
     jobs: dict[Job, WaitingJob] = {}

@@ -17,7 +17,8 @@ VersionKey = tuple[str, int, int]  # workflow, generation, version
 
 
 class SourceRow(msgspec.Struct, frozen=True):
-    """What a definition was made from. steps: how many. The texts are JSON, or None for what was not given."""
+    """The source of a definition. `steps` is the number of its steps. The texts are JSON, or None if they were not
+    given."""
 
     steps: int
     steps_text: str
@@ -59,12 +60,12 @@ async def definition(connection: Connection, tenant: TenantId, key: VersionKey) 
 
 
 async def source(connection: Connection, tenant: TenantId, key: VersionKey) -> SourceRow | None:
-    """What a definition was made from."""
+    """The source of a definition."""
     return await _source.first(connection, tenant, *key)
 
 
 async def size_of_source(connection: Connection, tenant: TenantId, key: VersionKey) -> SourceSize | None:
-    """How large is what a definition was made from?"""
+    """The size of the source of a definition."""
     return await _size.first(connection, tenant, *key)
 
 

@@ -28,8 +28,9 @@ class WorkerHello(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True
     signatures: the JSON Schema of the payload, for each task that declares its parameters. It also contains the options
     of the task, under OPTIONS_KEYWORD (wire/tasks.py). lease: the seconds of silence after which others may take the
     ordinary runs of this worker. The answer says what is granted; a worker that does not ask has 7. protocol: the
-    protocol of the worker. From 2 on it tells which runs have started. secret: only early workers of protocol 2 send it
-    here, and nowhere else. It is ignored, and such a worker is bound to its token. Others send it as SECRET_HEADER.
+    protocol of the worker. From 2 on the worker reports which runs have started. secret: only early workers of protocol
+    2 send it here, and nowhere else. It is ignored, and such a worker is bound to its token. Others send it as
+    SECRET_HEADER.
     """
 
     name: Annotated[str, Meta(min_length=1, max_length=200)]
@@ -135,8 +136,8 @@ class RunOrder(msgspec.Struct, omit_defaults=True):
     again, so it cannot be snoozed. alone: the process of its last worker ended while it ran, so it begins without
     neighbours, as far as that is possible.
     idempotency_key: only if it does not consist of job and fire time alone.
-    generation: of the job. It is part of the idempotency key from the second on.
-    paced: it has a rate, so the worker tells soon that it has started.
+    generation: the generation of the job. It is part of the idempotency key from the second on.
+    paced: it has a rate, so the worker reports its start soon.
     start_within: after so many seconds, from the moment at which the exchange was sent, the run must not start, because
     the token of its rate is spent. The worker then hands it back. None: at any time.
     tenant: to which the run belongs. Only with a setup: an executor may serve some tenants only.

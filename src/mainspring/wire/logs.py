@@ -63,9 +63,9 @@ class LogEnd(msgspec.Struct):
 
 
 class LogRange(msgspec.Struct):
-    """Whole lines of one attempt's output. start, end: which bytes of it these are. bytes: how much output there is so
-    far. line: the number of the first line, from 1; only if it was asked for, and not more than 16 MiB come before it.
-    truncated: output after the last byte was dropped. ended: the attempt prints nothing more. The last line of an
+    """Whole lines of one attempt's output. start, end: the range of its bytes. bytes: how much output there is so far.
+    line: the number of the first line, from 1. It is set only if it was asked for and at most 16 MiB come before the
+    line. truncated: output after the last byte was dropped. ended: the attempt prints nothing more. The last line of an
     attempt may be incomplete, and a line of more than 256 KiB comes in parts."""
 
     attempt: int

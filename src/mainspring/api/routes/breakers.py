@@ -29,7 +29,7 @@ async def list_breakers(request: Http) -> BreakerList:
 async def reset_breaker(
     request: Http, breaker_id: str, data: Nothing | None = None, if_tag: IfTag = None
 ) -> BreakerView:
-    """It closes and forgets its failures, and the runs behind it may start."""
+    """Reset a circuit breaker: it closes and forgets its failures, and the runs behind it may start."""
     return await services_of(request).breakers.reset(caller_of(request), breaker_id, tag_of(if_tag))
 
 

@@ -324,7 +324,8 @@ async def list_upcoming_fires(
     "/{job_id:str}/missed", summary="List missed fires as ranges, newest first", operation="jobs.missed", roles=READERS
 )
 async def list_missed_fires(request: Http, job_id: str, limit: Limit = 100) -> list[MissedRange]:
-    """Fires that did not run, with the reason: nobody could fire them in time, or the job was paused or cancelled."""
+    """Fires that did not run, with the reason: no scheduler could fire them in time, or the job was paused or
+    cancelled."""
     return await services_of(request).job_reader.missed(caller_of(request), job_id, limit)
 
 

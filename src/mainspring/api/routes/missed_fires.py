@@ -34,8 +34,9 @@ async def list_all_missed_fires(
     cursor: str | None = None,
     limit: Limit = DEFAULT_PAGE,
 ) -> Response[MissedList]:
-    """Fires that did not run, with the reason: nobody could fire them in time, or the job was paused or cancelled.
-    `q`: a part of the name or the id of the job, in upper or lower case. `backfills` make up for some of the fires."""
+    """Fires that did not run, with the reason: no scheduler could fire them in time, or the job was paused or
+    cancelled. `q`: a part of the name or the id of the job, in upper or lower case. `backfills` make up for some of the
+    fires."""
     page = await services_of(request).job_reader.missed_of_all(caller_of(request), job, reason, cursor, limit, q)
     return Response(page, headers=link_header(request, page.next))
 

@@ -53,7 +53,7 @@ def list_(options: ListOptions) -> None:
 
 
 def _limits(queue: QueueView) -> str:
-    """In short: `paused, 3/50 at once, 100/m, depth 1000`."""
+    """The limits of a queue in short form: `paused, 3/50 at once, 100/m, depth 1000`."""
     words = ["paused"] if queue.paused else []
     if (limits := queue.limits) is not None:
         if limits.concurrency is not None:

@@ -182,7 +182,7 @@ def _show(shown: SchedulePreview, picture: list[Text]) -> None:
 
 
 def proposal(cron: str | None, jitter: str | None) -> str:
-    """What would spread the fires."""
+    """The schedule that would spread the fires."""
     line = None if cron is None else f"'{cron}' gives each job a time of its own"
     delay = None if jitter is None else f"--jitter {jitter} delays each fire at random"
     return ", or ".join(part for part in (line, delay) if part is not None)
@@ -241,7 +241,7 @@ def _picture_of_rule(shown: SchedulePreview, rule: Schedule) -> list[Text]:
 
 
 def _picture_of_list(shown: SchedulePreview) -> list[Text]:
-    """The next week as far as the listed fires tell of it."""
+    """The next week, as far as the listed fires cover it."""
     from mainspring.cli import heatmap_picture
     from mainspring.domain.schedules.zones import zone
 

@@ -15,11 +15,14 @@ from mainspring.domain.schedules.zones import zone
 from mainspring.wire.preview import HeatCell, HeatMap, PileUp, PileUpPart, RangeWord
 
 _DAY = timedelta(days=1)
-_LENGTHS: dict[str, tuple[timedelta, int]] = {"day": (_DAY, 5), "week": (7 * _DAY, 60)}  # and the minutes of a cell
+_LENGTHS: dict[str, tuple[timedelta, int]] = {
+    "day": (_DAY, 5),
+    "week": (7 * _DAY, 60),
+}  # the length of the map, and the minutes of a cell
 _MOST_PILE_UPS = 5
-NOTABLE = 2.0  # times the average minute
+NOTABLE = 2.0  # a pile-up has at least so many times the fires of the average minute
 LEAST_FIRES = 3
-_SHARE = 4  # of the worst one
+_SHARE = 4  # and at least one fourth of the fires of the worst minute
 ONE_TIME = "one-time jobs"
 
 
@@ -68,7 +71,7 @@ def heat_map(forecast: Forecast, span: RangeWord, start: datetime, timezone: str
 
 
 def _pile_ups(forecast: Forecast, peaks: list[Peak], average: float, timezone: str) -> list[PileUp]:
-    """The worst ones. The same jobs at the same time of another day are named once."""
+    """The worst pile-ups. A pile-up of the same jobs at the same time of day is listed once."""
     found: list[PileUp] = []
     place, seen = zone(timezone), set()
     worst = max((peak.fires for peak in peaks), default=0)

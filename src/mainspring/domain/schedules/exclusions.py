@@ -38,7 +38,7 @@ class Excluding:
 
     @cached_property
     def _hits(self) -> list[datetime]:
-        """Those that `inner` has."""
+        """The moments of `left_out` that are occurrences of `inner`."""
         return [moment for moment in sorted(self._set) if is_one_of(self._inner, moment)]
 
     def _hits_in(self, after: datetime, until: datetime) -> int:

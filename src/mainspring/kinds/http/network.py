@@ -39,8 +39,8 @@ Resolve = Callable[[str, int], Awaitable[list[str]]]
 
 
 class Resolver:
-    """The resolver of the system, in its own threads. The threads of the loop also resolve the address of the server,
-    and must not wait for a job whose name server is silent."""
+    """Resolves names with the resolver of the system, in threads of its own. The threads of the loop also resolve the
+    address of the server, and must not wait for a job whose name server is silent."""
 
     def __init__(self) -> None:
         self._threads: ThreadPool[list[str] | OSError | UnicodeError] = ThreadPool(_RESOLVING_AT_ONCE)

@@ -26,7 +26,7 @@ class StopCheck:
             return await runs.to_stop(connection, worker_ids)
 
     def is_due(self, exchange: Exchange) -> bool:
-        """At a hint, and every second in case the hint was lost."""
+        """Whether to check: after a hint, and every second in case the hint was lost."""
         if exchange.waiter.stop_requested:
             return True
         return self._clock.monotonic() - exchange.worker.checked_at >= CHECK_INTERVAL

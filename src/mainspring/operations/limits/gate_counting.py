@@ -1,5 +1,5 @@
-"""Counts, for a gate that gets a limit of concurrency, the runs that were claimed before. It lets nothing pass until
-then, also if the server dies in between: any server finishes the count."""
+"""Counts the runs that were claimed before a gate got a limit of concurrency. The gate lets no run pass until they are
+counted, also if the server dies in between: any server finishes the count."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class RunningCount:
         self._clock = clock
 
     async def count(self, gate_id: int) -> None:
-        """No claim that does not know the gate may be under way."""
+        """Count the runs of a gate. The caller makes sure that no claim that does not know the gate is under way."""
         if await despite_deadlocks(partial(self._count, gate_id)) is not None:
             self._signals.gates_freed.publish({gate_id: 1})
 
@@ -29,7 +29,7 @@ class RunningCount:
             return await gates.adopt_running(connection, gate_id)
 
     async def finish_left(self) -> int:
-        """Count for gates whose change was interrupted. Return how many there were."""
+        """Count the runs of gates whose change was interrupted. Return how many gates there were."""
         async with self._store.reads.acquire() as connection:
             left = await gates.uncounted(connection)
         if left:

@@ -1,4 +1,4 @@
-"""The log watch: one query for all followed runs, twice a second, and none while no run is followed.
+"""The log watch polls all followed runs in one query, twice a second. While no run is followed it makes no query.
 
 Followers learn of a chunk that arrives at this server at once, without a query. The state of a run is always read
 together with its logs, so no follower leaves an attempt before all its output is known. The watch stores the latest

@@ -34,7 +34,7 @@ class Previewer:
         return await self.in_thread(caller, lambda: _previewed(plan))
 
     async def plan(self, caller: Caller, request: PreviewRequest) -> Asked:
-        """What is asked for. Raises what the creation of a job with this schedule would raise."""
+        """The plan of a preview. Raises what the creation of a job with this schedule would raise."""
         now = self._clock.now()
         schedule = read_schedule(when_of(request), now)
         if schedule.calendar is not None:
@@ -44,11 +44,11 @@ class Previewer:
         return asked(request, caller.tenant, now, schedule)
 
     async def fires(self, caller: Caller, plan: Asked) -> tuple[list[datetime], bool]:
-        """The fires, and whether there are more that it takes too long to list."""
+        """The fires, and whether there are more that would take too long to list."""
         return await self.in_thread(caller, lambda: _fires(plan))
 
     async def in_thread(self, caller: Caller, work: Callable[[], T]) -> T:
-        """A calendar that divides each day takes a second to count a year."""
+        """Compute in a thread: for a calendar that divides each day, counting a year takes a second."""
         return await self._computations.run(caller.tenant, work)
 
 

@@ -47,7 +47,7 @@ ONE_SNAPSHOT = "repeatable_read"  # for live and ended runs: a run is in exactly
 
 
 class StepReader(Protocol):
-    """What workflows know of a run."""
+    """Reads what workflows know about a run."""
 
     async def why_waiting(self, connection: Connection, run: LiveRun, /) -> str:
         """One sentence on what a WAITING run waits for."""
@@ -57,8 +57,8 @@ class StepReader(Protocol):
 
 
 class RunReader:
-    """`budget` and `first_stretch`: how long a search may take, and how many runs it reads first. None: twice as
-    many as it shows."""
+    """`budget` is how long a search may take. `first_stretch` is how many runs it reads first; None means twice as many
+    as it shows."""
 
     budget = _BUDGET
     first_stretch: int | None = None
@@ -90,7 +90,7 @@ class RunReader:
         return run_rows(await self.runs(caller, query, light=True))
 
     async def runs(self, caller: Caller, query: RunQuery, *, light: bool = False) -> RunList:
-        """Newest first. `light`: payloads and results are not read."""
+        """The runs of a query, newest first. With `light`, payloads and results are not read."""
         tenant = caller.tenant
         asked = await wanted_runs(self._lanes, tenant, query)
         before = run_cursor(query.cursor)
@@ -121,8 +121,8 @@ class RunReader:
         *,
         light: bool = False,
     ) -> RunList:
-        """Newest first, of all generations or of one. A one-time job with a generated id is itself a run, in addition
-        to its manual runs."""
+        """The runs of a job, of all generations or of one, newest first. A one-time job with a generated id is itself a
+        run, in addition to its manual runs."""
         tenant, before = caller.tenant, run_cursor(cursor)
         async with searching(self._store, tenant, "runs of a job", isolation=ONE_SNAPSHOT) as connection:
             found = await history.runs_of_job(connection, tenant, job_id, before, limit + 1, generation, light=light)
@@ -238,7 +238,7 @@ async def _find(connection: Connection, tenant: TenantId, run_id: UUID) -> Run:
 
 
 async def _facts(connection: Connection, runs: Sequence[Run]) -> RunFacts:
-    """What is shown of these runs and is not in their rows."""
+    """The facts that are shown about these runs and are not in their rows."""
     executors = sorted({run.worker_id for run in runs if run.worker_id is not None})
     under_way = sorted({run.worker_id for run in runs if _has_started(run) and run.worker_id is not None})
     backing_off = [run.run_id for run in runs if _waits(run) and run.ready_at > run.now]

@@ -19,7 +19,7 @@ _decode_change = msgspec.json.Decoder(Change).decode
 @dataclass(frozen=True, slots=True)
 class ChangeEvent:
     """`open`: the stream has begun, or has begun again; read what you show once more. `missed`: it has begun again, and
-    what changed meanwhile is not told. `change`: something of a topic has changed."""
+    changes meanwhile were not sent. `change`: something of a topic has changed."""
 
     kind: Literal["open", "change"]
     change: Change | None = None
@@ -27,8 +27,8 @@ class ChangeEvent:
 
 
 class ChangeStream(ServerEvents[ChangeEvent]):
-    """A reader that has no end: the connection is opened again whatever ends it, but not if the token is not valid any
-    more."""
+    """A reader that does not end: the connection is opened again whatever ends it, unless the token is no longer
+    valid."""
 
     broke_off = NoAnswer("the stream was cut off", reached=True)
 
@@ -36,7 +36,8 @@ class ChangeStream(ServerEvents[ChangeEvent]):
         super().__init__("/v1/stream", (("topics", ",".join(topics)),), url=url, clock=clock, patience=patience)
 
     def call(self) -> Call[None]:
-        """Without the id of the last event: there is no replay, and ids mean nothing to another server."""
+        """The call does not send the id of the last event: there is no replay, and another server does not know the
+        id."""
         return replace(super().call(), headers=(("accept", "text/event-stream"),))
 
     def _event(self, name: bytes, data: bytes) -> ChangeEvent | None:

@@ -1,5 +1,5 @@
-"""Tells the server which runs have started. Only runs that last longer than a moment are reported, each once. Runs with
-a rate are reported at once: until then they count as unstarted, and too many of these hold up the others."""
+"""Reports to the server which runs have started. Only runs that last longer than a moment are reported, each once. Runs
+with a rate are reported at once: until then they count as unstarted, and too many of these hold up the others."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class StartReports:
         return len(self._fresh)
 
     def look(self, active: Iterable[Attempt], now: float, server: str) -> bool:
-        """Find the active runs that are to be told; True if there are new ones. After a change of the server all are
+        """Find the active runs to report. Return whether there are new ones. After a change of the server all are
         reported again, because the other one may not have taken them."""
         if server != self._server:
             self._server = server
@@ -36,7 +36,7 @@ class StartReports:
         return len(self._fresh) > before
 
     def take(self, now: float) -> list[Start]:
-        """What the next exchange carries."""
+        """Return the starts that the next exchange reports."""
         keys = list(self._fresh)[:_MOST_AT_A_TIME]
         taken = [self._fresh.pop(key) for key in keys]
         return [
@@ -46,12 +46,12 @@ class StartReports:
         ]
 
     def put_back(self, starts: Iterable[Start], held: Mapping[Key, Attempt]) -> None:
-        """The exchange with these failed."""
+        """Report these again, because the exchange with them failed."""
         for run_id, fence, _ in starts:
             attempt = held.get((run_id.int, fence))
             if attempt is not None and not attempt.reported:
                 self._fresh[attempt.key] = attempt
 
     def forget(self, attempt: Attempt) -> None:
-        """The attempt has ended."""
+        """Forget an attempt that has ended."""
         self._fresh.pop(attempt.key, None)

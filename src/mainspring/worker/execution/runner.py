@@ -141,7 +141,7 @@ class Runner:
     def take(self, attempts: Iterable[Attempt]) -> None:
         """Queue runs, and start as many as there are free slots."""
         self.queue.extend(attempts)
-        if self.quarantine.wanted:  # claimed by an exchange from before
+        if self.quarantine.wanted:  # claimed by an earlier exchange
             self._return_queue(0)
         self._carry_on()
 
@@ -170,7 +170,7 @@ class Runner:
                 self._stopping.ask(attempt, why)
 
     def return_unstarted(self, keep: int = 0) -> int:
-        """Return queued runs to the server, the last received first, until `keep` are left. Gives their number."""
+        """Return queued runs to the server, the last received first, until `keep` are left. Return their number."""
         self._collect_set_aside()
         returned = self._return_queue(keep)
         if not keep and (lone := self.quarantine.waiting) is not None:
@@ -181,7 +181,7 @@ class Runner:
         return returned
 
     def return_these(self, run_ids: Collection[UUID]) -> int:
-        """Return those of these runs that have not started. Gives their number."""
+        """Return those of these runs that have not started. Return their number."""
         self._collect_set_aside()
         chosen = [attempt for attempt in self.queue if attempt.order.run_id in run_ids]
         for attempt in chosen:
@@ -193,8 +193,8 @@ class Runner:
         return len(chosen)
 
     def drop_unstarted(self) -> None:
-        """Forget the runs that have not started: the end of an active one starts none in its place. For a worker that
-        breaks. The server gives them to others when it is gone."""
+        """Forget the runs that have not started: the end of an active one starts none in its place. A worker that fails
+        calls it. The server gives the runs to other workers when this one is gone."""
         self._limits.release()
         self.queue.clear()
         self.quarantine.over()
@@ -227,7 +227,7 @@ class Runner:
         return not any(attempt.order.task in self._unkillable for attempt in self.active)
 
     def stop_kind(self, *, exclusive: bool) -> int:
-        """Return unstarted runs and stop those of one kind, by force where possible. Gives the number of the latter."""
+        """Return unstarted runs and stop those of one kind, by force where possible. Return how many were stopped."""
         self.return_unstarted()
         chosen = self._active_of(exclusive=exclusive)
         for attempt in chosen:
@@ -268,7 +268,7 @@ class Runner:
         if os.getpid() != self._pid:  # a task forked, and this is the child process
             os._exit(_EXIT_FORKED)
         if not carrier.cancelled() and (error := carrier.exception()) is not None:
-            # Only a bug in the worker leads here. A worker that went on without running anything would be worse.
+            # Only a bug in the worker leads here. It would be worse to continue without running anything.
             log.error("a carrier failed", error=repr(error), exc_info=error)
             self._carrying = False
             self._carry_on()

@@ -47,7 +47,7 @@ def build_executors(tasks: Mapping[str, Task[Any, Any]], **given: Any) -> list[E
 
 
 def declared_kinds() -> dict[str, msgspec.Raw]:
-    """What a worker declares of kinds of other packages, so that a server without them can name the package."""
+    """The kinds of other packages that a worker declares, so that a server without them can name the package."""
     return {
         kind.name: msgspec.Raw(msgspec.json.encode({KIND_KEYWORD: kind.package}))
         for kind in task_kinds()
@@ -71,7 +71,8 @@ def warm_up(executors: Iterable[Executor]) -> None:
 
 
 async def dismiss_children(executors: Iterable[Executor]) -> None:
-    """After the last run: child processes run their stop hooks and end. Call it before the watchdog is stopped."""
+    """End the child processes after the last run. They run their stop hooks first. Call it before the watchdog is
+    stopped."""
     for executor in executors:
         if isinstance(executor, ProcessExecutor):
             await executor.dismiss()

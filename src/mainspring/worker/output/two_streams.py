@@ -21,16 +21,16 @@ from mainspring.kernel.clock import SYSTEM_CLOCK, LoopClock, Timer
 
 _CHUNK = 256 * 1024
 _NARROW, _WIDE = 4096, 65536
-# So many writes to one stream in a row make the pipes wide, until the other one is written to or there is a pause.
+# After so many writes to one stream in a row the pipes become wide, until the other stream is written to or a pause.
 _MANY, _PAUSE = 32, 0.02
-# A command is held up for about this part of its time at most, and for so many seconds at once.
+# A command is held up for at most about this part of its time, and at most for so many seconds at once.
 _PART_HELD, _MOST_HELD = 0.1, 0.5
 
-# By `narrow`. An event of a narrow pipe is seen once. Else a pipe that has been read would keep its place before the
-# other.
+# The events by `narrow`. An event of a narrow pipe is reported once. Otherwise a pipe that was read would stay before
+# the other.
 _EVENTS = {False: select.EPOLLIN, True: select.EPOLLIN | select.EPOLLET} if hasattr(select, "epoll") else {}
 
-# With wide pipes, the beginning of a line waits so long for its end, and up to so many bytes.
+# With wide pipes, an incomplete line waits for its end for so many seconds, and up to so many bytes.
 _LINE_WAITS, _LONGEST_LINE = 0.05, 64 * 1024
 
 Deliver = Callable[[bytes, bool], None]
@@ -116,7 +116,7 @@ class TwoStreams:
         self._after_read()
 
     def _take_ready(self) -> int:
-        """Take one chunk of each pipe that has something, first of the one that was written to first."""
+        """Take one chunk of each pipe that has data. The pipe that was written to first comes first."""
         ready = self._readers if self._epoll is None else [reader for reader, _ in self._epoll.poll(0)]
         return sum([self._take(self._readers.index(reader)) for reader in ready])
 
@@ -133,8 +133,7 @@ class TwoStreams:
         return len(chunk)
 
     def _deliver_lines(self, stream: int, chunk: bytes, *, in_order: bool) -> None:
-        """Chunks that are not in order change places by whole lines. Those in order do so as well, as long as the other
-        stream has begun a line."""
+        """Deliver whole lines if the order of the chunks is not known, or if the other stream has begun a line."""
         whole, self._begun[stream] = self._begun[stream] + chunk, b""
         end = whole.rfind(b"\n") + 1
         if (not in_order or self._begun[1 - stream]) and len(whole) - end < _LONGEST_LINE:
@@ -169,7 +168,8 @@ class TwoStreams:
         self._held = max(0.0, self._held - _PART_HELD * gap)
         if self._narrow:
             self._loop.call_soon(self._count_turn, now)
-        # It becomes narrow again when half of the time is there again, so that it does not change all the time.
+        # The pipes become narrow again when half of the time is available again, so that they do not change all the
+        # time.
         most = _MOST_HELD if self._narrow else _MOST_HELD / 2
         self._set_narrow(
             narrow=size < _NARROW and self._in_a_row < _MANY and self._held < most and self._is_blocking(stream)
@@ -180,7 +180,7 @@ class TwoStreams:
         self._held += self._clock.monotonic() - read_at
 
     def _is_blocking(self, stream: int) -> bool:
-        """False from when a command has made a stream non-blocking: it would not wait for room but get an error."""
+        """False after a command has made a stream non-blocking: it would get an error instead of waiting for room."""
         if self._blocking and not os.get_blocking(self._writers[stream]):
             self._blocking = False
         return self._blocking

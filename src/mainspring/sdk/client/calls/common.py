@@ -1,4 +1,4 @@
-"""What calls have in common: parameters and bodies."""
+"""Parameters and bodies that calls share."""
 
 from __future__ import annotations
 

@@ -2,8 +2,8 @@
 
 The supervisor is their subreaper: when it has no children left, the tree is gone, even if processes forked twice or
 called setsid. When the command exits, the processes it leaves behind are killed, unless it was asked to terminate: then
-they may go on until the worker asks for a kill. An isolated supervisor signals all processes of its namespace at once;
-another one walks the tree.
+they may continue until the worker asks for a kill. An isolated supervisor signals all processes of its namespace at
+once. Any other supervisor walks the tree.
 """
 
 from __future__ import annotations
@@ -95,13 +95,13 @@ class SupervisedCommand:
             self._signal_group(signal.SIGKILL)
 
     def look(self) -> str:
-        """What the tree uses now, as a line."""
+        """Return what the tree uses now, as a line."""
         cpu, resident = usage_of(tree.descendants(self._us))
         self._peak = max(self._peak, resident)
         return f"usage {cpu + limits.cpu_of_the_reaped() - self._spent_before:.6f} {resident}"
 
     def end_for(self, breach: str) -> None:
-        """All runs together use more than they may, and this one the most."""
+        """End the command, because all runs together exceed their limit and this one uses the most."""
         self._enforced = breach
 
     def limit(self, given: dict[str, Any]) -> None:
