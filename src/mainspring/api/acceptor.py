@@ -3,8 +3,8 @@
 uvloop accepts one connection in each turn. While a loop is busy its turns are long and few, so new connections wait in
 the kernel's queue, which then overflows: a server looked healthy while workers could not connect to it and were lost.
 
-It accepts no more than the server has room for. Otherwise all descriptors of the process could be in use, and then
-nobody can connect, and no file and no connection to the database can be opened.
+It accepts no more than the server has room for. Otherwise all descriptors of the process could be in use, and then no
+client can connect, and no file and no connection to the database can be opened.
 """
 
 from __future__ import annotations

@@ -71,7 +71,7 @@ class LoadShedder:
             await send({"type": "http.response.start", "status": 429, "headers": _HEADERS})
             await send({"type": "http.response.body", "body": _BODY, "more_body": False})
             return
-        if path.endswith(_STREAMED):  # somebody follows a log or all changes, for days perhaps
+        if path.endswith(_STREAMED):  # a client follows a log or all changes, perhaps for days
             await self._app(scope, receive, send)
             return
         can_wait.set(True)  # in the context of this request

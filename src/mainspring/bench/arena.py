@@ -227,7 +227,8 @@ async def _ids(connection: asyncpg.Connection, query: str) -> set[UUID]:
 
 def free_port() -> int:
     """A local port that is reserved until this process ends. It is bound without listening, so the system gives it to
-    nobody else. A server can listen on it (with SO_REUSEADDR, which servers set), also again after it was killed."""
+    no other process. A server can listen on it (with SO_REUSEADDR, which servers set), also again after it was
+    killed."""
     reserved = socket.socket()
     reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     reserved.bind(("127.0.0.1", 0))

@@ -129,7 +129,7 @@ async def _hold(arena: Arena, look: asyncpg.Connection, runs: int) -> None:
 
 
 async def _check_accepted(look: asyncpg.Connection, accepted: list[UUID]) -> None:
-    """Nobody runs these jobs, so each of them still waits."""
+    """No worker runs these jobs, so each of them still waits."""
     found = 0
     for start in range(0, len(accepted), 10_000):
         found += await look.fetchval(

@@ -3,7 +3,7 @@
 A person waits, so this module uses the HTTP client of the standard library: the SDK's takes 0.2 s of CPU to load.
 
 Shells evaluate what they are offered: zsh runs commands in it, bash expands patterns. So only plain characters of ids
-and names are passed on, whatever somebody has called a job.
+and names are passed on, whatever the name of a job is.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def _completer(read: Reader) -> Callable[[typer.Context, str], Offers]:
     def complete(ctx: typer.Context, incomplete: str) -> Offers:
         try:
             return list(_safe(read(_reader(ctx.params), incomplete), incomplete))
-        except Exception:  # noqa: BLE001 - an error in the middle of a command line helps nobody
+        except Exception:  # noqa: BLE001 - an error in the middle of a command line does not help
             return []
 
     return complete

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from mainspring.sdk.client.client import Client
     from mainspring.store.database import Database
 
-# Somebody waits for the answer. One second bridges a restart of the server; after that the error is reported.
+# A user waits for the answer. One second bridges a restart of the server; after that the error is reported.
 _PATIENCE = 1.0
 
 JsonFlag = Annotated[bool, typer.Option("--json", help="Print the server's answer as JSON.", show_default=False)]

@@ -55,7 +55,7 @@ def edited_job(client: Client, job_id: str) -> JobView | None:
         text = edit_text(text, name)
         try:
             changes = changed_fields(before, text)
-            # With the version: a change that somebody else made meanwhile is not overwritten.
+            # With the version: a change that another client made meanwhile is not overwritten.
             return client.update_job(job.job_id, if_version=job.version, **changes) if changes else None
         except MainspringError as error:
             if isinstance(error, InvalidInput) and sys.stdin.isatty():

@@ -1,8 +1,8 @@
 """mainspring.toml: settings for what the command line and the environment do not say.
 
-The file of the working folder is read without being asked for. In a folder of somebody else it could start their code
-as us, so it has to be our own. It can also have come with a repository, so it does not say where tokens go, or which
-data folder is used. A file that --config names is not questioned.
+The file of the working folder is read without being asked for. In a folder of another user it could start that user's
+code as us, so it has to be our own. It can also have come with a repository, so it does not say where tokens go, or
+which data folder is used. A file that --config names is not questioned.
 """
 
 from __future__ import annotations
@@ -166,7 +166,7 @@ def _withheld(chosen: Collection[str], verb: str, of_command: Mapping[str, Setti
 
 
 def _own(path: Path) -> bytes | None:
-    """The content of a file in the working folder that nobody else controls."""
+    """The content of a file in the working folder that no other user controls."""
     from mainspring.domain.errors import Forbidden
     from mainspring.kernel.ownership import ForeignFile, read_own
 

@@ -1,6 +1,6 @@
 """Errors in the words that the user typed: the field `delay` of a request becomes the option `--in`.
 
-Only options that were typed are named. Whoever edits a job as JSON, or reads errors with --json, sees the fields.
+Only options that were typed are named. A user who edits a job as JSON, or reads errors with --json, sees the fields.
 """
 
 from __future__ import annotations

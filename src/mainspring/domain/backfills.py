@@ -111,7 +111,7 @@ def check_recurring(job_id: str, schedule: Schedule) -> None:
 
 
 def check_no_references(job_id: str, payload: str | None, spec: Spec) -> None:
-    """Runs of a backfill wait for nobody, so there are no results that they could take."""
+    """Runs of a backfill wait for no other run, so there are no results that they could use."""
     if spec.depends_on is not None and may_refer(payload):
         raise InvalidInput(
             f"the payload of job {job_id!r} takes results of other jobs, and runs of a backfill wait for none",

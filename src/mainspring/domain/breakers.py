@@ -15,7 +15,7 @@ DEFAULT_OPEN_FOR = 600.0
 
 class Breaker(msgspec.Struct, frozen=True):
     """The state of a breaker. failed: the failures in a row. opened_at: None if it is closed. next_at: until then it
-    admits nobody; None if it admits a probe. probe: the run that was admitted as the probe."""
+    admits no run; None if it admits a probe. probe: the run that was admitted as the probe."""
 
     failed: int = 0
     opened_at: datetime | None = None

@@ -28,7 +28,7 @@ class BulkState(IntEnum):
 
 
 def check_expected(count: int, expected: int) -> None:
-    """Raise Conflict if clearly more are chosen than somebody has confirmed."""
+    """Raise Conflict if clearly more objects are selected than the client has confirmed."""
     if not 0 <= expected <= MOST:
         raise InvalidInput(f"{expected} is out of range", field="expected", expected=f"0 to {MOST}")
     if count > expected * _MORE:

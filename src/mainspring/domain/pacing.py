@@ -20,7 +20,7 @@ from mainspring.domain.rates import Bucket
 AHEAD = 0.25
 _MOST_UNSTARTED = 5000  # of one line: they are counted under its lock
 _LOOK = AHEAD / 2  # a line is not checked more often
-LONGEST_LOOK = 1.0  # while nobody starts for long
+LONGEST_LOOK = 1.0  # while no run starts for long
 
 
 class Pace(msgspec.Struct, frozen=True):

@@ -1,7 +1,7 @@
 """Tags of objects that have no version: what decides the effect of a change, as a short text for ETag and If-Match.
 
 A change with a tag is refused if the object has another one, as it is with a version. Two objects with the same tag
-are the same to whoever changes them, so nothing has to be stored for it.
+are equal for a client that changes them, so nothing has to be stored for it.
 
     run            its state, and its fence, which rises when it changes hands
     workflow run   whether it has ended, and how often parts of it ran again

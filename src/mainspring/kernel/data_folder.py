@@ -41,7 +41,7 @@ def record_folder(folder: Path) -> None:
     chosen = known or secrets.token_hex(32)
     record = _record_of(chosen)
     record.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    _write(record, str(folder))  # first: a folder with an id that nobody knows would be refused
+    _write(record, str(folder))  # first: a folder with an id that is not recorded would be refused
     if known is None:
         _write(folder / FOLDER_ID_FILE_NAME, chosen)
     if not os.path.lexists(folder / _IGNORE_FILE_NAME):

@@ -14,7 +14,7 @@ from uuid import UUID
 TenantId = NewType("TenantId", int)
 
 DEFAULT_TENANT = TenantId(1)  # the operator's: only its admins make tenants and shared worker tokens
-EVERY_TENANT = TenantId(0)  # of a worker token that belongs to nobody, and of its workers: they take runs of all
+EVERY_TENANT = TenantId(0)  # of a worker token that belongs to no tenant, and of its workers: they take runs of all
 
 _VERSION_AND_VARIANT = (0x7 << 76) | (0x2 << 62)
 _RANDOM_MASK = (1 << 62) - 1
@@ -67,8 +67,8 @@ def uuid7_texts(count: int) -> list[str]:
 
 
 def _numbers(count: int) -> int:
-    """The first of `count` numbers, milliseconds and running number in one, that nobody here has had: two runs of one
-    millisecond are listed in the order in which they were made. A clock that was set back is followed."""
+    """The first of `count` numbers, milliseconds and running number in one, that this process has not used: two runs of
+    one millisecond are listed in the order in which they were made. A clock that was set back is followed."""
     global _last
     now = (time.time_ns() // 1_000_000) << 12
     with _turn:

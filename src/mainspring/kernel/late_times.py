@@ -38,8 +38,8 @@ class LateTimes:
 
 
 def late_within(sources: Iterable[LatePeriods], now: float, seconds: float) -> float:
-    """For how long somebody was late, counting each period that has ended within the last `seconds`. It counts in full:
-    after a long stop everybody gets this time once more."""
+    """For how long the process was late, counting each period that has ended within the last `seconds`. It counts in
+    full: after a long stop every worker gets this time once more."""
     ended = sorted(period for source in sources for period in source(now) if period[1] > now - seconds)
     total, counted_to = 0.0, float("-inf")
     for begin, end in ended:

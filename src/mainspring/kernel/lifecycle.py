@@ -18,8 +18,8 @@ _EXPLAINED_FAILURES = 10
 
 
 class Outage:
-    """Whether something is away on which everything in this process depends. Its errors are then expected. Whoever
-    notices that it is away says so in one line every few seconds, and the others say nothing."""
+    """Whether something is away on which everything in this process depends. Its errors are then expected. The part
+    that notices that it is away logs one line every few seconds, and the others log nothing."""
 
     def __init__(self, *errors: type[Exception]) -> None:
         self._errors = errors

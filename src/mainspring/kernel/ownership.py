@@ -1,7 +1,7 @@
 """Whose files we trust: our own and root's. As root also the folders of PostgreSQL's account, which we made.
 
-A data folder says where the server is and holds the tokens. In a folder that somebody else has put there, both would be
-theirs: our token would go to their server, or their commands would run as us.
+A data folder says where the server is and holds the tokens. In a folder that another user has put there, both would
+belong to that user: our token would go to their server, or their commands would run as us.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class ForeignFile(PermissionError):
 
 
 def require_own(folder: Path) -> None:
-    """Raise ForeignFile if somebody else owns the folder, or the link that leads to it, or something that is in it. A
+    """Raise ForeignFile if another user owns the folder, or the link that leads to it, or something that is in it. A
     missing folder is fine."""
     owners = _folder_owners()
     try:
@@ -50,7 +50,7 @@ def require_no_links(folder: Path) -> None:
 
 def read_own(folder: Path, name: str, *, follow: bool = True) -> bytes | None:
     """The content of a file in a data folder, or None if it is missing. Raises ForeignFile if others control one of the
-    two. What is read is what was judged, also if somebody exchanges the folder meanwhile.
+    two. What is read is what was judged, also if another user exchanges the folder meanwhile.
 
     `follow`: neither may be a link if this is false. A repository can contain links to every file of the user.
     """

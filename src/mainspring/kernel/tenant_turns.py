@@ -1,6 +1,6 @@
 """Turns: what few may do at a time, shared fairly between tenants.
 
-Those that wait begin one tenant after the other, in the order in which they came within a tenant. Nobody passes the
+Those that wait begin one tenant after the other, in the order in which they came within a tenant. No request passes the
 one that is next: otherwise many small requests could keep a large one waiting for ever.
 """
 
@@ -154,4 +154,4 @@ class TenantTurns:
             waiting.remove(mine)
             if not waiting:
                 del self._waiting[tenant]
-            self._begin_waiting()  # it may have been the one that nobody passes
+            self._begin_waiting()  # it may have been the one that is next

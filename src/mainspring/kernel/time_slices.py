@@ -1,4 +1,4 @@
-"""Long work on the event loop, cut into slices: between two slices everybody else has a turn.
+"""Long work on the event loop, cut into slices: between two slices all other tasks have a turn.
 
 Those that work at the same time take turns: each turn of the loop has one slice, however many there are. So an exchange
 that needs ten turns of the loop is late by ten slices, and not by ten for each of them.

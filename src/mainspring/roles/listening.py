@@ -1,4 +1,4 @@
-"""Where a server listens: tokens travel through TLS, or they do not leave the machine, or somebody allowed it."""
+"""Where a server listens: tokens travel through TLS, or they do not leave the machine, or the operator allowed it."""
 
 from __future__ import annotations
 

@@ -145,7 +145,7 @@ async def _start(options: ServerOptions, log_files: LogFiles, trusted: bool) -> 
 
 def _judged(options: ServerOptions) -> bool:
     """Whether the data folder is ours beyond doubt. Raises Forbidden before anything is written into the folder of
-    somebody else, or through a link that can have come with a repository."""
+    another user, or through a link that can have come with a repository."""
     folder = options.data
     try:
         require_own(folder)

@@ -24,7 +24,7 @@ _STDERR = 2  # children write to it directly; stdout is only for messages of thi
 @dataclass(frozen=True, slots=True)
 class Program:
     """A program to run. `grace` is the time between SIGTERM and SIGKILL. A program that `may_exit` is not restarted
-    when it exits with 0, because somebody has asked it to stop."""
+    when it exits with 0, because it was asked to stop."""
 
     name: str
     argv: tuple[str, ...]

@@ -27,7 +27,7 @@ async def ensure_admin_token(
 
     `only_first`: create one only if the database has no admin token at all, for a server that joins others. Returns
     None if none was created. `trusted`: if this is false, the folder can have come with a repository. Then a token in
-    it counts only if the database has it already: whoever wrote the file would know the token of an admin.
+    it counts only if the database has it already: the user who wrote the file would know the token of an admin.
     """
     file = folder / TOKEN_FILE_NAME
     connection = await connect(database, application="token")
@@ -106,7 +106,7 @@ async def _replaced(connection: Connection, file: Path, role: str) -> str:
 
 def _make(file: Path) -> None:
     """Create the file together with its content. Another server can read it at any time, and an empty file would be an
-    empty token, which everybody can guess."""
+    empty token, which anyone can guess."""
     file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     draft = file.with_name(f"{file.name}.{uuid7()}")
     handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
@@ -118,7 +118,7 @@ def _make(file: Path) -> None:
 
 
 def _read(file: Path, *, follow: bool = True) -> str | None:
-    """A token that somebody else has put there would be theirs, so only files of our own are read."""
+    """Another user who has put a token there would know it, so only files of our own are read."""
     try:
         content = read_own(file.parent, file.name, follow=follow)
     except ForeignFile as error:

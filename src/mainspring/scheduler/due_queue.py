@@ -1,7 +1,7 @@
 """Due jobs that wait for their fire. When thousands are due in one second, this decides which of them fire first.
 
 The order is that of the claim. Critical jobs are first. The others are ordered by due time, and each level of priority
-counts like five minutes of waiting, so that nobody waits for ever. Of jobs that are due at the same time, tenants take
+counts like five minutes of waiting, so that no job waits for ever. Of jobs that are due at the same time, tenants take
 turns. If critical jobs fill whole batches, a fifth of each batch is left to the others.
 """
 

@@ -134,8 +134,8 @@ class Firer:
         return created
 
     async def _fire_free(self, batch: Sequence[DueJob]) -> tuple[int, list[DueJob]]:
-        """Fire what nobody holds. Returns how many runs were created, and the other jobs that are due, as they are
-        now."""
+        """Fire the jobs that no other transaction has locked. Returns how many runs were created, and the other jobs
+        that are due, as they are now."""
         now = self._database_clock.now()
         once, again = _split(batch, now)
         created, left = 0, list[DueJob]()

@@ -20,8 +20,8 @@ log = get_logger("firer")
 
 
 class HeldJobs:
-    """`fire_free` fires what nobody holds, and returns how many runs were created and the jobs that are still due.
-    `fire_waiting` fires one job and waits for its row. It raises LockNotAvailableError."""
+    """`fire_free` fires the jobs that no other transaction has locked, and returns how many runs were created and the
+    jobs that are still due. `fire_waiting` fires one job and waits for its row. It raises LockNotAvailableError."""
 
     def __init__(
         self,

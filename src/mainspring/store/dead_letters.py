@@ -183,12 +183,12 @@ class JobsOfRuns(msgspec.Struct, frozen=True):
 
 
 async def lock_ids(connection: Connection, tenant: TenantId, job_ids: Sequence[str]) -> None:
-    """Lock chosen ids: nobody creates a new generation of them meanwhile."""
+    """Lock chosen ids: no transaction creates a new generation of them meanwhile."""
     await connection.fetch(_SQL["lock_ids"], tenant, job_ids)
 
 
 async def lock_jobs(connection: Connection, tenant: TenantId, job_ids: Sequence[str]) -> JobsOfRuns:
-    """Lock ids and jobs: nobody creates a new generation of them meanwhile."""
+    """Lock ids and jobs: no transaction creates a new generation of them meanwhile."""
     await lock_ids(connection, tenant, job_ids)
     rows = {row["job_id"] for row in await connection.fetch(_SQL["lock_jobs"], tenant, job_ids)}
     await jobs.lock_fired(connection, tenant, [job_id for job_id in job_ids if job_id not in rows])

@@ -132,7 +132,7 @@ _after_edges = RowQuery(AfterEdge, _SQL["after_edges"])
 
 
 async def lock_graph(connection: Connection, tenant: TenantId) -> None:
-    """Nobody else makes edges between jobs of the tenant. It comes before all other locks."""
+    """Lock the edges: no other transaction makes edges between jobs of the tenant. It comes before all other locks."""
     await connection.execute(_SQL["lock_graph"], tenant)
 
 
@@ -166,7 +166,7 @@ async def follow_runs(connection: Connection, tenant: TenantId, parents: Sequenc
 
 
 async def hold_parents(connection: Connection, tenant: TenantId, parents: Sequence[str]) -> set[UUID]:
-    """Nobody ends a live run of these jobs until the transaction ends. Returns these runs."""
+    """Lock the live runs of these jobs: no other transaction ends one until this one ends. Returns these runs."""
     rows = await connection.fetch(_SQL["hold_parents"], tenant, parents, _as_runs(parents))
     return {run_id for (run_id,) in rows}
 

@@ -1,7 +1,7 @@
-"""The queue of a connection pool: whoever has waited longest gets the next connection, workers before clients.
+"""The queue of a connection pool: the task that has waited longest gets the next connection, workers before clients.
 
-asyncio's queue wakes the one who waits and lets anybody who comes meanwhile take the item. The one who was woken then
-waits again behind all others: on a busy server one exchange in a hundred waited for 7 s, and the others for 0.03 s.
+asyncio's queue wakes the waiting task and lets any task that comes meanwhile take the item. The woken task then waits
+again behind all others: on a busy server one exchange in a hundred waited for 7 s, and the others for 0.03 s.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class FairQueue(asyncio.LifoQueue[Any]):
         return monotonic() - self._urgent[0][1] if self._urgent else 0.0
 
     async def get(self) -> Any:
-        if not self.empty():  # then nobody waits
+        if not self.empty():  # then no task waits
             return self.get_nowait()
         waiting: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         (self._others if can_wait.get() else self._urgent).append((waiting, monotonic()))

@@ -139,7 +139,8 @@ async def fire_one_time(
 async def lock_due(
     connection: Connection, node_id: UUID, leases: Mapping[int, int], due: Sequence[DueAgain]
 ) -> list[int]:
-    """Lock the jobs that nobody holds and whose shards are still ours. Return their indexes in the batch."""
+    """Lock the jobs that no other transaction has locked and whose shards are still ours. Return their indexes in the
+    batch."""
     rows = await connection.fetch(_SQL["lock_due"], *_keys(node_id, leases, due))
     return [position - 1 for (position,) in rows]
 

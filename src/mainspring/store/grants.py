@@ -62,7 +62,7 @@ async def require_owner(connection: Connection, database: Database) -> None:
 
 
 async def require_grants(connection: Connection, database: Database) -> None:
-    """Raises Forbidden with the GRANT statements that somebody has to run as the owner of the schema."""
+    """Raises Forbidden with the GRANT statements that the owner of the schema has to run."""
     row = await connection.fetchrow(_SCHEMA)
     if row is None:
         return

@@ -66,8 +66,8 @@ async def take_run_now(
 
 
 async def keep(connection: Connection, since: datetime, until: datetime, batch: int = 10_000) -> None:
-    """Note the ends of jobs in the history between `since` and `until` in their idempotency keys. Without it nobody
-    would know, after the history is dropped, how long to keep the keys."""
+    """Note the ends of jobs in the history between `since` and `until` in their idempotency keys. Without it, it would
+    not be known after the history is dropped how long to keep the keys."""
     last: UUID | None = UUID(int=0)
     while last is not None:
         last = await connection.fetchval(_SQL["keep_keys"], since, until, last, batch)

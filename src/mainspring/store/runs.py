@@ -339,7 +339,7 @@ async def lock_reported(
 
 
 async def free_to_report(connection: Connection, run_ids: Sequence[UUID]) -> set[UUID]:
-    """Which of these runs nobody else holds. They are locked, if they are still there."""
+    """Which of these runs no other transaction has locked. They are locked, if they are still there."""
     return {row["run_id"] for row in await connection.fetch(_SQL["free_to_report"], run_ids)}
 
 
@@ -442,7 +442,7 @@ async def request_cancels(
 
 
 async def held_by(connection: Connection, worker_id: UUID, limit: int, *, ordinary_only: bool = False) -> list[HeldRun]:
-    """Runs of this worker that nobody else has locked. They are locked."""
+    """Runs of this worker that no other transaction has locked. They are locked."""
     return await _runs_held_by.fetch(connection, worker_id, limit, ordinary_only)
 
 

@@ -29,7 +29,7 @@ class SessionRow(msgspec.Struct, frozen=True):
 
 
 class OpenSessionRow(msgspec.Struct, frozen=True):
-    """ends_at: if nobody uses it any more."""
+    """ends_at: if it is not used any more."""
 
     session_id: UUID
     token_id: UUID

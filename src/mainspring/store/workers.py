@@ -204,8 +204,8 @@ async def count_others(connection: Connection, tenant: TenantId, worker_id: UUID
 async def bind(
     connection: Connection, worker_id: UUID, secret_hash: bytes | None, token_id: UUID, patience: str
 ) -> bool:
-    """Bind an incarnation that is bound to nothing yet. False if somebody was faster. Raises LockNotAvailableError if
-    another transaction has locked the row for longer than `patience`."""
+    """Bind an incarnation that is bound to nothing yet. False if another process was faster. Raises
+    LockNotAvailableError if another transaction has locked the row for longer than `patience`."""
     return await connection.fetchval(_SQL["bind"], worker_id, secret_hash, token_id, patience) is not None
 
 
@@ -247,8 +247,8 @@ async def note_progress(
 
 
 async def note_starts(connection: Connection, worker_id: UUID, starts: Sequence[Start]) -> set[UUID]:
-    """Store that these runs have started, and return those that this has changed. Runs that somebody has locked are
-    left out, and those that the worker no longer holds."""
+    """Store that these runs have started, and return those that this has changed. Runs that another transaction has
+    locked are left out, and those that the worker no longer holds."""
     run_ids, fences, ago = zip(*starts, strict=True)
     rows = await connection.fetch(_SQL["note_starts"], worker_id, run_ids, fences, ago)
     return {row["run_id"] for row in rows}
@@ -333,7 +333,7 @@ async def truncate_beats(connection: Connection, table: int) -> bool:
         if not await connection.fetchval(_SQL[f"quiet_{table}"]):
             return False
         if await connection.fetchval(_SQL[f"keep_last_beats_{table}"]):
-            return False  # somebody has locked the row of a worker
+            return False  # another transaction has locked the row of a worker
         await connection.execute(f"truncate mainspring.worker_beats_{table}")
     return True
 

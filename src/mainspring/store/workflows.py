@@ -226,7 +226,7 @@ async def create_members(connection: Connection, members: NewMembers) -> int:
 
 
 async def advance(connection: Connection, flow_id: UUID, before: int, after: int, *, complete: bool) -> bool:
-    """So much of its graph is created. False if it is not starting any more, or somebody else has created more."""
+    """So much of its graph is created. False if it is not starting any more, or another process has created more."""
     return await connection.fetchval(_SQL["advance_flow"], flow_id, before, after, complete) is not None
 
 

@@ -1,5 +1,5 @@
-"""Deletes lines and limits that nobody has used for an hour. A limit may have as many lines as there are accounts, and
-a job whose runs go one after another has a limit of its own."""
+"""Deletes lines and limits that have not been used for an hour. A limit may have as many lines as there are accounts,
+and a job whose runs go one after another has a limit of its own."""
 
 from __future__ import annotations
 

@@ -5,7 +5,8 @@ A lease of a worker has two ends. At `rescue_after` seconds of silence its ordin
 
 Silence proves nothing while those who should have heard the worker were not well. So judgement is held
 
-- until the database has been writable for the longest lease that was granted: nobody could record a heartbeat before;
+- until the database has been writable for the longest lease that was granted: no server could record a heartbeat
+  before;
 - for the time by which this process itself was late within the last lease, with its event loop or with heartbeats;
 - for one more lease, if five or more workers of one server, and a fifth of its workers, fell silent within one beat.
 

@@ -480,7 +480,7 @@ class RunNowAccepted(msgspec.Struct):
     """The response to `POST /v1/jobs/{id}:runNow`: the run and its status. SKIPPED if another run of the job is alive
     and the job does not overlap. replay_of: the run that it repeats, if the job was to run once and has fired. A repeat
     of a request has no status when the run is no longer in the history. does_not_wait_for: the jobs that it
-    depends on; a run that somebody asked for starts without them."""
+    depends on; a manual run starts without them."""
 
     run_id: str
     job_id: str

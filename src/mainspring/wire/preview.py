@@ -106,7 +106,7 @@ class UpcomingFire(msgspec.Struct):
 
 
 class UpcomingFires(msgspec.Struct, rename=_NAMES):
-    """The response to `GET /v1/insights/upcoming`: fires in order of time, if nobody pauses or changes the jobs. A job
+    """The response to `GET /v1/insights/upcoming`: fires in order of time, if no job is paused or changed. A job
     may occur several times. until: before this moment no fire is missing. more: whether others follow before `to`.
     next: the cursor of the page with these; null with `more` if too many jobs fire before them to list them."""
 

@@ -59,7 +59,7 @@ class SignInLink(msgspec.Struct):
 
 class OpenSession(msgspec.Struct):
     """A session of the tenant that has not ended. name, role: of its token. last_seen_at: its last use, to five
-    minutes. ends_at: when it ends if nobody uses it. current: whether it is the one that asks."""
+    minutes. ends_at: when it ends if it is not used. current: whether it is the one that asks."""
 
     session_id: str
     token_id: str

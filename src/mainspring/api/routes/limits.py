@@ -52,7 +52,7 @@ async def get_limit(request: Http, limit_id: str) -> Response[LimitDetails]:
 )  # fmt: skip
 async def put_limit(request: Http, limit_id: str, data: LimitRequest, if_tag: IfTag = None) -> Response[LimitDetails]:
     """The number counts from the answer on, and stays whatever jobs and tasks declare, until it is set to null. If more
-    runs have a slot than it allows, nobody is admitted until fewer have one. Strict order is ended with
+    runs have a slot than it allows, no run is admitted until fewer have one. Strict order is ended with
     `"order": "priority"`; until then a job that declares the limit without it is refused."""
     services, caller, found = services_of(request), caller_of(request), _id_of(limit_id)
     await services.limit_setter.change(caller, found, data.limit, data.order, tag_of(if_tag))

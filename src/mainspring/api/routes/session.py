@@ -36,7 +36,7 @@ async def create_session(request: Http, data: SignInRequest) -> Response[SignedI
     after 12 hours without a request, or after seven days. In a browser that is signed in a code needs `replace`; with
     `preview` the answer says as whom it signs in, and nothing else happens."""
     headers = dict(request.scope["headers"])
-    check_origin(request.scope, headers)  # another page must not sign a browser in as somebody else
+    check_origin(request.scope, headers)  # another page must not sign a browser in as another user
     check_json(headers)
     try:
         current = secret_of(request.scope, headers)

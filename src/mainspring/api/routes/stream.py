@@ -63,7 +63,7 @@ async def get_stream(
 ) -> Stream:
     """Small events that say what to read again. For the lists jobs, runs, queues and workers, `change` has the
     approximate number of changes, at most twice a second. For a single run, job or workflow run, `change` has its
-    state; the first event has the present state. What changes while nobody is connected is not told: after `open`, read
+    state; the first event has the present state. Changes while no client is connected are not sent: after `open`, read
     again. An event may be lost, so poll slowly as well. `end` says why no event follows."""
     services, caller, chosen = services_of(request), caller_of(request), parse_topics(topics)
     if request.method == "HEAD":

@@ -1,4 +1,4 @@
-"""A schedule explained while somebody writes it: what is wrong with it by field, or its fires and warnings. Pure."""
+"""Explains a schedule while it is written: what is wrong with it by field, or its fires and warnings. Pure."""
 
 from __future__ import annotations
 

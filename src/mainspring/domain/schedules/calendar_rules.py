@@ -1,7 +1,7 @@
 """The rules of calendars by their digest. Rules never change: another version of a calendar has another digest.
 
-A schedule carries the digest, so its fires stay a pure function of it. Whoever evaluates a schedule has loaded its
-rules before; otherwise RulesNotLoaded is raised, and nothing fires as if there were no calendar.
+A schedule carries the digest, so its fires stay a pure function of it. The caller loads the rules before it evaluates a
+schedule; otherwise RulesNotLoaded is raised, and nothing fires as if there were no calendar.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from mainspring.domain.schedules.schedule import Schedule, ScheduleKind
 from mainspring.domain.schedules.zones import zone
 
 _MOST_NOTES = 20
-_FURTHEST = 3660 * DAY  # seconds: the clocks of more than ten years are nobody's plan
+_FURTHEST = 3660 * DAY  # seconds: nothing is planned for clocks more than ten years ahead
 _SECOND = timedelta(seconds=1)
 
 

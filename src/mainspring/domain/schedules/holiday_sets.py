@@ -34,7 +34,7 @@ def holiday_block(country: str, subdivision: str | None, block: int) -> int:
 
 
 def learn_holidays(country: str, subdivision: str | None, first: int, last: int) -> None:
-    """Work out the holidays of these days, so that nobody has to wait for them later."""
+    """Compute the holidays of these days, so that no request has to wait for them later."""
     for block in range(first >> BLOCK_BITS, (last >> BLOCK_BITS) + 1):
         holiday_block(country, subdivision, block)
 

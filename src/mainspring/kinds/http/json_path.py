@@ -22,7 +22,7 @@ _DEPTH_OF_A_STEP = 10
 
 
 class OutOfBudget(Exception):
-    """The evaluation has taken too many steps, or nobody waits for it any more."""
+    """The evaluation has taken too many steps, or no attempt waits for it any more."""
 
 
 class Budget:

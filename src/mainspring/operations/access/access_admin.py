@@ -115,8 +115,8 @@ class AccessAdmin:
     async def _kept_from_a_session(
         self, connection: Connection, caller: Caller, role: str, expires_in: float | None
     ) -> str | None:
-        """Why the session of this caller may not make such a token. A session ends; whoever has got hold of one for a
-        while must not stay for ever. An admin's token could make others."""
+        """Why the session of this caller may not make such a token. A session ends; an attacker who had one for a while
+        must not keep access for ever. An admin's token could make others."""
         if caller.session is None:
             return None
         if role == ADMIN:
@@ -145,7 +145,7 @@ class AccessAdmin:
 
     async def revoke(self, caller: Caller, token_id: UUID, if_match: str | None = None) -> TokenView:
         """Revoke a token. It is invalid from now on; a second call changes nothing. The last admin token of a tenant
-        cannot be revoked, because nobody could create another one."""
+        cannot be revoked, because then no token could create another one."""
         asker = caller.tenant
         async with self._store.change() as connection:
             await tokens.take_turn(connection)

@@ -13,7 +13,7 @@ _MOST_ADDRESSES = 256
 
 
 class FailedSignIns:
-    """Somebody who guesses fails often, and so does a program with an old token: one line for each address every few
+    """An attacker who guesses fails often, and so does a program with an old token: one line for each address every few
     seconds says how many there were."""
 
     def __init__(self) -> None:

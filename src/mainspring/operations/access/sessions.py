@@ -33,7 +33,7 @@ _MOST_LISTED = 1000
 
 
 class Begun(msgspec.Struct, frozen=True):
-    """As whom somebody has signed in, or would. secret: of the new session; None in a preview."""
+    """The token with which a browser has signed in, or would. secret: of the new session; None in a preview."""
 
     name: str
     role: str

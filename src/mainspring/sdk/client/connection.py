@@ -103,7 +103,7 @@ class _Folder:
         return None if content is None else content.decode("utf-8", "replace").strip() or None
 
     def _read(self, name: str) -> bytes | None:
-        """A file of the folder, if it is there and we may read it. A folder that somebody else has put there must not
+        """A file of the folder, if it is there and we may read it. A folder that another user has put there must not
         redirect our jobs and our token."""
         try:
             return read_own(self.path, name, follow=self.named)
@@ -137,7 +137,7 @@ def find_connection(
 ) -> ServerConnection:
     """The connection from the arguments, the environment and the data folder, in this order.
 
-    The data folder is not read if both are known without it. Raises Forbidden if it belongs to somebody else, or was
+    The data folder is not read if both are known without it. Raises Forbidden if it belongs to another user, or was
     found and not made by us.
     """
     env = os.environ if environ is None else environ

@@ -1,8 +1,8 @@
-"""Who may connect to the embedded PostgreSQL: one role, with a password. Nobody can log in as superuser.
+"""Who may connect to the embedded PostgreSQL: one role, with a password. No one can log in as superuser.
 
 The role, its password and the database are made in PostgreSQL's single-user mode, before the server starts. So no
-socket ever accepts a superuser. Data folders of earlier versions (everybody is trusted, everything belongs to the
-superuser) are converted in the same steps. What somebody may have left there as superuser is disarmed first.
+socket ever accepts a superuser. Data folders of earlier versions (all users are trusted, everything belongs to the
+superuser) are converted in the same steps. What another user may have left there as superuser is disarmed first.
 
 Each step can be repeated. The last one writes pg_hba.conf, which is also the mark that all of them are done.
 """

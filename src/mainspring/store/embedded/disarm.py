@@ -1,4 +1,4 @@
-"""Takes away what somebody may have left in a data folder while its superuser was open to every local user.
+"""Removes what another user may have left in a data folder while its superuser was open to every local user.
 
 Everything runs in single-user mode, where neither settings of roles nor event triggers apply, with `search_path` set to
 pg_catalog. Each statement can be repeated. Nothing of the user's data is dropped: functions and wrappers that would run

@@ -18,7 +18,7 @@ _SIGNS_OF_OURS = (_LOCK_FILE_NAME, TOKEN_FILE_NAME, "postgres/PG_VERSION")
 
 
 def make_private(folder: Path) -> None:
-    """Create the folder if necessary and remove the permissions of others. Rejects a folder of somebody else, whose
+    """Create the folder if necessary and remove the permissions of others. Rejects a folder of another user, whose
     settings and programs PostgreSQL would use. Also rejects a folder with other files in it: `--data .` would make a
     project or a home folder inaccessible to others."""
     try:

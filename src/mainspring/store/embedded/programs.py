@@ -88,7 +88,7 @@ class Programs:
             "exit_on_error": "on",
             "fsync": self.fsync,
             "log_min_messages": "warning",
-            "search_path": "pg_catalog",  # a superuser must not call operators that somebody put into public
+            "search_path": "pg_catalog",  # a superuser must not call operators that another user put into public
         }
         arguments = ["--single", "-j", "-D", self.path_of(data)]
         for name, value in settings.items():

@@ -25,7 +25,7 @@ log = get_logger("work folders")
 
 class WorkFolders:
     """The folders of a worker are in one root folder that only its user may enter. If its commands run as other users
-    (`shared`), these may pass through the root, but not list it, and the folders have names that nobody can guess. The
+    (`shared`), these may pass through the root, but not list it, and the folders have names that cannot be guessed. The
     worker locks the root for as long as it lives, so that others can recognise a root that was left behind."""
 
     def __init__(self, parent: str | None = None, *, shared: bool = False) -> None:

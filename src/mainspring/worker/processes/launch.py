@@ -90,7 +90,7 @@ def launch() -> LaunchedWorker | None:
     requests, workers = socket.socketpair()
     launcher, supervisor = os.getpid(), supervisor_pidfd()
     others = tree.children_of(launcher)  # of a shell that has become this process
-    # A signal that arrives before the worker exists waits until there is somebody to pass it on to.
+    # A signal that arrives before the worker exists waits until there is a process to pass it on to.
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, _PASSED_ON)
     try:
         pid = os.fork()
@@ -215,7 +215,7 @@ class _Launcher:
 
     def _wait_for(self, descriptor: int) -> None:
         """Returns when there is something to read. If the supervisor dies before, the worker is told to end its runs
-        at once. It is killed if it does not end: nobody else would."""
+        at once. It is killed if it does not end: no other process would."""
         if self._supervisor is not None:
             ready, _, _ = select.select([descriptor, self._supervisor], [], [])
             if descriptor in ready:

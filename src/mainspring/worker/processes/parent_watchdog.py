@@ -163,8 +163,8 @@ class ParentWatchdog:
         return True
 
     def _cause(self) -> str | None:
-        """Whether the runs of the worker can be the reason that it ended, or somebody has killed it. None if neither:
-        it was asked to stop, was stopped, or ended because its servers did not hear it."""
+        """Whether the runs of the worker can be the reason that it ended, or it was killed from outside. None if
+        neither: it was asked to stop, was stopped, or ended because its servers did not hear it."""
         if was_asked_to_stop(self._memory) or self._stopped:
             return None
         if self._launcher_killed or self._status is None:

@@ -34,7 +34,7 @@ def preview(
 def explain_schedule(
     *, n: int = 10, from_: When | None = None, job_id: str | None = None, **when: Unpack[PreviewFields]
 ) -> Call[ScheduleExplanation]:
-    """Explain a schedule that somebody is still writing. One that a job could not have is not refused: `problems` names
+    """Explain a schedule that is still being written. One that a job could not have is not refused: `problems` names
     each wrong field. Otherwise the answer is that of `preview`, with warnings about the coming year and about minutes
     in which many jobs fire."""
     body = job_request({**when, "job_id": job_id, "n": n, "from": from_})

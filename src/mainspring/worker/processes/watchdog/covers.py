@@ -160,7 +160,7 @@ class Covers:
                         yield other
                 elif _within(each.root, inside) and os.lstat(each.point).st_dev in {device for device, _ in self._seen}:
                     yield each.point
-            except OSError:  # nobody can go there, or it is gone
+            except OSError:  # no process can go there, or it is gone
                 continue
 
     def _mounts_have_changed(self) -> bool:

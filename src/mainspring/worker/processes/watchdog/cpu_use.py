@@ -69,7 +69,7 @@ class CpuMeter:
         return sum(seen.total for seen in self._seen.values()) + cpu_of_the_reaped() + self._lost
 
     def _vanished(self, before: dict[Key, _Seen], interval: float) -> float:
-        """The time of processes that have vanished and that nobody has waited for."""
+        """The time of processes that have vanished and that no process has waited for."""
         parents = {pid: (pid, start) for pid, start in before}
         owed: dict[Key | None, float] = {}
         running: dict[Key | None, int] = {}

@@ -95,7 +95,7 @@ class DiskMeter:
                     continue
                 if depth >= _DEEPEST:
                     os.close(inner)
-                    self._used = self._limit + 1  # nobody nests so deeply, except to hide files
+                    self._used = self._limit + 1  # only an attempt to hide files nests so deeply
                     return
                 yield from self._count_in(inner, f"{path}/{entry.name}", mounts, depth + 1, closed)
             yield

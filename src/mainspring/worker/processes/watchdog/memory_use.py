@@ -169,8 +169,8 @@ def _view(pid: int | str) -> tuple[str, str]:
 
 
 def _tmpfs(pid: int) -> dict[int, list[Mount]]:
-    """The mounts of tmpfs that a process sees, by device. Those at or below a FUSE mount have no mount point: to
-    look there would wait for whoever serves it."""
+    """The mounts of tmpfs that a process sees, by device. Those at or below a FUSE mount have no mount point: a read
+    would wait for the process that serves it."""
     mounts = mounts_of(pid)
     served = tuple(mount.point.rstrip("/") + "/" for mount in mounts if mount.kind.startswith("fuse"))
     found: dict[int, list[Mount]] = {}

@@ -48,7 +48,7 @@ def give(folder: str, account: dict[str, Any] | None) -> bool:
 def take(folder: str) -> None:
     """Remove the overlay after the last process has ended. What the command wrote is below the folder, and is removed
     by the worker."""
-    with suppress(OSError):  # somebody has removed the folder
+    with suppress(OSError):  # another process has removed the folder
         unmount(folder)
     _clear(folder)
 
