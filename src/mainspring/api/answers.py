@@ -20,8 +20,8 @@ BODY = "body"
 @dataclass(frozen=True, slots=True)
 class Answer:
     """A success. body: the type of its body; None means that of the handler. or_body: another type that it may have.
-    content: instead of that, an example for
-    each media type of an answer that is not JSON. events: of a stream of events, the type of the data of each."""
+    content: an example for each media type, if the answer is not JSON. events: the type of the data of each event, if
+    the answer is a stream."""
 
     description: str
     headers: tuple[str, ...] = ()

@@ -156,7 +156,7 @@ def _unusable(error: OSError, files: TlsFiles) -> InvalidInput:
 
 
 def _no_password() -> str:
-    """Without it, OpenSSL asks on the terminal and waits."""
+    """Return an empty password. Without this function, OpenSSL asks on the terminal and waits."""
     return ""
 
 

@@ -101,7 +101,7 @@ class Connections:
         self.busy(connection)
 
     def waits(self, connection: EdgeConnection) -> None:
-        """From now on the server waits for this client, which has not authenticated."""
+        """Note that the server now waits for this client, which has not authenticated."""
         self._waiting[connection] = self.now
         self._by_address.setdefault(connection.address, OrderedDict())[connection] = None
 

@@ -53,7 +53,8 @@ def refusal(
 
 
 def twice(name: str) -> bytes:
-    """For a header that may occur once. Two programs that read different ones would see different requests."""
+    """Refuse a second header that may occur only once. Two programs that read different ones would see different
+    requests."""
     return refusal(
         400, "duplicate_header", f"the header {name} occurs more than once", field=name, hint="send it once"
     )  # fmt: skip

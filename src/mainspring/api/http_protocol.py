@@ -167,7 +167,7 @@ class BoundedHttpProtocol(HttpToolsProtocol):
             self._feed_in_pieces(data)
 
     def _parse(self, data: bytes) -> None:
-        """As uvicorn has it, but without a line in the log: anybody could fill it."""
+        """Parse as uvicorn does, but without a line in the log, which any client could fill."""
         if self.transport.is_closing():  # with TLS, data may still come
             return
         try:
@@ -315,7 +315,7 @@ class BoundedHttpProtocol(HttpToolsProtocol):
             self._edge.busy(self)
 
     def on_response_complete(self) -> None:
-        """As uvicorn has it, but with a deadline instead of a timer."""
+        """Does what uvicorn does, but with a deadline instead of a timer."""
         self.server_state.total_requests += 1
         if self.transport.is_closing():
             return

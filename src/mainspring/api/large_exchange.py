@@ -44,7 +44,7 @@ _decode_rest = msgspec.json.Decoder(ExchangeRequest).decode
 
 
 async def read_exchange(body: bytes) -> ExchangeRequest:
-    """As if it had been decoded in one go."""
+    """Return the exchange as if it had been decoded as a whole."""
     slices = TimeSlices()
     try:
         parts = _decode_parts(body)

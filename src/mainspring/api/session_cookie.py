@@ -108,7 +108,7 @@ def _is_secure(scope: Any, headers: Mapping[bytes, bytes]) -> bool:
 
 
 def _values(headers: Mapping[bytes, bytes], name: str) -> list[str]:
-    """Of all cookies with this name."""
+    """The values of all cookies with this name."""
     pairs = (pair.strip().partition("=") for pair in headers.get(b"cookie", b"").decode("latin-1").split(";"))
     return [value for key, _, value in pairs if key == name]
 

@@ -110,12 +110,12 @@ async def add_runs(
 
 
 async def add_dead_letters(connection: asyncpg.Connection) -> None:
-    """Of all runs that failed."""
+    """Add a dead letter for each run that failed."""
     await connection.execute(_DEAD_LETTERS)
 
 
 async def add_missed_fires(connection: asyncpg.Connection, at: datetime) -> None:
-    """Of a tenth of the jobs, or a bit less."""
+    """Add missed fires for about a tenth of the jobs."""
     await connection.execute(_MISSED, at, DEFAULT_TENANT)
 
 

@@ -80,7 +80,7 @@ class Process:
 
 
 def _children(pid: int) -> list[int]:
-    """By /proc. Children of any thread of the process count."""
+    """The children of all threads of the process, read from /proc."""
     found: list[int] = []
     for file in Path(f"/proc/{pid}/task").glob("*/children"):
         with suppress(OSError):

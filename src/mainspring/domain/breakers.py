@@ -52,9 +52,9 @@ class Breaker(msgspec.Struct, frozen=True):
         return 0 if self.probe is not None or (self.next_at is not None and self.next_at > now) else 1
 
     def without_probe(self) -> Breaker:
-        """Its probe has ended without success or failure: another run may be the probe."""
+        """The breaker after its probe has ended without success or failure: another run may be the probe."""
         return msgspec.structs.replace(self, probe=None)
 
     def probing(self, run_id: UUID | None) -> Breaker:
-        """It is time for a probe: this run, or the next one."""
+        """The breaker when it is time for a probe: this run, or the next one."""
         return msgspec.structs.replace(self, next_at=None, probe=run_id)

@@ -90,7 +90,7 @@ RUNS = WaitVerdict()
 
 
 def verdict(spec: Spec, waits: Sequence[Wait]) -> WaitVerdict | None:
-    """None while it is open. The order of the waits decides only which parent a reason names."""
+    """The verdict; None while it is not decided. The order of the waits decides only which parent a reason names."""
     rule = Rule[(spec.rule or ALL_SUCCESS).upper()]
     ends = [wait.end for wait in waits if wait.end is not None]
     ok, failed = ends.count(ParentEnd.SUCCESS), sum(end in _FAILURES for end in ends)
@@ -137,7 +137,7 @@ def parents_of(definition: JobDefinition) -> list[str]:
 
 
 def rule_of(definition: JobDefinition) -> str | None:
-    """Its rule, as it is shown. None if it has no parents."""
+    """The rule of a job, as it is shown. None if the job has no parents."""
     return (definition.spec.rule or ALL_SUCCESS) if parents_of(definition) else None
 
 
@@ -159,7 +159,7 @@ def edges_of(definition: JobDefinition) -> int | None:
 
 
 def find_cycle(parents: Mapping[str, Sequence[str]]) -> list[str] | None:
-    """A cycle of jobs, each before the next one, if there is one. `parents`: those of each job."""
+    """A cycle of jobs, each before the next one, if there is one. `parents` has the parents of each job."""
     done: set[str] = set()
     for start in parents:
         path: list[str] = []

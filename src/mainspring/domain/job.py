@@ -65,8 +65,9 @@ class Delivery(StrEnum):
 
 
 class StepOf(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What the run of a step knows of its workflow. place: of the step in the definition. uses: the steps to whose
-    results its payload refers, and the numbers of their runs in the workflow run. index: of a member of a map."""
+    """What the run of a step knows about its workflow. place: the place of the step in the definition. uses: the steps
+    to whose results its payload refers, and the numbers of their runs in the workflow run. index: the index of a member
+    of a map."""
 
     place: int
     uses: dict[str, int] | None = None

@@ -11,7 +11,7 @@ MOST_SNOOZES = 30_000  # of one run; attempts are counted in a smallint
 
 def after_snooze(spec: Spec, snoozes: int, seconds: float, time_left: float | None) -> RetryVerdict:
     """What follows an attempt that asks to come back after so many seconds. `snoozes`: how often the run was snoozed
-    before. `time_left`: of its run_timeout."""
+    before. `time_left`: what is left of its run_timeout."""
     if spec.delivery is Delivery.AT_MOST_ONCE:
         return RetryVerdict(None, "it asked to be snoozed, and the job is at most once")
     if time_left is not None and seconds >= time_left:

@@ -56,7 +56,7 @@ def token_tag(revoked_at: datetime | None) -> str:
 
 
 def state_tag(state: str) -> str:
-    """Of an operation."""
+    """The tag of an operation."""
     return state.lower()
 
 

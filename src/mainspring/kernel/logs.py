@@ -38,7 +38,7 @@ class Logger:
         self._write_line(logging.INFO, "info", event, fields)
 
     def detail(self, event: str, **fields: Any) -> None:
-        """For those who look into a log later. A person at a terminal sees it only with the level debug."""
+        """Log a detail for readers of the log. A person at a terminal sees it only with the level debug."""
         (self.debug if _sink.as_text else self.info)(event, **fields)
 
     def warning(self, event: str, **fields: Any) -> None:
@@ -60,7 +60,8 @@ class Logger:
 
 
 class PacedLog:
-    """For a line that many can have at once: one every few seconds, with the number of those that were left out."""
+    """Logs a line that can occur many times at once: one every few seconds, with the number of lines that were left
+    out."""
 
     def __init__(self, log: Logger, every: float = 5.0, now: Callable[[], float] = time.monotonic) -> None:
         self._log = log

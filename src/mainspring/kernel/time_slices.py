@@ -17,7 +17,7 @@ SLICE = 0.01  # seconds
 
 
 class _Turns:
-    """Those that pause on one loop. Exchanges and background work come first."""
+    """The tasks that pause on one loop. Exchanges and background work come first."""
 
     def __init__(self) -> None:
         self._urgent: deque[asyncio.Future[None]] = deque()

@@ -76,7 +76,7 @@ class DueQueue:
 
 
 def _turns(jobs: Sequence[DueJob]) -> Iterable[int]:
-    """For each job, the how manyth of its tenant it is among those that are due at the same time."""
+    """The position of each job among the jobs of its tenant that are due at the same time."""
     if len({job.tenant_id for job in jobs}) <= 1:
         return repeat(0)
     seen: dict[tuple[TenantId, datetime], int] = {}

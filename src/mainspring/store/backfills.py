@@ -189,7 +189,7 @@ async def unfinished(connection: Connection, tenant: TenantId, job_id: str) -> i
 
 
 async def at_work(connection: Connection, after: UUID, limit: int) -> list[AtWork]:
-    """Those that may create runs, or have some that had not ended."""
+    """The backfills that may create runs, or have runs that had not ended."""
     return await _at_work.fetch(connection, after, limit)
 
 
@@ -211,7 +211,7 @@ async def lock_of_job(connection: Connection, tenant: TenantId, job_id: str) -> 
 
 
 async def wants_slice(connection: Connection, tenant: TenantId, backfill_id: UUID) -> WantsSlice | None:
-    """None if it has one, or is not running."""
+    """What a backfill needs for a slice. None if it has a slice or is not running."""
     return await _wants_slice.first(connection, tenant, backfill_id)
 
 
@@ -316,7 +316,7 @@ async def end_of_job(connection: Connection, tenant: TenantId, job_id: str, reas
 
 
 async def lock_runs(connection: Connection, tenant: TenantId, run_ids: Sequence[UUID]) -> list[LockedRun]:
-    """Those of the runs that are alive."""
+    """Lock the runs that are alive."""
     return await _lock_runs.fetch(connection, tenant, run_ids)
 
 

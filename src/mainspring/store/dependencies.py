@@ -76,9 +76,9 @@ class WaitRow(msgspec.Struct, frozen=True):
 
 
 class ParentNow(msgspec.Struct, frozen=True):
-    """What is known of a parent, for one run that waits for it. status: None if it has no row. live_run, ended_run: for
-    the same time. any_run: a live one. success_run: the first since the fire before. last_state: of its newest run
-    since then."""
+    """What is known about a parent, for one run that waits for it. `status` is None if the parent has no row.
+    `live_run` and `ended_run` are its runs for the same time. `any_run` is a live run of it. `success_run` is its first
+    success since the previous fire of the job that waits. `last_state` is the state of its newest run since then."""
 
     place: int
     status: int | None
@@ -205,7 +205,7 @@ async def waits_to_poll(connection: Connection, run_ids: Sequence[UUID]) -> list
 async def parents_now(
     connection: Connection, tenant: TenantId, waits: Sequence[WaitRow], fires: Sequence[datetime]
 ) -> list[ParentNow]:
-    """In the order of `waits`. `fires`: when the parents fire for their times."""
+    """The parents, in the order of `waits`. `fires` says when the parents fire for their times."""
     found = await _parents_now.fetch(
         connection,
         tenant,
@@ -232,7 +232,7 @@ async def write_waits(connection: Connection, waits: Sequence[WaitRow]) -> None:
 
 
 async def delete_waits(connection: Connection, run_ids: Sequence[UUID], jobs: Sequence[JobKey] = ()) -> None:
-    """These runs wait no longer. `jobs`: their jobs; the edges of those without a row are deleted too."""
+    """Delete the waits of these runs. `jobs` are their jobs: the edges of jobs without a row are deleted too."""
     await connection.execute(_SQL["delete_waits"], run_ids, [key[0] for key in jobs], [key[1] for key in jobs])
 
 
@@ -288,7 +288,7 @@ async def lock_children(connection: Connection, children: Sequence[JobKey]) -> l
 
 
 async def satisfy(connection: Connection, ends: Sequence[tuple[AfterChild, EndedParent, int]]) -> None:
-    """These ends of parents count for these children."""
+    """Record that these ends of parents count for these children."""
     await connection.execute(
         _SQL["satisfy_edges"],
         [child.tenant_id for child, _, _ in ends],
@@ -304,6 +304,6 @@ async def after_edges(connection: Connection, children: Sequence[JobKey]) -> lis
 
 
 async def set_due(connection: Connection, jobs: Sequence[JobKey]) -> int:
-    """These jobs fire now, unless they are paused or due already. Returns how many."""
+    """Let these jobs fire now, unless they are paused or due already. Return how many do."""
     done: str = await connection.execute(_SQL["set_due"], [key[0] for key in jobs], [key[1] for key in jobs])
     return int(done.rpartition(" ")[2])

@@ -19,9 +19,9 @@ _pairs = msgspec.json.Decoder(list[tuple[int, msgspec.Raw]]).decode
 
 
 class Fanout(msgspec.Struct, frozen=True):
-    """A mapped step that is ready. step: its place in the definition. join_id, total, first_number: of its members,
-    once they are known. expanded: how many of them were created. repeats: how many of them run again, after others have
-    succeeded in the run `origin` of the step; None: it has all of them."""
+    """A mapped step that is ready. step: its place in the definition. join_id, total, first_number: the join, number
+    and first number of its members, once they are known. expanded: how many of them were created. repeats: how many of
+    them run again, after others have succeeded in the run `origin` of the step; None: it has all of them."""
 
     run_id: UUID
     flow_id: UUID
@@ -49,7 +49,7 @@ class Fanout(msgspec.Struct, frozen=True):
 
 
 class ItemChunk(msgspec.Struct, frozen=True):
-    """Pairs of index and item of members that run again. position: of the first of them."""
+    """Pairs of index and item of members that run again. position: the position of the first of them."""
 
     chunk: int
     items_text: str
@@ -98,7 +98,8 @@ async def begin(
     origin: UUID | None = None,
     repeats: int | None = None,
 ) -> bool:
-    """Its members are known. The caller has locked it. False if it has begun, or its run does not wait any more."""
+    """Store the members of a mapped step. The caller has locked it. False if it has begun, or its run does not wait any
+    more."""
     matched = await connection.fetchval(
         _SQL["begin_fanout"], run_id, join_id, total, first_number, at_a_time, failures, targets, origin, repeats
     )
@@ -122,7 +123,7 @@ async def items(connection: Connection, run_id: UUID, chunk: int) -> str | None:
 
 
 async def chunk_at(connection: Connection, run_id: UUID, position: int) -> ItemChunk | None:
-    """Of members that run again: the chunk with the one at this position."""
+    """The chunk that has the member at this position, among the members that run again."""
     return await _chunk_at.first(connection, run_id, position)
 
 
@@ -136,7 +137,7 @@ async def index_at(connection: Connection, run_id: UUID, position: int) -> int |
 
 
 async def positions(connection: Connection, run_id: UUID, chunks: Sequence[int]) -> dict[int, int]:
-    """Of members that run again: their positions by index, for those in these chunks."""
+    """The positions of members that run again, by index, for those in these chunks."""
     return {
         index: (chunk.position or 0) + place
         for chunk in await _chunks_by_number.fetch(connection, run_id, chunks)
@@ -151,7 +152,7 @@ async def counted(connection: Connection, fanout: Fanout) -> Counts:
 
 
 async def advance(connection: Connection, fanout: Fanout, expanded: int, *, close: bool) -> bool:
-    """So many members are created."""
+    """Record how many members are created."""
     return (
         await connection.fetchval(_SQL["advance_fanout"], fanout.run_id, fanout.expanded, expanded, close) is not None
     )

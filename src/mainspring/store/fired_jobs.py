@@ -177,7 +177,7 @@ async def newest_runs(
 
 
 async def taken_ids(connection: Connection, tenant: TenantId, job_ids: Sequence[str]) -> dict[str, TakenId]:
-    """Those of these ids that were chosen. Ids that were generated are missing."""
+    """The ids among these that clients chose. Generated ids are left out."""
     return {taken.job_id: taken for taken in await _taken.fetch(connection, tenant, job_ids)}
 
 

@@ -148,7 +148,7 @@ async def lock_due(
 async def still_due(
     connection: Connection, node_id: UUID, leases: Mapping[int, int], jobs: Sequence[DueJob], now: datetime
 ) -> list[DueJob]:
-    """Those of the jobs that are due and whose shards are still ours, as they are now."""
+    """The jobs that are due and whose shards are still ours, as they are now."""
     return await _still_due.fetch(connection, *_keys(node_id, leases, jobs), now)
 
 
@@ -213,7 +213,7 @@ def _plans(node_id: UUID, leases: Mapping[int, int], due: Sequence[DueAgain]) ->
 
 
 def _nominal_times(plans: Sequence[FirePlan]) -> tuple[list[datetime | None], list[datetime | None]]:
-    """Those of the runs, and of the last fire of each job. Without jitter none is sent."""
+    """The nominal times of the runs and of the last fire of each job. Without jitter none is sent."""
     if all(plan.nominal is None for plan in plans):
         return [], []
     of_runs: list[datetime | None] = []

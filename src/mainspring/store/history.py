@@ -250,7 +250,8 @@ async def runs_of_job(
 
 
 def newest_first(rows: Sequence[Run], limit: int) -> list[Run]:
-    """By run_id, newest first. A run that ended between two queries is in both lists, and counts as ended."""
+    """Merge the runs by run_id, newest first. A run that ended between two queries is in both lists, and counts as
+    ended."""
     distinct = {row.run_id: row for row in sorted(rows, key=lambda row: isinstance(row, EndedRun))}
     return [distinct[run_id] for run_id in sorted(distinct, reverse=True)][:limit]
 
@@ -269,7 +270,7 @@ async def attempts_of(connection: Connection, run_id: UUID) -> list[AttemptRow]:
 
 
 async def last_attempts(connection: Connection, run_ids: Sequence[UUID]) -> dict[UUID, datetime]:
-    """When the last attempts of these runs ended, of those that another one follows."""
+    """When the last attempt of each of these runs ended that another attempt follows."""
     return dict(await connection.fetch(_SQL["last_attempts"], run_ids))
 
 

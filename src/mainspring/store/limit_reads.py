@@ -42,9 +42,9 @@ class LineRow(msgspec.Struct, frozen=True):
 
 
 class LineOfLimit(msgspec.Struct, frozen=True):
-    """A line and its limit. `slots`: None if any number may run at once. every, burst: of its rate. failed, opened_at,
-    next_at, probe: of its circuit breaker. kept_back_by: the first run of a strict line that has room, if it
-    backs off or waits in another line."""
+    """A line and its limit. `slots` is None if any number may run at once. `every` and `burst` belong to its rate;
+    `failed`, `opened_at`, `next_at` and `probe` to its circuit breaker. kept_back_by: the first run of a strict line
+    that has room, if it backs off or waits in another line."""
 
     key_id: int
     limit_id: int
@@ -91,7 +91,7 @@ _lock_limit = RowQuery(LockedLimit, _SQL["lock_limit"])
 async def page(
     connection: Connection, tenant: TenantId, after: str | None, text: str | None, limit: int
 ) -> list[LimitRow]:
-    """By name, those that contain `text`."""
+    """A page of the limits whose names contain `text`, by name."""
     return await _list_limits.fetch(connection, tenant, after, contains(text), limit)
 
 

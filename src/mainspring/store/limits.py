@@ -20,9 +20,10 @@ FIRST_LINE = -(1 << 63)
 
 
 class Line(msgspec.Struct, frozen=True):
-    """A locked line: who owns slots, and what its limit allows. `slots`: None if any number may run at once. every,
-    burst, tat: of its rate. failures, open_for, failed, opened_at, probe: of its circuit breaker. next_at: when it must
-    be woken. now: the database's time. changed_at: when the limit was changed last."""
+    """A locked line: how many slots are in use, and what its limit allows. `slots` is None if any number may run at
+    once. `every`, `burst` and `tat` belong to its rate; `failures`, `open_for`, `failed`, `opened_at` and `probe` to
+    its circuit breaker. `next_at` is when it must be woken, `now` the time of the database, and `changed_at` when the
+    limit was last changed."""
 
     key_id: int
     in_use: int
@@ -53,8 +54,9 @@ class Head(msgspec.Struct, frozen=True):
 
 
 class First(msgspec.Struct, frozen=True):
-    """Of a strict line: the run that was submitted first of all that need a slot of it, also if it is locked, backs off
-    or stands in another line. The other fields are those of its `Head` if it can be admitted."""
+    """The first run of a strict line: of all runs that need a slot of the line, the one that was submitted first, also
+    if it is locked, backs off or waits in another line. The other fields are those of its `Head` if it can be
+    admitted."""
 
     run_id: UUID | None
     key_id: int

@@ -90,7 +90,7 @@ async def page(
 
 
 async def at_work(connection: Connection, limit: int) -> list[OperationRow]:
-    """Those of all tenants that have not ended."""
+    """The operations of all tenants that have not ended."""
     return await _at_work.fetch(connection, limit)
 
 

@@ -52,7 +52,7 @@ class QueueEnds(msgspec.Struct, frozen=True):
 
 
 class RunEnd(msgspec.Struct, frozen=True):
-    """How a run ended. `lag_ms`: of a run with one attempt. `line`: of its error, if it failed."""
+    """How a run ended. `lag_ms` is set for a run with one attempt. `line` is a line of its error, if it failed."""
 
     run_id: UUID
     lane_id: int

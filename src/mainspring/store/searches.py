@@ -46,7 +46,7 @@ class Searches:
         )
 
     def allow(self, at_once: int) -> None:
-        """So many searches at a time. The number follows the size of the pool."""
+        """Allow so many searches at a time. The number follows the size of the pool."""
         self._turns.server = Share(at_once)
 
     @asynccontextmanager

@@ -70,5 +70,5 @@ async def schemas(connection: Connection, wanted: Collection[tuple[TenantId, str
 
 
 async def offered(connection: Connection, tenant: TenantId, most_bytes: int, limit: int) -> list[OfferedTask]:
-    """By name, with `most_bytes` of schemas in all."""
+    """The offered tasks by name, with at most `most_bytes` of schemas in all."""
     return await pages.read(connection, _offered, tenant, most_bytes, limit)

@@ -221,7 +221,7 @@ async def view(connection: Connection, tenant: TenantId, worker_id: UUID) -> Wor
 async def set_state(
     connection: Connection, worker_id: UUID, state: WorkerState, only_from: WorkerState | None = None
 ) -> bool:
-    """From a live state, or from this one. Returns whether it has changed."""
+    """Set the state of a worker that is in a live state or in this one. Return whether it has changed."""
     return await connection.fetchval(_SQL["set_state"], worker_id, int(state), only_from) is not None
 
 
@@ -255,7 +255,7 @@ async def note_starts(connection: Connection, worker_id: UUID, starts: Sequence[
 
 
 async def assume_started(connection: Connection, worker_id: UUID, run_ids: Sequence[UUID]) -> None:
-    """These runs were just claimed by a worker that does not tell starts."""
+    """Record a start for runs that were just claimed by a worker that does not report starts."""
     await connection.execute(_SQL["assume_started"], worker_id, run_ids)
 
 

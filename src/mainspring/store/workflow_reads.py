@@ -81,7 +81,7 @@ async def reruns(connection: Connection, flow_id: UUID) -> list[RerunRow]:
 
 
 async def flows(connection: Connection, tenant: TenantId, flow_ids: Sequence[UUID]) -> dict[UUID, Flow]:
-    """Those of these workflow runs that were started."""
+    """The workflow runs among these that were started."""
     return {flow.flow_id: flow for flow in await _flows.fetch(connection, tenant, flow_ids)}
 
 

@@ -125,8 +125,8 @@ class StepEnd(msgspec.Struct, frozen=True):
 
 
 class Rerun(msgspec.Struct, frozen=True):
-    """Steps that ran again, by their places, with numbers from `first_number` on. maps: those of which only the members
-    that did not succeed ran again."""
+    """Steps that ran again, by their places, with numbers from `first_number` on. maps: the steps of which only the
+    members that did not succeed ran again."""
 
     rerun: int
     first_number: int
@@ -226,7 +226,8 @@ async def create_members(connection: Connection, members: NewMembers) -> int:
 
 
 async def advance(connection: Connection, flow_id: UUID, before: int, after: int, *, complete: bool) -> bool:
-    """So much of its graph is created. False if it is not starting any more, or another process has created more."""
+    """Record how much of the graph is created. False if it is not starting any more, or another process has created
+    more."""
     return await connection.fetchval(_SQL["advance_flow"], flow_id, before, after, complete) is not None
 
 
@@ -248,7 +249,7 @@ async def of_run(connection: Connection, tenant: TenantId, prefix: UUID, run_id:
 
 
 async def reruns(connection: Connection, flow_id: UUID) -> list[Rerun]:
-    """In order."""
+    """The reruns of a workflow run, in order."""
     return await _reruns_of.fetch(connection, flow_id)
 
 
@@ -315,12 +316,12 @@ async def stop(
 
 
 async def lock_stopped(connection: Connection, prefixes: Sequence[UUID]) -> list[StoppedFlow]:
-    """Those of the workflow runs with these prefixes that are being stopped and have not ended."""
+    """Lock the workflow runs with these prefixes that are being stopped and have not ended."""
     return await _lock_stopped.fetch(connection, prefixes)
 
 
 async def without_runs(connection: Connection, prefixes: Sequence[UUID]) -> set[UUID]:
-    """Those of these prefixes of which no step run is alive."""
+    """The prefixes of which no step run is alive."""
     return {prefix for (prefix,) in await connection.fetch(_SQL["without_runs"], prefixes)}
 
 

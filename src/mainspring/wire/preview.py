@@ -126,8 +126,8 @@ class HeatCell(msgspec.Struct):
 
 
 class PileUpPart(msgspec.Struct):
-    """Jobs with the same schedule. timezone: of a cron line or an rrule. job_ids: some of them. spread: what would
-    spread them."""
+    """Jobs with the same schedule. timezone: the time zone of a cron line or an rrule. job_ids: some of them. spread:
+    what would spread them."""
 
     schedule: str
     timezone: TimeZone | None

@@ -27,8 +27,8 @@ class SignInRequest(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class SessionView(msgspec.Struct):
-    """Who calls. name: that of the token. tenant: its name. session_id, csrf, signed_in_at and expires_at: of a
-    session; null if the caller sent a token."""
+    """The caller. name: the name of its token. tenant: the name of its tenant. session_id, csrf, signed_in_at and
+    expires_at belong to a session; they are null if the caller sent a token."""
 
     name: str
     role: RoleWord
@@ -58,8 +58,8 @@ class SignInLink(msgspec.Struct):
 
 
 class OpenSession(msgspec.Struct):
-    """A session of the tenant that has not ended. name, role: of its token. last_seen_at: its last use, to five
-    minutes. ends_at: when it ends if it is not used. current: whether it is the one that asks."""
+    """A session of the tenant that has not ended. name, role: the name and role of its token. last_seen_at: its last
+    use, to five minutes. ends_at: when it ends if it is not used. current: whether it is the one that asks."""
 
     session_id: str
     token_id: str

@@ -41,12 +41,12 @@ _decode = msgspec.json.Decoder(UsageView).decode
 
 
 def usage_text(usage: Usage | None) -> str | None:
-    """As it is stored."""
+    """The usage as it is stored."""
     return None if usage is None else _encode(usage).decode()
 
 
 def usage_view(text: str | None, *, samples: bool) -> UsageView | None:
-    """As it is shown. None if there is none, or if a newer version has stored what this one cannot read."""
+    """The usage as it is shown. None if there is none, or if a newer version has stored what this one cannot read."""
     if text is None:
         return None
     try:

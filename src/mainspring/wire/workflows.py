@@ -97,8 +97,8 @@ class StepIn(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True, gc=
 
 class WorkflowRequest(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     """The body of `POST /v1/workflows`. Without a schedule it runs by `:runNow` alone; "now" runs it once, at once.
-    timeout: of a whole run. queue, priority: of steps that do not name their own. parameters: the names that
-    {"$parameter": ...} may use, and their values unless a run is given others."""
+    timeout: the timeout of a whole run. queue, priority: the defaults of steps that do not name their own. parameters:
+    the names that {"$parameter": ...} may use, and their values unless a run is given others."""
 
     steps: list[StepIn]
     workflow_id: ChosenJobId | None = None
@@ -240,7 +240,7 @@ class MapProgress(msgspec.Struct):
 class StepRunView(msgspec.Struct, omit_defaults=True):
     """A step in a workflow run, by its latest run. The fields are those of a run. run_id, status: null before the step
     has a run. rerun: in which rerun of the workflow run this run of the step was made; 0 for the first. map: the
-    progress of a mapped step. index: of a member of a map; index and total are what its payload may use."""
+    progress of a mapped step. index: the index of a member of a map; index and total are what its payload may use."""
 
     name: str
     task: str
@@ -266,8 +266,8 @@ class StepRunList(msgspec.Struct):
 
 
 class WorkflowRunFields(msgspec.Struct):
-    """What a list of workflow runs and one workflow run show. definition_version: of the definition that it was fired
-    with."""
+    """What a list of workflow runs and one workflow run show. definition_version: the version of the definition with
+    which it was fired."""
 
     run_id: str
     workflow_id: str
@@ -286,8 +286,9 @@ class WorkflowRunFields(msgspec.Struct):
 
 
 class WorkflowRunBrief(WorkflowRunFields):
-    """A run of a workflow in a list. definition_version: of the definition that it was fired with. counts: how many of
-    its steps are in each state; of a run that has not been started, none. reruns: how often parts of it ran again."""
+    """A run of a workflow in a list. definition_version: the version of the definition with which it was fired. counts:
+    how many of its steps are in each state; of a run that has not been started, none. reruns: how often parts of it ran
+    again."""
 
     counts: dict[str, int] = {}
     reruns: int = 0

@@ -26,7 +26,7 @@ _CHANGES = ("changed_meanwhile",)
 async def list_calendars(
     request: Http, cursor: str | None = None, limit: Limit = DEFAULT_PAGE
 ) -> Response[CalendarList]:
-    """With their rules, and without the numbers of jobs that use them."""
+    """The list has the rules of each calendar, but not the number of jobs that use it."""
     page = await services_of(request).calendar_reader.calendars(caller_of(request), cursor, limit)
     return Response(page, headers=link_header(request, page.next))
 
@@ -68,7 +68,7 @@ async def put_calendar(
     problems=(*_CHANGES, "calendar_in_use", "version_mismatch"),
 )
 async def delete_calendar(request: Http, name: str, if_match: IfMatch = None) -> CalendarView:
-    """Only one that no job uses which is scheduled or paused. The answer is the calendar as it was."""
+    """A calendar can be deleted if no scheduled or paused job uses it. The answer is the calendar as it was."""
     return await services_of(request).calendar_changer.delete(caller_of(request), name, version_of(if_match))
 
 

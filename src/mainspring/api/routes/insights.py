@@ -73,8 +73,9 @@ async def list_next_fires(
     cursor: str | None = None,
     limit: Annotated[int, QueryParameter(ge=1, le=MAX_PAGE)] = DEFAULT_PAGE,
 ) -> Response[UpcomingFires]:
-    """Of the jobs of the tenant that are not paused. A job occurs as often as it fires. Without `to`, up to a year
-    ahead. Of a tenant with very many jobs the list ends where it cannot be complete any more; `until` says where."""
+    """The list has the jobs of the tenant that are not paused. A job occurs as often as it fires. Without `to`, the
+    list reaches up to a year ahead. For a tenant with very many jobs the list ends where it could become incomplete;
+    `until` says where."""
     query = UpcomingQuery(time_filter(from_, "from"), time_filter(to, "to"), cursor, limit)
     page = await services_of(request).upcoming_reader.upcoming(caller_of(request), query)
     return Response(page, headers=link_header(request, page.next))

@@ -88,7 +88,8 @@ async def create_sign_in_link(request: Http, data: Nothing | None = None) -> Sig
 
 @get("/v1/sessions", summary="List the sessions that have not ended", operation="sessions.list", roles=READERS)
 async def list_sessions(request: Http) -> SessionList:
-    """Those of all tokens of the tenant, newest first: who, since when, when it was last used, and when it ends."""
+    """The sessions of all tokens of the tenant, newest first: the token, the sign-in, the last use, and the end of
+    each."""
     return await services_of(request).sessions.open_sessions(caller_of(request))
 
 

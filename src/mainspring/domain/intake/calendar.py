@@ -151,7 +151,7 @@ def _reversed(start: str, end: str, field: str, hint: str = "exchange them") -> 
 
 
 def _weekdays(given: list[str] | None, field: str) -> list[str] | None:
-    """In the order of the week. None means all."""
+    """The weekdays in the order of the week. None means all."""
     if given is None:
         return None
     wanted = []

@@ -49,8 +49,8 @@ class KindChecks(Protocol):
         in the payload."""
 
     def in_step(self, given: Any) -> tuple[str | None, list[ParsedReference], Any]:
-        """Of a step whose call has references: the call as a payload, its references, and the call as far as it is
-        known. (None, [], given) if it has none. A worker prefers a payload to the stored call."""
+        """For a step whose call has references, return the call as a payload, its references, and the call as far as it
+        is known. If it has none, return (None, [], given). A worker prefers a payload to the stored call."""
 
     def check_references(self, call: Any, parents: Sequence[str]) -> None:
         """Refuse references to results of other jobs where they are not replaced."""

@@ -127,7 +127,7 @@ def run_parameters(
 
 
 def check_count(steps: Sequence[StepIn]) -> None:
-    """Before any of them is read."""
+    """Check the number of steps before any of them is read."""
     if not steps:
         raise InvalidInput("a workflow needs a step", field="steps", expected=f"1 to {MAX_STEPS:,} steps")
     if len(steps) > MAX_STEPS:

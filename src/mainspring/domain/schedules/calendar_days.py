@@ -65,7 +65,7 @@ def _hours(hours: HoursIn | list[TimeSpanIn] | None, weekday: int) -> list[Span]
 
 
 def merged(spans: Iterable[Span]) -> list[Span]:
-    """In order, without overlaps; spans that touch are one."""
+    """The spans in order, without overlaps. Spans that touch are merged."""
     found: list[Span] = []
     for start, end in sorted(spans):
         if start >= end:
@@ -233,7 +233,7 @@ class OpenTimes:
             bucket = following
 
     def _open_spans(self, bucket: int) -> tuple[Span, ...]:
-        """Those of one day of UTC, in order."""
+        """The open spans of one day of UTC, in order."""
         low, high = bucket * DAY, (bucket + 1) * DAY
         before, after = offset_at(self._zone, low), offset_at(self._zone, high)
         parts = [(low, high, before)]
@@ -251,7 +251,7 @@ class OpenTimes:
         return tuple(without(merged(found), self._blackouts))
 
     def _change_within(self, low: int, high: int) -> int:
-        """When clocks are moved. They are at most once in a day."""
+        """When clocks are moved within a day, which happens at most once a day."""
         year = datetime.fromtimestamp(low, UTC).year
         return next(change.at for change in changes(self._zone, year) if low < change.at <= high)
 

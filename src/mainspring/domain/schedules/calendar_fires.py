@@ -276,7 +276,7 @@ def _until(times: OpenTimes, after: datetime, until: datetime) -> Iterator[tuple
 
 
 def _between(moments: list[datetime], low: datetime, high: datetime) -> list[datetime]:
-    """Those in (low, high]."""
+    """The fires in (low, high]."""
     return moments[bisect_right(moments, low) : bisect_right(moments, high)]
 
 

@@ -34,7 +34,7 @@ def each(occurrences: Occurrences, after: datetime) -> Iterator[datetime]:
 
 
 def listed(occurrences: Occurrences, after: datetime, until: datetime) -> list[datetime]:
-    """Those in (after, until]."""
+    """The occurrences in (after, until]."""
     return list(takewhile(lambda moment: moment <= until, each(occurrences, after)))
 
 

@@ -13,9 +13,9 @@ _LAST_YEAR = 9998
 
 
 class RuleWalls:
-    """Wall times in seconds since 1970. `start`: the first that is possible; an open one (not `exact`) is not one of
-    them itself. The work of a call is some steps a year: of the years up to the next one, of the range that is counted,
-    and, once, from `start` on if the rule has a COUNT."""
+    """Wall times in seconds since 1970. `start` is the first possible one; if it is not `exact`, it is not a wall time
+    of the rule itself. A call takes some steps for each year: for the years up to the next wall time, for the range
+    that is counted, and, once, from `start` on if the rule has a COUNT."""
 
     def __init__(self, rule: RecurrenceRule, start: int, *, exact: bool) -> None:
         self._rule = resolve(rule, start, exact=exact)

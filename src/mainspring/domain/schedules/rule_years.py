@@ -115,7 +115,7 @@ class Times(msgspec.Struct, frozen=True, eq=False):
         return 0 if place < 0 else place * len(self.inner) + bisect_right(self.inner, time - self.outer[place])
 
     def picked(self, positions: Iterable[int]) -> Times:
-        """Those at these positions, from 1 or, from the end, -1."""
+        """The items at these positions. Positions count from 1, or from the end with -1."""
         size = len(self)
         places = {position - 1 if position > 0 else size + position for position in positions}
         return Times(array("i", [self.at(place) for place in sorted(places) if 0 <= place < size]), (0,))

@@ -21,8 +21,8 @@ class FromStep(msgspec.Struct, frozen=True, omit_defaults=True):
 
 class StepMap(msgspec.Struct, frozen=True, omit_defaults=True):
     """The members of a mapped step, by exactly one of items, source, parameter, range and workers. items: a JSON array
-    as text, with `total` items. source: a list in the result of an upstream step. parameter: of the run, with a list.
-    range: start, stop and step. workers: labels of live workers."""
+    as text, with `total` items. source: a list in the result of an upstream step. parameter: a parameter of the run
+    that is a list. range: start, stop and step. workers: labels of live workers."""
 
     items: str | None = None
     total: int | None = None

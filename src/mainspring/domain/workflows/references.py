@@ -51,8 +51,8 @@ class Unresolved(Exception):
 
 
 class Values(msgspec.Struct, frozen=True):
-    """What references stand for. result: of a step; it raises Unresolved if there is none. item, index, total: of a
-    member of a map."""
+    """The values of references. `result` returns the result of a step, or raises Unresolved if there is none. `item`,
+    `index` and `total` belong to a member of a map."""
 
     result: Callable[[str], Any]
     parameters: dict[str, Any] = {}

@@ -33,7 +33,8 @@ _MOST_LISTED = 1000
 
 
 class Begun(msgspec.Struct, frozen=True):
-    """The token with which a browser has signed in, or would. secret: of the new session; None in a preview."""
+    """The token with which a browser has signed in, or would. secret: the secret of the new session; None in a
+    preview."""
 
     name: str
     role: str

@@ -60,7 +60,7 @@ class BackfillControl:
         self._computations = computations
 
     async def create(self, caller: Caller, job_id: str, request: BackfillRequest) -> BackfillView:
-        """Its runs are created after the answer, in batches."""
+        """Create a backfill. Its runs are created after the answer, in batches."""
         tenant = caller.tenant
         concurrency, newest_first = check_concurrency(request.concurrency), read_order(request.order)
         async with self._store.reads.acquire() as connection:

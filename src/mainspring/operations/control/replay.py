@@ -278,7 +278,7 @@ class Replayer:
         return done
 
     def publish(self, done: Repeated) -> None:
-        """After the commit: wake those who wait for the new runs."""
+        """After the commit: publish the new runs, which wakes workers that wait."""
         self._signals.ready.publish(done.created)
         done.effects.publish(self._signals)
 

@@ -129,7 +129,7 @@ class ManualRuns:
         return RanNow(run_id, repeated=False), RunsMade(fired, due)
 
     def publish(self, made: RunsMade) -> None:
-        """After the commit: wake those who wait for the runs."""
+        """After the commit: publish the runs, which wakes workers that wait."""
         self._signals.ready.publish(made.fired.created)
         made.fired.publish(self._signals)
         if made.due:

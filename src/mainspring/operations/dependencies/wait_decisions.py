@@ -57,7 +57,8 @@ async def settle_waiting(connection: Connection, locked: Sequence[DependantRun],
 
 
 def decision(spec: Spec, waits: Sequence[WaitRow]) -> WaitVerdict | None:
-    """By the rule of the run. A job without depends_on has fired after its parents, and only takes their results."""
+    """Decide by the rule of the run. A job without depends_on has fired after its parents, and only takes their
+    results."""
     if spec.depends_on is None:
         return RUNS
     place = {parent: index for index, parent in enumerate(spec.depends_on)}

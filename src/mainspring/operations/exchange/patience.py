@@ -32,7 +32,7 @@ class RescuePatience:
         self._until = clock.monotonic() + _SECONDS
 
     def renew(self) -> None:
-        """For the next round of a long poll."""
+        """Renew the patience for the next round of a long poll."""
         self._until = self._clock.monotonic() + _SECONDS
 
     def left(self, most: float = _SECONDS) -> float:

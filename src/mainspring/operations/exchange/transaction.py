@@ -149,7 +149,8 @@ class ExchangeTransaction:
         return self._published(effects)
 
     def _published(self, effects: Effects) -> Counter[int]:
-        """After the commit. Return the gates that were given back: what the claim takes of them is not published."""
+        """Publish the effects after the commit. Return the gates that were given back: what the claim takes of them is
+        not published."""
         freed = effects.of(LimitEffects).take_gates() if LimitEffects in effects.parts else {}
         effects.publish(self._signals)
         for gate_id in freed:

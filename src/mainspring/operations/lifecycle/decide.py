@@ -106,7 +106,7 @@ def _stands_in_line_again(run: HeldRun, *, waits: bool) -> bool:
 
 
 def _began(run: HeldRun, outcome: Outcome, *, lost: bool) -> datetime | None:
-    """When the attempt began, as far as its worker has told."""
+    """When the attempt began, as far as its worker has reported."""
     if lost or run.claimed_at is None:
         return run.started_at
     return None if outcome.unstarted else run.claimed_at + timedelta(milliseconds=outcome.held_ms)

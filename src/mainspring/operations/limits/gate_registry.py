@@ -82,7 +82,7 @@ class GateRegistry:
         return any(gate is not None and self._closed_until.get(gate.gate_id, 0.0) > now for gate in self.of(lane))
 
     def unblocked(self, lane_ids: Collection[int], lanes: LaneRegistry) -> Collection[int]:
-        """Those of these lanes that are not blocked."""
+        """The lanes that are not blocked."""
         if not self._by_key:
             return lane_ids
         return [lane_id for lane_id in lane_ids if (lane := lanes.peek(lane_id)) is None or not self.blocked(lane)]
@@ -103,7 +103,7 @@ class GateRegistry:
             self._closed_until.pop(gate_id, None)
 
     def lanes_behind(self, gate_ids: Collection[int], lanes: Iterable[Lane]) -> list[int]:
-        """Those of these lanes that lie behind one of the gates."""
+        """The lanes that lie behind one of the gates."""
         return [
             lane.lane_id
             for lane in lanes

@@ -56,7 +56,7 @@ class GateWaker:
         self._start()
 
     def tokens_at(self, waits: Mapping[int, float]) -> None:
-        """These gates have a token after so many seconds."""
+        """Note that these gates have a token after so many seconds."""
         loop = asyncio.get_running_loop()
         for gate_id, seconds in waits.items():
             before = self._timers.get(gate_id)

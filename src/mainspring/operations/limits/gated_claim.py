@@ -101,7 +101,7 @@ class GatedClaim:
     async def claim(
         self, connection: Connection, lanes: Sequence[Lane], limit: int, worker_id: UUID, seq: int
     ) -> list[RunOrder]:
-        """As Claimer.claim, and no more through each gate than it lets pass."""
+        """Claim runs as `Claimer.claim` does, but no more through each gate than it lets pass."""
         claimer, open_lanes = self._claimer, [lane for lane in lanes if lane.lane_id in self._gates_of]
         free = [lane for lane in open_lanes if not any(self._gates_of[lane.lane_id])]
         through = {lane.lane_id for lane in open_lanes if lane.lane_id in self._through and self._lets_pass(lane)}
@@ -131,7 +131,7 @@ class GatedClaim:
         )
 
     def rooms(self, lanes: Sequence[Lane]) -> Rooms:
-        """For the statement of a claim: what may pass from each of these lanes."""
+        """How many runs may pass from each of these lanes, for the statement of a claim."""
         rooms = Rooms()
         for lane in lanes:
             of_queue, of_tenant = (self._place(gate) for gate in self._gates_of[lane.lane_id])
@@ -147,7 +147,7 @@ class GatedClaim:
         return self._locked[gate_id].concurrency is not None
 
     def took(self, rows: Sequence[ClaimedRun]) -> None:
-        """These rows were claimed."""
+        """Count rows that were claimed."""
         for row in rows:
             for gate in self._gates_of[row.lane_id]:
                 if gate is not None:

@@ -40,7 +40,8 @@ class LimitDeclarer:
         return fresh, await limit_declarations.declare(connection, tenant, fresh) if fresh else set()
 
     def committed(self, tenant: TenantId, slots: Iterable[Slot]) -> None:
-        """These are declared. What belongs to one job is not remembered: its id can be used again."""
+        """Remember that these slots are declared. A slot of a single job is not remembered, because the id of the job
+        can be used again."""
         now = self._now()
         if len(self._open) > _MOST_REMEMBERED:
             self._open.clear()

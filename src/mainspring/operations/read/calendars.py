@@ -17,7 +17,7 @@ class CalendarReader:
         self._store = store
 
     async def calendars(self, caller: Caller, cursor: str | None, limit: int) -> CalendarList:
-        """By name."""
+        """The calendars of the tenant, by name."""
         after = None if cursor is None else decode_cursor(cursor)
         if after is not None and "\x00" in after:
             raise bad_cursor()

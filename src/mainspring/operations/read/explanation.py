@@ -43,7 +43,7 @@ class Explainer:
         return await self._previewer.in_thread(caller, lambda: explained(plan, fires, piled, cut=cut))
 
     async def _forecast(self, caller: Caller) -> Forecast | None:
-        """None if it is not ready: an explanation does without."""
+        """The forecast, or None if it is not ready: an explanation does not need it."""
         try:
             return await self._heat_maps.recent(caller)
         except Unavailable:

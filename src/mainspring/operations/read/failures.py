@@ -111,7 +111,7 @@ class _Grid:
 
     @property
     def skipped_minutes(self) -> int:
-        """Of the hour in which the first step begins."""
+        """The minutes of the hour in which the first step begins that come before it."""
         return int((self.first - floor_to(self.first, _HOUR)) / _MINUTE)
 
     def index(self, moment: datetime) -> int | None:

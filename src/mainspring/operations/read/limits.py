@@ -27,7 +27,7 @@ class LimitReader:
         self._store = store
 
     async def limits(self, caller: Caller, text: str | None, cursor: str | None, limit: int) -> LimitList:
-        """By name."""
+        """The limits of the tenant, by name."""
         if text is not None and len(text) > _LONGEST_TEXT:
             raise InvalidInput(
                 "q is too long", code="invalid_parameter", field="q", expected=f"at most {_LONGEST_TEXT} characters"

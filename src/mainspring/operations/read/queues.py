@@ -38,7 +38,7 @@ class QueueReader:
         self._lanes = lanes
 
     async def queues(self, caller: Caller) -> QueueList:
-        """By name. A list has 10,000 queues at most, and says how many it leaves out."""
+        """The queues of the tenant, by name. A list has 10,000 queues at most, and says how many it leaves out."""
         with search_in_words("queues"):
             return await self._queues(caller.tenant, self._store.search(caller.tenant, seconds=_SECONDS))
 

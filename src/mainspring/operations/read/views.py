@@ -60,7 +60,7 @@ _NO_FACTS = RunFacts()
 
 
 def job_view(row: JobRow, lane: Lane, latest: BriefRun | None = None, status: JobStatus | None = None) -> JobView:
-    """A job that has a jobs row. `status`: of a one-time job that was missed."""
+    """A job that has a jobs row. `status` is the status of a one-time job that was missed."""
     definition, problem = definition_to_show(row, lane)
     status = status or JobStatus(StoredJobStatus(row.status).name)
     return show_job(
@@ -202,7 +202,7 @@ def _ended_run_view(row: EndedRun, lane: Lane, executor: str | None, *, samples:
 
 
 def _of_workflow(row: Run, lane: Lane) -> dict[str, Any]:
-    """Where a run belongs, if it is of a workflow."""
+    """The place of a run in its workflow, if it belongs to one."""
     if lane.task == WORKFLOW_TASK or (row.trigger or "").startswith(RERUN_TRIGGER):
         return {"workflow_run_id": str(flow_of(row.trigger) or row.run_id)}
     flow = flow_of(row.trigger)
@@ -248,7 +248,8 @@ def _started(row: Run | BriefRun) -> int:
 
 
 def _last_change(row: Run, facts: RunFacts | None) -> datetime:
-    """Of a run that has started, when its worker was last heard. It rises as long as the worker is alive."""
+    """The last change of a run. For a run that has started, this is when its worker was last heard. It rises as long as
+    the worker is alive."""
     if isinstance(row, EndedRun):
         return row.ended_at
     if row.state == StoredState.RUNNING and row.worker_id is not None:

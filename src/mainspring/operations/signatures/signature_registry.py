@@ -143,7 +143,7 @@ class SignatureRegistry:
         return len(gone) + len(changed)
 
     def _without_full(self, changed: Mapping[tuple[TenantId, str], datetime]) -> list[tuple[TenantId, str]]:
-        """Those whose tenant may have more signatures. The others are not even read."""
+        """The signatures whose tenant may have more of them. The others are not even read."""
         wanted = []
         for key, moment in changed.items():
             tenant, task = key

@@ -35,7 +35,7 @@ _SLICE = 1000  # dead letters that are discarded in one transaction
 
 
 class _Begun(msgspec.Struct, frozen=True):
-    """A rerun that has begun: of the steps with these places. first, last: the ids of earlier step runs."""
+    """A rerun that has begun, and the places of its steps. first, last: the ids of earlier step runs."""
 
     flow_id: UUID
     first: UUID
@@ -98,7 +98,8 @@ class WorkflowRuns:
         return begun.flow_id
 
     async def _discard_letters(self, tenant: TenantId, begun: _Begun) -> None:
-        """In slices: there may be one of each member of a map. A process that is killed in between leaves some."""
+        """Discard the dead letters in slices, because each member of a map may have one. A process that is killed in
+        between leaves some."""
         async with self._store.reads.acquire() as connection:
             found = _SLICE
             while found == _SLICE:

@@ -90,7 +90,7 @@ class GraphRows:
         self.wants_nothing = any(steps[place].refers and steps[place].map is None for place in ready)
 
     def joins(self, first: int, last: int) -> list[NewJoin]:
-        """Those of the rows from `first` to before `last` that are joins. Two come before those of the definition: one
+        """The joins among the rows from `first` to before `last`. Two joins come before those of the definition: one
         counts all steps, and one has no parents. Steps that are ready at once and have references wait for that."""
         found: list[NewJoin] = []
         if first == 0:

@@ -112,7 +112,7 @@ class MemberRows:
 
     @property
     def alike(self) -> bool:
-        """They have one lane and no limits, and differ only in number and payload."""
+        """Whether the members have one lane and no limits, and differ only in number and payload."""
         return len(self._lanes) == 1 and not self._limited
 
     def together(

@@ -121,7 +121,7 @@ def source_of(namespace: Mapping[str, Any]) -> str:
 
 
 def creator_of(app: object) -> Mapping[str, Any]:
-    """The globals of the module that creates `app`: of the first caller that is not a constructor of it."""
+    """The globals of the module that creates `app`: the module of the first caller that is not a constructor of it."""
     frame = sys._getframe(1)
     while frame.f_back is not None and any(value is app for value in frame.f_locals.values()):
         frame = frame.f_back

@@ -31,11 +31,11 @@ class Flight(msgspec.Struct, eq=False):
 
     @property
     def waits(self) -> bool:
-        """It is a long poll."""
+        """Whether the exchange is a long poll."""
         return self.request.wait_ms > 0
 
     def ask_for_nothing(self) -> None:
-        """It brings no runs."""
+        """Make the exchange ask for no runs."""
         self.request.free, self.request.shares, self.request.room = 0, [], {}
         self.division = NOTHING
 

@@ -14,8 +14,8 @@ _CHANGE = 0.05  # of the memory; with less, and hardly any CPU time, nothing is 
 
 
 class AttemptUsage:
-    """Of one attempt. `spent_before`: the CPU seconds that its process had used before. look: asks for a sample, as
-    long as there are processes."""
+    """The usage of one attempt. `spent_before`: the CPU seconds that its process had used before. `look` asks for a
+    sample, as long as there are processes."""
 
     def __init__(self, look: Callable[[], None], spent_before: float = 0.0) -> None:
         self.look: Callable[[], None] | None = look
@@ -62,7 +62,7 @@ class AttemptUsage:
         return Usage(round(cpu, 3), self._peak, resident)
 
     def final(self) -> Usage | None:
-        """None if nothing is known."""
+        """The final usage, or None if nothing is known."""
         if self._cpu is None:
             return None
         return Usage(round(self._cpu, 3), self._peak, samples=self._samples)

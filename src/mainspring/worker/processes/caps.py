@@ -65,7 +65,7 @@ class Caps:
         return self.run_memory is not None or self.run_cpu is not None
 
     def between_runs(self) -> Caps:
-        """Those of a warm child that has no run."""
+        """The caps of a warm child that has no run."""
         return replace(self, run_memory=None, run_cpu=None)
 
     def for_watchdog(self) -> bytes:
@@ -74,7 +74,7 @@ class Caps:
         return b"caps %s\n" % b" ".join(b"-" if number is None else repr(number).encode() for number in numbers)
 
     def in_words(self) -> str:
-        """For the log of the worker."""
+        """The caps in words, for the log of the worker."""
         each = {"processes": self.run_processes, "memory": self.run_memory, "CPU time": self.run_cpu}
         together = {"memory": self.memory, "processes": self.processes, "cores": self.cpus}
         return f"each run: {_listed(each)}; all runs together: {_listed(together)}"
@@ -109,7 +109,7 @@ def default_caps() -> Caps:
 
 
 def share_of_memory(percent: float) -> int:
-    """In whole MiB."""
+    """A share of the memory, in whole MiB."""
     return max(1, int(memory_bytes() * percent / 100) >> 20) << 20
 
 

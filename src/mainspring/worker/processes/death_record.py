@@ -78,8 +78,8 @@ class DeathRecord:
         return secret
 
     def tell_start(self, key: Key, held: Container[Key]) -> None:
-        """This exclusive run is about to start. `held` are the runs that are not settled; if there is no room left,
-        the others are dropped."""
+        """Record that this exclusive run is about to start. `held` are the runs that are not settled; if there is no
+        room left, the others are dropped."""
         if key in self._places:
             return
         if not self._free and self._used == CAPACITY:
@@ -117,7 +117,7 @@ class DeathRecord:
         self._memory[3] = 1
 
     def withdraw(self) -> None:
-        """This incarnation has spoken to no server, and ends: there is no notice to send."""
+        """Withdraw the record: this incarnation ends without having called a server, so there is no notice to send."""
         self._memory[0] = 0
 
     def _set_number(self, offset: int, number: int) -> None:

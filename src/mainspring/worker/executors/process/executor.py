@@ -119,7 +119,7 @@ class ProcessExecutor:
         await asyncio.gather(self._pool.dismiss_all(), self._apart.dismiss_all())
 
     def close(self) -> None:
-        """At the end of the worker."""
+        """Close the executor at the end of the worker."""
         self._pool.close()
         self._apart.close()
 
@@ -223,7 +223,7 @@ class _Stopping:
         self._timer: Timer | None = None
 
     def ask(self) -> None:
-        """Only the first call counts. Not to be called after `over`."""
+        """Ask the run to stop. Only the first call counts. It must not be called after `over`."""
         if self._timer is None:
             self._child.halt(self._run_id)
             self._timer = self._clock.call_later(self._grace, self._child.command.kill)

@@ -76,8 +76,8 @@ def open_all(owner: int, caps: Caps) -> set[str]:
 
 
 def _bound_of_all(caps: Caps) -> int:
-    """So many more than all runs together may have that one of them can have all its processes: its neighbours can go
-    on starting some until the watchdog has ended the largest."""
+    """A bound that exceeds what all runs together may have by the processes of one run: its neighbours can start more
+    until the watchdog has ended the largest run."""
     most: int = caps["processes"]
     return max(most, min(most + (caps["run_processes"] or most), int(_MOST * threads.possible())))
 

@@ -126,7 +126,7 @@ class Covers:
         self._shows_folder = True
 
     def _uncover(self) -> None:
-        """Only while no command runs."""
+        """Remove the covers. This is done only while no command runs."""
         for place in reversed(self._places):
             try:
                 covered = os.lstat(place).st_dev in self._devices

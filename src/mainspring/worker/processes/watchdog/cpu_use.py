@@ -51,7 +51,7 @@ class CpuMeter:
         self._group_before = 0.0 if group is None else cgroup.cpu_seconds(group)
 
     def reaped(self, pid: int, usage: resource.struct_rusage) -> None:
-        """This process has waited for a process of the tree."""
+        """Note that this process has waited for a process of the tree."""
         self._reaped[pid] = usage.ru_utime + usage.ru_stime
 
     def look(self, pids: list[int], now: float) -> float:

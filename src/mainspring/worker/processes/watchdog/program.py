@@ -234,7 +234,7 @@ class Watchdog:
 
 
 def _supervise(control: int, watchdog: Parent, worker: int, covers: Covers, all_runs: AllRuns) -> NoReturn:
-    """In the forked process, which must never return to the loop of the watchdog."""
+    """Runs in the forked process, which must never return to the loop of the watchdog."""
     status = 1
     try:
         CommandSupervisor(control, watchdog, worker, covers, all_runs).run()

@@ -85,7 +85,7 @@ class ResourceGauge:
         self._disk = DiskMeter(limits["folder"], limits["disk"]) if "disk" in self._limits else None
 
     def reaped(self, pid: int, usage: resource.struct_rusage) -> None:
-        """This process has waited for a process of the tree."""
+        """Note that this process has waited for a process of the tree."""
         if self._cpu is not None:
             self._cpu.reaped(pid, usage)
 
