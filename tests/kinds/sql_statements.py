@@ -35,7 +35,7 @@ class Statements:
         )  # fmt: skip
         assert isinstance(executor, SqlExecutor)
         self.executor = executor
-        self.runner = Runner(100, [executor], kill_grace=kill_grace, report=self._report, tell=lambda: None)
+        self.runner = Runner(100, [executor], kill_grace=kill_grace, report=self._report, notify=lambda: None)
         self._endings: dict[tuple[int, int], asyncio.Future[AttemptEnding]] = {}
 
     def start(self, statement: str, *parameters: Any, **fields: Any) -> tuple[Attempt, asyncio.Future[AttemptEnding]]:

@@ -37,7 +37,7 @@ async def test_a_hello_that_is_repeated_changes_only_what_is_offered(connection:
     assert await advance(connection, worker_id, 5)
     more = WorkerHello(name="a worker", queues=["default", "heavy"], tasks=["work"], slots=20)
     assert await workers.register(connection, DEFAULT_TENANT, worker_id, more)
-    row = await workers.look(connection, DEFAULT_TENANT, worker_id)
+    row = await workers.registration(connection, DEFAULT_TENANT, worker_id)
     assert row is not None
     assert (row.queues, row.slots, row.last_seq) == (["default", "heavy"], 20, 5)
 
@@ -49,7 +49,7 @@ async def test_an_incarnation_that_ended_does_not_come_back(connection: asyncpg.
     assert not await workers.register(connection, DEFAULT_TENANT, worker_id, HELLO)
     assert not await advance(connection, worker_id, 1)
     assert not await workers.set_state(connection, worker_id, WorkerState.LIVE)
-    row = await workers.look(connection, DEFAULT_TENANT, worker_id)
+    row = await workers.registration(connection, DEFAULT_TENANT, worker_id)
     assert row is not None and row.state == state
 
 
@@ -58,7 +58,7 @@ async def test_another_tenants_worker_is_nobody(connection: asyncpg.Connection) 
     stranger = TenantId(2)
     assert not await workers.register(connection, stranger, worker_id, HELLO)
     assert not await workers.advance(connection, stranger, worker_id, 1, again=False)
-    assert await workers.look(connection, stranger, worker_id) is None
+    assert await workers.registration(connection, stranger, worker_id) is None
 
 
 async def test_the_number_of_an_exchange_must_rise(connection: asyncpg.Connection) -> None:

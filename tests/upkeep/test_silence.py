@@ -76,7 +76,7 @@ async def holding(
 
 
 async def state_of(connection: asyncpg.Connection, worker_id: UUID) -> WorkerState:
-    row = await workers.look(connection, DEFAULT_TENANT, worker_id)
+    row = await workers.registration(connection, DEFAULT_TENANT, worker_id)
     assert row is not None
     return WorkerState(row.state)
 

@@ -220,7 +220,7 @@ class Bench:
         self.changed = asyncio.Event()
         executor = PythonExecutor(app.tasks, slots)
         self.runner = Runner(
-            slots, [executor], kill_grace=kill_grace, report=self._report, tell=self._tell, clock=clock
+            slots, [executor], kill_grace=kill_grace, report=self._report, notify=self._tell, clock=clock
         )
 
     def _report(self, attempt: Attempt, ending: AttemptEnding) -> None:

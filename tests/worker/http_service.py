@@ -101,7 +101,7 @@ class Caller:
         self, allow: str = "127.0.0.1", *, look_up: Resolve | None = None, open_log: OpenLog | None = None
     ) -> None:
         self.executor = HttpExecutor(AddressGuard.from_text(allow), resolve=look_up, open_log=open_log)
-        self.runner = Runner(1000, [self.executor], kill_grace=1.0, report=self._report, tell=lambda: None)
+        self.runner = Runner(1000, [self.executor], kill_grace=1.0, report=self._report, notify=lambda: None)
         self._endings: dict[tuple[int, int], asyncio.Future[AttemptEnding]] = {}
 
     def start(self, order: RunOrder) -> tuple[Attempt, asyncio.Future[AttemptEnding]]:

@@ -132,7 +132,7 @@ class Scene:
         self.progress: list[tuple[Any, float | None, str | None]] = []
         self.changed = asyncio.Event()
         executor = PythonExecutor(app.tasks, 16, open_log=shipper.open, note_progress=self._note)
-        self.runner = Runner(16, [executor], kill_grace=30.0, report=self._report, tell=self._tell)
+        self.runner = Runner(16, [executor], kill_grace=30.0, report=self._report, notify=self._tell)
 
     def _note(self, attempt: Attempt, fraction: float | None, message: str | None) -> None:
         self.progress.append((attempt.order.run_id, fraction, message))

@@ -50,7 +50,7 @@ def test_a_process_that_is_killed_leaves_its_record() -> None:
         record = DeathRecord(memory, SERVERS)
         record.begin_incarnation(worker_id)
         for key in (settled, first, second):
-            record.tell_start(key, held={})
+            record.record_start(key, held={})
         record.keep_only({first: 1, second: 2})
         os.kill(os.getpid(), signal.SIGKILL)
     os.waitpid(pid, 0)
@@ -65,8 +65,8 @@ def test_a_run_that_is_told_twice_stands_once() -> None:
     record = DeathRecord(memory)
     record.begin_incarnation(uuid7())
     (key,) = keys(1)
-    record.tell_start(key, ())
-    record.tell_start(key, ())
+    record.record_start(key, ())
+    record.record_start(key, ())
     assert (read_record(memory) or {})["started"] == as_told(key)
 
 
@@ -77,7 +77,7 @@ def test_a_full_record_drops_what_is_settled() -> None:
     many = keys(CAPACITY + 1)
     held = set(many[-3:])
     for key in many:
-        record.tell_start(key, held)
+        record.record_start(key, held)
     started = (read_record(memory) or {})["started"]
     assert sorted(started) == sorted(as_told(*many[-3:]))
 
@@ -89,7 +89,7 @@ def test_a_record_that_could_not_hold_a_start_does_not_testify_until_the_next_in
     many = keys(CAPACITY + 1)
     held = set(many)
     for key in many:
-        record.tell_start(key, held)
+        record.record_start(key, held)
     notice = read_record(memory)
     assert notice is not None
     assert "started" not in notice
@@ -101,8 +101,8 @@ def test_each_incarnation_has_a_secret_of_its_own_and_no_runs_of_the_one_before(
     memory = shared_memory()
     record = DeathRecord(memory)
     first = record.begin_incarnation(uuid7())
-    record.tell_start(*keys(1), ())
-    record.tell_stopped()
+    record.record_start(*keys(1), ())
+    record.record_stopped()
     assert has_stopped(memory)
     second = record.begin_incarnation(uuid7())
     notice = read_record(memory)
@@ -140,7 +140,7 @@ def repeated_for(lease: float, supervisor: int | None, monkeypatch: pytest.Monke
     record = DeathRecord(memory, SERVERS)
     record.begin_incarnation(uuid7())
     if lease:
-        record.tell_longest_silence(lease)
+        record.record_longest_silence(lease)
     monkeypatch.setattr(death_notice, "send", lambda _notice, _text, until: _note(seen, until() - time.monotonic()))
     if (pid := os.fork()) == 0:
         worker = os.fork() or os._exit(9)

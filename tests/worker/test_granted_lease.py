@@ -208,14 +208,14 @@ def test_the_watchdog_follows_the_kind_that_ends_first(ordinary: int, exclusive:
 def test_the_watchdog_gives_runs_a_moment_to_stop_and_then_follows_the_others() -> None:
     scene = Scene(2, 1)
     scene.enforcer.grant(GRANT)
-    assert scene.enforcer.next_look == scene.sent + 12.0
+    assert scene.enforcer.next_check == scene.sent + 12.0
     assert scene.enforcer.enforce(scene.sent + 11.9) is None
     assert scene.deadline() == 12.0
     assert scene.enforcer.enforce(scene.sent + 12.0) is None
     assert scene.deadline() == 12.25
     scene.held.ordinary = 0
     assert scene.deadline() == 60.0
-    assert scene.enforcer.next_look == scene.sent + 60.0
+    assert scene.enforcer.next_check == scene.sent + 60.0
     assert scene.enforcer.enforce(scene.sent + 60.0) == "no acknowledgement for 60.0 s"
 
 

@@ -63,7 +63,7 @@ def test_an_executor_that_cannot_even_begin_leaves_no_run_without_an_ending() ->
             raise ImportError("no module named httpx")
 
     async def test(bench: Bench) -> None:
-        runner = bench.runner = Runner(1, [Broken({}, 1)], kill_grace=0.1, report=bench._report, tell=bench._tell)
+        runner = bench.runner = Runner(1, [Broken({}, 1)], kill_grace=0.1, report=bench._report, notify=bench._tell)
         order = an_order("broken")
         bench.take(order)
         assert (await bench.ending(order)).error == "the executor failed: ImportError('no module named httpx')"

@@ -53,19 +53,19 @@ def test_a_run_that_outlives_a_moment_is_told_once_and_a_shorter_one_never() -> 
 def test_a_start_is_told_again_if_its_exchange_failed_or_the_server_changes() -> None:
     starts, order = StartReports(), an_order("sleeps")
     attempt = Attempt(order, key_of(order), received=9.0, started=10.0)
-    assert not starts.look([attempt], 10.2, "a")
-    assert starts.look([attempt], 10.25, "a")
-    assert not starts.look([attempt], 10.3, "a")
+    assert not starts.collect([attempt], 10.2, "a")
+    assert starts.collect([attempt], 10.25, "a")
+    assert not starts.collect([attempt], 10.3, "a")
     taken = starts.take(10.5)
     assert taken == [(order.run_id, order.fence, 500.0)] and not starts
     starts.put_back(taken, {attempt.key: attempt})
     assert starts.take(11.0) == [(order.run_id, order.fence, 1000.0)]
-    assert starts.look([attempt], 12.0, "b")
+    assert starts.collect([attempt], 12.0, "b")
     starts.forget(attempt)
     assert not starts
     attempt.reported = True
     starts.put_back(taken, {attempt.key: attempt})
-    assert not starts and not starts.look([attempt], 13.0, "a")
+    assert not starts and not starts.collect([attempt], 13.0, "a")
 
 
 def test_a_server_that_does_not_know_starts_gets_none(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -89,5 +89,5 @@ def test_the_start_of_a_run_with_a_rate_is_told_at_the_next_look() -> None:
     starts, order = StartReports(), an_order("sleeps")
     order.paced = True
     attempt = Attempt(order, key_of(order), received=9.0, started=10.0)
-    assert starts.look([attempt], 10.01, "a")
+    assert starts.collect([attempt], 10.01, "a")
     assert starts.take(10.02) == [(order.run_id, order.fence, 20.0)]

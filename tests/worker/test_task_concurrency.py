@@ -57,7 +57,7 @@ class Scene:
             [self.stage],
             kill_grace=1.0,
             report=lambda attempt, ending: self.ended.append((attempt, ending)),
-            tell=lambda: None,
+            notify=lambda: None,
             task_limits=limits,
         )
 

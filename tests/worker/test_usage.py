@@ -96,10 +96,10 @@ def test_it_goes_along_with_the_next_exchange() -> None:
     order = an_order()
     attempt = Attempt(order, key_of(order), 0.0, started=10.0)
     attempt.usage = AttemptUsage(Looks())
-    book.look([attempt], 20.0, tell=True)
+    book.sample([attempt], 20.0, report=True)
     assert book.take(20.0) == []
     attempt.usage.sampled(0.5, 3 * MB)
-    book.look([attempt], 20.25, tell=True)
+    book.sample([attempt], 20.25, report=True)
     assert (book.due(), book.waiting) == (float("inf"), True)  # no exchange is sent for it
     [word] = book.take(20.25)
     assert word.usage is not None and (word.usage.cpu_s, word.usage.rss) == (0.5, 3 * MB)
@@ -107,7 +107,7 @@ def test_it_goes_along_with_the_next_exchange() -> None:
     book.put_back([attempt])
     assert [word.number for word in book.take(30.0)] == [2]
     attempt.usage.sampled(5.0, 3 * MB)
-    book.look([attempt], 30.25, tell=False)
+    book.sample([attempt], 30.25, report=False)
     assert book.take(40.0) == []
 
 
@@ -123,7 +123,7 @@ def test_a_look_at_a_command_counts_all_its_processes(tmp_path: Path) -> None:
         heard: list[tuple[float, int]] = []
         run.command.on_sample = lambda cpu, resident: heard.append((cpu, resident))
         await until(lambda: all(path.exists() for path in ready))
-        run.command.look()
+        run.command.sample()
         await until(lambda: bool(heard))
         cpu, resident = heard[0]
         assert cpu >= 0.3
@@ -132,7 +132,7 @@ def test_a_look_at_a_command_counts_all_its_processes(tmp_path: Path) -> None:
         assert run.command.usage is not None
         assert run.command.usage.cpu_seconds >= cpu - 0.05
         assert run.command.usage.peak_bytes >= resident
-        run.command.look()  # of a command that is gone: nothing happens
+        run.command.sample()  # of a command that is gone: nothing happens
 
     with_a_watchdog(test)
 

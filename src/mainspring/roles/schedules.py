@@ -97,7 +97,7 @@ class Schedules:
             ensured = await self._keeper.ensure(worker_id, only=self._refused if again else None)
             view = ensured.declaration
             if not ensured.superseded:
-                self._tell(ensured)
+                self._log(ensured)
                 self._ensured, self._refused = True, ensured.refused
         self._failures, self._error = 0, None
         self._tell_versions(view)
@@ -105,7 +105,7 @@ class Schedules:
             return None  # it has never declared anything
         return _SOON if self._superseded or self._refused else _AGAIN
 
-    def _tell(self, ensured: Ensured) -> None:
+    def _log(self, ensured: Ensured) -> None:
         done: dict[str, list[str]] = {}
         for job_id, what in ensured.done.items():
             done.setdefault(what.replace(" ", "_"), []).append(job_id)

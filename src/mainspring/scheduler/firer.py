@@ -186,7 +186,7 @@ class Firer:
             return 0
         async with self._store.hot.acquire() as connection:
             fired = await fire_one_time(connection, self._node_id, leases, _due_once(due))
-        self._tell(fired)
+        self._publish(fired)
         if fired.gone < len(due):
             left += due  # those that have fired are gone, so `still_due` does not find them
         return fired.total
@@ -200,7 +200,7 @@ class Firer:
         overlap = any(job.overlap != Overlap.ALLOW for job, _ in planned)
         async with self._store.hot.acquire() as connection:
             fired = await fire_recurring(connection, self._node_id, leases, _due_again(planned), overlap=overlap)
-        self._tell(fired)
+        self._publish(fired)
         for index in fired.moved:
             self._rearm(*planned[index], now)
         if len(fired.moved) < len(planned):
@@ -229,13 +229,13 @@ class Firer:
                 parts.append(fired)
                 moved = fired.moved
         for part in parts:
-            self._tell(part)
+            self._publish(part)
         self._observe_lag(due)
         for index in moved:
             self._rearm(*planned[index], now)
         return sum(part.total for part in parts)
 
-    def _tell(self, fired: FireEffects) -> None:
+    def _publish(self, fired: FireEffects) -> None:
         self._signals.ready.publish(fired.created)
         fired.publish(self._signals)
 

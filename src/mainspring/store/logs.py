@@ -80,7 +80,7 @@ class ExpiredLog(msgspec.Struct, frozen=True):
 _expired = RowQuery(ExpiredLog, _SQL["expired"])
 
 
-async def look(connection: Connection, tenant: TenantId, worker_id: UUID, keys: Sequence[Key]) -> dict[Key, FoundLog]:
+async def found(connection: Connection, tenant: TenantId, worker_id: UUID, keys: Sequence[Key]) -> dict[Key, FoundLog]:
     rows = await connection.fetch(
         _SQL["look"], [run_id for run_id, _ in keys], [fence for _, fence in keys], tenant, worker_id
     )

@@ -28,7 +28,7 @@ async def check_database(database: Database) -> None:
     """Raises an error that names host, database, role and the fix."""
     checked_url(database.url)
     pooled = database.pooling is not Pooling.NONE
-    seen = await _look(replace(database, pooling=Pooling.TRANSACTION) if pooled else database)
+    seen = await _check(replace(database, pooling=Pooling.TRANSACTION) if pooled else database)
     if database.pooling is Pooling.SESSION:
         with database_in_words(database):
             async with asyncio.timeout(_ANSWER):
@@ -36,7 +36,7 @@ async def check_database(database: Database) -> None:
     if database.direct_url is None:
         return
     checked_url(database.direct_url, "direct_url")
-    direct = await _look_directly(database)
+    direct = await _check_directly(database)
     if (seen["oid"], seen["started"]) != (direct["oid"], direct["started"]):
         raise InvalidInput(
             f"it leads to another database than the URL: {database.direct.address}",
@@ -46,9 +46,9 @@ async def check_database(database: Database) -> None:
         )
 
 
-async def _look_directly(database: Database) -> asyncpg.Record:
+async def _check_directly(database: Database) -> asyncpg.Record:
     try:
-        return await _look(database.direct)
+        return await _check(database.direct)
     except Conflict as error:
         if error.code != "pooler_unnamed":
             raise
@@ -60,7 +60,7 @@ async def _look_directly(database: Database) -> asyncpg.Record:
         ) from None
 
 
-async def _look(database: Database) -> asyncpg.Record:
+async def _check(database: Database) -> asyncpg.Record:
     with database_in_words(database):
         async with asyncio.timeout(_ANSWER), _connected(database) as connection:
             seen = await connection.fetchrow(_SEEN, SESSION_SETTINGS[_TOLD])

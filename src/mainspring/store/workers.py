@@ -117,7 +117,7 @@ class WorkerCount(msgspec.Struct, frozen=True):
     slots: int
 
 
-_look = RowQuery(Registration, _SQL["look"])
+_registration = RowQuery(Registration, _SQL["look"])
 _view_worker = RowQuery(WorkerRow, _SQL["view_worker"])
 _list_workers = RowQuery(WorkerRow, _SQL["list_workers"])
 _silent = RowQuery(SilentWorker, _SQL["silent"])
@@ -191,8 +191,8 @@ async def advance(
     return None if row is None else (row[0], row[1])
 
 
-async def look(connection: Connection, tenant: TenantId, worker_id: UUID) -> Registration | None:
-    return await _look.first(connection, worker_id, tenant)
+async def registration(connection: Connection, tenant: TenantId, worker_id: UUID) -> Registration | None:
+    return await _registration.first(connection, worker_id, tenant)
 
 
 async def count_others(connection: Connection, tenant: TenantId, worker_id: UUID, most: int) -> int:

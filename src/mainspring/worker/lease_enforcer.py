@@ -47,7 +47,7 @@ class LeaseEnforcer:
         return min(self._lease.grant.kill, self._lease.grant.exclusive_kill)
 
     @property
-    def next_look(self) -> float:
+    def next_check(self) -> float:
         """When `enforce` has something to do if no answer arrives before."""
         lease = self._lease
         ordinary = lease.end if self._ordinary_stopped else lease.ordinary_end
@@ -56,7 +56,7 @@ class LeaseEnforcer:
 
     def enforce(self, now: float) -> str | None:
         """Do what is due. Returns a reason if the lease has ended and all runs must end."""
-        if now < self.next_look:
+        if now < self.next_check:
             return None
         lease = self._lease
         if now >= lease.end:

@@ -96,9 +96,9 @@ class Worker:
         self._run_lines = run_lines
         self._starts = StartReports()
         self._runner = Runner(
-            slots, executors, kill_grace=timing.kill_grace, report=self._report, tell=self._consider_soon,
-            tell_start=None if death_record is None else self._tell_start, task_limits=self._task_limits, clock=clock,
-            say_start=None if run_lines is None else run_lines.started,
+            slots, executors, kill_grace=timing.kill_grace, report=self._report, notify=self._consider_soon,
+            record_start=None if death_record is None else self._record_start, task_limits=self._task_limits,
+            clock=clock, say_start=None if run_lines is None else run_lines.started,
         )  # fmt: skip
         self._hello = WorkerHello(
             name=name, queues=list(queues), tasks=self._runner.tasks, slots=slots, version=version,
@@ -165,7 +165,7 @@ class Worker:
         """Drain: take no more runs, return the unstarted ones, let the others finish. A second call ends them at
         once."""
         if self._death_record is not None:
-            self._death_record.tell_asked()
+            self._death_record.record_asked()
         if self._draining is None:
             self._draining = asyncio.create_task(self._leave())
         else:
@@ -187,7 +187,7 @@ class Worker:
         if at <= now:
             self._start_exchange(now)
             at = self._next_start(now)
-        self._timer.set(min(at, self._lease.next_look), now)
+        self._timer.set(min(at, self._lease.next_check), now)
 
     def _next_start(self, now: float) -> float:
         wants_runs = self._draining is None and not self._runner.quarantine.wanted
@@ -308,7 +308,7 @@ class Worker:
         if reply.lease is not None:
             self._lease.grant(reply.lease)
             if self._death_record is not None:
-                self._death_record.tell_longest_silence(rescue_for(reply.lease.exclusive_kill))
+                self._death_record.record_longest_silence(rescue_for(reply.lease.exclusive_kill))
         self._lease.acknowledge(flight.sent)
         if reply.all_tenants and not self._takes_all_tenants and not self.refused_token:
             self._refuse_token()
@@ -330,7 +330,7 @@ class Worker:
             self.stop()
         if flight.request.stopped and not reply.superseded:
             if self._death_record is not None:
-                self._death_record.tell_stopped()
+                self._death_record.record_stopped()
             self._left.set()
 
     def _refuse_token(self) -> None:
@@ -370,10 +370,10 @@ class Worker:
                 exit_code=cause.exit_code, http_status=cause.http_status, error=next(iter(cause.errors), None),
             )  # fmt: skip
 
-    def _tell_start(self, attempt: Attempt) -> None:
+    def _record_start(self, attempt: Attempt) -> None:
         """The parent watchdog must know of an exclusive run before it starts."""
         if self._death_record is not None:
-            self._death_record.tell_start(attempt.key, self._held_runs.held)
+            self._death_record.record_start(attempt.key, self._held_runs.held)
 
     # -- the lease
 
@@ -404,9 +404,9 @@ class Worker:
         while True:
             await self._clock.sleep(_HOUSEKEEPING_EVERY)
             now = self._now()
-            if self._starts.look(self._runner.active, now, self._server_client.server):
+            if self._starts.collect(self._runner.active, now, self._server_client.server):
                 self._consider_soon()
-            self._progress.look(self._runner.active, now, tell=self._server_client.protocol >= TAKES_USAGE)
+            self._progress.sample(self._runner.active, now, report=self._server_client.protocol >= TAKES_USAGE)
             if self._runner.quarantine.bounded:
                 self._consider_soon()  # its time may be over
             return_overdue(self._runner, self._held_runs, now)

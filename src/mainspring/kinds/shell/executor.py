@@ -182,7 +182,7 @@ class ShellExecutor:
         """Returns when no process of the tree is left. A command that is asked to stop is killed after its grace."""
         self._commands.add(command)
         attempt.kill = command.kill
-        attempt.usage = used = AttemptUsage(command.look)
+        attempt.usage = used = AttemptUsage(command.sample)
         command.on_sample = used.sampled
         command.on_news(news.set)
         try:
@@ -200,7 +200,7 @@ class ShellExecutor:
             await command.gone.wait()
         finally:
             command.close()
-            attempt.kill = used.look = None
+            attempt.kill = used.request_sample = None
             if command.usage is not None:
                 used.ended(command.usage.cpu_seconds, command.usage.peak_bytes)
             self._commands.discard(command)

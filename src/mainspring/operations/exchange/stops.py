@@ -39,7 +39,7 @@ class StopCheck:
         to_stop = await self._to_stop.get(worker_id) or []
         if hinted:  # A request to drain sends the same hint. Without a hint the row was read as the exchange arrived.
             async with self._store.for_short_reads().acquire() as connection:
-                row = await workers.look(connection, exchange.tenant, worker_id)
+                row = await workers.registration(connection, exchange.tenant, worker_id)
             if row is not None:
                 worker.state = row.state
         # Each run is sent once, and again every beat until it has ended: the reply may have been lost.

@@ -114,10 +114,12 @@ class WorkerRegistry:
         if request.hello is not None:
             worker = await self._register(caller, request, request.hello, patience, known=worker is not None)
         elif worker is None:
-            worker = self._cache(tenant, request.worker_id, await self._look(caller, request.worker_id, patience))
+            worker = self._cache(tenant, request.worker_id, await self._read_row(caller, request.worker_id, patience))
         elif self._clock.monotonic() - worker.checked_at >= CHECK_INTERVAL:
             known = await self._states.get(request.worker_id) or WorkerState.LOST
-            worker.state = known if known in _ALIVE else (await self._look(caller, request.worker_id, patience)).state
+            worker.state = (
+                known if known in _ALIVE else (await self._read_row(caller, request.worker_id, patience)).state
+            )
         return worker
 
     async def _register(
@@ -141,7 +143,7 @@ class WorkerRegistry:
                         rescue_after=lease.rescue, exclusive_rescue_after=lease.exclusive_rescue,
                     )  # fmt: skip
                 if state is None:
-                    row = await workers.look(connection, tenant, request.worker_id)
+                    row = await workers.registration(connection, tenant, request.worker_id)
                     if row is not None:
                         _binding(row).check(caller, request.worker_id)
                         _count_if_noticed(request.worker_id, row)
@@ -156,7 +158,7 @@ class WorkerRegistry:
                     await self._signatures.refresh(connection, tenant)
         except TOO_LONG as error:
             log.warning("hello not recorded yet", worker=str(request.worker_id), error=repr(error))
-            await self._look(caller, request.worker_id, patience, hello=True)
+            await self._read_row(caller, request.worker_id, patience, hello=True)
             raise HelloDelayed from error
         binding = Binding(caller.secret_hash, caller.credential)
         labels = {**hello.labels, WORKER_LABEL: str(request.worker_id)}
@@ -189,7 +191,7 @@ class WorkerRegistry:
     ) -> workers.Registration | None:
         """The row of a worker, bound to this caller if it was bound to nothing."""
         async with self._store.for_short_reads().acquire() as connection:
-            row = await workers.look(connection, caller.tenant, worker_id)
+            row = await workers.registration(connection, caller.tenant, worker_id)
         if row is None or not _binding(row).empty:
             return row
         try:
@@ -197,11 +199,11 @@ class WorkerRegistry:
                 await workers.bind(
                     connection, worker_id, caller.secret_hash, caller.credential, patience.for_locks()
                 )  # if another process was faster, the row says so
-                return await workers.look(connection, caller.tenant, worker_id)
+                return await workers.registration(connection, caller.tenant, worker_id)
         except TOO_LONG as error:
             raise Unavailable("the worker's row is locked", hint="try again") from error
 
-    async def _look(
+    async def _read_row(
         self, caller: Caller, worker_id: UUID, patience: RescuePatience, *, hello: bool = False
     ) -> workers.Registration:
         """The row of a worker that is alive and sends this request. `hello`: the worker has said who it is, and may
@@ -246,7 +248,7 @@ class WorkerRegistry:
     ) -> NoReturn:
         """Raise the reason why the sequence number of this request was not accepted. `waited`: it arrived long ago, and
         its worker may have died meanwhile."""
-        row = await workers.look(connection, tenant, request.worker_id)
+        row = await workers.registration(connection, tenant, request.worker_id)
         self.evict(request.worker_id)
         if row is None:
             raise _unknown()
@@ -279,7 +281,7 @@ def _binding(row: workers.Registration) -> Binding:
 
 async def check_for_notice(connection: Connection, tenant: TenantId, worker_id: UUID) -> None:
     """Count and log a request of a worker whose death notice was taken."""
-    row = await workers.look(connection, tenant, worker_id)
+    row = await workers.registration(connection, tenant, worker_id)
     if row is not None:
         _count_if_noticed(worker_id, row)
 

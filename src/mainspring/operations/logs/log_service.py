@@ -79,7 +79,7 @@ class LogService:
         by_log = _by_log(shipment.chunks)
         await self._check_worker(caller, shipment.worker_id)
         async with self._store.hot.acquire() as connection:
-            found = await logs.look(connection, tenant, shipment.worker_id, list(by_log))
+            found = await logs.found(connection, tenant, shipment.worker_id, list(by_log))
         receipt = LogReceipt()
         arrivals: list[_Arrival] = []
         puts = []
@@ -120,11 +120,11 @@ class LogService:
         async with self._store.hot.acquire() as connection:
             counted = await logs.advance(connection, tenant, worker_id, [arrival.piece for arrival in arrivals])
             left = [key for key in keys if key not in counted]
-            found = await logs.look(connection, tenant, worker_id, left) if left else {}
+            found = await logs.found(connection, tenant, worker_id, left) if left else {}
         for key, arrival in zip(keys, arrivals, strict=True):
             if key in counted:
                 receipt.stored += len(by_log[key])
-                self._tell(arrival)
+                self._publish(arrival)
         # Something else was faster: the same shipment at another server, or the next holder of the run.
         for key in left:
             if not _fresh(by_log[key], found[key]):
@@ -134,7 +134,7 @@ class LogService:
             else:
                 receipt.gaps.append(key[0])
 
-    def _tell(self, arrival: _Arrival) -> None:
+    def _publish(self, arrival: _Arrival) -> None:
         folder, attempt, chunks, piece = arrival
         end = piece.offset + piece.size
         log = LogRow(attempt, piece.fence, end, piece.truncated, piece.ended)

@@ -158,10 +158,8 @@ class Access:
         """Returns the databases, ours first."""
         major = int(self._version_file.read_text(encoding="ascii"))
         shown = yield from single_user("postgres", cluster_sql(ROLE, major))
-        self._tell("took the rights of a superuser from the roles", shown_names(shown, "role"))
-        self._tell(
-            "PostgreSQL ignores these settings of its files, roles and databases:", shown_names(shown, "setting")
-        )
+        self._log("took the rights of a superuser from the roles", shown_names(shown, "role"))
+        self._log("PostgreSQL ignores these settings of its files, roles and databases:", shown_names(shown, "setting"))
         return sorted(shown_names(shown, "database"), key=lambda name: name != DATABASE)
 
     def _take_ownership(self, single_user: SingleUser, database: str) -> Generator[None, None, None]:
@@ -172,9 +170,9 @@ class Access:
             ("wrapper", "foreign data wrappers"),
             ("trigger", "event triggers"),
         ):
-            self._tell(f"disabled these {what} in the database {database!a}:", shown_names(shown, kind))
+            self._log(f"disabled these {what} in the database {database!a}:", shown_names(shown, kind))
 
-    def _tell(self, what: str, names: list[str]) -> None:
+    def _log(self, what: str, names: list[str]) -> None:
         if names:
             self._notices.append(f"{what} {', '.join(ascii(name) for name in sorted(set(names)))}")
 

@@ -14,8 +14,8 @@ from mainspring.kernel.config import Timing
 from mainspring.kernel.logs import get_logger
 from mainspring.worker.exchange.server_client import ServerClient
 
-_LOOKS = 8  # checks within the shortest pause
-_LONGEST_LOOK = 1.0
+_CHECKS = 8  # checks within the shortest pause
+_LONGEST_PAUSE = 1.0
 
 log = get_logger("preferred_server")
 
@@ -68,14 +68,14 @@ class PreferredServer:
     ) -> None:
         self.target: str | None = None
         self._server_client = server_client
-        self._look_every = min(_LONGEST_LOOK, timing.preferred_server_check / _LOOKS)
+        self._check_every = min(_LONGEST_PAUSE, timing.preferred_server_check / _CHECKS)
         self._answer_within = timing.beat
         self._clock = clock
         self._pauses = Pauses(timing.preferred_server_check, timing.preferred_server_check_longest, chance)
 
     async def run(self) -> None:
         while self._server_client.servers > 1:
-            await self._clock.sleep(self._look_every)
+            await self._clock.sleep(self._check_every)
             try:
                 await self.run_once()
             except Exception as error:  # noqa: BLE001 - the worker works without it

@@ -22,16 +22,16 @@ class ProgressReports:
     """Everything but `note` runs on the worker's loop."""
 
     def __init__(self) -> None:
-        self._tell: Callable[[], None] | None = None
+        self._notify: Callable[[], None] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._fresh: dict[Key, Attempt] = {}
         self._beside: dict[Key, Attempt] = {}  # with news of their processes, which wait for the next exchange
         self._not_before: dict[Key, float] = {}
         self._refusals: dict[Key, int] = {}
 
-    def open(self, tell: Callable[[], None]) -> None:
-        """From now on `tell` is called on this loop when there is a new report."""
-        self._tell = tell
+    def open(self, notify: Callable[[], None]) -> None:
+        """From now on `notify` is called on this loop when there is a new report."""
+        self._notify = notify
         self._loop = asyncio.get_running_loop()
 
     def note(self, attempt: Attempt, fraction: float | None, message: str | None) -> None:
@@ -44,16 +44,16 @@ class ProgressReports:
         # Set after the report is stored and cleared before it is read, so that the newest is never lost.
         if attempt.key not in self._fresh:
             self._fresh[attempt.key] = attempt
-            if self._loop is not None and self._tell is not None:
+            if self._loop is not None and self._notify is not None:
                 with suppress(RuntimeError):  # the loop is closed: the process ends
-                    self._loop.call_soon_threadsafe(self._tell)
+                    self._loop.call_soon_threadsafe(self._notify)
 
-    def look(self, active: Iterable[Attempt], now: float, *, tell: bool) -> None:
-        """Measure the processes of the attempts that last. `tell`: what earlier looks have shown goes along with the
+    def sample(self, active: Iterable[Attempt], now: float, *, report: bool) -> None:
+        """Measure the processes of the attempts that last. `report`: the earlier samples go along with the
         next exchange. It is no reason for one."""
         for attempt in active:
             if (usage := attempt.usage) is not None and not attempt.reported:
-                if usage.has_news() and tell:
+                if usage.has_news() and report:
                     self._beside[attempt.key] = attempt
                 usage.ask(now - attempt.started)
 

@@ -20,7 +20,7 @@ class StartReports:
     def __len__(self) -> int:
         return len(self._fresh)
 
-    def look(self, active: Iterable[Attempt], now: float, server: str) -> bool:
+    def collect(self, active: Iterable[Attempt], now: float, server: str) -> bool:
         """Find the active runs to report. Return whether there are new ones. After a change of the server all are
         reported again, because the other one may not have taken them."""
         if server != self._server:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from mainspring.wire.usage import Usage
 
-_FIRST_LOOK = 1.0
+_FIRST_SAMPLE = 1.0
 _SHORTEST_PAUSE, _LONGEST_PAUSE = 2.0, 30.0
 _PART_OF_AGE = 20.0
 _MOST_SAMPLES = 60
@@ -14,14 +14,14 @@ _CHANGE = 0.05  # of the memory; with less, and hardly any CPU time, nothing is 
 
 
 class AttemptUsage:
-    """The usage of one attempt. `spent_before`: the CPU seconds that its process had used before. `look` asks for a
-    sample, as long as there are processes."""
+    """The usage of one attempt. `spent_before`: the CPU seconds that its process had used before. `request_sample` asks
+    for a sample, as long as there are processes."""
 
-    def __init__(self, look: Callable[[], None], spent_before: float = 0.0) -> None:
-        self.look: Callable[[], None] | None = look
+    def __init__(self, request_sample: Callable[[], None], spent_before: float = 0.0) -> None:
+        self.request_sample: Callable[[], None] | None = request_sample
         self._before = spent_before
         self._asked_at = 0.0
-        self._next_look = _FIRST_LOOK
+        self._next_sample = _FIRST_SAMPLE
         self._samples: list[tuple[float, float, int]] = []
         self._last: tuple[float, int] | None = None
         self._told: tuple[float, int] | None = None
@@ -30,10 +30,10 @@ class AttemptUsage:
 
     def ask(self, age: float) -> None:
         """Measure the processes if it is time. `age`: seconds since the attempt began."""
-        if self.look is not None and age >= self._next_look:
+        if self.request_sample is not None and age >= self._next_sample:
             self._asked_at = age
-            self._next_look = age + min(_LONGEST_PAUSE, max(_SHORTEST_PAUSE, age / _PART_OF_AGE))
-            self.look()
+            self._next_sample = age + min(_LONGEST_PAUSE, max(_SHORTEST_PAUSE, age / _PART_OF_AGE))
+            self.request_sample()
 
     def sampled(self, cpu: float, resident: int) -> None:
         cpu = max(0.0, cpu - self._before)

@@ -50,8 +50,8 @@ log = get_logger("runner")
 
 
 class Runner:
-    """`report` is called once for each ending; `tell` is called when there are new outcomes or free slots.
-    `tell_start` is called before an exclusive run starts, `say_start` when a run has not ended at once.
+    """`report` is called once for each ending; `notify` is called when there are new outcomes or free slots.
+    `record_start` is called before an exclusive run starts, `say_start` when a run has not ended at once.
     `task_limits` say how many runs of a task may be active at a time; a run that waits for its task does not block
     others."""
 
@@ -62,8 +62,8 @@ class Runner:
         *,
         kill_grace: float,
         report: Report,
-        tell: Callable[[], None],
-        tell_start: Callable[[Attempt], None] | None = None,
+        notify: Callable[[], None],
+        record_start: Callable[[Attempt], None] | None = None,
         say_start: Callable[[Attempt], None] | None = None,
         task_limits: Mapping[str, int] = _NO_LIMITS,
         clock: LoopClock = SYSTEM_CLOCK,
@@ -90,13 +90,13 @@ class Runner:
         self._limits = TaskConcurrency(task_limits)
         self._limited = self._limits.any
         self._report = report
-        self._tell = tell
-        self._tell_start = tell_start
+        self._notify = notify
+        self._record_start = record_start
         self._say_start = say_start
         self._carrying = False
         self._context = contextvars.copy_context()
         self._stopping = Stopping(
-            self.active, kill_grace=kill_grace, clock=clock, report_early=self._report_early, tell=tell
+            self.active, kill_grace=kill_grace, clock=clock, report_early=self._report_early, notify=notify
         )
         self._abandoned = 0
         self._quiet = asyncio.Event()
@@ -158,11 +158,11 @@ class Runner:
         self._collect_set_aside()
         if attempt is self.quarantine.waiting:
             self._finish(attempt, CANCELLED)
-            self._tell()
+            self._notify()
         elif attempt in self.queue:
             self.queue.remove(attempt)
             self._finish(attempt, CANCELLED)
-            self._tell()
+            self._notify()
 
     def stop_all(self, why: Stop) -> None:
         for attempt in list(self.active):
@@ -177,7 +177,7 @@ class Runner:
             self._finish(lone, RETURNED)
             returned += 1
         if returned:
-            self._tell()
+            self._notify()
         return returned
 
     def return_these(self, run_ids: Collection[UUID]) -> int:
@@ -188,7 +188,7 @@ class Runner:
             self.queue.remove(attempt)
             self._finish(attempt, RETURNED)
         if chosen:
-            self._tell()
+            self._notify()
         self._carry_on()
         return len(chosen)
 
@@ -276,7 +276,7 @@ class Runner:
     async def _carry(self) -> None:
         """Run queued runs until one suspends, the queue is empty, or the event loop must have its turn."""
         queue, offers, report, monotonic = self.queue, self._offers, self._report, self._now
-        fresh_context, limited, tell_start = self._context.copy, self._limited, self._tell_start
+        fresh_context, limited, record_start = self._context.copy, self._limited, self._record_start
         carrier = asyncio.current_task()
         assert carrier is not None
         began = monotonic()
@@ -303,8 +303,8 @@ class Runner:
             if execute is None:
                 self._finish(attempt, failed(f"this worker does not offer the task {attempt.order.task}"))
                 continue
-            if tell_start is not None and attempt.order.exclusive:
-                tell_start(attempt)
+            if record_start is not None and attempt.order.exclusive:
+                record_start(attempt)
             context = fresh_context()
             try:
                 coroutine = execute(attempt)
@@ -320,7 +320,7 @@ class Runner:
             await self._carry_to_end(attempt, coroutine, context, waits_for)
             return
         self._carrying = False
-        self._tell()
+        self._notify()
         asyncio.get_running_loop().call_soon(self._carry_on)
 
     async def _carry_to_end(
@@ -343,7 +343,7 @@ class Runner:
             self._finish(attempt, ending)
             if len(self.active) == self._abandoned:
                 self._quiet.set()
-            self._tell()
+            self._notify()
             self._carry_on()
 
     def _suspended(self, attempt: Attempt, carrier: asyncio.Task[None], started: float) -> None:
@@ -364,7 +364,7 @@ class Runner:
         blocked = now - started
         if blocked > _BLOCKED_SECONDS:
             log.warning("a task blocked the worker; a plain def runs in a thread", task=attempt.order.task, s=blocked)
-        self._tell()
+        self._notify()
 
     def _make_way(self, attempt: Attempt) -> None:
         """The attempt must run without neighbours. It waits, and what has not started goes back to the server."""

@@ -33,13 +33,13 @@ class Stopping:
         kill_grace: float,
         clock: LoopClock,
         report_early: Report,
-        tell: Callable[[], None],
+        notify: Callable[[], None],
     ) -> None:
         self._active = active
         self._kill_grace = kill_grace
         self._clock = clock
         self._report_early = report_early
-        self._tell = tell
+        self._notify = notify
         self.deadlines = EarliestTimer(clock, self._time_out)
 
     def ask(self, attempt: Attempt, why: Stop) -> None:
@@ -89,7 +89,7 @@ class Stopping:
         log.warning("a timed-out run keeps its slot until it returns", task=order.task, timeout=order.timeout)
         if not order.exclusive:
             self._report_early(attempt, ending_after_stop(attempt))
-            self._tell()
+            self._notify()
 
     def _time_out(self) -> None:
         """One timer serves all attempts. It is set for the earliest deadline; most attempts end long before theirs."""

@@ -64,7 +64,7 @@ class Command:
     pid: of an isolated command, the one inside its namespace. supervisor: the pid of its supervisor. exit_code: that of
     the command, -N if signal N ended it. breach: a limit that was exceeded; the tree is being killed for it. unread:
     the supervisor died before it had read everything it was sent. on_sample: called with CPU seconds and resident bytes
-    after `look`. spared: bytes of memory that do not count, of limits that are set later.
+    after `sample`. spared: bytes of memory that do not count, of limits that are set later.
     """
 
     def __init__(
@@ -124,7 +124,7 @@ class Command:
         if self._pending_limits and self._channel is not None:
             await self._limited.wait()
 
-    def look(self) -> None:
+    def sample(self) -> None:
         """Ask what the tree uses now. The answer goes to `on_sample`."""
         if self._channel is not None:
             self._channel.say("look")

@@ -77,7 +77,7 @@ class DeathRecord:
             memory[0] = memory[1] = 1
         return secret
 
-    def tell_start(self, key: Key, held: Container[Key]) -> None:
+    def record_start(self, key: Key, held: Container[Key]) -> None:
         """Record that this exclusive run is about to start. `held` are the runs that are not settled; if there is no
         room left, the others are dropped."""
         if key in self._places:
@@ -104,15 +104,15 @@ class DeathRecord:
             self._memory[start : start + _ENTRY.size] = _EMPTY
             self._free.append(place)
 
-    def tell_longest_silence(self, seconds: float) -> None:
+    def record_longest_silence(self, seconds: float) -> None:
         """The lease that the server has granted, for the runs that it keeps longest."""
         _SECONDS.pack_into(self._memory, _SILENCE, seconds)
 
-    def tell_stopped(self) -> None:
+    def record_stopped(self) -> None:
         """A server knows that this incarnation has stopped. The notice is only a repetition."""
         self._memory[2] = 1
 
-    def tell_asked(self) -> None:
+    def record_asked(self) -> None:
         """The worker has been asked to stop. If it ends before it is done, its runs are not the reason."""
         self._memory[3] = 1
 
@@ -134,7 +134,7 @@ def was_asked_to_stop(memory: mmap.mmap) -> bool:
 
 
 def longest_silence(memory: mmap.mmap) -> float:
-    """What `tell_longest_silence` told last; 0 if nothing."""
+    """What `record_longest_silence` told last; 0 if nothing."""
     return float(_SECONDS.unpack_from(memory, _SILENCE)[0])
 
 

@@ -181,7 +181,7 @@ class WarmChild(asyncio.Protocol):
 
     def count(self, used: AttemptUsage, ended: Ended | None) -> None:
         """The run has ended, or the child is gone: say what the run has used."""
-        used.look = self.command.on_sample = None
+        used.request_sample = self.command.on_sample = None
         if ended is not None:
             used.ended(ended.cpu, ended.peak)
             self.cpu = ended.cpu

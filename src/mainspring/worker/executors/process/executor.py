@@ -170,7 +170,7 @@ class ProcessExecutor:
         order = attempt.order
         begin = _begin(order, "" if pool is self._apart else str(child.folder), self._caps)
         attempt.kill = child.command.kill
-        attempt.usage = used = AttemptUsage(child.command.look, child.cpu)
+        attempt.usage = used = AttemptUsage(child.command.sample, child.cpu)
         child.command.on_sample = used.sampled
         stopping = _Stopping(child, begin.run_id, grace_of(order, self._kill_grace), self._clock)
         attempt.on_stop = stopping.ask

@@ -51,7 +51,7 @@ class ProcessPool:
         self._waiting: deque[tuple[asyncio.Future[WarmChild], float]] = deque()
         self._starting: set[asyncio.Task[None]] = set()
         self._ending: set[asyncio.Task[None]] = set()
-        self._timer = EarliestTimer(clock, self._look)
+        self._timer = EarliestTimer(clock, self._check)
         self._abreast = os.cpu_count() or 1
         self._closed = False
 
@@ -118,7 +118,7 @@ class ProcessPool:
                 return
         self._idle.append((child, self._now()))
         if len(self._idle) > self._warm:
-            self._look_again_in(self._idle_seconds)
+            self._check_in(self._idle_seconds)
 
     def _grow(self) -> None:
         """Start children for waiting runs, if that is likely to be quicker than to wait."""
@@ -128,7 +128,7 @@ class ProcessPool:
         while len(self._starting) < most_starting and self.size < self._most:
             waited = self._now() - self._waiting[0][1]
             if self.size >= self._warm and waited < _PATIENCE:
-                self._look_again_in(_PATIENCE - waited)
+                self._check_in(_PATIENCE - waited)
                 return
             self._start_one()
 
@@ -188,14 +188,14 @@ class ProcessPool:
         self._ending.add(task)
         task.add_done_callback(self._ending.discard)
 
-    def _look_again_in(self, seconds: float) -> None:
+    def _check_in(self, seconds: float) -> None:
         now = self._now()
         self._timer.set(now + seconds, now)
 
-    def _look(self) -> None:
+    def _check(self) -> None:
         self._grow()
         now = self._now()
         while len(self._idle) > self._warm and now - self._idle[0][1] >= self._idle_seconds:
             self._retire(self._idle.pop(0)[0])
         if len(self._idle) > self._warm:
-            self._look_again_in(max(0.1, self._idle[0][1] + self._idle_seconds - now))
+            self._check_in(max(0.1, self._idle[0][1] + self._idle_seconds - now))

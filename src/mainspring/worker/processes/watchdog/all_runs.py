@@ -59,7 +59,7 @@ class AllRuns:
         """A supervisor has ended."""
         cgroup.leave(self._owner, supervisor, self._caps)
 
-    def look(self, supervisors: Iterable[int]) -> tuple[int, str] | None:
+    def measure(self, supervisors: Iterable[int]) -> tuple[int, str] | None:
         """The supervisor whose command must end, and why."""
         self.look_at = time.monotonic() + LOOK_EVERY
         too_many = self._processes is not None and _threads_of_machine() > self._processes
@@ -74,7 +74,7 @@ class AllRuns:
             # The first sum is quick and too high: pages that processes share count for each of them.
             resident = sum(usage_of(pids)[1] for pids in trees.values())
             if resident + shared > (self._memory or 0):
-                chosen = _largest(trees, lambda pids: MemoryMeter().look(pids, 0), self._memory)
+                chosen = _largest(trees, lambda pids: MemoryMeter().measure(pids, 0), self._memory)
                 return None if chosen is None else (chosen, "all-memory")
         return None
 

@@ -43,7 +43,7 @@ class CpuMeter:
     def __init__(self, root: int, pids: list[int], now: float, group: cgroup.Group | None) -> None:
         self._root = root
         self._group = group
-        self._seen = _look(pids)
+        self._seen = _measure(pids)
         self._at = now
         self._reaped: dict[int, float] = {}
         self._lost = 0.0
@@ -54,9 +54,9 @@ class CpuMeter:
         """Note that this process has waited for a process of the tree."""
         self._reaped[pid] = usage.ru_utime + usage.ru_stime
 
-    def look(self, pids: list[int], now: float) -> float:
+    def measure(self, pids: list[int], now: float) -> float:
         """The seconds so far."""
-        before, self._seen = self._seen, _look(pids)
+        before, self._seen = self._seen, _measure(pids)
         self._lost += self._vanished(before, now - self._at)
         self._at = now
         self._reaped.clear()
@@ -107,7 +107,7 @@ def cpu_of_the_reaped() -> float:
     return usage.ru_utime + usage.ru_stime
 
 
-def _look(pids: list[int]) -> dict[Key, _Seen]:
+def _measure(pids: list[int]) -> dict[Key, _Seen]:
     found: dict[Key, _Seen] = {}
     for pid in pids:
         try:

@@ -16,7 +16,7 @@ import time
 from collections.abc import Iterator
 
 from .mounts import mounts_of
-from .threads import threads_to_look_at
+from .threads import threads_to_measure
 from .tree import LINUX, read_file
 
 _EVERY = 1.0
@@ -115,7 +115,7 @@ class DiskMeter:
 
     def _add_deleted(self, pids: list[int]) -> None:
         found: dict[int, int] = {}
-        processes, others = threads_to_look_at(pids, self._turn)
+        processes, others = threads_to_measure(pids, self._turn)
         for thread in processes + others:
             self._add_links(f"/proc/{thread}/fd", found)
         for thread in processes:

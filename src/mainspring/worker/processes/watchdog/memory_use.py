@@ -15,7 +15,7 @@ import resource
 import time
 
 from .mounts import Mount, mounts_of
-from .threads import threads_to_look_at
+from .threads import threads_to_measure
 from .tree import read_file
 
 _PAGE = resource.getpagesize()
@@ -42,11 +42,11 @@ class MemoryMeter:
         points = {_SHARED_MEMORY, *(mount.point for mount in ours if mount.point != "/")}
         self._prefixes = (*_OBJECTS, *(os.fsencode(f"{point}/") for point in points))
 
-    def look(self, pids: list[int], limit: int) -> int:
+    def measure(self, pids: list[int], limit: int) -> int:
         """The bytes that these processes use. It is exact where it exceeds the limit."""
         self._pids.update(pids)
         self._turn += 1
-        processes, others = threads_to_look_at(pids, self._turn)
+        processes, others = threads_to_measure(pids, self._turn)
         shared = self._shared(processes, others)
         used = sum(map(_resident, processes)) + shared
         if used <= limit:  # an upper bound, because shared pages count more than once

@@ -130,7 +130,7 @@ class Watchdog:
 
     def _end_the_largest(self) -> None:
         """If all runs together use more than they may: let the supervisor of the largest one end it."""
-        found = self._all_runs.look(self._supervisors)
+        found = self._all_runs.measure(self._supervisors)
         if found is not None:
             supervisor, breach = found
             with suppress(OSError):  # it has just ended, or is stopped

@@ -96,10 +96,10 @@ class ResourceGauge:
         limits = self._limits
         if "processes" in limits and self._has_too_many(pids, limits["processes"]):
             return "processes"
-        if self._cpu is not None and self._cpu.look(pids, now) > limits["cpu"]:
+        if self._cpu is not None and self._cpu.measure(pids, now) > limits["cpu"]:
             return "cpu"
         if self._memory is not None:
-            used = self._memory.look(pids, limits["memory"])
+            used = self._memory.measure(pids, limits["memory"])
             self._peak = max(self._peak, used)
             # The kernel may have killed one process of the tree, and the others would go on.
             enforced = None if self._group is None else cgroup.breach(self._group, limits)

@@ -63,12 +63,12 @@ class SupervisedCommand:
             child.become(order, output, errors, channel, control, self._cgroup, self._us)
         bounded = bounded or self._cgroup is not None or child.has_own_users(order)
         self._gauge = limits.ResourceGauge(self._us, given, self._cgroup, isolated=isolated, bounded=bounded)
-        self._plan_look()
+        self._plan_check()
 
     @property
-    def next_look(self) -> float:
+    def next_check(self) -> float:
         """When to call `check` again if nothing happens before (monotonic)."""
-        return self._look_at
+        return self._check_at
 
     def terminate(self) -> None:
         self._asked = True
@@ -84,7 +84,7 @@ class SupervisedCommand:
 
     def kill(self) -> None:
         self._killing = True
-        self._plan_look()
+        self._plan_check()
         if self._cgroup is not None:
             cgroup.kill(self._cgroup)
         if self._isolated:
@@ -94,7 +94,7 @@ class SupervisedCommand:
         else:
             self._signal_group(signal.SIGKILL)
 
-    def look(self) -> str:
+    def sample(self) -> str:
         """Return what the tree uses now, as a line."""
         cpu, resident = usage_of(tree.descendants(self._us))
         self._peak = max(self._peak, resident)
@@ -106,7 +106,7 @@ class SupervisedCommand:
 
     def limit(self, given: dict[str, Any]) -> None:
         self._gauge.set(given)
-        self._plan_look()
+        self._plan_check()
 
     def check(self) -> tuple[list[str], bool]:
         """Reap ended processes and check the limits of the others. Returns the news, and whether the tree is gone."""
@@ -116,9 +116,9 @@ class SupervisedCommand:
             return news, True
         if self._killing:
             self.kill()
-        elif self._enforced is not None or time.monotonic() >= self._look_at:
+        elif self._enforced is not None or time.monotonic() >= self._check_at:
             breach = self._enforced or self._gauge.breach() or self._killed_for_all()
-            self._plan_look()
+            self._plan_check()
             if breach is not None:
                 news.append(f"breach {breach}")
                 self.kill()
@@ -162,12 +162,12 @@ class SupervisedCommand:
         """The kernel has refused this tree another process."""
         return "processes" if cgroup.refused(self._shared) > self._refused_before else None
 
-    def _plan_look(self) -> None:
+    def _plan_check(self) -> None:
         if self._killing:
-            self._look_at = time.monotonic() + self._pause
+            self._check_at = time.monotonic() + self._pause
             self._pause = min(self._pause * 2, _LONGEST_PAUSE)
         else:
-            self._look_at = time.monotonic() + self._gauge.look_in if self._gauge.active else _NEVER
+            self._check_at = time.monotonic() + self._gauge.look_in if self._gauge.active else _NEVER
 
     def _signal_group(self, number: int) -> None:
         try:

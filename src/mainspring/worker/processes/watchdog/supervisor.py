@@ -107,8 +107,8 @@ class CommandSupervisor:
         self._say("cleared")
 
     def _poll_timeout(self) -> float | None:
-        look_at = _NEVER if self._command is None else self._command.next_look
-        return None if look_at == _NEVER else max(0.0, look_at - time.monotonic()) * 1000.0 + 1.0
+        check_at = _NEVER if self._command is None else self._command.next_check
+        return None if check_at == _NEVER else max(0.0, check_at - time.monotonic()) * 1000.0 + 1.0
 
     def _read_notices(self) -> bool:
         """False if the watchdog is gone."""
@@ -147,7 +147,7 @@ class CommandSupervisor:
             self._command.limit(value)
             self._say("limited")
         elif word == "look":
-            self._say(self._command.look())
+            self._say(self._command.sample())
         elif word == "term":
             self._command.terminate()
         elif word == "kill":

@@ -38,7 +38,7 @@ def count(pids: list[int]) -> int:
     return sum(max(1, _state(pid)[1]) for pid in pids)
 
 
-def threads_to_look_at(pids: list[int], turn: int) -> tuple[list[int], list[int]]:
+def threads_to_measure(pids: list[int], turn: int) -> tuple[list[int], list[int]]:
     """A living thread of each process that has one, and other threads whose open files or mounts are their own.
     `turn` is the number of the look."""
     first: list[int] = []

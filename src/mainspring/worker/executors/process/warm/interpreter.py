@@ -121,9 +121,9 @@ class Interpreter:
 
     def _on_signal(self, _number: int, _frame: FrameType | None) -> None:
         if self._halt is not None:
-            self._look_for_halt()
+            self._check_for_halt()
 
-    def _look_for_halt(self) -> None:
+    def _check_for_halt(self) -> None:
         try:
             while data := self._channel.recv(_CHUNK, socket.MSG_DONTWAIT):
                 self._waiting += self._heard.feed(data)
@@ -187,7 +187,7 @@ class Interpreter:
         try:
             try:
                 self._halt = partial(self._raise_halted, context)
-                self._look_for_halt()  # it may have arrived together with the run
+                self._check_for_halt()  # it may have arrived together with the run
                 ending = self._context.copy().run(ending_of_call, call)
             finally:
                 self._halt, self._held_back = None, False
@@ -225,7 +225,7 @@ class Interpreter:
 
         try:
             self._halt = lambda: _on_loop(loop, cancel)
-            self._look_for_halt()
+            self._check_for_halt()
             ending = loop.run_until_complete(running)
         except BaseException as error:  # noqa: BLE001 - sys.exit() and similar leave the loop too
             ending = ending_of_error(error)
