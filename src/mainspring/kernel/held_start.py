@@ -15,6 +15,10 @@ def held_start(held: bool) -> dict[str, str]:
 
 
 def wait_until_released() -> None:
-    """Call this after the imports. Processes of this one do not inherit the variable."""
-    if os.environ.pop(_VARIABLE, None):
-        sys.stdin.buffer.read()
+    """Call this after the imports. Children of this process inherit neither the variable nor the input."""
+    if not os.environ.pop(_VARIABLE, None):
+        return
+    sys.stdin.buffer.read()
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, sys.stdin.fileno())
+    os.close(nothing)
