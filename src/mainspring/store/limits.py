@@ -207,8 +207,7 @@ async def take_back(connection: Connection, line: int, limit: int) -> list[list[
 async def hold_back(
     connection: Connection, items: Sequence[HoldBack], ended_at: datetime | None = None
 ) -> list[tuple[UUID, list[int]]]:
-    """Return the runs that matched, and the slots that they give up. `ended_at` is when their attempts ended; None
-    means now."""
+    """Return the runs that matched, and the slots that they give up. `ended_at`: the end of their attempts, or now."""
     ordered = sorted(items, key=lambda item: item.run_id)
     rows: list[tuple[UUID, list[int]]] = await connection.fetch(
         _SQL["hold_back"],
