@@ -12,6 +12,7 @@ import httpx
 import msgspec
 import pytest
 
+from mainspring.operations.dependencies import dependency_poller as poller_module
 from mainspring.operations.dependencies.dependency_poller import DependencyPoller
 from mainspring.roles.assembly import Assembly
 from mainspring.store import dependencies
@@ -82,7 +83,7 @@ async def test_the_short_request_works_once_its_parent_exists(api: httpx.AsyncCl
     assert (await api.get("/v1/jobs/daily_report")).status_code == 404
     await make(api, "data_ingestion", schedule="0 0 * * *")
     answer = await api.post("/jobs", content=REPORT, headers=headers)
-    assert (answer.status_code, answer.json()) == (201, {"job_id": "daily_report"})
+    assert (answer.status_code, answer.json()["job_id"]) == (201, "daily_report")
     job = (await api.get("/v1/jobs/daily_report")).json()
     assert (job["depends_on"], job["rule"], job["on_upstream_failure"]) == (["data_ingestion"], "all_success", "skip")
 
@@ -104,6 +105,36 @@ async def test_a_run_is_queued_in_the_transaction_that_ends_its_last_parent(
     assert (await state_of(api, "c"))[0] == "QUEUED"
     assert await finish(worker) == "c"
     assert await connection.fetchval("select count(*) from mainspring.job_waits") == 0
+
+
+async def test_a_parent_that_begins_and_ends_while_its_dependant_is_polled_is_seen(
+    api: httpx.AsyncClient,
+    connection: asyncpg.Connection,
+    dependency_poller: DependencyPoller,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The poller has locked the live runs of the parent before this one began, and reads that it is alive."""
+    await make(api, "a", schedule="manual")
+    await make(api, "b", depends_on=["a"])
+    worker = worker_for(api, "a", "b")
+    reports: list[asyncio.Task[Any]] = []
+    read = poller_module.parents_at_their_times
+
+    async def read_meanwhile(*arguments: Any) -> Any:
+        assert (await api.post("/v1/jobs/a:runNow")).status_code == 202
+        [order] = await worker.claim()
+        found = await read(*arguments)
+        reports.append(asyncio.create_task(worker.report(outcome(order, "SUCCESS"))))
+        blocked = "select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'"
+        while not reports[0].done() and not await connection.fetchval(blocked):
+            await asyncio.sleep(0)
+        return found
+
+    monkeypatch.setattr(poller_module, "parents_at_their_times", read_meanwhile)
+    await dependency_poller.run_once()
+    await asyncio.gather(*reports)
+    assert (await state_of(api, "b"))[0] == "QUEUED"
+    assert await finish(worker) == "b"
 
 
 @pytest.mark.parametrize(

@@ -223,11 +223,12 @@ where h.run_id = any ($1::uuid[]) and h.ended_at > (select clock_timestamp()) - 
 
 -- name: waiting_for
 -- The runs that wait for the ends of the runs $1, of the jobs $3, at most $4. Others than $1 of the same job do not matter
--- to a run that waits for one of them. A run that waits for several is there several times.
+-- to a run that waits for one of them. A run that waits for several is there several times. Runs that are being polled are
+-- among them: the poller may have read the parents before these ends. The caller waits for its lock and decides then.
 select w.run_id
 from unnest($1::uuid[], $2::int[], $3::text[]) as e (run_id, tenant_id, job_id)
 join mainspring.job_waits w on w.tenant_id = e.tenant_id and w.parent = e.job_id
-where w.parent_end is null and w.looked and (w.parent_run is null or w.parent_run = e.run_id)
+where w.parent_end is null and (w.parent_run is null or w.parent_run = e.run_id)
 limit $4
 
 -- name: look_again
