@@ -125,7 +125,9 @@ async def test_a_parent_that_begins_and_ends_while_its_dependant_is_polled_is_se
         [order] = await worker.claim()
         found = await read(*arguments)
         reports.append(asyncio.create_task(worker.report(outcome(order, "SUCCESS"))))
-        blocked = "select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'"
+        blocked = (
+            "select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'"
+        )
         while not reports[0].done() and not await connection.fetchval(blocked):
             await asyncio.sleep(0)
         return found
