@@ -62,9 +62,12 @@ async def test_a_workflow_run_says_what_its_steps_wait_for(
 ) -> None:
     scene = Scene(assembly, api, connection)
     await worker_that_offers(api, "load")
-    run_id = await scene.begin(await scene.create([{"name": "load", "task": "load"}, {"name": "pay", "task": "laod"}]))
+    workflow = await scene.create([{"name": "load", "task": "load"}, {"name": "pay", "task": "laod"}])
+    run_id = await scene.begin(workflow)
     why = (await api.get(f"/v1/runs/{run_id}/why")).json()["why"]
     assert "0 of 2 have ended. 1 step waits: no worker offers task laod; did you mean 'load'? See GET" in why
+    again = await created(api, f"/v1/workflows/{workflow}:runNow", {}, 202)
+    assert again["warnings"] == ["no worker offers task laod; did you mean 'load'?"]
 
 
 async def test_the_overview_names_the_tasks_that_nobody_offers(api: httpx.AsyncClient) -> None:

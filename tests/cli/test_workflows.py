@@ -159,7 +159,7 @@ def test_apply_creates_changes_or_leaves_as_it_is(server: CannedServer, call: Ca
     assert call("workflow", "apply", file)[1] == "workflow nightly changed, version 4: steps\n"
     assert server.asked[-1][2] == {"steps": body["steps"]}
     code, out, _ = call("workflow", "check", file)
-    assert (code, out) == (0, "nightly is valid: 2 steps, 1 edges, 2 layers\n")
+    assert (code, out) == (0, "nightly is valid: 2 steps, 1 edge, 2 layers\n")
 
 
 def test_a_run_is_a_tree_in_which_a_step_is_below_the_last_that_it_waits_for() -> None:

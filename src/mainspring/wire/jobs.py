@@ -480,7 +480,8 @@ class RunNowAccepted(msgspec.Struct):
     """The response to `POST /v1/jobs/{id}:runNow`: the run and its status. SKIPPED if another run of the job is alive
     and the job does not overlap. replay_of: the run that it repeats, if the job was to run once and has fired. A repeat
     of a request has no status when the run is no longer in the history. does_not_wait_for: the jobs that it
-    depends on; a manual run starts without them."""
+    depends on; a manual run starts without them. warnings: of a workflow, as when
+    it is created."""
 
     run_id: str
     job_id: str
@@ -488,3 +489,4 @@ class RunNowAccepted(msgspec.Struct):
     reason: str | None = None
     replay_of: str | None = None
     does_not_wait_for: list[str] = []
+    warnings: list[str] = []

@@ -192,6 +192,9 @@ async def run_workflow_now(
     version = version_of(if_match)
     ran = await services.workflow_changes.run_now(caller, workflow_id, data or WorkflowRunNow(), version)
     accepted = await services.run_reader.accepted(caller, workflow_id, ran.run_id)
+    if not ran.repeated:
+        needs = await services.workflow_run_reader.needs(caller, ran.run_id, LARGE_ANSWER)
+        accepted.warnings = await services.offers.warnings(caller, needs)
     return Response(accepted, status_code=200 if ran.repeated else 202)
 
 

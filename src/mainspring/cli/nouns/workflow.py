@@ -9,6 +9,7 @@ import typer
 
 from mainspring.cli import completing
 from mainspring.cli.connect import JsonFlag, Server
+from mainspring.cli.figures import counted
 from mainspring.cli.find_id import call_for_job, call_with_id
 from mainspring.cli.listing import (
     Listing,
@@ -164,7 +165,8 @@ def check(
                 show_json(found)
                 continue
             name = body.get("workflow_id") or "the workflow"
-            show_line(f"{name} is valid: {found.steps:,} steps, {found.edges:,} edges, {found.layers:,} layers")
+            sizes = (counted(found.steps, "step"), counted(found.edges, "edge"), counted(found.layers, "layer"))
+            show_line(f"{name} is valid: {', '.join(sizes)}")
 
 
 @noun.verb("list", "mainspring workflow list", "mainspring workflow list --q nightly --watch")

@@ -13,6 +13,7 @@ from mainspring.domain.job import spec_from_text
 from mainspring.domain.state_names import named_states
 from mainspring.domain.tags import workflow_run_tag
 from mainspring.domain.transitions import SHOWN_SCHEDULED, RunState, StoredState
+from mainspring.domain.worker_needs import WorkerNeeds, needs_of
 from mainspring.domain.workflows.definition import StepDefinition, WorkflowDefinition
 from mainspring.domain.workflows.flow import ALIVE, RERUN_TRIGGER, WORKFLOW_TASK, FlowState, number_of
 from mainspring.domain.workflows.graph import SHOWN_PARENTS
@@ -26,7 +27,7 @@ from mainspring.operations.read.runs import ONE_SNAPSHOT, RunReader
 from mainspring.operations.read.views import brief_view, job_id_of
 from mainspring.operations.workflows.definitions import Definitions
 from mainspring.operations.workflows.repeats import member_runs
-from mainspring.store import history, workflow_reads, workflows
+from mainspring.store import history, workflow_reads, workflow_versions, workflows
 from mainspring.store.fired_jobs import BriefRun, brief_of
 from mainspring.store.history import Run
 from mainspring.store.lanes import LaneRegistry
@@ -99,6 +100,20 @@ class WorkflowRunReader:
             etag=_tag(found),
             **{name: getattr(brief, name) for name in WorkflowRunBrief.__struct_fields__},
         )
+
+    async def needs(self, caller: Caller, run_id: UUID, most_bytes: int) -> list[WorkerNeeds]:
+        """What the steps of a run need from workers. Nothing is said of a definition of more than `most_bytes`."""
+        tenant = caller.tenant
+        async with self._store.reads.acquire() as connection:
+            run = await history.find_run(connection, tenant, run_id)
+            if run is None:
+                return []
+            key: VersionKey = (job_id_of(run), run.generation, spec_from_text(run.spec_text).workflow or 0)
+            stored = await workflow_versions.size_of_source(connection, tenant, key)
+            if stored is None or stored.size > most_bytes:
+                return []
+            definition = await self._definitions.get(connection, tenant, key)
+        return list(dict.fromkeys(map(needs_of, definition.steps)))
 
     async def check(self, caller: Caller, run_id: UUID) -> UUID:
         """The workflow run with this id, which may be that of a rerun. Raises NotFound for others, also for steps."""
