@@ -11,7 +11,7 @@ async def test_metrics_need_a_token_and_show_queues_workers_and_counters(api: ht
     await api.post("/v1/jobs", json={"task": "nobody", "queue": "heavy"})
     answer = await api.get("/metrics")
     assert answer.status_code == 200
-    assert answer.headers["content-type"].startswith("text/plain; version=0.0.4")
+    assert answer.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
     lines = answer.text.splitlines()
     assert 'mainspring_queue_depth{queue="heavy"} 1.0' in lines
     assert 'mainspring_queue_running{queue="heavy"} 0.0' in lines

@@ -245,6 +245,9 @@ async def test_every_route_answers_at_jobs_as_well(
 ) -> None:
     assert (await api.post("/jobs", json={"job_id": "j", "task": "noop", "schedule": "@daily"})).status_code == 201
     assert (await api.post("/jobs:batch", json=[{"task": "noop"}])).status_code == 201
+    assert (await api.post("/jobs:validate", json={"task": "noop"})).status_code == 200
+    acts = [(await api.post(path, json={})).json() for path in ("/jobs:act", "/v1/jobs:act")]
+    assert acts[0]["status"] == 422 and acts[0]["field"] == acts[1]["field"]
     assert [job["job_id"] for job in (await api.get("/jobs?q=j")).json()["jobs"]] == ["j"]
     for part in ("", "/status", "/runs", "/upcoming", "/missed"):
         assert (await api.get(f"/jobs/j{part}")).json() == (await api.get(f"/v1/jobs/j{part}")).json()

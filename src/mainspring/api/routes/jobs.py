@@ -110,7 +110,7 @@ async def create_jobs(request: Http, data: JobBatch) -> BatchCreated:
 
 
 @post(
-    "/v1/jobs:validate", status_code=200, operation="jobs.validate", roles=READERS,
+    ["/v1/jobs:validate", "/jobs:validate"], status_code=200, operation="jobs.validate", roles=READERS,
     summary="Check a job without creating it", problems=FIELDS_OF_A_JOB, examples=examples.JOBS,
 )  # fmt: skip
 async def check_job(request: Http, data: JobRequest) -> JobCheck:

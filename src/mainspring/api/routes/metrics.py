@@ -21,7 +21,7 @@ from mainspring.operations.access.permissions import READERS
 from mainspring.operations.read.tenant_counts import TenantCounts, activity_of
 
 _MOST_QUEUES = 1000
-_MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+_MEDIA_TYPE = "text/plain; version=0.0.4"  # Litestar adds the charset
 _EXAMPLE = """# HELP mainspring_dead_letters Dead letters
 # TYPE mainspring_dead_letters gauge
 mainspring_dead_letters 0.0

@@ -30,7 +30,7 @@ _ANSWERS = {
 
 
 @post(
-    "/v1/jobs:act", status_code=202, summary="Act on many jobs",
+    ["/v1/jobs:act", "/jobs:act"], status_code=202, summary="Act on many jobs",
     operation="jobs.act", roles=ADMINS, answers=_ANSWERS, problems=_ACTS, examples=examples.JOBS_ACTS,
 )  # fmt: skip
 async def act_on_jobs(request: Http, data: JobsAct) -> Response[OperationView | Counted]:
