@@ -2,18 +2,30 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import asyncpg
 import httpx
 import pytest
 
+from mainspring.kernel.ids import TenantId
+from mainspring.operations.signatures import offers
 from mainspring.roles.assembly import Assembly
+from mainspring.store import workers
+from mainspring.store.workers import Offer
 from tests.api.bookkeeping import problem
 from tests.operations.hand_worker import HandWorker
 from tests.operations.workflows.scene import Scene
 
 pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture(autouse=True)
+def patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A submission waits for a busy machine too."""
+    monkeypatch.setattr(offers, "_PATIENCE", 60.0)
+
 
 WAITS = "its runs wait until such a worker starts"
 
@@ -82,3 +94,29 @@ async def test_the_overview_names_the_tasks_that_nobody_offers(api: httpx.AsyncC
 async def test_a_refused_job_is_warned_of_nothing(api: httpx.AsyncClient) -> None:
     refused = problem(await api.post("/v1/jobs", json={"task": "nobody", "priority": "urgent"}))
     assert "warnings" not in refused
+
+
+async def test_many_submissions_at_once_share_one_statement(
+    assembly: Assembly, api: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await worker_that_offers(api, "send_mail")
+    read, statements = workers.offers, list[int]()
+
+    async def counted(connection: asyncpg.Connection, tenant: TenantId) -> list[Offer]:
+        statements.append(tenant)
+        return await read(connection, tenant)
+
+    monkeypatch.setattr(workers, "offers", counted)
+    answers = await asyncio.gather(*(created(api, "/v1/jobs", {"task": f"other{number}"}) for number in range(20)))
+    assert all(len(answer["warnings"]) == 1 for answer in answers)
+    assert len(statements) == 1
+
+
+async def test_a_submission_is_answered_if_it_cannot_be_read_what_workers_offer(
+    api: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def away(*_: Any) -> list[Offer]:
+        raise ConnectionResetError
+
+    monkeypatch.setattr(workers, "offers", away)
+    assert "warnings" not in await created(api, "/v1/jobs", {"task": "sendmail"})

@@ -63,6 +63,8 @@ def command_of(method: str, route: str) -> str | None:
         return None
     noun, of_one, mark, name = _NOUNS[found[1]], found[2], found[3], found[4]
     verbs: tuple[str, ...] = (_TO_ONE if of_one else _TO_A_LIST).get(method, ())
+    if mark == "/" and not of_one:
+        return None  # the name is an id
     if mark is not None:
         verbs = (_VERB_NAMES.get(name, name),) if (method, mark) in (("POST", ":"), ("GET", "/")) else ()
     known = {verb.name for verb in load_noun(noun).listed}

@@ -4,7 +4,6 @@ while PostgreSQL starts. The parent closes the standard input of the process, or
 from __future__ import annotations
 
 import os
-import sys
 
 _VARIABLE = "MAINSPRING_HELD_START"
 
@@ -18,7 +17,11 @@ def wait_until_released() -> None:
     """Call this after the imports. Children of this process inherit neither the variable nor the input."""
     if not os.environ.pop(_VARIABLE, None):
         return
-    sys.stdin.buffer.read()
+    try:
+        while os.read(0, 4096):
+            pass
+    except OSError:  # there is no input
+        return
     nothing = os.open(os.devnull, os.O_RDONLY)
-    os.dup2(nothing, sys.stdin.fileno())
+    os.dup2(nothing, 0)
     os.close(nothing)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from heapq import nlargest
-from itertools import islice
 
 from mainspring.domain.durations import format_duration
 from mainspring.domain.rollups import Span
@@ -53,7 +52,8 @@ class OverviewReader:
         queues = counts.queues
         ages = [queue.oldest_seconds for queue in queues if queue.oldest_seconds is not None]
         lag = max(0.0, late or 0.0)
-        untaken = await self._queues.untaken(caller) if any(queue.depth for queue in queues) else {}
+        waits = any(queue.depth for queue in queues) and counts.workers.get(WorkerState.LIVE.name)
+        untaken = await self._queues.untaken(caller, _REASONS) if waits else []
         problems = list(problems_of(counts, scheduling, lag, untaken))
         return Overview(
             status="degraded" if problems else "ok",
@@ -88,7 +88,9 @@ class OverviewReader:
         )
 
 
-def problems_of(counts: TenantCounts, scheduling: LeaseCounts, lag: float, untaken: Mapping[str, int]) -> Iterator[str]:
+def problems_of(
+    counts: TenantCounts, scheduling: LeaseCounts, lag: float, untaken: Sequence[tuple[str, int]]
+) -> Iterator[str]:
     """What an operator should look at, the most urgent first. `untaken`: runs that no worker of their queue takes, by
     the reason."""
     if not scheduling.nodes:
@@ -103,10 +105,8 @@ def problems_of(counts: TenantCounts, scheduling: LeaseCounts, lag: float, untak
     for queue in counts.queues:
         if queue.depth and not queue.workers and counts.workers.get(WorkerState.LIVE.name):
             yield f"{_runs(queue.depth)} in the queue {queue.name}, and no worker takes runs from it"
-    for reason, number in islice(untaken.items(), _REASONS):
+    for reason, number in untaken:
         yield f"{_runs(number)}: {reason}"
-    if len(untaken) > _REASONS:
-        yield f"{_runs(sum(untaken.values()))} in all for tasks or labels that no worker offers"
     if lost := counts.workers.get(WorkerState.LOST.name):
         yield f"{lost} {'worker is' if lost == 1 else 'workers are'} lost; the runs were given to others"
 

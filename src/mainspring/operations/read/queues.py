@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from datetime import timedelta
@@ -10,17 +9,17 @@ from heapq import nsmallest
 
 from mainspring.domain.errors import NotFound
 from mainspring.domain.rollups import floor_to
-from mainspring.domain.workflows.flow import WORKFLOW_TASK
 from mainspring.kernel.ids import TenantId
 from mainspring.operations.access.caller import Caller
 from mainspring.operations.limits.gate_views import gate_view, pause_in_words
 from mainspring.operations.paging.search import search_in_words
-from mainspring.operations.signatures.offers import in_words, lacking
+from mainspring.operations.signatures.offers import untaken
 from mainspring.store import gates, gauges, history, rollups, workers
 from mainspring.store.history import LaneDepth
 from mainspring.store.lanes import LaneRegistry
 from mainspring.store.pool import Connection, Store
 from mainspring.store.rollups import QueueEnds
+from mainspring.store.searches import SearchTooSlow
 from mainspring.wire.gates import GateView
 from mainspring.wire.runs import QueueList, QueueView
 
@@ -48,23 +47,22 @@ class QueueReader:
         with search_in_words("queues"):
             return await self._queues(caller.tenant, self._store.read(seconds=_SECONDS))
 
-    async def untaken(self, caller: Caller) -> dict[str, int]:
+    async def untaken(self, caller: Caller, most: int) -> list[tuple[str, int]]:
         """How many runs wait that no live worker of their queue takes, by the reason. Queues without a worker are left
-        out: they are told as a whole."""
+        out: they are told as a whole. Nothing is said if counting takes too long."""
         tenant = caller.tenant
-        async with self._store.read(seconds=_SECONDS) as connection:
-            counted = history.queue_depths if await gauges.many_live(connection, self._many) is None else gauges.depths
-            depths = {depth.lane_id: depth.depth for depth in await counted(connection, tenant) if depth.depth}
-            offers = await workers.offers(connection, tenant) if depths else []
+        try:
+            async with self._store.read(seconds=_SECONDS) as connection:
+                counted = (
+                    history.queue_depths if await gauges.many_live(connection, self._many) is None else gauges.depths
+                )
+                depths = [depth for depth in await counted(connection, tenant) if depth.depth]
+                offers = await workers.offers(connection, tenant) if depths else []
+        except SearchTooSlow:
+            return []
         served = set[str]().union(*(offer.queues for offer in offers))
-        found: Counter[str] = Counter()
-        for lane_id, depth in depths.items():
-            lane = self._lanes.peek(lane_id)
-            if lane is None or lane.queue not in served or lane.task == WORKFLOW_TASK:
-                continue
-            if (missing := lacking(lane, offers)) is not None:
-                found[in_words(missing, lane, offers)] += depth
-        return dict(found.most_common())
+        lanes = ((self._lanes.peek(depth.lane_id), depth.depth) for depth in depths)
+        return untaken([(lane, number) for lane, number in lanes if lane and lane.queue in served], offers, most)
 
     async def queue(self, caller: Caller, name: str) -> QueueView:
         with search_in_words("queues"):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import asyncio
+from collections import Counter
+from collections.abc import Collection, Iterable, Sequence
 
 import asyncpg
 import msgspec
@@ -17,7 +19,7 @@ from mainspring.kernel.logs import get_logger
 from mainspring.operations.access.caller import Caller
 from mainspring.store import workers
 from mainspring.store.lanes import Lane
-from mainspring.store.pool import Store
+from mainspring.store.pool import AWAY, Store
 from mainspring.store.workers import Offer
 
 log = get_logger("offers")
@@ -25,8 +27,11 @@ log = get_logger("offers")
 FOR_A_SERVER = "waiting for a server to start its steps"
 _OFFERED_FOR = 30.0  # seconds for which a task counts as offered after it was found so
 _MISSING_FOR = 1.0  # seconds after which a task that was missing is looked up again
+_PATIENCE = 0.2  # seconds that a submission waits for it
 _MOST_TENANTS = 1000
 _MOST_WARNINGS = 20
+_MOST_SUGGESTIONS = 3  # a task that is spelt alike takes milliseconds to find
+_MOST_COMPARED = 200
 _MOST_KEPT = 10_000
 
 
@@ -59,15 +64,61 @@ def in_words(missing: str, wanted: Lane | WorkerNeeds, offers: Sequence[Offer]) 
     """What is lacking, with the offered task that is spelt alike, or with what happens now."""
     known = set[str]().union(*(offer.tasks for offer in offers))
     waits = "its runs wait until such a worker starts"
-    return f"{missing}; {waits if wanted.task in known else meant(wanted.task, known, waits)}"
+    told = wanted.task in known or len(known) > _MOST_COMPARED
+    return f"{missing}; {waits if told else meant(wanted.task, known, waits)}"
 
 
-class _Known:
-    """What was found for a tenant, and when."""
+def untaken(waiting: Iterable[tuple[Lane, int]], offers: Sequence[Offer], most: int) -> list[tuple[str, int]]:
+    """How many runs wait for what no live worker offers, by the reason; at most `most` reasons, the largest first."""
+    served = _served(offers)
+    found: Counter[str] = Counter()
+    samples: dict[str, Lane] = {}
+    for lane, number in waiting:
+        if lane.task == WORKFLOW_TASK or (not lane.labels and (lane.queue, lane.task) in served):
+            continue
+        if (missing := lacking(lane, offers)) is not None:
+            found[missing] += number
+            samples.setdefault(missing, lane)
+    return [(in_words(text, samples[text], offers), number) for text, number in found.most_common(most)]
 
-    def __init__(self) -> None:
-        self.offered: dict[WorkerNeeds, float] = {}
-        self.missing: dict[WorkerNeeds, tuple[float, str]] = {}
+
+def _served(offers: Sequence[Offer]) -> set[tuple[str, str]]:
+    """The queues and tasks of the workers that take new runs."""
+    return {(queue, task) for offer in offers if not offer.draining for queue in offer.queues for task in offer.tasks}
+
+
+class _Snapshot:
+    """What the workers of a tenant offered at a time. Unknown if it could not be read."""
+
+    def __init__(self, at: float, offers: Sequence[Offer] | None) -> None:
+        self.at = at
+        self._offers = offers
+        self._served = set() if offers is None else _served(offers)
+        self._missing: dict[WorkerNeeds, str | None] = {}
+
+    def serves(self, needs: WorkerNeeds) -> bool:
+        """Whether it is certain, and known at once, that a worker takes such runs."""
+        if needs.labels:
+            return self._missing.get(needs, "") is None
+        return needs.task == WORKFLOW_TASK or (needs.queue, needs.task) in self._served
+
+    def warnings(self, wanted: Iterable[WorkerNeeds]) -> list[str]:
+        if self._offers is None:
+            return []
+        found: list[str] = []
+        for needs in wanted:
+            if self.serves(needs):
+                continue
+            if needs not in self._missing:
+                if len(self._missing) >= _MOST_KEPT:
+                    self._missing.clear()
+                self._missing[needs] = lacking(needs, self._offers)
+            if (missing := self._missing[needs]) is not None:
+                compared = self._offers if len(found) < _MOST_SUGGESTIONS else ()
+                found.append(in_words(missing, needs, compared))
+                if len(found) == _MOST_WARNINGS:
+                    break
+        return sorted(found)
 
 
 class OfferRegistry:
@@ -77,46 +128,34 @@ class OfferRegistry:
     def __init__(self, store: Store, clock: Clock) -> None:
         self._store = store
         self._clock = clock
-        self._known: dict[TenantId, _Known] = {}
+        self._known: dict[TenantId, _Snapshot] = {}
+        self._reading: dict[TenantId, asyncio.Lock] = {}
 
-    async def warnings(self, caller: Caller, wanted: Iterable[WorkerNeeds]) -> list[str]:
-        """A sentence for each that no live worker takes, at most 20. It never fails: what is submitted is stored."""
+    async def warnings(self, caller: Caller, wanted: Collection[WorkerNeeds]) -> list[str]:
+        """A sentence for each that no live worker takes, at most 20. It neither fails nor waits for long: what is
+        submitted is stored."""
         now, tenant = self._clock.monotonic(), caller.tenant
+        known = self._known.get(tenant)
+        if known is not None and now - known.at < _OFFERED_FOR and all(map(known.serves, wanted)):
+            return []
+        if known is None or now - known.at >= _MISSING_FOR:
+            known = await self._read(tenant, now)
+        return known.warnings(wanted)
+
+    async def _read(self, tenant: TenantId, now: float) -> _Snapshot:
+        """Many submissions at once share one statement."""
         if len(self._known) > _MOST_TENANTS:
             self._known.clear()
-        known = self._known.setdefault(tenant, _Known())
-        found: list[str] = []
-        unknown: list[WorkerNeeds] = []
-        for each in wanted:
-            if known.offered.get(each, -_OFFERED_FOR) > now - _OFFERED_FOR:
-                continue
-            at, text = known.missing.get(each, (-_MISSING_FOR, ""))
-            if at > now - _MISSING_FOR:
-                found.append(text)
-            elif each.task != WORKFLOW_TASK:
-                unknown.append(each)
-        if unknown:
-            found += await self._look_up(tenant, known, unknown, now)
-        return sorted(found)[:_MOST_WARNINGS]
-
-    async def _look_up(self, tenant: TenantId, known: _Known, unknown: Sequence[WorkerNeeds], now: float) -> list[str]:
+            self._reading.clear()
+        offers: Sequence[Offer] | None = None
         try:
-            async with self._store.reads.acquire() as connection:
-                offers = await workers.offers(connection, tenant)
-        except (MainspringError, OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
-            log.warning("cannot read what workers offer", tenant=tenant, error=str(error))
-            return []
-        if len(known.offered) + len(known.missing) + len(unknown) > _MOST_KEPT:
-            known.offered.clear()
-            known.missing.clear()
-        found: list[str] = []
-        for each in unknown[:_MOST_KEPT]:
-            missing = lacking(each, offers)
-            if missing is None:
-                known.missing.pop(each, None)
-                known.offered[each] = now
-            elif len(found) < _MOST_WARNINGS:
-                text = in_words(missing, each, offers)
-                known.missing[each] = (now, text)
-                found.append(text)
-        return found
+            async with asyncio.timeout(_PATIENCE), self._reading.setdefault(tenant, asyncio.Lock()):
+                known = self._known.get(tenant)
+                if known is not None and known.at >= now:
+                    return known
+                async with self._store.reads.acquire() as connection:
+                    offers = await workers.offers(connection, tenant)
+        except (MainspringError, asyncpg.PostgresError, *AWAY) as error:
+            log.warning("cannot read what workers offer", tenant=tenant, error=repr(error))
+        known = self._known[tenant] = _Snapshot(self._clock.monotonic(), offers)
+        return known

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
 
+import asyncpg
 import msgspec
 
-from mainspring.domain.errors import InvalidInput, NotFound
+from mainspring.domain.errors import InvalidInput, MainspringError, NotFound
 from mainspring.domain.job import spec_from_text
 from mainspring.domain.state_names import named_states
 from mainspring.domain.tags import workflow_run_tag
@@ -31,7 +32,7 @@ from mainspring.store import history, workflow_reads, workflow_versions, workflo
 from mainspring.store.fired_jobs import BriefRun, brief_of
 from mainspring.store.history import Run
 from mainspring.store.lanes import LaneRegistry
-from mainspring.store.pool import Connection, Store
+from mainspring.store.pool import AWAY, Connection, Store
 from mainspring.store.workflow_reads import KeptEnd, MapRow
 from mainspring.store.workflow_versions import VersionKey
 from mainspring.store.workflows import Flow
@@ -60,6 +61,9 @@ class StepQuery(msgspec.Struct, frozen=True):
     members: bool = False
     cursor: str | None = None
     limit: int = 50
+
+
+_MOST_NEEDS = 1000
 
 
 class FoundRun(msgspec.Struct, frozen=True):
@@ -102,18 +106,22 @@ class WorkflowRunReader:
         )
 
     async def needs(self, caller: Caller, run_id: UUID, most_bytes: int) -> list[WorkerNeeds]:
-        """What the steps of a run need from workers. Nothing is said of a definition of more than `most_bytes`."""
+        """What the steps of a run need from workers. Nothing is said of a definition of more than `most_bytes`, or if
+        it cannot be read: the run has been created."""
         tenant = caller.tenant
-        async with self._store.reads.acquire() as connection:
-            run = await history.find_run(connection, tenant, run_id)
-            if run is None:
-                return []
-            key: VersionKey = (job_id_of(run), run.generation, spec_from_text(run.spec_text).workflow or 0)
-            stored = await workflow_versions.size_of_source(connection, tenant, key)
-            if stored is None or stored.size > most_bytes:
-                return []
-            definition = await self._definitions.get(connection, tenant, key)
-        return list(dict.fromkeys(map(needs_of, definition.steps)))
+        try:
+            async with self._store.reads.acquire() as connection:
+                run = await history.find_run(connection, tenant, run_id)
+                if run is None:
+                    return []
+                key: VersionKey = (job_id_of(run), run.generation, spec_from_text(run.spec_text).workflow or 0)
+                stored = await workflow_versions.size_of_source(connection, tenant, key)
+                if stored is None or stored.size > most_bytes:
+                    return []
+                definition = await self._definitions.get(connection, tenant, key)
+        except (MainspringError, asyncpg.PostgresError, *AWAY):
+            return []
+        return list(dict.fromkeys(map(needs_of, definition.steps)))[:_MOST_NEEDS]
 
     async def check(self, caller: Caller, run_id: UUID) -> UUID:
         """The workflow run with this id, which may be that of a rerun. Raises NotFound for others, also for steps."""

@@ -11,7 +11,7 @@ from mainspring.domain.transitions import StoredState, shown_state
 from mainspring.domain.workflows.flow import BEING_STOPPED, flow_of, number_of
 from mainspring.domain.workflows.numbers import Numbers
 from mainspring.kernel.ids import TenantId
-from mainspring.operations.signatures.offers import in_words, lacking
+from mainspring.operations.signatures.offers import untaken
 from mainspring.operations.workflows.definitions import Definitions
 from mainspring.store import workers, workflow_reads, workflows
 from mainspring.store.history import LiveRun, Run
@@ -78,22 +78,18 @@ async def _progress_of_flow(connection: Connection, lanes: LaneRegistry, flow: F
         counts = await workflow_reads.count(connection, first, last, numbers.replaced)
         ended += sum(number for state, number in counts.items() if state in _ENDED)
         queued.update(await workflow_reads.queued(connection, first, last))
-    untaken = await _untaken(connection, lanes, flow.tenant_id, queued)
-    progress = f"It runs its steps: {ended} of {flow.steps} have ended.{untaken}"
+    not_taken = await _not_taken(connection, lanes, flow.tenant_id, queued)
+    progress = f"It runs its steps: {ended} of {flow.steps} have ended.{not_taken}"
     return f"{progress} See GET /v1/workflow-runs/{flow.flow_id}."
 
 
-async def _untaken(connection: Connection, lanes: LaneRegistry, tenant: TenantId, queued: Counter[int]) -> str:
+async def _not_taken(connection: Connection, lanes: LaneRegistry, tenant: TenantId, queued: Counter[int]) -> str:
     """A sentence for each reason why no live worker takes steps that are queued."""
     offers = await workers.offers(connection, tenant) if queued else []
-    found: Counter[str] = Counter()
-    for lane_id, number in queued.items():
-        lane = lanes.peek(lane_id)
-        if lane is not None and (missing := lacking(lane, offers)) is not None:
-            found[in_words(missing, lane, offers)] += number
+    waiting = [(lane, number) for lane_id, number in queued.items() if (lane := lanes.peek(lane_id)) is not None]
     return "".join(
         f" {number} {'step waits' if number == 1 else 'steps wait'}: {reason}{'' if reason.endswith('?') else '.'}"
-        for reason, number in found.most_common(_SHOWN)
+        for reason, number in untaken(waiting, offers, _SHOWN)
     )
 
 
