@@ -50,6 +50,9 @@ async def test_a_submission_names_what_no_worker_takes_and_the_task_that_is_spel
     assert wrong["warnings"] == ["no worker offers task sendmail; did you mean 'send_mail'?"]
     far = await created(api, "/v1/jobs", {"task": "send_mail", "queue": "far", "job_id": "far"})
     assert far["warnings"] == [f"no worker of queue far offers task send_mail; {WAITS}"]
+    again = {"task": "send_mail", "queue": "far", "idempotency_key": "k"}
+    assert (await created(api, "/v1/jobs", again))["warnings"] == far["warnings"]
+    assert "warnings" not in await created(api, "/v1/jobs", again, 200)  # nothing new is stored
     labelled = await created(api, "/v1/jobs", {"task": "send_mail", "required_labels": {"zone": "b"}})
     lacks = 'no worker that offers task send_mail has the required labels {"zone":"b"}'
     assert labelled["warnings"] == [f"{lacks}; {WAITS}"]

@@ -20,8 +20,8 @@ from tests.api.bookkeeping import problem
 from tests.attack.edge import HEAD, an_edge
 from tests.live.scene import watching
 from tests.logs.sockets import on_a_socket
+from tests.operations.backfilling import backfill_worker_of, run_all
 from tests.operations.backfilling import begin as begin_backfill
-from tests.operations.backfilling import filler_of, run_all
 from tests.operations.bulk import begin, performer_of, read
 from tests.operations.firing import fire_due
 from tests.operations.hand_worker import HandWorker, outcome
@@ -118,7 +118,7 @@ async def test_the_end_of_a_backfill_is_told_about_once(
     await a_backfilled_job(api, assembly)
     await begin_backfill(api, "report", concurrency=3)
     async with watching(assembly, served, "jobs", "runs") as watcher:
-        await run_all(filler_of(assembly), worker, 3)
+        await run_all(backfill_worker_of(assembly), worker, 3)
         await watcher.told("jobs")
     assert told == [(DEFAULT_TENANT, "jobs", 1), (DEFAULT_TENANT, "runs", 1)]
 

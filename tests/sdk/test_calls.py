@@ -86,7 +86,7 @@ def test_both_clients_have_a_method_for_every_call() -> None:
 def test_every_route_of_a_box_is_a_route_of_a_server() -> None:
     app = app_without_a_server()
     engine = Engine({}, datetime(2030, 1, 1, tzinfo=UTC), 1, raise_errors=True)
-    routes = list(LocalServer(engine, {})._routes)
+    routes = list(LocalServer(engine, {}, frozenset())._routes)
     assert len(routes) > 20
     for route in routes:
         named = "upcoming" if route == "GET insights/{}" else "x"

@@ -93,7 +93,7 @@ async def test_steps_end_by_their_rules_and_again_after_a_rerun(scene: Scene, fa
     rerun = f"/v1/workflow-runs/{run_id}:rerun"
     assert (await scene.api.post(rerun, json={"from": start} if start else {})).status_code == 202
     await scene.starter.run_once()
-    await scene.folder.run_once()
+    await scene.join_counter.run_once()
     await scene.run_all(work)
     repeated = {"any": {"any"}, "d": {"d", "strict"}}.get(start or "", set())
     left = {name: end for name, end in ENDS[failing].items() if name not in repeated}
@@ -123,7 +123,7 @@ async def test_mapped_steps_end_by_their_members(scene: Scene, failing: tuple[st
     work = Work(*failing)
     run_id = await scene.begin("mapped")
     expander = task_of(scene.assembly, FanoutExpander)
-    while await expander.run_once() + len(await scene.round(work, most=1)) + await scene.folder.run_once():
+    while await expander.run_once() + len(await scene.round(work, most=1)) + await scene.join_counter.run_once():
         pass
     not_lists = {
         "not-a-list": "FAILED the result of step a is not a list at its top",

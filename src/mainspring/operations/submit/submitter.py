@@ -9,6 +9,8 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from contextlib import nullcontext
 from datetime import timedelta
 from functools import partial
+from itertools import compress
+from operator import not_
 
 import msgspec
 
@@ -243,7 +245,7 @@ class Submitter:
             batch.repeated,
             batch.generations,
             batch.unique,
-            needs=self._needs(lane_ids),
+            needs=self._needs(compress(lane_ids, map(not_, batch.repeated))),
         )
 
     def _needs(self, lane_ids: Iterable[int]) -> set[WorkerNeeds]:
