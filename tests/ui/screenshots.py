@@ -12,7 +12,8 @@ from pathlib import Path
 import httpx
 from playwright.sync_api import Page, ViewportSize
 
-from tests.ui.serving import CHROMIUM, HUGE, PAGES, PHONE, ROOT, WIDE, browser, is_loaded, look, serving, sign_in, until
+from tests.eventually import until
+from tests.ui.serving import CHROMIUM, HUGE, PAGES, PHONE, ROOT, WIDE, browser, is_loaded, look, serving, sign_in
 
 LOOKS: dict[str, tuple[ViewportSize, bool]] = {
     "wide": (WIDE, False), "huge-dark": (HUGE, True), "phone": (PHONE, False), "phone-dark": (PHONE, True),

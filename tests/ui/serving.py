@@ -7,16 +7,16 @@ import shutil
 import socket
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import httpx
 from playwright.sync_api import Browser, BrowserContext, Page, ViewportSize, sync_playwright
 
+from tests.eventually import PATIENCE, until
+
 CHROMIUM = shutil.which("chromium-headless-shell") or shutil.which("chromium")  # the first takes a third less CPU time
-PATIENCE = 300  # ends a test that hangs
 ROOT = Path(__file__).resolve().parents[2]
 WIDE: ViewportSize = {"width": 1280, "height": 900}
 HUGE: ViewportSize = {"width": 1920, "height": 1080}
@@ -58,13 +58,6 @@ def _is_ready(client: httpx.Client, process: subprocess.Popen[bytes]) -> bool:
         return client.get("/readyz").status_code == 200
     except httpx.TransportError:
         return False
-
-
-def until(true: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE
-    while not true():
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
 
 
 @contextmanager

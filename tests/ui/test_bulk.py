@@ -8,8 +8,8 @@ import httpx
 import pytest
 from playwright.sync_api import Page, expect
 
+from tests.eventually import PATIENCE, until
 from tests.ui.conftest import Open
-from tests.ui.serving import PATIENCE, until
 from tests.ui.test_flows import confirm, create
 
 expect.set_options(timeout=PATIENCE * 1000)

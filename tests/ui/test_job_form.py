@@ -12,8 +12,9 @@ from uuid import uuid4
 import httpx
 from playwright.sync_api import Page, expect
 
+from tests.eventually import PATIENCE
 from tests.ui.conftest import Open
-from tests.ui.serving import PATIENCE, ROOT
+from tests.ui.serving import ROOT
 
 expect.set_options(timeout=PATIENCE * 1000)
 

@@ -10,9 +10,10 @@ import httpx
 import pytest
 from playwright.sync_api import Browser, Locator, Page, expect
 
+from tests.eventually import PATIENCE, until
 from tests.ui.conftest import Open
 from tests.ui.proxy import Proxy
-from tests.ui.serving import PATIENCE, is_loaded, look, sign_in, until
+from tests.ui.serving import is_loaded, look, sign_in
 
 expect.set_options(timeout=PATIENCE * 1000)
 

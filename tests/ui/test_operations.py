@@ -9,8 +9,9 @@ import httpx
 import pytest
 from playwright.sync_api import expect
 
+from tests.eventually import PATIENCE, until
 from tests.ui.conftest import Open
-from tests.ui.serving import PATIENCE, is_loaded, until
+from tests.ui.serving import is_loaded
 
 expect.set_options(timeout=PATIENCE * 1000)
 

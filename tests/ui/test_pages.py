@@ -11,8 +11,9 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from mainspring.api.page import FOLDER
+from tests.eventually import PATIENCE
 from tests.ui.conftest import Open
-from tests.ui.serving import PAGES, PATIENCE, ROOT, is_loaded
+from tests.ui.serving import PAGES, ROOT, is_loaded
 
 expect.set_options(timeout=PATIENCE * 1000)
 AXE = ROOT / "dashboard" / "node_modules" / "axe-core" / "axe.min.js"

@@ -8,8 +8,8 @@ from uuid import uuid4
 import httpx
 from playwright.sync_api import expect
 
+from tests.eventually import PATIENCE, until
 from tests.ui.conftest import Open
-from tests.ui.serving import PATIENCE, until
 
 expect.set_options(timeout=PATIENCE * 1000)
 

@@ -200,9 +200,8 @@ class Signals:
             await asyncio.get_running_loop().create_future()
         connection = await connect(self._store.database.direct, application="listener")
         self._store.connections.add(connection)  # it never sends, so it would not notice that it is dead
-        lost = (
-            asyncio.Event()
-        )  # not a future with an exception, which would never be retrieved if this ends before it waits
+        # Not a future with an exception, which would never be retrieved if this ends before it waits.
+        lost = asyncio.Event()
         connection.add_termination_listener(lambda _: lost.set())
         try:
             await connection.add_listener(CHANNEL, self._on_notify)

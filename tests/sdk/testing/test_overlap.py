@@ -7,6 +7,8 @@ import pytest
 from mainspring import Context, Mainspring
 from mainspring.testing import Box, run
 
+from .a_box import boxed
+
 START = "2026-01-01T00:00:00Z"
 
 
@@ -90,3 +92,33 @@ def test_a_run_that_waits_is_cancelled() -> None:
         assert box.client.cancel_run(runs[1]).status == "CANCELLED"
         box.settle()
         assert states(box) == ["SUCCESS", "CANCELLED", "SUCCESS"]
+
+
+def test_a_fire_is_skipped_while_an_earlier_run_backs_off() -> None:
+    app = Mainspring()
+
+    @app.cron("@hourly")
+    @app.task(retry={"base": "90m", "cap": "1d", "backoff": "constant", "jitter": 0, "max_attempts": 2})
+    def slow(ctx: Context) -> None:
+        if ctx.attempt == 1 and ctx.scheduled_for.hour == 1:
+            raise ValueError("once")
+
+    with boxed(app) as box:
+        box.advance("3h")
+    assert [(run.scheduled_for.hour, str(run.status)) for run in box.runs] == [
+        (1, "SUCCESS"), (2, "SKIPPED"), (3, "SUCCESS"),
+    ]  # fmt: skip
+    assert box.runs[1].reason == "overlap: an earlier run of this job was still alive"
+
+
+def test_where_overlap_is_allowed_it_is_not_skipped() -> None:
+    app = Mainspring()
+
+    @app.cron("@hourly", overlap="allow")
+    @app.task(retry={"base": "90m", "cap": "1d", "backoff": "constant", "jitter": 0, "max_attempts": 2})
+    def slow() -> None:
+        raise ValueError("always")
+
+    with boxed(app) as box:
+        box.advance("2h")
+    assert [str(run.status) for run in box.runs] == ["SCHEDULED", "SCHEDULED"]

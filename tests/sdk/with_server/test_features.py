@@ -10,7 +10,7 @@ from uuid import uuid4
 import pytest
 
 from mainspring import Conflict, InvalidInput
-from tests.sdk.with_server.eventually import until
+from tests.eventually import until
 from tests.sdk.with_server.market import app, call, charge, hour, rows, sync
 
 Server = Callable[..., Any]

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from mainspring import InvalidInput, RunFailed
-from tests.sdk.with_server.eventually import until
+from tests.eventually import until
 from tests.sdk.with_server.market import app, nightly, report, reported, resized, work
 
 Server = Callable[..., Any]

@@ -36,7 +36,7 @@ async def get_metrics(request: Request[Any, Any, Any]) -> Response[bytes]:
     """Text, not JSON. The state of the tenant's queues and workers, and outcomes, durations and lags by task and queue,
     which count from midnight in UTC on; for the operator also the counters of this process."""
     caller = caller_of(request)
-    reader = services_of(request).standing_reader
+    reader = services_of(request).tenant_counts
     registry = CollectorRegistry()
     registry.register(_CountsCollector(await reader.counts(caller)))
     # The counters of the process cover all tenants, so only the operator gets them.

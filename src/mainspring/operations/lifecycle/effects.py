@@ -120,7 +120,7 @@ async def carry_out(connection: Connection, changes: RunChanges, effects: Effect
     dead = [item for item in changes.endings if item.state == StoredState.FAILED and item.before != StoredState.WAITING]
     if changes.endings:
         ended = await runs.end(connection, changes.endings)
-        _check(len(ended), len(changes.endings))
+        check_count(len(ended), len(changes.endings))
         failed = {item.run_id for item in dead if item.before == StoredState.RUNNING and not item.lost}
         after_end(ended, effects, failed=failed, endings={item.run_id: item for item in changes.endings})
         effects.dead += [item.run_id for item in dead]
@@ -133,11 +133,11 @@ async def carry_out(connection: Connection, changes: RunChanges, effects: Effect
     if changes.requeues:
         delays = {item.run_id: item.delay for item in changes.requeues}
         requeued = await runs.requeue(connection, changes.requeues, ended_at)
-        _check(len(requeued), len(changes.requeues))
+        check_count(len(requeued), len(changes.requeues))
         effects.requeued += [(run.lane_id, delays[run.run_id]) for run in requeued]
     if changes.holds:
         held = await limits.hold_back(connection, changes.holds, ended_at)
-        _check(len(held), len(changes.holds))
+        check_count(len(held), len(changes.holds))
         failed = {item.run_id for item in changes.holds if item.failed}
         released = effects.given_back
         for run_id, slots in held:
@@ -184,6 +184,7 @@ def _end(
     return RunEnded(run_id, follows or 0, feeds, StoredState.SUCCESS, result=result)
 
 
-def _check(written: int, wanted: int) -> None:
+def check_count(written: int, wanted: int) -> None:
+    """Raise Conflict unless a guarded statement has changed all rows that it was to change."""
     if written != wanted:
         raise Conflict("runs changed meanwhile", code="changed_meanwhile", hint="try again")

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mainspring.domain.errors import Conflict
-from mainspring.operations.lifecycle.effects import Effects
+from mainspring.operations.lifecycle.effects import Effects, check_count
 from mainspring.operations.limits.effects import LimitEffects
 from mainspring.store import joins
 from mainspring.store.joins import Ready
@@ -18,14 +17,9 @@ async def make_ready(
     """The caller has locked the runs as WAITING. Raises Conflict if one is not."""
     if plain:
         lanes = await joins.make_ready(connection, plain)
-        _check(len(lanes), len(plain))
+        check_count(len(lanes), len(plain))
         effects.ready.update(lanes)
     if limited:
         lines = await joins.hold_ready(connection, limited)
-        _check(len(lines), len(limited))
+        check_count(len(lines), len(limited))
         effects.of(LimitEffects).wake(lines)
-
-
-def _check(written: int, wanted: int) -> None:
-    if written != wanted:
-        raise Conflict("runs changed meanwhile", code="changed_meanwhile", hint="try again")

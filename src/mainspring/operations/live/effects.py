@@ -1,5 +1,5 @@
 """What follows for event streams: lists that change without a request, an exchange or a new run, which are counted
-elsewhere (changes.py)."""
+elsewhere (change_publisher.py). Only streams of this process hear of them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ E = TypeVar("E", bound=OfTenant)
 
 
 class ListChanges(Part):
-    """How often each list of a tenant has changed. Streams are told when the transaction has committed."""
+    """How often each list of a tenant has changed. Streams hear of it when the transaction has committed."""
 
     counts: Counter[tuple[int, str]] = msgspec.field(default_factory=Counter)
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 _MAINSPRING = (sys.executable, "-P", "-m", "mainspring")
 _PATIENCE = 60.0  # seconds until the first answer, on a machine that is busy
-_DECLARING = 5.0  # seconds until its schedules exist
+_DECLARING = 20.0  # seconds until its schedules exist, on a machine that is busy
 _END = 40.0  # seconds for runs that are drained
 _POLL = 0.02
 _SHOWN = 3000  # characters of the log, if it does not start
