@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import UTC, datetime
 from typing import Any
 
 import asyncpg
@@ -10,6 +11,7 @@ import httpx
 import pytest
 
 from mainspring.kernel.ids import TenantId
+from mainspring.operations.read.verdict import verdict_of
 from mainspring.operations.signatures import offers
 from mainspring.roles.assembly import Assembly
 from mainspring.store import workers
@@ -91,7 +93,9 @@ async def test_the_overview_names_the_tasks_that_nobody_offers(api: httpx.AsyncC
     await worker_that_offers(api, "send_mail")
     seen = (await api.get("/v1/insights/overview")).json()
     assert seen["status"] == "degraded"
-    assert "3 runs wait: no worker offers task sendmail; did you mean 'send_mail'?" in seen["problems"]
+    said = "3 runs wait: no worker offers task sendmail; did you mean 'send_mail'?"
+    assert said in seen["problems"]
+    assert verdict_of([said], [], [], datetime.now(UTC)).text == said  # a question has no full stop
 
 
 async def test_a_refused_job_is_warned_of_nothing(api: httpx.AsyncClient) -> None:

@@ -43,3 +43,8 @@ def meant(name: str, known: Collection[str], otherwise: str) -> str:
     """A hint for a name that is unknown: the known one that is spelt alike, or what is said otherwise."""
     near = get_close_matches(name, known, n=1, cutoff=0.6) if len(known) <= _COMPARED else []
     return f"did you mean {shown(near[0])}?" if near else otherwise
+
+
+def sentence(text: str) -> str:
+    """The text with a capital letter and a full stop, unless it ends with a question mark."""
+    return f"{text[:1].upper()}{text[1:]}{'' if text.endswith('?') else '.'}"

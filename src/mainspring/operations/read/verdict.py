@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 from mainspring.domain.durations import format_duration
+from mainspring.domain.texts import sentence
 from mainspring.store.rollups import Rollup
 from mainspring.wire.insights import Verdict
 from mainspring.wire.runs import QueueView
@@ -23,7 +24,7 @@ def verdict_of(
     """`minutes`: the rollups of the last hour, in any order."""
     if problems:
         more = f" ({len(problems) - 1} more)" if len(problems) > 1 else ""
-        return Verdict("critical", f"{_sentence(problems[0])}{more}")
+        return Verdict("critical", f"{sentence(problems[0])}{more}")
     by_time = sorted(minutes, key=lambda each: each.at, reverse=True)
     if (failing := _failing(by_time, now)) is not None:
         return failing
@@ -64,7 +65,3 @@ def _failing(newest_first: Sequence[Rollup], now: datetime) -> Verdict | None:
 def _share(part: int, rest: int) -> str:
     share = 100 * part / (part + rest)
     return f"{share:.0f} %" if share == round(share) else f"{min(max(share, 0.1), 99.9):.1f} %"
-
-
-def _sentence(text: str) -> str:
-    return text[:1].upper() + text[1:] + "."

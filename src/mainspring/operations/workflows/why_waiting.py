@@ -7,6 +7,7 @@ from uuid import UUID
 
 from mainspring.domain.errors import NotFound
 from mainspring.domain.job import spec_from_text
+from mainspring.domain.texts import sentence
 from mainspring.domain.transitions import StoredState, shown_state
 from mainspring.domain.workflows.flow import BEING_STOPPED, flow_of, number_of
 from mainspring.domain.workflows.numbers import Numbers
@@ -88,7 +89,7 @@ async def _not_taken(connection: Connection, lanes: LaneRegistry, tenant: Tenant
     offers = await workers.offers(connection, tenant) if queued else []
     waiting = [(lane, number) for lane_id, number in queued.items() if (lane := lanes.peek(lane_id)) is not None]
     return "".join(
-        f" {number} {'step waits' if number == 1 else 'steps wait'}: {reason}{'' if reason.endswith('?') else '.'}"
+        " " + sentence(f"{number} {'step waits' if number == 1 else 'steps wait'}: {reason}")
         for reason, number in untaken(waiting, offers, _SHOWN)
     )
 
