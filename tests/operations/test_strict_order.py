@@ -95,6 +95,36 @@ async def test_a_run_of_before_is_not_passed_while_it_is_tried_again(
     await run_through(api, connection, admitter, [first, second])
 
 
+@pytest.mark.parametrize("account", [None, 1, 2, 3, 4])  # with an account it has two limits, and backs off in either line
+@pytest.mark.parametrize("how", ["fails", "snoozes", "is lost after it failed"])
+async def test_a_run_that_has_begun_is_not_passed_by_one_that_was_submitted_earlier_and_committed_later(
+    api: httpx.AsyncClient,
+    assembly: Assembly,
+    connection: asyncpg.Connection,
+    admitter: Admitter,
+    how: str,
+    account: int | None,
+) -> None:
+    limited = [LOOSE] if account is None else [LOOSE, OTHER]
+    begun = await submit(api, payload={"account": account}, concurrency=limited)
+    worker = HandWorker(api)
+    [order] = await worker.claim()
+    earlier = await submit(api, concurrency=STRICT)
+    await connection.execute(
+        "update mainspring.runs set scheduled_for = scheduled_for - interval '1 second' where run_id = $1", earlier
+    )
+    snooze = {"retry_after": 600.0, "snooze": 600.0} if how == "snoozes" else {}
+    await worker.report(outcome(order, "FAILED", error="later", **snooze))
+    if how == "is lost after it failed":
+        await let_backoffs_pass(connection)
+        await admitter.run_once()
+        await worker.claim()
+        await lose(assembly, worker)
+    await admitter.run_once()
+    assert await statuses(api, earlier) == ["HELD"]
+    await run_through(api, connection, admitter, [begun, earlier])
+
+
 @pytest.mark.parametrize("how", ["fails", "snoozes"])
 async def test_a_run_of_before_that_backs_off_already_is_not_passed(
     api: httpx.AsyncClient, connection: asyncpg.Connection, admitter: Admitter, how: str

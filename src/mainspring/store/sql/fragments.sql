@@ -155,11 +155,21 @@ coalesce(({{run}}.spec ->> 'boost')::float8, 0) * interval '1 second'
 coalesce({{run}}.fired_at, {{run}}.scheduled_for)
 
 -- fragment: first_in_order(line)
--- The first run in a strict line. One that backs off keeps its place.
-select o.run_id, o.wake_at, {{submitted_at(o)}} as submitted_at
-from mainspring.runs o
-where o.held_key = {{line}} and o.state = {{HELD}}
-order by {{submitted_at(o)}}, o.run_id
+-- The first run in a strict line. One that has begun comes before those that have not (`fresh`), and keeps its place while
+-- it backs off.
+select b.run_id, b.wake_at, b.submitted_at, b.fresh
+from ((select o.run_id, o.wake_at, {{submitted_at(o)}} as submitted_at, false as fresh
+       from mainspring.runs o
+       where o.held_key = {{line}} and o.state = {{HELD}} and o.attempt > 0
+       order by {{submitted_at(o)}}, o.run_id
+       limit 1)
+      union all
+      (select o.run_id, o.wake_at, {{submitted_at(o)}}, true
+       from mainspring.runs o
+       where o.held_key = {{line}} and o.state = {{HELD}}
+       order by {{submitted_at(o)}}, o.run_id
+       limit 1)) as b
+order by b.fresh
 limit 1
 
 -- fragment: limits_changed(lines, changed_at)

@@ -29,7 +29,7 @@ limit $2
 -- name: lines_by_id
 -- Lines and their limits. Of a strict line also the run that keeps all others back: it backs off, or waits in another line.
 select k.key_id, l.limit_id, l.name, k.key, k.in_use, l.slots, l.every, l.burst, k.failed, k.opened_at, k.next_at, k.probe,
-       case when l.strict then coalesce(mainspring.first_elsewhere(k.key_id, o.submitted_at),
+       case when l.strict then coalesce(mainspring.first_elsewhere(k.key_id, o.fresh, o.submitted_at),
                                         case when o.wake_at is not null then o.run_id end) end as kept_back_by
 from mainspring.limit_keys k
 join mainspring.limits l on l.limit_id = k.limit_id

@@ -92,13 +92,14 @@ cross join lateral (
 ) as h
 
 -- name: pick_firsts
--- `first_id`: the run that was submitted first of all that need a slot of a strict line. The other columns are null unless it
+-- `first_id`: the first of all runs that need a slot of a strict line. The other columns are null unless it
 -- can be admitted here: it stands in the line, does not back off, and is locked now.
 select h.run_id, f.key_id, h.held_rank, h.limit_keys, h.lane_id, {{limits_changed($2, $3)}} as changed, e.first_id
 from unnest($1::bigint[]) as f (key_id)
 left join lateral ({{first_in_order(f.key_id)}}) as o on true
 cross join lateral (
-    select coalesce(mainspring.first_elsewhere(f.key_id, coalesce(o.submitted_at, 'infinity')), o.run_id) as first_id
+    select coalesce(mainspring.first_elsewhere(f.key_id, coalesce(o.fresh, true), coalesce(o.submitted_at, 'infinity')),
+                    o.run_id) as first_id
     offset 0  -- once for each line
 ) as e
 left join lateral (
