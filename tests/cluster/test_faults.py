@@ -39,7 +39,7 @@ SELECTION: dict[str, list[tuple[str, ...]]] = {
 
 
 # The others, and all faults at random, are in `make test-long`.
-ALWAYS = ("killed", "without its database")
+ALWAYS = ("without its database",)
 
 
 @pytest.mark.parametrize("kind", chosen(SELECTION, ALWAYS))

@@ -95,7 +95,9 @@ async def test_a_run_of_before_is_not_passed_while_it_is_tried_again(
     await run_through(api, connection, admitter, [first, second])
 
 
-@pytest.mark.parametrize("account", [None, 1, 2, 3, 4])  # with an account it has two limits, and backs off in either line
+@pytest.mark.parametrize(
+    "account", [None, 1, 2, 3, 4]
+)  # with an account it has two limits, and backs off in either line
 @pytest.mark.parametrize("how", ["fails", "snoozes", "is lost after it failed"])
 async def test_a_run_that_has_begun_is_not_passed_by_one_that_was_submitted_earlier_and_committed_later(
     api: httpx.AsyncClient,
