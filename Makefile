@@ -35,11 +35,11 @@ run: $(STAMP) page ## start Mainspring on its embedded PostgreSQL (http://127.0.
 # The tests start a thousand processes. If PYTHONDONTWRITEBYTECODE is set, as in many Python images, each process
 # compiles the whole source again. That takes 0.2 s of CPU, a third of the start time.
 test test-long faults chaos: export PYTHONDONTWRITEBYTECODE =
-test: $(STAMP) page sandbox pgbouncer shells chromium ## run the tests, without those that need minutes (real PostgreSQL, real processes)
+test: $(STAMP) page sandbox pgbouncer shells chromium ## run the tests, without those that need many seconds (real PostgreSQL, real processes)
 	$(BIN)/python -m pytest $(ARGS)
 
-test-long: $(STAMP) page sandbox pgbouncer shells chromium ## run what needs minutes: long tests, faults, oracle, witness, bench (MINUTES=3: long tests, and faults for 3 minutes)
-	$(BIN)/python -m pytest -m long $(ARGS)
+test-long: $(STAMP) page sandbox pgbouncer shells chromium ## run what needs minutes: slow and long tests, faults, oracle, witness, bench (MINUTES=3: slow tests, and faults for 3 minutes)
+	$(BIN)/python -m pytest -m $(if $(MINUTES),"slow and not long","slow or long") $(ARGS)
 	$(MAKE) faults MINUTES=$(or $(MINUTES),10) ARGS=
 	$(if $(MINUTES),,$(MAKE) oracle witness bench ARGS=)
 

@@ -1,4 +1,4 @@
-"""How much a test does: little in `make test`, much in `make test-long`."""
+"""How much a test does: little in `make test`, much in `make test-long`. See the marks in pyproject.toml."""
 
 from __future__ import annotations
 
@@ -20,8 +20,10 @@ def sizes(variable: str, small: int, large: int) -> list[Any]:
     return [small, pytest.param(large, marks=long)]
 
 
-def chosen(names: Iterable[str], always: Collection[str]) -> list[Any]:
-    """The values of a parameter: those that `make test` has `always`, and the others with the mark `long`."""
+def chosen(names: Iterable[str], always: Collection[str], slow: Collection[str] = ()) -> list[Any]:
+    """The values of a parameter: those that `make test` has `always`, those with the mark `slow`, and the others with
+    the mark `long`."""
     known = list(names)
-    assert set(always) <= set(known)
-    return [name if name in always else pytest.param(name, marks=long) for name in known]
+    assert {*always, *slow} <= set(known)
+    marks = {name: pytest.mark.slow if name in slow else pytest.mark.long for name in known}
+    return [name if name in always else pytest.param(name, marks=marks[name]) for name in known]

@@ -82,7 +82,7 @@ def large_objects(known: bytes) -> list[str]:
     ]
 
 
-@pytest.mark.long
+@pytest.mark.slow
 @pytest.mark.parametrize("name", BODIES)
 async def test_nothing_of_a_large_body_stays_after_its_answer(port: int, without_collector: None, name: str) -> None:
     method, path, body = BODIES[name]

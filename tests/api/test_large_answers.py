@@ -48,7 +48,7 @@ async def taken(reader: asyncio.StreamReader) -> tuple[int, bytes]:
     return int(head.split()[1]), await reader.readexactly(length)
 
 
-@pytest.mark.long
+@pytest.mark.slow
 async def test_few_are_in_memory_while_the_clients_do_not_take_them(
     api: httpx.AsyncClient, port: int, answers: LargeAnswers
 ) -> None:

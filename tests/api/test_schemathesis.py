@@ -24,7 +24,7 @@ from tests.api.schema_fuzz import (
     set_up,
 )
 
-pytestmark = [pytest.mark.anyio, pytest.mark.long]
+pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
 # Examples that only a certain state accepts: an ended run that was not repeated, a dead letter, the worker itself.
 NEEDS_MORE = {

@@ -16,7 +16,7 @@ from tests.conftest import Databases
 from tests.pgbouncer import PgBouncer
 from tests.sizes import chosen
 
-pytestmark = [pytest.mark.anyio, pytest.mark.long]
+pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,7 @@ from mainspring.kernel.ids import uuid7
 from mainspring.roles.assembly import Assembly
 from tests.api.slices import Slices, ask, listening, measured, request, within_budget
 
-pytestmark = [pytest.mark.anyio, pytest.mark.long]
+pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
 
 @pytest.fixture

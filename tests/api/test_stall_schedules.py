@@ -13,7 +13,7 @@ from mainspring.roles.assembly import Assembly
 from tests.api.slices import Slices, ask, listening, measured, request, within_budget
 from tests.sizes import chosen
 
-pytestmark = [pytest.mark.anyio, pytest.mark.long]
+pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
 DAYS = ["MON", "TUE", "WED", "THU", "FRI", "SAT", "SUN"]
 # Christmas is a holiday of the last one alone.

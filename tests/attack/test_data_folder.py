@@ -66,7 +66,7 @@ def project() -> Iterator[Path]:
     shutil.rmtree(folder)
 
 
-@pytest.mark.long
+@pytest.mark.slow
 @pytest.mark.parametrize("who", [pytest.param("an ordinary user", marks=needs_another_user), "this user"])
 async def test_a_plain_command_gets_and_changes_nothing_of_the_data_folder(who: str, project: Path) -> None:
     other = who == "an ordinary user" and ROOT

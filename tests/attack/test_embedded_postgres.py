@@ -127,7 +127,7 @@ async def test_another_account_reaches_neither_socket_nor_password(
         os.seteuid(0)
 
 
-@pytest.mark.long
+@pytest.mark.slow
 async def test_the_worker_of_up_has_a_workers_token_and_knows_no_way_to_the_database(parent: Path) -> None:
     """One `mainspring up` for all: tokens, environment, arguments, and an application that submits jobs as before."""
     data, port = parent / "up", free_port()

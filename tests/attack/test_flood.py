@@ -22,7 +22,7 @@ FLOODS = {
 MEMORY = 400  # MiB that a server may have more than before
 
 
-@pytest.mark.long
+@pytest.mark.slow
 @pytest.mark.parametrize(("size", "times"), [(2_000_000, 8), pytest.param(12_500_000, 32, marks=pytest.mark.long)])
 async def test_a_flood_of_large_requests_ends_no_lease_of_another_tenant_and_its_memory_is_given_back(
     database_url: str, tmp_path: Path, size: int, times: int

@@ -127,7 +127,7 @@ async def attack(postgres: EmbeddedPostgres, database: str) -> None:
         await connection.close()
 
 
-@pytest.mark.long
+@pytest.mark.slow
 async def test_what_a_superuser_left_behind_does_not_survive_the_conversion(folder: Path) -> None:
     data = folder / "postgres"
     plant(data)

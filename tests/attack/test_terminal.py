@@ -76,7 +76,7 @@ def stream() -> bytes:
     ).encode()
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_no_command_lets_a_text_of_others_control_the_terminal(server: CannedServer, terminal: Terminal) -> None:
     hostile = run(
         name=HOSTILE, task=HOSTILE, queue=HOSTILE, reason=HOSTILE, executor_id=HOSTILE, status="FAILED",
@@ -164,7 +164,7 @@ def test_what_is_shown_says_what_was_there() -> None:
         assert not FORBIDDEN.search(visible_json(text)) and "\U000e0041" not in visible_json(text)
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_the_page_escapes_the_characters_that_the_command_line_escapes() -> None:
     """Line feeds, tabs and the ends of CRLF lines stay in a page, which has no cursor to move."""
     source = (Path(__file__).parents[2] / "dashboard/src/lib/visible/visible.ts").read_text()

@@ -78,7 +78,7 @@ def as_nobody(work: Callable[[], None]) -> int:
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_a_run_that_leaves_a_deep_folder_ends_as_its_command_ended(parent: Path) -> None:
     accounts = command_accounts(None) if ROOT else CommandAccounts()
     folders = WorkFolders(str(parent), shared=ROOT)
@@ -91,7 +91,7 @@ def test_a_run_that_leaves_a_deep_folder_ends_as_its_command_ended(parent: Path)
     assert list(parent.iterdir()) == []
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_closed_deep_and_wide_folders_are_removed_by_an_ordinary_user(parent: Path) -> None:
     parent.chmod(0o777)
     kept = parent / "kept"
@@ -125,7 +125,7 @@ def test_closed_deep_and_wide_folders_are_removed_by_an_ordinary_user(parent: Pa
     assert [path.name for path in kept.iterdir()] == ["file"]
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_a_sweep_removes_every_root_that_it_can(parent: Path) -> None:
     for name in ("a", "b"):
         root = parent / f"mainspring-worker-{name}"

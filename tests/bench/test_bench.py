@@ -35,7 +35,7 @@ MOMENT = datetime(2031, 5, 4, 3, 2, 1, tzinfo=UTC)
 SECOND = timedelta(seconds=1)
 
 
-@pytest.mark.long
+@pytest.mark.slow
 async def test_submit_measures_the_answers_to_jobs_that_all_ran() -> None:
     figures = await submit.run(50, ceiling_jobs=100)
     assert figures["jobs"] == 50
@@ -43,7 +43,7 @@ async def test_submit_measures_the_answers_to_jobs_that_all_ran() -> None:
     assert number(figures["per_s"]) > 0 and number(figures["ceiling_per_s"]) > 0
 
 
-@pytest.mark.long
+@pytest.mark.slow
 async def test_schedules_measures_how_late_the_last_of_many_fires_is() -> None:
     figures = await schedules.run(100, head_start=15.0)
     assert (figures["jobs"], figures["fired"]) == (100, 20)
@@ -51,7 +51,7 @@ async def test_schedules_measures_how_late_the_last_of_many_fires_is() -> None:
     assert number(figures["register_per_s"]) > 0 and number(figures["rss_mb"]) > 10
 
 
-@pytest.mark.long
+@pytest.mark.slow
 async def test_storm_measures_how_late_critical_jobs_start_among_many() -> None:
     figures = await storm.run(storm.StormSizes(jobs=60, due=30, critical=5), head_start=4.0)
     assert (figures["jobs"], figures["due"], figures["critical"]) == (60, 30, 5)
@@ -59,7 +59,7 @@ async def test_storm_measures_how_late_critical_jobs_start_among_many() -> None:
     assert number(figures["register_per_s"]) > 0 and number(figures["rss_mb"]) > 10
 
 
-@pytest.mark.long
+@pytest.mark.slow
 async def test_jitter_measures_how_late_tasks_start_that_are_due_at_random_moments() -> None:
     figures = await jitter.run(jitter.JitterSizes(schedules=40, seconds=1.0), head_start=3.0)
     assert figures["schedules"] == 40
@@ -67,7 +67,7 @@ async def test_jitter_measures_how_late_tasks_start_that_are_due_at_random_momen
     assert number(figures["fired_p99_ms"]) >= 0 and number(figures["register_per_s"]) > 0
 
 
-@pytest.mark.long
+@pytest.mark.slow
 async def test_dag_measures_workflows_that_all_succeeded() -> None:
     figures = await dag.run(dag.DagSizes(members=200, chain=3, layers=3, workflows=3, checked=300))
     assert (figures["members"], figures["layers"], figures["small_workflows"]) == (200, "3 x 3", 3)
@@ -77,7 +77,7 @@ async def test_dag_measures_workflows_that_all_succeeded() -> None:
     assert number(figures["fanout_rss_mb"]) > 10 and number(figures["check_s"]) >= 0
 
 
-@pytest.mark.long
+@pytest.mark.slow
 async def test_output_measures_runs_whose_logs_are_what_they_printed() -> None:
     figures = await output.run(12, rounds=1)
     assert figures["mb"] == 12
@@ -85,14 +85,14 @@ async def test_output_measures_runs_whose_logs_are_what_they_printed() -> None:
     assert number(figures["worker_rss_mb"]) > 10 and number(figures["server_rss_mb"]) > 10
 
 
-@pytest.mark.long
+@pytest.mark.slow
 async def test_fold_measures_what_each_run_costs_and_counts_every_one() -> None:
     figures = await rollup.run(400, per_fold=200)
     assert (figures["runs"], figures["tasks_1_folds"], figures["tasks_100_folds"]) == (400, 2, 2)
     assert number(figures["us_per_run"]) >= number(figures["tasks_1_us_per_run"]) > 0
 
 
-@pytest.mark.long
+@pytest.mark.slow
 async def test_pages_measures_every_page_of_the_dashboard() -> None:
     figures = await pages.run(pages.PagesSizes(jobs=200, runs=600, days=0.005))
     by_page = figures["by_page"]
@@ -100,21 +100,21 @@ async def test_pages_measures_every_page_of_the_dashboard() -> None:
     assert figures["slowest_ms"] == max(by_page.values()) == by_page[figures["slowest_page"]] > 0
 
 
-@pytest.mark.long
+@pytest.mark.slow
 async def test_process_measures_jobs_that_all_ran_in_child_interpreters() -> None:
     figures = await process_tasks.run(200)
     assert figures["jobs"] == 200
     assert number(figures["jobs_per_s"]) > 0
 
 
-@pytest.mark.long
+@pytest.mark.slow
 async def test_failover_measures_how_long_a_killed_server_holds_up_a_stream_of_jobs() -> None:
     figures = await failover.run(1, ["server"])
     assert figures.keys() == {"rounds", "server_s", "server_p50_s"}
     assert number(figures["server_s"]) > 0
 
 
-@pytest.mark.long
+@pytest.mark.slow
 async def test_overload_measures_that_workers_keep_their_runs_while_more_is_offered_than_a_server_takes() -> None:
     figures = await overload.run(
         overload.OverloadSizes(workers=20, runs=100, seconds=2.0, capacity_seconds=0.5, patience=2.0)
@@ -124,7 +124,7 @@ async def test_overload_measures_that_workers_keep_their_runs_while_more_is_offe
     assert number(figures["refused"]) >= 0 and "recovered_s" in figures
 
 
-@pytest.mark.long
+@pytest.mark.slow
 async def test_overhead_measures_waves_of_sleeping_jobs() -> None:
     figures = await overhead.run(12, slots=4, seconds=0.2)
     assert (figures["jobs"], figures["slots"]) == (12, 4)

@@ -39,10 +39,10 @@ SELECTION: dict[str, list[tuple[str, ...]]] = {
 
 
 # The others, and all faults at random, are in `make test-long`.
-ALWAYS = ("without its database",)
+ALWAYS, SLOW = ("without its database",), ("killed",)
 
 
-@pytest.mark.parametrize("kind", chosen(SELECTION, ALWAYS))
+@pytest.mark.parametrize("kind", chosen(SELECTION, ALWAYS, SLOW))
 async def test_a_cluster_keeps_its_promises_while_it_is(kind: str) -> None:
     replay = replay_of_test(SEED)
     outcome = await drill(SEED, SMALL, SELECTION[kind], replay=lambda _: replay, rate=RATE, machine=BUSY)

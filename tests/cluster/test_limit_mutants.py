@@ -370,7 +370,7 @@ async def stage(api: httpx.AsyncClient, assembly: Assembly, connection: asyncpg.
     return made
 
 
-@pytest.mark.long
+@pytest.mark.slow
 @pytest.mark.parametrize("mutant", SCENES, ids=lambda mutant: mutant.__name__)
 async def test_the_checker_finds_a_limit(mutant: Mutant, stage: LimitStage, monkeypatch: pytest.MonkeyPatch) -> None:
     mutant(monkeypatch)

@@ -158,7 +158,7 @@ def test_every_mutant_has_its_scene() -> None:
     assert SCENES.keys() == MUTANTS.keys()
 
 
-@pytest.mark.long
+@pytest.mark.slow
 @pytest.mark.parametrize("guard", SCENES)
 async def test_the_checker_finds_that_a_guard_is_missing_and_nothing_when_it_is_there(guard: str) -> None:
     scene, rule = SCENES[guard]

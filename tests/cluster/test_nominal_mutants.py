@@ -154,7 +154,7 @@ async def stage(database_url: str) -> AsyncIterator[Stage]:
         yield made
 
 
-@pytest.mark.long
+@pytest.mark.slow
 @pytest.mark.parametrize("mutant", SCENES, ids=lambda mutant: mutant.__name__)
 async def test_the_checker_finds_a_nominal_time(mutant: Mutant, stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     mutant(monkeypatch)

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.anyio
 OUTAGE = RESCUE + 2.0
 
 
-@pytest.mark.long
+@pytest.mark.slow
 async def test_an_outage_longer_than_a_workers_lease_costs_no_attempt() -> None:
     async with Arena(Shape(schedulers=1, servers=1, workers=1)) as arena, arena.client() as http:
         clients = Clients(http)

@@ -208,7 +208,7 @@ async def stage(api: httpx.AsyncClient, assembly: Assembly, connection: asyncpg.
     return made
 
 
-@pytest.mark.long
+@pytest.mark.slow
 @pytest.mark.parametrize("mutant", SCENES, ids=lambda mutant: mutant.__name__)
 async def test_the_checker_finds_a_schedule(mutant: Mutant, stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     mutant(monkeypatch)

@@ -185,8 +185,11 @@ def new_database(postgres: EmbeddedPostgres) -> Iterator[Callable[[], str]]:
         asyncio.run(drop(name))
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("pages", [PAGES[:2], PAGES], ids=["the first pages", "every page"])
+@pytest.mark.parametrize(
+    "pages",
+    [pytest.param(PAGES[:2], marks=pytest.mark.slow), pytest.param(PAGES, marks=pytest.mark.long)],
+    ids=["the first pages", "every page"],
+)
 def test_every_command_of_the_documentation_works_in_one_sitting(
     tmp_path: Path, service: str, new_database: Callable[[], str], pages: tuple[str, ...]
 ) -> None:

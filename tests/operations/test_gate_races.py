@@ -99,7 +99,7 @@ async def kill(connection: asyncpg.Connection, chance: random.Random) -> None:
         )
 
 
-@pytest.mark.long
+@pytest.mark.slow
 async def test_a_limit_holds_under_many_slots_and_kills(
     api: httpx.AsyncClient,
     database_url: str,

@@ -139,7 +139,7 @@ async def test_the_same_hello_is_compiled_once(api: httpx.AsyncClient, monkeypat
     assert refused.json()["code"] == "bad_payload"
 
 
-@pytest.mark.long
+@pytest.mark.slow
 async def test_34_mb_that_an_older_version_stored_are_loaded_in_slices(
     connection: asyncpg.Connection, store: Store
 ) -> None:

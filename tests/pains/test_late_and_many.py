@@ -143,7 +143,7 @@ async def test_one_edit_among_many_schedules_reloads_that_one_alone(
     assert sum(touched(scan) for scan in scans(plan)) < 2  # PostgreSQL rounds the mean of 128 looks
 
 
-@pytest.mark.long
+@pytest.mark.slow
 async def test_a_schedulers_memory_does_not_creep(connection: asyncpg.Connection, node: Node, lane_id: int) -> None:
     """Fired jobs are removed from memory: rounds of 300 new jobs leave nothing behind."""
 

@@ -15,7 +15,7 @@ from tests.processes.cluster import SLOW, Cluster, eventually
 pytestmark = pytest.mark.anyio
 
 
-@pytest.mark.long
+@pytest.mark.slow
 async def test_runs_live_through_requests_that_are_too_large(cluster: Cluster) -> None:
     await cluster.server()
     await cluster.worker()

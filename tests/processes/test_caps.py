@@ -29,7 +29,7 @@ HOG = "import time; kept = [b'x' * (10 << 20) for _ in range(100)]; time.sleep(2
 LIMITED = "limit of 1024 processes exceeded, the most that this worker allows (--run-max-processes)"
 
 
-@pytest.mark.long
+@pytest.mark.slow
 @needs_sandbox
 async def test_on_a_shared_pool_a_job_of_one_tenant_that_multiplies_costs_another_tenant_nothing(
     cluster: Cluster,

@@ -33,7 +33,7 @@ from tests.processes.cluster import (
 )
 from tests.worker.a_launched_worker import below, children_of
 
-pytestmark = [pytest.mark.anyio, pytest.mark.long]
+pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
 # A worker has 5 s to end when its supervisor was killed, a server 15 s, and a death notice that no server takes 10 s.
 GONE = 45.0

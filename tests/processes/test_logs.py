@@ -68,7 +68,7 @@ async def test_the_command_line_follows_a_running_job_through_a_retry_to_its_end
     assert await text(cluster, run["run_id"], attempt=1) == "try 1\noops\ndone\n"
 
 
-@pytest.mark.long
+@pytest.mark.slow
 async def test_a_server_that_stops_ends_at_once_and_a_reader_goes_on_at_its_successor(cluster: Cluster) -> None:
     server = await cluster.server()
     await cluster.worker()

@@ -27,7 +27,7 @@ from tests.processes.accounts_app import LEDGER_VARIABLE
 from tests.processes.cluster import Cluster, eventually, process_state, worker_process
 from tests.sizes import sizes
 
-pytestmark = [pytest.mark.anyio, pytest.mark.long]
+pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 APP = "tests.processes.accounts_app:app"
 SEED = int(os.environ.get("MAINSPRING_POSTS_SEED") or 3)
 FEW, MANY = 600, 2_500

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.anyio
 STOP = 8.0
 
 
-@pytest.mark.long
+@pytest.mark.slow
 async def test_a_worker_with_an_ordinary_and_an_exclusive_run_lives_through_a_stop_of_its_only_server(
     cluster: Cluster,
 ) -> None:

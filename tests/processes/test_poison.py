@@ -10,7 +10,7 @@ import pytest
 
 from tests.processes.cluster import SLOW, Cluster, eventually
 
-pytestmark = [pytest.mark.anyio, pytest.mark.long]
+pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
 NEIGHBOURS = 10
 # The neighbours of the first attempt have all started when the poison acts. Later attempts end at once.

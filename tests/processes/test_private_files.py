@@ -72,7 +72,7 @@ def open_to_others(folder: Path) -> list[str]:
     return found
 
 
-@pytest.mark.long
+@pytest.mark.slow
 async def test_nobody_else_reads_the_data_folder_and_commands_have_the_umask_of_the_user(tmp_path: Path) -> None:
     data = tmp_path / "data"
 

@@ -15,7 +15,7 @@ import pytest
 
 from tests.processes.cluster import SLOW, START, Cluster, eventually, free_port
 
-pytestmark = [pytest.mark.anyio, pytest.mark.long]
+pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
 
 @asynccontextmanager

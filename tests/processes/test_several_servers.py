@@ -129,7 +129,7 @@ async def test_a_killed_servers_worker_goes_on_at_the_other_and_no_run_is_lost_o
     assert (await cluster.ended(parent["result"]))["status"] == "SUCCESS"
 
 
-@pytest.mark.long
+@pytest.mark.slow
 async def test_a_worker_comes_back_to_the_server_it_prefers_when_that_one_is_there_again(
     cluster: Cluster, place: Path
 ) -> None:

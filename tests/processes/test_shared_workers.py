@@ -40,7 +40,7 @@ async def ended(client: httpx.AsyncClient, job_id: str) -> dict[str, Any]:
     return await eventually(look, SLOW, f"job {job_id} has ended")
 
 
-@pytest.mark.long
+@pytest.mark.slow
 async def test_one_worker_runs_what_two_tenants_submit_and_each_sees_its_own(cluster: Cluster) -> None:
     await cluster.server()
     made = cluster.cli("token-add", "pool", "--role", "worker", "--all-tenants")

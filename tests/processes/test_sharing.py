@@ -12,7 +12,7 @@ import pytest
 
 from tests.processes.cluster import SLOW, Cluster, eventually, free_port, worker_process
 
-pytestmark = [pytest.mark.anyio, pytest.mark.long]
+pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
 # Many quick runs, so that the worker prefetches, then runs that block its slots. The run that takes the last slot makes
 # the other worker idle. Each process counts for itself, so that the runs are quick on the other worker.

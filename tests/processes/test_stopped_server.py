@@ -15,7 +15,7 @@ import pytest
 from mainspring.store.queries import render
 from tests.processes.cluster import SLOW, Cluster, eventually, free_port
 
-pytestmark = [pytest.mark.anyio, pytest.mark.long]
+pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
 IN_THE_MIDDLE = """
 select count(*) from pg_stat_activity

@@ -19,7 +19,7 @@ from tests.pgbouncer import Pooling, a_pgbouncer, needs_pgbouncer
 from tests.processes.cluster import START, Cluster, eventually, free_port
 from tests.processes.recovering_postgres import RecoveringPostgres
 
-pytestmark = [pytest.mark.anyio, pytest.mark.long]
+pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
 Child = subprocess.Popen[bytes]
 WAITING = "waiting for PostgreSQL"

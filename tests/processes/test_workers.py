@@ -155,7 +155,7 @@ async def test_a_task_with_a_limit_never_runs_more_often_at_a_time(cluster: Clus
     assert await most_at_once(cluster, others) > 2
 
 
-@pytest.mark.long
+@pytest.mark.slow
 async def test_a_worker_drained_from_the_command_line_finishes_and_exits_with_0(cluster: Cluster, place: Path) -> None:
     await cluster.server()
     worker = await cluster.worker("--name", "leaving", app=APP, folder=place)
@@ -176,7 +176,7 @@ async def test_a_worker_drained_from_the_command_line_finishes_and_exits_with_0(
     assert cluster.cli("drain", "nobody").returncode == 3
 
 
-@pytest.mark.long
+@pytest.mark.slow
 async def test_progress_is_seen_while_the_run_goes_on(cluster: Cluster, place: Path) -> None:
     await cluster.server()
     await cluster.worker(app=APP, folder=place)
@@ -195,7 +195,7 @@ async def test_progress_is_seen_while_the_run_goes_on(cluster: Cluster, place: P
     await cluster.http.delete(f"/v1/jobs/{job_id}")
 
 
-@pytest.mark.long
+@pytest.mark.slow
 async def test_reload_starts_the_worker_anew_when_a_file_changes_and_survives_a_broken_one(
     cluster: Cluster, place: Path
 ) -> None:
@@ -220,7 +220,7 @@ async def test_reload_starts_the_worker_anew_when_a_file_changes_and_survives_a_
     assert await until_ended(worker) == 0
 
 
-@pytest.mark.long
+@pytest.mark.slow
 async def test_reload_ends_with_its_worker_when_that_is_drained_and_takes_it_along_when_killed(
     cluster: Cluster, place: Path
 ) -> None:

@@ -90,7 +90,7 @@ def refusal(url: str) -> asyncpg.PostgresError:
     return caught.value
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_a_folder_of_an_old_version_is_converted_with_all_that_is_in_it(folder: Path) -> None:
     modes = {parent: (parent.stat().st_mode, parent.stat().st_uid) for parent in folder.parents}
     with EmbeddedPostgres(folder, settings=SETTINGS) as postgres:
@@ -112,7 +112,7 @@ def test_a_folder_of_an_old_version_is_converted_with_all_that_is_in_it(folder: 
         assert again.access.password_file.read_text() == password
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_a_conversion_that_is_interrupted_before_any_step_is_finished_by_the_next_start(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

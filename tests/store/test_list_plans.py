@@ -226,7 +226,7 @@ async def rows_read(reading: asyncpg.Connection) -> int:
     return count
 
 
-@pytest.mark.long
+@pytest.mark.slow
 @pytest.mark.parametrize("statistics_of", [never, empty, few, fresh], ids=lambda moment: moment.__name__)
 async def test_a_page_reads_what_it_shows_whenever_statistics_were_taken(
     connection: asyncpg.Connection,

@@ -42,7 +42,7 @@ def bouncers(postgres: EmbeddedPostgres) -> Iterator[Bouncers]:
         yield Bouncers(postgres, stack)
 
 
-@pytest.mark.long
+@pytest.mark.slow
 @pytest.mark.parametrize(("mode", "direct"), [(SESSION, False), (TRANSACTION, False), (TRANSACTION, True)])
 async def test_jobs_live_as_they_do_without_it(
     bouncers: Bouncers, database_url: str, connection: asyncpg.Connection, mode: Pooling, direct: bool

@@ -279,7 +279,7 @@ async def hot(database_url: str) -> AsyncIterator[asyncpg.Connection]:
     await opened.close()
 
 
-@pytest.mark.long
+@pytest.mark.slow
 @pytest.mark.parametrize("statistics_of", [empty, all_queued, all_running, mixed], ids=lambda moment: moment.__name__)
 async def test_few_rows_are_touched_whenever_statistics_were_taken(
     connection: asyncpg.Connection, hot: asyncpg.Connection, statistics_of: Callable[[Filling], Any]

@@ -22,7 +22,7 @@ def done(page: Page, words: str) -> None:
     expect(dialog).to_have_count(0)
 
 
-@pytest.mark.long
+@pytest.mark.slow
 @pytest.mark.parametrize("phone", [False, True], ids=["wide", "phone"])
 def test_pause_all_that_match(open_page: Open, server: httpx.Client, phone: bool) -> None:
     queue = f"q{uuid4().hex[:6]}"

@@ -58,7 +58,7 @@ class Beside:
 
 
 @pytest.mark.parametrize(
-    "phone", [False, pytest.param(True, marks=pytest.mark.long)], ids=["wide and light", "phone and dark"]
+    "phone", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["wide and light", "phone and dark"]
 )
 def test_every_page_is_accessible_and_fits(open_page: Open, server: httpx.Client, phone: bool) -> None:
     job = server.post("/v1/jobs", json={"command": "exit 1", "retries": 0}).raise_for_status().json()["job_id"]
@@ -166,7 +166,7 @@ def test_a_page_of_several_lists_has_no_more_than_200_rows(open_page: Open) -> N
     page.unroute_all()
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_dialogs_are_accessible(open_page: Open, server: httpx.Client) -> None:
     """Those of every page: the search and the keys. And a run with many attempts, whose strip scrolls."""
     page = open_page("/jobs")

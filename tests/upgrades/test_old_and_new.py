@@ -84,7 +84,7 @@ async def fires(cluster: Cluster) -> None:
     await eventually(look, SLOW, "the scheduler has fired")
 
 
-@pytest.mark.long
+@pytest.mark.slow
 async def test_old_servers_and_workers_work_with_new_ones_while_the_schema_goes_on(
     cluster: Cluster, old: Path, database_url: str
 ) -> None:

@@ -137,7 +137,7 @@ async def a_scene(assembly: Assembly) -> AsyncIterator[Scene]:
             assert await running
 
 
-@pytest.mark.long
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["status", "result", "letters"])
 async def test_one_bad_outcome_among_fifty_good_ones_costs_its_own_run_alone(
     assembly: Assembly, connection: asyncpg.Connection, kind: str

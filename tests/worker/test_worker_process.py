@@ -140,7 +140,7 @@ def test_kill_minus_9_takes_the_shell_runs_along(tmp_path: Path) -> None:
     with_a_process(tmp_path, test)
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_a_stopped_worker_and_its_runs_are_killed_before_others_take_over(tmp_path: Path) -> None:
     async def test(server: ExchangeServer, process: asyncio.subprocess.Process) -> None:
         server.submit(an_order("shell", command=f"echo $$ > {tmp_path}/pid; {HELD}"))
@@ -184,7 +184,7 @@ def test_a_forked_process_that_comes_back_from_its_task_is_no_second_worker(task
     with_a_process(tmp_path, test)
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_a_task_that_blocks_the_loop_for_too_long_costs_the_worker_its_life(tmp_path: Path) -> None:
     async def test(server: ExchangeServer, process: asyncio.subprocess.Process) -> None:
         server.submit(an_order("blocks_the_loop", payload={"seconds": 60}))
@@ -193,7 +193,7 @@ def test_a_task_that_blocks_the_loop_for_too_long_costs_the_worker_its_life(tmp_
     with_a_process(tmp_path, test, kill=KILL)
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_a_worker_that_is_cut_off_ends_with_its_coroutines(tmp_path: Path) -> None:
     async def test(server: ExchangeServer, process: asyncio.subprocess.Process) -> None:
         server.submit(
@@ -209,7 +209,7 @@ def test_a_worker_that_is_cut_off_ends_with_its_coroutines(tmp_path: Path) -> No
     with_a_process(tmp_path, test, kill=KILL, head_start=UNHURRIED)
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_an_exclusive_run_that_cannot_be_ended_alone_takes_the_process_along(tmp_path: Path) -> None:
     async def test(server: ExchangeServer, process: asyncio.subprocess.Process) -> None:
         thread = {"seconds": 60, "path": f"{tmp_path}/began"}
@@ -227,7 +227,7 @@ def test_an_exclusive_run_that_cannot_be_ended_alone_takes_the_process_along(tmp
     with_a_process(tmp_path, test, kill=KILL, head_start=UNHURRIED)
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_a_worker_that_is_stopped_while_the_database_is_away_is_killed_with_its_runs(tmp_path: Path) -> None:
     async def test(server: ExchangeServer, process: asyncio.subprocess.Process) -> None:
         server.submit(an_order("shell", command=f"echo $$ > {tmp_path}/pid; {HELD}"))
@@ -242,7 +242,7 @@ def test_a_worker_that_is_stopped_while_the_database_is_away_is_killed_with_its_
     with_a_process(tmp_path, test, kill=KILL)
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_an_exclusive_coroutine_is_cancelled_alone_and_the_outage_is_told_in_three_lines(tmp_path: Path) -> None:
     async def test(server: ExchangeServer, process: asyncio.subprocess.Process) -> None:
         ordinary = an_order("sleeps", payload={"seconds": KILL + 1.0})

@@ -78,7 +78,7 @@ def wide(rule: str, failing: int) -> Plan:
     return Plan(crowd + joins, [(int(number < failing), 0) for number in range(CROWD + 2)], batches=(1, 7, 100))
 
 
-@pytest.mark.long
+@pytest.mark.slow
 @given(plans())
 @example(wide("all_success", 1))
 @example(wide("one_failed", 2))

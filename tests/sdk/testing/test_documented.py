@@ -22,7 +22,7 @@ def blocks(page: str) -> list[str]:
     return _PYTHON.findall((DOCS / page).read_text())
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_the_tests_of_the_testing_page_pass(tmp_path: Path) -> None:
     application, tests, *fixtures = blocks("testing.md")
     (tmp_path / "shop.py").write_text(application)
