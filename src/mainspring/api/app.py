@@ -63,16 +63,17 @@ class HttpApplication(Litestar):
         return [*plugins, MsgspecDIPlugin()]
 
 
-def create_app(services: Services, admission: Admission, pulse: Pulse) -> Litestar:
-    """The app of one server. What belongs to the server is in its state."""
+def create_app(services: Services, admission: Admission, pulse: Pulse, share: int = 1) -> Litestar:
+    """The app of one server. What belongs to the server is in its state. `share`: how many processes divide what the
+    server may use."""
     app = copy(app_without_a_server())
     app.state = State(
         {
             "services": services,
             "admission": admission,
             "open_requests": OpenRequests(pulse),
-            "large_bodies": LargeBodies(),
-            "large_answers": LargeAnswers(),
+            "large_bodies": LargeBodies(share),
+            "large_answers": LargeAnswers(share),
         }
     )
     return app

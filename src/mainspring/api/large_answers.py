@@ -26,10 +26,13 @@ _PIECE = 256 * 1024
 class LargeAnswers:
     """The turns of one server."""
 
-    def __init__(self) -> None:
+    def __init__(self, share: int = 1) -> None:
         self.turns = TenantTurns(
-            Share(4, MAX_BODY_BYTES), Share(2, MAX_BODY_BYTES // 2), most_waiting=32, longest_wait=10.0
-        )  # fmt: skip
+            Share(4, MAX_BODY_BYTES).divided(share),
+            Share(2, MAX_BODY_BYTES // 2).divided(share),
+            most_waiting=-(-32 // share),
+            longest_wait=10.0,
+        )
 
     async def take(self, tenant: TenantId, size: int) -> ExitStack:
         """Take a turn, which ends when what is returned is closed. Raises TooManyRequests."""

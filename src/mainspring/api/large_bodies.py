@@ -47,18 +47,23 @@ def turn_of(scope: Any) -> LargeBody | None:
 class LargeBodies:
     """The turns of one server. Workers have turns of their own: their exchanges must not wait for clients."""
 
-    def __init__(self) -> None:
+    def __init__(self, share: int = 1) -> None:
         self.clients = BodyLane(
             TenantTurns(
-                Share(3, 2 * MAX_BODY_BYTES), Share(2, MAX_BODY_BYTES), most_waiting=32, longest_wait=10.0
-            )
-        )  # fmt: skip
-        self.workers = BodyLane(
-            TenantTurns(
-                Share(16, 8 * MAX_EXCHANGE_BYTES), Share(8, 4 * MAX_EXCHANGE_BYTES), most_waiting=256,
+                Share(3, 2 * MAX_BODY_BYTES).divided(share),
+                Share(2, MAX_BODY_BYTES).divided(share),
+                most_waiting=-(-32 // share),
                 longest_wait=10.0,
             )
-        )  # fmt: skip
+        )
+        self.workers = BodyLane(
+            TenantTurns(
+                Share(16, 8 * MAX_EXCHANGE_BYTES).divided(share),
+                Share(8, 4 * MAX_EXCHANGE_BYTES).divided(share),
+                most_waiting=-(-256 // share),
+                longest_wait=10.0,
+            )
+        )
 
     async def serve(self, app: ASGIApp, scope: Any, receive: Receive, send: Send) -> None:
         """Call `app` with a body that may be large. Raises TooManyRequests or BodyTooSlow."""

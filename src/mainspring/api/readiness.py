@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from mainspring.kernel.siblings import Place
 from mainspring.scheduler.shard_leaser import ShardLeaser
 from mainspring.store import fires
 from mainspring.store.pool import AWAY, Store
@@ -17,14 +18,33 @@ _LATE = 10.0
 
 
 class ReadinessCheck:
-    """`leaser` is None if this process does not schedule. `judgement` says "ok", or why judgement is held."""
+    """`leaser` is None if this process does not schedule. `judgement` says "ok", or why judgement is held. `place` is
+    that of this process among those of its server."""
 
-    def __init__(self, store: Store, leaser: ShardLeaser | None, judgement: Callable[[], str] = lambda: "ok") -> None:
+    def __init__(
+        self,
+        store: Store,
+        leaser: ShardLeaser | None,
+        judgement: Callable[[], str] = lambda: "ok",
+        place: Place | None = None,
+    ) -> None:
         self._store = store
         self._leaser = leaser
         self._judgement = judgement
+        self._place = place
 
     async def check(self) -> Readiness:
+        """Of the whole server: all of its processes must be ready."""
+        own = await self.check_own()
+        if self._place is not None:
+            ready, count = self._place.ready_siblings(), self._place.count
+            own.checks["processes"] = "ok" if ready == count else f"{ready} of {count} are ready"
+            if ready < count:
+                own.status = "not ready"
+        return own
+
+    async def check_own(self) -> Readiness:
+        """Of this process."""
         checks: dict[str, str] = {}
         held = self._leaser.held() if self._leaser else {}
         try:

@@ -30,6 +30,7 @@ from mainspring.store.database import Database
 EXAMPLES = (
     "mainspring server --database-url-file database-url",
     "mainspring server --host 0.0.0.0 --tls-cert chain.pem --tls-key key.pem",
+    "mainspring server --processes auto",
 )
 
 
@@ -37,6 +38,15 @@ def command(
     database: Database | None = None,
     host: Annotated[str, typer.Option("--host", metavar="H", help="Address to listen on.")] = DEFAULT_HOST,
     port: Annotated[int, typer.Option("--port", metavar="N", min=1, max=65535)] = DEFAULT_PORT,
+    processes: Annotated[
+        str,
+        typer.Option(
+            "--processes",
+            metavar="N|auto",
+            help="Server processes behind this port: a number, or auto for one for each core. They divide connections "
+            "and limits. SIGHUP replaces them one after another.",
+        ),
+    ] = "1",
     scheduler: Annotated[
         bool, typer.Option("--scheduler/--no-scheduler", help="Fire due jobs in this process, or only serve the API.")
     ] = True,
@@ -87,8 +97,10 @@ def command(
     import uvloop
 
     from mainspring.kernel.held_start import wait_until_released
+    from mainspring.kernel.siblings import own_place
     from mainspring.roles.listening import checked_listening
     from mainspring.roles.server import ServerOptions, run_server
+    from mainspring.roles.server_processes import own_command, process_count, run_processes
 
     wait_until_released()
     options = ServerOptions(
@@ -105,5 +117,9 @@ def command(
         tls=checked_listening(host, tls_cert, tls_key, insecure_http=insecure_http),
         max_connections=max_connections,
         max_unauthenticated_per_address=max_unauthenticated,
+        place=own_place(),
     )
+    count = process_count(processes)
+    if count > 1 and options.place is None:
+        raise typer.Exit(uvloop.run(run_processes(options, count, own_command())))
     raise typer.Exit(uvloop.run(run_server(options)))

@@ -1,13 +1,26 @@
 """The counters of a process. `/metrics` shows them together with figures from the database.
 
 Events are counted in batches (`inc(n)`), because a call takes half a microsecond, which is too much for every job.
+
+The processes of one `mainspring server --processes N` have their counters in files that they share, so each can show
+the sums. A process that replaces an ended one counts on.
 """
 
 from __future__ import annotations
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+import os
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest, values
+from prometheus_client.multiprocess import MultiProcessCollector
+
+from mainspring.kernel.siblings import own_place
 
 REGISTRY = CollectorRegistry()
+
+if (_place := own_place()) is not None:
+    _name = _place.name
+    os.environ["PROMETHEUS_MULTIPROC_DIR"] = _place.folder
+    values.ValueClass = values.MultiProcessValue(lambda: _name)  # type: ignore[no-untyped-call]
 
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 60.0)
 
@@ -40,10 +53,27 @@ exchange_seconds = Histogram(
     buckets=_SECONDS,
     registry=REGISTRY,
 )
-waiting = Gauge("mainspring_workers_waiting", "Workers that wait in a long poll at this server", registry=REGISTRY)
-leases_held = Gauge("mainspring_leases_held", "Shards that this node owns", registry=REGISTRY)
-lease_epoch = Gauge("mainspring_lease_epoch", "Highest epoch of the shards that this node owns", registry=REGISTRY)
-loop_lag = Gauge("mainspring_loop_lag_seconds", "How late the event loop is, smoothed", registry=REGISTRY)
+waiting = Gauge(
+    "mainspring_workers_waiting",
+    "Workers that wait in a long poll at this server",
+    multiprocess_mode="livesum",
+    registry=REGISTRY,
+)
+leases_held = Gauge(
+    "mainspring_leases_held", "Shards that this node owns", multiprocess_mode="livesum", registry=REGISTRY
+)
+lease_epoch = Gauge(
+    "mainspring_lease_epoch",
+    "Highest epoch of the shards that this node owns",
+    multiprocess_mode="livemax",
+    registry=REGISTRY,
+)
+loop_lag = Gauge(
+    "mainspring_loop_lag_seconds",
+    "How late the event loop is, smoothed",
+    multiprocess_mode="livemax",
+    registry=REGISTRY,
+)
 events = Counter(
     "mainspring_events_total",
     "What happened besides runs: fire_missed, worker_lost, breaker_opened, queue_paused, queue_resumed, backfill_ended",
@@ -57,7 +87,9 @@ loop_stall_seconds = Histogram(
     "mainspring_loop_stall_seconds", "How long it stood still", buckets=(0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 60.0),
     registry=REGISTRY,
 )  # fmt: skip
-streams = Gauge("mainspring_streams", "Event streams that are open at this server", registry=REGISTRY)
+streams = Gauge(
+    "mainspring_streams", "Event streams that are open at this server", multiprocess_mode="livesum", registry=REGISTRY
+)
 streams_ended = Counter(
     "mainspring_streams_ended_total",
     "Event streams that this server has ended: signed_out, server_stops, full, or behind (the client did not read)",
@@ -72,7 +104,9 @@ sign_ins_failed = Counter(
     registry=REGISTRY,
 )
 refused = Counter("mainspring_requests_refused_total", "Requests refused because of load (429)", registry=REGISTRY)
-connections = Gauge("mainspring_connections", "Open connections of clients and workers", registry=REGISTRY)
+connections = Gauge(
+    "mainspring_connections", "Open connections of clients and workers", multiprocess_mode="livesum", registry=REGISTRY
+)
 connections_cut = Counter(
     "mainspring_connections_cut_total",
     "Connections closed because of a slow head, body or reader, or because there were too many (address, full)",
@@ -99,6 +133,7 @@ judgement_held = Gauge(
     "mainspring_silent_workers_held",
     "Silent workers that are not declared lost yet, because servers or the database were not well",
     ["reason"],
+    multiprocess_mode="livemax",
     registry=REGISTRY,
 )
 partly_rescued = Counter(
@@ -106,3 +141,12 @@ partly_rescued = Counter(
     "Silent workers whose ordinary runs were taken while their exclusive runs go on",
     registry=REGISTRY,
 )
+
+
+def exposition() -> bytes:
+    """The counters in the text format of Prometheus: of this process, or of all processes of its server."""
+    if _place is None:
+        return generate_latest(REGISTRY)
+    together = CollectorRegistry()
+    MultiProcessCollector(together, _place.folder)  # type: ignore[no-untyped-call]
+    return generate_latest(together)

@@ -28,6 +28,10 @@ class Share:
     count: int
     size: float = inf
 
+    def divided(self, by: int) -> Share:
+        """The part of one of several processes. Each may have one turn at least."""
+        return Share(max(1, self.count // by), self.size / by)
+
     def has_room(self, held: HeldTurns, size: int) -> bool:
         return held.count < self.count and (not held.count or held.size + size <= self.size)
 

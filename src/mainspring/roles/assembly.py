@@ -19,6 +19,7 @@ from mainspring.kernel.config import DEFAULT_HOST, DEFAULT_TIMING, Timing
 from mainspring.kernel.ids import uuid7
 from mainspring.kernel.lifecycle import Loops, PeriodicTask
 from mainspring.kernel.loop_monitor import LoopMonitor
+from mainspring.kernel.siblings import Place
 from mainspring.operations.access.failed_sign_ins import FailedSignIns
 from mainspring.operations.claim.long_poll import LongPolls
 from mainspring.operations.exchange.beats import Beats
@@ -97,11 +98,13 @@ async def assemble(
     timing: Timing = DEFAULT_TIMING,
     chance: Random = random.random,
     log_files: LogFiles | None = None,
+    place: Place | None = None,
 ) -> Assembly:
     """Build a server for a migrated database. `Assembly.start` starts it. Without `log_files` the output of runs is
     kept in memory."""
     log_files = log_files or LogFiles.in_memory()
-    store = await open_store(database)
+    share = 1 if place is None else place.count
+    store = await open_store(database, share=share)
     database_clock = DatabaseClock(clock)
     signals, lanes, long_polls = Signals(store), LaneRegistry(store), LongPolls()
     clock_sync = ClockSync(store, clock, database_clock)
@@ -124,7 +127,8 @@ async def assemble(
     failed_sign_ins = FailedSignIns()
     services = Services(
         store, lanes, signals, long_polls, beats, clock, database_clock, timing, chance, signatures, gates, log_files,
-        ReadinessCheck(store, node.leaser if node else None, lambda: judge.status), failed_sign_ins,
+        ReadinessCheck(store, node.leaser if node else None, lambda: judge.status, place),
+        failed_sign_ins,
     )  # fmt: skip
     token_registry = TokenRegistry(store, clock)
     session_registry = TokenRegistry(store, clock, sessions.find)
@@ -143,6 +147,7 @@ async def assemble(
                 token_registry, session_registry, services.death_notices, hosts_for(host, allow_hosts), failed_sign_ins
             ),
             pulse,
+            share,
         ),
         monitor=monitor,
         node=node,

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import errno
+import socket
 import ssl
 from pathlib import Path
+from typing import Any
 
 from mainspring.api.certificate import TlsFiles, handshake, load
-from mainspring.domain.errors import InvalidInput
+from mainspring.domain.errors import Conflict, InvalidInput
 from mainspring.kernel.trust import is_loopback, tls_failure, trusted_context
 
 _FROM_HERE = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}
@@ -56,6 +59,37 @@ def local_url(host: str, port: int, tls: TlsFiles | None, ca: str | None) -> str
         field="tls_cert",
         hint=failure.hint if failure else None,
     )
+
+
+Address = tuple[socket.AddressFamily, socket.SocketKind, int, Any]
+
+
+def addresses_of(host: str, port: int) -> list[Address]:
+    """Family, kind, protocol and address of each socket that listens on this host and port. Raises OSError."""
+    found = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    return list(dict.fromkeys((family, kind, protocol, address) for family, kind, protocol, _, address in found))
+
+
+def require_free_port(host: str, port: int) -> None:
+    """Raise an error if the port is in use, before anything is started."""
+    if not 1 <= port <= 65535:
+        raise InvalidInput(f"Port {port} does not exist. Choose one from 1 to 65535 with --port.", field="port")
+    try:
+        family, kind, protocol, address = addresses_of(host, port)[0]
+        with socket.socket(family, kind, protocol) as attempt:
+            attempt.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            attempt.bind(address)
+    except OSError as error:
+        if error.errno == errno.EADDRINUSE:
+            raise Conflict(
+                f"Port {port} on {host} is in use by another process. Stop it, or choose another port with --port.",
+                code="port_taken",
+                field="port",
+            ) from error
+        raise InvalidInput(
+            f"Cannot listen on {host} port {port}: {error}. Choose another address with --host and --port.",
+            field="host",
+        ) from error
 
 
 def _bracketed(host: str) -> str:

@@ -20,6 +20,7 @@ from mainspring.api.certificate import ServerCertificate, TlsFiles
 from mainspring.api.connections import Connections, EdgeLimits
 from mainspring.api.early_refusals import SAFE_HEADERS
 from mainspring.api.http_protocol import BoundedHttpProtocol
+from mainspring.api.readiness import ReadinessCheck
 from mainspring.domain.errors import not_ours
 from mainspring.kernel.clock import SystemClock
 from mainspring.kernel.config import LOG_FOLDER_NAME, MAX_CONNECTIONS, MAX_UNAUTHENTICATED, TOKEN_FILE_NAME
@@ -31,6 +32,7 @@ from mainspring.kernel.logs import bind_log_context, configure_logs, get_logger
 from mainspring.kernel.ownership import ForeignFile, require_no_links, require_own
 from mainspring.kernel.parent_death import kill_after_supervisor
 from mainspring.kernel.private_files import close_all_once, close_to_others, write_privately
+from mainspring.kernel.siblings import Place
 from mainspring.roles.assembly import Assembly, assemble
 from mainspring.roles.database import prepare_database, when_available
 from mainspring.roles.retention import history_days
@@ -61,10 +63,18 @@ class ServerOptions:
     tls: TlsFiles | None = None
     max_connections: int = MAX_CONNECTIONS
     max_unauthenticated_per_address: int = MAX_UNAUTHENTICATED
+    place: Place | None = None  # among the processes of one server, which divide what it may use
+
+    @property
+    def share(self) -> int:
+        """By how much to divide what the server may use."""
+        return 1 if self.place is None else self.place.count
 
 
 async def run_server(options: ServerOptions) -> int:
     configure_logs(role="server", log_format=options.log_format, level=options.log_level)
+    if options.place is not None:
+        bind_log_context(process=options.place.name)
     kill_after_supervisor(_ORPHANED_SECONDS)
     write_privately()
     history_days()  # report a mistake before anything is changed
@@ -106,8 +116,13 @@ async def run_server(options: ServerOptions) -> int:
     )
     scheme = "http" if certificate is None else "https"
     log.info("serving", url=f"{scheme}://{options.host}:{options.port}", scheduler=options.scheduler)
+    server = _Server(config, connections, certificate, on_exit=assembly.release_waiters)
+    sockets = None
+    if options.place is not None:
+        sockets = [socket.socket(fileno=descriptor) for descriptor in options.place.listeners]
+        loops.start(ReadinessTeller(options.place, assembly.services.readiness))
     try:
-        await _Server(config, connections, certificate, on_exit=assembly.release_waiters).serve()
+        await server.serve(sockets)
     finally:
         await assembly.stop(loops)
         await log_files.close()
@@ -131,6 +146,7 @@ async def _start(options: ServerOptions, log_files: LogFiles, trusted: bool) -> 
             allow_hosts=options.allow_hosts,
             scheduler=options.scheduler,
             log_files=log_files,
+            place=options.place,
         )
         if assembly.node is not None:
             bind_log_context(node=str(assembly.node.node_id))
@@ -160,9 +176,10 @@ def _judged(options: ServerOptions) -> bool:
 def edge_limits(options: ServerOptions) -> EdgeLimits:
     """Raise the limit of descriptors, and allow as many connections as fit."""
     descriptors = raise_limit()
-    most = min(options.max_connections, descriptors.for_connections)
+    most = min(max(1, options.max_connections // options.share), descriptors.for_connections)
+    per_address = -(-options.max_unauthenticated_per_address // options.share)
     log.detail("connections of clients", most=most, descriptors=descriptors.now, descriptors_before=descriptors.before)
-    return EdgeLimits(connections=most, per_address=options.max_unauthenticated_per_address)
+    return EdgeLimits(connections=most, per_address=per_address)
 
 
 def edge_settings(connections: Connections) -> dict[str, Any]:
@@ -174,6 +191,21 @@ def edge_settings(connections: Connections) -> dict[str, Any]:
         "server_header": False,
         "proxy_headers": False,  # a caller's address is that of its connection, whatever X-Forwarded-For says
     }
+
+
+class ReadinessTeller:
+    """Tells the other processes of this server whether this one is ready."""
+
+    name = "readiness_teller"
+    interval = 2.0
+
+    def __init__(self, place: Place, readiness: ReadinessCheck) -> None:
+        self._place = place
+        self._readiness = readiness
+
+    async def run_once(self) -> None:
+        found = await self._readiness.check_own()
+        self._place.tell(found.status == "ready")
 
 
 class _Server(uvicorn.Server):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
 
@@ -24,13 +24,16 @@ _STDERR = 2  # children write to it directly; stdout is only for messages of thi
 @dataclass(frozen=True, slots=True)
 class Program:
     """A program to run. `grace` is the time between SIGTERM and SIGKILL. A program that `may_exit` is not restarted
-    when it exits with 0, because it was asked to stop."""
+    when it exits with 0, because it was asked to stop. `before_start` is called before each start. The program inherits
+    the `descriptors`."""
 
     name: str
     argv: tuple[str, ...]
     env: Mapping[str, str]
     grace: float = 30.0
     may_exit: bool = False
+    descriptors: tuple[int, ...] = ()
+    before_start: Callable[[], None] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +56,7 @@ class _Child:
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
     process: asyncio.subprocess.Process | None = None
     task: asyncio.Task[None] | None = None
+    exit_code: int | None = None
 
     def close_input(self) -> None:
         if self.process is not None and self.process.stdin is not None:
@@ -103,17 +107,32 @@ class Supervisor:
                 return child.process.pid
         return None
 
+    def exit_code(self, name: str) -> int | None:
+        """How the process of a program has ended the last time. None if it has not ended yet."""
+        return next((child.exit_code for child in self._children if child.program.name == name), None)
+
+    async def end(self, name: str) -> None:
+        """Stop one program."""
+        for child in [child for child in self._children if child.program.name == name]:
+            child.stopping.set()
+            await self._end(child)
+            self._children.remove(child)
+
     def watch(self, postgres: EmbeddedPostgres) -> None:
         """Restart this PostgreSQL whenever it ends. It is stopped after all children."""
         self._postgres = postgres
         self._postgres_task = asyncio.create_task(self._supervise_postgres(postgres), name="supervise PostgreSQL")
 
-    async def stop(self) -> None:
-        """Stop the children in the reverse order of their start, each within its grace, then PostgreSQL."""
+    async def stop(self, *, together: bool = False) -> None:
+        """Stop the children in the reverse order of their start or all at a time, each within its grace, then
+        PostgreSQL."""
         for child in self._children:
             child.stopping.set()  # prevents restarts
-        for child in reversed(self._children):
-            await self._end(child)
+        if together:
+            await asyncio.gather(*(self._end(child) for child in self._children))
+        else:
+            for child in reversed(self._children):
+                await self._end(child)
         self._children.clear()
         await self._end_postgres()
 
@@ -134,7 +153,7 @@ class Supervisor:
         failures = 0
         while not child.stopping.is_set():
             began = self._clock.monotonic()
-            code = await self._run(child)
+            code = child.exit_code = await self._run(child)
             if child.stopping.is_set():
                 return
             if code == 0 and child.program.may_exit:
@@ -150,6 +169,8 @@ class Supervisor:
     async def _run(self, child: _Child) -> int | None:
         """Run the child once. Returns its exit code, or None if it could not be started."""
         program = child.program
+        if program.before_start is not None:
+            program.before_start()
         try:
             child.process = await asyncio.create_subprocess_exec(
                 *program.argv,
@@ -157,6 +178,7 @@ class Supervisor:
                 stdin=asyncio.subprocess.PIPE if child.held else asyncio.subprocess.DEVNULL,
                 stdout=_STDERR,
                 start_new_session=True,
+                pass_fds=program.descriptors,
                 preexec_fn=die_with_parent(signal.SIGTERM),
             )
         except OSError as error:

@@ -207,7 +207,11 @@ async def connect(
     return await _open(database.pooling, database.url, server_settings=server_settings, timeout=timeout)
 
 
-async def open_store(where: str | Database, *, application: str = "server", hot: int = 8, reads: int = _READS) -> Store:
+async def open_store(
+    where: str | Database, *, application: str = "server", hot: int = 8, reads: int = _READS, share: int = 1
+) -> Store:
+    """`share`: how many processes divide these connections. Each has at least two of either kind."""
+    hot, reads = max(min(hot, 2), hot // share), max(min(reads, 2), reads // share)
     database = database_at(where)
     connections: WeakSet[asyncpg.Connection] = WeakSet()
 

@@ -16,7 +16,7 @@ from mainspring.api.handlers import get
 from mainspring.api.services import caller_of, services_of
 from mainspring.api.task_metrics import task_metrics
 from mainspring.kernel.ids import DEFAULT_TENANT
-from mainspring.kernel.metrics import REGISTRY
+from mainspring.kernel.metrics import exposition
 from mainspring.operations.access.permissions import READERS
 from mainspring.operations.read.tenant_counts import TenantCounts, activity_of
 
@@ -40,7 +40,7 @@ async def get_metrics(request: Request[Any, Any, Any]) -> Response[bytes]:
     registry = CollectorRegistry()
     registry.register(_CountsCollector(await reader.counts(caller)))
     # The counters of the process cover all tenants, so only the operator gets them.
-    counted = generate_latest(REGISTRY) if caller.tenant == DEFAULT_TENANT else b""
+    counted = exposition() if caller.tenant == DEFAULT_TENANT else b""
     of_tasks = await task_metrics(await reader.by_task(caller))
     return Response(counted + generate_latest(registry) + of_tasks, media_type=_MEDIA_TYPE)
 
