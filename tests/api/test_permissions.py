@@ -97,6 +97,26 @@ async def test_a_viewer_may_call_what_reads_and_nothing_that_changes(assembly: A
             assert refusal.value.code == "role_not_allowed"
 
 
+# What an operator may not do of all that changes something.
+_OF_ADMINS = {
+    "applications.declare", "calendars.delete", "calendars.put", "jobs.create", "jobs.create_batch", "jobs.update",
+    "sessions.end", "tenant.update_limits", "tenants.create", "tokens.create", "tokens.revoke", "workflows.create",
+    "workflows.update",
+}  # fmt: skip
+
+
+def test_an_operator_keeps_things_running_and_creates_nothing() -> None:
+    permissions = permissions_of(app_without_a_server())
+    known = {operation for operation, roles in permissions.items() if roles and not operation.startswith("worker.")}
+    refused = {operation for operation in known if "operator" not in permissions[operation]}
+    assert refused == _OF_ADMINS
+
+
+def test_a_metrics_token_reads_metrics_and_nothing_else() -> None:
+    permissions = permissions_of(app_without_a_server())
+    assert [operation for operation, roles in permissions.items() if "metrics" in roles] == ["metrics.read"]
+
+
 @pytest.mark.anyio
 async def test_the_verb_in_the_path_decides_which_operation_is_called(assembly: Assembly) -> None:
     def called(path: str) -> str:

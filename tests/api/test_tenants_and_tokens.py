@@ -88,12 +88,12 @@ async def test_only_the_operator_makes_tenants_and_shared_tokens(
 ) -> None:
     [acme] = await tenants.add("acme")
     before = await connection.fetchval("select count(*) from mainspring.tokens")
-    assert refusal(await acme.post("/v1/tenants", json={"name": "more"})) == (403, "operator_only", None)
+    assert refusal(await acme.post("/v1/tenants", json={"name": "more"})) == (403, "instance_admin_only", None)
     shared = {"role": "worker", "name": "pool", "tenants": "all"}
-    assert refusal(await acme.post("/v1/tokens", json=shared)) == (403, "operator_only", "tenants")
+    assert refusal(await acme.post("/v1/tokens", json=shared)) == (403, "instance_admin_only", "tenants")
     for name in ("default", "acme", "nobody"):
         body = {"role": "admin", "name": "theirs", "tenant": name}
-        assert refusal(await acme.post("/v1/tokens", json=body)) == (403, "operator_only", "tenant"), name
+        assert refusal(await acme.post("/v1/tokens", json=body)) == (403, "instance_admin_only", "tenant"), name
     assert await connection.fetchval("select count(*) from mainspring.tokens") == before
     assert await connection.fetchval("select count(*) from mainspring.tenants") == 2
 
@@ -150,7 +150,6 @@ async def test_the_operator_lets_a_tenant_in_again_that_has_lost_its_token(tenan
 @pytest.mark.parametrize(
     ("change", "refused"),
     [
-        ({"role": "operator"}, (422, "not_supported_yet", "role")),
         ({"role": "submitter"}, (422, "not_supported_yet", "role")),
         ({"role": "root"}, (422, "invalid_input", "role")),
         ({"role": "Admin"}, (422, "invalid_input", "role")),
@@ -211,7 +210,7 @@ async def test_a_worker_token_opens_what_workers_call_and_nothing_else(
 
 
 @pytest.mark.parametrize(
-    ("tenant", "role"), [(DEFAULT_TENANT, "operator"), (DEFAULT_TENANT, ""), (EVERY_TENANT, "admin")], ids=str
+    ("tenant", "role"), [(DEFAULT_TENANT, "submitter"), (DEFAULT_TENANT, ""), (EVERY_TENANT, "admin")], ids=str
 )
 async def test_a_role_that_nobody_can_have_opens_nothing(
     tenants: Tenants, connection: asyncpg.Connection, tenant: Any, role: str
@@ -221,6 +220,41 @@ async def test_a_role_that_nobody_can_have_opens_nothing(
     for method, url in (("GET", "/v1/jobs"), ("POST", "/v1/jobs"), ("POST", "/v1/exchange"), ("GET", "/metrics")):
         answer = await client.request(method, url, json={} if method == "POST" else None)
         assert refusal(answer) == (403, "role_not_allowed", "Authorization")
+
+
+async def test_an_operator_pauses_and_cancels_and_may_not_create_or_reach_beyond_its_tenant(tenants: Tenants) -> None:
+    await tenants.operator.post("/v1/jobs", json={"task": "noop", "job_id": "j", "schedule": "@daily"})
+    made = await tenants.token(role="operator", name="on call")
+    client = await tenants.client(made["token"])
+    assert (await client.post("/v1/jobs/j:pause")).status_code == 200
+    assert (await client.post("/v1/jobs/j:run-now")).status_code in (200, 201, 202)
+    assert (await client.get("/metrics")).status_code == 200
+    session = (await client.get("/v1/session")).json()
+    assert session["role"] == "operator"
+    assert "jobs.pause" in session["operations"] and "jobs.create" not in session["operations"]
+    for method, url, body in (
+        ("POST", "/v1/jobs", {"task": "noop"}),
+        ("PUT", "/v1/jobs/j", {"task": "noop", "schedule": "@hourly"}),
+        ("POST", "/v1/tokens", {"role": "viewer", "name": "more"}),
+    ):
+        answer = await client.request(method, url, json=body)
+        assert refusal(answer) == (403, "role_not_allowed", "Authorization")
+        assert "role admin" in problem(answer)["hint"]
+    assert refusal(await client.post("/v1/pause", json={"all_tenants": True}))[:2] == (403, "instance_admin_only")
+    assert (await client.post("/v1/pause")).status_code == 200
+
+
+async def test_a_metrics_token_reads_metrics_and_does_not_sign_in(tenants: Tenants) -> None:
+    made = await tenants.token(role="metrics", name="prometheus")
+    client = await tenants.client(made["token"])
+    assert "mainspring_queue_depth" in (await client.get("/metrics")).text
+    for url in ("/v1/jobs", "/v1/session", "/v1/openapi.json", "/v1/overview"):
+        assert (await client.get(url)).status_code in (403, 404), url
+    answer = await client.post(
+        "/v1/session", json={"token": made["token"]}, headers={"Origin": "http://127.0.0.1:8700"}
+    )
+    assert refusal(answer) == (403, "worker_token", "token")
+    assert "programs that read metrics" in problem(answer)["detail"]
 
 
 # --- revoked, expired

@@ -188,7 +188,7 @@ async def test_everything_of_a_tenant_and_all_tenants_can_be_paused(api: httpx.A
     assert (await api.post("/v1/resume")).status_code == 200
     assert (await worker.exchange(free=5)).runs == []
     queues = (await api.get("/v1/queues")).json()["queues"]
-    assert {queue["paused_why"] for queue in queues} == {"all tenants are paused by the operator (test)"}
+    assert {queue["paused_why"] for queue in queues} == {"all tenants are paused by the instance administrator (test)"}
     assert (await api.post("/v1/resume", json={"all_tenants": True})).status_code == 200
     assert len((await worker.exchange(free=5)).runs) == 2
 

@@ -180,7 +180,7 @@ async def test_only_the_operator_drains_a_shared_worker(tenants: Tenants, assemb
     waiting = await start_waiting(assembly, worker)
     address = f"/v1/workers/{worker.worker_id}:drain"
     refused = problem(await tenants.clients["a"].post(address))
-    assert (refused["status"], refused["code"]) == (403, "operator_only")
+    assert (refused["status"], refused["code"]) == (403, "instance_admin_only")
     assert not waiting.done()
     assert (await tenants.operator.post(address)).status_code == 202
     assert (await waiting).drain, "it is told at once, and not when its exchange times out"

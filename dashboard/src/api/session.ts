@@ -18,9 +18,12 @@ export const sessionQuery = queryOptions({
   retry: false,
 });
 
-/** Viewers look, and change nothing. The server refuses it as well. */
-export function useMayChange(): boolean {
-  return useQuery(sessionQuery).data?.role !== "viewer";
+/** Whether the role of the session may call this operation; without one: whether it may change anything. The server
+ * refuses it as well. */
+export function useMay(operation?: string): boolean {
+  const session = useQuery(sessionQuery).data;
+  if (session === undefined) return true;
+  return operation === undefined ? session.role !== "viewer" : session.operations.includes(operation);
 }
 
 /** A link that was opened in a browser that is signed in: as whom it would sign in. */

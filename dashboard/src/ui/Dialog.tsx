@@ -1,8 +1,9 @@
 // Native dialogs: they keep the focus, close with Escape and give the focus back.
+import { useQuery } from "@tanstack/react-query";
 import { X } from "lucide-react";
 import { type FormEvent, type ReactNode, useEffect, useId, useRef, useState } from "react";
 import { Refused } from "../api/client";
-import { useMayChange } from "../api/session";
+import { sessionQuery, useMay } from "../api/session";
 import { Button } from "./Button";
 import styles from "./Dialog.module.css";
 import { ProblemBox } from "./Problem";
@@ -55,14 +56,16 @@ interface ConfirmProps {
   onClose: () => void;
   /** Called when somebody has changed the same thing meanwhile: reads again what it is now. */
   onConflict?: () => void;
+  /** What the server calls it, if fewer roles may do it than may change something. */
+  operation?: string;
 }
 
-export function Confirm({ title, children, verb, danger = false, amount = 1, act, onClose, onConflict }: ConfirmProps) {
+export function Confirm({ title, children, verb, danger = false, amount = 1, act, onClose, onConflict, operation }: ConfirmProps) {
   const [error, setError] = useState<unknown>(null);
   const [busy, setBusy] = useState(false);
   const [typed, setTyped] = useState("");
   const many = amount > 100;
-  const mayChange = useMayChange();
+  const mayChange = useMay(operation);
   const submit = async (event: FormEvent): Promise<void> => {
     event.preventDefault();
     setBusy(true);
@@ -108,7 +111,12 @@ export function Confirm({ title, children, verb, danger = false, amount = 1, act
 }
 
 export function OnlyLooks() {
-  return <p role="note">You are signed in as a viewer: viewers look, and change nothing. Sign in with a token of an admin.</p>;
+  const role = useQuery(sessionQuery).data?.role;
+  return role === "operator" ? (
+    <p role="note">You are signed in as an operator: operators keep things running. Jobs, workflows, calendars and tokens are changed with a token of an admin.</p>
+  ) : (
+    <p role="note">You are signed in as a viewer: viewers look, and change nothing. Sign in with a token of an admin.</p>
+  );
 }
 
 export function isConflict(error: unknown): boolean {

@@ -122,3 +122,8 @@ def check_routes(app: Litestar) -> None:
 def permissions_of(app: Litestar) -> dict[str, Roles]:
     """The roles that may call each operation."""
     return {operation_of(handler): roles_of(handler) for _, handler in routed_handlers(app)}
+
+
+def operations_of_role(app: Litestar, role: str) -> list[str]:
+    """The operations that callers of this role may call."""
+    return sorted(operation for operation, roles in permissions_of(app).items() if role in roles)

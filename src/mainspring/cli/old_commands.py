@@ -42,7 +42,7 @@ def pause(
     ] = None,
     everything: Annotated[bool, typer.Option("--all", help="Pause everything of the tenant.")] = False,
     all_tenants: Annotated[
-        bool, typer.Option("--all-tenants", help="Pause everything of all tenants; only the operator may.")
+        bool, typer.Option("--all-tenants", help="Pause everything of all tenants; for instance administrators.")
     ] = False,
     as_json: JsonFlag = False,
 ) -> None:
@@ -70,7 +70,8 @@ def resume(
     ] = None,
     everything: Annotated[bool, typer.Option("--all", help="Resume everything of the tenant.")] = False,
     all_tenants: Annotated[
-        bool, typer.Option("--all-tenants", help="Resume everything of all tenants; only the operator may.")
+        bool,
+        typer.Option("--all-tenants", help="Resume everything of all tenants; for instance administrators."),
     ] = False,
     as_json: JsonFlag = False,
 ) -> None:

@@ -13,7 +13,7 @@ from uuid import UUID
 # The only id with a type of its own: a tenant is a number among other numbers, and it decides who sees what.
 TenantId = NewType("TenantId", int)
 
-DEFAULT_TENANT = TenantId(1)  # the operator's: only its admins make tenants and shared worker tokens
+DEFAULT_TENANT = TenantId(1)  # of the instance administrators: only its admins make tenants and shared worker tokens
 EVERY_TENANT = TenantId(0)  # of a worker token that belongs to no tenant, and of its workers: they take runs of all
 
 _VERSION_AND_VARIANT = (0x7 << 76) | (0x2 << 62)

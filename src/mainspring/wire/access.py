@@ -32,10 +32,11 @@ class TenantList(msgspec.Struct):
 
 
 class TokenRequest(msgspec.Struct, forbid_unknown_fields=True):
-    """The body of `POST /v1/tokens`. role: admin, viewer or worker. tenants: "own", or "all" for a token of shared
-    workers, which take runs of every tenant. tenant: the name of the tenant, if the operator creates the token for
-    another one. expires_in: a duration; without it the token is valid until it is revoked. token: that of the caller,
-    typed again. A session needs it for the role admin, and for a token that outlives the session."""
+    """The body of `POST /v1/tokens`. role: admin, operator, viewer, metrics or worker. tenants: "own", or "all" for
+    a token of shared workers, which take runs of every tenant. tenant: the name of the tenant, if an instance
+    administrator creates the token for another one. expires_in: a duration; without it the token is valid until it
+    is revoked. token: that of the caller, typed again. A session needs it for the role admin, and for a token that
+    outlives the session."""
 
     role: RoleWord
     name: Name

@@ -31,7 +31,8 @@ class GateRequest(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True
 
 
 class PauseRequest(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """The body of `POST /v1/pause` and `/v1/resume`. It may be empty. all_tenants: the operator pauses all tenants."""
+    """The body of `POST /v1/pause` and `/v1/resume`. It may be empty. all_tenants: for instance
+    administrators, who pause all tenants."""
 
     all_tenants: bool = False
 

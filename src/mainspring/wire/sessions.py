@@ -27,8 +27,8 @@ class SignInRequest(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class SessionView(msgspec.Struct):
-    """The caller. name: the name of its token. tenant: the name of its tenant. session_id, csrf, signed_in_at and
-    expires_at belong to a session; they are null if the caller sent a token."""
+    """The caller. name: the name of its token. tenant: the name of its tenant. operations: what its role may do.
+    session_id, csrf, signed_in_at and expires_at belong to a session; they are null if the caller sent a token."""
 
     name: str
     role: RoleWord
@@ -37,6 +37,7 @@ class SessionView(msgspec.Struct):
     csrf: str | None = None
     signed_in_at: datetime | None = None
     expires_at: datetime | None = None
+    operations: list[str] = []
 
 
 class SignedIn(msgspec.Struct):

@@ -131,5 +131,5 @@ TriggerRuleWord = Annotated[str, words("TriggerRule", *TRIGGER_RULES)]
 ON_UPSTREAM_FAILURE = ("skip", "fail")
 OnUpstreamFailureWord = Annotated[str, words("OnUpstreamFailure", *ON_UPSTREAM_FAILURE)]
 SandboxWord = Annotated[str, words("Sandbox", "bubblewrap", "none")]
-RoleWord = Annotated[str, words("Role", "admin", "viewer", "worker")]
+RoleWord = Annotated[str, words("Role", "admin", "operator", "viewer", "metrics", "worker")]
 TenantsWord = Annotated[str, words("Tenants", "own", "all")]

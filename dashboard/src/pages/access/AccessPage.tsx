@@ -25,7 +25,7 @@ export function AccessPage() {
   return (
     <Page
       title="Tokens and tenants"
-      lead="Who may call: admins change things, viewers only look, workers run."
+      lead="Who may call: admins change everything, operators keep it running, viewers only look, workers run."
       actions={<Button kind="primary" onClick={() => setCreating(true)}>Create a token</Button>}
     >
       <Card flush title="Tokens">
@@ -93,9 +93,9 @@ function CreateToken({ onClose, onMade }: { onClose: () => void; onMade: (made: 
     await client.invalidateQueries({ queryKey: ["tokens"] });
   };
   return (
-    <Confirm title="Create a token" verb="Create" act={act} onClose={onClose}>
+    <Confirm title="Create a token" operation="tokens.create" verb="Create" act={act} onClose={onClose}>
       <Field label="Name" required value={name} onChange={(event) => setName(event.target.value)} />
-      <Select label="Role" value={role} options={[["viewer", "viewer: looks, changes nothing"], ["admin", "admin: may do everything"], ["worker", "worker: runs attempts"]]} onChange={(event) => setRole(event.target.value)} />
+      <Select label="Role" value={role} options={[["viewer", "viewer: looks, changes nothing"], ["operator", "operator: pauses, cancels, retries, drains"], ["admin", "admin: may do everything"], ["metrics", "metrics: reads /metrics"], ["worker", "worker: runs attempts"]]} onChange={(event) => setRole(event.target.value)} />
       <Field label="Expires in" placeholder="90d" help="empty: valid until it is revoked" value={expires} onChange={(event) => setExpires(event.target.value)} />
       <Field
         label="Your own token" type="password" autoComplete="off" value={own} onChange={(event) => setOwn(event.target.value)}
@@ -114,7 +114,7 @@ function Revoke({ token, onClose }: { token: TokenView; onClose: () => void }) {
     renew();
   };
   return (
-    <Confirm title={`Revoke ${token.name}?`} verb="Revoke the token" danger act={act} onClose={onClose} onConflict={renew}>
+    <Confirm title={`Revoke ${token.name}?`} operation="tokens.revoke" verb="Revoke the token" danger act={act} onClose={onClose} onConflict={renew}>
       <p>It is invalid at once, everywhere. Sessions that began with it end. This cannot be undone.</p>
     </Confirm>
   );

@@ -5,7 +5,7 @@ import { type FormEvent, useEffect, useState } from "react";
 import { call, change, post, Refused } from "../../api/client";
 import { jobPath, jobQuery } from "../../api/queries";
 import type { JobCreated, JobView } from "../../api/schema";
-import { sessionQuery, useMayChange } from "../../api/session";
+import { sessionQuery, useMay } from "../../api/session";
 import { Button, LinkButton } from "../../ui/Button";
 import { ConflictOrProblem, OnlyLooks } from "../../ui/Dialog";
 import { Field, Select } from "../../ui/Field";
@@ -48,7 +48,7 @@ function JobForm({ job, editing = false }: { job?: JobView; editing?: boolean })
   const [draft, setDraft] = useState<Draft>(() => ({ ...before, ...kept?.typed }));
   const [error, setError] = useState<unknown>(null);
   const [busy, setBusy] = useState(false);
-  const mayChange = useMayChange();
+  const mayChange = useMay("jobs.update");
   const navigate = useNavigate();
   const client = useQueryClient();
   const set: Set = (change) => setDraft((old) => ({ ...old, ...change }));

@@ -29,7 +29,7 @@ CODES: dict[str, tuple[int, str]] = {
     "token_needed": (403, "this needs a token"),
     "wrong_token": (403, "the token that was typed is not that of the session"),
     "signed_in": (409, "the browser has a session, and a code does not replace it by itself"),
-    "operator_only": (403, "only an admin of the tenant `default` can do this"),
+    "instance_admin_only": (403, "only an admin of the tenant `default` can do this"),
     "wrong_incarnation": (403, "the request does not prove that it comes from this worker"),
     "not_found": (404, "it does not exist, or belongs to another tenant"),
     "no_such_route": (404, "there is no such path"),

@@ -30,29 +30,29 @@ Http = Request[Any, Any, Any]
 
 @get("/v1/tenants", summary="List tenants", operation="tenants.list", roles=READERS, problems=LISTS)
 async def list_tenants(request: Http) -> TenantList:
-    """The operator sees all tenants, other admins see their own."""
+    """The instance administrator sees all tenants, other admins see their own."""
     return await services_of(request).access.tenants(caller_of(request))
 
 
 @post(
     "/v1/tenants", summary="Create a tenant", operation="tenants.create", roles=ADMINS,
-    problems=("conflict", "operator_only", "token_needed", "wrong_token"), examples=examples.TENANTS,
+    problems=("conflict", "instance_admin_only", "token_needed", "wrong_token"), examples=examples.TENANTS,
 )  # fmt: skip
 async def create_tenant(request: Http, data: TenantRequest) -> TenantMade:
-    """Only the operator can. The answer has its first admin token, whose secret is not shown again. With a session the
-    body needs the own token again."""
+    """Only an instance administrator can. The answer has its first admin token, whose secret is not shown again. With a
+    session the body needs the own token again."""
     return await services_of(request).access.add_tenant(caller_of(request), data)
 
 
 @get("/v1/tokens", summary="List tokens, without their secrets", operation="tokens.list", roles=READERS, problems=LISTS)
 async def list_tokens(request: Http) -> TokenList:
-    """The tokens of the tenant, revoked ones included. The operator also sees those of shared workers."""
+    """The tokens of the tenant, revoked ones included. The instance administrator also sees those of shared workers."""
     return await services_of(request).access.tokens(caller_of(request))
 
 
 @post(
     "/v1/tokens", summary="Create a token", operation="tokens.create", roles=ADMINS,
-    problems=("invalid_duration", "not_supported_yet", "operator_only", "token_needed", "wrong_token"),
+    problems=("invalid_duration", "not_supported_yet", "instance_admin_only", "token_needed", "wrong_token"),
     examples=examples.TOKENS,
 )  # fmt: skip
 async def create_token(request: Http, data: TokenRequest) -> TokenMade:

@@ -13,7 +13,7 @@ from mainspring.api.openapi import request_examples as examples
 from mainspring.api.routes.paging import DEFAULT_PAGE, MAX_PAGE, link_header, several
 from mainspring.api.routes.versions import IfTag, etag, tag_of
 from mainspring.api.services import caller_of, services_of
-from mainspring.operations.access.permissions import ADMINS, READERS
+from mainspring.operations.access.permissions import OPERATORS, READERS
 from mainspring.wire.backfills import BackfillCancel, BackfillList, BackfillPatch, BackfillRequest, BackfillView
 from mainspring.wire.jobs import Nothing
 from mainspring.wire.states import BackfillStateFilter
@@ -26,7 +26,7 @@ _CHANGES = (*CHANGES_A_JOB, "backfill_ended", "version_mismatch")
 
 @post(
     "/{job_id:str}/backfill", verb="backfill", 
-    summary="Make up for fires of the past", operation="jobs.backfill", roles=ADMINS,
+    summary="Make up for fires of the past", operation="jobs.backfill", roles=OPERATORS,
     answers={201: Answer("The backfill. Its runs are created from now on.", headers=("Location",))},
     problems=(
         *CHANGES_A_JOB, "has_references", "invalid_range", "invalid_time", "job_cancelled", "missing_timezone",
@@ -68,7 +68,7 @@ async def get_backfill(request: Http, backfill_id: str) -> Response[BackfillView
 
 @patch(
     "/v1/backfills/{backfill_id:str}", 
-    summary="Change a backfill's concurrency", operation="backfills.update", roles=ADMINS, problems=_CHANGES,
+    summary="Change a backfill's concurrency", operation="backfills.update", roles=OPERATORS, problems=_CHANGES,
     examples=examples.BACKFILL_CHANGES,
 )  # fmt: skip
 async def patch_backfill(
@@ -81,7 +81,7 @@ async def patch_backfill(
 
 @post(
     "/v1/backfills/{backfill_id:str}/pause", verb="pause", status_code=200,
-    summary="Pause a backfill", operation="backfills.pause", roles=ADMINS, problems=_CHANGES,
+    summary="Pause a backfill", operation="backfills.pause", roles=OPERATORS, problems=_CHANGES,
 )  # fmt: skip
 async def pause_backfill(
     request: Http, backfill_id: str, data: Nothing | None = None, if_tag: IfTag = None
@@ -92,7 +92,7 @@ async def pause_backfill(
 
 @post(
     "/v1/backfills/{backfill_id:str}/resume", verb="resume", status_code=200,
-    summary="Resume a backfill", operation="backfills.resume", roles=ADMINS, problems=_CHANGES,
+    summary="Resume a backfill", operation="backfills.resume", roles=OPERATORS, problems=_CHANGES,
 )  # fmt: skip
 async def resume_backfill(
     request: Http, backfill_id: str, data: Nothing | None = None, if_tag: IfTag = None
@@ -103,7 +103,7 @@ async def resume_backfill(
 
 @post(
     "/v1/backfills/{backfill_id:str}/cancel", verb="cancel", status_code=200,
-    summary="Cancel a backfill", operation="backfills.cancel", roles=ADMINS, problems=_CHANGES,
+    summary="Cancel a backfill", operation="backfills.cancel", roles=OPERATORS, problems=_CHANGES,
     examples=examples.BACKFILL_CANCELS,
 )  # fmt: skip
 async def cancel_backfill(

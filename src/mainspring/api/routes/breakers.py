@@ -9,7 +9,7 @@ from litestar import Request
 from mainspring.api.handlers import get, post
 from mainspring.api.routes.versions import IfTag, tag_of
 from mainspring.api.services import caller_of, services_of
-from mainspring.operations.access.permissions import ADMINS, READERS
+from mainspring.operations.access.permissions import OPERATORS, READERS
 from mainspring.wire.jobs import Nothing
 from mainspring.wire.limits import BreakerList, BreakerView
 
@@ -24,7 +24,7 @@ async def list_breakers(request: Http) -> BreakerList:
 
 @post(
     "/v1/breakers/{breaker_id:str}/reset", verb="reset", status_code=200,
-    summary="Reset a circuit breaker", operation="breakers.reset", roles=ADMINS, problems=("version_mismatch",),
+    summary="Reset a circuit breaker", operation="breakers.reset", roles=OPERATORS, problems=("version_mismatch",),
 )  # fmt: skip
 async def reset_breaker(
     request: Http, breaker_id: str, data: Nothing | None = None, if_tag: IfTag = None

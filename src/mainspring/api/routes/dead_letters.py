@@ -15,7 +15,7 @@ from mainspring.api.routes.runs import run_id_of
 from mainspring.api.routes.versions import IfTag, etag, tag_of
 from mainspring.api.services import caller_of, services_of
 from mainspring.domain.intake.request import parse_time
-from mainspring.operations.access.permissions import ADMINS, READERS
+from mainspring.operations.access.permissions import OPERATORS, READERS
 from mainspring.operations.paging.search import DeadLetterQuery
 from mainspring.wire.formats import Moment
 from mainspring.wire.jobs import Nothing
@@ -75,7 +75,7 @@ async def get_dead_letter(request: Http, run_id: str) -> Response[DeadLetterView
 
 @post(
     "/v1/dead-letters:replay", status_code=202,
-    summary="Replay dead letters by filter", operation="dead_letters.replay", roles=ADMINS,
+    summary="Replay dead letters by filter", operation="dead_letters.replay", roles=OPERATORS,
     answers={202: Answer("How many run again, and why others do not.")},
     problems=(*SEARCHES, *REPEATS_A_RUN), examples=examples.CHOICES,
 )  # fmt: skip
@@ -86,7 +86,7 @@ async def replay_dead_letters(request: Http, data: DeadLetterChoice) -> Replayed
 
 @post(
     "/v1/dead-letters:discard", status_code=200,
-    summary="Discard dead letters by filter", operation="dead_letters.discard", roles=ADMINS,
+    summary="Discard dead letters by filter", operation="dead_letters.discard", roles=OPERATORS,
     problems=(*SEARCHES, "changed_meanwhile"), examples=examples.CHOICES,
 )  # fmt: skip
 async def discard_dead_letters(request: Http, data: DeadLetterChoice) -> Discarded:
@@ -100,7 +100,7 @@ async def discard_dead_letters(request: Http, data: DeadLetterChoice) -> Discard
     status_code=202,
     summary="Replay a dead letter",
     operation="dead_letters.replay",
-    roles=ADMINS,
+    roles=OPERATORS,
     answers={202: Answer("The new run.")},
     problems=(*REPEATS_A_RUN, "version_mismatch"),
     examples=examples.REPLAYS,
@@ -121,7 +121,7 @@ async def replay_dead_letter(
     status_code=200,
     summary="Discard a dead letter",
     operation="dead_letters.discard",
-    roles=ADMINS,
+    roles=OPERATORS,
     problems=("replayed", "version_mismatch"),
 )
 async def discard_dead_letter(

@@ -28,7 +28,7 @@ from mainspring.api.services import caller_of, services_of
 from mainspring.domain.schedules.words import explain
 from mainspring.domain.worker_needs import needs_of
 from mainspring.kernel.config import MAX_BODY_BYTES
-from mainspring.operations.access.permissions import ADMINS, READERS
+from mainspring.operations.access.permissions import ADMINS, OPERATORS, READERS
 from mainspring.operations.paging.search import JobQuery
 from mainspring.wire.checks import JobCheck
 from mainspring.wire.formats import Moment
@@ -194,7 +194,8 @@ async def put_job(request: Http, job_id: str, data: JobPatch, if_match: IfMatch 
 
 
 @delete(
-    "/{job_id:str}", status_code=200, summary="Cancel a job and its live runs", operation="jobs.cancel", roles=ADMINS,
+    "/{job_id:str}", status_code=200, summary="Cancel a job and its live runs",
+    operation="jobs.cancel", roles=OPERATORS,
     problems=(*CHANGES_A_JOB, "is_a_step", "version_mismatch"),
 )  # fmt: skip
 async def cancel_job(request: Http, job_id: str, if_match: IfMatch = None) -> Response[JobView]:
@@ -207,7 +208,7 @@ async def cancel_job(request: Http, job_id: str, if_match: IfMatch = None) -> Re
 
 @post(
     "/{job_id:str}/pause", verb="pause", status_code=200, summary="Pause a job",
-    operation="jobs.pause", roles=ADMINS,
+    operation="jobs.pause", roles=OPERATORS,
     problems=(*CHANGES_A_JOB, "already_fired", "is_a_step", "version_mismatch", "wrong_status"),
 )  # fmt: skip
 async def pause_job(
@@ -222,7 +223,7 @@ async def pause_job(
 
 @post(
     "/{job_id:str}/resume", verb="resume", status_code=200, summary="Resume a paused job",
-    operation="jobs.resume", roles=ADMINS,
+    operation="jobs.resume", roles=OPERATORS,
     problems=(*CHANGES_A_JOB, "already_fired", "is_a_step", "not_paused", "version_mismatch"),
 )  # fmt: skip
 async def resume_job(
@@ -237,7 +238,7 @@ async def resume_job(
 
 @post(
     ["/{job_id:str}/runNow", "/{job_id:str}/run-now"], verb="runNow", status_code=202,
-    summary="Run a job now", operation="jobs.run_now", roles=ADMINS,
+    summary="Run a job now", operation="jobs.run_now", roles=OPERATORS,
     answers={
         202: Answer("The new run. It is SKIPPED if another run is alive and the job does not overlap."),
         200: Answer("The idempotency key was used before for this job: the run of that request."),

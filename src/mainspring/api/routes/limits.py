@@ -13,7 +13,7 @@ from mainspring.api.openapi import request_examples as examples
 from mainspring.api.routes.paging import DEFAULT_PAGE, MAX_PAGE, link_header
 from mainspring.api.routes.versions import IfTag, etag, tag_of
 from mainspring.api.services import caller_of, services_of
-from mainspring.operations.access.permissions import ADMINS, READERS
+from mainspring.operations.access.permissions import OPERATORS, READERS
 from mainspring.operations.lookup import no_limit
 from mainspring.wire.limits import LimitDetails, LimitList, LimitRequest
 
@@ -46,7 +46,7 @@ async def get_limit(request: Http, limit_id: str) -> Response[LimitDetails]:
 
 @put(
     "/v1/limits/{limit_id:str}", summary="Set a limit, or return to what is declared",
-    operation="limits.set", roles=ADMINS,
+    operation="limits.set", roles=OPERATORS,
     problems=(*LISTS, "overlap_rule", "not_a_number_of_runs", "admissions_open", "version_mismatch"),
     examples=examples.LIMITS,
 )  # fmt: skip

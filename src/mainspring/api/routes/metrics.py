@@ -17,7 +17,7 @@ from mainspring.api.services import caller_of, services_of
 from mainspring.api.task_metrics import task_metrics
 from mainspring.kernel.ids import DEFAULT_TENANT
 from mainspring.kernel.metrics import exposition
-from mainspring.operations.access.permissions import READERS
+from mainspring.operations.access.permissions import METRICS_READERS
 from mainspring.operations.read.tenant_counts import TenantCounts, activity_of
 
 _MOST_QUEUES = 1000
@@ -29,17 +29,17 @@ mainspring_dead_letters 0.0
 
 
 @get(
-    "/metrics", summary="Prometheus metrics", operation="metrics.read", roles=READERS,
+    "/metrics", summary="Prometheus metrics", operation="metrics.read", roles=METRICS_READERS,
     answers={200: Answer("The text format of Prometheus.", content={"text/plain": _EXAMPLE})},
 )  # fmt: skip
 async def get_metrics(request: Request[Any, Any, Any]) -> Response[bytes]:
     """Text, not JSON. The state of the tenant's queues and workers, and outcomes, durations and lags by task and queue,
-    which count from midnight in UTC on; for the operator also the counters of this process."""
+    which count from midnight in UTC on; for the tenant `default` also the counters of the server."""
     caller = caller_of(request)
     reader = services_of(request).tenant_counts
     registry = CollectorRegistry()
     registry.register(_CountsCollector(await reader.counts(caller)))
-    # The counters of the process cover all tenants, so only the operator gets them.
+    # The counters of the process cover all tenants, so only the tenant of the instance administrator gets them.
     counted = exposition() if caller.tenant == DEFAULT_TENANT else b""
     of_tasks = await task_metrics(await reader.by_task(caller))
     return Response(counted + generate_latest(registry) + of_tasks, media_type=_MEDIA_TYPE)

@@ -14,7 +14,7 @@ from mainspring.api.routes.paging import DEFAULT_PAGE, MAX_PAGE, link_header, se
 from mainspring.api.routes.versions import IfTag, etag, tag_of
 from mainspring.api.services import caller_of, services_of
 from mainspring.domain.bulk import Target
-from mainspring.operations.access.permissions import ADMINS, READERS
+from mainspring.operations.access.permissions import OPERATORS, READERS
 from mainspring.wire.bulk import Act, Counted, DeadLettersAct, JobsAct, OperationList, OperationView, RunsAct
 from mainspring.wire.jobs import Nothing
 from mainspring.wire.states import BulkStateFilter
@@ -31,7 +31,7 @@ _ANSWERS = {
 
 @post(
     ["/v1/jobs:act", "/jobs:act"], status_code=202, summary="Act on many jobs",
-    operation="jobs.act", roles=ADMINS, answers=_ANSWERS, problems=_ACTS, examples=examples.JOBS_ACTS,
+    operation="jobs.act", roles=OPERATORS, answers=_ANSWERS, problems=_ACTS, examples=examples.JOBS_ACTS,
 )  # fmt: skip
 async def act_on_jobs(request: Http, data: JobsAct) -> Response[OperationView | Counted]:
     """Pause, resume, cancel or run now what a filter matches, or what `ids` name. Count it first with `dry_run`. The
@@ -41,7 +41,7 @@ async def act_on_jobs(request: Http, data: JobsAct) -> Response[OperationView | 
 
 @post(
     "/v1/runs:act", status_code=202, summary="Act on many runs",
-    operation="runs.act", roles=ADMINS, answers=_ANSWERS, problems=_ACTS, examples=examples.RUNS_ACTS,
+    operation="runs.act", roles=OPERATORS, answers=_ANSWERS, problems=_ACTS, examples=examples.RUNS_ACTS,
 )  # fmt: skip
 async def act_on_runs(request: Http, data: RunsAct) -> Response[OperationView | Counted]:
     """Cancel runs that have not ended, or run ended ones again."""
@@ -50,7 +50,7 @@ async def act_on_runs(request: Http, data: RunsAct) -> Response[OperationView | 
 
 @post(
     "/v1/dead-letters:act", status_code=202, summary="Act on many dead letters",
-    operation="dead_letters.act", roles=ADMINS, answers=_ANSWERS, problems=_ACTS, examples=examples.LETTERS_ACTS,
+    operation="dead_letters.act", roles=OPERATORS, answers=_ANSWERS, problems=_ACTS, examples=examples.LETTERS_ACTS,
 )  # fmt: skip
 async def act_on_dead_letters(request: Http, data: DeadLettersAct) -> Response[OperationView | Counted]:
     """Replay or discard them."""
@@ -91,7 +91,7 @@ async def get_operation(request: Http, operation_id: str) -> Response[OperationV
     status_code=200,
     summary="Cancel an operation",
     operation="operations.cancel",
-    roles=ADMINS,
+    roles=OPERATORS,
     problems=("operation_ended", "version_mismatch"),
 )
 async def cancel_operation(

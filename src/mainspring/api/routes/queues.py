@@ -11,7 +11,7 @@ from mainspring.api.handlers import get, post, put
 from mainspring.api.openapi import request_examples as examples
 from mainspring.api.routes.versions import IfMatch, etag, version_of
 from mainspring.api.services import caller_of, services_of
-from mainspring.operations.access.permissions import ADMINS, READERS
+from mainspring.operations.access.permissions import ADMINS, OPERATORS, READERS
 from mainspring.wire.gates import GateRequest, GateView, PauseRequest
 from mainspring.wire.jobs import Nothing
 from mainspring.wire.runs import QueueList, QueueView
@@ -41,7 +41,7 @@ async def get_queue(request: Http, name: str) -> Response[QueueView]:
 
 @put(
     "/v1/queues/{name:str}", summary="Set the limits of a queue, or pause it",
-    operation="queues.update", roles=ADMINS, problems=(*_CHANGES, "invalid_rate"), examples=examples.GATES,
+    operation="queues.update", roles=OPERATORS, problems=(*_CHANGES, "invalid_rate"), examples=examples.GATES,
 )  # fmt: skip
 async def put_queue(request: Http, name: str, data: GateRequest, if_match: IfMatch = None) -> Response[GateView]:
     """Fields that are left out stay as they are; null removes a limit. The limits hold when the answer is sent, also
@@ -52,7 +52,7 @@ async def put_queue(request: Http, name: str, data: GateRequest, if_match: IfMat
 
 @post(
     "/v1/queues/{name:str}/pause", verb="pause", status_code=200, summary="Pause a queue",
-    operation="queues.pause", roles=ADMINS, problems=_CHANGES,
+    operation="queues.pause", roles=OPERATORS, problems=_CHANGES,
 )  # fmt: skip
 async def pause_queue(
     request: Http, name: str, data: Nothing | None = None, if_match: IfMatch = None
@@ -65,7 +65,7 @@ async def pause_queue(
 
 @post(
     "/v1/queues/{name:str}/resume", verb="resume", status_code=200,
-    summary="Resume a paused queue", operation="queues.resume", roles=ADMINS, problems=_CHANGES,
+    summary="Resume a paused queue", operation="queues.resume", roles=OPERATORS, problems=_CHANGES,
 )  # fmt: skip
 async def resume_queue(
     request: Http, name: str, data: Nothing | None = None, if_match: IfMatch = None
@@ -93,11 +93,11 @@ async def put_tenant_limits(request: Http, data: GateRequest, if_match: IfMatch 
 
 @post(
     "/v1/pause", status_code=200, summary="Pause everything",
-    operation="tenant.pause", roles=ADMINS, problems=(*_CHANGES, "operator_only"), examples=examples.PAUSES,
+    operation="tenant.pause", roles=OPERATORS, problems=(*_CHANGES, "instance_admin_only"), examples=examples.PAUSES,
 )  # fmt: skip
 async def pause_all(request: Http, data: PauseRequest | None = None, if_match: IfMatch = None) -> Response[GateView]:
-    """No run of the tenant is given to a worker from now on, or with `all_tenants`, which only the operator may use, no
-    run at all. Jobs can be submitted, and schedules fire."""
+    """No run of the tenant is given to a worker from now on, or with `all_tenants`, which only an instance
+    administrator may use, no run at all. Jobs can be submitted, and schedules fire."""
     all_tenants = data is not None and data.all_tenants
     changer, version = services_of(request).gate_changer, version_of(if_match)
     return _shown(await changer.pause_all(caller_of(request), paused=True, all_tenants=all_tenants, if_version=version))
@@ -105,7 +105,7 @@ async def pause_all(request: Http, data: PauseRequest | None = None, if_match: I
 
 @post(
     "/v1/resume", status_code=200, summary="Resume what was paused as a whole",
-    operation="tenant.resume", roles=ADMINS, problems=(*_CHANGES, "operator_only"), examples=examples.PAUSES,
+    operation="tenant.resume", roles=OPERATORS, problems=(*_CHANGES, "instance_admin_only"), examples=examples.PAUSES,
 )  # fmt: skip
 async def resume_all(request: Http, data: PauseRequest | None = None, if_match: IfMatch = None) -> Response[GateView]:
     """Queues that were paused one by one stay paused."""

@@ -26,7 +26,7 @@ from mainspring.api.routes.versions import IfTag, etag, tag_of
 from mainspring.api.services import caller_of, services_of
 from mainspring.domain.errors import NotFound
 from mainspring.kernel.ids import parse_uuid
-from mainspring.operations.access.permissions import ADMINS, READERS
+from mainspring.operations.access.permissions import OPERATORS, READERS
 from mainspring.operations.paging.search import RunQuery
 from mainspring.wire.formats import Moment
 from mainspring.wire.jobs import Nothing
@@ -115,7 +115,7 @@ async def get_run_timeline(request: Http, run_id: str) -> list[TimelineEntry]:
 
 @post(
     "/v1/runs/{run_id:str}/cancel", verb="cancel", status_code=202,
-    summary="Cancel a run", operation="runs.cancel", roles=ADMINS,
+    summary="Cancel a run", operation="runs.cancel", roles=OPERATORS,
     answers={202: Answer("The run. It is CANCELLED, or its worker has been told to stop it.")},
     problems=("run_ended", "version_mismatch"),
 )  # fmt: skip
@@ -132,7 +132,7 @@ async def cancel_run(
 
 @post(
     "/v1/runs/{run_id:str}/retry", verb="retry", status_code=202,
-    summary="Run an ended run again", operation="runs.retry", roles=ADMINS, answers={202: Answer("The new run.")},
+    summary="Run an ended run again", operation="runs.retry", roles=OPERATORS, answers={202: Answer("The new run.")},
     problems=(*REPEATS_A_RUN, "run_alive", "version_mismatch"), examples=examples.REPLAYS,
 )  # fmt: skip
 async def retry_run(

@@ -8,7 +8,7 @@ from litestar import Request, Response
 
 from mainspring.api.answers import Answer
 from mainspring.api.auth import check_json
-from mainspring.api.handlers import delete, get, post
+from mainspring.api.handlers import delete, get, operations_of_role, post
 from mainspring.api.openapi import request_examples as examples
 from mainspring.api.services import caller_of, services_of
 from mainspring.api.session_cookie import check_origin, clear_cookie, csrf_token, secret_of, set_cookie
@@ -59,6 +59,7 @@ async def get_session(request: Http) -> SessionView:
     header Mainspring-CSRF."""
     caller = caller_of(request)
     view = await services_of(request).sessions.session(caller)
+    view.operations = operations_of_role(request.app, caller.role)
     if caller.session is not None:
         secret = secret_of(request.scope, dict(request.scope["headers"]))
         assert secret is not None

@@ -13,7 +13,7 @@ from mainspring.api.routes.versions import IfTag, etag, tag_of
 from mainspring.api.services import caller_of, services_of
 from mainspring.domain.errors import NotFound
 from mainspring.kernel.ids import parse_uuid
-from mainspring.operations.access.permissions import ADMINS, READERS
+from mainspring.operations.access.permissions import OPERATORS, READERS
 from mainspring.wire.jobs import Nothing
 from mainspring.wire.runs import WorkerList, WorkerView
 
@@ -39,9 +39,9 @@ async def get_worker(request: Http, worker_id: str) -> Response[WorkerView]:
     status_code=202,
     summary="Drain a worker",
     operation="workers.drain",
-    roles=ADMINS,
+    roles=OPERATORS,
     answers={202: Answer("The worker, which has been told.")},
-    problems=("operator_only", "version_mismatch", "worker_gone"),
+    problems=("instance_admin_only", "version_mismatch", "worker_gone"),
 )
 async def drain_worker(
     request: Http, worker_id: str, data: Nothing | None = None, if_tag: IfTag = None

@@ -16,7 +16,7 @@ from mainspring.api.routes.versions import IfTag, etag, tag_of
 from mainspring.api.services import caller_of, services_of
 from mainspring.domain.errors import InvalidInput
 from mainspring.domain.texts import shown
-from mainspring.operations.access.permissions import ADMINS, READERS
+from mainspring.operations.access.permissions import OPERATORS, READERS
 from mainspring.operations.workflows.run_reader import StepQuery
 from mainspring.wire.states import RunStateFilter
 from mainspring.wire.workflows import (
@@ -83,7 +83,7 @@ async def list_workflow_steps(
 
 @post(
     "/v1/workflow-runs/{run_id:str}/cancel", verb="cancel", status_code=202,
-    summary="Cancel a workflow run with its steps", operation="workflow_runs.cancel", roles=ADMINS,
+    summary="Cancel a workflow run with its steps", operation="workflow_runs.cancel", roles=OPERATORS,
     answers={202: Answer("The workflow run. No step of it starts any more. It is CANCELLED when all have ended.")},
     problems=("run_ended", "version_mismatch"), examples=examples.WORKFLOW_CANCELS,
 )  # fmt: skip
@@ -100,7 +100,7 @@ async def cancel_workflow_run(
 
 @post(
     "/v1/workflow-runs/{run_id:str}/rerun", verb="rerun", status_code=202,
-    summary="Run a part of an ended workflow run again", operation="workflow_runs.rerun", roles=ADMINS,
+    summary="Run a part of an ended workflow run again", operation="workflow_runs.rerun", roles=OPERATORS,
     answers={202: Answer("The workflow run, which runs again.")},
     problems=(*CHANGES_A_JOB, "nothing_to_rerun", "other_steps", "run_active", "unknown_step", "version_mismatch"),
     examples=examples.WORKFLOW_RERUNS,

@@ -15,7 +15,7 @@ from mainspring.api.routes.paging import DEFAULT_PAGE, MAX_GENERATION, MAX_PAGE,
 from mainspring.api.routes.versions import IfMatch, etag, version_of
 from mainspring.api.services import caller_of, services_of
 from mainspring.api.workflow_bodies import MAX_WORKFLOW_BYTES, WorkflowBody, WorkflowPatchBody, undecoded
-from mainspring.operations.access.permissions import ADMINS, READERS
+from mainspring.operations.access.permissions import ADMINS, OPERATORS, READERS
 from mainspring.operations.paging.search import JobQuery
 from mainspring.operations.workflows.reader import workflow_view
 from mainspring.wire.jobs import Nothing, RunNowAccepted
@@ -140,7 +140,7 @@ async def put_workflow(
 
 @delete(
     "/v1/workflows/{workflow_id:str}", status_code=200, summary="Cancel a workflow and its live runs",
-    operation="workflows.cancel", roles=ADMINS, problems=(*CHANGES_A_JOB, "version_mismatch"),
+    operation="workflows.cancel", roles=OPERATORS, problems=(*CHANGES_A_JOB, "version_mismatch"),
 )  # fmt: skip
 async def cancel_workflow(request: Http, workflow_id: str, if_match: IfMatch = None) -> Response[WorkflowView]:
     """It fires no more, and its live runs are cancelled with their steps. A second call changes nothing."""
@@ -150,7 +150,7 @@ async def cancel_workflow(request: Http, workflow_id: str, if_match: IfMatch = N
 
 @post(
     "/v1/workflows/{workflow_id:str}/pause", verb="pause", status_code=200,
-    summary="Pause a workflow", operation="workflows.pause", roles=ADMINS,
+    summary="Pause a workflow", operation="workflows.pause", roles=OPERATORS,
     problems=(*CHANGES_A_JOB, "already_fired", "version_mismatch", "wrong_status"),
 )  # fmt: skip
 async def pause_workflow(
@@ -163,7 +163,7 @@ async def pause_workflow(
 
 @post(
     "/v1/workflows/{workflow_id:str}/resume", verb="resume", status_code=200,
-    summary="Resume a paused workflow", operation="workflows.resume", roles=ADMINS,
+    summary="Resume a paused workflow", operation="workflows.resume", roles=OPERATORS,
     problems=(*CHANGES_A_JOB, "already_fired", "not_paused", "version_mismatch"),
 )  # fmt: skip
 async def resume_workflow(
@@ -177,7 +177,7 @@ async def resume_workflow(
 @post(
     "/v1/workflows/{workflow_id:str}/runNow", verb="runNow",
     status_code=202, summary="Run a workflow now",
-    operation="workflows.run_now", roles=ADMINS,
+    operation="workflows.run_now", roles=OPERATORS,
     answers={
         202: Answer("The new run. It is SKIPPED if another run is alive and the workflow does not overlap."),
         200: Answer("The idempotency key was used before for this workflow: the run of that request."),

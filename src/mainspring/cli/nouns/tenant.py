@@ -94,7 +94,7 @@ def set_(
 def pause(
     server: Server,
     all_tenants: Annotated[
-        bool, typer.Option("--all-tenants", help="Pause everything of all tenants; only the operator may.")
+        bool, typer.Option("--all-tenants", help="Pause everything of all tenants; for instance administrators.")
     ] = False,
     as_json: JsonFlag = False,
 ) -> None:
@@ -107,7 +107,8 @@ def pause(
 def resume(
     server: Server,
     all_tenants: Annotated[
-        bool, typer.Option("--all-tenants", help="Resume everything of all tenants; only the operator may.")
+        bool,
+        typer.Option("--all-tenants", help="Resume everything of all tenants; for instance administrators."),
     ] = False,
     as_json: JsonFlag = False,
 ) -> None:

@@ -66,6 +66,7 @@ def _valid(token: TokenView, times: TimeFormat) -> str:
 @noun.verb(
     "add",
     "mainspring token add ci --role admin --expires-in 30d",
+    "mainspring token add on-call --role operator",
     "(umask 077; mainspring token add web --role worker > worker-token)",
     "(umask 077; mainspring token add pool --role worker --all-tenants > token)",
     "(umask 077; mainspring token add ops --role admin --tenant acme > acme-token)",
@@ -77,7 +78,8 @@ def add(
         str,
         typer.Option(
             metavar="ROLE",
-            help="admin: everything in your tenant. viewer: read all of it. worker: only what a worker process needs.",
+            help="admin: everything in your tenant. operator: read, pause, cancel, run, retry, replay, backfill, "
+            "drain, set limits. viewer: read all of it. metrics: only /metrics. worker: only what workers need.",
         ),
     ],
     all_tenants: Annotated[

@@ -13,7 +13,7 @@ from mainspring.kernel.ids import DEFAULT_TENANT, EVERY_TENANT, TenantId
 from mainspring.kernel.logs import get_logger
 from mainspring.operations.access.caller import Caller
 from mainspring.operations.access.failed_sign_ins import FailedSignIns
-from mainspring.operations.access.permissions import ADMIN, VIEWER, WORKER
+from mainspring.operations.access.permissions import ADMIN, PURPOSES, WORKER
 from mainspring.operations.paging.search import searching
 from mainspring.operations.signals import Signals
 from mainspring.store import sessions, tenants, tokens
@@ -35,9 +35,8 @@ from mainspring.wire.access import (
 
 log = get_logger("access")
 
-_ROLES = (ADMIN, VIEWER, WORKER)
-_ROLES_IN_WORDS = "admin, viewer or worker"
-_LATER = ("operator", "submitter")
+_ROLES_IN_WORDS = "admin, operator, viewer, metrics or worker"
+_LATER = ("submitter",)
 _TENANT_NAME = re.compile(r"[A-Za-z0-9._-]+\Z")
 _LEAST_LIFE = 1.0
 _MOST_LIFE = 100 * 365 * 86400.0
@@ -46,7 +45,7 @@ _MOST_LIFE = 100 * 365 * 86400.0
 class AccessAdmin:
     """`asker` is the tenant of the calling admin.
 
-    The operator is an admin of the tenant `default`. The operator creates tenants, tokens for shared workers, and
+    An instance administrator is an admin of the tenant `default`. It creates tenants, tokens for shared workers, and
     tokens for tenants that have lost theirs. Other admins can manage the tokens of their own tenant only.
     """
 
@@ -56,10 +55,10 @@ class AccessAdmin:
         self._failed = failed
 
     async def tenants(self, caller: Caller) -> TenantList:
-        """All tenants for the operator, and the own tenant for others."""
+        """All tenants for an instance administrator, and the own tenant for others."""
         asker = caller.tenant
         async with searching(self._store, asker, "tenants") as connection:
-            if asker == DEFAULT_TENANT and caller.role == ADMIN:
+            if caller.is_instance_admin:
                 rows = await tenants.list_tenants(connection)
             else:
                 own = await tenants.get(connection, asker)
@@ -69,7 +68,7 @@ class AccessAdmin:
     async def add_tenant(self, caller: Caller, request: TenantRequest) -> TenantMade:
         """Create a tenant and its first admin token. The token is shown only this once."""
         asker = caller.tenant
-        _operator_only(asker, "only an admin of the tenant default can create tenants", field=None)
+        _instance_admin_only(asker, "only an admin of the tenant default can create tenants", field=None)
         if not _TENANT_NAME.match(request.name):
             raise InvalidInput(
                 f"{shown(request.name)} cannot be the name of a tenant", field="name",
@@ -194,12 +193,12 @@ def _visible(asker: TenantId) -> list[TenantId]:
 
 
 def _role(role: str) -> str:
-    if role in _ROLES:
+    if role in PURPOSES:
         return role
     if role in _LATER:
         raise NotSupportedYet(
             f"the role {role!r} is not supported yet", field="role", expected=_ROLES_IN_WORDS,
-            hint="an admin may do everything in its tenant, a viewer only read, a worker only what worker processes do",
+            hint="; ".join(f"{role}: {purpose}" for role, purpose in PURPOSES.items()),
         )  # fmt: skip
     raise InvalidInput(f"there is no role {shown(role)}", field="role", expected=_ROLES_IN_WORDS)
 
@@ -212,13 +211,15 @@ async def _named(connection: Connection, name: str) -> TenantId:
 
 
 def _tenant_for(asker: TenantId, role: str, request: TokenRequest) -> TenantId:
-    """The tenant of the new token, unless the request names one. Only the operator may name one; this is checked
-    here."""
+    """The tenant of the new token, unless the request names one. Only an instance administrator may name one, which
+    is checked here."""
     wanted = request.tenants
     if request.tenant is not None:
         check_line(request.tenant, "tenant")
         # This check comes before the lookup, so that a refused caller does not learn which tenants exist.
-        _operator_only(asker, "only an admin of the tenant default can create tokens for other tenants", field="tenant")
+        _instance_admin_only(
+            asker, "only an admin of the tenant default can create tokens for other tenants", field="tenant"
+        )
         if wanted == ALL_TENANTS:
             raise InvalidInput(
                 "a token is for one tenant or for all", field="tenant", hint='leave out tenant, or tenants "all"'
@@ -232,13 +233,17 @@ def _tenant_for(asker: TenantId, role: str, request: TokenRequest) -> TenantId:
             f"a token of role {role} belongs to one tenant", field="tenants", expected='"own"',
             hint="only workers can be shared: use the role worker, or leave out tenants",
         )  # fmt: skip
-    _operator_only(asker, "only an admin of the tenant default can create tokens of shared workers", field="tenants")
+    _instance_admin_only(
+        asker, "only an admin of the tenant default can create tokens of shared workers", field="tenants"
+    )
     return EVERY_TENANT
 
 
-def _operator_only(asker: TenantId, detail: str, *, field: str | None) -> None:
+def _instance_admin_only(asker: TenantId, detail: str, *, field: str | None) -> None:
     if asker != DEFAULT_TENANT:
-        raise Forbidden(detail, code="operator_only", field=field, hint="ask the operator of this Mainspring")
+        raise Forbidden(
+            detail, code="instance_admin_only", field=field, hint="ask the administrator of this Mainspring"
+        )
 
 
 def _tenant_view(row: TenantRow) -> TenantView:

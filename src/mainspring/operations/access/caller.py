@@ -6,7 +6,7 @@ from uuid import UUID
 
 import msgspec
 
-from mainspring.kernel.ids import TenantId
+from mainspring.kernel.ids import DEFAULT_TENANT, TenantId
 
 
 class Caller(msgspec.Struct, frozen=True):
@@ -20,3 +20,8 @@ class Caller(msgspec.Struct, frozen=True):
     address: str | None = None
     secret_hash: bytes | None = None
     session: UUID | None = None
+
+    @property
+    def is_instance_admin(self) -> bool:
+        """Whether the caller is above tenants: an admin of the tenant `default`."""
+        return self.tenant == DEFAULT_TENANT and self.role == "admin"

@@ -11,38 +11,52 @@ from mainspring.kernel.ids import EVERY_TENANT
 from mainspring.operations.access.caller import Caller
 
 ADMIN = "admin"
+OPERATOR = "operator"
 VIEWER = "viewer"
+METRICS = "metrics"
 WORKER = "worker"
 
 Roles = frozenset[str]
 
 PUBLIC: Roles = frozenset()
 ADMINS: Roles = frozenset({ADMIN})
-READERS: Roles = frozenset({ADMIN, VIEWER})
+OPERATORS: Roles = frozenset({ADMIN, OPERATOR})
+READERS: Roles = frozenset({ADMIN, OPERATOR, VIEWER})
+METRICS_READERS: Roles = READERS | {METRICS}
 WORKERS: Roles = frozenset({ADMIN, WORKER})
+
+# What a role is for, in words: of tokens, in messages and on the page.
+PURPOSES = {
+    ADMIN: "everything in its tenant",
+    OPERATOR: "read everything in its tenant, and pause, resume, cancel, run, retry, replay, backfill, drain and set "
+    "limits",
+    VIEWER: "read everything in its tenant",
+    METRICS: "read /metrics",
+    WORKER: "what worker processes do",
+}
+# Tokens of these roles are for programs: they do not sign in.
+PROGRAMS = frozenset({METRICS, WORKER})
 
 
 def check_permission(caller: Caller, roles: Roles) -> None:
     """Raise Forbidden unless the caller has one of the roles that may call an operation. What is not allowed is
     denied."""
     if caller.role != WORKER and caller.tenant == EVERY_TENANT:
-        raise _refusal(caller)
+        raise _refusal(caller, roles)
     if caller.role not in roles:
-        raise _refusal(caller)
+        raise _refusal(caller, roles)
 
 
-def _refusal(caller: Caller) -> Forbidden:
+def _refusal(caller: Caller, roles: Roles) -> Forbidden:
     if caller.role == WORKER:
         return Forbidden(
             f"the token {caller.name!r} is for workers, which may only exchange and ship logs",
             code="worker_token", field="Authorization", hint="use an admin token of your tenant",
         )  # fmt: skip
-    if caller.role == VIEWER:
-        return Forbidden(
-            f"the token {caller.name!r} is for viewers, who may read and change nothing",
-            code="role_not_allowed", field="Authorization", hint="use an admin token of your tenant",
-        )  # fmt: skip
+    allowed = " or ".join(role for role in PURPOSES if role in roles and role != WORKER) or ADMIN
+    purpose = PURPOSES.get(caller.role)
+    why = "does not allow this operation" if purpose is None else f"may {purpose}, and nothing else"
     return Forbidden(
-        f"the role {caller.role!r} of this token does not allow this operation", code="role_not_allowed",
-        field="Authorization", hint="use an admin token of your tenant",
+        f"the role {caller.role!r} of the token {caller.name!r} {why}", code="role_not_allowed",
+        field="Authorization", hint=f"use a token of your tenant with the role {allowed}",
     )  # fmt: skip

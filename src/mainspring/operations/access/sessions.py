@@ -15,7 +15,7 @@ from mainspring.domain.errors import Conflict, Forbidden, InvalidInput, NotFound
 from mainspring.kernel.ids import EVERY_TENANT
 from mainspring.kernel.logs import get_logger
 from mainspring.operations.access.caller import Caller
-from mainspring.operations.access.permissions import WORKER
+from mainspring.operations.access.permissions import PROGRAMS, WORKER
 from mainspring.operations.signals import Signals
 from mainspring.store import sessions, tenants, tokens
 from mainspring.store.pool import Connection, Store
@@ -171,10 +171,11 @@ async def _principal(connection: Connection, request: SignInRequest) -> Principa
                 "this link was used before, or has expired", code="invalid_link", field="code",
                 hint="mainspring open makes another one",
             )  # fmt: skip
-    if principal.role == WORKER or principal.tenant == EVERY_TENANT:
+    if principal.role in PROGRAMS or principal.tenant == EVERY_TENANT:
+        whose = "workers" if principal.role == WORKER else "programs that read metrics"
         raise Forbidden(
-            f"the token {principal.name!r} is for workers, which do not sign in", code="worker_token",
-            field="token", hint="use an admin or viewer token of your tenant",
+            f"the token {principal.name!r} is for {whose}, which do not sign in", code="worker_token",
+            field="token", hint="use an admin, operator or viewer token of your tenant",
         )  # fmt: skip
     return principal
 

@@ -8,7 +8,7 @@ from uuid import UUID
 from mainspring.domain.errors import Conflict, Forbidden, NotFound
 from mainspring.domain.tags import check_tag, worker_tag
 from mainspring.domain.worker_state import WorkerState
-from mainspring.kernel.ids import DEFAULT_TENANT, EVERY_TENANT, TenantId
+from mainspring.kernel.ids import EVERY_TENANT, TenantId
 from mainspring.kernel.logs import get_logger
 from mainspring.operations.access.caller import Caller
 from mainspring.operations.read.views import worker_view
@@ -40,10 +40,10 @@ class Drainer:
         tenant = caller.tenant
         async with self._store.change() as connection:
             before = await _row(connection, tenant, worker_id)
-            if before.tenant_id == EVERY_TENANT and tenant != DEFAULT_TENANT:
+            if before.tenant_id == EVERY_TENANT and not caller.is_instance_admin:
                 raise Forbidden(
                     f"worker {before.name} serves every tenant: an admin of the tenant default may drain it",
-                    code="operator_only", hint="ask the operator of this Mainspring",
+                    code="instance_admin_only", hint="ask the administrator of this Mainspring",
                 )  # fmt: skip
             check_tag("worker", worker_tag(before.state), if_match)
             only_from = None if if_match is None else WorkerState(before.state)

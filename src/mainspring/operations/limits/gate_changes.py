@@ -9,7 +9,7 @@ from mainspring.domain.errors import Conflict, Forbidden, InvalidInput, VersionM
 from mainspring.domain.rates import MOST_BURST, parse_rate
 from mainspring.domain.texts import check_line, shown
 from mainspring.kernel.clock import Clock
-from mainspring.kernel.ids import DEFAULT_TENANT, EVERY_TENANT, TenantId
+from mainspring.kernel.ids import EVERY_TENANT, TenantId
 from mainspring.kernel.logs import get_logger
 from mainspring.operations.access.caller import Caller
 from mainspring.operations.lifecycle.dispatch import QUEUES_PAUSED
@@ -55,10 +55,10 @@ class GateChanger:
         self, caller: Caller, *, paused: bool, all_tenants: bool, if_version: int | None = None
     ) -> GateView:
         """Everything of the caller's tenant, or of all tenants."""
-        if all_tenants and caller.tenant != DEFAULT_TENANT:
+        if all_tenants and not caller.is_instance_admin:
             raise Forbidden(
                 "only an admin of the tenant default can pause or resume all tenants",
-                code="operator_only", field="all_tenants", hint="leave all_tenants out to pause your own tenant",
+                code="instance_admin_only", field="all_tenants", hint="leave all_tenants out to pause your own tenant",
             )  # fmt: skip
         tenant = EVERY_TENANT if all_tenants else caller.tenant
         return await self._change(caller, tenant, None, GateRequest(paused=paused), if_version)

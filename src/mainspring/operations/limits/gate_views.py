@@ -49,7 +49,7 @@ def pause_in_words(gates: Iterable[Gate]) -> str | None:
     if gate.queue is not None:
         return f"queue {gate.queue} is paused by {gate.paused_by}"
     if gate.tenant_id == EVERY_TENANT:
-        return f"all tenants are paused by the operator ({gate.paused_by})"
+        return f"all tenants are paused by the instance administrator ({gate.paused_by})"
     return f"everything is paused by {gate.paused_by}"
 
 

@@ -179,7 +179,7 @@ class SignatureRegistry:
         self._texts[key] = item.schema_text
         known[item.task] = declaration
         if declaration.unknown is not None and item.tenant_id in (DEFAULT_TENANT, EVERY_TENANT):
-            # Only workers of the operator: all tenants see this.
+            # Only workers of the instance administrator: all tenants see this.
             learn_package(declaration.unknown.name, declaration.unknown.package)
 
     def _forget(self, key: tuple[TenantId, str]) -> None:

@@ -24,7 +24,7 @@ _readiness = json_of(Readiness)
 
 
 def tenants() -> Call[TenantList]:
-    """All tenants for the operator (an admin of the tenant `default`), otherwise the own tenant."""
+    """All tenants for an instance administrator (an admin of the tenant `default`), otherwise the own tenant."""
     return Call("GET", "/v1/tenants", _tenant_list)
 
 
@@ -46,9 +46,9 @@ def add_token(
     tenant: str | None = None,
     expires_in: str | float | None = None,
 ) -> Call[TokenMade]:
-    """Create a token with role "admin", "viewer" or "worker". tenants="all" is for workers that take runs of every
-    tenant. tenant="name" is for another tenant, which only the operator can do. The response contains the secret, which
-    is not shown again."""
+    """Create a token with role "admin", "operator", "viewer", "metrics" or "worker". tenants="all" is for workers that
+    take runs of every tenant. tenant="name" is for another tenant, which only an instance administrator can do. The
+    response contains the secret, which is not shown again."""
     given = {"name": name, "role": role, "tenants": tenants, "tenant": tenant, "expires_in": expires_in}
     body = encode({field: value for field, value in given.items() if value is not None})
     return Call("POST", "/v1/tokens", _token_made, body=body, repeatable=False)
