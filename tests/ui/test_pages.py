@@ -57,9 +57,7 @@ class Beside:
         self.devtools.detach()
 
 
-@pytest.mark.parametrize(
-    "phone", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["wide and light", "phone and dark"]
-)
+@pytest.mark.parametrize("phone", [False, True], ids=["wide and light", "phone and dark"])
 def test_every_page_is_accessible_and_fits(open_page: Open, server: httpx.Client, phone: bool) -> None:
     job = server.post("/v1/jobs", json={"command": "exit 1", "retries": 0}).raise_for_status().json()["job_id"]
     page = open_page(phone=phone, dark=phone)
