@@ -12,6 +12,7 @@ import pytest
 from mainspring.bench import (
     dag,
     failover,
+    fleet,
     jitter,
     output,
     overhead,
@@ -122,6 +123,18 @@ async def test_overload_measures_that_workers_keep_their_runs_while_more_is_offe
     assert number(figures["capacity_per_s"]) > 0 and number(figures["offered_per_s"]) > 0
     assert (figures["lost_workers"], figures["held"]) == (0, 100)
     assert number(figures["refused"]) >= 0 and "recovered_s" in figures
+
+
+@pytest.mark.slow
+async def test_fleet_measures_what_exchanges_cost_and_loses_nothing() -> None:
+    figures = await fleet.run(
+        fleet.FleetSizes(workers=20, slots=2, seconds=0.1, rate=50.0, servers=2, window=2.0, warm_up=0.5)
+    )
+    assert number(figures["jobs_per_s"]) > 0
+    assert 0 < number(figures["report_p50_ms"]) <= number(figures["report_p99_ms"])
+    assert number(figures["server_us_per_exchange"]) > 0 and number(figures["postgres_us_per_exchange"]) > 0
+    assert (figures["lost_workers"], figures["run_again"]) == (0, 0)
+    assert number(figures["superseded"]) >= 0 and number(figures["longest_silence_s"]) > 0
 
 
 @pytest.mark.slow

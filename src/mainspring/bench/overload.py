@@ -6,8 +6,6 @@ up or not. No worker may be lost, no acknowledged job may be lost, and afterward
 
 from __future__ import annotations
 
-import asyncio
-import sys
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -23,7 +21,7 @@ from mainspring.bench.arena import Arena, empty_arena, fresh_postgres, submit_ba
 from mainspring.bench.figures import progress, show
 from mainspring.bench.offered_load import Load
 from mainspring.bench.protocol_workers import Orders, Report
-from mainspring.domain.errors import Unavailable
+from mainspring.bench.worker_processes import WorkerProcesses, worker_processes
 from mainspring.domain.transitions import StoredState
 from mainspring.kernel.garbage_collection import freeze_garbage_collection
 from mainspring.store.workers import WorkerState
@@ -65,12 +63,13 @@ async def run(sizes: OverloadSizes) -> dict[str, object]:
                     await _hold(arena, look, sizes.runs)
                     bar.advance(stages)
                     figures = await _drive(arena, look, sizes, lambda: bar.advance(stages))
-                    report = await workers.end()
+                    reports = await workers.end()
             finally:
                 await look.close()
     return {
-        **figures, "servers": sizes.servers, "workers": sizes.workers, "held": report.held,
-        "longest_silence_s": report.longest_silence_s,
+        **figures, "servers": sizes.servers, "workers": sizes.workers,
+        "held": sum(report.held for report in reports),
+        "longest_silence_s": max(report.longest_silence_s for report in reports),
     }  # fmt: skip
 
 
@@ -139,64 +138,13 @@ async def _check_accepted(look: asyncpg.Connection, accepted: list[UUID]) -> Non
         raise AssertionError(f"{len(accepted)} jobs were acknowledged and {found} are stored")
 
 
-class _WorkerProcesses:
-    """One process for each server."""
-
-    def __init__(self, processes: list[asyncio.subprocess.Process]) -> None:
-        self._processes = processes
-
-    async def end(self) -> Report:
-        reports = []
-        for process in self._processes:
-            assert process.stdin is not None
-            process.stdin.close()
-        for process in self._processes:
-            assert process.stdout is not None
-            reports.append(msgspec.json.decode(await process.stdout.readline(), type=Report))
-        return Report(
-            lost=sum(report.lost for report in reports),
-            held=sum(report.held for report in reports),
-            longest_silence_s=max(report.longest_silence_s for report in reports),
-        )
-
-
 @asynccontextmanager
-async def _workers(arena: Arena, sizes: OverloadSizes) -> AsyncIterator[_WorkerProcesses]:
+async def _workers(arena: Arena, sizes: OverloadSizes) -> AsyncIterator[WorkerProcesses[Report]]:
     """All of them registered, each at one server; ended at last."""
     slots = -(-sizes.runs // sizes.workers)
-    processes: list[asyncio.subprocess.Process] = []
-    try:
-        for place, server in enumerate(arena.servers):
-            workers = len(range(place, sizes.workers, len(arena.servers)))
-            processes.append(await _start_workers(Orders(server.url, arena.token, workers, slots)))
-        for process in processes:
-            assert process.stdout is not None
-            if await process.stdout.readline() != b"registered\n":
-                raise Unavailable("the workers of the bench did not start")
-        yield _WorkerProcesses(processes)
-    finally:
-        for process in processes:
-            await _end(process)
-
-
-async def _start_workers(orders: Orders) -> asyncio.subprocess.Process:
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", protocol_workers.__name__,
-        stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
-    )  # fmt: skip
-    assert process.stdin is not None
-    process.stdin.write(msgspec.json.encode(orders) + b"\n")
-    return process
-
-
-async def _end(process: asyncio.subprocess.Process) -> None:
-    if process.returncode is not None:
-        return
-    assert process.stdin is not None
-    process.stdin.close()
-    try:
-        async with asyncio.timeout(30):
-            await process.wait()
-    except TimeoutError:
-        process.kill()
-        await process.wait()
+    orders = [
+        Orders(server.url, arena.token, len(range(place, sizes.workers, len(arena.servers))), slots)
+        for place, server in enumerate(arena.servers)
+    ]
+    async with worker_processes(protocol_workers.__name__, Report, orders) as processes:
+        yield processes

@@ -17,6 +17,7 @@ import httptools
 import msgspec
 import uvloop
 
+from mainspring.bench.worker_processes import REGISTERED
 from mainspring.kernel.config import DEFAULT_TIMING
 from mainspring.kernel.garbage_collection import freeze_garbage_collection
 from mainspring.kernel.http_client import HttpConnection, HttpServer
@@ -141,7 +142,7 @@ async def _main() -> None:
     freeze_garbage_collection()
     running = asyncio.create_task(run(orders, registered=registered, end=end))
     await registered.wait()
-    sys.stdout.write("registered\n")
+    sys.stdout.write(REGISTERED.decode())
     sys.stdout.flush()
     with contextlib.suppress(OSError):
         await asyncio.to_thread(sys.stdin.buffer.read)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import time
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
 import uvloop
 
 from mainspring.bench.arena import fresh_postgres
+from mainspring.bench.cpu import cpu_seconds
 from mainspring.bench.figures import progress, show
 from mainspring.bench.generated import add_lanes, add_runs
 from mainspring.kernel.clock import SystemClock
@@ -22,7 +21,6 @@ from mainspring.upkeep.rollup_keeper import RollupKeeper
 RUNS = 800_000
 PER_FOLD = 400_000  # twenty seconds of 20,000 runs a second: the rest of a busy keeper
 TASKS = (1, 100)
-_TICKS = os.sysconf("SC_CLK_TCK")
 
 
 def main(runs: int | None, as_json: bool) -> int:
@@ -69,10 +67,10 @@ async def _measure(postgres: EmbeddedPostgres, runs: int, tasks: int, per_fold: 
             )
             backend = await own.fetchval("select pg_backend_pid()")
         keeper = RollupKeeper(store, SystemClock())
-        cpu, own_cpu, folded, folds = _cpu(backend), time.process_time(), 0, 0
+        cpu, own_cpu, folded, folds = cpu_seconds(backend), time.process_time(), 0, 0
         while (read := await keeper.roll_up()) is not None:
             folded, folds = folded + read, folds + (read > 0)
-        spent = _cpu(backend) - cpu + time.process_time() - own_cpu
+        spent = cpu_seconds(backend) - cpu + time.process_time() - own_cpu
         ended = await connection.fetchval(
             "select sum(succeeded + failed)::bigint from mainspring.rollups where span = 1 and task = '' and queue = ''"
         )
@@ -82,9 +80,3 @@ async def _measure(postgres: EmbeddedPostgres, runs: int, tasks: int, per_fold: 
     if ended != runs // minutes * minutes:
         raise AssertionError(f"{runs} runs ended, and the rollups have {ended} of them")
     return spent / ended * 1e6, folds
-
-
-def _cpu(pid: int) -> float:
-    """Seconds of CPU time that a process has used."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / _TICKS

@@ -182,6 +182,22 @@ def overload(
     raise typer.Exit(main(workers, runs, seconds, servers, as_json))
 
 
+@app.command(epilog="Example: mainspring bench fleet --workers 1000 --slots 10 --seconds 2 --rate 2000 --json")
+def fleet(
+    workers: Annotated[int, typer.Option("--workers", min=1, help="How many workers there are.")] = 1000,
+    slots: Annotated[int, typer.Option("--slots", min=1, help="How many slots each has.")] = 10,
+    seconds: Annotated[float, typer.Option("--seconds", min=0, help="How long each run takes.")] = 2.0,
+    rate: Annotated[float, typer.Option("--rate", min=1, help="How many jobs are offered a second.")] = 2000.0,
+    servers: Annotated[int, typer.Option("--servers", min=1, help="How many servers share workers and load.")] = 1,
+    as_json: JsonFlag = False,
+) -> None:
+    """Measure many small workers: jobs per second, how soon a report is acknowledged, and what an exchange costs the
+    servers and PostgreSQL. The workers exchange as real ones do, and their runs only take time."""
+    from mainspring.bench.fleet import FleetSizes, main
+
+    raise typer.Exit(main(FleetSizes(workers, slots, seconds, rate, servers), as_json))
+
+
 @app.command(epilog="Example: mainspring bench fold --json")
 def fold(
     runs: Annotated[
