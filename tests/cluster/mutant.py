@@ -50,6 +50,7 @@ def without_version() -> None:
 def without_fence() -> None:
     """A report is checked by run and worker only."""
     _replace("runs", "report_successes", "and r.fence = o.fence ", "")
+    _replace("exchange_groups", "exchange_together", "and r.fence = o.fence", "")
 
 
 def without_state() -> None:
@@ -59,6 +60,14 @@ def without_state() -> None:
     _replace("runs", "claim_from_lanes", "and r.state = 1 ", "")
     _replace("runs", "claim_from_lanes", " and state + 0 = 1", "")
     _replace("runs", "ready_lanes", "and r.state = 1 ", "")
+    _replace("exchange_groups", "exchange_together", "and r.state = 1 ", "")
+    _replace("exchange_groups", "exchange_together", " and r.state + 0 = 1", "")
+
+
+def without_number() -> None:
+    """A group does not check whether the number of an exchange is newer."""
+    newer = "(w.last_seq < m.seq or (m.again and w.last_seq = m.seq))"
+    _replace("exchange_groups", "exchange_together", newer, "w.last_seq is not null")
 
 
 def without_redelivery() -> None:
@@ -79,6 +88,7 @@ MUTANTS: dict[str, Callable[[], None]] = {
     "version": without_version,
     "fence": without_fence,
     "state": without_state,
+    "number": without_number,
     "redelivery": without_redelivery,
     "neighbours": without_neighbours,
 }

@@ -1,4 +1,4 @@
-"""Tests the checker: each of six guards is removed in turn, and the rules must find that. The same scenes without a
+"""Tests the checker: each of seven guards is removed in turn, and the rules must find that. The same scenes without a
 mutant must have no violations."""
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from mainspring.wire.exchange import ExchangeReply, RunOrder
-from mainspring.wire.protocol import SECRET_HEADER, WORKER_HEADER
+from mainspring.wire.protocol import PROTOCOL, SECRET_HEADER, WORKER_HEADER
 from tests.cluster.arena import Arena, Shape
 from tests.cluster.children import SCHEDULER, WORKER, Child
 from tests.cluster.history import BUSY, History, Injection, Report
@@ -113,6 +113,33 @@ async def claim_of_a_running_run(mutant: str | None) -> History:
         return await gather(arena, clients.calls, at_rest=False)
 
 
+async def late_copy_of_an_exchange(mutant: str | None) -> History:
+    """A worker reports a run and asks for none. A late copy of its earlier report, which asked for one, arrives. Nobody
+    reads the answer to the copy."""
+    async with (
+        stage(mutant, Shape(schedulers=0, servers=1, workers=0)) as (arena, clients),
+        arena.client(PATIENCE) as http,
+    ):
+        await clients.submit({"task": "noop"})
+        worker, other = HandWorker(http), HandWorker(http)
+        worker.card.protocol = PROTOCOL.number  # so that its exchanges are grouped
+        first = await claim_one(worker)
+        effect(arena, first, "start", "end")
+        reports = [await report(worker, first, "SUCCESS")]
+        copied = worker.seq
+        await answered(worker, recover=True)
+        await clients.submit({"task": "noop"})
+        copy = HandWorker(http)
+        copy.worker_id, copy.seq = worker.worker_id, copied - 1
+        await copy.ask(free=1, outcomes=[outcome(first)])
+        reply = await answered(other, hello=other.card, free=1)
+        for order in reply.runs:
+            effect(arena, order, "start", "end")
+            reports.append(await report(other, order, "SUCCESS"))
+        await at_rest(arena, PATIENCE if mutant is None else 5)
+        return await gather(arena, clients.calls, reports)
+
+
 async def claim_whose_answer_was_lost(mutant: str | None) -> History:
     """The server gives a run to a worker, and the response is lost after the commit."""
     async with stage(mutant, Shape(schedulers=0, servers=1, workers=1)) as (arena, clients):
@@ -149,6 +176,7 @@ SCENES: dict[str, tuple[Scene, str]] = {
     "version": (fire_after_the_job_was_changed, "S2"),
     "fence": (outcome_of_an_earlier_attempt, "S5"),
     "state": (claim_of_a_running_run, "S4"),
+    "number": (late_copy_of_an_exchange, "L5"),
     "redelivery": (claim_whose_answer_was_lost, "L5"),
     "neighbours": (deaths_of_workers_with_two_runs, "S14"),
 }

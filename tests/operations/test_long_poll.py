@@ -205,7 +205,7 @@ def test_parts_fit_and_nothing_is_left_out(count: int, rooms: list[int]) -> None
 
 def test_reserved_runs_count_until_they_are_claimed_also_when_the_demand_changes() -> None:
     long_polls = LongPolls()
-    waiter, other = (long_polls.register(uuid7(), DEFAULT_TENANT) for _ in range(2))
+    waiter, other = (long_polls.register(uuid7(), DEFAULT_TENANT, 1) for _ in range(2))
     waiter.set_demand(Demand(3, lanes={1, 2}, capacity={1: 2, 2: 3}))
     other.set_demand(Demand(2, lanes={3}))
     long_polls.offer({1: 5, 3: 1})

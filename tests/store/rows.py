@@ -89,9 +89,10 @@ async def a_worker(
     registered_ago: float = 3600.0,
     rescue_after: float = 7.0,
     exclusive_rescue_after: float = 7.0,
+    worker_id: UUID | None = None,
 ) -> UUID:
     """A live incarnation that registered a while ago and has sent no heartbeat since."""
-    worker_id = uuid7()
+    worker_id = worker_id or uuid7()
     assert await workers.register(
         connection,
         DEFAULT_TENANT,

@@ -16,6 +16,7 @@ RENEWAL = "python -m tests.store.sql_snapshot"
 # Statements that run for each job, run or exchange: submit, fire, claim, report, exchange, requeue, hold back and
 # admission.
 HOT = {
+    "exchange_groups": ["exchange_together"],
     "fire": [
         "due_scan", "fire_one_time", "lock_due", "fire_recurring", "fire_free", "fire_locked_recurring",
         "fire_locked_one_time",

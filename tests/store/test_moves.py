@@ -17,11 +17,23 @@ from mainspring.domain.transitions import ENDED, INITIAL_STATES, LIVE, TRANSITIO
 from mainspring.domain.workflows.flow import FlowState
 from mainspring.domain.workflows.rules import Rule, Skip
 from mainspring.kernel.ids import DEFAULT_TENANT, uuid7
-from mainspring.store import dependencies, fanouts, gates, joins, limits, runs, unique, workers, workflows
+from mainspring.store import (
+    dependencies,
+    exchange_groups,
+    fanouts,
+    gates,
+    joins,
+    limits,
+    runs,
+    unique,
+    workers,
+    workflows,
+)
+from mainspring.store.exchange_groups import Member, Success
 from mainspring.store.queries import _fragments
 from mainspring.wire.exchange import Progress
 
-from .rows import BEGINNING, a_lane, live, queued
+from .rows import BEGINNING, a_lane, a_worker, live, queued
 from .test_sql_files import FILES, QUERIES, Query, read
 
 pytestmark = pytest.mark.anyio
@@ -107,7 +119,7 @@ def uses(sql: str, fragment: str) -> bool:
 
 # --- on PostgreSQL
 
-WORKER = UUID(int=7)
+WORKER, OTHER_WORKER = UUID(int=7), UUID(int=8)
 Act = Callable[[asyncpg.Connection, UUID, int], Awaitable[object]]
 
 
@@ -139,6 +151,13 @@ async def adopt_running(connection: asyncpg.Connection, _: UUID, __: int) -> obj
 
 async def report_successes(connection: asyncpg.Connection, run_id: UUID, _: int) -> object:
     return await runs.report_successes(connection, WORKER, [run_id], [1], [0.0], [0.0], [None])
+
+
+async def exchange_together(connection: asyncpg.Connection, run_id: UUID, lane: int) -> object:
+    """One member reports the run, and another one claims."""
+    reporting = Member(WORKER, DEFAULT_TENANT, 9, False, 0, 0, [Success(run_id, 1, 0.0, 0.0, None, None)])
+    claiming = Member(OTHER_WORKER, DEFAULT_TENANT, 9, False, 10, 0, ())
+    return await exchange_groups.exchange_together(connection, [reporting, claiming], [[(lane, 1, BEGINNING)]], 0)
 
 
 async def requeue(connection: asyncpg.Connection, run_id: UUID, _: int) -> object:
@@ -258,8 +277,9 @@ async def follow_runs(connection: asyncpg.Connection, run_id: UUID, _: int) -> o
 
 
 ACTS: list[Act] = [
-    claim_from_lane, claim_from_lanes, claim_fairly, claim_through_gates, adopt_running, report_successes, requeue,
-    request_cancels, note_progress, note_starts, assume_started, forget_assumed_starts, admit, admit_once, take_back,
+    claim_from_lane, claim_from_lanes, claim_fairly, claim_through_gates, adopt_running, report_successes,
+    exchange_together, requeue, request_cancels, note_progress, note_starts, assume_started, forget_assumed_starts,
+    admit, admit_once, take_back,
     hold_back, wake, join_line, leave_line, redefine_waiting_runs, make_ready, hold_ready, succeed_waiting,
     skip_waiting, begin_flow_runs, stop_flows, open_fanouts, await_members, follow_runs,
 ]  # fmt: skip
@@ -323,6 +343,9 @@ async def test_a_statement_moves_runs_as_declared_and_leaves_all_others_alone(
 
 async def make_it_fit(connection: asyncpg.Connection, act: Act) -> None:
     """What the run needs, beside its state, for the statement to choose it."""
+    if act is exchange_together:
+        for worker_id in (WORKER, OTHER_WORKER):
+            await a_worker(connection, worker_id=worker_id)
     if act is forget_assumed_starts:
         await connection.execute("update mainspring.runs set started_at = claimed_at")
     if act is begin_flow_runs:

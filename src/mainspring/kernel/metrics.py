@@ -53,6 +53,12 @@ exchange_seconds = Histogram(
     buckets=_SECONDS,
     registry=REGISTRY,
 )
+exchange_groups = Counter(
+    "mainspring_exchange_groups_total", "Statements that wrote exchanges together", registry=REGISTRY
+)
+grouped_exchanges = Counter(
+    "mainspring_grouped_exchanges_total", "Exchanges that these statements wrote", registry=REGISTRY
+)
 waiting = Gauge(
     "mainspring_workers_waiting",
     "Workers that wait in a long poll at this server",

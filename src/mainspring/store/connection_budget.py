@@ -18,8 +18,9 @@ from mainspring.store.pool import Store
 
 log = get_logger("connections")
 
-# The pulse, the listener, the leases, the heartbeats, and one for a moment (migration, token, new lanes).
-OUTSIDE_POOLS = 5
+# The pulse, the listener, the leases, the heartbeats, the groups of exchanges, and one for a moment (migration, token,
+# new lanes).
+OUTSIDE_POOLS = 6
 LEAST = 2  # a pool with fewer connections than this would wait for itself
 _PATIENCE = 1.0  # seconds to wait for a connection of a busy pool that is to become smaller
 

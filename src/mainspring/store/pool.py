@@ -1,5 +1,5 @@
-"""Connection pools: `hot` for the statements of every job, whose plans must always use an index, `reads`, and `urgent`
-for heartbeats, which wait for nothing else."""
+"""Connection pools: `hot` for the statements of every job, whose plans must always use an index, `reads`, `urgent` for
+heartbeats, which wait for nothing else, and `groups` for exchanges that are written together."""
 
 from __future__ import annotations
 
@@ -65,6 +65,8 @@ HOT_SETTINGS = {
     "lock_timeout": "10s",
 }
 READ_SETTINGS = {"jit": "off", "statement_timeout": "30s", "lock_timeout": "5s"}
+# One statement for many exchanges. It waits for no row, so a lock that it waits for is that of a whole table.
+GROUP_SETTINGS = {**HOT_SETTINGS, "statement_timeout": "5s", "lock_timeout": "200ms"}
 URGENT_SETTINGS = {"jit": "off", "statement_timeout": "5s", "lock_timeout": "1s"}
 _READS = 6
 _CHANGES_AT_ONCE = _READS // 2
@@ -125,12 +127,14 @@ async def _open_in_pool(pooling: Pooling, *args: Any, **options: Any) -> asyncpg
 
 @dataclass(frozen=True, slots=True)
 class Store:
-    """The connection pools of one database. `urgent` is one connection for short statements that wait for no row."""
+    """The connection pools of one database. `urgent` is one connection for short statements that wait for no row, and
+    `groups` one for the groups of exchanges."""
 
     database: Database
     hot: asyncpg.Pool
     reads: asyncpg.Pool
     urgent: asyncpg.Pool
+    groups: asyncpg.Pool
     connections: WeakSet[asyncpg.Connection] = field(default_factory=WeakSet)
     changes: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(_CHANGES_AT_ONCE))
     searches: Searches = field(default_factory=Searches)
@@ -189,7 +193,7 @@ class Store:
             connection.terminate()
 
     async def close(self) -> None:
-        for pool in (self.hot, self.reads, self.urgent):
+        for pool in (self.hot, self.reads, self.urgent, self.groups):
             pool.terminate()
 
 
@@ -238,6 +242,7 @@ async def open_store(
         await pool(hot, HOT_SETTINGS, "hot"),
         await pool(reads, READ_SETTINGS, "reads"),
         await pool(1, URGENT_SETTINGS, "urgent"),
+        await pool(1, GROUP_SETTINGS, "groups"),
         connections,
     )
 

@@ -165,7 +165,7 @@ class Claimer:
         """Claim from at most 64 lanes, usually in one step. More steps follow where more runs fit than estimated: a run
         of a lane that was never claimed from counts as large, even if the lane is empty. With `starts`, their
         virtual times, the `parties` of the lanes take turns."""
-        heads = [(lane.lane_id, lane.priority, self._bounds.bound(lane.lane_id)) for lane in lanes]
+        heads = self.heads(lanes)
         turns = [0 if parties is None or starts is None else parties[lane.lane_id] for lane in lanes]
         rows: list[ClaimedRun] = []
         budget = _MAX_CLAIM_BYTES
@@ -262,6 +262,26 @@ class Claimer:
         pool.shares.taken(served, *count_bands(rows, lanes, parties))
         self._note_heads(rows)
         return await self.orders(in_fair_order(rows, lanes, parties, starts), worker_id)
+
+    def heads(self, lanes: Sequence[Lane]) -> list[tuple[int, int, datetime]]:
+        """Lanes as a claim takes them: lane, priority, lower bound."""
+        return [(lane.lane_id, lane.priority, self._bounds.bound(lane.lane_id)) for lane in lanes]
+
+    def most_at_once(self, lanes: Sequence[Lane]) -> int:
+        """About how many runs of these lanes fit into one reply; at least one."""
+        return max(1, self._sizes.estimate_fit(lanes, _MAX_CLAIM_BYTES))
+
+    async def hand_out(self, rows: list[ClaimedRun], worker_id: UUID) -> list[RunOrder]:
+        """Note what was claimed of lanes of one queue, and return it in the order in which it should start."""
+        self._sizes.record(rows)
+        self._note_heads(rows)
+        if len(rows) > 1:
+            ranks = [(*rank(await self._priority(row.lane_id), row.ready_at), place) for place, row in enumerate(rows)]
+            rows = [rows[place] for *_, place in sorted(ranks)]
+        return await self.orders(rows, worker_id)
+
+    async def _priority(self, lane_id: int) -> int:
+        return (self._lanes.peek(lane_id) or await self._lanes.get(lane_id)).priority
 
     async def ready_lanes(self, connection: Connection, lane_ids: Collection[int]) -> list[int]:
         """Return which of these lanes have runs to claim now."""

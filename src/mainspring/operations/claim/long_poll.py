@@ -26,12 +26,15 @@ class LongPolls:
     def __len__(self) -> int:
         return len(self._waiters)
 
-    def register(self, worker_id: UUID, tenant: TenantId) -> Waiter:
-        """Add a waiter for a new exchange of this worker, and disconnect the one of its previous exchange."""
+    def register(self, worker_id: UUID, tenant: TenantId, seq: int) -> Waiter:
+        """Add a waiter for exchange `seq` of this worker, and disconnect that of an older exchange, or of the same one.
+        If a newer one is here, that stays, and nobody wakes the waiter that is returned."""
         previous = self._waiters.get(worker_id)
+        if previous is not None and previous.seq > seq:
+            return Waiter(worker_id, tenant, seq, stop_requested=False)
         if previous is not None:
             previous.disconnect()
-        waiter = Waiter(worker_id, tenant, stop_requested=worker_id in self._stops)
+        waiter = Waiter(worker_id, tenant, seq, stop_requested=worker_id in self._stops)
         self._stops.discard(worker_id)
         self._waiters[worker_id] = waiter
         return waiter

@@ -43,12 +43,13 @@ class Waiter:
     """
 
     __slots__ = (
-        "available", "demand", "event", "recalled", "recalled_until", "reserved", "reserved_by_lane", "stop_requested",
-        "superseded", "tenant", "worker_id",
+        "available", "demand", "event", "recalled", "recalled_until", "reserved", "reserved_by_lane", "seq",
+        "stop_requested", "superseded", "tenant", "worker_id",
     )  # fmt: skip
 
-    def __init__(self, worker_id: UUID, tenant: TenantId, *, stop_requested: bool) -> None:
+    def __init__(self, worker_id: UUID, tenant: TenantId, seq: int, *, stop_requested: bool) -> None:
         self.worker_id = worker_id
+        self.seq = seq
         self.tenant = tenant
         self.stop_requested = stop_requested
         self.superseded = False

@@ -26,7 +26,8 @@ class Exchange(msgspec.Struct, eq=False):
     arrived          when it came
     deadline         when it replies, also with nothing
     patience         how long it waits for what others hold
-    committed        whether a transaction has taken its sequence number and its outcomes
+    numbered         whether its sequence number was taken
+    committed        whether its sequence number and all its outcomes were taken
     woken            whether the last wait ended because it was woken
     waited           whether it has waited at all
     seconds_waited   how long it has waited in all
@@ -41,6 +42,7 @@ class Exchange(msgspec.Struct, eq=False):
     arrived: float
     deadline: float
     patience: RescuePatience
+    numbered: bool = False
     committed: bool = False
     woken: bool = False
     waited: bool = False
@@ -50,8 +52,7 @@ class Exchange(msgspec.Struct, eq=False):
     @property
     def must_write(self) -> bool:
         """Whether the worker reports something. Such an exchange is written and answered at once."""
-        request = self.request
-        return bool(request.outcomes) or request.recover or request.stopped or request.draining
+        return reports(self.request)
 
     def start_next_round(self) -> None:
         """Begin again after a wait."""
@@ -71,6 +72,17 @@ class Exchange(msgspec.Struct, eq=False):
             demand = Demand(free, request.unstarted, worker.lane_ids, worker.lane_ids)
         self.waiter.set_demand(demand)
 
+    def take_part(self, free: int) -> int:
+        """How many runs to claim for `free` slots. An exchange that was woken together with others claims its part. One
+        that has just arrived fills its slots."""
+        reserved = self.waiter.take_reserved()
+        return min(free, reserved) if self.woken and reserved else free
+
     def supersede(self) -> None:
         """A newer exchange of the worker took over, or this one waited for too long: reply without runs."""
         self.reply = ExchangeReply(seq=self.request.seq, superseded=True)
+
+
+def reports(request: ExchangeRequest) -> bool:
+    """Whether the worker reports something that must be written."""
+    return bool(request.outcomes) or request.recover or request.stopped or request.draining

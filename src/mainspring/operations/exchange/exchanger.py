@@ -40,7 +40,7 @@ from mainspring.operations.access.caller import Caller
 from mainspring.operations.claim.claimer import Claimer
 from mainspring.operations.claim.long_poll import LongPolls
 from mainspring.operations.exchange.beats import Beats
-from mainspring.operations.exchange.exchange import Exchange
+from mainspring.operations.exchange.exchange import Exchange, reports
 from mainspring.operations.exchange.patience import TOO_LONG, RescuePatience
 from mainspring.operations.exchange.paused_runs import PausedRuns
 from mainspring.operations.exchange.recall import recall_unstarted
@@ -127,13 +127,17 @@ class Exchanger:
         except HelloDelayed:
             await self._beats.record(request.worker_id)
             return ExchangeReply(seq=request.seq, superseded=True)
+        if not reports(request) and worker.is_late(request.seq):
+            await self._beats.record(request.worker_id)
+            return ExchangeReply(seq=request.seq, superseded=True)
+        worker.note_number(request.seq)
         # This comes before the long poll is registered. From then on a newer exchange may end this one.
         if request.started:
             await self._starts.record(request, patience)
         stale_progress = await self._record_progress(tenant, request, patience) if request.progress else []
         if request.started or request.progress:
             self._signals.exchanged.publish(tenant, request, None)
-        waiter = self._long_polls.register(request.worker_id, tenant)
+        waiter = self._long_polls.register(request.worker_id, tenant, request.seq)
         metrics.waiting.set(len(self._long_polls))
         deadline = self._clock.monotonic() + min(request.wait_ms / 1000, self._timing.beat)
         exchange = Exchange(
@@ -287,6 +291,7 @@ class Exchanger:
     async def close(self) -> None:
         """Cancel what runs in the background."""
         await self.waker.close()
+        await self._transaction.close()
         for task in self._lane_loads:
             task.cancel()
         await asyncio.gather(*self._lane_loads, return_exceptions=True)

@@ -6,6 +6,8 @@ Where another transaction holds a row, this one waits for half a second. Then it
 rows are held. It does not acknowledge these, and the worker sends all of them again: what was recorded before is not
 recorded twice.
 
+Most exchanges are plain, and written in one statement together with others (groups.py). What is left over goes on here.
+
 Where some lanes of the worker lie behind limits of their queue or tenant, the claim is a transaction of its own, after
 the outcomes are committed (operations/limits/gated_claim.py).
 """
@@ -17,12 +19,13 @@ from collections.abc import Sequence
 
 import asyncpg
 
-from mainspring.domain.errors import Conflict
+from mainspring.domain.errors import Conflict, Unavailable
 from mainspring.kernel import metrics
 from mainspring.kernel.clock import Clock
 from mainspring.kernel.logs import get_logger
 from mainspring.operations.claim.claimer import Claimer
 from mainspring.operations.exchange.exchange import Exchange
+from mainspring.operations.exchange.groups import ExchangeGroups
 from mainspring.operations.exchange.patience import TOO_LONG
 from mainspring.operations.exchange.queue_shares import Claims, claim_by_shares
 from mainspring.operations.exchange.worker_registry import STALE, WorkerRegistry
@@ -71,11 +74,17 @@ class ExchangeTransaction:
         self._claimer = claimer
         self._signals = signals
         self._random = random
+        self._groups = ExchangeGroups(store, claimer, gates)
+
+    async def close(self) -> None:
+        await self._groups.close()
 
     async def run(self, exchange: Exchange) -> None:
         """Write what the worker reports and claim runs for it. Raises LockNotAvailableError if another transaction
         holds the worker's row, or Busy. PostgreSQL ends one of two transactions that wait for each other; nothing of it
         was written, and it is repeated."""
+        if await self._run_with_others(exchange):
+            return None
         seconds, skip_held = _FOR_A_ROW, False
         self._claimer.take_unreadable(exchange.request.worker_id)  # of an exchange that was not committed
         for last in (False, False, True):
@@ -90,6 +99,37 @@ class ExchangeTransaction:
                 if waited:
                     seconds, skip_held = _ONCE_MORE, True
         return None
+
+    async def _run_with_others(self, exchange: Exchange) -> bool:
+        """Write the exchange in a group. Return whether that was all. Otherwise it goes on by itself; if the group has
+        taken its number, it goes on with that."""
+        passed = await self._groups.join(exchange)
+        if passed is None:
+            return False
+        request, reply = exchange.request, exchange.reply
+        exchange.numbered, exchange.worker.state = True, passed.state
+        if not passed.complete:
+            return False
+        if request.outcomes and not exchange.committed:
+            reply.acked = len(request.outcomes)
+            _count_outcomes(request.outcomes)
+        exchange.committed = True
+        if passed.claimed:
+            reply.runs = await self._claimer.hand_out(passed.claimed, request.worker_id)
+            await self._fail_unreadable(exchange)
+        return passed.gates_known or not request.free
+
+    async def _fail_unreadable(self, exchange: Exchange) -> None:
+        """The claim is committed. So if this takes too long, the worker gets no answer instead of an empty one, and
+        recovers."""
+        unreadable = self._claimer.take_unreadable(exchange.request.worker_id)
+        if not unreadable:
+            return
+        try:
+            async with exchange.patience.connection(self._store.hot) as connection:
+                self._signals.gates_freed.publish(await self._fail(connection, exchange, unreadable))
+        except TOO_LONG as error:
+            raise Unavailable("the claim could not be completed in time", hint="recover") from error
 
     async def _run(self, exchange: Exchange, seconds: float, *, skip_held: bool = False) -> None:
         async with exchange.patience.connection(self._store.hot) as connection:
@@ -133,7 +173,7 @@ class ExchangeTransaction:
             if first and (stopped or request.draining):
                 ending = WorkerState.STOPPED if stopped else WorkerState.DRAINING
                 await workers.set_state(connection, request.worker_id, ending)
-        exchange.committed = True
+        exchange.numbered = exchange.committed = True
         freed = Counter[int]() if effects is None else self._published(effects)
         if stopped:
             self._registry.evict(request.worker_id)
@@ -181,7 +221,7 @@ class ExchangeTransaction:
             exchange.reply.runs = redelivered
             return Counter()
         exchange.reply.runs = redelivered + exchange.reply.runs
-        exchange.committed = True
+        exchange.numbered = exchange.committed = True
         gated_claim.note()
         self._waker.tokens_at(gated_claim.waits)
         return gated_claim.passed
@@ -199,7 +239,7 @@ class ExchangeTransaction:
         if exchange.waiter.superseded:  # while it waited for a connection
             raise Conflict("a newer exchange of this worker is here", code=STALE, field="seq")
         advanced = await workers.advance(
-            connection, tenant, request.worker_id, request.seq, again=exchange.committed, patience=patience
+            connection, tenant, request.worker_id, request.seq, again=exchange.numbered, patience=patience
         )
         if advanced is None:
             await self._registry.refuse(connection, tenant, request, waited=exchange.waited)
@@ -254,9 +294,7 @@ class ExchangeTransaction:
         free = request.free - len(reply.runs) - taken
         if free <= 0:
             return
-        # An exchange that was woken together with others claims its part. One that has just arrived fills its slots.
-        reserved = exchange.waiter.take_reserved()
-        limit = min(free, reserved) if exchange.woken and reserved else free
+        limit = exchange.take_part(free)
         if request.shares or request.room:
             reply.runs += await claim_by_shares(claims, connection, lanes, free, limit, request)
         else:

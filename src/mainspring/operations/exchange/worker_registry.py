@@ -33,6 +33,7 @@ _ALIVE = (WorkerState.LIVE, WorkerState.DRAINING)
 
 STALE = "stale_exchange"
 CHECK_INTERVAL = 1.0  # seconds between checks of the database for what a lost hint may have hidden
+_NUMBERS = 4  # that are remembered: a worker has up to three exchanges under way
 _SILENT = 60.0  # seconds without an exchange: the worker is lost, or uses another server
 
 
@@ -45,12 +46,13 @@ class CachedWorker:
 
     `checked_at` is when runs to stop were last looked for, `stops_sent` when the worker was last told to stop each of
     these runs, `recalled_at` when it was last asked to return runs, `pauses_checked_at` when its runs of paused queues
-    were last looked for, and by which revision of the gates.
+    were last looked for, and by which revision of the gates, `numbers` the newest sequence numbers that came here, in
+    their order.
     """
 
     __slots__ = (
-        "binding", "checked_at", "labels", "lane_ids", "lanes", "lanes_revision", "pauses_checked_at", "queues",
-        "recalled_at", "slots", "state", "stops_sent", "tasks", "tells_starts", "tenant",
+        "binding", "checked_at", "labels", "lane_ids", "lanes", "lanes_revision", "numbers", "pauses_checked_at",
+        "queues", "recalled_at", "slots", "state", "stops_sent", "tasks", "tells_starts", "tenant",
     )  # fmt: skip
 
     def __init__(
@@ -79,6 +81,22 @@ class CachedWorker:
         self.recalled_at = float("-inf")
         self.pauses_checked_at = (float("-inf"), -1)
         self.stops_sent: dict[UUID, float] = {}
+        self.numbers: tuple[int, ...] = ()
+
+    def is_late(self, seq: int) -> bool:
+        """Whether a newer exchange came here before this one, which comes for the first time. Raise if it came before,
+        or if that is not known: its reply may be lost, so the worker must recover."""
+        if not self.numbers or seq >= self.numbers[-1]:
+            return False
+        if seq in self.numbers or seq < self.numbers[0]:
+            raise stale(seq, self.numbers[-1])
+        return True
+
+    def note_number(self, seq: int) -> None:
+        if not self.numbers or seq > self.numbers[-1]:
+            self.numbers = (*self.numbers[1 - _NUMBERS :], seq)
+        elif seq not in self.numbers:
+            self.numbers = tuple(sorted((*self.numbers, seq)))[-_NUMBERS:]
 
     def refresh_lanes(self, lanes: LaneRegistry) -> None:
         """Find the lanes from which the worker may take, if lanes were added since the last call."""
@@ -112,7 +130,10 @@ class WorkerRegistry:
                 raise _unknown()
             worker.binding.check(caller, request.worker_id)
         if request.hello is not None:
-            worker = await self._register(caller, request, request.hello, patience, known=worker is not None)
+            before = worker
+            worker = await self._register(caller, request, request.hello, patience, known=before is not None)
+            if before is not None:
+                worker.numbers = before.numbers
         elif worker is None:
             worker = self._cache(tenant, request.worker_id, await self._read_row(caller, request.worker_id, patience))
         elif self._clock.monotonic() - worker.checked_at >= CHECK_INTERVAL:
@@ -256,12 +277,14 @@ class WorkerRegistry:
             if not waited:
                 _count_if_noticed(request.worker_id, row)
             raise _ended(WorkerState(row.state))
-        raise Conflict(
-            f"exchange {request.seq} is not newer than {row.last_seq}",
-            code=STALE,
-            field="seq",
-            hint="send the next number with recover and your inventory",
-        )
+        raise stale(request.seq, row.last_seq)
+
+
+def stale(seq: int, newest: int) -> Conflict:
+    return Conflict(
+        f"exchange {seq} is not newer than {newest}", code=STALE, field="seq",
+        hint="send the next number with recover and your inventory",
+    )  # fmt: skip
 
 
 def _unknown() -> Conflict:

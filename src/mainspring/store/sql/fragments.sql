@@ -230,6 +230,16 @@ select e.run_id, e.tenant_id, e.lane_id, e.state, e.attempt, e.max_attempts, e.f
 from ended_run e
 returning run_id, follows, held, feeds
 
+-- fragment: succeeded_runs
+-- `ended_run` of successes. The outer statement has deleted the runs in `gone`, with what their workers reported.
+select run_id, tenant_id, lane_id, {{SUCCESS}} as state, attempt, max_attempts, fence, scheduled_for,
+       claimed_at + held_ms * interval '1 millisecond' as started_at, ran_ms, worker_id, job_id, trigger, name,
+       null::text as reason, null::text as error, result, case when keeps_payload then payload end as payload, spec,
+       node_id, fired_at, null::timestamptz as cancel_requested_at, follows, losses, snoozes,
+       case when not keeps_payload then true end as payload_dropped, generation, {{held_slots(gone)}} as held, feeds,
+       used as usage, nominal_for
+from gone
+
 -- fragment: held_slots(run)
 -- What a run that is QUEUED or RUNNING gives back when it ends: slots of its limits, and gates.
 case when {{run}}.limit_keys is null and {{run}}.gates is null then null
@@ -282,7 +292,7 @@ limit {{limit}}
 
 -- fragment: pick(lane, bound, limit)
 -- A run whose time is over is not claimed; the sweep ends it.
-select r.ctid as tid
+select r.ctid as tid, r.ready_at
 from mainspring.runs r
 where {{waiting}} and {{in_time}}
 order by r.ready_at
@@ -323,7 +333,7 @@ cross join lateral (
 -- fragment: claim_picked
 -- Assigns the runs of `picked` to worker $3 in its exchange $4.
 update mainspring.runs r
-set {{claim_columns}}
+set {{claim_columns($3, $4)}}
 {{claimed(r.exclusive)}}
 
 -- fragment: claimed(exclusive)
@@ -331,9 +341,9 @@ set {{claim_columns}}
 where ctid = any (array(select tid from picked)) and state + 0 = {{QUEUED}}
 returning {{claimed_run}}
 
--- fragment: claim_columns
+-- fragment: claim_columns(worker, seq)
 -- The first claim of a run with a run_timeout sets its deadline.
-state = {{RUNNING}}, attempt = attempt + 1, fence = fence + 1, worker_id = $3, claim_seq = $4,
+state = {{RUNNING}}, attempt = attempt + 1, fence = fence + 1, worker_id = {{worker}}, claim_seq = {{seq}},
     claimed_at = (select clock_timestamp()),
     deadline = case when spec is null then null
                     else coalesce(deadline, (select clock_timestamp())
@@ -346,6 +356,9 @@ r.payload::text as payload_text, r.spec::text as spec_text, {{time_left}}, r.los
 coalesce(r.alone, false) as alone
 
 -- fragment: redelivered_run(exclusive)
+{{claimed_run}}
+
+-- fragment: claimed_in_group(exclusive)
 {{claimed_run}}
 
 -- ------------------------------------------------------------------------------------------------------- gates

@@ -172,7 +172,7 @@ with lane as materialized (
     {{pick_shares}}
 )
 update mainspring.runs r
-set {{claim_columns}},
+set {{claim_columns($3, $4)}},
     gates = (select l.owned from lane l where l.lane_id = r.lane_id)
 {{claimed(r.exclusive or r.gates is not null as exclusive)}}
 
@@ -210,13 +210,7 @@ with outcome as (
     where r.run_id = o.run_id and r.fence = o.fence and r.worker_id = $6 and r.state + 0 = {{RUNNING}}
     returning r.*, o.held_ms, o.ran_ms, o.result, o.used, {{keeps_payload}} as keeps_payload
 ), ended_run as (
-    select run_id, tenant_id, lane_id, {{SUCCESS}} as state, attempt, max_attempts, fence, scheduled_for,
-           claimed_at + held_ms * interval '1 millisecond' as started_at, ran_ms, worker_id, job_id, trigger, name,
-           null::text as reason, null::text as error, result, case when keeps_payload then payload end as payload, spec,
-           node_id, fired_at, null::timestamptz as cancel_requested_at, follows, losses, snoozes,
-           case when not keeps_payload then true end as payload_dropped, generation, {{held_slots(gone)}} as held, feeds,
-           used as usage, nominal_for
-    from gone
+    {{succeeded_runs}}
 )
 {{enter_history}}
 
