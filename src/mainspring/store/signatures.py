@@ -44,6 +44,13 @@ _schemas = RowQuery(Declared, _SQL["schemas"])
 _offered = RowQuery(OfferedTask, _SQL["offered"])
 
 
+async def differs(connection: Connection, tenant: TenantId, schemas: Mapping[str, str], untyped: Sequence[str]) -> bool:
+    """Whether `declare` would change something."""
+    return bool(
+        await connection.fetchval(_SQL["differs"], tenant, list(schemas), list(schemas.values()), list(untyped))
+    )
+
+
 async def declare(connection: Connection, tenant: TenantId, schemas: Mapping[str, str], untyped: Sequence[str]) -> bool:
     """Store the schemas of a worker's tasks. `untyped` tasks take any payload. Return whether anything changed."""
     news = False

@@ -136,9 +136,11 @@ async def register(
     token_id: UUID | None = None,
     rescue_after: float = DEFAULT_TIMING.base_rescue,
     exclusive_rescue_after: float = DEFAULT_TIMING.base_rescue,
+    patience: str = "5s",
 ) -> WorkerState | None:
     """Register an incarnation with its lease and return its state. None if it is lost or stopped already, or bound to
-    another secret or token."""
+    another secret or token. Raises LockNotAvailableError if another transaction has locked the row for longer than
+    `patience`."""
     state = await connection.fetchval(
         _SQL["register"],
         worker_id,
@@ -154,6 +156,7 @@ async def register(
         exclusive_rescue_after,
         hello.protocol,
         token_id,
+        patience,
     )
     return None if state is None else WorkerState(state)
 
@@ -195,8 +198,8 @@ async def registration(connection: Connection, tenant: TenantId, worker_id: UUID
     return await _registration.first(connection, worker_id, tenant)
 
 
-async def count_others(connection: Connection, tenant: TenantId, worker_id: UUID, most: int) -> int:
-    """How many live workers the tenant has besides this one, at most `most`."""
+async def count_others(connection: Connection, tenant: TenantId, worker_id: UUID | None, most: int) -> int:
+    """How many live workers the tenant has besides this one, at most `most`. None: all of them."""
     count: int = await connection.fetchval(_SQL["count_others"], tenant, worker_id, most)
     return count
 

@@ -50,7 +50,8 @@ class LongPolls:
         """Wait until the waiter is woken, at most for `seconds`. Return whether it was woken."""
         self.start_waiting(waiter)
         try:
-            await asyncio.wait_for(waiter.event.wait(), seconds)
+            async with asyncio.timeout(seconds):  # wait_for would take a task of its own
+                await waiter.event.wait()
         except TimeoutError:
             return waiter.event.is_set()
         finally:

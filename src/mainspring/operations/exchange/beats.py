@@ -33,10 +33,13 @@ class Beats:
         self._writer: asyncio.Task[None] | None = None
         self._late = LateTimes(timing.beat_slack)
 
+    def is_fresh(self, worker_id: UUID) -> bool:
+        """Whether a heartbeat of this worker is recorded that is no older than the slack."""
+        return self._clock.monotonic() - self._recorded_at.get(worker_id, float("-inf")) < self._slack
+
     async def record(self, worker_id: UUID) -> None:
         """Return once a heartbeat of this worker, no older than the slack, is committed."""
-        now = self._clock.monotonic()
-        if now - self._recorded_at.get(worker_id, float("-inf")) < self._slack:
+        if self.is_fresh(worker_id):
             return
         future = self._pending.get(worker_id)
         if future is None:

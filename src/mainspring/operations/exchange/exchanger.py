@@ -27,7 +27,7 @@ worker keeps its lease, and sends its hello and its outcomes again.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from uuid import UUID
 
 from mainspring.domain.errors import Conflict
@@ -39,6 +39,7 @@ from mainspring.kernel.logs import get_logger
 from mainspring.operations.access.caller import Caller
 from mainspring.operations.claim.claimer import Claimer
 from mainspring.operations.claim.long_poll import LongPolls
+from mainspring.operations.claim.ready_look import ReadyLook
 from mainspring.operations.exchange.beats import Beats
 from mainspring.operations.exchange.exchange import Exchange, reports
 from mainspring.operations.exchange.patience import TOO_LONG, RescuePatience
@@ -93,6 +94,7 @@ class Exchanger:
         self._transaction = ExchangeTransaction(
             store, self._registry, self._claimer, lanes, gates, self.waker, signals, clock, random
         )
+        self._ready_look = ReadyLook(self._ready_lanes)
         self._starts = StartRecorder(store, clock)
         self._stop_check = StopCheck(store, clock, timing)
         self._paused_runs = PausedRuns(store, gates)
@@ -146,7 +148,8 @@ class Exchanger:
         )  # fmt: skip
         self._active.add(exchange)
         try:
-            heartbeat = asyncio.ensure_future(self._beats.record(request.worker_id))
+            fresh = self._beats.is_fresh(request.worker_id)
+            heartbeat = None if fresh else asyncio.create_task(self._beats.record(request.worker_id))
             try:
                 await self._serve(exchange)
                 if request.outcomes or exchange.reply.runs:
@@ -155,7 +158,8 @@ class Exchanger:
                 exchange.reply.lease = self._registry.grant_of(request)
                 exchange.reply.all_tenants = request.hello is not None and tenant == EVERY_TENANT
             finally:
-                await heartbeat
+                if heartbeat is not None:
+                    await heartbeat
             return exchange.reply
         finally:
             self._active.discard(exchange)
@@ -204,8 +208,8 @@ class Exchanger:
             exchange.start_next_round()
 
     async def _may_claim(self, exchange: Exchange) -> bool:
-        """Whether there may be runs to claim. An idle worker asks every beat: one read of the index is enough to answer
-        no, and nothing is written."""
+        """Whether there may be runs to claim. An idle worker asks every beat: one read of the index, for all that ask
+        at that moment, is enough to answer no, and nothing is written."""
         demand = exchange.waiter.demand
         if demand.free <= 0:
             return False
@@ -214,8 +218,11 @@ class Exchanger:
         lanes = self._gates.unblocked(demand.lanes, self._lanes)
         if not lanes:
             return False
-        async with exchange.patience.connection(self._store.hot) as connection:
-            return bool(await self._claimer.ready_lanes(connection, lanes))
+        return await self._ready_look.any_of(lanes)
+
+    async def _ready_lanes(self, lanes: Collection[int]) -> Collection[int]:
+        async with RescuePatience(self._clock).connection(self._store.hot) as connection:
+            return await self._claimer.ready_lanes(connection, lanes)
 
     async def _wait(self, exchange: Exchange, now: float, until: float) -> None:
         """Wait until the exchange is woken, at most until then."""

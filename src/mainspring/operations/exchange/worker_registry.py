@@ -19,6 +19,7 @@ from mainspring.operations.exchange.beats import Beats
 from mainspring.operations.exchange.hello_bounds import MOST_WORKERS, check_hello, too_many_workers
 from mainspring.operations.exchange.incarnation_proof import Binding
 from mainspring.operations.exchange.patience import TOO_LONG, RescuePatience
+from mainspring.operations.exchange.worker_counts import WorkerCounts
 from mainspring.operations.signatures.signature_registry import SignatureRegistry
 from mainspring.store import workers
 from mainspring.store.lanes import Lane, LaneRegistry
@@ -116,6 +117,7 @@ class WorkerRegistry:
         self._workers: dict[UUID, CachedWorker] = {}
         self._evicted_at = clock.monotonic()
         self._states = BatchedReads(self._read_states)
+        self._counts = WorkerCounts(clock)
 
     def __len__(self) -> int:
         return len(self._workers)
@@ -136,7 +138,8 @@ class WorkerRegistry:
                 worker.numbers = before.numbers
         elif worker is None:
             worker = self._cache(tenant, request.worker_id, await self._read_row(caller, request.worker_id, patience))
-        elif self._clock.monotonic() - worker.checked_at >= CHECK_INTERVAL:
+        elif not request.outcomes and self._clock.monotonic() - worker.checked_at >= CHECK_INTERVAL:
+            # One that reports reads the row under its lock.
             known = await self._states.get(request.worker_id) or WorkerState.LOST
             worker.state = (
                 known if known in _ALIVE else (await self._read_row(caller, request.worker_id, patience)).state
@@ -153,28 +156,27 @@ class WorkerRegistry:
         lease = self._timing.granted(hello.lease)
         try:
             async with patience.connection(self._store.reads) as connection:
-                if not known:
-                    others = await workers.count_others(connection, tenant, request.worker_id, MOST_WORKERS)
-                    if others >= MOST_WORKERS:
-                        raise too_many_workers()
-                async with patience.transaction(connection):
-                    state = await workers.register(
-                        connection, tenant, request.worker_id, hello,
-                        secret_hash=caller.secret_hash, token_id=caller.credential,
-                        rescue_after=lease.rescue, exclusive_rescue_after=lease.exclusive_rescue,
-                    )  # fmt: skip
+                if not known and await self._counts.is_full(connection, tenant, request.worker_id, MOST_WORKERS):
+                    raise too_many_workers()
+                state = await workers.register(
+                    connection, tenant, request.worker_id, hello,
+                    secret_hash=caller.secret_hash, token_id=caller.credential,
+                    rescue_after=lease.rescue, exclusive_rescue_after=lease.exclusive_rescue,
+                    patience=patience.for_locks(),
+                )  # fmt: skip
                 if state is None:
                     row = await workers.registration(connection, tenant, request.worker_id)
                     if row is not None:
                         _binding(row).check(caller, request.worker_id)
                         _count_if_noticed(request.worker_id, row)
                     raise _ended(WorkerState.LOST)
-                async with patience.transaction(connection):
-                    news = await self._signatures.declare(connection, tenant, hello, schemas)
+                news = False
+                if await self._signatures.differs(connection, tenant, hello, schemas):
+                    async with patience.transaction(connection):
+                        news = await self._signatures.declare(connection, tenant, hello, schemas)
                 if request.seq > 1 and hello.protocol >= TELLS_STARTS:
                     # The first hello goes to a server of unknown protocol, and has no protocol in it.
-                    async with patience.transaction(connection):
-                        await workers.forget_assumed_starts(connection, request.worker_id)
+                    await workers.forget_assumed_starts(connection, request.worker_id)
                 if news:
                     await self._signatures.refresh(connection, tenant)
         except TOO_LONG as error:

@@ -80,13 +80,18 @@ class SignatureRegistry:
             tenant, {task: raw for task, raw in hello.signatures.items() if task in tasks}
         )
 
+    async def differs(
+        self, connection: Connection, tenant: TenantId, hello: WorkerHello, schemas: Mapping[str, str]
+    ) -> bool:
+        """Whether a hello declares something else than what is stored."""
+        return await signatures.differs(connection, tenant, schemas, _untyped(hello, schemas))
+
     async def declare(
         self, connection: Connection, tenant: TenantId, hello: WorkerHello, schemas: Mapping[str, str]
     ) -> bool:
         """Store what a worker declares in its hello (`schemas`, see `read`). Return whether anything changed. It
         applies here after `refresh`. What is stored of a tenant stays within the bounds: the newest counts."""
-        untyped = sorted(task for task in hello.tasks if task not in schemas)
-        news = await signatures.declare(connection, tenant, schemas, untyped)
+        news = await signatures.declare(connection, tenant, schemas, _untyped(hello, schemas))
         if news and schemas:
             dropped = await signatures.drop_excess(connection, tenant, MOST_TASKS, MOST_BYTES)
             if dropped:
@@ -189,6 +194,10 @@ class SignatureRegistry:
         self._texts.pop(key, None)
         if size := self._sizes.pop(key, 0):
             self._bytes[tenant] -= size
+
+
+def _untyped(hello: WorkerHello, schemas: Mapping[str, str]) -> list[str]:
+    return sorted(task for task in hello.tasks if task not in schemas)
 
 
 def _view(row: signatures.OfferedTask) -> TaskView:

@@ -13,6 +13,13 @@ order by u.task
 on conflict (tenant_id, task) do update set schema = excluded.schema, registered_at = excluded.registered_at
 returning task
 
+-- name: differs
+-- Whether `declare` or `withdraw` would change something. Most hellos say what is known, and a read waits for nobody.
+select exists (select from unnest($2::text[], $3::text[]) as u (task, schema)
+               where not exists (select from mainspring.task_signatures s
+                                 where s.tenant_id = $1 and s.task = u.task and s.schema::text = u.schema))
+    or exists (select from mainspring.task_signatures s where s.tenant_id = $1 and s.task = any ($4::text[]))
+
 -- name: withdraw
 -- Tasks that take any payload now.
 -- unguarded: as above.

@@ -3,13 +3,19 @@
 
 -- name: register
 -- A repeated hello changes only what the worker offers. A lease that was granted is never shortened: the worker relies
--- on it. The first secret of an incarnation stays, unless an older server has stored it.
+-- on it. The first secret of an incarnation stays, unless an older server has stored it. It waits for $14 at most if
+-- another transaction has locked the row.
 -- guard: the incarnation is new; or it is alive and bound to this secret, or to this token if it has no secret, or to
 -- nothing.
+with patience as materialized (
+    select set_config('lock_timeout', $14, true)
+)
 insert into mainspring.workers
     (worker_id, tenant_id, name, queues, tasks, labels, version, slots, secret_hash, rescue_after,
      exclusive_rescue_after, protocol, token_id)
-values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)
+select $1::uuid, $2::int, $3::text, $4::text[], $5::text[], $6::jsonb, $7::text, $8::int, $9::bytea, $10::real, $11::real,
+       $12::smallint, $13::uuid
+from patience
 on conflict (worker_id) do update
 set name = excluded.name, queues = excluded.queues, tasks = excluded.tasks, labels = excluded.labels,
     version = excluded.version, slots = excluded.slots, protocol = excluded.protocol,
@@ -24,10 +30,10 @@ where workers.tenant_id = excluded.tenant_id and workers.state in ({{WORKERS_ALI
 returning state
 
 -- name: count_others
--- How many live workers a tenant has besides this one; $3 at most.
+-- How many live workers a tenant has besides this one, or in all if $2 is null; $3 at most.
 select count(*)
 from (select from mainspring.workers
-      where tenant_id = $1 and worker_id <> $2 and state in ({{WORKERS_ALIVE}})
+      where tenant_id = $1 and worker_id is distinct from $2 and state in ({{WORKERS_ALIVE}})
       limit $3) as others
 
 -- name: bind
