@@ -31,7 +31,7 @@ _INTERNAL = {
     "Replayer": {"publish"},
     "Sessions": {"sign_in"},
     "Previewer": {"fires", "in_thread"},
-    "SignatureRegistry": {"known", "texts", "check", "read", "declare", "refresh", "run_once"},
+    "SignatureRegistry": {"known", "texts", "check", "read", "differs", "declare", "refresh", "run_once"},
     "Exchanger": {"poll", "close", "forget"},
     "Streams": {"close", "next_id", "run_once"},
 }

@@ -15,6 +15,7 @@ from litestar.plugins.core import MsgspecDIPlugin
 from mainspring.api import errors
 from mainspring.api.auth import Admission, AuthenticationMiddleware
 from mainspring.api.handlers import check_routes
+from mainspring.api.hot_routes import answer_directly
 from mainspring.api.large_answers import LargeAnswers
 from mainspring.api.large_bodies import LargeBodies
 from mainspring.api.routes import (
@@ -52,6 +53,8 @@ from mainspring.api.store_outage import OpenRequests, StoreOutageGuard
 from mainspring.domain.errors import MainspringError
 from mainspring.kernel.config import MAX_JOB_BYTES
 from mainspring.store.pulse import Pulse
+
+HOT = ("/v1/exchange", "/v1/exchange/logs", "/v1/jobs", "/v1/jobs:batch")
 
 
 class HttpApplication(Litestar):
@@ -128,4 +131,5 @@ def app_without_a_server() -> Litestar:
     )
     check_routes(app)
     complete_routing(app)
+    answer_directly(app, HOT)
     return app
