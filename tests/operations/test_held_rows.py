@@ -158,6 +158,7 @@ async def test_the_heartbeat_is_acknowledged_while_somebody_holds_the_workers_ro
     }[what]
     reply = await soon(worker, **fields)
     assert (reply.superseded, reply.acked, reply.runs) == (True, 0, [])
+    assert reply.retry_in is not None and 0.5 <= reply.retry_in <= 2.0
     await stopped.execute("rollback")
     reply = await soon(worker, **fields)
     assert not reply.superseded
@@ -221,6 +222,7 @@ async def test_a_hello_whose_rows_somebody_holds_keeps_the_lease_and_is_sent_aga
     worker.card = msgspec.structs.replace(worker.card, slots=7, signatures={"noop": msgspec.Raw(b'{"type":"object"}')})
     reply = await within_a_second(worker, hello=worker.card)
     assert (reply.superseded, reply.runs) == (True, [])
+    assert reply.retry_in is not None and 0.5 <= reply.retry_in <= 2.0
     await stopped.execute("rollback")
     assert not (await soon(worker, hello=worker.card)).superseded
     assert await connection.fetchval("select slots from mainspring.workers") == 7

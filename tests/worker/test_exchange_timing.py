@@ -9,7 +9,7 @@ import pytest
 from mainspring.kernel.config import Timing
 from mainspring.kernel.ids import uuid7
 from mainspring.wire.exchange import ExchangeReply, WorkerHello
-from mainspring.worker.exchange.exchange_timing import BATCH_SECONDS, ExchangeTiming
+from mainspring.worker.exchange.exchange_timing import BATCH_SECONDS, ExchangeTiming, pause_after
 from mainspring.worker.exchange.flight import Flight
 from mainspring.worker.exchange.held_runs import HeldRuns
 from mainspring.worker.execution.attempt import SUCCEEDED
@@ -34,11 +34,15 @@ class Scene:
         self.exchange_timing.started(at)
         return flight
 
-    def land(self, flight: Flight, at: float, runs: int = 0, superseded: bool = False) -> None:
+    def land(
+        self, flight: Flight, at: float, runs: int = 0, superseded: bool = False, retry_in: float | None = None
+    ) -> None:
         reply = ExchangeReply(seq=flight.request.seq, superseded=superseded, runs=[an_order() for _ in range(runs)])
+        reply.retry_in = retry_in
         taken = self.held_runs.landed(flight, reply, at).taken
         self.holding += len(taken)
-        self.exchange_timing.landed(flight, at, useful=bool(taken) or superseded)
+        pause = pause_after(flight, reply, newest=self.held_runs.is_newest(flight))
+        self.exchange_timing.landed(flight, at, useful=bool(taken) or superseded, pause=pause)
 
     def complete(self, at: float, count: int = 1) -> None:
         for attempt in list(self.held_runs.held.values())[:count]:
@@ -185,3 +189,36 @@ def test_early_answers_with_nothing_new_slow_the_worker_down(scene: Scene) -> No
     assert pauses[-1] == 0.1
     scene.land(scene.start(NOW), NOW, superseded=True)
     assert scene.next(NOW) <= NOW
+
+
+@pytest.mark.parametrize(("retry_in", "until"), [(1.2, 1.2), (60.0, BEAT)])
+def test_a_worker_comes_back_when_the_server_says_so_and_within_a_beat(retry_in: float, until: float) -> None:
+    scene = Scene()
+    scene.land(scene.start(NOW), NOW, runs=2)
+    scene.complete(NOW + 0.1, count=2)
+    report = scene.start(NOW + 0.1)
+    scene.land(report, NOW + 0.2, superseded=True, retry_in=retry_in)
+    assert scene.held_runs.pending, "the outcomes are sent again"
+    assert scene.next(NOW + 0.2) == pytest.approx(NOW + 0.2 + until)
+    scene.exchange_timing.hurry(NOW + 0.3)
+    assert scene.next(NOW + 0.3) == NOW + 0.3, "one that drains waits for nothing"
+
+
+def test_a_report_that_is_superseded_by_nothing_newer_is_not_repeated_at_once() -> None:
+    """The server does not say when: another transaction holds a row, or it is an older server that is busy."""
+    scene = Scene()
+    scene.land(scene.start(NOW), NOW, runs=2)
+    scene.complete(NOW + 0.1, count=2)
+    scene.land(scene.start(NOW + 0.1), NOW + 0.2, superseded=True)
+    assert NOW + 0.4 <= scene.next(NOW + 0.2) <= NOW + 1.0
+
+
+def test_a_poll_that_a_newer_report_has_superseded_is_followed_by_another_without_a_pause() -> None:
+    scene = Scene()
+    scene.land(scene.start(NOW), NOW, runs=1)
+    poll = scene.start(NOW + 0.1)
+    scene.complete(NOW + 0.2)
+    report = scene.start(NOW + 0.2)
+    scene.land(poll, NOW + 0.21, superseded=True)
+    scene.land(report, NOW + 0.22)
+    assert scene.next(NOW + 0.22) == NOW + 0.22

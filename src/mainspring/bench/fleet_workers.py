@@ -26,7 +26,7 @@ from mainspring.kernel.garbage_collection import freeze_garbage_collection
 from mainspring.kernel.ids import uuid7
 from mainspring.wire.exchange import ExchangeReply, WorkerHello
 from mainspring.wire.protocol import PROTOCOL
-from mainspring.worker.exchange.exchange_timing import ExchangeTiming
+from mainspring.worker.exchange.exchange_timing import ExchangeTiming, pause_after
 from mainspring.worker.exchange.flight import Flight
 from mainspring.worker.exchange.held_runs import HeldRuns
 from mainspring.worker.exchange.server_client import AnswerLost, ExchangeRefused, IncarnationLost, ServerClient
@@ -191,7 +191,8 @@ class FleetWorker:
         self._heard = now
         landing = self._held_runs.landed(flight, reply, now)
         useful = bool(landing.taken or landing.stop or reply.superseded or reply.recall or reply.give_back)
-        self._timing.landed(flight, now, useful=useful)
+        pause = pause_after(flight, reply, newest=self._held_runs.is_newest(flight))
+        self._timing.landed(flight, now, useful=useful, pause=pause)
         if not reply.superseded or reply.acked >= len(flight.request.outcomes):
             for outcome in flight.request.outcomes:
                 counts.acknowledged += 1

@@ -184,7 +184,8 @@ class ExchangeReply(msgspec.Struct, omit_defaults=True):
     other workers are idle. drain: the worker must finish its runs and stop. protocol: the protocol of this server
     (protocol.py). lease: what is granted to a worker that asks for a lease in its hello. It is stored before it is
     sent. all_tenants: the answer to a hello whose token belongs to no tenant: the worker gets runs of all. give_back:
-    runs to hand back if they have not started, because their queue is paused."""
+    runs to hand back if they have not started, because their queue is paused. retry_in: the server has too much to do;
+    send the next exchange after so many seconds."""
 
     seq: int
     acked: int = 0
@@ -198,3 +199,4 @@ class ExchangeReply(msgspec.Struct, omit_defaults=True):
     lease: LeaseGrant | None = None
     all_tenants: bool = False
     give_back: list[UUID] = []
+    retry_in: float | None = None

@@ -26,7 +26,7 @@ from mainspring.wire.execution import Cause
 from mainspring.wire.protocol import PROTOCOL, TAKES_USAGE, TELLS_STARTS
 from mainspring.worker.drain import Drain
 from mainspring.worker.earliest_timer import EarliestTimer
-from mainspring.worker.exchange.exchange_timing import ExchangeTiming
+from mainspring.worker.exchange.exchange_timing import ExchangeTiming, pause_after
 from mainspring.worker.exchange.failed_exchanges import FailedExchanges
 from mainspring.worker.exchange.flight import Flight
 from mainspring.worker.exchange.held_runs import HeldRuns
@@ -313,7 +313,8 @@ class Worker:
         if reply.all_tenants and not self._takes_all_tenants and not self.refused_token:
             self._refuse_token()
         useful = bool(landing.taken or landing.stop or reply.superseded or reply.recall or reply.give_back)
-        self._exchange_timing.landed(flight, now, useful=useful)
+        pause = pause_after(flight, reply, newest=self._held_runs.is_newest(flight))
+        self._exchange_timing.landed(flight, now, useful=useful, pause=pause)
         for run_id in landing.fenced:
             log.warning("a report was fenced: the run belongs to another worker", run=str(run_id))
         if flight.request.free and self._runner.quarantine.careful and not any(a.order.losses for a in landing.taken):

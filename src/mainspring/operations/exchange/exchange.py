@@ -78,9 +78,9 @@ class Exchange(msgspec.Struct, eq=False):
         reserved = self.waiter.take_reserved()
         return min(free, reserved) if self.woken and reserved else free
 
-    def supersede(self) -> None:
+    def supersede(self, retry_in: float | None = None) -> None:
         """A newer exchange of the worker took over, or this one waited for too long: reply without runs."""
-        self.reply = ExchangeReply(seq=self.request.seq, superseded=True)
+        self.reply = ExchangeReply(seq=self.request.seq, superseded=True, retry_in=retry_in)
 
 
 def reports(request: ExchangeRequest) -> bool:

@@ -63,6 +63,7 @@ from mainspring.wire.exchange import ExchangeReply, ExchangeRequest
 log = get_logger("exchange")
 
 _FOR_PROGRESS = 0.2  # seconds
+_RETRY_LEAST = 0.5  # seconds
 
 
 class Exchanger:
@@ -87,6 +88,7 @@ class Exchanger:
         self._beats = beats
         self._clock = clock
         self._timing = timing
+        self._random = random
         self._claimer = Claimer(lanes, clock, database_clock)
         self._registry = WorkerRegistry(store, signatures, beats, clock, timing)
         self._gates = gates
@@ -128,7 +130,7 @@ class Exchanger:
             worker = await self._registry.identify(caller, request, patience)
         except HelloDelayed:
             await self._beats.record(request.worker_id)
-            return ExchangeReply(seq=request.seq, superseded=True)
+            return ExchangeReply(seq=request.seq, superseded=True, retry_in=self._retry_in())
         if not reports(request) and worker.is_late(request.seq):
             await self._beats.record(request.worker_id)
             return ExchangeReply(seq=request.seq, superseded=True)
@@ -182,7 +184,7 @@ class Exchanger:
                 raise
             except TOO_LONG as error:
                 log.warning("an exchange waited for too long", worker=str(request.worker_id), error=repr(error))
-                exchange.supersede()
+                exchange.supersede(self._retry_in())
                 return
             if self._stop_check.is_due(exchange):
                 await self._stop_check.run(exchange)
@@ -206,6 +208,11 @@ class Exchanger:
             if not exchange.woken and until == exchange.deadline:
                 return
             exchange.start_next_round()
+
+    def _retry_in(self) -> float:
+        """After how many seconds a worker comes back whose exchange waited for too long: within a beat, and not all at
+        the same moment."""
+        return round(_RETRY_LEAST + self._random() * (self._timing.beat - _RETRY_LEAST), 3)
 
     async def _may_claim(self, exchange: Exchange) -> bool:
         """Whether there may be runs to claim. An idle worker asks every beat: one read of the index, for all that ask

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from mainspring.kernel.lifecycle import backoff
+from mainspring.wire.exchange import ExchangeReply
 from mainspring.worker.exchange.flight import Flight
 from mainspring.worker.exchange.held_runs import HeldRuns
 
@@ -13,6 +14,7 @@ _LONGEST_PAUSE = 1.0
 _AFTER_REFUSAL = 5.0
 _EMPTY_PAUSE = 0.005
 _LONGEST_EMPTY_PAUSE = 0.1
+_AFTER_LOAD = 0.5
 
 
 class ExchangeTiming:
@@ -82,12 +84,13 @@ class ExchangeTiming:
         self._last_start = now
         self._urgent = False
 
-    def landed(self, flight: Flight, now: float, *, useful: bool) -> None:
+    def landed(self, flight: Flight, now: float, *, useful: bool, pause: float = 0.0) -> None:
         """An exchange was answered. `useful`: the answer brought something. A server that keeps answering long polls
-        early with nothing new must not keep the worker spinning: each such answer makes the next pause longer."""
+        early with nothing new must not keep the worker spinning: each such answer makes the next pause longer.
+        `pause`: the server has too much to do, and wants no exchange for so many seconds."""
         self._last_landing = now
         self.failures = 0
-        self._not_before = now
+        self._not_before = now + min(pause, self._beat)
         early = flight.waits and not useful and now - flight.sent < flight.request.wait_ms / 2000
         self._empty = self._empty + 1 if early else 0
         self._poll_not_before = now + min(_EMPTY_PAUSE * self._empty, _LONGEST_EMPTY_PAUSE)
@@ -102,3 +105,11 @@ class ExchangeTiming:
         refusal could cost it the lease, and all its runs."""
         pause = min(_AFTER_REFUSAL, self._beat) if holding else _AFTER_REFUSAL
         self._not_before = now if elsewhere else now + pause
+
+
+def pause_after(flight: Flight, reply: ExchangeReply, *, newest: bool) -> float:
+    """For how many seconds the server wants no exchange. One that is the newest, and superseded without having waited
+    for runs, has met a busy server or a row that somebody holds. Not every server says when to come back."""
+    if reply.retry_in is not None:
+        return max(0.0, reply.retry_in)
+    return _AFTER_LOAD if reply.superseded and newest and not flight.waits else 0.0

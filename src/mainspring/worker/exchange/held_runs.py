@@ -72,6 +72,10 @@ class HeldRuns:
         """An answer may have been lost, and no later exchange has recovered it yet."""
         return self._failures > self._recovered
 
+    def is_newest(self, flight: Flight) -> bool:
+        """Whether no exchange was sent after this one."""
+        return flight.request.seq == self._seq
+
     @property
     def asked(self) -> int:
         """How many runs the exchanges in flight ask for. They may have been claimed already."""
