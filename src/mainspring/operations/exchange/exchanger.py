@@ -12,7 +12,7 @@ One `Exchange` passes through these steps:
     record starts, progress before the exchange can be superseded
     in rounds, until there is something to reply:
         update the demand   what the exchange would take
-        transaction         transaction.py: sequence number, outcomes, redelivery, claim
+        transaction         transaction.py: sequence number, outcomes, redelivery, claim; groups.py: with others
         check for stops     stops.py
         recall              recall.py: ask for unstarted runs that idle workers could start, or whose queue is paused
         wait                claim/long_poll.py
