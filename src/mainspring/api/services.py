@@ -71,6 +71,7 @@ from mainspring.operations.workflows.why_waiting import WaitingSteps
 from mainspring.operations.workflows.workflow_changes import WorkflowChanges
 from mainspring.store.lanes import LaneRegistry
 from mainspring.store.log_files import LogFiles
+from mainspring.store.log_stores import LogStores
 from mainspring.store.pool import Store
 
 
@@ -88,12 +89,13 @@ class Services:
         chance: Random,
         signatures: SignatureRegistry,
         gates: GateRegistry,
-        log_files: LogFiles,
+        log_stores: LogStores,
         readiness: ReadinessCheck,
         failed_sign_ins: FailedSignIns,
     ) -> None:
         definitions, depths, computations = Definitions(), Depths(store, gates, lanes), Computations()
-        log_watch, log_merger = LogWatch(store), LogMerger(log_files, clock)
+        log_watch, written = LogWatch(store), log_stores.written
+        log_merger = LogMerger(written, clock) if isinstance(written, LogFiles) else None
         self.exchanger = Exchanger(
             store, lanes, signals, long_polls, beats, clock, database_clock, timing, chance, signatures, gates
         )
@@ -143,7 +145,7 @@ class Services:
         self.workflow_runs = WorkflowRuns(store, signals, GraphIndexes(definitions))
         self.gate_changer = GateChanger(store, gates, signals, clock)
         self.streams = Streams(store, signals, lanes, clock)
-        self.logs = LogService(store, log_files, log_watch, log_merger, self.exchanger.check_worker)
+        self.logs = LogService(store, log_stores, log_watch, log_merger, self.exchanger.check_worker)
         self.signatures = signatures
         self.access = AccessAdmin(store, signals, failed_sign_ins)
         self.sessions = Sessions(store, signals, failed_sign_ins)
@@ -154,7 +156,7 @@ class Services:
             GateKeeper(store, gates, self.exchanger.waker, running, depths),
             signatures,
             log_watch,
-            log_merger,
+            *(() if log_merger is None else (log_merger,)),
             self.streams,
         ]
 

@@ -33,6 +33,8 @@ from mainspring.store.connection_budget import ConnectionBudget
 from mainspring.store.database import Database
 from mainspring.store.lanes import LaneRegistry
 from mainspring.store.log_files import LogFiles
+from mainspring.store.log_stores import LogStores
+from mainspring.store.log_table import LogTable
 from mainspring.store.pool import Store, open_store
 from mainspring.store.pulse import Pulse
 from mainspring.upkeep.silence_judge import SilenceJudge
@@ -97,11 +99,12 @@ async def assemble(
     timing: Timing = DEFAULT_TIMING,
     chance: Random = random.random,
     log_files: LogFiles | None = None,
+    old_log_files: LogFiles | None = None,
 ) -> Assembly:
     """Build a server for a migrated database. `Assembly.start` starts it. Without `log_files` the output of runs is
-    kept in memory."""
-    log_files = log_files or LogFiles.in_memory()
+    stored in PostgreSQL. `old_log_files` may have older output."""
     store = await open_store(database)
+    log_stores = _log_stores(LogTable(store), log_files, old_log_files)
     database_clock = DatabaseClock(clock)
     signals, lanes, long_polls = Signals(store), LaneRegistry(store), LongPolls()
     clock_sync = ClockSync(store, clock, database_clock)
@@ -123,7 +126,7 @@ async def assemble(
     judge = SilenceJudge(clock, timing, (monitor.late_periods, beats.late_periods))
     failed_sign_ins = FailedSignIns()
     services = Services(
-        store, lanes, signals, long_polls, beats, clock, database_clock, timing, chance, signatures, gates, log_files,
+        store, lanes, signals, long_polls, beats, clock, database_clock, timing, chance, signatures, gates, log_stores,
         ReadinessCheck(store, node.leaser if node else None, lambda: judge.status), failed_sign_ins,
     )  # fmt: skip
     token_registry = TokenRegistry(store, clock)
@@ -154,6 +157,11 @@ async def assemble(
             connection_budget,
             ReadyPoll(services.exchanger, timing.ready_poll),
             *services.periodic_tasks,
-            *upkeep_tasks(store, lanes, signals, clock, database_clock, timing, judge, log_files),
+            *upkeep_tasks(store, lanes, signals, clock, database_clock, timing, judge, log_stores),
         ],
     )
+
+
+def _log_stores(table: LogTable, named: LogFiles | None, old: LogFiles | None) -> LogStores:
+    others = () if old is None else (old,)
+    return LogStores(table, others) if named is None else LogStores(named, (table, *others))

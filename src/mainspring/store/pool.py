@@ -1,5 +1,5 @@
-"""Connection pools: `hot` for the statements of every job, whose plans must always use an index, `reads`, and `urgent`
-for heartbeats, which wait for nothing else."""
+"""Connection pools: `hot` for the statements of every job, whose plans must always use an index, `reads`, `urgent` for
+heartbeats, which wait for nothing else, and `logs` for the output of runs, for which nothing else waits."""
 
 from __future__ import annotations
 
@@ -66,6 +66,9 @@ HOT_SETTINGS = {
 }
 READ_SETTINGS = {"jit": "off", "statement_timeout": "30s", "lock_timeout": "5s"}
 URGENT_SETTINGS = {"jit": "off", "statement_timeout": "5s", "lock_timeout": "1s"}
+# What `run_logs` counts is flushed to disk by the commit that counts it, which follows in the same WAL.
+LOG_SETTINGS = {**HOT_SETTINGS, "synchronous_commit": "off", "statement_timeout": "10s", "lock_timeout": "2s"}
+LOG_CONNECTIONS = 2
 _READS = 6
 _CHANGES_AT_ONCE = _READS // 2
 
@@ -131,6 +134,7 @@ class Store:
     hot: asyncpg.Pool
     reads: asyncpg.Pool
     urgent: asyncpg.Pool
+    logs: asyncpg.Pool
     connections: WeakSet[asyncpg.Connection] = field(default_factory=WeakSet)
     changes: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(_CHANGES_AT_ONCE))
     searches: Searches = field(default_factory=Searches)
@@ -189,7 +193,7 @@ class Store:
             connection.terminate()
 
     async def close(self) -> None:
-        for pool in (self.hot, self.reads, self.urgent):
+        for pool in (self.hot, self.reads, self.urgent, self.logs):
             pool.terminate()
 
 
@@ -234,6 +238,7 @@ async def open_store(where: str | Database, *, application: str = "server", hot:
         await pool(hot, HOT_SETTINGS, "hot"),
         await pool(reads, READ_SETTINGS, "reads"),
         await pool(1, URGENT_SETTINGS, "urgent"),
+        await pool(LOG_CONNECTIONS, LOG_SETTINGS, "logs"),
         connections,
     )
 

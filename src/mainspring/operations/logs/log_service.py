@@ -1,14 +1,13 @@
 """Logs: stores the output that workers ship, and reads it.
 
-A shipment is stored in three steps: check which runs the worker holds, store the objects, and advance the valid length
-of the logs in one statement that checks again. So valid bytes always exist, and objects beyond the valid length are
-never read. A chunk that is sent twice is the same object. New valid bytes are published to the followers of the run at
+A shipment is stored in three steps: check which runs the worker holds, store the chunks, and advance the valid length
+of the logs in one statement that checks again. So valid bytes always exist, and bytes beyond the valid length are never
+read. A chunk that is sent twice counts once. New valid bytes are published to the followers of the run at
 this server, and to the merger.
 """
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import NamedTuple
 from uuid import UUID
@@ -25,12 +24,11 @@ from mainspring.operations.logs.log_ranges import lines_before, lines_from, numb
 from mainspring.operations.logs.log_search import LogSearch, Needle
 from mainspring.operations.logs.log_watch import LogWatch
 from mainspring.store import logs
-from mainspring.store.log_files import LogFiles, folder_of
+from mainspring.store.log_files import Chunk, folder_of
+from mainspring.store.log_stores import LogStores
 from mainspring.store.logs import NOTHING_PRINTED, FoundLog, Key, LogRow, LogState, Piece
 from mainspring.store.pool import Store
 from mainspring.wire.logs import LogChunk, LogMatches, LogRange, LogReceipt, LogShipment
-
-_PUT_AT_ONCE = 8
 
 
 class WantedLines(NamedTuple):
@@ -56,19 +54,19 @@ class LogService:
     def __init__(
         self,
         store: Store,
-        files: LogFiles,
+        stores: LogStores,
         watch: LogWatch,
-        merger: LogMerger,
+        merger: LogMerger | None,
         check_worker: Callable[[Caller, UUID], Awaitable[None]],
     ) -> None:
-        """`check_worker` raises Forbidden unless the caller speaks for this worker."""
+        """`merger`: None if new output is not stored as objects. `check_worker` raises Forbidden unless the caller
+        speaks for this worker."""
         self._store = store
-        self._files = files
+        self.stores = stores
         self._merger = merger
         self._check_worker = check_worker
-        self._putting = asyncio.Semaphore(_PUT_AT_ONCE)
         self.watch = watch
-        self.bytes = LogBytes(files)
+        self.bytes = LogBytes(*stores.all)
 
     # --- from workers
 
@@ -82,7 +80,7 @@ class LogService:
             found = await logs.found(connection, tenant, shipment.worker_id, list(by_log))
         receipt = LogReceipt()
         arrivals: list[_Arrival] = []
-        puts = []
+        new: list[Chunk] = []
         for key, chunks in by_log.items():
             fresh = _fresh(chunks, found[key])
             attempt, owner = found[key].attempt, found[key].tenant
@@ -94,19 +92,16 @@ class LogService:
                 receipt.gaps.append(key[0])
             else:
                 folder = folder_of(owner, key[0], attempt, key[1])
-                puts += [self._put(folder, chunk) for chunk in fresh if chunk.data]
+                new += [Chunk(folder, chunk.offset, chunk.data) for chunk in fresh if chunk.data]
                 arrivals.append(_Arrival(folder, attempt, fresh, _piece(fresh)))
         if arrivals:
-            await asyncio.gather(*puts)
+            if new:
+                await self.stores.written.put_all(new)
             await self._count(tenant, shipment.worker_id, arrivals, by_log, receipt)
         if receipt.fenced:
             async with self._store.hot.acquire() as connection:
                 await check_for_notice(connection, tenant, shipment.worker_id)
         return receipt
-
-    async def _put(self, folder: str, chunk: LogChunk) -> None:
-        async with self._putting:
-            await self._files.put(folder, chunk.offset, chunk.data)
 
     async def _count(
         self,
@@ -139,7 +134,8 @@ class LogService:
         end = piece.offset + piece.size
         log = LogRow(attempt, piece.fence, end, piece.truncated, piece.ended)
         self.watch.arrived(piece.run_id, log)
-        self._merger.arrived(folder, piece.offset, [len(chunk.data) for chunk in chunks], ended=piece.ended)
+        if self._merger is not None:
+            self._merger.arrived(folder, piece.offset, [len(chunk.data) for chunk in chunks], ended=piece.ended)
 
     # --- to readers
 
