@@ -24,6 +24,7 @@ from mainspring.operations.claim.long_poll import LongPolls
 from mainspring.operations.exchange.beats import Beats
 from mainspring.operations.lifecycle.decide import Random
 from mainspring.operations.limits.gate_registry import GateRegistry
+from mainspring.operations.logs.log_bounds import DEFAULT_BOUNDS, LogBounds
 from mainspring.operations.signals import Signals
 from mainspring.operations.signatures.signature_registry import SignatureRegistry
 from mainspring.roles.background import ClockSync, ReadyPoll, upkeep_tasks
@@ -100,6 +101,7 @@ async def assemble(
     chance: Random = random.random,
     log_files: LogFiles | None = None,
     old_log_files: LogFiles | None = None,
+    log_bounds: LogBounds = DEFAULT_BOUNDS,
 ) -> Assembly:
     """Build a server for a migrated database. `Assembly.start` starts it. Without `log_files` the output of runs is
     stored in PostgreSQL. `old_log_files` may have older output."""
@@ -126,7 +128,8 @@ async def assemble(
     judge = SilenceJudge(clock, timing, (monitor.late_periods, beats.late_periods))
     failed_sign_ins = FailedSignIns()
     services = Services(
-        store, lanes, signals, long_polls, beats, clock, database_clock, timing, chance, signatures, gates, log_stores,
+        store, lanes, signals, long_polls, beats, clock, database_clock, timing, chance, signatures, gates,
+        log_stores, log_bounds,
         ReadinessCheck(store, node.leaser if node else None, lambda: judge.status), failed_sign_ins,
     )  # fmt: skip
     token_registry = TokenRegistry(store, clock)

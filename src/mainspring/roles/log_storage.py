@@ -1,13 +1,19 @@
-"""The folders and object stores of a server's logs: the one that the user names, and that of an earlier version."""
+"""Where a server stores logs, and how much: the store that the user names, the folder of an earlier version, and the
+bounds of what PostgreSQL gets."""
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
+from mainspring.domain.sizes import parse_size
 from mainspring.kernel.config import LOG_FOLDER_NAME
 from mainspring.kernel.private_files import close_all_once, close_to_others
+from mainspring.operations.logs.log_bounds import LogBounds
 from mainspring.store.log_files import LogFiles, open_log_files
+
+_BOUNDS = {"run": "MAINSPRING_LOG_PER_RUN", "tenant": "MAINSPRING_LOG_PER_TENANT", "day": "MAINSPRING_LOG_PER_DAY"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,5 +45,15 @@ async def open_log_storage(log_store: str | None, data: Path) -> LogStorage:
     return LogStorage(named, open_log_files(folder))
 
 
+def log_bounds() -> LogBounds:
+    """Raises InvalidInput if a variable is not a size."""
+    given = {
+        name: parse_size(text, variable)
+        for name, variable in _BOUNDS.items()
+        if (text := os.environ.get(variable, "").strip())
+    }
+    return LogBounds(**given)
+
+
 def _has_files(folder: Path) -> bool:
-    return folder.is_dir() and any(folder.iterdir())
+    return folder.is_dir() and any(not path.name.startswith(".") for path in folder.iterdir())

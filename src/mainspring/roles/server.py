@@ -33,7 +33,7 @@ from mainspring.kernel.parent_death import kill_after_supervisor
 from mainspring.kernel.private_files import write_privately
 from mainspring.roles.assembly import Assembly, assemble
 from mainspring.roles.database import prepare_database, when_available
-from mainspring.roles.log_storage import LogStorage, open_log_storage
+from mainspring.roles.log_storage import LogStorage, log_bounds, open_log_storage
 from mainspring.roles.retention import history_days
 from mainspring.roles.stop_signals import StopSignals
 from mainspring.roles.token import ensure_admin_token, remember_folder
@@ -68,6 +68,7 @@ async def run_server(options: ServerOptions) -> int:
     kill_after_supervisor(_ORPHANED_SECONDS)
     write_privately()
     history_days()  # report a mistake before anything is changed
+    log_bounds()
     certificate = None if options.tls is None else ServerCertificate(options.tls)
     trusted = _judged(options)
     connections = Connections(edge_limits(options))
@@ -127,6 +128,7 @@ async def _start(options: ServerOptions, log_storage: LogStorage, trusted: bool)
             scheduler=options.scheduler,
             log_files=log_storage.named,
             old_log_files=log_storage.old,
+            log_bounds=log_bounds(),
         )
         if assembly.node is not None:
             bind_log_context(node=str(assembly.node.node_id))

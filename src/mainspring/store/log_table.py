@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import asyncio
 import zlib
-from collections.abc import AsyncGenerator, Sequence
-from datetime import datetime
+from collections.abc import AsyncGenerator, Iterator, Sequence
+from datetime import UTC, datetime, timedelta
+from uuid import UUID
 
 import asyncpg
 
 from mainspring.domain.errors import Unavailable
+from mainspring.kernel.ids import uuid7_time
 from mainspring.store.log_failures import LogFailures
 from mainspring.store.log_files import Chunk, key_of
 from mainspring.store.pool import AWAY, Connection, Store
@@ -22,15 +24,17 @@ from mainspring.store.queries import load
 
 _SQL = load("log_chunks")
 
-_PATIENCE = 2.0  # seconds for a shipment
+PATIENCE = 2.0  # seconds for a shipment
 _READ_BYTES = 1024 * 1024
 _READ_ROWS = 4000
 _READS_AT_ONCE = 1  # the other connection is left to writers
 _WORTH_PACKING = 200  # bytes: zlib makes less of them, but not much
 _MUCH = 32 * 1024  # more than this is compressed in a thread
 _FAST = 1  # level of zlib
+_ANY_TIME = (datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC))
+_LATEST_ID = 1 << 47  # milliseconds: a time that a datetime has room for
 # The database is there, and stores no output.
-_FAILURES = (
+SLOW_OR_FULL = (
     TimeoutError,
     asyncpg.QueryCanceledError,
     asyncpg.DiskFullError,
@@ -55,7 +59,7 @@ class LogTable:
         packed = await asyncio.to_thread(_pack_all, chunks) if much else _pack_all(chunks)
         keys = [key_of(chunk.folder) for chunk in chunks]
         try:
-            async with asyncio.timeout(_PATIENCE), self._store.logs.acquire() as connection:
+            async with asyncio.timeout(PATIENCE), self._store.logs.acquire() as connection:
                 status = await connection.execute(
                     _SQL["insert_chunks"],
                     [key.run_id for key in keys],
@@ -65,7 +69,7 @@ class LogTable:
                     [len(chunk.data) for chunk in chunks],
                     packed,
                 )
-        except _FAILURES as error:
+        except SLOW_OR_FULL as error:
             raise self._failures.unavailable(error) from error
         assert status == f"INSERT 0 {len(chunks)}", status
 
@@ -84,9 +88,12 @@ class LogTable:
         key = key_of(folder)
         try:
             async with self._reading, self._store.logs.acquire() as connection:
-                rows = await connection.fetch(
-                    _SQL["read_chunks"], key.run_id, key.fence, key.tenant, start, end, _READ_ROWS
-                )
+                for span in _likely_times(key.run_id):
+                    rows = await connection.fetch(
+                        _SQL["read_chunks"], key.run_id, key.fence, key.tenant, start, end, _READ_ROWS, *span
+                    )
+                    if rows:
+                        break
         except AWAY as error:
             raise self._unavailable(error) from error
         if sum(row["size"] for row in rows) >= _MUCH:
@@ -100,6 +107,15 @@ class LogTable:
 async def keep_chunks(connection: Connection, low: datetime, high: datetime) -> None:
     """Copy what is needed longer than the partition from `low` to `high`."""
     await connection.execute(_SQL["keep_chunks"], low, high)
+
+
+def _likely_times(run_id: UUID) -> Iterator[tuple[datetime, datetime]]:
+    """When the output of a run was stored: probably in the days after the time in its id, otherwise at any time. Five
+    partitions take a tenth of the time of all."""
+    if run_id.version == 7 and run_id.int >> 80 < _LATEST_ID:
+        created = uuid7_time(run_id)
+        yield created - timedelta(days=1), created + timedelta(days=3)
+    yield _ANY_TIME
 
 
 def _pack_all(chunks: Sequence[Chunk]) -> list[bytes]:

@@ -35,11 +35,13 @@ class FoundLog(msgspec.Struct, frozen=True):
     attempt   the attempt that the worker runs under that fence; None if it does not hold the run
     tenant    the tenant of the run
     bytes     the valid length of the log
+    truncated output after these bytes was dropped, and all that follows is dropped too
     """
 
     attempt: int | None
     tenant: TenantId | None
     bytes: int
+    truncated: bool
 
 
 class LogRow(msgspec.Struct, frozen=True):
@@ -85,6 +87,11 @@ async def found(connection: Connection, tenant: TenantId, worker_id: UUID, keys:
         _SQL["look"], [run_id for run_id, _ in keys], [fence for _, fence in keys], tenant, worker_id
     )
     return {(run_id, fence): FoundLog(*found) for run_id, fence, *found in rows}
+
+
+async def sizes(connection: Connection, run_ids: Sequence[UUID]) -> dict[UUID, int]:
+    """How many bytes all attempts of each run have printed, as far as they count."""
+    return {row["run_id"]: row["bytes"] for row in await connection.fetch(_SQL["sizes"], run_ids)}
 
 
 async def advance(connection: Connection, tenant: TenantId, worker_id: UUID, pieces: Sequence[Piece]) -> set[Key]:

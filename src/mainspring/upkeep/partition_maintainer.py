@@ -12,6 +12,7 @@ from mainspring.store import (
     gauges,
     idempotency_keys,
     jobs,
+    log_usage,
     logs,
     operations,
     partitions,
@@ -89,6 +90,7 @@ class HistoryPruner:
             dropped = await partitions.drop_older(
                 connection, self._days, partial(keep_chunks, connection), partitions.LOGS
             )
+            await log_usage.prune(connection)
         if dropped:
             log.info("output dropped", names=dropped)
         return dropped

@@ -18,6 +18,7 @@ from mainspring.kernel.config import MAX_LOG_CHUNK
 from mainspring.kernel.ids import TenantId
 from mainspring.operations.access.caller import Caller
 from mainspring.operations.exchange.worker_registry import check_for_notice
+from mainspring.operations.logs.log_bounds import LogBudget, cut
 from mainspring.operations.logs.log_bytes import LogBytes
 from mainspring.operations.logs.log_merger import LogMerger
 from mainspring.operations.logs.log_ranges import lines_before, lines_from, number_of_line
@@ -27,7 +28,7 @@ from mainspring.store import logs
 from mainspring.store.log_files import Chunk, folder_of
 from mainspring.store.log_stores import LogStores
 from mainspring.store.logs import NOTHING_PRINTED, FoundLog, Key, LogRow, LogState, Piece
-from mainspring.store.pool import Store
+from mainspring.store.pool import Connection, Store
 from mainspring.wire.logs import LogChunk, LogMatches, LogRange, LogReceipt, LogShipment
 
 
@@ -58,13 +59,15 @@ class LogService:
         watch: LogWatch,
         merger: LogMerger | None,
         check_worker: Callable[[Caller, UUID], Awaitable[None]],
+        budget: LogBudget | None = None,
     ) -> None:
-        """`merger`: None if new output is not stored as objects. `check_worker` raises Forbidden unless the caller
-        speaks for this worker."""
+        """`merger`: None if new output is not stored as objects. `budget`: the bounds of what is stored in PostgreSQL.
+        `check_worker` raises Forbidden unless the caller speaks for this worker."""
         self._store = store
         self.stores = stores
         self._merger = merger
         self._check_worker = check_worker
+        self._budget = budget
         self.watch = watch
         self.bytes = LogBytes(*stores.all)
 
@@ -78,19 +81,24 @@ class LogService:
         await self._check_worker(caller, shipment.worker_id)
         async with self._store.hot.acquire() as connection:
             found = await logs.found(connection, tenant, shipment.worker_id, list(by_log))
+            of_runs = await self._sizes(connection, found)
+        if self._budget is not None:
+            await self._budget.know()
         receipt = LogReceipt()
         arrivals: list[_Arrival] = []
         new: list[Chunk] = []
         for key, chunks in by_log.items():
-            fresh = _fresh(chunks, found[key])
-            attempt, owner = found[key].attempt, found[key].tenant
+            known = found[key]
+            fresh = _fresh(chunks, known)
+            attempt, owner = known.attempt, known.tenant
             if not fresh:
                 receipt.stored += len(chunks)
             elif attempt is None or owner is None:
                 receipt.fenced.append(key[0])
-            elif fresh[0].offset != found[key].bytes:
+            elif fresh[0].offset != known.bytes:
                 receipt.gaps.append(key[0])
             else:
+                fresh = self._within_bounds(owner, of_runs.get(key[0], known.bytes), fresh)
                 folder = folder_of(owner, key[0], attempt, key[1])
                 new += [Chunk(folder, chunk.offset, chunk.data) for chunk in fresh if chunk.data]
                 arrivals.append(_Arrival(folder, attempt, fresh, _piece(fresh)))
@@ -102,6 +110,23 @@ class LogService:
             async with self._store.hot.acquire() as connection:
                 await check_for_notice(connection, tenant, shipment.worker_id)
         return receipt
+
+    async def _sizes(self, connection: Connection, found: dict[Key, FoundLog]) -> dict[UUID, int]:
+        """The output of runs that have had an earlier attempt."""
+        repeated = [run_id for (run_id, _), log in found.items() if log.attempt is not None and log.attempt > 1]
+        return await logs.sizes(connection, repeated) if repeated and self._budget is not None else {}
+
+    def _within_bounds(self, owner: TenantId, of_run: int, fresh: list[LogChunk]) -> list[LogChunk]:
+        if self._budget is None:
+            return fresh
+        size = sum(len(chunk.data) for chunk in fresh)
+        kept = cut(fresh, self._budget.room(owner, of_run))
+        kept_size = sum(len(chunk.data) for chunk in kept)
+        if kept_size < size:
+            self._budget.tell(owner)
+        if kept_size:
+            self._budget.spend(owner, len(kept), kept_size)
+        return kept
 
     async def _count(
         self,
@@ -212,8 +237,16 @@ def _by_log(chunks: Sequence[LogChunk]) -> dict[Key, list[LogChunk]]:
 
 
 def _fresh(chunks: Sequence[LogChunk], found: FoundLog) -> list[LogChunk]:
-    """The chunks that are not stored yet. An empty chunk only carries a flag, which may be set twice."""
+    """The chunks that are not stored yet. An empty chunk only carries a flag, which may be set twice. Of what follows a
+    truncated log, only the end is stored."""
+    if found.truncated:
+        ended = any(chunk.end for chunk in chunks)
+        return [_only_flags(chunks[0], found.bytes, ended=ended)] if ended else []
     return [chunk for chunk in chunks if chunk.offset + len(chunk.data) > found.bytes or not chunk.data]
+
+
+def _only_flags(chunk: LogChunk, offset: int, *, ended: bool) -> LogChunk:
+    return LogChunk(chunk.run_id, chunk.fence, chunk.attempt, offset, b"", truncated=True, end=ended)
 
 
 def _piece(chunks: Sequence[LogChunk]) -> Piece:

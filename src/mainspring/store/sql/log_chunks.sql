@@ -10,15 +10,17 @@ from unnest($1::uuid[], $2::bigint[], $3::int[], $4::int[], $5::int[], $6::bytea
 
 -- name: read_chunks
 -- The chunks of a log from the one that contains the byte $4 on, up to those that begin before $5. None if the byte is
--- not there.
+-- not there. $7 and $8: when they were stored. Other partitions are not looked into.
 select c.first_byte, c.size, c.data
 from mainspring.log_chunks c
 where c.run_id = $1 and c.fence = $2 and c.tenant_id = $3 and c.first_byte < $5
+  and c.stored_at >= $7 and c.stored_at < $8
   and c.first_byte >= (
       select b.first_byte
       from mainspring.log_chunks b
       where b.run_id = $1 and b.fence = $2 and b.tenant_id = $3
         and b.first_byte between $4 - {{MAX_LOG_CHUNK}} and $4 and b.first_byte + b.size > $4
+        and b.stored_at >= $7 and b.stored_at < $8
       order by b.first_byte desc
       limit 1
   )

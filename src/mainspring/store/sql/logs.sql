@@ -3,7 +3,8 @@
 -- name: look
 -- The state before a shipment is stored: whether the worker holds each run, the tenant of the run, and the length of
 -- its log. The worker must have the tenant of the token. A shared worker ($3: 0) has runs of any tenant.
-select c.run_id, c.fence, r.attempt, r.tenant_id, coalesce(g.bytes, 0) as bytes
+select c.run_id, c.fence, r.attempt, r.tenant_id, coalesce(g.bytes, 0) as bytes,
+       coalesce(g.truncated, false) as truncated
 from unnest($1::uuid[], $2::int[]) as c (run_id, fence)
 left join mainspring.runs r
     on r.run_id = c.run_id and r.fence = c.fence and $3 in (r.tenant_id, {{EVERY_TENANT}}) and r.worker_id = $4
@@ -11,6 +12,13 @@ left join mainspring.runs r
        and exists (select from mainspring.workers w where w.worker_id = $4 and w.tenant_id = $3)
 left join mainspring.run_logs g
     on g.run_id = c.run_id and g.fence = c.fence and $3 in (g.tenant_id, {{EVERY_TENANT}}) and g.worker_id = $4
+
+-- name: sizes
+-- The output of all attempts of these runs.
+select g.run_id, sum(g.bytes)::bigint as bytes
+from mainspring.run_logs g
+where g.run_id = any ($1::uuid[])
+group by g.run_id
 
 -- name: advance
 -- Advance the valid length of logs. The share lock makes a report, a rescue and a recall wait, so the worker holds the
