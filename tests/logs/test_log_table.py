@@ -21,8 +21,8 @@ from mainspring.operations.logs.log_bytes import LogBytes
 from mainspring.roles.assembly import Assembly, assemble
 from mainspring.roles.log_storage import LogStorage, open_log_storage
 from mainspring.store import log_table, partitions
-from mainspring.store.log_files import Chunk, folder_of, open_log_files
-from mainspring.store.log_table import LogTable
+from mainspring.store.log_files import Chunk, folder_of, key_of, open_log_files
+from mainspring.store.log_table import LogTable, pack
 from mainspring.store.pool import LOG_CONNECTIONS, Store
 from mainspring.upkeep.partition_maintainer import HistoryPruner
 from mainspring.wire.exchange import RunOrder
@@ -36,6 +36,18 @@ from tests.operations.waiting import until
 pytestmark = pytest.mark.anyio
 
 FOLDER = folder_of(1, uuid7(), 1, 1)
+
+
+async def put(store: Store, *chunks: Chunk) -> None:
+    """Store chunks, whether they count or not."""
+    async with store.logs.acquire() as connection:
+        for folder, offset, data in chunks:
+            key = key_of(folder)
+            await connection.execute(
+                "insert into mainspring.log_chunks (run_id, first_byte, tenant_id, fence, size, data)"
+                " values ($1, $2, $3, $4, $5, $6)",
+                key.run_id, offset, key.tenant, key.fence, len(data), pack(data),
+            )  # fmt: skip
 
 
 async def all_of(table: LogTable, start: int, end: int, folder: str = FOLDER) -> bytes:
@@ -55,7 +67,7 @@ async def test_what_was_put_is_read_from_any_byte(store: Store) -> None:
     sizes = [1, 3, 250, 700, 5000, 12_000 - 954]
     at = 0
     for size in sizes:
-        await table.put_all([Chunk(FOLDER, at, output[at : at + size])])
+        await put(store, Chunk(FOLDER, at, output[at : at + size]))
         at += size
     for start in (0, 1, 3, 4, 100, 954, 5953, 5954, at - 1, at):
         for end in (start, start + 1, min(start + 4000, at), at):
@@ -65,9 +77,9 @@ async def test_what_was_put_is_read_from_any_byte(store: Store) -> None:
 async def test_it_ends_before_the_first_byte_that_is_missing_and_other_logs_are_not_read(store: Store) -> None:
     table = LogTable(store)
     tenant, run_id, _ = FOLDER.split("/")
-    await table.put_all([Chunk(FOLDER, 0, b"abc"), Chunk(FOLDER, 5, b"fgh")])
-    await table.put_all([Chunk(f"{tenant}/{run_id}/1-2", 3, b"of another fence")])
-    await table.put_all([Chunk(f"2/{run_id}/1-1", 3, b"of another tenant")])
+    await put(store, Chunk(FOLDER, 0, b"abc"), Chunk(FOLDER, 5, b"fgh"))
+    await put(store, Chunk(f"{tenant}/{run_id}/1-2", 3, b"of another fence"))
+    await put(store, Chunk(f"2/{run_id}/1-1", 3, b"of another tenant"))
     assert await all_of(table, 0, 8) == b"abc"
     assert await all_of(table, 3, 8) == b""
     assert await all_of(table, 6, 8) == b"gh"
@@ -76,7 +88,7 @@ async def test_it_ends_before_the_first_byte_that_is_missing_and_other_logs_are_
 async def test_a_chunk_that_was_sent_again_or_in_another_size_is_read_once(store: Store) -> None:
     table = LogTable(store)
     for offset, data in ((0, b"abc"), (0, b"abcdef"), (0, b"abc"), (3, b"def"), (6, b"gh"), (3, b"defgh")):
-        await table.put_all([Chunk(FOLDER, offset, data)])
+        await put(store, Chunk(FOLDER, offset, data))
     for start in range(8):
         assert await all_of(table, start, 8) == b"abcdefgh"[start:]
 
@@ -87,15 +99,14 @@ async def test_a_chunk_that_was_sent_again_or_in_another_size_is_read_once(store
 async def test_a_run_id_says_nothing_that_is_needed(store: Store, run_id: object) -> None:
     """Partitions near the time in the id are looked into first."""
     table, folder = LogTable(store), folder_of(1, run_id, 1, 1)
-    await table.put_all([Chunk(folder, 0, b"here")])
+    await put(store, Chunk(folder, 0, b"here"))
     assert await all_of(table, 0, 4, folder) == b"here"
 
 
 async def test_text_is_stored_compressed_and_not_compressed_again(store: Store, connection: asyncpg.Connection) -> None:
-    table = LogTable(store)
     noise = random.Random(1).randbytes(1000)
     chunks = [(0, b"short\n"), (6, b"the same line of text\n" * 10_000), (220_006, noise)]
-    await table.put_all([Chunk(FOLDER, offset, data) for offset, data in chunks])
+    await put(store, *(Chunk(FOLDER, offset, data) for offset, data in chunks))
     found = await connection.fetch("select size, length(data) from mainspring.log_chunks order by first_byte")
     assert [tuple(row) for row in found][0::2] == [(6, 6), (1000, 1000)]
     assert found[1]["size"] == 220_000 and found[1]["length"] < 5000
@@ -107,20 +118,27 @@ async def test_text_is_stored_compressed_and_not_compressed_again(store: Store, 
     assert [row[0] for row in storages] == ["e"]
 
 
-async def test_many_runs_are_one_statement(store: Store, connection: asyncpg.Connection) -> None:
+@IN_POSTGRESQL
+async def test_the_output_of_many_runs_is_one_statement_on_a_connection_of_its_own(
+    assembly: Assembly, worker: HandWorker, connection: asyncpg.Connection
+) -> None:
+    await worker.api.post("/v1/jobs:batch", json=[{"task": "noop"}] * 200)
+    orders = await worker.claim(200)
+    await ship(worker, *(chunk(order, 0, b"begun\n") for order in orders))
     asked: list[str] = []
 
     def note(record: asyncpg.connection.LoggedQuery) -> None:
         asked.append(record.query)
 
-    async with store.logs.acquire() as used:
-        used.add_query_logger(note)
-    folders = [folder_of(1, uuid7(), 1, 1) for _ in range(500)]
-    await LogTable(store).put_all([Chunk(folder, 0, b"hello\n") for folder in folders])
-    assert len([statement for statement in asked if "log_chunks" in statement]) == 1
-    assert await connection.fetchval("select count(*) from mainspring.log_chunks") == 500
-    async with store.logs.acquire() as used:
-        used.remove_query_logger(note)
+    used = list(assembly.store.connections)
+    for each in used:
+        each.add_query_logger(note)
+    receipt = await ship(worker, *(chunk(order, 6, b"ended\n", end=True) for order in orders))
+    for each in used:
+        each.remove_query_logger(note)
+    assert receipt == LogReceipt(stored=200)
+    assert len(asked) == 1
+    assert await connection.fetchval("select count(*) from mainspring.log_chunks") == 400
 
 
 # -- slow, full
@@ -336,7 +354,7 @@ async def test_the_older_folder_is_only_used_if_it_has_something(tmp_path: Path)
 async def test_bytes_that_no_store_has_are_told(store: Store, tmp_path: Path) -> None:
     files, table = open_log_files(tmp_path), LogTable(store)
     await files.put(FOLDER, 0, b"abc")
-    await table.put_all([Chunk(FOLDER, 3, b"def")])
+    await put(store, Chunk(FOLDER, 3, b"def"))
     await files.put(FOLDER, 6, b"ghi")
     for stores in ((files, table), (table, files)):
         found = [piece.data async for piece in LogBytes(*stores).read(FOLDER, 0, 12)]

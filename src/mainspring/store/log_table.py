@@ -2,23 +2,25 @@
 
 All chunks of a shipment are one statement, on connections of their own: output never waits for the connections of
 exchanges, nor they for output. A statement that takes too long fails, and the worker gives the log up (docs/logs.md).
-The commit is not flushed to disk. The statement that makes the bytes count is, and comes later in the same WAL.
 """
 
 from __future__ import annotations
 
 import asyncio
 import zlib
-from collections.abc import AsyncGenerator, Iterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
 import asyncpg
 
 from mainspring.domain.errors import Unavailable
-from mainspring.kernel.ids import uuid7_time
+from mainspring.kernel.ids import TenantId, uuid7_time
+from mainspring.store import logs
 from mainspring.store.log_failures import LogFailures
 from mainspring.store.log_files import Chunk, key_of
+from mainspring.store.logs import Key, Piece, StoredChunk
 from mainspring.store.pool import AWAY, Connection, Store
 from mainspring.store.queries import load
 
@@ -53,25 +55,24 @@ class LogTable:
         self._reading = asyncio.Semaphore(_READS_AT_ONCE)
         self._failures = LogFailures()
 
-    async def put_all(self, chunks: Sequence[Chunk]) -> None:
-        """Store chunks of any number of logs. Raises Unavailable if that takes too long."""
+    async def record(
+        self, tenant: TenantId, worker_id: UUID, pieces: Sequence[Piece], chunks: Sequence[Chunk]
+    ) -> dict[Key, int]:
+        """Store the chunks of logs that continue, and make them valid. Returns those logs, with the number of the
+        attempt. Raises Unavailable if that takes too long."""
         much = sum(len(chunk.data) for chunk in chunks if len(chunk.data) >= _WORTH_PACKING) >= _MUCH
-        packed = await asyncio.to_thread(_pack_all, chunks) if much else _pack_all(chunks)
-        keys = [key_of(chunk.folder) for chunk in chunks]
+        rows = await asyncio.to_thread(_pack_all, chunks) if much else _pack_all(chunks)
+        async with self.session() as connection:
+            return await logs.record(connection, tenant, worker_id, pieces, rows)
+
+    @asynccontextmanager
+    async def session(self) -> AsyncIterator[Connection]:
+        """A connection for a short time. Raises Unavailable after that."""
         try:
             async with asyncio.timeout(PATIENCE), self._store.logs.acquire() as connection:
-                status = await connection.execute(
-                    _SQL["insert_chunks"],
-                    [key.run_id for key in keys],
-                    [chunk.offset for chunk in chunks],
-                    [key.tenant for key in keys],
-                    [key.fence for key in keys],
-                    [len(chunk.data) for chunk in chunks],
-                    packed,
-                )
+                yield connection
         except SLOW_OR_FULL as error:
-            raise self._failures.unavailable(error) from error
-        assert status == f"INSERT 0 {len(chunks)}", status
+            raise self._unavailable(error) from error
 
     async def read(self, folder: str, start: int, end: int) -> AsyncGenerator[tuple[bytes, int], None]:
         """The bytes from `start` to `end`, in parts, each with the offset at which it ends. It ends where a byte is not
@@ -118,11 +119,16 @@ def _likely_times(run_id: UUID) -> Iterator[tuple[datetime, datetime]]:
     yield _ANY_TIME
 
 
-def _pack_all(chunks: Sequence[Chunk]) -> list[bytes]:
-    return [_pack(chunk.data) for chunk in chunks]
+def _pack_all(chunks: Sequence[Chunk]) -> list[StoredChunk]:
+    return [_row(chunk) for chunk in chunks]
 
 
-def _pack(data: bytes) -> bytes:
+def _row(chunk: Chunk) -> StoredChunk:
+    _, run_id, fence = key_of(chunk.folder)
+    return StoredChunk(run_id, fence, chunk.offset, len(chunk.data), pack(chunk.data))
+
+
+def pack(data: bytes) -> bytes:
     if len(data) < _WORTH_PACKING:
         return data
     packed = zlib.compress(data, _FAST)

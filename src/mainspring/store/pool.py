@@ -66,8 +66,8 @@ HOT_SETTINGS = {
 }
 READ_SETTINGS = {"jit": "off", "statement_timeout": "30s", "lock_timeout": "5s"}
 URGENT_SETTINGS = {"jit": "off", "statement_timeout": "5s", "lock_timeout": "1s"}
-# What `run_logs` counts is flushed to disk by the commit that counts it, which follows in the same WAL.
-LOG_SETTINGS = {**HOT_SETTINGS, "synchronous_commit": "off", "statement_timeout": "10s", "lock_timeout": "2s"}
+# A shipment has up to 1,000 chunks, and joins them with the logs that they continue.
+LOG_SETTINGS = {**HOT_SETTINGS, "enable_hashjoin": "on", "statement_timeout": "10s", "lock_timeout": "2s"}
 LOG_CONNECTIONS = 2
 _READS = 6
 _CHANGES_AT_ONCE = _READS // 2

@@ -1,13 +1,5 @@
 -- The output of attempts that is stored in PostgreSQL. run_logs says how much of each log counts.
 
--- name: insert_chunks
--- One statement for all runs of a shipment.
--- unguarded: a chunk counts only after `advance` of logs.sql, which checks who may append.
-insert into mainspring.log_chunks (run_id, stored_at, first_byte, tenant_id, fence, size, data)
-select c.run_id, (select clock_timestamp()), c.first_byte, c.tenant_id, c.fence, c.size, c.data
-from unnest($1::uuid[], $2::bigint[], $3::int[], $4::int[], $5::int[], $6::bytea[])
-    as c (run_id, first_byte, tenant_id, fence, size, data)
-
 -- name: read_chunks
 -- The chunks of a log from the one that contains the byte $4 on, up to those that begin before $5. None if the byte is
 -- not there. $7 and $8: when they were stored. Other partitions are not looked into.
