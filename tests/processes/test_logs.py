@@ -147,6 +147,23 @@ async def test_two_servers_with_folders_of_their_own_read_the_same_logs(cluster:
     assert run["status"] == "SUCCESS"
 
 
+async def test_a_server_whose_folder_is_not_that_of_the_others_says_so_at_its_start(cluster: Cluster) -> None:
+    first, second = cluster.folder / "first", cluster.folder / "second"
+    await cluster.server(options=["--log-store", str(first)])
+    shared = await cluster.server(free_port(), options=["--log-store", str(first)])
+    assert cluster.cli("status").returncode == 0
+    assert "store logs in another place" not in cluster.said(shared)
+    other = await cluster.server(free_port(), options=["--log-store", str(second)])
+
+    async def said() -> bool:
+        return "store logs in another place" in cluster.said(other) and str(first) in cluster.said(other)
+
+    await eventually(said, SLOW, "it says so")
+    status = cluster.cli("status")
+    assert (status.returncode, "store logs in different places" in status.stderr) == (1, True), status.stderr
+    assert "--log-store" in status.stderr and str(first) not in status.stderr
+
+
 async def test_what_python_tasks_print_is_in_their_logs_and_silent_runs_have_none(cluster: Cluster) -> None:
     await cluster.server()
     await cluster.worker(app=APP)

@@ -38,6 +38,7 @@ from mainspring.store.log_stores import LogStores
 from mainspring.store.log_table import LogTable
 from mainspring.store.pool import Store, open_store
 from mainspring.store.pulse import Pulse
+from mainspring.upkeep.log_place_checker import LogPlaceChecker
 from mainspring.upkeep.silence_judge import SilenceJudge
 
 
@@ -53,6 +54,7 @@ class Assembly:
     node: SchedulerNode | None
     pulse: Pulse
     connection_budget: ConnectionBudget
+    log_places: LogPlaceChecker
     periodic_tasks: list[PeriodicTask]
 
     def front(self) -> DashboardPage:
@@ -87,6 +89,7 @@ class Assembly:
         self.monitor.stop()
         await self.services.exchanger.close()
         await self.pulse.close()
+        await self.log_places.close()
         await self.store.close()
 
 
@@ -154,10 +157,12 @@ async def assemble(
         node=node,
         pulse=pulse,
         connection_budget=(connection_budget := ConnectionBudget(store)),
+        log_places=(log_places := LogPlaceChecker(store, log_stores.written)),
         periodic_tasks=[
             clock_sync,
             pulse,
             connection_budget,
+            log_places,
             ReadyPoll(services.exchanger, timing.ready_poll),
             *services.periodic_tasks,
             *upkeep_tasks(store, lanes, signals, clock, database_clock, timing, judge, log_stores),

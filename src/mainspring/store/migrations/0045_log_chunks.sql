@@ -23,11 +23,13 @@ create table mainspring.log_usage (
     primary key (day, tenant_id)
 ) with (fillfactor = 50);
 
--- Where each server stores logs. `mark` is the file that it has put into its folder, for others to find.
+-- Where each server stores logs. A server puts a file with its id into its folder, and looks for the files of the others.
+-- `apart` are the names of those that store logs elsewhere.
 create table mainspring.log_places (
     server_id uuid primary key,
-    host      text not null,
+    name      text not null,
     kind      text not null,
     place     text not null,
+    apart     text[] not null default '{}',
     seen_at   timestamptz not null default clock_timestamp()
 );
