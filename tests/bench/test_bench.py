@@ -80,10 +80,13 @@ async def test_dag_measures_workflows_that_all_succeeded() -> None:
 
 @pytest.mark.slow
 async def test_output_measures_runs_whose_logs_are_what_they_printed() -> None:
-    figures = await output.run(12, rounds=1)
+    figures = await output.run(12, rounds=1, lines=300)
     assert figures["mb"] == 12
-    assert number(figures["mb_per_s"]) > 0 and number(figures["capped_mb_per_s"]) > 0
-    assert number(figures["worker_rss_mb"]) > 10 and number(figures["server_rss_mb"]) > 10
+    for way in ("postgresql", "folder"):
+        assert number(figures[f"{way}_mb_per_s"]) > 0 and number(figures[f"{way}_capped_mb_per_s"]) > 0
+        assert number(figures[f"{way}_worker_rss_mb"]) > 10 and number(figures[f"{way}_server_rss_mb"]) > 10
+        assert number(figures[f"{way}_lines_per_s"]) > 0
+    assert number(figures["lines_ratio"]) > 0
 
 
 @pytest.mark.slow

@@ -8,12 +8,15 @@ from uuid import UUID
 
 import httpx
 import msgspec
+import pytest
 
 from mainspring.wire.exchange import RunOrder
 from mainspring.wire.logs import LogChunk, LogReceipt, LogShipment
 from tests.operations.hand_worker import HandWorker
 
 encode = msgspec.json.Encoder().encode
+IN_A_FOLDER = pytest.mark.parametrize("log_files", ["folder"], indirect=True)
+IN_POSTGRESQL = pytest.mark.parametrize("log_files", ["postgresql"], indirect=True)
 JSON = {"Content-Type": "application/json"}
 
 

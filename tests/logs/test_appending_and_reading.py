@@ -12,10 +12,10 @@ import pytest
 from mainspring.kernel.ids import TenantId
 from mainspring.roles.assembly import Assembly
 from mainspring.store import tokens
-from mainspring.store.log_files import open_log_files
+from mainspring.store.log_files import LogFiles, Stored, folder_of
 from mainspring.upkeep.partition_maintainer import HistoryPruner
 from mainspring.wire.logs import LogReceipt, LogShipment
-from tests.logs.scene import JSON, Follower, a_run, ask, chunk, claim_soon, encode, ship, text
+from tests.logs.scene import IN_A_FOLDER, JSON, Follower, a_run, ask, chunk, claim_soon, encode, ship, text
 from tests.operations.hand_worker import HandWorker, outcome
 
 pytestmark = pytest.mark.anyio
@@ -98,7 +98,7 @@ async def test_many_runs_in_one_shipment_each_have_their_own_answer(worker: Hand
 
 
 async def test_what_was_put_and_not_counted_is_never_read_and_the_repeat_completes_it(
-    worker: HandWorker, connection: asyncpg.Connection, tmp_path: Path
+    worker: HandWorker, connection: asyncpg.Connection, log_files: LogFiles | None, tmp_path: Path
 ) -> None:
     """The database fails between the put and the commit."""
     order = await a_run(worker)
@@ -110,13 +110,17 @@ async def test_what_was_put_and_not_counted_is_never_read_and_the_repeat_complet
         """
     )
     assert (await ask(worker, chunk(order, 4, b"two\n"))).status_code == 500
-    assert len([path for path in (tmp_path / "logs").rglob("*") if path.is_file()]) == 2
+    if log_files is not None:
+        assert len([path for path in (tmp_path / "logs").rglob("*") if path.is_file()]) == 2
+    else:
+        assert await connection.fetchval("select count(*) from mainspring.log_chunks") == 1, "both or none"
     assert await text(worker.api, order.run_id) == "one\n"
     await connection.execute("drop trigger refuse on mainspring.run_logs")
     assert (await ship(worker, chunk(order, 4, b"two\n"))).stored == 1
     assert await text(worker.api, order.run_id) == "one\ntwo\n"
 
 
+@IN_A_FOLDER
 async def test_a_log_store_that_fails_is_a_503_and_nothing_counts(
     worker: HandWorker, connection: asyncpg.Connection, tmp_path: Path
 ) -> None:
@@ -196,12 +200,16 @@ async def test_a_large_log_comes_whole_and_in_order(worker: HandWorker) -> None:
     assert await text(worker.api, order.run_id) == data.decode()
 
 
-async def test_bytes_that_the_store_lost_are_told_and_not_skipped_over(worker: HandWorker, tmp_path: Path) -> None:
+async def test_bytes_that_the_store_lost_are_told_and_not_skipped_over(
+    worker: HandWorker, log_files: LogFiles | None, connection: asyncpg.Connection
+) -> None:
     order = await a_run(worker)
     for offset in (0, 4, 8):
         await ship(worker, chunk(order, offset, b"abc\n"))
-    (lost,) = (tmp_path / "logs").rglob("000000000000004")
-    lost.unlink()
+    if log_files is not None:
+        await log_files.remove(folder_of(1, order.run_id, order.attempt, order.fence), [Stored(4, 4)])
+    else:
+        await connection.execute("delete from mainspring.log_chunks where first_byte = 4")
     shown = await text(worker.api, order.run_id)
     assert shown == "abc\n\n[mainspring: 8 bytes of output are missing from the log store]\n"
     follower = Follower(worker.api, order.run_id)
@@ -214,7 +222,7 @@ async def test_bytes_that_the_store_lost_are_told_and_not_skipped_over(worker: H
 
 
 async def test_logs_expire_with_their_run_and_those_of_live_runs_stay(
-    assembly: Assembly, worker: HandWorker, connection: asyncpg.Connection, tmp_path: Path
+    assembly: Assembly, worker: HandWorker, connection: asyncpg.Connection, log_files: LogFiles | None, tmp_path: Path
 ) -> None:
     orders = [await a_run(worker) for _ in range(4)]
     for order in orders:
@@ -227,8 +235,9 @@ async def test_logs_expire_with_their_run_and_those_of_live_runs_stay(
         "updated_at = updated_at - interval '31 d' where run_id = any ($1)",
         [old.run_id, living.run_id, quiet.run_id],
     )
-    await HistoryPruner(assembly.store, 30, open_log_files(tmp_path / "logs")).run_once()
+    await HistoryPruner(assembly.store, 30, assembly.services.logs.stores).run_once()
     left = {row["run_id"] for row in await connection.fetch("select run_id from mainspring.run_logs")}
     assert left == {living.run_id, fresh.run_id, quiet.run_id}, "`quiet` printed early and ended within the retention"
-    assert {path.name for path in (tmp_path / "logs" / "1").iterdir()} == {str(run_id) for run_id in left}
+    if log_files is not None:
+        assert {path.name for path in (tmp_path / "logs" / "1").iterdir()} == {str(run_id) for run_id in left}
     assert await text(worker.api, living.run_id) == "one\ntwo\n"

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from pathlib import Path
 
 import pytest
 
 from mainspring.kernel.clock import SystemClock
 from mainspring.operations.logs.log_bytes import LogBytes
 from mainspring.roles.assembly import Assembly, assemble
-from mainspring.store.log_files import LogFiles, open_log_files
-from tests.logs.scene import Follower, a_run, chunk, claim_soon, ship
+from mainspring.store.log_files import LogFiles
+from tests.logs.scene import IN_A_FOLDER, Follower, a_run, chunk, claim_soon, ship
 from tests.logs.sockets import on_a_socket
 from tests.operations.hand_worker import HandWorker, outcome
 from tests.operations.tenants import Tenants
@@ -105,9 +104,9 @@ async def test_output_that_is_not_text_is_shown_with_replacements(worker: HandWo
 
 
 async def test_output_that_arrived_at_another_server_is_seen(
-    assembly: Assembly, worker: HandWorker, database_url: str, tmp_path: Path
+    assembly: Assembly, worker: HandWorker, database_url: str, log_files: LogFiles | None
 ) -> None:
-    there = await assemble(database_url, SystemClock(), scheduler=False, log_files=open_log_files(tmp_path / "logs"))
+    there = await assemble(database_url, SystemClock(), scheduler=False, log_files=log_files)
     async with on_a_socket(there) as api:
         order = await a_run(worker)
         follower = Follower(api, order.run_id)
@@ -136,6 +135,7 @@ async def test_a_reader_stays_while_the_database_is_away(assembly: Assembly, wor
     assert (follower.output, follower.names[-1]) == ("one\ntwo\n", "end")
 
 
+@IN_A_FOLDER
 async def test_a_reader_who_is_slow_does_not_make_the_server_gather(assembly: Assembly, worker: HandWorker) -> None:
     order = await a_run(worker)
     for offset in range(0, 20_000_000, 1_000_000):
@@ -147,7 +147,7 @@ async def test_a_reader_who_is_slow_does_not_make_the_server_gather(assembly: As
             asked.append(offset)
             return await super().get(folder, offset)
 
-    files = assembly.services.logs._files
+    (files,) = assembly.services.logs.stores.files
     assembly.services.logs.bytes = LogBytes(Counting(files._objects, files.where))
     async with on_a_socket(assembly) as api:
         for params in ({"follow": "true"}, {}):

@@ -10,16 +10,15 @@ import pytest
 
 from mainspring.operations.logs.log_merger import LogMerger
 from mainspring.roles.assembly import Assembly
-from mainspring.store.log_files import open_log_files
 from mainspring.upkeep.partition_maintainer import HistoryPruner
 from mainspring.wire.exchange import RunOrder
 from mainspring.wire.logs import LogReceipt
-from tests.logs.scene import Follower, a_run, chunk, ship, text
+from tests.logs.scene import IN_A_FOLDER, Follower, a_run, chunk, ship, text
 from tests.logs.sockets import on_a_socket
 from tests.operations.hand_worker import HandWorker, outcome
 from tests.operations.waiting import until
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, IN_A_FOLDER]
 
 LINES = [f"line {number:03d}, größer als ein Zeichen\n".encode() for number in range(100)]
 WHOLE = b"".join(LINES).decode()
@@ -119,6 +118,6 @@ async def test_merged_logs_expire_too(
         "update mainspring.run_logs set created_at = created_at - interval '31 d', "
         "updated_at = updated_at - interval '31 d'"
     )
-    pruners = [HistoryPruner(assembly.store, 30, open_log_files(tmp_path / "logs")) for _ in range(2)]
+    pruners = [HistoryPruner(assembly.store, 30, assembly.services.logs.stores) for _ in range(2)]
     await asyncio.gather(*(pruner.run_once() for pruner in pruners))
     assert objects_in(tmp_path / "logs") == []

@@ -13,7 +13,7 @@ import pytest
 
 from mainspring.sdk.client.async_client import AsyncClient
 from tests.conftest import TOKEN
-from tests.processes.cluster import SLOW, START, Cluster, eventually
+from tests.processes.cluster import SLOW, START, Cluster, eventually, free_port
 
 pytestmark = pytest.mark.anyio
 APP = "tests.processes.sample_app:app"
@@ -129,6 +129,41 @@ async def test_the_log_of_a_killed_worker_is_the_beginning_of_what_it_printed(cl
     assert await text(cluster, run_id) == COUNTED
 
 
+async def test_two_servers_with_folders_of_their_own_read_the_same_logs(cluster: Cluster) -> None:
+    """Nothing says where logs are stored. Output goes through one server, and is read at the other."""
+    here, there = cluster.port, free_port()
+    await cluster.server(options=["--data", str(cluster.folder / "here")])
+    await cluster.server(there, options=["--data", str(cluster.folder / "there")])
+    await cluster.worker()
+    job_id = await cluster.submit(command="echo one; echo two; echo three")
+    run = await cluster.ended(job_id)
+    for port in (here, there):
+        cluster.talk_to(port)
+        found = cluster.cli("run", "logs", job_id)
+        assert (found.returncode, found.stdout) == (0, "one\ntwo\nthree\n"), found.stderr
+        for option, lines in (("--tail=1", "three\n"), ("--grep=two", "two")):
+            assert lines in cluster.cli("run", "logs", job_id, option).stdout
+        waited = cluster.cli("submit", "--command", "echo waited for", "--wait")
+        assert (waited.returncode, "waited for" in waited.stdout) == (0, True), waited.stdout + waited.stderr
+    assert run["status"] == "SUCCESS"
+
+
+async def test_a_server_whose_folder_is_not_that_of_the_others_says_so_at_its_start(cluster: Cluster) -> None:
+    first, second = cluster.folder / "first", cluster.folder / "second"
+    await cluster.server(options=["--log-store", str(first)])
+    shared = await cluster.server(free_port(), options=["--log-store", str(first)])
+    assert "store logs" not in cluster.cli("status").stderr + cluster.said(shared)
+    other = await cluster.server(free_port(), options=["--log-store", str(second)])
+
+    async def said() -> bool:
+        return "store logs in another place" in cluster.said(other) and str(first) in cluster.said(other)
+
+    await eventually(said, SLOW, "it says so")
+    status = cluster.cli("status")
+    assert (status.returncode, "store logs in different places" in status.stderr) == (1, True), status.stderr
+    assert "--log-store" in status.stderr and str(first) not in status.stderr
+
+
 async def test_what_python_tasks_print_is_in_their_logs_and_silent_runs_have_none(cluster: Cluster) -> None:
     await cluster.server()
     await cluster.worker(app=APP)
@@ -143,7 +178,7 @@ async def test_what_python_tasks_print_is_in_their_logs_and_silent_runs_have_non
 async def test_a_log_store_that_cannot_be_used_is_told_at_the_start(cluster: Cluster) -> None:
     (cluster.folder / "logs").write_text("in the way")
     child = cluster._start(
-        ["server", "--port", str(cluster.port), "--data", str(cluster.folder)],
+        ["server", "--port", str(cluster.port), "--data", str(cluster.folder), "--log-store", f"{cluster.folder}/logs"],
         {"MAINSPRING_DATABASE_URL": cluster._database_url},
     )
     assert await asyncio.to_thread(child.wait, START) != 0

@@ -36,6 +36,7 @@ from mainspring.operations.limits.gate_keeper import GateKeeper
 from mainspring.operations.limits.gate_registry import GateRegistry
 from mainspring.operations.limits.settings import LimitSetter
 from mainspring.operations.live.streams import Streams
+from mainspring.operations.logs.log_bounds import LogBounds, LogBudget
 from mainspring.operations.logs.log_merger import LogMerger
 from mainspring.operations.logs.log_service import LogService
 from mainspring.operations.logs.log_watch import LogWatch
@@ -71,6 +72,7 @@ from mainspring.operations.workflows.why_waiting import WaitingSteps
 from mainspring.operations.workflows.workflow_changes import WorkflowChanges
 from mainspring.store.lanes import LaneRegistry
 from mainspring.store.log_files import LogFiles
+from mainspring.store.log_stores import LogStores
 from mainspring.store.pool import Store
 
 
@@ -88,12 +90,15 @@ class Services:
         chance: Random,
         signatures: SignatureRegistry,
         gates: GateRegistry,
-        log_files: LogFiles,
+        log_stores: LogStores,
+        log_bounds: LogBounds,
         readiness: ReadinessCheck,
         failed_sign_ins: FailedSignIns,
     ) -> None:
         definitions, depths, computations = Definitions(), Depths(store, gates, lanes), Computations()
-        log_watch, log_merger = LogWatch(store), LogMerger(log_files, clock)
+        log_watch, written = LogWatch(store), log_stores.written
+        log_merger = LogMerger(written, clock) if isinstance(written, LogFiles) else None
+        log_budget = None if isinstance(written, LogFiles) else LogBudget(store, log_bounds)
         self.exchanger = Exchanger(
             store, lanes, signals, long_polls, beats, clock, database_clock, timing, chance, signatures, gates
         )
@@ -143,7 +148,7 @@ class Services:
         self.workflow_runs = WorkflowRuns(store, signals, GraphIndexes(definitions))
         self.gate_changer = GateChanger(store, gates, signals, clock)
         self.streams = Streams(store, signals, lanes, clock)
-        self.logs = LogService(store, log_files, log_watch, log_merger, self.exchanger.check_worker)
+        self.logs = LogService(store, log_stores, log_watch, log_merger, self.exchanger.check_worker, log_budget)
         self.signatures = signatures
         self.access = AccessAdmin(store, signals, failed_sign_ins)
         self.sessions = Sessions(store, signals, failed_sign_ins)
@@ -154,7 +159,7 @@ class Services:
             GateKeeper(store, gates, self.exchanger.waker, running, depths),
             signatures,
             log_watch,
-            log_merger,
+            *(task for task in (log_merger, log_budget) if task is not None),
             self.streams,
         ]
 

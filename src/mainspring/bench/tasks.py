@@ -17,6 +17,12 @@ async def noop(**_payload: Any) -> None:
     """Does nothing."""
 
 
+@app.task("bench.line")
+async def line(number: int, **_payload: Any) -> None:
+    """Prints one line."""
+    print("processed", number)  # noqa: T201
+
+
 @app.task("bench.moment")
 async def moment(**_payload: Any) -> float:
     """Returns its start time on this machine's clock (benchmarks run on one machine)."""

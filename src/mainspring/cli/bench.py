@@ -162,7 +162,8 @@ def output(
     ] = None,
     as_json: JsonFlag = False,
 ) -> None:
-    """Measure how fast a shell run writes 100 MB to its log: with and without the default cap, and the memory used."""
+    """Measure how fast output is stored, in PostgreSQL and in a folder: a shell run that writes 100 MB to its log, with
+    and without the default cap, the memory used, and how many runs per second print one line each."""
     from mainspring.bench.output import main
 
     raise typer.Exit(main(megabytes, as_json))

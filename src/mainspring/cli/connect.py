@@ -47,7 +47,7 @@ LogStoreOption = Annotated[
         metavar="URL",
         envvar="MAINSPRING_LOG_STORE",
         help="Where the output of runs is stored: a folder, s3://bucket/prefix, gs:// or az://.",
-        show_default="the folder logs in --data",
+        show_default="PostgreSQL",
     ),
 ]
 HttpAllowOption = Annotated[

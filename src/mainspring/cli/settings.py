@@ -46,6 +46,18 @@ VARIABLES = (
         "For how many days ended runs, their attempts and their output are kept.",
     ),
     Setting(
+        "log_per_run", "", "", "MAINSPRING_LOG_PER_RUN", ("up", "server"), str, "200MiB",
+        "How much output of a run PostgreSQL stores, all attempts together.",
+    ),
+    Setting(
+        "log_per_tenant", "", "", "MAINSPRING_LOG_PER_TENANT", ("up", "server"), str, "5GiB",
+        "How much output of a tenant PostgreSQL stores on one day.",
+    ),
+    Setting(
+        "log_per_day", "", "", "MAINSPRING_LOG_PER_DAY", ("up", "server"), str, "20GiB",
+        "How much output PostgreSQL stores on one day.",
+    ),
+    Setting(
         "pass_env", "", "", "MAINSPRING_PASS_ENV", ("up", "worker"), str, "",
         "Variables of the worker that process tasks get, separated by commas.",
     ),

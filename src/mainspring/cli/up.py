@@ -48,7 +48,7 @@ def command(
             "--data",
             metavar="DIR",
             envvar="MAINSPRING_DATA",
-            help="Folder of the database, logs and token.",
+            help="Folder of the database and token.",
             show_default=DEFAULT_DATA_FOLDER,
         ),
     ] = None,

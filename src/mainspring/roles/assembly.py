@@ -25,6 +25,7 @@ from mainspring.operations.claim.long_poll import LongPolls
 from mainspring.operations.exchange.beats import Beats
 from mainspring.operations.lifecycle.decide import Random
 from mainspring.operations.limits.gate_registry import GateRegistry
+from mainspring.operations.logs.log_bounds import DEFAULT_BOUNDS, LogBounds
 from mainspring.operations.signals import Signals
 from mainspring.operations.signatures.signature_registry import SignatureRegistry
 from mainspring.roles.background import ClockSync, ReadyPoll, upkeep_tasks
@@ -34,8 +35,11 @@ from mainspring.store.connection_budget import ConnectionBudget
 from mainspring.store.database import Database
 from mainspring.store.lanes import LaneRegistry
 from mainspring.store.log_files import LogFiles
+from mainspring.store.log_stores import LogStores
+from mainspring.store.log_table import LogTable
 from mainspring.store.pool import Store, open_store
 from mainspring.store.pulse import Pulse
+from mainspring.upkeep.log_place_checker import LogPlaceChecker
 from mainspring.upkeep.silence_judge import SilenceJudge
 
 
@@ -51,6 +55,7 @@ class Assembly:
     node: SchedulerNode | None
     pulse: Pulse
     connection_budget: ConnectionBudget
+    log_places: LogPlaceChecker
     periodic_tasks: list[PeriodicTask]
 
     def front(self) -> DashboardPage:
@@ -85,6 +90,7 @@ class Assembly:
         self.monitor.stop()
         await self.services.exchanger.close()
         await self.pulse.close()
+        await self.log_places.close()
         await self.store.close()
 
 
@@ -98,13 +104,15 @@ async def assemble(
     timing: Timing = DEFAULT_TIMING,
     chance: Random = random.random,
     log_files: LogFiles | None = None,
+    old_log_files: LogFiles | None = None,
+    log_bounds: LogBounds = DEFAULT_BOUNDS,
     place: Place | None = None,
 ) -> Assembly:
     """Build a server for a migrated database. `Assembly.start` starts it. Without `log_files` the output of runs is
-    kept in memory."""
-    log_files = log_files or LogFiles.in_memory()
+    stored in PostgreSQL. `old_log_files` may have older output."""
     share = 1 if place is None else place.count
     store = await open_store(database, share=share)
+    log_stores = _log_stores(LogTable(store), log_files, old_log_files)
     database_clock = DatabaseClock(clock)
     signals, lanes, long_polls = Signals(store), LaneRegistry(store), LongPolls()
     clock_sync = ClockSync(store, clock, database_clock)
@@ -126,9 +134,9 @@ async def assemble(
     judge = SilenceJudge(clock, timing, (monitor.late_periods, beats.late_periods))
     failed_sign_ins = FailedSignIns()
     services = Services(
-        store, lanes, signals, long_polls, beats, clock, database_clock, timing, chance, signatures, gates, log_files,
-        ReadinessCheck(store, node.leaser if node else None, lambda: judge.status, place),
-        failed_sign_ins,
+        store, lanes, signals, long_polls, beats, clock, database_clock, timing, chance, signatures, gates,
+        log_stores, log_bounds,
+        ReadinessCheck(store, node.leaser if node else None, lambda: judge.status, place), failed_sign_ins,
     )  # fmt: skip
     token_registry = TokenRegistry(store, clock)
     session_registry = TokenRegistry(store, clock, sessions.find)
@@ -153,12 +161,19 @@ async def assemble(
         node=node,
         pulse=pulse,
         connection_budget=(connection_budget := ConnectionBudget(store)),
+        log_places=(log_places := LogPlaceChecker(store, log_stores.written)),
         periodic_tasks=[
             clock_sync,
             pulse,
             connection_budget,
+            log_places,
             ReadyPoll(services.exchanger, timing.ready_poll),
             *services.periodic_tasks,
-            *upkeep_tasks(store, lanes, signals, clock, database_clock, timing, judge, log_files),
+            *upkeep_tasks(store, lanes, signals, clock, database_clock, timing, judge, log_stores),
         ],
     )
+
+
+def _log_stores(table: LogTable, named: LogFiles | None, old: LogFiles | None) -> LogStores:
+    others = () if old is None else (old,)
+    return LogStores(table, others) if named is None else LogStores(named, (table, *others))

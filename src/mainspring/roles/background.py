@@ -29,7 +29,7 @@ from mainspring.operations.workflows.starter import FlowStarter
 from mainspring.operations.workflows.stopper import FlowStopper
 from mainspring.roles.retention import history_days
 from mainspring.store.lanes import LaneRegistry
-from mainspring.store.log_files import LogFiles
+from mainspring.store.log_stores import LogStores
 from mainspring.store.pool import Store
 from mainspring.upkeep.beat_sweeper import BeatSweeper
 from mainspring.upkeep.calendar_recomputer import CalendarRecomputer
@@ -84,7 +84,7 @@ def upkeep_tasks(
     database_clock: DatabaseClock,
     timing: Timing,
     judge: SilenceJudge,
-    log_files: LogFiles | None = None,
+    log_stores: LogStores | None = None,
 ) -> list[PeriodicTask]:
     graph_indexes = GraphIndexes(Definitions())
     return [
@@ -106,7 +106,7 @@ def upkeep_tasks(
         RollupKeeper(store, clock),
         GaugeSampler(store, clock),
         PartitionMaintainer(store),
-        HistoryPruner(store, history_days(), log_files),
+        HistoryPruner(store, history_days(), log_stores),
     ]
 
 

@@ -23,7 +23,7 @@ from mainspring.api.http_protocol import BoundedHttpProtocol
 from mainspring.api.readiness import ReadinessCheck
 from mainspring.domain.errors import not_ours
 from mainspring.kernel.clock import SystemClock
-from mainspring.kernel.config import LOG_FOLDER_NAME, MAX_CONNECTIONS, MAX_UNAUTHENTICATED, TOKEN_FILE_NAME
+from mainspring.kernel.config import MAX_CONNECTIONS, MAX_UNAUTHENTICATED, TOKEN_FILE_NAME
 from mainspring.kernel.data_folder import is_new, is_recorded
 from mainspring.kernel.descriptors import raise_limit
 from mainspring.kernel.garbage_collection import freeze_garbage_collection
@@ -31,16 +31,16 @@ from mainspring.kernel.lifecycle import Loops
 from mainspring.kernel.logs import bind_log_context, configure_logs, get_logger
 from mainspring.kernel.ownership import ForeignFile, require_no_links, require_own
 from mainspring.kernel.parent_death import kill_after_supervisor
-from mainspring.kernel.private_files import close_all_once, close_to_others, write_privately
+from mainspring.kernel.private_files import write_privately
 from mainspring.kernel.siblings import Place
 from mainspring.roles.assembly import Assembly, assemble
 from mainspring.roles.database import prepare_database, when_available
+from mainspring.roles.log_storage import LogStorage, log_bounds, open_log_storage
 from mainspring.roles.retention import history_days
 from mainspring.roles.stop_signals import StopSignals
 from mainspring.roles.token import ensure_admin_token, remember_folder
 from mainspring.store.database import Database
 from mainspring.store.database_errors import database_in_words
-from mainspring.store.log_files import LogFiles, open_log_files
 
 log = get_logger("server")
 
@@ -78,22 +78,18 @@ async def run_server(options: ServerOptions) -> int:
     kill_after_supervisor(_ORPHANED_SECONDS)
     write_privately()
     history_days()  # report a mistake before anything is changed
+    log_bounds()
     certificate = None if options.tls is None else ServerCertificate(options.tls)
     trusted = _judged(options)
     connections = Connections(edge_limits(options))
-    log_files = open_log_files(options.log_store or options.data / LOG_FOLDER_NAME)
-    await log_files.check()
-    if log_files.folder is not None:
-        if options.log_store is None:  # a folder that the user named keeps its own mode
-            close_to_others(log_files.folder)
-        close_all_once(log_files.folder)
+    log_storage = await open_log_storage(options.log_store, options.data)
     stop = StopSignals()
-    started = await stop.unless_asked(when_available(options.database, partial(_start, options, log_files, trusted)))
+    started = await stop.unless_asked(when_available(options.database, partial(_start, options, log_storage, trusted)))
     stop.release()  # uvicorn has handlers of its own
     if started is None or stop.asked.is_set():
         if started is not None:
             await started[0].stop(started[1])
-        await log_files.close()
+        await log_storage.close()
         return 0
     assembly, loops = started
     if assembly.node is not None:
@@ -125,11 +121,11 @@ async def run_server(options: ServerOptions) -> int:
         await server.serve(sockets)
     finally:
         await assembly.stop(loops)
-        await log_files.close()
+        await log_storage.close()
     return 0
 
 
-async def _start(options: ServerOptions, log_files: LogFiles, trusted: bool) -> tuple[Assembly, Loops]:
+async def _start(options: ServerOptions, log_storage: LogStorage, trusted: bool) -> tuple[Assembly, Loops]:
     """Prepare the database, and start everything but the API."""
     if applied := await prepare_database(options.database):
         log.detail("schema migrated", applied=applied)
@@ -145,7 +141,9 @@ async def _start(options: ServerOptions, log_files: LogFiles, trusted: bool) -> 
             host=options.host,
             allow_hosts=options.allow_hosts,
             scheduler=options.scheduler,
-            log_files=log_files,
+            log_files=log_storage.named,
+            old_log_files=log_storage.old,
+            log_bounds=log_bounds(),
             place=options.place,
         )
         if assembly.node is not None:

@@ -34,6 +34,7 @@ from mainspring.operations.access.sessions import PAGE
 from mainspring.roles.application_check import check_application
 from mainspring.roles.database import prepare_database, when_available
 from mainspring.roles.listening import local_url, require_free_port
+from mainspring.roles.log_storage import log_bounds
 from mainspring.roles.retention import history_days
 from mainspring.roles.supervisor import Program, Supervisor, start_postgres
 from mainspring.roles.token import ensure_admin_token, ensure_worker_token, remember_folder, sign_in_path
@@ -114,6 +115,7 @@ async def run_up(options: UpOptions) -> int:
     # These checks report a mistake here instead of in a child that restarts forever.
     AddressGuard.from_text(options.http_allow)
     history_days()
+    log_bounds()
     local_url(options.host, options.port, options.tls, options.ca)
     if options.app is not None and not options.reload:  # with --reload the worker says what is wrong, and waits
         await check_application(options.app, worker_environment())

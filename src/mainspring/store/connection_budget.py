@@ -14,13 +14,13 @@ import asyncpg
 import msgspec
 
 from mainspring.kernel.logs import get_logger
-from mainspring.store.pool import Store
+from mainspring.store.pool import LOG_CONNECTIONS, Store
 
 log = get_logger("connections")
 
-# The pulse, the listener, the leases, the heartbeats, the groups of exchanges, and one for a moment (migration, token,
-# new lanes).
-OUTSIDE_POOLS = 6
+# The pulse, the listener, the leases, the heartbeats, the groups of exchanges, one for a moment (migration, token, new
+# lanes), and the logs.
+OUTSIDE_POOLS = 6 + LOG_CONNECTIONS
 LEAST = 2  # a pool with fewer connections than this would wait for itself
 _PATIENCE = 1.0  # seconds to wait for a connection of a busy pool that is to become smaller
 

@@ -10,13 +10,13 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-import time
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import unquote, urlsplit
+from uuid import UUID
 
 import obstore
 from obstore.exceptions import BaseError
@@ -24,20 +24,32 @@ from obstore.store import LocalStore, MemoryStore, from_url
 
 from mainspring.domain.errors import InvalidInput, Unavailable
 from mainspring.kernel.ids import uuid7
-from mainspring.kernel.logs import get_logger
+from mainspring.store.log_failures import LogFailures, first_line
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore, RetryConfig
-
-log = get_logger("log_files")
 
 _SCHEMES = ("s3", "gs", "az")
 _EXPECTED = "a folder, or s3://bucket/prefix, gs://bucket/prefix, az://account/container/prefix"
 _FAILURES = (BaseError, OSError)
 _A_MOMENT = 0.05
 _DELETED_AT_ONCE = 500
-_TELL_EVERY = 10.0
+_PUT_AT_ONCE = 8
 _NAME = re.compile(r"(\d{15})(?:-(\d{15}))?")
+
+
+class Chunk(NamedTuple):
+    """Bytes of the log in `folder`, from `offset` on."""
+
+    folder: str
+    offset: int
+    data: bytes
+
+
+class LogKey(NamedTuple):
+    tenant: int
+    run_id: UUID
+    fence: int
 
 
 class Stored(NamedTuple):
@@ -60,7 +72,8 @@ class LogFiles:
     def __init__(self, objects: ObjectStore, where: str) -> None:
         self._objects = objects
         self.where = where
-        self._told_at = float("-inf")
+        self._failures = LogFailures()
+        self._putting = asyncio.Semaphore(_PUT_AT_ONCE)
 
     @classmethod
     def in_memory(cls) -> LogFiles:
@@ -86,6 +99,14 @@ class LogFiles:
         """Call it last. obstore's threads release Python objects shortly after an operation has returned. An
         interpreter that ends before that is aborted: 29 of 150 ended so without a pause, none after 20 ms."""
         await asyncio.sleep(_A_MOMENT)
+
+    async def put_all(self, chunks: Sequence[Chunk]) -> None:
+        """Store chunks of any number of logs, a few at a time."""
+        await asyncio.gather(*map(self._put_in_turn, chunks))
+
+    async def _put_in_turn(self, chunk: Chunk) -> None:
+        async with self._putting:
+            await self.put(*chunk)
 
     async def put(self, folder: str, offset: int, data: bytes) -> None:
         """Store a chunk atomically."""
@@ -166,15 +187,7 @@ class LogFiles:
                 raise self._unavailable(error) from error
 
     def _unavailable(self, error: Exception) -> Unavailable:
-        """The cause is only logged here, because it contains paths, buckets and addresses. It is logged at intervals,
-        because every client repeats its request."""
-        now = time.monotonic()
-        if now - self._told_at >= _TELL_EVERY:
-            self._told_at = now
-            log.warning("the log store fails", error=_first_line(error))
-        return Unavailable(
-            "the log store fails", code="log_store_down", hint="try again shortly; the server's log says why"
-        )
+        return self._failures.unavailable(error)
 
     async def _under(self, folder: str) -> AsyncIterator[tuple[str, int]]:
         try:
@@ -198,6 +211,11 @@ def _stored(name: str, size: int) -> Stored | None:
 
 def folder_of(tenant: int, run_id: object, attempt: int, fence: int) -> str:
     return f"{tenant}/{run_id}/{attempt}-{fence}"
+
+
+def key_of(folder: str) -> LogKey:
+    tenant, run_id, which = folder.split("/")
+    return LogKey(int(tenant), UUID(run_id), int(which.partition("-")[2]))
 
 
 def open_log_files(where: str | Path) -> LogFiles:
@@ -237,10 +255,6 @@ def _flush(path: Path) -> None:
 
 def _unusable(where: str, error: Exception) -> InvalidInput:
     return InvalidInput(
-        f"the log store {where} cannot be used: {_first_line(error)}", code="log_store_unusable", field="log_store",
+        f"the log store {where} cannot be used: {first_line(error)}", code="log_store_unusable", field="log_store",
         expected=_EXPECTED, hint="check its address, its permissions and the credentials in the environment",
     )  # fmt: skip
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).strip().partition("\n")[0]

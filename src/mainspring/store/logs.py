@@ -3,19 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any, NamedTuple
 from uuid import UUID
 
 import msgspec
 
 from mainspring.domain.transitions import StoredState
 from mainspring.kernel.ids import TenantId
-from mainspring.store.pool import Connection
+from mainspring.store.pool import Connection, Record
 from mainspring.store.queries import load
 from mainspring.store.rows import RowQuery
 
 _SQL = load("logs")
 
 Key = tuple[UUID, int]
+
+
+class StoredChunk(NamedTuple):
+    """A row of log_chunks: `size` bytes of output, possibly compressed."""
+
+    run_id: UUID
+    fence: int
+    first_byte: int
+    size: int
+    data: bytes
 
 
 class Piece(msgspec.Struct, frozen=True):
@@ -35,11 +46,13 @@ class FoundLog(msgspec.Struct, frozen=True):
     attempt   the attempt that the worker runs under that fence; None if it does not hold the run
     tenant    the tenant of the run
     bytes     the valid length of the log
+    truncated output after these bytes was dropped, and all that follows is dropped too
     """
 
     attempt: int | None
     tenant: TenantId | None
     bytes: int
+    truncated: bool
 
 
 class LogRow(msgspec.Struct, frozen=True):
@@ -87,11 +100,31 @@ async def found(connection: Connection, tenant: TenantId, worker_id: UUID, keys:
     return {(run_id, fence): FoundLog(*found) for run_id, fence, *found in rows}
 
 
-async def advance(connection: Connection, tenant: TenantId, worker_id: UUID, pieces: Sequence[Piece]) -> set[Key]:
-    """Make these pieces valid. Return those that matched."""
+async def sizes(connection: Connection, run_ids: Sequence[UUID]) -> dict[UUID, int]:
+    """How many bytes all attempts of each run have printed, as far as they count."""
+    return {row["run_id"]: row["bytes"] for row in await connection.fetch(_SQL["sizes"], run_ids)}
+
+
+async def advance(connection: Connection, tenant: TenantId, worker_id: UUID, pieces: Sequence[Piece]) -> dict[Key, int]:
+    """Make these pieces valid. Return those that matched, with the number of the attempt."""
+    return _counted(await connection.fetch(_SQL["advance"], *_arguments(tenant, worker_id, pieces)))
+
+
+async def record(
+    connection: Connection,
+    tenant: TenantId,
+    worker_id: UUID,
+    pieces: Sequence[Piece],
+    chunks: Sequence[StoredChunk],
+) -> dict[Key, int]:
+    """As `advance`, and store the chunks of the pieces that matched."""
+    columns = [list(column) for column in zip(*chunks, strict=True)]
+    return _counted(await connection.fetch(_SQL["record"], *_arguments(tenant, worker_id, pieces), *columns))
+
+
+def _arguments(tenant: TenantId, worker_id: UUID, pieces: Sequence[Piece]) -> tuple[Any, ...]:
     ordered = sorted(pieces, key=lambda piece: piece.run_id)
-    rows = await connection.fetch(
-        _SQL["advance"],
+    return (
         [piece.run_id for piece in ordered],
         [piece.fence for piece in ordered],
         [piece.offset for piece in ordered],
@@ -101,7 +134,10 @@ async def advance(connection: Connection, tenant: TenantId, worker_id: UUID, pie
         tenant,
         worker_id,
     )
-    return set(map(tuple, rows))
+
+
+def _counted(rows: Sequence[Record]) -> dict[Key, int]:
+    return {(run_id, fence): attempt for run_id, fence, attempt in rows}
 
 
 async def states(connection: Connection, wanted: Sequence[tuple[TenantId, UUID]]) -> dict[UUID, LogState]:

@@ -1,4 +1,5 @@
-"""Day partitions of run_history and attempts. They are created a week ahead, so that no report has to wait for one.
+"""Day partitions of run_history, attempts and log_chunks. They are created a week ahead, so that no report
+has to wait for one.
 
 A partition is created as a separate table and then attached (routines/partitions.sql). `CREATE TABLE ... PARTITION OF`
 takes a lock that waits for long readers and blocks every report meanwhile. The lock of ATTACH does not.
@@ -6,14 +7,16 @@ takes a lock that waits for long readers and blocks every report meanwhile. The 
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, date, datetime, timedelta
 
 import asyncpg
 
 from mainspring.store.pool import Connection
 
-PARTITIONED = ("run_history", "attempts")
+HISTORY = ("run_history", "attempts")
+LOGS = ("log_chunks",)
+PARTITIONED = (*HISTORY, *LOGS)
 DAYS_AHEAD = 7
 
 # Every server prunes, and two can do so at the same time. These errors mean that another one is dropping the partition.
@@ -60,10 +63,12 @@ async def ensure_ahead(connection: Connection) -> list[str]:
     return made
 
 
-async def drop_older(connection: Connection, days: int, before_drop: BeforeDrop | None = None) -> list[str]:
+async def drop_older(
+    connection: Connection, days: int, before_drop: BeforeDrop | None = None, tables: Sequence[str] = PARTITIONED
+) -> list[str]:
     """Detach and drop the partitions that ended more than `days` days ago. Concurrent detaching does not block reports.
     A role that does not own them cannot do that: reports wait for its drop, for two seconds at most. `before_drop` is
-    called with the bounds of each day of the run history while it is still attached.
+    called with the bounds of each day of the first table while it is still attached.
 
     The work of an interrupted call is completed. A pending detach is finalized first, because PostgreSQL allows only
     one. A partition that was detached but not dropped is dropped.
@@ -71,14 +76,14 @@ async def drop_older(connection: Connection, days: int, before_drop: BeforeDrop 
     today: date = await connection.fetchval("select (clock_timestamp() at time zone 'UTC')::date")
     oldest = today - timedelta(days=days)
     dropped = []
-    for parent in PARTITIONED:
+    for parent in tables:
         for row in await connection.fetch(_DAYS, f"mainspring.{parent}", f"^{parent}_[0-9]{{8}}$"):
             name = row["relname"]
             day = datetime.strptime(name.removeprefix(f"{parent}_"), "%Y%m%d").replace(tzinfo=UTC).date()
             if day >= oldest:
                 continue
             try:
-                if before_drop is not None and row["attached"] and not row["pending"] and parent == "run_history":
+                if before_drop is not None and row["attached"] and not row["pending"] and parent == tables[0]:
                     low = datetime(day.year, day.month, day.day, tzinfo=UTC)
                     await before_drop(low, low + timedelta(days=1))
                 if row["attached"] and row["ours"]:

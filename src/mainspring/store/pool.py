@@ -1,5 +1,6 @@
 """Connection pools: `hot` for the statements of every job, whose plans must always use an index, `reads`, `urgent` for
-heartbeats, which wait for nothing else, and `groups` for exchanges that are written together."""
+heartbeats, which wait for nothing else, `groups` for exchanges that are written together, and `logs` for the output of
+runs, for which nothing else waits."""
 
 from __future__ import annotations
 
@@ -68,6 +69,9 @@ READ_SETTINGS = {"jit": "off", "statement_timeout": "30s", "lock_timeout": "5s"}
 # One statement for many exchanges. It waits for no row, so a lock that it waits for is that of a whole table.
 GROUP_SETTINGS = {**HOT_SETTINGS, "statement_timeout": "5s", "lock_timeout": "200ms"}
 URGENT_SETTINGS = {"jit": "off", "statement_timeout": "5s", "lock_timeout": "1s"}
+# A shipment has up to 1,000 chunks, and joins them with the logs that they continue.
+LOG_SETTINGS = {**HOT_SETTINGS, "enable_hashjoin": "on", "statement_timeout": "10s", "lock_timeout": "2s"}
+LOG_CONNECTIONS = 2
 _READS = 6
 _CHANGES_AT_ONCE = _READS // 2
 
@@ -135,6 +139,7 @@ class Store:
     reads: asyncpg.Pool
     urgent: asyncpg.Pool
     groups: asyncpg.Pool
+    logs: asyncpg.Pool
     connections: WeakSet[asyncpg.Connection] = field(default_factory=WeakSet)
     changes: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(_CHANGES_AT_ONCE))
     searches: Searches = field(default_factory=Searches)
@@ -193,7 +198,7 @@ class Store:
             connection.terminate()
 
     async def close(self) -> None:
-        for pool in (self.hot, self.reads, self.urgent, self.groups):
+        for pool in (self.hot, self.reads, self.urgent, self.groups, self.logs):
             pool.terminate()
 
 
@@ -243,6 +248,7 @@ async def open_store(
         await pool(reads, READ_SETTINGS, "reads"),
         await pool(1, URGENT_SETTINGS, "urgent"),
         await pool(1, GROUP_SETTINGS, "groups"),
+        await pool(LOG_CONNECTIONS, LOG_SETTINGS, "logs"),
         connections,
     )
 

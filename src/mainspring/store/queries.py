@@ -27,7 +27,7 @@ from mainspring.domain.transitions import ENDED, SHOWN_SCHEDULED, TRANSITIONS, F
 from mainspring.domain.worker_state import WorkerState
 from mainspring.domain.workflows.flow import RERUN_TRIGGER, STEP_TRIGGER, WORKFLOW_TASK, FanoutState, FlowState
 from mainspring.domain.workflows.rules import RULE_BITS, Rule, Waiting
-from mainspring.kernel.config import DEFAULT_KEPT_PAYLOAD
+from mainspring.kernel.config import DEFAULT_KEPT_PAYLOAD, MAX_LOG_CHUNK
 from mainspring.kernel.ids import DEFAULT_TENANT, EVERY_TENANT
 
 _NAME = re.compile(r"^-- name: (\w+)\s*$")
@@ -68,6 +68,7 @@ CONSTANTS: dict[str, str] = {
     "STILL_ALIVE": f"'{STILL_ALIVE}'",
     "DUE_TOGETHER": f"'{DUE_TOGETHER}'",
     "KEPT_PAYLOAD": str(DEFAULT_KEPT_PAYLOAD),
+    "MAX_LOG_CHUNK": str(MAX_LOG_CHUNK),
     "AT_MOST_ONCE": f"'{Delivery.AT_MOST_ONCE}'",
     "LONGEST_LOOK": str(LONGEST_LOOK),
     **{span.name: str(int(span)) for span in Span},

@@ -12,6 +12,7 @@ from mainspring.store import (
     gauges,
     idempotency_keys,
     jobs,
+    log_usage,
     logs,
     operations,
     partitions,
@@ -20,7 +21,9 @@ from mainspring.store import (
     workflow_versions,
     workflows,
 )
-from mainspring.store.log_files import LogFiles, folder_of
+from mainspring.store.log_files import folder_of
+from mainspring.store.log_stores import LogStores
+from mainspring.store.log_table import keep_chunks
 from mainspring.store.pool import Store
 
 log = get_logger("partition_maintainer")
@@ -49,10 +52,11 @@ class HistoryPruner:
     name = "history_pruner"
     interval = 3600.0
 
-    def __init__(self, store: Store, retention_days: int, log_files: LogFiles | None = None) -> None:
+    def __init__(self, store: Store, retention_days: int, log_stores: LogStores | None = None) -> None:
+        """`log_stores`: None in a process that does not reach the logs. Then a server deletes them."""
         self._store = store
         self._days = retention_days
-        self._log_files = log_files
+        self._log_stores = log_stores
 
     async def run_once(self) -> list[str]:
         """Drop partitions older than the retention, and the keys and ids that refer to them, unique keys whose
@@ -61,7 +65,7 @@ class HistoryPruner:
         async with self._store.reads.acquire() as connection:
             # With a longer history, the history itself says when a job ended.
             keep_keys = partial(idempotency_keys.keep, connection) if self._days < idempotency_keys.KEY_DAYS else None
-            dropped = await partitions.drop_older(connection, self._days, keep_keys)
+            dropped = await partitions.drop_older(connection, self._days, keep_keys, partitions.HISTORY)
             await jobs.prune(connection, self._days)
             await dead_letters.prune(connection, self._days)
             await unique.prune(connection)
@@ -73,18 +77,33 @@ class HistoryPruner:
                 await kept.prune(connection)
         if dropped:
             log.info("history dropped", names=dropped)
-        if self._log_files is not None and (expired := await self._prune_logs(self._log_files)):
-            log.info("logs dropped", logs=expired)
+        if self._log_stores is not None:
+            dropped += await self._prune_logs(self._log_stores)
         return dropped
 
-    async def _prune_logs(self, files: LogFiles) -> int:
+    async def _prune_logs(self, stores: LogStores) -> list[str]:
+        """Forget the logs of runs that are no longer in the history, then drop the partitions of their output. Returns
+        the partitions."""
+        if expired := await self._forget_logs(stores):
+            log.info("logs dropped", logs=expired)
+        async with self._store.reads.acquire() as connection:
+            dropped = await partitions.drop_older(
+                connection, self._days, partial(keep_chunks, connection), partitions.LOGS
+            )
+            await log_usage.prune(connection)
+        if dropped:
+            log.info("output dropped", names=dropped)
+        return dropped
+
+    async def _forget_logs(self, stores: LogStores) -> int:
         """Delete the objects before their rows. After a crash the remaining rows still lead to the objects."""
         count = 0
         while True:
             async with self._store.reads.acquire() as connection:
                 rows = await logs.expired(connection, self._days, _LOGS_AT_ONCE)
-            for row in rows:
-                await files.delete(folder_of(row.tenant_id, row.run_id, row.attempt, row.fence))
+            for files in stores.files:
+                for row in rows:
+                    await files.delete(folder_of(row.tenant_id, row.run_id, row.attempt, row.fence))
             if rows:
                 async with self._store.reads.acquire() as connection:
                     await logs.forget(connection, [(row.run_id, row.fence) for row in rows])

@@ -1,8 +1,10 @@
-"""Reads the bytes of a log from the objects that contain them.
+"""Reads the bytes of a log from the stores that contain them. Most logs are in one store. A log that was written while
+the setting changed is in two.
 
-Chunks can be merged while a log is read. So objects can overlap, and a listed object can be removed before it is read.
-Two objects never contain different values for the same byte, so any of them can be read; the reader takes the one that
-ends last. If an object was removed, the reader lists the objects again and continues at the byte that it has reached.
+In a folder or object store, chunks can be merged while a log is read. So objects can overlap, and a listed object can
+be removed before it is read. Two objects never contain different values for the same byte, so any of them can be read;
+the reader takes the one that ends last. If an object was removed, the reader lists the objects again and continues at
+the byte that it has reached.
 """
 
 from __future__ import annotations
@@ -11,11 +13,13 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator, Sequence
 from contextlib import aclosing
+from itertools import cycle
 from typing import NamedTuple
 
 import msgspec
 
 from mainspring.store.log_files import LogFiles, Stored
+from mainspring.store.log_stores import LogStore
 
 _DIRECT = 2
 _MAX_LISTINGS = 5  # in a row without progress; then the bytes count as lost
@@ -64,11 +68,34 @@ def cover(objects: Sequence[Stored], start: int, end: int) -> list[ByteSpan]:
 class LogBytes:
     """Reads logs. It needs a few MiB of memory, regardless of a log's size."""
 
+    def __init__(self, *stores: LogStore) -> None:
+        self._readers = [ObjectReader(store) if isinstance(store, LogFiles) else store for store in stores]
+
+    async def read(self, folder: str, start: int, end: int) -> AsyncIterator[Bytes]:
+        """The bytes from `start` to `end`. A line replaces bytes that are missing from all stores."""
+        position = start
+        without = 0  # readers in a row that do not have the next byte
+        for reader in cycle(self._readers):
+            if position >= end or without == len(self._readers):
+                break
+            before = position
+            async with aclosing(reader.read(folder, position, end)) as found:
+                async for data, position in found:
+                    yield Bytes(data, position)
+            without = without + 1 if position == before else 0
+        if position < end:
+            yield Bytes(_missing(end - position), end)
+
+
+class ObjectReader:
+    """Reads the objects of a folder or object store."""
+
     def __init__(self, files: LogFiles) -> None:
         self._files = files
 
-    async def read(self, folder: str, start: int, end: int) -> AsyncIterator[Bytes]:
-        """The bytes from `start` to `end`. A line replaces bytes that are missing from the store."""
+    async def read(self, folder: str, start: int, end: int) -> AsyncGenerator[tuple[bytes, int], None]:
+        """The bytes from `start` to `end`, in parts, each with the offset at which it ends. It ends where a byte is not
+        here."""
         position = start
         # Most logs are one chunk, and new output is one or two. These are read without listing the objects.
         for _ in range(_DIRECT):
@@ -79,7 +106,7 @@ class LogBytes:
                 break
             piece = data[: end - position]
             position += len(piece)
-            yield Bytes(piece, position)
+            yield piece, position
         listings_left = _MAX_LISTINGS
         while position < end and listings_left:
             listings_left -= 1
@@ -89,9 +116,7 @@ class LogBytes:
                     if len(data) < span.size:  # merged or replaced since the listing
                         break
                     position, listings_left = span.stop, _MAX_LISTINGS
-                    yield Bytes(data, position)
-        if position < end:
-            yield Bytes(_missing(end - position), end)
+                    yield data, position
 
     async def ahead(self, folder: str, spans: Iterable[ByteSpan]) -> AsyncGenerator[tuple[ByteSpan, bytes], None]:
         """The bytes of the spans in order, read ahead. Fewer bytes if an object was removed or is shorter."""

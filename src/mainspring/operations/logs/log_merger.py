@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from mainspring.domain.errors import Unavailable
 from mainspring.kernel.clock import Clock
-from mainspring.operations.logs.log_bytes import ByteSpan, LogBytes, cover
+from mainspring.operations.logs.log_bytes import ByteSpan, ObjectReader, cover
 from mainspring.store.log_files import LogFiles, Stored
 
 QUIET = 600.0  # seconds without a chunk: the worker may be lost, and then the end of the log is never reported
@@ -60,7 +60,7 @@ class LogMerger:
 
     def __init__(self, files: LogFiles, clock: Clock, rule: MergeRule = _RULE) -> None:
         self._files = files
-        self._bytes = LogBytes(files)
+        self._reader = ObjectReader(files)
         self._clock = clock
         self._rule = rule
         self._growing: dict[str, _Growing] = {}
@@ -139,7 +139,7 @@ class LogMerger:
         merged = []
         for segment in segments:
             data = bytearray()
-            async with aclosing(self._bytes.ahead(folder, segment)) as found:
+            async with aclosing(self._reader.ahead(folder, segment)) as found:
                 async for span, share in found:
                     if len(share) < span.size:
                         return None

@@ -39,7 +39,7 @@ async def lines_from(log: LogBytes, folder: str, size: int, start: int, most: in
             if high == size:
                 end = len(data)
             elif end == begin:  # a line that is longer than a block
-                end = _whole_characters(data)
+                end = whole_characters(data)
             break
         end = line_end
     return LogLines(low + begin, low + end, _text(data[begin:end]))
@@ -91,7 +91,7 @@ def _next_character(data: bytes, at: int) -> int:
     return at
 
 
-def _whole_characters(data: bytes) -> int:
+def whole_characters(data: bytes) -> int:
     """How many bytes there are without an incomplete character at the end."""
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
     decoder.decode(data[-_LONGEST_CHARACTER:])

@@ -1,36 +1,27 @@
-"""Logs: stores the output that workers ship, and reads it.
-
-A shipment is stored in three steps: check which runs the worker holds, store the objects, and advance the valid length
-of the logs in one statement that checks again. So valid bytes always exist, and objects beyond the valid length are
-never read. A chunk that is sent twice is the same object. New valid bytes are published to the followers of the run at
-this server, and to the merger.
-"""
+"""The logs of runs: takes the output that workers ship, and reads it."""
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import NamedTuple
 from uuid import UUID
 
-from mainspring.domain.errors import InvalidInput, NotFound
+from mainspring.domain.errors import NotFound
 from mainspring.domain.sizes import format_size
-from mainspring.kernel.config import MAX_LOG_CHUNK
-from mainspring.kernel.ids import TenantId
 from mainspring.operations.access.caller import Caller
-from mainspring.operations.exchange.worker_registry import check_for_notice
+from mainspring.operations.logs.log_bounds import LogBudget
 from mainspring.operations.logs.log_bytes import LogBytes
+from mainspring.operations.logs.log_intake import Arrival, LogIntake
 from mainspring.operations.logs.log_merger import LogMerger
 from mainspring.operations.logs.log_ranges import lines_before, lines_from, number_of_line
 from mainspring.operations.logs.log_search import LogSearch, Needle
 from mainspring.operations.logs.log_watch import LogWatch
 from mainspring.store import logs
-from mainspring.store.log_files import LogFiles, folder_of
-from mainspring.store.logs import NOTHING_PRINTED, FoundLog, Key, LogRow, LogState, Piece
+from mainspring.store.log_files import folder_of
+from mainspring.store.log_stores import LogStores
+from mainspring.store.logs import NOTHING_PRINTED, LogRow, LogState
 from mainspring.store.pool import Store
-from mainspring.wire.logs import LogChunk, LogMatches, LogRange, LogReceipt, LogShipment
-
-_PUT_AT_ONCE = 8
+from mainspring.wire.logs import LogMatches, LogRange, LogReceipt, LogShipment
 
 
 class WantedLines(NamedTuple):
@@ -43,103 +34,37 @@ class WantedLines(NamedTuple):
     numbered: bool = False
 
 
-class _Arrival(NamedTuple):
-    """New chunks of one log, which continue where it ends."""
-
-    folder: str
-    attempt: int
-    chunks: list[LogChunk]
-    piece: Piece
-
-
 class LogService:
     def __init__(
         self,
         store: Store,
-        files: LogFiles,
+        stores: LogStores,
         watch: LogWatch,
-        merger: LogMerger,
+        merger: LogMerger | None,
         check_worker: Callable[[Caller, UUID], Awaitable[None]],
+        budget: LogBudget | None = None,
     ) -> None:
-        """`check_worker` raises Forbidden unless the caller speaks for this worker."""
+        """`merger`: None if new output is not stored as objects. `budget`: the bounds of what is stored in PostgreSQL.
+        `check_worker` raises Forbidden unless the caller speaks for this worker."""
         self._store = store
-        self._files = files
+        self.stores = stores
         self._merger = merger
-        self._check_worker = check_worker
-        self._putting = asyncio.Semaphore(_PUT_AT_ONCE)
+        self._intake = LogIntake(store, stores.written, check_worker, self._publish, budget)
         self.watch = watch
-        self.bytes = LogBytes(files)
-
-    # --- from workers
+        self.bytes = LogBytes(*stores.all)
 
     async def append(self, caller: Caller, shipment: LogShipment) -> LogReceipt:
-        """Store the chunks that continue their logs. The receipt lists what was refused. A shipment can be repeated,
-        also at another server. The caller's tenant is the worker's. A log is stored under the tenant of its run."""
-        tenant = caller.tenant
-        by_log = _by_log(shipment.chunks)
-        await self._check_worker(caller, shipment.worker_id)
-        async with self._store.hot.acquire() as connection:
-            found = await logs.found(connection, tenant, shipment.worker_id, list(by_log))
-        receipt = LogReceipt()
-        arrivals: list[_Arrival] = []
-        puts = []
-        for key, chunks in by_log.items():
-            fresh = _fresh(chunks, found[key])
-            attempt, owner = found[key].attempt, found[key].tenant
-            if not fresh:
-                receipt.stored += len(chunks)
-            elif attempt is None or owner is None:
-                receipt.fenced.append(key[0])
-            elif fresh[0].offset != found[key].bytes:
-                receipt.gaps.append(key[0])
-            else:
-                folder = folder_of(owner, key[0], attempt, key[1])
-                puts += [self._put(folder, chunk) for chunk in fresh if chunk.data]
-                arrivals.append(_Arrival(folder, attempt, fresh, _piece(fresh)))
-        if arrivals:
-            await asyncio.gather(*puts)
-            await self._count(tenant, shipment.worker_id, arrivals, by_log, receipt)
-        if receipt.fenced:
-            async with self._store.hot.acquire() as connection:
-                await check_for_notice(connection, tenant, shipment.worker_id)
-        return receipt
+        """Store output that a worker ships."""
+        return await self._intake.append(caller, shipment)
 
-    async def _put(self, folder: str, chunk: LogChunk) -> None:
-        async with self._putting:
-            await self._files.put(folder, chunk.offset, chunk.data)
-
-    async def _count(
-        self,
-        tenant: TenantId,
-        worker_id: UUID,
-        arrivals: list[_Arrival],
-        by_log: dict[Key, list[LogChunk]],
-        receipt: LogReceipt,
-    ) -> None:
-        keys = [(arrival.piece.run_id, arrival.piece.fence) for arrival in arrivals]
-        async with self._store.hot.acquire() as connection:
-            counted = await logs.advance(connection, tenant, worker_id, [arrival.piece for arrival in arrivals])
-            left = [key for key in keys if key not in counted]
-            found = await logs.found(connection, tenant, worker_id, left) if left else {}
-        for key, arrival in zip(keys, arrivals, strict=True):
-            if key in counted:
-                receipt.stored += len(by_log[key])
-                self._publish(arrival)
-        # Something else was faster: the same shipment at another server, or the next holder of the run.
-        for key in left:
-            if not _fresh(by_log[key], found[key]):
-                receipt.stored += len(by_log[key])
-            elif found[key].attempt is None:
-                receipt.fenced.append(key[0])
-            else:
-                receipt.gaps.append(key[0])
-
-    def _publish(self, arrival: _Arrival) -> None:
-        folder, attempt, chunks, piece = arrival
-        end = piece.offset + piece.size
-        log = LogRow(attempt, piece.fence, end, piece.truncated, piece.ended)
+    def _publish(self, arrival: Arrival) -> None:
+        """Tell the followers of the run at this server, and the merger, what counts now."""
+        _, attempt, chunks, piece = arrival
+        log = LogRow(attempt, piece.fence, piece.offset + piece.size, piece.truncated, piece.ended)
         self.watch.arrived(piece.run_id, log)
-        self._merger.arrived(folder, piece.offset, [len(chunk.data) for chunk in chunks], ended=piece.ended)
+        if self._merger is not None:
+            sizes = [len(chunk.data) for chunk in chunks]
+            self._merger.arrived(arrival.folder, piece.offset, sizes, ended=piece.ended)
 
     # --- to readers
 
@@ -193,40 +118,3 @@ class LogService:
 def truncation_mark(log: LogRow) -> str:
     """The last line of a truncated log."""
     return f"\n[mainspring: output truncated at {format_size(log.bytes)}]\n"
-
-
-def _by_log(chunks: Sequence[LogChunk]) -> dict[Key, list[LogChunk]]:
-    """The chunks of each log in the given order. Raises InvalidInput unless each one continues the one before."""
-    found: dict[Key, list[LogChunk]] = {}
-    for index, chunk in enumerate(chunks):
-        before = found.setdefault((chunk.run_id, chunk.fence), [])
-        if before and chunk.offset != before[-1].offset + len(before[-1].data):
-            raise InvalidInput(
-                f"the chunk at {chunk.offset} does not continue the one before it",
-                field=f"chunks[{index}].offset",
-                expected=str(before[-1].offset + len(before[-1].data)),
-            )
-        if len(chunk.data) > MAX_LOG_CHUNK:
-            raise InvalidInput(
-                f"the chunk has {len(chunk.data)} bytes", field=f"chunks[{index}].data",
-                expected=f"at most {MAX_LOG_CHUNK} bytes",
-            )  # fmt: skip
-        before.append(chunk)
-    return found
-
-
-def _fresh(chunks: Sequence[LogChunk], found: FoundLog) -> list[LogChunk]:
-    """The chunks that are not stored yet. An empty chunk only carries a flag, which may be set twice."""
-    return [chunk for chunk in chunks if chunk.offset + len(chunk.data) > found.bytes or not chunk.data]
-
-
-def _piece(chunks: Sequence[LogChunk]) -> Piece:
-    first, last = chunks[0], chunks[-1]
-    return Piece(
-        first.run_id,
-        first.fence,
-        first.offset,
-        last.offset + len(last.data) - first.offset,
-        any(chunk.truncated for chunk in chunks),
-        any(chunk.end for chunk in chunks),
-    )

@@ -17,7 +17,7 @@ from mainspring.operations.read.queues import QueueReader
 from mainspring.operations.read.tenant_counts import TenantCounts, TenantCountsReader, activity_of
 from mainspring.operations.read.verdict import LOOK_BACK, verdict_of
 from mainspring.operations.read.windows import read_window
-from mainspring.store import fires, gates, gauges, leases, rollups
+from mainspring.store import fires, gates, gauges, leases, log_places, rollups
 from mainspring.store.leases import LeaseCounts
 from mainspring.store.pool import Store
 from mainspring.wire.insights import NodeView, Overview, WindowWord
@@ -44,6 +44,7 @@ class OverviewReader:
             scheduling = await leases.counts(connection, 2 * self._timing.lease_ttl)
             known = await gates.of_tenant(connection, caller.tenant)
             late = await fires.oldest_due(connection, list(range(SHARD_COUNT)))
+            apart = await log_places.apart(connection)
             nodes = await leases.nodes_with_shards(connection, 2 * self._timing.lease_ttl)
             now = scheduling.at
             minutes = await rollups.series(connection, tenant, Span.MINUTE, now - LOOK_BACK, None, None)
@@ -54,7 +55,7 @@ class OverviewReader:
         lag = max(0.0, late or 0.0)
         waits = any(queue.depth for queue in queues) and counts.workers.get(WorkerState.LIVE.name)
         untaken = await self._queues.untaken(caller, _REASONS) if waits else []
-        problems = list(problems_of(counts, scheduling, lag, untaken))
+        problems = [*problems_of(counts, scheduling, lag, untaken), *_of_logs(apart)]
         return Overview(
             status="degraded" if problems else "ok",
             problems=problems,
@@ -109,6 +110,14 @@ def problems_of(
         yield f"{_runs(number)}: {reason}"
     if lost := counts.workers.get(WorkerState.LOST.name):
         yield f"{lost} {'worker is' if lost == 1 else 'workers are'} lost; the runs were given to others"
+
+
+def _of_logs(apart: Sequence[tuple[str, str]]) -> Iterator[str]:
+    for one, other in apart[:_REASONS]:
+        yield (
+            f"the servers {one} and {other} store logs in different places, so each lacks output that the other has; "
+            "start all servers with the same --log-store, or without"
+        )
 
 
 def _runs(number: int) -> str:

@@ -1,10 +1,10 @@
 -- Day partitions. Servers may have a role that does not own the tables, so these run as the owner.
 
--- The name of a day partition. Only the two tables with history have any.
+-- The name of a day partition. Only the tables with history and logs have any.
 create or replace function mainspring.partition_name(parent text, day date) returns text
 language plpgsql immutable strict as $$
 begin
-    if parent not in ('run_history', 'attempts') then
+    if parent not in ('run_history', 'attempts', 'log_chunks') then
         raise exception 'mainspring.% has no day partitions', parent using errcode = 'invalid_parameter_value';
     end if;
     return parent || '_' || to_char(day, 'YYYYMMDD');
@@ -19,6 +19,7 @@ declare
     today constant date := ((select clock_timestamp()) at time zone 'UTC')::date;
     low constant timestamptz := day::timestamp at time zone 'UTC';
     high constant timestamptz := (day + 1)::timestamp at time zone 'UTC';
+    key constant text := case parent when 'log_chunks' then 'stored_at' else 'ended_at' end;
 begin
     if day not between today - 2 and today + 30 then
         raise exception '% is too far from today', day using errcode = 'invalid_parameter_value';
@@ -28,11 +29,12 @@ begin
     if to_regclass('mainspring.' || name) is not null then
         return false;
     end if;
-    execute format('create table mainspring.%I (like mainspring.%I including defaults including constraints)',
+    execute format(
+        'create table mainspring.%I (like mainspring.%I including defaults including constraints including storage)',
         name, parent);
     -- With this constraint ATTACH needs no scan of the table. It is dropped afterwards.
-    execute format('alter table mainspring.%I add constraint bounds check (ended_at >= %L and ended_at < %L)',
-        name, low, high);
+    execute format('alter table mainspring.%I add constraint bounds check (%I >= %L and %I < %L)',
+        name, key, low, key, high);
     execute format('alter table mainspring.%I attach partition mainspring.%I for values from (%L) to (%L)',
         parent, name, low, high);
     execute format('alter table mainspring.%I drop constraint bounds', name);

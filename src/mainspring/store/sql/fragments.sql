@@ -1113,3 +1113,43 @@ d.tenant_id = $1
   and ($7::timestamptz is null or d.died_at < $7)
   and d.died_at <= $8
   and ($5::text is null or d.error ilike $5)
+
+-- --------------------------------------------------------------------------------------------------- output of runs
+
+-- fragment: advanced_logs
+-- Advances the valid length of logs, and starts them. The share lock makes a report, a rescue and a recall wait, so the
+-- worker holds the run during the write, and nothing is appended to the log of an ended attempt. The first six arguments are
+-- the pieces, $7 and $8 the tenant of the worker and its id. A shared worker has runs of any tenant.
+piece as (
+    select * from unnest($1::uuid[], $2::int[], $3::bigint[], $4::bigint[], $5::boolean[], $6::boolean[])
+        as p (run_id, fence, first_byte, size, truncated, ended)
+), held as materialized (
+    select r.run_id, r.fence, r.attempt, r.tenant_id, r.worker_id
+    from mainspring.runs r
+    where r.run_id = any ($1::uuid[]) and $7 in (r.tenant_id, {{EVERY_TENANT}}) and r.worker_id = $8
+      and r.state + 0 = {{RUNNING}}
+      and exists (select from mainspring.workers w where w.worker_id = $8 and w.tenant_id = $7)
+    order by r.run_id
+    for share
+), begun as (
+    insert into mainspring.run_logs (run_id, attempt, fence, tenant_id, worker_id, bytes, truncated, ended)
+    select h.run_id, h.attempt, h.fence, h.tenant_id, h.worker_id, p.size, p.truncated, p.ended
+    from held h
+    join piece p on p.run_id = h.run_id and p.fence = h.fence
+    where p.first_byte = 0
+    order by h.run_id
+    on conflict do nothing
+    returning run_id, fence, attempt, tenant_id
+), grown as (
+    update mainspring.run_logs g
+    set bytes = p.first_byte + p.size, truncated = g.truncated or p.truncated, ended = g.ended or p.ended,
+        updated_at = (select clock_timestamp())
+    from held h
+    join piece p on p.run_id = h.run_id and p.fence = h.fence
+    where g.run_id = h.run_id and g.fence = h.fence and g.bytes = p.first_byte and (p.size = 0 or not g.truncated)
+    returning g.run_id, g.fence, g.attempt, g.tenant_id
+), advanced as (
+    select run_id, fence, attempt, tenant_id from begun
+    union all
+    select run_id, fence, attempt, tenant_id from grown
+)

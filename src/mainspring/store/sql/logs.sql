@@ -3,7 +3,8 @@
 -- name: look
 -- The state before a shipment is stored: whether the worker holds each run, the tenant of the run, and the length of
 -- its log. The worker must have the tenant of the token. A shared worker ($3: 0) has runs of any tenant.
-select c.run_id, c.fence, r.attempt, r.tenant_id, coalesce(g.bytes, 0) as bytes
+select c.run_id, c.fence, r.attempt, r.tenant_id, coalesce(g.bytes, 0) as bytes,
+       coalesce(g.truncated, false) as truncated
 from unnest($1::uuid[], $2::int[]) as c (run_id, fence)
 left join mainspring.runs r
     on r.run_id = c.run_id and r.fence = c.fence and $3 in (r.tenant_id, {{EVERY_TENANT}}) and r.worker_id = $4
@@ -12,40 +13,30 @@ left join mainspring.runs r
 left join mainspring.run_logs g
     on g.run_id = c.run_id and g.fence = c.fence and $3 in (g.tenant_id, {{EVERY_TENANT}}) and g.worker_id = $4
 
+-- name: sizes
+-- The output of all attempts of these runs.
+select g.run_id, sum(g.bytes)::bigint as bytes
+from mainspring.run_logs g
+where g.run_id = any ($1::uuid[])
+group by g.run_id
+
 -- name: advance
--- Advance the valid length of logs. The share lock makes a report, a rescue and a recall wait, so the worker holds the
--- run during the write, and nothing is appended to the log of an ended attempt.
+-- Advance the valid length of logs.
 -- guard: run, fence, incarnation and RUNNING; the offset is the end of the log. The caller compares the returned rows.
-with piece as (
-    select * from unnest($1::uuid[], $2::int[], $3::bigint[], $4::bigint[], $5::boolean[], $6::boolean[])
-        as p (run_id, fence, first_byte, size, truncated, ended)
-), held as materialized (
-    select r.run_id, r.fence, r.attempt, r.tenant_id, r.worker_id
-    from mainspring.runs r
-    where r.run_id = any ($1::uuid[]) and $7 in (r.tenant_id, {{EVERY_TENANT}}) and r.worker_id = $8
-      and r.state + 0 = {{RUNNING}}
-      and exists (select from mainspring.workers w where w.worker_id = $8 and w.tenant_id = $7)
-    order by r.run_id
-    for share
-), begun as (
-    insert into mainspring.run_logs (run_id, attempt, fence, tenant_id, worker_id, bytes, truncated, ended)
-    select h.run_id, h.attempt, h.fence, h.tenant_id, h.worker_id, p.size, p.truncated, p.ended
-    from held h
-    join piece p on p.run_id = h.run_id and p.fence = h.fence
-    where p.first_byte = 0
-    order by h.run_id
-    on conflict do nothing
-    returning run_id, fence
-), grown as (
-    update mainspring.run_logs g
-    set bytes = p.first_byte + p.size, truncated = g.truncated or p.truncated, ended = g.ended or p.ended,
-        updated_at = (select clock_timestamp())
-    from held h
-    join piece p on p.run_id = h.run_id and p.fence = h.fence
-    where g.run_id = h.run_id and g.fence = h.fence and g.bytes = p.first_byte
-    returning g.run_id, g.fence
+with {{advanced_logs}}
+select run_id, fence, attempt from advanced
+
+-- name: record
+-- As `advance`, and store the chunks of the logs that were advanced.
+-- guard: run, fence, incarnation and RUNNING; the offset is the end of the log. The caller compares the returned rows.
+with {{advanced_logs}}, stored as (
+    insert into mainspring.log_chunks (run_id, stored_at, first_byte, tenant_id, fence, size, data)
+    select c.run_id, (select clock_timestamp()), c.first_byte, a.tenant_id, c.fence, c.size, c.data
+    from unnest($9::uuid[], $10::int[], $11::bigint[], $12::int[], $13::bytea[])
+        as c (run_id, fence, first_byte, size, data)
+    join advanced a on a.run_id = c.run_id and a.fence = c.fence
 )
-select run_id, fence from begun union all select run_id, fence from grown
+select run_id, fence, attempt from advanced
 
 -- name: standings
 -- Runs as readers of their logs see them, each with the logs of its attempts, by fence. An attempt number that was
