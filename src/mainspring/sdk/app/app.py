@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
@@ -39,6 +39,16 @@ from mainspring.sdk.app.declared_schedules import (
 )
 from mainspring.sdk.app.worker_hooks import HookT, WorkerHooks, checked_hook
 from mainspring.sdk.client.core import DEFAULT_PATIENCE, checked_patience
+from mainspring.sdk.client.field_types import (
+    CircuitBreakerOptions,
+    ConcurrencyOptions,
+    Delivery,
+    Priority,
+    RateLimitOptions,
+    ResourceLimitOptions,
+    RetryOptions,
+    UniqueOptions,
+)
 from mainspring.sdk.client.job_fields import Duration, JobOptions
 from mainspring.sdk.tasks.decorators import Async, TakesContext, TaskDecorator, Ts
 from mainspring.sdk.tasks.task import ExecutorName, FunctionTask, Task
@@ -64,7 +74,7 @@ class _FirstOptions(TypedDict, total=False):
     worker_concurrency: int | None
 
     queue: str
-    priority: str | int
+    priority: Priority
     timeout: Duration
 
 
@@ -76,17 +86,17 @@ class TaskOptions(_FirstOptions, PlainKeywords, total=False):
 
     kill_grace: Duration
     retries: int
-    retry: dict[str, Any]
-    delivery: str
+    retry: RetryOptions
+    delivery: Delivery
     env: dict[str, str]
-    limits: dict[str, Any]
+    limits: ResourceLimitOptions
     required_labels: dict[str, str]
     keep_payload: bool | int | str
-    concurrency: bool | int | dict[str, Any] | list[dict[str, Any]]
+    concurrency: bool | int | ConcurrencyOptions | Sequence[ConcurrencyOptions]
     rate: str
-    rate_limit: bool | str | dict[str, Any] | list[dict[str, Any]]
-    circuit_breaker: bool | dict[str, Any]
-    unique: bool | dict[str, Any]
+    rate_limit: bool | str | RateLimitOptions | Sequence[RateLimitOptions]
+    circuit_breaker: bool | CircuitBreakerOptions
+    unique: bool | UniqueOptions
 
 
 class Mainspring:

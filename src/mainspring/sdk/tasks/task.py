@@ -33,6 +33,7 @@ from msgspec import UNSET, UnsetType
 
 from mainspring.domain.errors import InvalidInput
 from mainspring.kinds.registry import task_kinds
+from mainspring.sdk.client.field_types import Priority
 from mainspring.sdk.client.handle import AsyncHandle, Handle
 from mainspring.sdk.client.job_fields import OPTION_NAMES, Duration, JobFields, JobOptions, When
 from mainspring.sdk.errors import BadPayload
@@ -117,7 +118,7 @@ class Task(Generic[P, R]):
         return self.defaults.get("queue")
 
     @property
-    def priority(self) -> str | int | None:
+    def priority(self) -> Priority | None:
         """The default priority of its jobs."""
         return self.defaults.get("priority")
 
@@ -157,7 +158,7 @@ class Task(Generic[P, R]):
         every: Duration | None = ...,
         cron: str | None = ...,
         timezone: str | None = ...,
-        priority: str | int | None = ...,
+        priority: Priority | None = ...,
         queue: str | None = ...,
         idempotency_key: str | None = ...,
         job_id: str | None = ...,
@@ -176,7 +177,7 @@ class Task(Generic[P, R]):
         every: Duration | None = ...,
         cron: str | None = ...,
         timezone: str | None = ...,
-        priority: str | int | None = ...,
+        priority: Priority | None = ...,
         queue: str | None = ...,
         idempotency_key: str | None = ...,
         job_id: str | None = ...,
@@ -205,7 +206,7 @@ class Task(Generic[P, R]):
         every: Duration | None = ...,
         cron: str | None = ...,
         timezone: str | None = ...,
-        priority: str | int | None = ...,
+        priority: Priority | None = ...,
         queue: str | None = ...,
         idempotency_key: str | None = ...,
         job_id: str | None = ...,
@@ -224,7 +225,7 @@ class Task(Generic[P, R]):
         every: Duration | None = ...,
         cron: str | None = ...,
         timezone: str | None = ...,
-        priority: str | int | None = ...,
+        priority: Priority | None = ...,
         queue: str | None = ...,
         idempotency_key: str | None = ...,
         job_id: str | None = ...,

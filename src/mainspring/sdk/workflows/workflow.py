@@ -19,10 +19,20 @@ import msgspec
 from mainspring.domain.errors import InvalidInput, MainspringError
 from mainspring.kinds.registry import task_kinds
 from mainspring.sdk.client.core import encode
+from mainspring.sdk.client.field_types import (
+    DstOptions,
+    MisfireOptions,
+    MisfirePolicy,
+    OnUpstreamFailure,
+    Outside,
+    Overlap,
+    Priority,
+    Rule,
+)
 from mainspring.sdk.client.job_fields import Duration, ExecutionFields, Moment, job_request
 from mainspring.sdk.tasks.task import Application, Submission, Task
 from mainspring.sdk.workflows.references import INDEX, ITEM, PARAMETER, TOTAL, Reference, owner_of
-from mainspring.sdk.workflows.step import OnUpstreamFailure, Rule, Step, flat
+from mainspring.sdk.workflows.step import Step, flat
 from mainspring.wire.formats import ChosenJobId
 from mainspring.wire.kind_fields import KindKeywords
 from mainspring.wire.workflows import StepIn, StepName, WorkflowRequest
@@ -58,14 +68,14 @@ class WorkflowOptions(TypedDict, total=False):
     end: Moment | None
     max_runs: int | None
     timezone: str | None
-    dst: Mapping[str, str] | None
+    dst: DstOptions | None
     calendar: str | None
-    outside: str | None
-    misfire: str | Mapping[str, Any] | None
-    overlap: str | None
+    outside: Outside | None
+    misfire: MisfirePolicy | MisfireOptions | None
+    overlap: Overlap | None
     timeout: Duration | None
     queue: str | None
-    priority: str | int | None
+    priority: Priority | None
     owner: str | None
     description: str | None
     labels: Mapping[str, str] | None
@@ -184,7 +194,7 @@ class Workflow:
         rule: Rule | None = ...,
         on_upstream_failure: OnUpstreamFailure | None = ...,
         queue: str | None = ...,
-        priority: str | int | None = ...,
+        priority: Priority | None = ...,
         timeout: Duration | None = ...,
         retries: int | None = ...,
         *args: P.args,
@@ -201,7 +211,7 @@ class Workflow:
         rule: Rule | None = ...,
         on_upstream_failure: OnUpstreamFailure | None = ...,
         queue: str | None = ...,
-        priority: str | int | None = ...,
+        priority: Priority | None = ...,
         timeout: Duration | None = ...,
         retries: int | None = ...,
         *args: P.args,
