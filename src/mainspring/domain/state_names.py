@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from mainspring.domain.errors import InvalidInput
+from mainspring.domain.texts import meant
 from mainspring.domain.transitions import JobStatus, RunState
 
 
@@ -17,7 +18,10 @@ def named_statuses(names: Sequence[str]) -> list[JobStatus]:
             folded = "SCHEDULED"
         if folded not in JobStatus.__members__:
             raise InvalidInput(
-                f"{name!r} is not a job status", field="status", expected=", ".join(JobStatus) + ", pending"
+                f"{name!r} is not a job status",
+                field="status",
+                expected=", ".join(JobStatus) + ", pending",
+                hint=meant(folded, [*map(str, JobStatus)], "") or None,
             )
         found.append(JobStatus(folded))
     return found
@@ -39,5 +43,6 @@ def named_states(names: Sequence[str], parameter: str = "status") -> set[RunStat
                     f"{name!r} is not a run status",
                     field=parameter,
                     expected=", ".join(RunState) + ", pending, completed",
+                    hint=meant(name.upper(), [*map(str, RunState)], "") or None,
                 )
     return wanted

@@ -33,6 +33,7 @@ from mainspring.kernel.parent_death import kill_after_supervisor
 from mainspring.kernel.private_files import close_all_once, close_to_others, write_privately
 from mainspring.roles.assembly import Assembly, assemble
 from mainspring.roles.database import prepare_database, when_available
+from mainspring.roles.listening import require_free_port
 from mainspring.roles.retention import history_days
 from mainspring.roles.stop_signals import StopSignals
 from mainspring.roles.token import ensure_admin_token, remember_folder
@@ -68,6 +69,7 @@ async def run_server(options: ServerOptions) -> int:
     kill_after_supervisor(_ORPHANED_SECONDS)
     write_privately()
     history_days()  # report a mistake before anything is changed
+    require_free_port(options.host, options.port)
     certificate = None if options.tls is None else ServerCertificate(options.tls)
     trusted = _judged(options)
     connections = Connections(edge_limits(options))

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import errno
 import json
 import os
 import shlex
 import signal
-import socket
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -20,7 +18,7 @@ import httptools
 from rich.console import Console
 
 from mainspring.api.certificate import TlsFiles
-from mainspring.domain.errors import Conflict, InvalidInput, Unavailable, not_ours
+from mainspring.domain.errors import Conflict, Unavailable, not_ours
 from mainspring.kernel.config import (
     DEFAULT_DATA_FOLDER,
     DEFAULT_TIMING,
@@ -35,7 +33,7 @@ from mainspring.kinds.http.address_guard import AddressGuard
 from mainspring.operations.access.sessions import PAGE
 from mainspring.roles.application_check import check_application
 from mainspring.roles.database import prepare_database, when_available
-from mainspring.roles.listening import local_url
+from mainspring.roles.listening import local_url, require_free_port
 from mainspring.roles.retention import history_days
 from mainspring.roles.supervisor import Program, Supervisor, start_postgres
 from mainspring.roles.token import ensure_admin_token, ensure_worker_token, remember_folder, sign_in_path
@@ -274,30 +272,6 @@ def worker_program(options: UpOptions) -> Program:
 
 def worker_environment() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if name not in _DATABASE_SECRETS}
-
-
-def require_free_port(host: str, port: int) -> None:
-    """Raise an error if the port is in use, before anything is started."""
-    if not 1 <= port <= 65535:
-        raise InvalidInput(f"Port {port} does not exist. Choose one from 1 to 65535 with --port.", field="port")
-    try:
-        family, kind, protocol, _, address = socket.getaddrinfo(
-            host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )[0]
-        with socket.socket(family, kind, protocol) as attempt:
-            attempt.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            attempt.bind(address)
-    except OSError as error:
-        if error.errno == errno.EADDRINUSE:
-            raise Conflict(
-                f"Port {port} on {host} is in use by another process. Stop it, or choose another port with --port.",
-                code="port_taken",
-                field="port",
-            ) from error
-        raise InvalidInput(
-            f"Cannot listen on {host} port {port}: {error}. Choose another address with --host and --port.",
-            field="host",
-        ) from error
 
 
 async def _until_port_is_free(options: UpOptions) -> None:

@@ -142,7 +142,12 @@ class Task(Generic[P, R]):
 
         def __call__(self, *args, **kwargs):
             """Call the function."""
-            return self.function(*args, **kwargs)
+            try:
+                return self.function(*args, **kwargs)
+            except TypeError as error:
+                if error.__traceback__.tb_next is not None or not self._lacks_context(args, kwargs):
+                    raise
+                raise TypeError(self._needs_context()) from None
 
     def __repr__(self) -> str:
         return f"<task {self.name} ({self.kind})>"
@@ -338,7 +343,25 @@ class Task(Generic[P, R]):
         options: Any = {name: value for name, value in params.items() if name in taken}
         return options, {name: value for name, value in params.items() if name not in taken}
 
+    def _lacks_context(self, args: tuple[Any, ...], params: Mapping[str, Any]) -> bool:
+        """Whether a call fails because it has no context."""
+        if self.context_parameter is None or self.context_parameter in params:
+            return False
+        try:
+            self.signature.bind(*args, **params, **{self.context_parameter: None})
+        except TypeError:
+            return False
+        return True
+
+    def _needs_context(self) -> str:
+        return (
+            f"{self.name}() needs {self.context_parameter}, the context that a worker gives it. Run it with "
+            f"mainspring.testing, or pass {self.context_parameter}=Context(...)."
+        )
+
     def _nearest(self, name: str) -> str | None:
+        if name == self.context_parameter:
+            return "leave it out: the worker gives it to the task"
         near = difflib.get_close_matches(name, [*self.parameters, *SUBMIT_OPTIONS], n=1)
         if near:
             return f"did you mean {near[0]}?"

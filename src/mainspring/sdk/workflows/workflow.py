@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypedDict, TypeVar, 
 import msgspec
 
 from mainspring.domain.errors import InvalidInput, MainspringError
+from mainspring.domain.texts import meant, sentence
 from mainspring.kinds.registry import task_kinds
 from mainspring.sdk.client.core import encode
 from mainspring.sdk.client.field_types import (
@@ -237,7 +238,9 @@ class Workflow:
         payload may have references."""
         unknown = fields.keys() - StepFields.__annotations__.keys() - {kind.field for kind in task_kinds()}
         if unknown:
-            raise ValueError(f"step {name}: {', '.join(sorted(unknown))} is not a field of a step")
+            known = [*StepFields.__annotations__, *(kind.field for kind in task_kinds())]
+            hint = sentence(meant(min(unknown), known, "known are: " + ", ".join(known)))
+            raise ValueError(f"step {name}: {', '.join(sorted(unknown))} is not a field of a step. {hint}")
         return self._add(name, dict(fields), None)
 
     def _task(self, work: Any) -> Submission[Any, Any]:
