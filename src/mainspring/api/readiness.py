@@ -24,6 +24,12 @@ class ReadinessCheck:
         self._leaser = leaser
         self._judgement = judgement
 
+    @property
+    def exports_gauges(self) -> bool:
+        """Whether this server shows the state of the database as metrics: of the servers that schedule, the one that
+        has the first shard. A sum over all servers counts each run once then."""
+        return self._leaser is None or not self._leaser.renewing() or 0 in self._leaser.held()
+
     async def check(self) -> Readiness:
         checks: dict[str, str] = {}
         held = self._leaser.held() if self._leaser else {}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from mainspring.domain.errors import InvalidInput
+from mainspring.domain.schedules.schedule import ScheduleKind
 from mainspring.domain.texts import meant
 from mainspring.domain.transitions import JobStatus, RunState
 
@@ -46,3 +47,17 @@ def named_states(names: Sequence[str], parameter: str = "status") -> set[RunStat
                     hint=meant(name.upper(), [*map(str, RunState)], "") or None,
                 )
     return wanted
+
+
+def named_schedule_types(names: Sequence[str]) -> set[str]:
+    """The types of schedules of these names, as jobs show them."""
+    known = [kind.value for kind in ScheduleKind]
+    for name in names:
+        if name.upper() not in known:
+            raise InvalidInput(
+                f"{name!r} is not a schedule type",
+                field="schedule_type",
+                expected=", ".join(known),
+                hint=meant(name.upper(), known, "") or None,
+            )
+    return {name.upper() for name in names}

@@ -11,6 +11,7 @@ folder of `mainspring up`.
 from __future__ import annotations
 
 import time
+import weakref
 from collections.abc import Iterator
 from math import inf
 from pathlib import Path
@@ -84,6 +85,8 @@ class Client(WorkflowMethods, BulkMethods):
         self.patience = checked_patience(patience)
         self._rotation = ServerRotation(self.connection.addresses)
         self._http = httpx.Client(transport=transport, **http_settings(self.connection, timeout))
+        # Connections are closed when nothing refers to the client any more, or when Python ends.
+        self._close = weakref.finalize(self, self._http.close)
 
     def send(self, call: Call[T], *, patience: float | None = None, persist: bool = False) -> T:
         """Send a call of `mainspring.sdk.client.calls` and return its result. `patience` limits the client's own.
@@ -257,7 +260,7 @@ class Client(WorkflowMethods, BulkMethods):
 
     def close(self) -> None:
         """Close the connections to the server."""
-        self._http.close()
+        self._close()
 
     def __enter__(self) -> Self:
         return self
