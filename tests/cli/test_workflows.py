@@ -243,6 +243,6 @@ def test_a_large_map_shows_its_pace_and_how_long_the_rest_takes() -> None:
 
 
 def _noted(step: StepRunView, now: datetime) -> str:
-    fields = {name: None for name in WorkflowRunView.__struct_fields__}
+    fields: dict[str, Any] = dict.fromkeys(WorkflowRunView.__struct_fields__)
     fields |= {"workflow_id": "w", "status": "RUNNING", "counts": {}, "step_count": 1, "reruns": 0, "steps": [step]}
     return tree_lines(WorkflowRunView(**fields), now, None)[1].plain  # type: ignore[arg-type]

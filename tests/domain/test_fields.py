@@ -164,6 +164,7 @@ def test_the_keywords_of_the_sdk_are_those_of_the_table() -> None:
     assert set(TaskOptions.__annotations__) == set(names(fields_in(Place.TASK_OPTION))) | {
         "executor",
         "worker_concurrency",
+        "delay",
     }
 
 

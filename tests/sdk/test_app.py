@@ -313,13 +313,17 @@ def test_a_schedule_that_does_not_say_when_is_refused() -> None:
 
 
 @pytest.mark.parametrize("name", ["payload", "task"])
-def test_a_payload_is_not_an_option_and_is_never_dropped(name: str) -> None:
+def test_a_payload_is_not_an_option_of_a_submission_and_is_never_dropped(name: str) -> None:
     app = Mainspring()
     options: Any = {name: {"region": "eu"}}
 
     def charge(region: str = "us") -> None: ...
 
-    with pytest.raises(ValueError, match=f"over .*charge: {name} is not an option"):
-        app.cron("0 9 * * *", **options)(charge)
     with pytest.raises(InvalidInput, match="is not an option"):
         app.task("other")(charge).options(**options).fields()
+    if name == "payload":  # of a schedule it is
+        app.cron("0 9 * * *", **options)(charge)
+        assert app.schedules[-1].fields()["payload"] == {"region": "eu"}
+    else:
+        with pytest.raises(ValueError, match=f"over .*charge: {name} is not an option"):
+            app.cron("0 9 * * *", **options)(charge)

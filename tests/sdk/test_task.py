@@ -166,7 +166,7 @@ def test_arguments_become_the_payload_and_options_the_job() -> None:
 def test_a_parameter_of_the_function_wins_over_an_option_of_that_name() -> None:
     def greet(name: str) -> None: ...
 
-    options, payload = task_of(greet)._split({"name": "you", "at": "2026-01-01T00:00:00Z"})
+    _, options, payload = task_of(greet)._split({"name": "you", "at": "2026-01-01T00:00:00Z"})
     assert (options, payload) == ({"at": "2026-01-01T00:00:00Z"}, {"name": "you"})
 
 

@@ -87,6 +87,10 @@ if first.result:  # a reference is always true: Step.result raises when the work
     flow.step(label, order="a")
 
 
+label.schedule("0 3 * * *", order="a")
+label.schedule("15m", timezone="Europe/Berlin", order="a")
+
+
 def right(ctx: Context, options: dict[str, Any]) -> None:
     charge.options(retry={"max_attempts": 3, "rules": [{"error": "ValueError", "then": "give_up"}]})
     charge.options(concurrency=[{"limit": 1, "key": "payload.order"}, {"limit": 10}], priority=3)

@@ -147,6 +147,13 @@ class JobChanges(_Settings, _TaskFields, total=False):
 OPTION_NAMES = frozenset(JobOptions.__annotations__)
 
 
+def recurrence(when: Duration) -> dict[str, Any]:
+    """The field that says when a schedule runs: a cron line, an interval, or a recurrence rule."""
+    if not isinstance(when, str) or is_duration(when):
+        return {"every": when}
+    return {"rrule" if "FREQ=" in when.upper() else "cron": when}
+
+
 def job_request(fields: Mapping[str, Any]) -> dict[str, Any]:
     """The body for a new job. Fields that are None are left out, and members of the schedule become `schedule`."""
     return _with_schedule({name: _plain(value, name) for name, value in fields.items() if value is not None})

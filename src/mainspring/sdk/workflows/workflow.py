@@ -30,6 +30,7 @@ from mainspring.sdk.client.field_types import (
     Priority,
     Rule,
 )
+from mainspring.sdk.client.if_exists import IfExists
 from mainspring.sdk.client.job_fields import Duration, ExecutionFields, Moment, job_request
 from mainspring.sdk.tasks.task import Application, Submission, Task
 from mainspring.sdk.workflows.references import INDEX, ITEM, PARAMETER, TOTAL, Reference, owner_of
@@ -137,6 +138,7 @@ class Workflow:
         if unknown:
             known = ", ".join(WorkflowOptions.__annotations__)
             raise ValueError(f"{', '.join(sorted(unknown))}: not an option of a workflow. The options are: {known}.")
+        self.if_exists: IfExists | None = None
         self.workflow_id = _checked(workflow_id, ChosenJobId, "the id of a workflow: at most 200")
         self.app = app
         self.parameters = dict(parameters or {})
