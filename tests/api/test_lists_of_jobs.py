@@ -125,3 +125,35 @@ async def test_the_runs_of_a_job_are_an_array_newest_first_with_the_next_page_in
 async def test_a_job_without_runs_has_an_empty_array(api: httpx.AsyncClient) -> None:
     await api.post("/v1/jobs", json={"job_id": "j", "task": "noop", "schedule": "manual"})
     assert (await api.get("/v1/jobs/j/runs")).json() == []
+
+
+async def test_jobs_are_found_by_their_task_and_by_the_type_of_their_schedule(api: httpx.AsyncClient) -> None:
+    for job_id, fields in {
+        "cron": {"task": "report", "cron": "@daily"},
+        "interval": {"task": "report", "schedule": {"every": "1h"}},
+        "future": {"task": "mail", "schedule": {"at": "2090-01-01T00:00:00Z"}},
+        "now": {"task": "mail"},
+        "manual": {"task": "mail", "schedule": "manual"},
+    }.items():
+        assert (await api.post("/v1/jobs", json={"job_id": job_id, **fields})).status_code == 201
+
+    async def found(**filters: str) -> set[str]:
+        seen, cursor = set(), None
+        while True:
+            answer = await api.get("/v1/jobs", params={**filters, **({"cursor": cursor} if cursor else {})})
+            assert answer.status_code == 200, answer.text
+            seen |= {job["job_id"] for job in answer.json()["jobs"]}
+            if (cursor := answer.json()["next"]) is None:
+                return seen
+
+    assert await found(task="report") == {"cron", "interval"}
+    assert await found(task="nothing") == set()
+    assert await found(schedule_type="CRON") == {"cron"}
+    assert await found(schedule_type="cron,interval") == {"cron", "interval"}
+    assert await found(schedule_type="manual") == {"manual"}
+    assert await found(schedule_type="interval", task="mail") == set()
+    every = "scheduled,running,completed,failed,cancelled,paused"
+    assert await found(schedule_type="immediate", status=every) == {"now"}
+    assert await found(schedule_type="future,immediate", status=every, task="mail") == {"future", "now"}
+    refused = (await api.get("/v1/jobs?schedule_type=corn")).json()
+    assert (refused["status"], refused["field"], refused["hint"]) == (422, "schedule_type", "did you mean 'CRON'?")

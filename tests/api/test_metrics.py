@@ -3,6 +3,10 @@ from __future__ import annotations
 import httpx
 import pytest
 
+from mainspring.kernel.clock import SystemClock
+from mainspring.roles.assembly import Assembly, assemble
+from tests.conftest import LONG_LEASES
+
 pytestmark = pytest.mark.anyio
 
 
@@ -27,3 +31,27 @@ async def test_metrics_need_a_token_and_show_queues_workers_and_counters(api: ht
         "mainspring_exchange_seconds_count",
     ):
         assert any(line.startswith(name) for line in lines), name
+
+
+async def test_one_of_several_servers_shows_the_state_of_the_database(
+    assembly: Assembly, api: httpx.AsyncClient, database_url: str
+) -> None:
+    """What `sum(mainspring_queue_depth)` over all servers says is what waits."""
+    await api.post("/v1/jobs", json={"task": "nobody", "queue": "heavy"})
+    waiting = 'mainspring_queue_depth{queue="heavy"} 1.0'
+    other = await assemble(database_url, SystemClock(), timing=LONG_LEASES)
+    transport = httpx.ASGITransport(app=other.app)  # type: ignore[arg-type]
+    try:
+        async with httpx.AsyncClient(transport=transport, base_url=api.base_url, headers=api.headers) as second:
+            assert assembly.node is not None and other.node is not None
+            async with assembly.store.hot.acquire() as connection:
+                assert await assembly.node.leaser.run_once(connection) == 128
+                assert await other.node.leaser.run_once(connection) == 0
+            assert waiting in (await api.get("/metrics")).text
+            for query, shown in (("", False), ("?gauges=one", False), ("?gauges=yes", True), ("?gauges=no", False)):
+                answer = await second.get(f"/metrics{query}")
+                assert answer.status_code == 200 and (waiting in answer.text) is shown, query
+                assert "mainspring_jobs_submitted_total" in answer.text, "each server shows its own counters"
+            assert (await second.get("/metrics?gauges=some")).status_code == 422
+    finally:
+        await other.close()

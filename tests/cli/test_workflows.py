@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from mainspring.cli.commands import load_noun
 from mainspring.cli.workflow_file import read_workflows
 from mainspring.cli.workflow_tree import tree_lines
 from mainspring.domain.errors import InvalidInput
-from mainspring.wire.workflows import WorkflowRunView
+from mainspring.wire.workflows import MapProgress, StepRunView, WorkflowRunView
 from tests.sdk.wire_samples import MOMENT, job
 
 from .conftest import CannedServer
@@ -169,7 +169,7 @@ def test_a_run_is_a_tree_in_which_a_step_is_below_the_last_that_it_waits_for() -
     assert lines == [
         "nightly  RUNNING  2 of 4 steps: 1 SUCCESS, 1 FAILED, 1 RUNNING, 1 WAITING",
         "└─ extract       SUCCESS    0ms",
-        "   ├─ resize     RUNNING    40 of 100 members, 1 failed",
+        "   ├─ resize     RUNNING    40 of 100 members (40 %), 1 failed",
         "   └─ load       FAILED     attempt 2 of 4, OSError: no disk",
         "      └─ report  WAITING    after load, resize",
     ]
@@ -224,3 +224,25 @@ def test_workflows_runs_and_steps_are_listed(server: CannedServer, call: Call) -
     assert call("workflow", "delete", "nightly")[1] == "workflow nightly is CANCELLED\n"
     assert offered(completing.workflows, "nig") == ["nightly"]
     assert offered(completing.workflow_runs) == ["6f0a8b11"]
+
+
+def test_a_large_map_shows_its_pace_and_how_long_the_rest_takes() -> None:
+    now = datetime(2026, 7, 1, 12, 0, tzinfo=UTC)
+    progress = MapProgress(total=100_000, created=60_000, succeeded=40_000, failed=800, skipped=400)
+    step = StepRunView("resize", "t", "RUNNING", "r", start_time=now - timedelta(seconds=33), map=progress)
+    assert "41,200 of 100,000 members (41 %), 800 failed, 400 skipped, 1,248/s, 47.1s left, 33s" in _noted(step, now)
+    slow = MapProgress(total=10, created=10, succeeded=1, failed=0, skipped=0)
+    step = StepRunView("slow", "t", "RUNNING", "r", created_at=now - timedelta(minutes=2), map=slow)
+    assert "1 of 10 members (10 %), 0.5/min, 18m left" in _noted(step, now)
+    for quiet in (
+        StepRunView("new", "t", "RUNNING", "r", start_time=now, map=progress),
+        StepRunView("none", "t", "RUNNING", "r", start_time=now - timedelta(hours=1), map=MapProgress(5, 0, 0, 0, 0)),
+        StepRunView("over", "t", "SUCCESS", "r", start_time=now - timedelta(hours=1), map=progress),
+    ):
+        assert "left" not in _noted(quiet, now)
+
+
+def _noted(step: StepRunView, now: datetime) -> str:
+    fields: dict[str, Any] = dict.fromkeys(WorkflowRunView.__struct_fields__)
+    fields |= {"workflow_id": "w", "status": "RUNNING", "counts": {}, "step_count": 1, "reruns": 0, "steps": [step]}
+    return tree_lines(WorkflowRunView(**fields), now, None)[1].plain  # type: ignore[arg-type]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, get_type_hints
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import msgspec
 import pytest
@@ -16,7 +16,9 @@ from mainspring.cli.main import build
 from mainspring.domain.job import JobDefinition, Spec, plain_values
 from mainspring.kinds.registry import task_kinds
 from mainspring.sdk.app.app import TaskOptions
+from mainspring.sdk.client import field_types
 from mainspring.sdk.client.job_fields import OPTION_NAMES, JobChanges, JobFields
+from mainspring.wire import states
 from mainspring.wire.execution import RunSetup
 from mainspring.wire.fields import (
     ANYTHING,
@@ -41,9 +43,20 @@ from mainspring.wire.fields import (
     plain_field,
     task_options,
 )
-from mainspring.wire.jobs import JobPatch, JobRequest, JobView
+from mainspring.wire.jobs import (
+    DstIn,
+    JobPatch,
+    JobRequest,
+    JobView,
+    MisfireIn,
+    ResourceLimitsIn,
+    RetryIn,
+    RetryRuleIn,
+)
 from mainspring.wire.kind_fields import KindKeywords, ShownCalls
+from mainspring.wire.limits import CircuitBreakerIn, ConcurrencyIn, RateLimitIn
 from mainspring.wire.tasks import DeclaredOptions
+from mainspring.wire.unique import UniqueIn
 
 from .requests_as_sent import amended, defined
 
@@ -151,7 +164,44 @@ def test_the_keywords_of_the_sdk_are_those_of_the_table() -> None:
     assert set(TaskOptions.__annotations__) == set(names(fields_in(Place.TASK_OPTION))) | {
         "executor",
         "worker_concurrency",
+        "delay",
     }
+
+
+def test_the_words_and_members_of_the_sdk_are_those_of_requests() -> None:
+    for options, struct in (
+        (field_types.RetryOptions, RetryIn), (field_types.RetryRuleOptions, RetryRuleIn),
+        (field_types.MisfireOptions, MisfireIn), (field_types.ResourceLimitOptions, ResourceLimitsIn),
+        (field_types.ConcurrencyOptions, ConcurrencyIn), (field_types.RateLimitOptions, RateLimitIn),
+        (field_types.CircuitBreakerOptions, CircuitBreakerIn), (field_types.DstOptions, DstIn),
+        (field_types.UniqueOptions, UniqueIn),
+    ):  # fmt: skip
+        members = {member.encode_name: member for member in msgspec.structs.fields(struct)}
+        types = get_type_hints(options)
+        assert types.keys() == members.keys(), options
+        assert options.__required_keys__ <= {name for name, member in members.items() if member.required}, options
+        for name, member in members.items():
+            assert _words(types[name]) == _words(member.type) or not _words(member.type), (options, name)
+    for words, word in (
+        (field_types.Priority, states.PriorityWord), (field_types.Delivery, states.DeliveryWord),
+        (field_types.Overlap, states.OverlapWord), (field_types.Outside, states.OutsideWord),
+        (field_types.Sandbox, states.SandboxWord), (field_types.ScheduleKind, states.ScheduleType),
+        (field_types.Rule, states.TriggerRuleWord), (field_types.OnUpstreamFailure, states.OnUpstreamFailureWord),
+        (field_types.MisfirePolicy, states.MisfireWord),
+    ):  # fmt: skip
+        assert _words(words) == _words(word), words
+
+
+def _words(annotation: Any) -> set[str]:
+    """The words of a Literal, or of a field that is one of some words."""
+    if get_origin(annotation) is Literal:
+        return {word for word in get_args(annotation) if isinstance(word, str)}
+    found: set[str] = set()
+    for inner in get_args(annotation):
+        found |= (
+            set((inner.extra_json_schema or {}).get("enum", ())) if isinstance(inner, msgspec.Meta) else _words(inner)
+        )
+    return found
 
 
 def test_the_options_of_the_command_line_are_those_of_the_table() -> None:

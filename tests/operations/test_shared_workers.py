@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from datetime import UTC, datetime
+from types import SimpleNamespace
 from typing import Any
 
 import asyncpg
@@ -15,6 +17,7 @@ from mainspring import Mainspring
 from mainspring.kernel.clock import ManualClock
 from mainspring.kernel.config import Timing
 from mainspring.kernel.ids import EVERY_TENANT, uuid7
+from mainspring.operations.read.views import worker_view
 from mainspring.operations.signals import Signals
 from mainspring.roles.assembly import Assembly
 from mainspring.sdk.tasks.declared import declared
@@ -335,3 +338,15 @@ async def test_a_shared_workers_row_is_of_no_tenant(tenants: Tenants, connection
     ghost = await tenants.shared_worker()
     ghost.worker_id = uuid7()
     assert problem(await ghost.ask(free=1))["code"] == "unknown_worker"
+
+
+def test_a_worker_is_never_shown_with_more_running_than_it_has_slots() -> None:
+    """Runs that have ended count as running until their report arrives."""
+    now = datetime.now(UTC)
+    fields = {
+        "worker_id": uuid7(), "name": "w", "state": 1, "queues": ["default"], "tasks": ["t"], "slots": 8, "running": 11,
+        "holding": 14, "labels": {}, "version": "1", "registered_at": now, "last_beat_at": now, "tenant_id": 1,
+        "left_out": [],
+    }  # fmt: skip
+    view = worker_view(SimpleNamespace(**fields))  # type: ignore[arg-type]
+    assert (view.running, view.slots, view.holding) == (8, 8, 14)

@@ -19,6 +19,6 @@ def test_a_port_that_is_in_use_leaves_no_data_folder_behind(tmp_path: Path) -> N
             data=tmp_path / "data", host="127.0.0.1", port=port, database=None, app=None, postgres_bin=None,
             slots=None, queues=None, log_level="info",
         )  # fmt: skip
-        with pytest.raises(Conflict, match=f"Port {port} on 127.0.0.1 is in use"):
+        with pytest.raises(Conflict, match=f"port {port} on 127.0.0.1 is in use"):
             uvloop.run(run_up(options))
     assert list(tmp_path.iterdir()) == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import inspect
 import json
 import socket
@@ -264,3 +265,24 @@ def test_a_connection_that_is_reset_as_it_opens_is_no_answer() -> None:
         listener.shutdown(socket.SHUT_RDWR)
         listener.close()
         resetting.join()
+
+
+def test_a_client_that_nobody_closes_closes_its_connections() -> None:
+    class Transport(httpx.BaseTransport):
+        closed = 0
+
+        def handle_request(self, request: httpx.Request) -> httpx.Response:
+            return httpx.Response(200, json={"jobs": [], "next": None})
+
+        def close(self) -> None:
+            self.closed += 1
+
+    transport = Transport()
+    client = Client("http://127.0.0.1:1", "t", transport=transport)
+    assert client.jobs().jobs == [] and transport.closed == 0
+    del client
+    gc.collect()
+    assert transport.closed == 1
+    with Client("http://127.0.0.1:1", "t", transport=transport) as other:
+        other.close()
+    assert transport.closed == 2, "once, however often it is closed"

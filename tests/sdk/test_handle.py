@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import warnings
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -13,6 +15,7 @@ import pytest
 
 from mainspring import AsyncClient, Client, Mainspring, RunFailed
 from mainspring.kernel.clock import ManualClock
+from mainspring.sdk.client.blocking_waits import BlockingWaitWarning
 from mainspring.sdk.client.handle import WaitLoop
 from mainspring.wire.runs import JobStatus
 from tests.sdk.wire_samples import run
@@ -110,3 +113,27 @@ def test_the_async_handle_waits_the_same_way() -> None:
             return await face.handle("j1").result(timeout=30)
 
     assert asyncio.run(scenario()) == "done"
+
+
+def test_waiting_in_a_coroutine_warns_with_the_line_and_the_way_out() -> None:
+    handle = client(status("SUCCESS", result=1)).handle("j1")
+
+    async def blocking() -> int:
+        return handle.result()  # this line
+
+    lines = Path(__file__).read_text().splitlines()
+    with pytest.warns(BlockingWaitWarning, match="submit_async") as found:
+        assert asyncio.run(blocking()) == 1
+    [warning] = found
+    assert warning.filename == __file__ and lines[warning.lineno - 1].endswith("# this line")
+
+
+def test_waiting_elsewhere_warns_of_nothing() -> None:
+    handle = client(status("SUCCESS", result=1)).handle("j1")
+
+    async def in_a_thread() -> int:
+        return await asyncio.to_thread(handle.result)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert handle.result() == asyncio.run(in_a_thread()) == 1

@@ -166,7 +166,7 @@ def test_arguments_become_the_payload_and_options_the_job() -> None:
 def test_a_parameter_of_the_function_wins_over_an_option_of_that_name() -> None:
     def greet(name: str) -> None: ...
 
-    options, payload = task_of(greet)._split({"name": "you", "at": "2026-01-01T00:00:00Z"})
+    _, options, payload = task_of(greet)._split({"name": "you", "at": "2026-01-01T00:00:00Z"})
     assert (options, payload) == ({"at": "2026-01-01T00:00:00Z"}, {"name": "you"})
 
 
@@ -213,3 +213,22 @@ def test_cancelling_raises_the_flag_and_wakes_a_waiting_thread_task() -> None:
     assert not ctx.cancelled and not ctx.wait_for_cancel(0)
     ctx.cancel()
     assert ctx.cancelled and ctx.wait_for_cancel(10)
+
+
+def test_a_call_without_the_context_says_where_one_comes_from() -> None:
+    app = Mainspring()
+
+    @app.task
+    def pay(ctx: Context, cents: int) -> int:
+        return cents
+
+    @app.task
+    def deep(cents: int) -> int:
+        return pay.function(cents=cents)  # type: ignore[call-arg,no-any-return]
+
+    with pytest.raises(TypeError, match=r"pay\(\) needs ctx, the context that a worker gives it"):
+        pay(cents=3)  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match="unexpected keyword argument"):
+        pay(cent=3)  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match="missing 1 required positional argument: 'ctx'"):
+        deep(3)

@@ -24,3 +24,25 @@ def test_a_module_that_raises_shows_its_own_line(tmp_path: Path, monkeypatch: py
         load_app("raises_on_import:app")
     assert "raises_on_import.py" in caught.value.detail and "line 2" in caught.value.detail
     assert "importlib" not in caught.value.detail
+
+
+@pytest.mark.parametrize(
+    ("code", "name", "detail", "hint"),
+    [
+        ("import mainspring\napp = mainspring.Mainspring()", "nope", "has no 'nope'", "use {module}:app"),
+        ("import mainspring\na = mainspring.Mainspring()\nb = mainspring.Mainspring()", "x", "has no 'x'",
+         "use {module}:a or {module}:b"),
+        ("app = None", "app", "is None, not a Mainspring application", "add app = Mainspring() to "),
+        ("app = 3", "app", "is a int, not a Mainspring application", "{module} has no application"),
+    ],
+)  # fmt: skip
+def test_a_name_that_is_no_application_is_answered_with_those_that_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: str, name: str, detail: str, hint: str
+) -> None:
+    module = f"names_{abs(hash((code, name)))}"
+    (tmp_path / f"{module}.py").write_text(code)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with pytest.raises(InvalidInput) as caught:
+        load_app(f"{module}:{name}")
+    assert detail in caught.value.detail and hint.format(module=module) in (caught.value.hint or "")

@@ -168,3 +168,9 @@ def test_a_coroutine_from_a_plain_function_is_a_mistake_that_is_named() -> None:
     ending = ending_of_call(lambda: asyncio.sleep(0))
     assert "async def" in (ending.error or "")
     assert not ending.retry
+
+
+def test_a_task_that_uses_a_context_it_does_not_take_is_told_how() -> None:
+    ending = ending_of_call(lambda: ctx.progress(0.5))  # type: ignore[name-defined]  # noqa: F821
+    assert ending.error is not None
+    assert ending.error.startswith("NameError: name 'ctx' is not defined. The context is a parameter of the task")

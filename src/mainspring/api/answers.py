@@ -35,19 +35,20 @@ class Answer:
 CHANGES_A_JOB = ("changed_meanwhile", "unreadable")
 FIELDS_OF_A_JOB = (
     "bad_payload", "calendar_leaves_no_fire", "cron_never_fires", "cycle", "invalid_cron", "invalid_duration",
-    "invalid_rate", "invalid_reference", "invalid_rrule", "invalid_size", "invalid_time", "missing_timezone",
-    "never_fires", "not_supported_yet",
+    "invalid_rate", "invalid_reference", "invalid_rrule", "invalid_size", "invalid_time", "masked_value",
+    "missing_timezone", "never_fires", "not_supported_yet",
     "strict_order", "time_passed", "unknown_calendar", "unknown_job", "unknown_timezone", "unstorable_value",
 )  # fmt: skip
 RUNS_NOW = (
-    "bad_payload", "changed_meanwhile", "idempotency_key_reused", "job_cancelled", "no_result", "overlap",
-    "payload_dropped", "unreadable", "unstorable_value",
+    "bad_payload", "changed_meanwhile", "idempotency_key_reused", "job_cancelled", "masked_value", "no_result",
+    "overlap", "payload_dropped", "unreadable", "unstorable_value",
 )  # fmt: skip
 REPEATS_A_RUN = (
     "payload_dropped",
     "bad_payload",
     "changed_meanwhile",
     "job_cancelled",
+    "masked_value",
     "overlap",
     "replayed",
     "unreadable",

@@ -203,7 +203,10 @@ class Admission:
         if principal is None:
             peer = scope.get("client")
             self._failed.note("invalid_token", None if peer is None else peer[0])
-            raise Unauthorized("this token is not valid", code="invalid_token", field="Authorization")
+            raise Unauthorized(
+                "this token is not valid", code="invalid_token", field="Authorization",
+                hint="it may have expired or been revoked, or belong to another server",
+            )  # fmt: skip
         return principal
 
 

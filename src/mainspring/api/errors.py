@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from difflib import get_close_matches
 from typing import Any
 
 import asyncpg
@@ -91,6 +92,24 @@ def _forget_frames(error: BaseException | None) -> None:
         error = error.__cause__ or error.__context__
 
 
+def _nearest_route(request: Request[Any, Any, Any]) -> str:
+    """A hint for a path that does not exist. Only routes with as many segments are compared: anybody may ask."""
+    path = request.url.path.rstrip("/")
+    parts = path.split("/")
+    if len(path) <= _LONGEST_TEXT:
+        templates = [route.path_format.rstrip("/") for route in request.app.routes]
+        filled = {_filled(one, parts): one for one in templates if one.count("/") == len(parts) - 1}
+        if near := get_close_matches(path, filled, n=1, cutoff=0.85):
+            return f"did you mean {filled[near[0]]}?"
+    return "GET /schema/openapi.json lists every route"
+
+
+def _filled(template: str, parts: list[str]) -> str:
+    """The path of a route, with the names of the request in place of its parameters."""
+    segments = zip(template.split("/"), parts, strict=True)
+    return "/".join(part if segment.startswith("{") else segment for segment, part in segments)
+
+
 def on_http_error(request: Request[Any, Any, Any], error: HTTPException) -> Response[bytes]:
     """Errors that the framework raises: no such route, wrong method, a query parameter of the wrong type."""
     status = error.status_code
@@ -101,7 +120,7 @@ def on_http_error(request: Request[Any, Any, Any], error: HTTPException) -> Resp
     if error.status_code == 405:
         hint = str(error.extra[0]) if isinstance(error.extra, list) else None  # of routing.py
     if error.status_code == 404:
-        hint = "GET /schema/openapi.json lists every route"
+        hint = _nearest_route(request)
         detail = f"there is no {request.url.path[:_LONGEST_TEXT]}"
     if isinstance(error, ValidationException) and isinstance(error.extra, list):
         status, code = 422, "invalid_parameter"

@@ -18,6 +18,7 @@ from litestar.handlers import HTTPRouteHandler
 from litestar.routes import HTTPRoute
 
 from mainspring.api.bodies import Body, body_of
+from mainspring.api.masking import for_viewers
 from mainspring.operations.access.permissions import READERS, Roles
 
 OPERATION = "operation"
@@ -66,7 +67,9 @@ def _declare(
     def declare(function: Callable[..., Any]) -> HTTPRouteHandler:
         body = dto or _body_of(function)
         bodies = {} if body is None else {"dto": body, "return_dto": None}
-        handler: HTTPRouteHandler = base(path, **{OPERATION: operation, ROLES: roles}, **bodies, **options)(function)
+        handler: HTTPRouteHandler = base(path, **{OPERATION: operation, ROLES: roles}, **bodies, **options)(
+            for_viewers(function, roles)
+        )
         return handler
 
     return declare

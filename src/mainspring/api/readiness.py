@@ -33,6 +33,18 @@ class ReadinessCheck:
         self._judgement = judgement
         self._place = place
 
+    @property
+    def exports_gauges(self) -> bool:
+        """Whether this server shows the state of the database as metrics: of the servers that schedule, the one that
+        has the first shard. A sum over all servers counts each run once then. Any process of a server shows it if one
+        of them has that shard."""
+        return self.shows_gauges or (self._place is not None and self._place.any_shows_gauges())
+
+    @property
+    def shows_gauges(self) -> bool:
+        """Of this process."""
+        return self._leaser is None or not self._leaser.renewing() or 0 in self._leaser.held()
+
     async def check(self) -> Readiness:
         """Of the whole server: all of its processes must be ready."""
         own = await self.check_own()

@@ -41,7 +41,11 @@ from mainspring.wire.fields import (
 )
 
 _REPEATED = (PAIRS, NAMES, MOMENTS, RESOURCE_LIMITS)
-_TEXTS = ("str", "Duration", "When", "Moment", "str | int")  # keywords of the SDK that take what is typed
+# Keywords of the SDK that take what is typed.
+_TEXTS = (
+    "str", "Duration", "When", "Moment", "Priority", "Delivery", "Overlap", "Outside", "Sandbox", "ScheduleKind",
+    "Rule", "OnUpstreamFailure",
+)  # fmt: skip
 # How the value of a field is made of what is typed, by its kind. Others take the text, or JSON.
 _READERS: dict[object, Callable[[Any, Field], Any]] = {
     PAIRS: lambda texts, field: pairs_of(texts, field.name),

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 GAP = 2
+WHOLE_ID = 36  # cells: an id is not cut to fewer while another column can give way
 ELLIPSIS = "…"
 
 

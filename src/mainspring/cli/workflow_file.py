@@ -86,7 +86,7 @@ def read_with_lines(file: str) -> list[tuple[dict[str, Any], YamlLines]]:
     try:
         text = sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise _refused(f"{file} cannot be read: {error}") from None
+        raise _refused(f"{file} cannot be read: {getattr(error, 'strerror', None) or error}") from None
     name = "stdin" if file == "-" else file
     _check_depth(name, text)
     try:

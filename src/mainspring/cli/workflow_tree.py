@@ -24,6 +24,7 @@ _GAP = 2
 _NAMED = 4
 _BRANCH = 3  # characters of a branch at its step
 _BEFORE = 2  # rows above the first step that is at work
+_LEAST_PACED = 1.0  # seconds; before, a pace says nothing
 _ENDED = ("SUCCESS", "FAILED", "SKIPPED", "CANCELLED")
 
 
@@ -143,6 +144,8 @@ def _note(row: _Row, now: datetime) -> str:
     parts = []
     if step.map is not None:
         parts.append(_members(step.map))
+        if step.status not in _ENDED:
+            parts += _pace(step.map, step.start_time or step.created_at, now)
     if step.start_time is not None:
         parts.append(span(((step.end_time or now) - step.start_time).total_seconds()))
     if step.attempt_number > 1:
@@ -158,9 +161,23 @@ def _note(row: _Row, now: datetime) -> str:
     return ", ".join(parts)
 
 
+def _pace(progress: MapProgress, since: datetime | None, now: datetime) -> list[str]:
+    """How fast members have ended so far, and how long the rest takes at that pace: ["1,250/s", "47s left"]."""
+    seconds = 0.0 if since is None else (now - since).total_seconds()
+    if not progress.ended or seconds < _LEAST_PACED:
+        return []
+    rate = progress.ended / seconds
+    words = f"{rate:,.0f}/s" if rate >= 10 else f"{rate:.1f}/s" if rate >= 1 else f"{rate * 60:.1f}/min"
+    if progress.total is None or progress.total <= progress.ended:
+        return [words]
+    return [words, f"{span((progress.total - progress.ended) / rate)} left"]
+
+
 def _members(progress: MapProgress) -> str:
     total = "?" if progress.total is None else f"{progress.total:,}"
     words = f"{progress.ended:,} of {total} members"
+    if progress.total and progress.ended < progress.total:
+        words += f" ({100 * progress.ended // progress.total} %)"
     if progress.failed:
         words += f", {progress.failed:,} failed"
     if progress.skipped:

@@ -53,8 +53,10 @@ class MainspringError(Exception):
         self.hint = hint
         if code is not None:
             self.code = code
-        if advice := self.advice():  # a traceback shows the note below the message
-            self.add_note(f"{field}: {'; '.join(advice)}" if field else "; ".join(advice))
+
+    def __str__(self) -> str:
+        """The detail, with its field and what to do about it."""
+        return self.in_sentences() if self.advice() else self.located_detail()
 
     def advice(self) -> list[str]:
         """What the caller should do, as phrases: ["expected at most 10000 jobs", "send them in parts"]."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from mainspring.domain.errors import InvalidInput
+from mainspring.domain.schedules.schedule import ScheduleKind
+from mainspring.domain.texts import meant
 from mainspring.domain.transitions import JobStatus, RunState
 
 
@@ -17,7 +19,10 @@ def named_statuses(names: Sequence[str]) -> list[JobStatus]:
             folded = "SCHEDULED"
         if folded not in JobStatus.__members__:
             raise InvalidInput(
-                f"{name!r} is not a job status", field="status", expected=", ".join(JobStatus) + ", pending"
+                f"{name!r} is not a job status",
+                field="status",
+                expected=", ".join(JobStatus) + ", pending",
+                hint=meant(folded, [*map(str, JobStatus)], "") or None,
             )
         found.append(JobStatus(folded))
     return found
@@ -39,5 +44,20 @@ def named_states(names: Sequence[str], parameter: str = "status") -> set[RunStat
                     f"{name!r} is not a run status",
                     field=parameter,
                     expected=", ".join(RunState) + ", pending, completed",
+                    hint=meant(name.upper(), [*map(str, RunState)], "") or None,
                 )
     return wanted
+
+
+def named_schedule_types(names: Sequence[str]) -> set[str]:
+    """The types of schedules of these names, as jobs show them."""
+    known = [kind.value for kind in ScheduleKind]
+    for name in names:
+        if name.upper() not in known:
+            raise InvalidInput(
+                f"{name!r} is not a schedule type",
+                field="schedule_type",
+                expected=", ".join(known),
+                hint=meant(name.upper(), known, "") or None,
+            )
+    return {name.upper() for name in names}

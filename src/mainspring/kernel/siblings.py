@@ -33,16 +33,21 @@ class Place:
         """The environment of the process that shall have this place."""
         return {_VARIABLE: json.dumps(asdict(self))}
 
-    def tell(self, ready: bool) -> None:
-        """Tell the siblings whether this process is ready."""
+    def tell(self, ready: bool, gauges: bool) -> None:
+        """Tell the siblings whether this process is ready, and whether it is the one that shows the gauges of the
+        database."""
         path = _told(self.folder, self.name)
         draft = path.with_suffix(".new")
-        draft.write_text(f"{time.monotonic()} {int(ready)}", encoding="ascii")
+        draft.write_text(f"{time.monotonic()} {int(ready)} {int(gauges)}", encoding="ascii")
         draft.replace(path)
 
     def ready_siblings(self) -> int:
         """How many of the `count` places have a process that is ready."""
         return sum(any(is_ready(self.folder, number, turn) for turn in (0, 1)) for number in range(self.count))
+
+    def any_shows_gauges(self) -> bool:
+        """Whether one of the processes is the one that shows the gauges of the database."""
+        return any(_read(self.folder, number, turn)[1] for number in range(self.count) for turn in (0, 1))
 
 
 @cache
@@ -61,18 +66,25 @@ def place_name(number: int, turn: int) -> str:
 
 
 def is_ready(folder: str, number: int, turn: int) -> bool:
-    """Whether the process at this place has told that it is ready, and not long ago. All processes of a machine have
-    the same monotonic clock."""
-    try:
-        told_at, ready = _told(folder, place_name(number, turn)).read_text(encoding="ascii").split()
-    except (FileNotFoundError, ValueError):
-        return False
-    return ready == "1" and time.monotonic() - float(told_at) < _STALE
+    """Whether the process at this place has told that it is ready, and not long ago."""
+    return _read(folder, number, turn)[0]
 
 
 def forget(folder: str, number: int, turn: int) -> None:
     """Forget what a process told that has ended."""
     _told(folder, place_name(number, turn)).unlink(missing_ok=True)
+
+
+def _read(folder: str, number: int, turn: int) -> tuple[bool, bool]:
+    """What a process has told. Nothing, if that was long ago: all processes of a machine have the same monotonic
+    clock."""
+    try:
+        told_at, ready, gauges = _told(folder, place_name(number, turn)).read_text(encoding="ascii").split()
+    except (FileNotFoundError, ValueError):
+        return False, False
+    if time.monotonic() - float(told_at) >= _STALE:
+        return False, False
+    return ready == "1", gauges == "1"
 
 
 def _told(folder: str, name: str) -> Path:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import socket
 import ssl
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,8 @@ from mainspring.api.certificate import TlsFiles, handshake, load
 from mainspring.domain.errors import Conflict, InvalidInput
 from mainspring.kernel.trust import is_loopback, tls_failure, trusted_context
 
+_LISTEN = "0A"  # the state of a socket in /proc/net/tcp
+_LONGEST_COMMAND = 80
 _FROM_HERE = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}
 
 
@@ -34,6 +37,52 @@ def checked_listening(host: str, cert: Path | None, key: Path | None, *, insecur
     files = TlsFiles(cert.absolute(), key.absolute())
     load(files)
     return files
+
+
+def require_free_port(host: str, port: int) -> None:
+    """Raise an error if the port is in use, before anything is started."""
+    if not 1 <= port <= 65535:
+        raise InvalidInput(
+            f"port {port} does not exist", field="port", expected="1 to 65535", hint="choose another with --port"
+        )
+    try:
+        family, kind, protocol, address = addresses_of(host, port)[0]
+        with socket.socket(family, kind, protocol) as attempt:
+            attempt.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            attempt.bind(address)
+    except OSError as error:
+        if error.errno == errno.EADDRINUSE:
+            holder = _holder_of(port)
+            raise Conflict(
+                f"port {port} on {host or 'this machine'} is in use by {holder or 'another process'}",
+                code="port_taken",
+                field="port",
+                hint="stop that process, or choose another port with --port",
+            ) from error
+        raise InvalidInput(
+            f"cannot listen on {host} port {port}: {error.strerror or error}",
+            field="host",
+            hint="choose another address with --host and --port",
+        ) from error
+
+
+def _holder_of(port: int) -> str | None:
+    """The process that listens on this port, if we may see it: its own user and root may."""
+    inodes = {f"socket:[{inode}]" for table in ("tcp", "tcp6") for inode in _listeners(Path("/proc/net") / table, port)}
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):  # another user's, or it has just ended
+            if any(str(link.readlink()) in inodes for link in (process / "fd").iterdir()):
+                command = (process / "cmdline").read_bytes().replace(b"\0", b" ").decode("utf-8", "replace").strip()
+                return f"process {process.name} ({command[:_LONGEST_COMMAND]})"
+    return None
+
+
+def _listeners(table: Path, port: int) -> list[str]:
+    """The inodes of the sockets that listen on this port."""
+    with suppress(OSError):
+        rows = [line.split() for line in table.read_text().splitlines()[1:]]
+        return [row[9] for row in rows if row[3] == _LISTEN and int(row[1].rpartition(":")[2], 16) == port]
+    return []
 
 
 def local_url(host: str, port: int, tls: TlsFiles | None, ca: str | None) -> str:
@@ -68,28 +117,6 @@ def addresses_of(host: str, port: int) -> list[Address]:
     """Family, kind, protocol and address of each socket that listens on this host and port. Raises OSError."""
     found = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     return list(dict.fromkeys((family, kind, protocol, address) for family, kind, protocol, _, address in found))
-
-
-def require_free_port(host: str, port: int) -> None:
-    """Raise an error if the port is in use, before anything is started."""
-    if not 1 <= port <= 65535:
-        raise InvalidInput(f"Port {port} does not exist. Choose one from 1 to 65535 with --port.", field="port")
-    try:
-        family, kind, protocol, address = addresses_of(host, port)[0]
-        with socket.socket(family, kind, protocol) as attempt:
-            attempt.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            attempt.bind(address)
-    except OSError as error:
-        if error.errno == errno.EADDRINUSE:
-            raise Conflict(
-                f"Port {port} on {host} is in use by another process. Stop it, or choose another port with --port.",
-                code="port_taken",
-                field="port",
-            ) from error
-        raise InvalidInput(
-            f"Cannot listen on {host} port {port}: {error}. Choose another address with --host and --port.",
-            field="host",
-        ) from error
 
 
 def _bracketed(host: str) -> str:

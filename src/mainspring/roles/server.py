@@ -35,6 +35,7 @@ from mainspring.kernel.private_files import write_privately
 from mainspring.kernel.siblings import Place
 from mainspring.roles.assembly import Assembly, assemble
 from mainspring.roles.database import prepare_database, when_available
+from mainspring.roles.listening import require_free_port
 from mainspring.roles.log_storage import LogStorage, log_bounds, open_log_storage
 from mainspring.roles.retention import history_days
 from mainspring.roles.stop_signals import StopSignals
@@ -79,6 +80,8 @@ async def run_server(options: ServerOptions) -> int:
     write_privately()
     history_days()  # report a mistake before anything is changed
     log_bounds()
+    if options.place is None:
+        require_free_port(options.host, options.port)
     certificate = None if options.tls is None else ServerCertificate(options.tls)
     trusted = _judged(options)
     connections = Connections(edge_limits(options))
@@ -203,7 +206,7 @@ class ReadinessTeller:
 
     async def run_once(self) -> None:
         found = await self._readiness.check_own()
-        self._place.tell(found.status == "ready")
+        self._place.tell(found.status == "ready", self._readiness.shows_gauges)
 
 
 class _Server(uvicorn.Server):

@@ -114,6 +114,9 @@ PriorityIn = PriorityWord | Annotated[int, Meta(extra_json_schema={"minimum": 0,
 ScheduleType = Annotated[
     str, words("ScheduleType", "IMMEDIATE", "FUTURE", "CRON", "INTERVAL", "RRULE", "AFTER", "MANUAL")
 ]
+ScheduleTypeFilter = Annotated[
+    str, _filter("ScheduleTypeFilter", ("IMMEDIATE", "FUTURE", "CRON", "INTERVAL", "RRULE", "AFTER", "MANUAL"))
+]
 GAPS = ("shift", "skip")
 GapWord = Annotated[str, words("Gap", *GAPS)]
 FOLDS = ("first", "last", "both")

@@ -55,6 +55,11 @@ refund.submit(ctx=None, account="a1", cents=1)  # refused
 poll_async.submit(x=3)  # refused
 report.submit(dya="today")  # refused
 greet(nme="you")  # refused
+greet.schedule("@daily", nme="you")  # refused
+greet.schedule("@daily")  # refused
+greet.submit(name="you", if_exists="ignore")  # refused
+app.calendar("berlin", holiday={"country": "DE"})  # refused
+app.limit("mails", concurency=3)  # refused
 refund("a1", 1)  # refused
 assert_type(greet.submit(name="you").result(), int)  # refused
 

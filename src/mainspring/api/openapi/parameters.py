@@ -49,6 +49,11 @@ PARAMETERS: dict[str, tuple[str, Any]] = {
     ),
     "view": ("`row`: only the fields that a list shows, without payloads and results.", "row"),
     "application": ("The name of the application.", "billing"),
+    "schedule_type": ("Only those whose schedule is of one of these types.", ["CRON"]),
+    "gauges": (
+        "`one`: only one of the servers that schedule shows the state of the database. `yes`: this one does; for a "
+        "load balancer. `no`: it does not; for servers without a scheduler.", "yes",
+    ),
     "declared_by": ("Only those that this application declares.", "billing"),
     "part": ("The beginning or the end of an id.", "0a8b11"),
     "kind": ("Only ids of these kinds.", ["run"]),

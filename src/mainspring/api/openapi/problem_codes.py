@@ -96,6 +96,7 @@ CODES: dict[str, tuple[int, str]] = {
     "invalid_rrule": (422, "this is not a recurrence rule"),
     "invalid_size": (422, "this is not a size, or it is out of range"),
     "invalid_time": (422, "this is not a time, or it is out of range"),
+    "masked_value": (422, "the value is the mask that viewers see in place of a secret"),
     "missing_timezone": (422, "the time has no time zone"),
     "unknown_timezone": (422, "there is no such time zone"),
     "calendar_allows_nothing": (422, "the calendar excludes everything"),

@@ -48,7 +48,7 @@ from mainspring.wire.jobs import (
     Upcoming,
 )
 from mainspring.wire.runs import JobStatus, JobTimelineEntry, RunListRow, RunView
-from mainspring.wire.states import JobStatusFilter, RunStateFilter
+from mainspring.wire.states import JobStatusFilter, RunStateFilter, ScheduleTypeFilter
 
 Http = Request[Any, Any, Any]
 Limit = Annotated[int, QueryParameter(ge=1, le=MAX_PAGE)]
@@ -140,6 +140,8 @@ async def list_jobs(
     next_fire_after: Moment | None = None,
     next_fire_before: Moment | None = None,
     declared_by: str | None = None,
+    task: str | None = None,
+    schedule_type: list[ScheduleTypeFilter] | None = None,
     cursor: str | None = None,
     limit: Limit = DEFAULT_PAGE,
     view: ListView = "full",
@@ -156,6 +158,8 @@ async def list_jobs(
         cursor,
         limit,
         declared_by=declared_by,
+        task=task,
+        schedule_types=several(schedule_type, "schedule_type"),
         latest=several(latest_run, "latest_run"),
         created_after=time_filter(created_after, "created_after"),
         created_before=time_filter(created_before, "created_before"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from heapq import nlargest
-from typing import Any
+from typing import Any, Literal
 
 from litestar import Request, Response
 from prometheus_client import CollectorRegistry, generate_latest
@@ -20,6 +20,7 @@ from mainspring.kernel.metrics import exposition
 from mainspring.operations.access.permissions import METRICS_READERS
 from mainspring.operations.read.tenant_counts import TenantCounts, activity_of
 
+GaugesWord = Literal["one", "yes", "no"]
 _MOST_QUEUES = 1000
 _MEDIA_TYPE = "text/plain; version=0.0.4"  # Litestar adds the charset
 _EXAMPLE = """# HELP mainspring_dead_letters Dead letters
@@ -32,17 +33,18 @@ mainspring_dead_letters 0.0
     "/metrics", summary="Prometheus metrics", operation="metrics.read", roles=METRICS_READERS,
     answers={200: Answer("The text format of Prometheus.", content={"text/plain": _EXAMPLE})},
 )  # fmt: skip
-async def get_metrics(request: Request[Any, Any, Any]) -> Response[bytes]:
+async def get_metrics(request: Request[Any, Any, Any], gauges: GaugesWord = "one") -> Response[bytes]:
     """Text, not JSON. The state of the tenant's queues and workers, and outcomes, durations and lags by task and queue,
-    which count from midnight in UTC on; for the tenant `default` also the counters of the server."""
-    caller = caller_of(request)
-    reader = services_of(request).tenant_counts
-    registry = CollectorRegistry()
-    registry.register(_CountsCollector(await reader.counts(caller)))
+    which count from midnight in UTC on; for the tenant `default` also the counters of the server. All servers see the
+    same state, so only one of those that schedule shows it, unless `gauges` says otherwise."""
+    caller, services = caller_of(request), services_of(request)
     # The counters of the process cover all tenants, so only the tenant of the instance administrator gets them.
-    counted = exposition() if caller.tenant == DEFAULT_TENANT else b""
-    of_tasks = await task_metrics(await reader.by_task(caller))
-    return Response(counted + generate_latest(registry) + of_tasks, media_type=_MEDIA_TYPE)
+    text = exposition() if caller.tenant == DEFAULT_TENANT else b""
+    if gauges == "yes" or (gauges == "one" and services.readiness.exports_gauges):
+        registry = CollectorRegistry()
+        registry.register(_CountsCollector(await services.tenant_counts.counts(caller)))
+        text += generate_latest(registry) + await task_metrics(await services.tenant_counts.by_task(caller))
+    return Response(text, media_type=_MEDIA_TYPE)
 
 
 class _CountsCollector(Collector):

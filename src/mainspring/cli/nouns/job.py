@@ -27,7 +27,7 @@ from mainspring.cli.listing import (
 from mainspring.cli.noun import Noun
 from mainspring.cli.pause_changes import pause_job, resume_job
 from mainspring.cli.screen import say, show_fields, show_json, show_line
-from mainspring.cli.table import Column
+from mainspring.cli.table import WHOLE_ID, Column
 from mainspring.cli.task_options import payload_of, task_options, task_values
 from mainspring.cli.text_formats import TimeFormat, in_utc, span
 from mainspring.cli.wait_output import longest_wait, wait_and_show
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 noun = Noun("job", "Jobs: what runs, and when. `mainspring submit` adds one.", default="show")
 _COLUMNS = (
-    Column("JOB", least=12, ids=True),
+    Column("JOB", least=WHOLE_ID, ids=True),
     Column("NAME", rank=3, least=10),
     Column("TASK", rank=4, least=10),
     Column("SCHEDULE", rank=2, least=18),
@@ -87,6 +87,22 @@ def list_(
             "--declared-by", metavar="APP", help="Schedules in the code of an application.", show_default=False
         ),
     ] = None,
+    task: Annotated[
+        str | None,
+        typer.Option(
+            "--task", metavar="T", help="Only this task.", autocompletion=completing.tasks, show_default=False
+        ),
+    ] = None,
+    schedule_type: Annotated[
+        str | None,
+        typer.Option(
+            "--schedule-type",
+            metavar="TYPE",
+            help="Only schedules of this type, e.g. cron.",
+            autocompletion=completing.words("immediate", "future", "cron", "interval", "rrule", "after", "manual"),
+            show_default=False,
+        ),
+    ] = None,
     search: Annotated[
         str | None, typer.Option("--search", "-q", help="Text that the name or id contains.", show_default=False)
     ] = None,
@@ -101,7 +117,7 @@ def list_(
     def read(client: Client) -> Listing:
         page = client.jobs(
             status=status, latest_run=latest_run, label=wanted, queue=queue, owner=owner, declared_by=declared_by,
-            q=search, limit=limit, cursor=cursor,
+            task=task, schedule_type=schedule_type, q=search, limit=limit, cursor=cursor,
         )  # fmt: skip
         return Listing(
             page,

@@ -13,7 +13,7 @@ from mainspring.cli.connect import JsonFlag, Server
 from mainspring.cli.listing import Listing, ListOptions, PageCursor, PageLimit, more_pages, show_list, with_list_options
 from mainspring.cli.noun import Noun
 from mainspring.cli.screen import has_width, show_fields, show_json, show_text, stdout, tell
-from mainspring.cli.table import Column
+from mainspring.cli.table import WHOLE_ID, Column
 from mainspring.cli.text_formats import in_utc, relative
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ _MOST = 1000
 _RULES = "Schedule"
 _COLUMNS = (
     Column("FIRES"),
-    Column("JOB", least=12, ids=True),
+    Column("JOB", least=WHOLE_ID, ids=True),
     Column("NAME", rank=2, least=10),
     Column("SCHEDULE", rank=1, least=18),
     Column("QUEUE", rank=3, least=7),

@@ -23,7 +23,7 @@ from mainspring.cli.listing import (
 )
 from mainspring.cli.noun import Noun
 from mainspring.cli.screen import say, show_json, show_line
-from mainspring.cli.table import Column
+from mainspring.cli.table import WHOLE_ID, Column
 from mainspring.cli.task_options import payload_of
 from mainspring.cli.text_formats import TimeFormat, span
 from mainspring.cli.watching import parse_interval
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 noun = Noun("workflow", "Workflows: jobs that depend on each other, and their runs.")
 _COLUMNS = (
-    Column("WORKFLOW", least=12, ids=True),
+    Column("WORKFLOW", least=WHOLE_ID, ids=True),
     Column("STATUS"),
     Column("STEPS", rank=3, right=True),
     Column("SCHEDULE", rank=2, least=10),

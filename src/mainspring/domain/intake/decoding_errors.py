@@ -12,7 +12,7 @@ from mainspring.domain.intake.kind_checks import unknown_kind
 from mainspring.kinds.registry import package_of, task_kinds
 from mainspring.wire.calendars import BlackoutIn, DateSpanIn, HolidaysIn, HoursIn
 from mainspring.wire.exchange import Outcome, WorkerHello
-from mainspring.wire.jobs import DstIn, MisfireIn, ResourceLimitsIn, RetryIn, RetryRuleIn, ScheduleIn
+from mainspring.wire.jobs import DstIn, JobRequest, MisfireIn, ResourceLimitsIn, RetryIn, RetryRuleIn, ScheduleIn
 from mainspring.wire.limits import CircuitBreakerIn, ConcurrencyIn, RateLimitIn
 from mainspring.wire.logs import LogChunk
 from mainspring.wire.unique import UniqueIn
@@ -62,6 +62,37 @@ _OTHER_WORDS: dict[type[msgspec.Struct], dict[str, str]] = {  # what other sched
     | dict.fromkeys(("jobs", "tasks"), "steps")
     | dict.fromkeys(("params", "inputs", "variables"), "parameters"),
 }
+_DURATION = '"90s", "15m" or a number of seconds'
+_EXAMPLES = {
+    "schedule": '"0 9 * * MON-FRI" or {"every": "15m"}',
+    "retry": '{"max_attempts": 5}; "retries": 4 means the same',
+    "retry_policy": '{"max_attempts": 5}',
+    "rules": '[{"error": "ValueError", "then": "give_up"}]',
+    "misfire": '{"policy": "once"}',
+    "limits": '{"memory": "512MB"}',
+    "concurrency": '1 or {"limit": 1, "key": "payload.account"}',
+    "rate_limit": '"100/m" or {"rate": "100/m", "key": "payload.account"}',
+    "rate": '"100/m"',
+    "circuit_breaker": '{"failures": 5}',
+    "unique": '{"by": ["payload.account"]}',
+    "dst": '{"gap": "skip"}',
+    "labels": '{"team": "billing"}',
+    "required_labels": '{"zone": "a"}',
+    "env": '{"REGION": "eu"}',
+    "http": '{"url": "https://example.com/hook", "method": "POST"}',
+    "sql": '{"connection": "warehouse", "statement": "select 1"}',
+    "command": '"echo hello" or ["echo", "hello"]',
+    "steps": '[{"name": "first", "command": "echo hello"}]',
+    "map": '{"range": 10}',
+    "timeout": _DURATION,
+    "run_timeout": _DURATION,
+    "expires_in": _DURATION,
+    "kill_grace": _DURATION,
+    "delay": _DURATION,
+    "every": _DURATION,
+    "jitter": _DURATION,
+    "at": '"2026-12-31T23:59:59Z"',
+}
 _ID_PATTERN = "matching regex '^[A-Za-z0-9._-]+$'"
 _NOT_IN_JSON = "JSON has no comments, no trailing commas and no single quotes"
 _LONGEST_NAME = 100  # of an unknown field, in an answer
@@ -105,10 +136,27 @@ def in_words(error: Exception, struct: type[msgspec.Struct]) -> InvalidInput:
             expected="letters, digits, dots, underscores and hyphens",
         )
     expected = words.removeprefix("Expected ").split(", got ")[0] if words.startswith("Expected ") else None
-    hint = "write a list: [...]" if expected and expected.startswith("`array") and words.endswith("`str`") else None
+    part = _INDEX.sub("", path).rpartition(".")[2]
+    hint = _example(part, path, words, struct) if expected else None
     return InvalidInput(
         words.replace("`", ""), field=path or "$", expected=expected and expected.replace("`", ""), hint=hint
     )
+
+
+def _example(part: str, path: str, words: str, struct: type[msgspec.Struct]) -> str | None:
+    """What to write in place of a value of the wrong type."""
+    wanted, _, got = words.partition(", got ")
+    if not path and got == "`array`" and struct is JobRequest:
+        return "one job is an object; send a list of jobs to jobs:batch"
+    if "`array" in wanted.replace(" | ", "`") and got == "`str`" and part not in _EXAMPLES:
+        return "write a list: [...]"
+    if not path.endswith("]") and part in _EXAMPLES:
+        return f"such as {_EXAMPLES[part]}"
+    if got == "`str`" and "int" in wanted:
+        return "write a number without quotes"
+    if got in ("`int`", "`float`", "`bool`") and "str" in wanted:
+        return "write a text with quotes"
+    return None
 
 
 def _known(owner: type[msgspec.Struct]) -> str:
@@ -119,6 +167,8 @@ def _known(owner: type[msgspec.Struct]) -> str:
 def _instead(name: str, part: str, struct: type[msgspec.Struct]) -> str:
     """What to write instead of an unknown field of `part`. A field of the whole request belongs beside that part."""
     owner = _NESTED.get(part, struct)
+    if owner.__struct_encode_fields__ == ("jobs",) and name in JobRequest.__struct_encode_fields__:
+        return 'write {"jobs": [...]}, or send one job to POST /v1/jobs'
     if owner is not struct and {part, name} <= set(struct.__struct_encode_fields__):
         return f"{name} stands beside {part}, not in it; {_known(owner)}"
     near = _nearest(name, owner)

@@ -10,6 +10,7 @@ import msgspec
 from mainspring.domain.durations import parse_duration
 from mainspring.domain.errors import InvalidInput
 from mainspring.domain.intake.kind_checks import checks_of
+from mainspring.domain.secret_names import check_no_mask
 from mainspring.domain.sizes import parse_size
 from mainspring.domain.texts import check_line, check_prose, shown
 from mainspring.kinds.registry import TaskKind
@@ -97,6 +98,7 @@ def _env(env: dict[str, str] | None) -> dict[str, str] | None:
         if name.startswith(_OUR_PREFIX):
             raise InvalidInput(f"{name} is set by Mainspring itself", field=f"env.{name}", hint="choose another name")
         check_prose(value, f"env.{name}")
+        check_no_mask(name, value, f"env.{name}")
     return env
 
 

@@ -81,9 +81,15 @@ def _one_source(
         case "MANUAL":
             return MANUAL
         case "FUTURE":
-            raise InvalidInput("schedule_type FUTURE needs a schedule_time", field="schedule_time")
+            raise InvalidInput(
+                "schedule_type FUTURE needs a schedule_time",
+                field="schedule_time",
+                hint='such as "2026-12-31T23:59:59Z"',
+            )
         case "CRON":
-            raise InvalidInput("schedule_type CRON needs a cron_expression", field="cron_expression")
+            raise InvalidInput(
+                "schedule_type CRON needs a cron_expression", field="cron_expression", hint='such as "0 9 * * MON-FRI"'
+            )
         case "INTERVAL":
             raise InvalidInput(
                 "schedule_type INTERVAL needs a schedule", field="schedule", expected='"schedule": {"every": "10m"}'

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from difflib import get_close_matches
 from functools import lru_cache
 from zoneinfo import ZoneInfo, available_timezones
 
 from mainspring.domain.errors import InvalidInput
 from mainspring.domain.texts import shown
+
+_LONGEST_COMPARED = 100
 
 
 @lru_cache(maxsize=1024)
@@ -20,12 +23,21 @@ def _zone_names() -> frozenset[str]:
     return frozenset(available_timezones()) - {"localtime", "Factory"}
 
 
+def _meant(name: str) -> str:
+    """The zone that is spelt alike, or whose city was given."""
+    folded = {known.lower(): known for known in sorted(_zone_names())}
+    cities = {known.rpartition("/")[2].lower(): known for known in sorted(_zone_names(), reverse=True)}
+    word = name[:_LONGEST_COMPARED].lower().replace(" ", "_")
+    for known in (folded, cities):
+        near = word if word in known else next(iter(get_close_matches(word, known, n=1, cutoff=0.8)), None)
+        if near is not None:
+            return f"did you mean {known[near]!r}?"
+    return 'such as "Europe/Berlin" or "UTC"'
+
+
 def check_timezone(name: str, field: str) -> str:
     if name not in _zone_names():
-        folded = {known.lower(): known for known in _zone_names()}
-        hint = (
-            f"did you mean {folded[name.lower()]!r}?" if name.lower() in folded else 'such as "Europe/Berlin" or "UTC"'
-        )
+        hint = _meant(name)
         raise InvalidInput(
             f"{shown(name)} is not a known time zone",
             code="unknown_timezone",

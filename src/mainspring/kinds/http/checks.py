@@ -12,6 +12,7 @@ import msgspec
 from mainspring.domain.errors import InvalidInput
 from mainspring.domain.intake.execution import check_statuses
 from mainspring.domain.intake.kind_checks import CallChecks, check_value
+from mainspring.domain.secret_names import check_no_mask
 from mainspring.domain.sizes import format_size
 from mainspring.domain.texts import check_line, shown
 from mainspring.domain.workflows.references import without_references
@@ -154,6 +155,7 @@ def _check_headers(headers: dict[str, str], field: str) -> None:
                 f"the header {name} is set by Mainspring itself", field=f"{field}.{name}", hint="leave it out"
             )
         check_line(value, f"{field}.{name}")
+        check_no_mask(name, value, f"{field}.{name}")
         if not value.isascii() or value != value.strip():
             raise InvalidInput(
                 f"the header {name} is not plain ASCII, or has spaces around it",

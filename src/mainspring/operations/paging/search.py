@@ -28,6 +28,12 @@ _NARROWER = {
 }
 
 
+# The parameters of fields that have another name.
+_PARAMETERS = {
+    "text": "q", "statuses": "status", "latest": "latest_run", "worker_id": "worker", "schedule_types": "schedule_type",
+}  # fmt: skip
+
+
 class RunQuery(msgspec.Struct, frozen=True):
     """The parameters of `GET /v1/runs`."""
 
@@ -77,6 +83,7 @@ class JobQuery(msgspec.Struct, frozen=True):
     next_fire_after: datetime | None = None
     next_fire_before: datetime | None = None
     task: str | None = None
+    schedule_types: Sequence[str] = ()
 
     def __post_init__(self) -> None:
         _check_bounds(self)
@@ -112,7 +119,7 @@ def _check_bounds(query: Query) -> None:
             raise _too_long(_parameter(name), f"at most {most} characters")
         if name == "label" and value is not None and sum(map(len, value)) > _LONGEST_NAME:
             raise _too_long(name, f"at most {_LONGEST_NAME} characters")
-        if name in ("statuses", "latest") and len(value) > _MOST_STATUSES:
+        if name in ("statuses", "latest", "schedule_types") and len(value) > _MOST_STATUSES:
             raise _too_long(_parameter(name), f"at most {_MOST_STATUSES} of them")
 
 
@@ -121,7 +128,7 @@ def _too_long(parameter: str, expected: str) -> InvalidInput:
 
 
 def _parameter(field: str) -> str:
-    return {"text": "q", "statuses": "status", "latest": "latest_run", "worker_id": "worker"}.get(field, field)
+    return _PARAMETERS.get(field, field)
 
 
 def _filters(query: Query) -> list[str]:

@@ -37,22 +37,26 @@ YET_TO_FIRE = frozenset({JobStatus.SCHEDULED, JobStatus.PAUSED})
 _CLOCKS_DIFFER = timedelta(hours=1)
 _MOST_AT_A_TIME = 10_000
 _LEAST = 200
+_ONCE = frozenset({"IMMEDIATE", "FUTURE", "MANUAL", "AFTER"})  # types of jobs that may have fired for good
 
 At = TypeVar("At", Place, UUID)
 
 
 class Wanted(msgspec.Struct, frozen=True):
     """Which jobs a list shows. `statuses`: as they are shown; None for jobs that have yet to fire or will fire again.
-    `latest`: the states of the latest run; None for any."""
+    `latest`: the states of the latest run; None for any. `schedule_types`: None for any."""
 
     statuses: frozenset[JobStatus] | None = None
     latest: Collection[RunState] | None = None
+    schedule_types: frozenset[str] | None = None
     asked: JobFilter = JobFilter()
 
     @property
     def fires_again(self) -> bool:
         """Whether no one-time job that has fired can match."""
         asked = self.asked
+        if self.schedule_types is not None and not self.schedule_types & _ONCE:
+            return True
         return not (asked.next_fire_after is None and asked.next_fire_before is None and asked.declared_by is None)
 
     def accepts(self, view: JobView) -> bool:
@@ -60,6 +64,8 @@ class Wanted(msgspec.Struct, frozen=True):
         if self.statuses is not None and view.status not in self.statuses:
             return False
         if self.latest is not None and (view.latest_run is None or view.latest_run.status not in self.latest):
+            return False
+        if self.schedule_types is not None and view.schedule_type not in self.schedule_types:
             return False
         after, before = self.asked.created_after, self.asked.created_before
         if after is not None and view.created_at < after:

@@ -8,7 +8,7 @@ from uuid import UUID
 from mainspring.domain.schedules.fires import fires
 from mainspring.domain.schedules.nominal_times import first_fire
 from mainspring.domain.schedules.schedule import Schedule
-from mainspring.domain.state_names import named_states, named_statuses
+from mainspring.domain.state_names import named_schedule_types, named_states, named_statuses
 from mainspring.domain.workflows.flow import WORKFLOW_TASK
 from mainspring.kernel.ids import TenantId
 from mainspring.kernel.time_slices import TimeSlices
@@ -206,6 +206,7 @@ async def wanted_jobs(lanes: LaneRegistry, tenant: TenantId, query: JobQuery) ->
     return Wanted(
         statuses=frozenset(statuses) or None,
         latest=latest or None,
+        schedule_types=frozenset(named_schedule_types(query.schedule_types)) or None,
         asked=JobFilter(
             lane_ids=await chosen_lanes(lanes, tenant, query.queue, query.task),
             owner=query.owner,

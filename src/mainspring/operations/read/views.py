@@ -297,7 +297,7 @@ def worker_view(row: WorkerRow) -> WorkerView:
         queues=row.queues,
         tasks=row.tasks,
         slots=row.slots,
-        running=row.running,
+        running=min(row.running, row.slots),  # others have ended, and their report is on its way
         holding=row.holding,
         labels=row.labels,
         version=row.version,

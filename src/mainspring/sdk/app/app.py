@@ -19,13 +19,15 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, ParamSpec, TypedDict, TypeVar, Unpack, cast, overload
 from weakref import WeakKeyDictionary
+
+from msgspec import UNSET, UnsetType
 
 from mainspring.kernel.config import DEFAULT_QUEUE
 from mainspring.sdk.app.declared_schedules import (
@@ -35,13 +37,27 @@ from mainspring.sdk.app.declared_schedules import (
     creator_of,
     default_application_name,
     full_name,
+    schedule_id,
     source_of,
 )
+from mainspring.sdk.app.declared_settings import CalendarOptions, DeclaredCalendar, DeclaredLimits, DeclaredSetting
 from mainspring.sdk.app.worker_hooks import HookT, WorkerHooks, checked_hook
 from mainspring.sdk.client.core import DEFAULT_PATIENCE, checked_patience
+from mainspring.sdk.client.field_types import (
+    CircuitBreakerOptions,
+    ConcurrencyOptions,
+    Delivery,
+    Priority,
+    RateLimitOptions,
+    ResourceLimitOptions,
+    RetryOptions,
+    UniqueOptions,
+)
+from mainspring.sdk.client.if_exists import IfExists
 from mainspring.sdk.client.job_fields import Duration, JobOptions
 from mainspring.sdk.tasks.decorators import Async, TakesContext, TaskDecorator, Ts
-from mainspring.sdk.tasks.task import ExecutorName, FunctionTask, Task
+from mainspring.sdk.tasks.task import FunctionTask, Task
+from mainspring.sdk.tasks.task_function import ExecutorName
 from mainspring.wire.fields import PlainKeywords
 
 if TYPE_CHECKING:
@@ -64,7 +80,7 @@ class _FirstOptions(TypedDict, total=False):
     worker_concurrency: int | None
 
     queue: str
-    priority: str | int
+    priority: Priority
     timeout: Duration
 
 
@@ -72,21 +88,23 @@ class TaskOptions(_FirstOptions, PlainKeywords, total=False):
     """Defaults for every job of a task, and how a worker runs it. `executor="process"` runs it in a child interpreter,
     so that a crash or a leak affects only that run. `worker_concurrency` limits how many runs one worker executes at
     a time, `concurrency` how many run at once on all workers: 3, {"limit": 1, "key": "payload.account"}, or a list.
-    `rate` limits how often runs start: "100/m". `circuit_breaker` stops the runs after failures in a row."""
+    `rate` limits how often runs start: "100/m". `circuit_breaker` stops the runs after failures in a row. `delay` is
+    for `task.submit` without a time: with `unique` it debounces."""
 
     kill_grace: Duration
     retries: int
-    retry: dict[str, Any]
-    delivery: str
+    retry: RetryOptions
+    delivery: Delivery
     env: dict[str, str]
-    limits: dict[str, Any]
+    limits: ResourceLimitOptions
     required_labels: dict[str, str]
     keep_payload: bool | int | str
-    concurrency: bool | int | dict[str, Any] | list[dict[str, Any]]
+    concurrency: bool | int | ConcurrencyOptions | Sequence[ConcurrencyOptions]
     rate: str
-    rate_limit: bool | str | dict[str, Any] | list[dict[str, Any]]
-    circuit_breaker: bool | dict[str, Any]
-    unique: bool | dict[str, Any]
+    rate_limit: bool | str | RateLimitOptions | Sequence[RateLimitOptions]
+    circuit_breaker: bool | CircuitBreakerOptions
+    unique: bool | UniqueOptions
+    delay: Duration
 
 
 class Mainspring:
@@ -119,6 +137,8 @@ class Mainspring:
         self.tasks: dict[str, Task[Any, Any]] = {}
         self.schedules: list[AppSchedule] = []
         self.workflows: dict[str, Workflow] = {}
+        self.calendars: dict[str, DeclaredCalendar] = {}
+        self.limits: dict[str, DeclaredLimits] = {}
         self.state: Any = SimpleNamespace()
         self.hooks = WorkerHooks()
         self._url = url
@@ -167,33 +187,79 @@ class Mainspring:
         default name apart."""
         return source_of(self._creator)
 
-    def cron(self, expression: str, **options: Unpack[JobOptions]) -> TaskDecorator:
+    def cron(
+        self, expression: str, *, payload: Mapping[str, Any] | None = None, **options: Unpack[JobOptions]
+    ) -> TaskDecorator:
         """Run the task at the times of a cron expression: 5 fields, 6 fields with seconds first, or an alias like
-        @daily. It stands above @app.task. Raises ValueError for a schedule that no server would accept.
+        @daily. It stands above @app.task. `payload` are parameters of the task. Raises ValueError for a schedule that
+        no server would accept.
 
-        The default `timezone` is UTC. The job's id is the task's name. A second schedule of the same task needs its own
-        job_id.
+        The default `timezone` is UTC. The job's id is the task's name, with the values of `payload` behind it. Another
+        schedule of the task with the same id needs its own job_id.
         """
-        return self._scheduled({**options, "cron": expression}, as_written("cron", expression, options))
+        return self._scheduled({**options, "cron": expression}, as_written("cron", expression, options), payload)
 
-    def every(self, interval: Duration, **options: Unpack[JobOptions]) -> TaskDecorator:
-        """Run the task at an interval: "90s", "15m", "1h30m" or a number of seconds. It stands above @app.task. Raises
-        ValueError for a schedule that no server would accept."""
-        return self._scheduled({**options, "every": interval}, as_written("every", interval, options))
+    def every(
+        self, interval: Duration, *, payload: Mapping[str, Any] | None = None, **options: Unpack[JobOptions]
+    ) -> TaskDecorator:
+        """Run the task at an interval: "90s", "15m", "1h30m" or a number of seconds. It stands above @app.task.
+        `payload` are parameters of the task. Raises ValueError for a schedule that no server would accept."""
+        return self._scheduled({**options, "every": interval}, as_written("every", interval, options), payload)
 
-    def rrule(self, rule: str, /, **options: Unpack[JobOptions]) -> TaskDecorator:
+    def rrule(
+        self, rule: str, /, *, payload: Mapping[str, Any] | None = None, **options: Unpack[JobOptions]
+    ) -> TaskDecorator:
         """Run the task at the times of a recurrence rule of RFC 5545: "FREQ=MONTHLY;BYDAY=-1FR;BYHOUR=17". It stands
-        above @app.task. Raises ValueError for a schedule that no server would accept."""
-        return self._scheduled({**options, "rrule": rule}, as_written("rrule", rule, options))
+        above @app.task. `payload` are parameters of the task. Raises ValueError for a schedule that no server would
+        accept."""
+        return self._scheduled({**options, "rrule": rule}, as_written("rrule", rule, options), payload)
+
+    def calendar(self, name: str, **rules: Unpack[CalendarOptions]) -> str:
+        """Declare a calendar: `berlin = app.calendar("berlin", holidays={"country": "DE", "subdivision": "BE"})`.
+        Workers create it at the server and keep it as the code says, before the schedules. Returns its name, for
+        `calendar=`. Raises ValueError for rules that no server would accept."""
+        if name in self.calendars:
+            raise ValueError(f"the calendar {name!r} exists already in this application")
+        declared = DeclaredCalendar(name, rules)
+        declared.check()
+        self.calendars[name] = declared
+        return name
+
+    def limit(
+        self,
+        queue: str,
+        *,
+        concurrency: int | UnsetType | None = UNSET,
+        rate: str | UnsetType | None = UNSET,
+        burst: int | None = None,
+        max_depth: int | UnsetType | None = UNSET,
+    ) -> None:
+        """Declare limits of a queue: how many of its runs run at once, how often they start ("100/m"), and how many may
+        wait. Workers set them at the server when they start. None removes a limit, and what is left out stays as it
+        is."""
+        given = {"concurrency": concurrency, "rate": rate, "burst": burst, "max_depth": max_depth}
+        limits = {name: value for name, value in given.items() if value is not (None if name == "burst" else UNSET)}
+        if not limits:
+            raise ValueError(f"the limit of the queue {queue!r} says nothing. Give concurrency=, rate= or max_depth=.")
+        if queue in self.limits:
+            raise ValueError(f"the queue {queue!r} has limits already in this application")
+        self.limits[queue] = DeclaredLimits(queue, limits)
 
     def workflow(
-        self, workflow_id: str, *, parameters: Mapping[str, Any] | None = None, **options: Unpack[WorkflowOptions]
+        self,
+        workflow_id: str,
+        *,
+        parameters: Mapping[str, Any] | None = None,
+        if_exists: IfExists | None = None,
+        **options: Unpack[WorkflowOptions],
     ) -> Workflow:
         """Declare a workflow, to which steps are added: `nightly = app.workflow("nightly", cron="0 2 * * *")`. Workers
-        create it at the server and keep it as the code says, as they do with schedules."""
+        create it at the server and keep it as the code says, as they do with schedules. One with this id that no
+        application declares and that says something else is refused, unless `if_exists` says "replace" or "keep"."""
         from mainspring.sdk.workflows.workflow import Workflow  # takes 10 ms to import
 
         workflow = Workflow(workflow_id, app=self, parameters=parameters, **options)
+        workflow.if_exists = if_exists
         if workflow_id in self.workflows or any(one.job_id == workflow_id for one in self.schedules):
             raise ValueError(f"{workflow_id!r} exists already in this application. Give the workflow another id.")
         self.workflows[workflow_id] = workflow
@@ -221,8 +287,13 @@ class Mainspring:
 
     @property
     def declares(self) -> bool:
-        """Whether it has schedules or workflows, which workers create at the server."""
-        return bool(self.schedules or self.workflows)
+        """Whether it has schedules, workflows, calendars or limits, which workers create at the server."""
+        return bool(self.schedules or self.workflows or self.settings)
+
+    @property
+    def settings(self) -> list[DeclaredSetting]:
+        """What it declares beside jobs: calendars, which schedules may name, and limits of queues."""
+        return [*self.calendars.values(), *self.limits.values()]
 
     @property
     def queues(self) -> list[str]:
@@ -294,30 +365,39 @@ class Mainspring:
             raise ValueError(f"{', '.join(sorted(unknown))}: not an option of a task. {hint[0].upper()}{hint[1:]}")
         defaults = options.copy()
         executor, at_once = defaults.pop("executor", None), defaults.pop("worker_concurrency", None)
+        delay = defaults.pop("delay", None)
         task: Task[Any, Any] = FunctionTask(
-            self, function, name, cast(JobOptions, defaults), executor=executor, worker_concurrency=at_once
+            self, function, name, cast(JobOptions, defaults), executor=executor, worker_concurrency=at_once, delay=delay
         )
         if task.name in self.tasks:
             raise ValueError(f"the task {task.name!r} already exists. Give this one another name: @app.task('name')")
         self.tasks[task.name] = task
         return task
 
-    def _scheduled(self, options: Any, decorator: str) -> TaskDecorator:
+    def declare_schedule(
+        self, task: Task[Any, Any], options: Mapping[str, Any], written: str, payload: Mapping[str, Any] | None = None
+    ) -> str:
+        """Add a schedule of the task, and return the id of its job. `task.schedule(...)` and the decorators use it."""
+        payload = payload or {}
+        job_id = options.get("job_id") or schedule_id(task.name, payload)
+        schedule = AppSchedule(job_id, task, cast(JobOptions, {**options, "job_id": job_id}), payload)
+        if job_id in self.workflows or any(other.job_id == job_id for other in self.schedules):
+            raise ValueError(
+                f"{written} over {full_name(task.function)}: the schedule {job_id!r} already exists. "
+                "Give this one its own job_id='...'."
+            )
+        schedule.check(written)
+        self.schedules.append(schedule)
+        return job_id
+
+    def _scheduled(self, options: Any, decorator: str, payload: Mapping[str, Any] | None) -> TaskDecorator:
         if callable(when := options.get("cron", options.get("every", options.get("rrule")))):
             # Otherwise `@app.cron` without parentheses would replace the function and schedule nothing.
             raise TypeError(f"{full_name(when)}: the schedule does not say when. {_WHEN}")
 
         def add(below: Any) -> Any:
             task = below if isinstance(below, Task) else self._register(below, None, {})
-            job_id = options.get("job_id") or task.name
-            schedule = AppSchedule(job_id, task, cast(JobOptions, {**options, "job_id": job_id}))
-            if job_id in self.workflows or any(other.job_id == job_id for other in self.schedules):
-                raise ValueError(
-                    f"{decorator} over {full_name(task.function)}: the schedule {job_id!r} already exists. "
-                    "Give this one its own job_id='...'."
-                )
-            schedule.check(decorator)
-            self.schedules.append(schedule)
+            self.declare_schedule(task, options, decorator, payload)
             return task
 
         return add

@@ -12,7 +12,7 @@ import re
 import socket
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -36,9 +36,10 @@ class AppSchedule:
     job_id: str
     task: Task[Any, Any]
     options: JobOptions
+    payload: Mapping[str, Any] = field(default_factory=dict)
 
     def fields(self) -> JobFields:
-        return Submission(self.task, self.options).fields()
+        return Submission(self.task, self.options).fields(**self.payload)
 
     def declared_by(self, application: str) -> JobFields:
         """The fields of the job that belongs to the application."""
@@ -73,6 +74,16 @@ class AppSchedule:
             from mainspring.domain.intake.decoding_errors import in_words
 
             raise ValueError(f"{where}: {in_words(error, JobRequest).in_sentences()}") from None
+
+
+def schedule_id(task: str, payload: Mapping[str, Any]) -> str:
+    """The id of a schedule that names none: the name of the task, and the values of its payload."""
+    parts = [str(value) if isinstance(value, str | int | float) else _short_digest(value) for value in payload.values()]
+    return ".".join([task, *(re.sub(r"[^A-Za-z0-9._-]+", "-", part) for part in parts)])[:200]
+
+
+def _short_digest(value: object) -> str:
+    return hashlib.sha256(encode(value)).hexdigest()[:8]
 
 
 def as_written(decorator: str, when: object, options: Mapping[str, Any]) -> str:

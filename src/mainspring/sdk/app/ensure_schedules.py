@@ -65,7 +65,8 @@ class ScheduleKeeper:
         self._prune = prune or app.prune_schedules
         self._wanted = {one.job_id: job_request(one.declared_by(app.name)) for one in app.schedules}
         self._wanted |= {one.job_id: declared_workflow(one, app.name) for one in app.workflows.values()}
-        self._fingerprint = _digest(app.named, self._wanted)
+        settings = {setting.key: {"setting": setting.body()} for setting in app.settings}
+        self._fingerprint = _digest(app.named, self._wanted | settings)
 
     async def declare(self, worker_id: UUID | None = None, *, show_jobs: bool = False) -> DeclarationView:
         """Tell the server which schedules this version declares."""
@@ -95,6 +96,7 @@ class ScheduleKeeper:
             if ensured.superseded:
                 return ensured
             resumed |= {*ensured.declaration.resumed}
+            await self._put_settings(ensured, only)
             left = await self._write(ensured, left)
             if not left:
                 break
@@ -120,6 +122,19 @@ class ScheduleKeeper:
             return await self._client.job(job_id)
         except NotFound:
             return None
+
+    async def _put_settings(self, ensured: Ensured, only: Collection[str] | None) -> None:
+        """Store calendars and limits, once and before the schedules that name them."""
+        for setting in self._app.settings:
+            if setting.key in ensured.done or (only is not None and setting.key not in only):
+                continue
+            ensured.refused.pop(setting.key, None)
+            try:
+                ensured.done[setting.key] = await setting.put(self._client)
+            except _FOR_ALL:
+                raise
+            except MainspringError as error:
+                ensured.refused[setting.key] = error.in_sentences()
 
     async def _write(self, ensured: Ensured, schedules: list[Declared]) -> list[Declared]:
         """Write what differs. Returns the schedules whose jobs have changed meanwhile, and have to be read again."""
@@ -155,7 +170,7 @@ class ScheduleKeeper:
     async def _put(self, schedule: Declared, present: JobView | None) -> Done:
         wanted = self._wanted[schedule.job_id]
         if isinstance(schedule, Workflow):
-            return await put_workflow(self._client, wanted, present)
+            return await put_workflow(self._client, wanted, present, schedule.if_exists)
         if present is None:
             await self._client.submit(**schedule.declared_by(self._app.name))
             return "created"

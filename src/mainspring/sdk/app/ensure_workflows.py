@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 
 from mainspring.domain.durations import parse_duration
+from mainspring.domain.errors import InvalidInput
 from mainspring.domain.transitions import JobStatus
 from mainspring.sdk.app.differences import as_shown, differences
 from mainspring.sdk.client.core import encode
+from mainspring.sdk.client.if_exists import IfExists
 from mainspring.sdk.workflows.workflow import Workflow
 from mainspring.wire.jobs import JobView
 from mainspring.wire.workflows import StepIn, WorkflowView
@@ -18,7 +20,7 @@ from mainspring.wire.workflows import StepIn, WorkflowView
 if TYPE_CHECKING:
     from mainspring.sdk.client.async_client import AsyncClient
 
-Done = Literal["created", "updated", "resumed", "unchanged", "left cancelled"]
+Done = Literal["created", "updated", "resumed", "unchanged", "left cancelled", "kept"]
 _OF_ITS_JOB = ("schedule", "misfire")
 _SHOWN_PLAIN = ("name", "overlap", "queue", "priority", "owner", "description", "labels", "declared_by")
 _steps = msgspec.json.Decoder(list[StepIn])
@@ -29,8 +31,11 @@ def declared_workflow(workflow: Workflow, application: str) -> dict[str, Any]:
     return {**workflow.definition(), "declared_by": application}
 
 
-async def put_workflow(client: AsyncClient, wanted: dict[str, Any], present: JobView | None) -> Done:
-    """Create the workflow, or change what differs. `present` is its job. A cancelled one stays cancelled."""
+async def put_workflow(
+    client: AsyncClient, wanted: dict[str, Any], present: JobView | None, if_exists: IfExists | None = None
+) -> Done:
+    """Create the workflow, or change what differs. `present` is its job. A cancelled one stays cancelled. One that no
+    application declares, because it was made by hand, is taken over only if `if_exists` says so."""
     if present is None:
         await client.create_workflow(wanted)
         return "created"
@@ -40,6 +45,16 @@ async def put_workflow(client: AsyncClient, wanted: dict[str, Any], present: Job
     changes = workflow_differences(shown, present, wanted)
     if not changes:
         return "unchanged"
+    if present.declared_by is None and changes.keys() - {"declared_by"}:
+        if if_exists == "keep":
+            return "kept"
+        if if_exists is None:
+            raise InvalidInput(
+                f"there is a workflow {present.job_id} that no application declares, and it differs in "
+                f"{', '.join(sorted(changes.keys() - {'declared_by'}))}",
+                field="if_exists",
+                hint="write if_exists='replace' to take it over, if_exists='keep' to leave it as it is, or another id",
+            )
     await client.update_workflow(present.job_id, if_version=shown.version, **changes)
     return "updated"
 

@@ -8,6 +8,7 @@ from math import inf
 from pathlib import Path
 from typing import Any, Self, TypeVar, Unpack
 
+from mainspring.domain.errors import Conflict, NotFound
 from mainspring.kernel.addresses import ServerRotation
 from mainspring.kernel.clock import SystemClock
 from mainspring.kernel.light_httpx import httpx
@@ -29,6 +30,7 @@ from mainspring.sdk.client.core import (
 )
 from mainspring.sdk.client.handle import AsyncHandle
 from mainspring.sdk.client.http_requests import answer_of, build_request, http_settings, no_answer, stream_request
+from mainspring.sdk.client.if_exists import TRIES, IfExists, checked_if_exists, is_taken, replacing
 from mainspring.sdk.client.job_fields import Duration, JobFields, When
 from mainspring.sdk.client.log_stream import LogEvent, LogStream
 from mainspring.sdk.client.methods import awaited
@@ -106,12 +108,29 @@ class AsyncClient(AsyncWorkflowMethods, AsyncBulkMethods):
             yield page
             following_call = following(following_call, page)
 
-    async def submit(self, **fields: Unpack[JobFields]) -> AsyncHandle[Any]:
+    async def submit(self, *, if_exists: IfExists | None = None, **fields: Unpack[JobFields]) -> AsyncHandle[Any]:
         """Create a job and return its handle. The fields are those of `POST /v1/jobs`: `task` or `command`, `payload`,
         one of `at`, `delay`, `every` and `cron`, and options. Without an idempotency key the job gets a generated one,
-        so that the request can be repeated safely."""
-        made = await self.send(calls.submit(**fields))
-        return self.handle(made.job_id).merged(made.unique)
+        so that the request can be repeated safely. `if_exists` says what to do if a job has the job_id: "keep" leaves
+        it as it is, "replace" changes the fields that are given."""
+        checked_if_exists(if_exists, fields)
+        for tries_left in reversed(range(TRIES)):
+            try:
+                made = await self.send(calls.submit(**fields))
+                return self.handle(made.job_id).merged(made.unique)
+            except Conflict as error:
+                if not is_taken(error, if_exists):
+                    raise
+            handle = self.handle(str(fields["job_id"]))
+            if if_exists == "keep":
+                return handle.merged("kept")
+            try:
+                await self.send(calls.update_job(handle.job_id, **replacing(fields)))
+                return handle.merged("replaced")
+            except NotFound:  # it has ended meanwhile
+                if not tries_left:
+                    raise
+        raise AssertionError
 
     async def add_job(self, task_id: str, time: When | None = None, payload: Any = None) -> AsyncHandle[Any]:
         """Run the task `task_id` at `time` (None: now) with `payload`."""

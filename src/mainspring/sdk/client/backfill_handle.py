@@ -9,6 +9,7 @@ from collections.abc import Callable
 from mainspring.domain.durations import format_duration
 from mainspring.kernel.clock import Clock, SystemClock
 from mainspring.sdk.client import calls
+from mainspring.sdk.client.blocking_waits import warn_in_coroutine
 from mainspring.sdk.client.sender import AsyncSender, Sender
 from mainspring.wire.backfills import BackfillView
 
@@ -68,6 +69,7 @@ class Backfill:
     def wait(self, timeout: float | None = None, *, seen: Seen | None = None) -> BackfillView:
         """Wait until it is completed, or cancelled and its last run has ended. A paused one is waited for. `seen` is
         called with each answer. Raises TimeoutError after `timeout` seconds."""
+        warn_in_coroutine("await backfill.wait() of the AsyncClient")
         watch = BackfillWait(timeout, seen)
         while True:
             call = calls.read_backfill(self.id)

@@ -11,11 +11,13 @@ folder of `mainspring up`.
 from __future__ import annotations
 
 import time
+import weakref
 from collections.abc import Iterator
 from math import inf
 from pathlib import Path
 from typing import Any, Self, TypeVar, Unpack
 
+from mainspring.domain.errors import Conflict, NotFound
 from mainspring.kernel.addresses import ServerRotation
 from mainspring.kernel.clock import SystemClock
 from mainspring.kernel.light_httpx import httpx
@@ -37,6 +39,7 @@ from mainspring.sdk.client.core import (
 )
 from mainspring.sdk.client.handle import Handle
 from mainspring.sdk.client.http_requests import answer_of, build_request, http_settings, no_answer, stream_request
+from mainspring.sdk.client.if_exists import TRIES, IfExists, checked_if_exists, is_taken, replacing
 from mainspring.sdk.client.job_fields import Duration, JobFields, When
 from mainspring.sdk.client.log_stream import LogEvent, LogStream
 from mainspring.sdk.client.methods import blocking
@@ -84,6 +87,8 @@ class Client(WorkflowMethods, BulkMethods):
         self.patience = checked_patience(patience)
         self._rotation = ServerRotation(self.connection.addresses)
         self._http = httpx.Client(transport=transport, **http_settings(self.connection, timeout))
+        # Connections are closed when nothing refers to the client any more, or when Python ends.
+        self._close = weakref.finalize(self, self._http.close)
 
     def send(self, call: Call[T], *, patience: float | None = None, persist: bool = False) -> T:
         """Send a call of `mainspring.sdk.client.calls` and return its result. `patience` limits the client's own.
@@ -106,12 +111,29 @@ class Client(WorkflowMethods, BulkMethods):
             yield page
             following_call = following(following_call, page)
 
-    def submit(self, **fields: Unpack[JobFields]) -> Handle[Any]:
+    def submit(self, *, if_exists: IfExists | None = None, **fields: Unpack[JobFields]) -> Handle[Any]:
         """Create a job and return its handle. The fields are those of `POST /v1/jobs`: `task` or `command`, `payload`,
         one of `at`, `delay`, `every` and `cron`, and options. Without an idempotency key the job gets a generated one,
-        so that the request can be repeated safely."""
-        made = self.send(calls.submit(**fields))
-        return self.handle(made.job_id).merged(made.unique)
+        so that the request can be repeated safely. `if_exists` says what to do if a job has the job_id: "keep" leaves
+        it as it is, "replace" changes the fields that are given."""
+        checked_if_exists(if_exists, fields)
+        for tries_left in reversed(range(TRIES)):
+            try:
+                made = self.send(calls.submit(**fields))
+                return self.handle(made.job_id).merged(made.unique)
+            except Conflict as error:
+                if not is_taken(error, if_exists):
+                    raise
+            handle = self.handle(str(fields["job_id"]))
+            if if_exists == "keep":
+                return handle.merged("kept")
+            try:
+                self.send(calls.update_job(handle.job_id, **replacing(fields)))
+                return handle.merged("replaced")
+            except NotFound:  # it has ended meanwhile
+                if not tries_left:
+                    raise
+        raise AssertionError
 
     def add_job(self, task_id: str, time: When | None = None, payload: Any = None) -> Handle[Any]:
         """Run the task `task_id` at `time` (None: now) with `payload`."""
@@ -257,7 +279,7 @@ class Client(WorkflowMethods, BulkMethods):
 
     def close(self) -> None:
         """Close the connections to the server."""
-        self._http.close()
+        self._close()
 
     def __enter__(self) -> Self:
         return self

@@ -236,7 +236,10 @@ def read_token(path: Path, field: str = "token_file") -> str:
         token = path.read_text().strip()
     except OSError as error:
         raise InvalidInput(
-            f"cannot read the token file {path}: {error.strerror}", code="no_token", field=field
+            f"cannot read the token file {path}: {error.strerror}",
+            code="no_token",
+            field=field,
+            hint="`mainspring up` writes admin-token into its data folder; `mainspring token add` makes another token",
         ) from None
     if not token:
         raise InvalidInput(f"the token file {path} is empty", code="no_token", field=field)

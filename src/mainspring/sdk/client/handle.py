@@ -14,6 +14,7 @@ from mainspring.domain.transitions import ENDED
 from mainspring.domain.transitions import JobStatus as JobState
 from mainspring.kernel.clock import Clock, SystemClock
 from mainspring.sdk.client import calls
+from mainspring.sdk.client.blocking_waits import warn_in_coroutine
 from mainspring.sdk.client.sender import AsyncSender, Sender
 from mainspring.sdk.errors import RunFailed
 from mainspring.wire.runs import JobStatus, RunView
@@ -143,6 +144,7 @@ class Handle(_Handle[R_co]):
 
     def wait(self, timeout: float | None = None, *, seen: Seen | None = None) -> RunView:
         """Wait until the run ends and return it, whatever its status. `seen` is called with each polled status."""
+        warn_in_coroutine("await (await task.submit_async(...)).result()")
         watch = self._watch(timeout, seen)
         while (run := watch.ended(self.look(patience=watch.left(), persist=watch.answered))) is None:
             time.sleep(watch.pause())

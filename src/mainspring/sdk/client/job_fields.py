@@ -9,6 +9,24 @@ from typing import Any, TypedDict
 from mainspring.domain.durations import is_duration
 from mainspring.domain.errors import InvalidInput
 from mainspring.domain.run_key import rfc3339
+from mainspring.sdk.client.field_types import (
+    CircuitBreakerOptions,
+    ConcurrencyOptions,
+    Delivery,
+    DstOptions,
+    MisfireOptions,
+    OnUpstreamFailure,
+    Outside,
+    Overlap,
+    Priority,
+    RateLimitOptions,
+    ResourceLimitOptions,
+    RetryOptions,
+    Rule,
+    Sandbox,
+    ScheduleKind,
+    UniqueOptions,
+)
 from mainspring.wire.fields import Duration as Duration
 from mainspring.wire.fields import PlainKeywords
 from mainspring.wire.kind_fields import KindKeywords
@@ -24,25 +42,25 @@ class ExecutionFields(PlainKeywords, total=False):
     """How something runs. Jobs and the steps of workflows have these fields."""
 
     queue: str | None
-    priority: str | int | None
+    priority: Priority | None
     timeout: Duration | None
     kill_grace: Duration | None
     env: Mapping[str, str] | None
-    limits: Mapping[str, Any] | None
-    sandbox: str | None
+    limits: ResourceLimitOptions | None
+    sandbox: Sandbox | None
     run_as: str | None
     required_labels: Mapping[str, str] | None
     retries: int | None
-    retry: Mapping[str, Any] | None
-    delivery: str | None
+    retry: RetryOptions | None
+    delivery: Delivery | None
     owner: str | None
     description: str | None
     labels: Mapping[str, str] | None
     keep_payload: bool | int | str | None
-    concurrency: bool | int | Mapping[str, Any] | Sequence[Mapping[str, Any]] | None
+    concurrency: bool | int | ConcurrencyOptions | Sequence[ConcurrencyOptions] | None
     rate: str | None
-    rate_limit: bool | str | Mapping[str, Any] | Sequence[Mapping[str, Any]] | None
-    circuit_breaker: bool | Mapping[str, Any] | None
+    rate_limit: bool | str | RateLimitOptions | Sequence[RateLimitOptions] | None
+    circuit_breaker: bool | CircuitBreakerOptions | None
 
 
 class _Settings(ExecutionFields, total=False):
@@ -60,16 +78,16 @@ class _Settings(ExecutionFields, total=False):
     max_runs: int | None
     delay: Duration | None
     timezone: str | None
-    dst: Mapping[str, str] | None
+    dst: DstOptions | None
     calendar: str | None
-    outside: str | None
+    outside: Outside | None
     schedule: str | Mapping[str, Any] | None
     name: str | None
-    misfire: Mapping[str, Any] | None
-    overlap: str | None
+    misfire: MisfireOptions | None
+    overlap: Overlap | None
     depends_on: Sequence[str] | None
-    rule: str | None
-    on_upstream_failure: str | None
+    rule: Rule | None
+    on_upstream_failure: OnUpstreamFailure | None
 
 
 class _TaskFields(KindKeywords, total=False):
@@ -78,7 +96,7 @@ class _TaskFields(KindKeywords, total=False):
     task: str | None
     job_type: str | None
     payload: Any
-    schedule_type: str | None
+    schedule_type: ScheduleKind | None
     schedule_time: When | None
     cron_expression: str | None
     max_retries: int | None
@@ -90,7 +108,7 @@ class JobOptions(_Settings, total=False):
 
     job_id: str | None
     idempotency_key: str | None
-    unique: bool | Mapping[str, Any] | None
+    unique: bool | UniqueOptions | None
 
 
 class JobFields(JobOptions, _TaskFields, total=False):
@@ -103,7 +121,7 @@ class PreviewFields(TypedDict, total=False):
     """The fields that say when, as in `JobFields`."""
 
     schedule: str | Mapping[str, Any] | None
-    schedule_type: str | None
+    schedule_type: ScheduleKind | None
     at: When | None
     every: Duration | None
     cron: str | None
@@ -113,9 +131,9 @@ class PreviewFields(TypedDict, total=False):
     start: Moment | None
     end: Moment | None
     max_runs: int | None
-    dst: Mapping[str, str] | None
+    dst: DstOptions | None
     calendar: str | None
-    outside: str | None
+    outside: Outside | None
     delay: Duration | None
     schedule_time: When | None
     cron_expression: str | None
@@ -127,6 +145,13 @@ class JobChanges(_Settings, _TaskFields, total=False):
 
 
 OPTION_NAMES = frozenset(JobOptions.__annotations__)
+
+
+def recurrence(when: Duration) -> dict[str, Any]:
+    """The field that says when a schedule runs: a cron line, an interval, or a recurrence rule."""
+    if not isinstance(when, str) or is_duration(when):
+        return {"every": when}
+    return {"rrule" if "FREQ=" in when.upper() else "cron": when}
 
 
 def job_request(fields: Mapping[str, Any]) -> dict[str, Any]:

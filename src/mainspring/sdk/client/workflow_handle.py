@@ -11,6 +11,7 @@ from mainspring.domain.durations import format_duration
 from mainspring.domain.errors import NotFound
 from mainspring.kernel.clock import Clock, SystemClock
 from mainspring.sdk.client import calls
+from mainspring.sdk.client.blocking_waits import warn_in_coroutine
 from mainspring.sdk.client.handle import ENDED_NAMES, FIRST_PAUSE, LONGEST_PAUSE
 from mainspring.sdk.client.sender import AsyncSender, Sender
 from mainspring.sdk.errors import RunFailed
@@ -110,6 +111,7 @@ class WorkflowRun:
     def wait(self, timeout: float | None = None, *, seen: Seen | None = None) -> WorkflowRunView:
         """Wait until the run ends and return it, whatever its status. `seen` is called with each answer. Raises
         TimeoutError after `timeout` seconds."""
+        warn_in_coroutine("await run.wait() of the AsyncClient")
         watch = WorkflowWait(timeout, seen)
         while True:
             view = self._client.send(calls.workflow_run(self.run_id), patience=watch.left, persist=watch.answered)

@@ -10,8 +10,6 @@ import difflib
 import functools
 import inspect
 from collections.abc import Callable, Mapping
-from contextlib import suppress
-from types import SimpleNamespace
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -23,8 +21,6 @@ from typing import (
     Union,
     Unpack,
     cast,
-    get_args,
-    get_type_hints,
     overload,
 )
 
@@ -32,12 +28,24 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from mainspring.domain.errors import InvalidInput
-from mainspring.kinds.registry import task_kinds
+from mainspring.sdk.client.field_types import Priority
 from mainspring.sdk.client.handle import AsyncHandle, Handle
-from mainspring.sdk.client.job_fields import OPTION_NAMES, Duration, JobFields, JobOptions, When
+from mainspring.sdk.client.if_exists import IfExists
+from mainspring.sdk.client.job_fields import OPTION_NAMES, Duration, JobFields, JobOptions, When, recurrence
 from mainspring.sdk.errors import BadPayload
 from mainspring.sdk.tasks.context import Context
 from mainspring.sdk.tasks.signature import payload_schema
+from mainspring.sdk.tasks.task_function import (
+    ExecutorName,
+    check_delay,
+    check_executor,
+    check_name,
+    check_worker_concurrency,
+    context_parameter,
+    payload_parameters,
+    readable,
+    type_hints,
+)
 from mainspring.sdk.tasks.task_options import limits_of_task, plain, with_defaults
 
 if TYPE_CHECKING:
@@ -48,14 +56,15 @@ P = ParamSpec("P")
 R = TypeVar("R")
 F = TypeVar("F", bound=Callable[..., Any])
 Kind = Literal["async", "thread", "process"]
-ExecutorName = Literal["process"]
 
 # The job options that `task.submit(...)` accepts. The others are given with `task.options(...)`.
 SUBMIT_OPTIONS = frozenset({
     "at", "delay", "every", "cron", "timezone", "priority", "queue", "idempotency_key", "job_id", "timeout", "retries",
-    "name",
+    "name", "if_exists",
 })  # fmt: skip
-_RESERVED = tuple(kind.name for kind in task_kinds())
+# The job options that `task.schedule(...)` accepts.
+SCHEDULE_OPTIONS = frozenset({"timezone", "priority", "queue", "job_id", "timeout", "retries", "name"})
+_SAYS_WHEN = frozenset({"at", "delay", "every", "cron", "rrule", "after", "schedule", "schedule_time"})
 
 
 class Application(Protocol):
@@ -69,6 +78,11 @@ class Application(Protocol):
     def async_client(self) -> AsyncClient:
         """The client that `task.submit_async` uses."""
 
+    def declare_schedule(
+        self, task: Task[Any, Any], options: Mapping[str, Any], written: str, payload: Mapping[str, Any] | None = None
+    ) -> str:
+        """Add a schedule of the task."""
+
 
 class Task(Generic[P, R]):
     """A registered function. Calling the task calls the function. `submit` creates a job.
@@ -77,7 +91,8 @@ class Task(Generic[P, R]):
     is what awaiting it returns.
 
     kind is how a worker runs it: "async" on its event loop, "thread" in a thread, "process" in a child interpreter.
-    worker_concurrency is how many runs of it one worker executes at a time. defaults are the options of its jobs.
+    worker_concurrency is how many runs of it one worker executes at a time. defaults are the options of its jobs, and
+    delay is the delay of a submission that does not say when.
     declared_options are the same options in the form that a worker declares, so that they apply to all jobs of the
     task.
     """
@@ -91,15 +106,17 @@ class Task(Generic[P, R]):
         *,
         executor: ExecutorName | None = None,
         worker_concurrency: int | None = None,
+        delay: Duration | None = None,
     ) -> None:
         if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
             raise TypeError(f"{function.__name__} is a generator. A task must return its result.")
         functools.update_wrapper(self, function)
         self.app = app
         self.function = function
-        self.name = _check_name(name if name is not None else getattr(function, "__name__", ""))
-        self.executor = _check_executor(executor)
-        self.worker_concurrency = _check_worker_concurrency(worker_concurrency)
+        self.name = check_name(name if name is not None else getattr(function, "__name__", ""))
+        self.executor = check_executor(executor)
+        self.worker_concurrency = check_worker_concurrency(worker_concurrency)
+        self.delay = check_delay(self.name, delay)
         self.is_async = inspect.iscoroutinefunction(function)
         self.kind: Kind = self.executor or ("async" if self.is_async else "thread")
         self.defaults: JobOptions = defaults or {}
@@ -107,8 +124,8 @@ class Task(Generic[P, R]):
         if self.declared_options is not None:
             self.defaults = limits_of_task(self.defaults, self.declared_options)
         self.signature = inspect.signature(function)
-        self.parameters = _payload_parameters(self.name, self.signature)
-        self.context_parameter = _context_parameter(self.signature)
+        self.parameters = payload_parameters(self.name, self.signature)
+        self.context_parameter = context_parameter(self.signature)
         self.takes_any = any(p.kind is p.VAR_KEYWORD for p in self.signature.parameters.values())
 
     @property
@@ -117,7 +134,7 @@ class Task(Generic[P, R]):
         return self.defaults.get("queue")
 
     @property
-    def priority(self) -> str | int | None:
+    def priority(self) -> Priority | None:
         """The default priority of its jobs."""
         return self.defaults.get("priority")
 
@@ -141,7 +158,12 @@ class Task(Generic[P, R]):
 
         def __call__(self, *args, **kwargs):
             """Call the function."""
-            return self.function(*args, **kwargs)
+            try:
+                return self.function(*args, **kwargs)
+            except TypeError as error:
+                if error.__traceback__.tb_next is not None or not self._lacks_context(args, kwargs):
+                    raise
+                raise TypeError(self._needs_context()) from None
 
     def __repr__(self) -> str:
         return f"<task {self.name} ({self.kind})>"
@@ -157,12 +179,13 @@ class Task(Generic[P, R]):
         every: Duration | None = ...,
         cron: str | None = ...,
         timezone: str | None = ...,
-        priority: str | int | None = ...,
+        priority: Priority | None = ...,
         queue: str | None = ...,
         idempotency_key: str | None = ...,
         job_id: str | None = ...,
         timeout: Duration | None = ...,
         retries: int | None = ...,
+        if_exists: IfExists | None = ...,
         *args: P.args,
         **params: P.kwargs,
     ) -> Handle[R]: ...
@@ -176,12 +199,13 @@ class Task(Generic[P, R]):
         every: Duration | None = ...,
         cron: str | None = ...,
         timezone: str | None = ...,
-        priority: str | int | None = ...,
+        priority: Priority | None = ...,
         queue: str | None = ...,
         idempotency_key: str | None = ...,
         job_id: str | None = ...,
         timeout: Duration | None = ...,
         retries: int | None = ...,
+        if_exists: IfExists | None = ...,
         *args: P.args,
         **params: P.kwargs,
     ) -> Handle[R]: ...
@@ -190,9 +214,9 @@ class Task(Generic[P, R]):
         """Create a job of this task. The function's parameters become the payload. at=, delay=, every=, cron=,
         timezone=, priority=, queue=, idempotency_key=, job_id=, timeout=, retries= and name= are options of the job,
         unless the function has a parameter with that name (use `options` then). at= is a time, or a delay such as
-        "5m" or a timedelta."""
-        options, payload = self._split(params)
-        return Submission(self, options)._submit(args, payload)
+        "5m" or a timedelta. if_exists= says what to do if a job has the job_id: "keep" it, or "replace" its fields."""
+        if_exists, options, payload = self._split(params)
+        return Submission(self, options)._submit(args, payload, if_exists)
 
     @overload
     async def submit_async(self, *args: P.args, **params: P.kwargs) -> AsyncHandle[R]: ...
@@ -205,12 +229,13 @@ class Task(Generic[P, R]):
         every: Duration | None = ...,
         cron: str | None = ...,
         timezone: str | None = ...,
-        priority: str | int | None = ...,
+        priority: Priority | None = ...,
         queue: str | None = ...,
         idempotency_key: str | None = ...,
         job_id: str | None = ...,
         timeout: Duration | None = ...,
         retries: int | None = ...,
+        if_exists: IfExists | None = ...,
         *args: P.args,
         **params: P.kwargs,
     ) -> AsyncHandle[R]: ...
@@ -224,20 +249,50 @@ class Task(Generic[P, R]):
         every: Duration | None = ...,
         cron: str | None = ...,
         timezone: str | None = ...,
-        priority: str | int | None = ...,
+        priority: Priority | None = ...,
         queue: str | None = ...,
         idempotency_key: str | None = ...,
         job_id: str | None = ...,
         timeout: Duration | None = ...,
         retries: int | None = ...,
+        if_exists: IfExists | None = ...,
         *args: P.args,
         **params: P.kwargs,
     ) -> AsyncHandle[R]: ...
 
     async def submit_async(self, *args: Any, **params: Any) -> AsyncHandle[R]:
         """Create a job of this task from async code, with the same parameters and options as `submit`."""
-        options, payload = self._split(params)
-        return await Submission(self, options)._submit_async(args, payload)
+        if_exists, options, payload = self._split(params)
+        return await Submission(self, options)._submit_async(args, payload, if_exists)
+
+    @overload
+    def schedule(self, when: Duration, /, *args: P.args, **params: P.kwargs) -> str: ...
+
+    @overload
+    def schedule(
+        self,
+        when: Duration,
+        /,
+        timezone: str | None = ...,
+        job_id: str | None = ...,
+        priority: Priority | None = ...,
+        queue: str | None = ...,
+        timeout: Duration | None = ...,
+        retries: int | None = ...,
+        name: str | None = ...,
+        *args: P.args,
+        **params: P.kwargs,
+    ) -> str: ...
+
+    def schedule(self, when: Duration, /, *args: Any, **params: Any) -> str:
+        """Declare a schedule of this task, as `@app.cron` does: `report.schedule("0 3 * * *", region="eu")`. `when` is
+        a cron line, an interval such as "15m", or a recurrence rule. The function's parameters become the payload;
+        timezone=, job_id=, priority=, queue=, timeout=, retries= and name= are options, unless the function has a
+        parameter with that name. Returns the id of the job: the task's name and the values of the payload."""
+        taken = SCHEDULE_OPTIONS - self.parameters.keys()
+        options: Any = {name: value for name, value in params.items() if name in taken}
+        payload = {name: value for name, value in params.items() if name not in taken}
+        return Submission(self, options)._schedule(when, args, payload)
 
     def options(self, **options: Unpack[JobOptions]) -> Submission[P, R]:
         """Add options of the job to a submission: `charge.options(at="2026-12-31T23:59:59Z").submit(name="a1")`. All
@@ -307,20 +362,20 @@ class Task(Generic[P, R]):
 
         It is created on first use, because annotations can name types that are defined later in the user's module.
         """
-        hints = _hints(self.function)
+        hints = type_hints(self.function)
         fields: list[Any] = []
         for name, parameter in self.parameters.items():
             if parameter.default is parameter.empty:
-                fields.append((name, _readable(hints.get(name, Any))))
+                fields.append((name, readable(hints.get(name, Any))))
             else:
-                fields.append((name, _readable(Union[hints.get(name, Any), UnsetType]), UNSET))  # noqa: UP007 - at run time
+                fields.append((name, readable(Union[hints.get(name, Any), UnsetType]), UNSET))  # noqa: UP007 - at run time
         return msgspec.defstruct("Payload", fields, kw_only=True, forbid_unknown_fields=not self.takes_any)
 
     @functools.cached_property
     def result_type(self) -> Any:
         """The annotated type of the result, to which `Handle.result` converts. Any if there is none that JSON can be
         converted to."""
-        return _readable(_hints(self.function).get("return", Any))
+        return readable(type_hints(self.function).get("return", Any))
 
     @functools.cached_property
     def payload_schema(self) -> dict[str, Any] | None:
@@ -332,12 +387,31 @@ class Task(Generic[P, R]):
     def _decoder(self) -> msgspec.json.Decoder[Any]:
         return msgspec.json.Decoder(self._shape)
 
-    def _split(self, params: dict[str, Any]) -> tuple[JobOptions, dict[str, Any]]:
+    def _split(self, params: dict[str, Any]) -> tuple[IfExists | None, JobOptions, dict[str, Any]]:
         taken = SUBMIT_OPTIONS - self.parameters.keys()
         options: Any = {name: value for name, value in params.items() if name in taken}
-        return options, {name: value for name, value in params.items() if name not in taken}
+        payload = {name: value for name, value in params.items() if name not in taken}
+        return options.pop("if_exists", None), options, payload
+
+    def _lacks_context(self, args: tuple[Any, ...], params: Mapping[str, Any]) -> bool:
+        """Whether a call fails because it has no context."""
+        if self.context_parameter is None or self.context_parameter in params:
+            return False
+        try:
+            self.signature.bind(*args, **params, **{self.context_parameter: None})
+        except TypeError:
+            return False
+        return True
+
+    def _needs_context(self) -> str:
+        return (
+            f"{self.name}() needs {self.context_parameter}, the context that a worker gives it. Run it with "
+            f"mainspring.testing, or pass {self.context_parameter}=Context(...)."
+        )
 
     def _nearest(self, name: str) -> str | None:
+        if name == self.context_parameter:
+            return "leave it out: the worker gives it to the task"
         near = difflib.get_close_matches(name, [*self.parameters, *SUBMIT_OPTIONS], n=1)
         if near:
             return f"did you mean {near[0]}?"
@@ -378,88 +452,37 @@ class Submission(Generic[P, R]):
         """Create the job from async code. All arguments are parameters of the function."""
         return await self._submit_async(args, params)
 
+    def schedule(self, when: Duration, /, *args: P.args, **params: P.kwargs) -> str:
+        """Declare a schedule of the task with these options. All arguments are parameters of the function."""
+        return self._schedule(when, args, params)
+
+    def _schedule(self, when: Duration, args: tuple[Any, ...], params: Mapping[str, Any]) -> str:
+        written = f"{self.task.name}.schedule({when!r})"
+        try:
+            payload = self.task.payload_of(args, params)
+        except InvalidInput as error:
+            raise ValueError(f"{written}: {error.in_sentences()}") from None
+        return self.task.app.declare_schedule(self.task, {**self._options, **recurrence(when)}, written, payload)
+
     def _fields(self, args: tuple[Any, ...], params: Mapping[str, Any]) -> JobFields:
         options = with_defaults(self._options, self.task.defaults)
+        if self.task.delay is not None and not any(options.get(name) is not None for name in _SAYS_WHEN):
+            options["delay"] = self.task.delay
         for name in ("task", "payload"):
             if name in options:
                 raise InvalidInput(
                     f"{name} is not an option of a job of {self.task.name}",
                     field=name,
-                    hint="the payload is the parameters of the function, or their defaults in a schedule",
+                    hint="the payload is the parameters of the function; a schedule takes payload={...}",
                 )
         return cast(JobFields, {**options, "task": self.task.name, "payload": self.task.payload_of(args, params)})
 
-    def _submit(self, args: tuple[Any, ...], params: Mapping[str, Any]) -> Handle[R]:
-        handle = self.task.app.client.submit(**self._fields(args, params))
+    def _submit(self, args: tuple[Any, ...], params: Mapping[str, Any], if_exists: IfExists | None = None) -> Handle[R]:
+        handle = self.task.app.client.submit(if_exists=if_exists, **self._fields(args, params))
         return handle.returning(self.task.result_type)
 
-    async def _submit_async(self, args: tuple[Any, ...], params: Mapping[str, Any]) -> AsyncHandle[R]:
-        handle = await self.task.app.async_client.submit(**self._fields(args, params))
+    async def _submit_async(
+        self, args: tuple[Any, ...], params: Mapping[str, Any], if_exists: IfExists | None = None
+    ) -> AsyncHandle[R]:
+        handle = await self.task.app.async_client.submit(if_exists=if_exists, **self._fields(args, params))
         return handle.returning(self.task.result_type)
-
-
-def _check_name(name: str) -> str:
-    if not name or len(name) > 200 or name in _RESERVED:
-        reserved = " and ".join(map(repr, _RESERVED))
-        raise ValueError(f"{name!r} is not a valid task name. Use 1 to 200 characters, but not {reserved}.")
-    if name == "<lambda>":
-        raise ValueError('a lambda needs a name: @app.task("name")')
-    return name
-
-
-def _check_executor(executor: ExecutorName | None) -> ExecutorName | None:
-    if executor not in (None, "process"):
-        raise ValueError(f"executor: {executor!r} is unknown. Use 'process', or leave it out.")
-    return executor
-
-
-def _check_worker_concurrency(number: int | None) -> int | None:
-    if number is not None and (not isinstance(number, int) or number < 1):
-        raise ValueError(f"worker_concurrency: {number!r} is not a whole number of 1 or more")
-    return number
-
-
-def _payload_parameters(task: str, signature: inspect.Signature) -> dict[str, inspect.Parameter]:
-    """The parameters that come from the payload, in order."""
-    context = _context_parameter(signature)
-    found = {}
-    for name, parameter in signature.parameters.items():
-        if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.VAR_POSITIONAL):
-            raise TypeError(f"task {task}: a payload has named values only, so {parameter} must be a keyword parameter")
-        if parameter.kind is not parameter.VAR_KEYWORD and name != context:
-            found[name] = parameter
-    return found
-
-
-def _context_parameter(signature: inspect.Signature) -> str | None:
-    """The parameter with the annotation Context, or the one named ctx."""
-    for name, parameter in signature.parameters.items():
-        if _is_context(parameter.annotation):
-            return name
-    return "ctx" if "ctx" in signature.parameters else None
-
-
-def _is_context(annotation: Any) -> bool:
-    if isinstance(annotation, str):  # under `from __future__ import annotations`
-        return annotation.removesuffix("| None").strip().rpartition(".")[2] == Context.__name__
-    return annotation is Context or Context in get_args(annotation)
-
-
-def _hints(function: Callable[..., Any]) -> dict[str, Any]:
-    """The type of each parameter. A type that cannot be resolved (imported only for type checkers) is left out. The
-    function gets the plain JSON value then."""
-    found: dict[str, Any] = {}
-    for name, annotation in getattr(function, "__annotations__", {}).items():
-        alone = SimpleNamespace(__annotations__={name: annotation})
-        with suppress(NameError, AttributeError):
-            found |= get_type_hints(alone, getattr(function, "__globals__", {}), include_extras=True)
-    return found
-
-
-def _readable(kind: Any) -> Any:
-    """`kind` if msgspec can decode it, otherwise Any: the function gets the plain JSON value then."""
-    try:
-        msgspec.json.Decoder(kind)
-    except TypeError:
-        return Any
-    return kind

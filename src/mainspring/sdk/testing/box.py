@@ -79,7 +79,8 @@ class Box:
         self._client = BoxClient(local_server, self._driver)
         self._async_client = BoxAsyncClient(local_server, self._driver)
         self._open = ExitStack()
-        for name, rules in (calendars or {}).items():
+        declared_calendars = {name: one.rules for name, one in app.calendars.items()}
+        for name, rules in {**declared_calendars, **(calendars or {})}.items():
             self.calendar(name, rules)
         for schedule in app.schedules:
             self._client.submit(**schedule.declared_by(app.name))

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Generic, Literal, Protocol, Self, TypedDict, TypeVar, cast, overload
+from typing import Any, Generic, Protocol, Self, TypedDict, TypeVar, cast, overload
 
 from mainspring.sdk.workflows.references import FROM, Reference, with_references
 
 R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
 StepT = TypeVar("StepT", bound="Step[Any]")
-Rule = Literal["all_success", "all_done", "one_success", "one_failed"]
-OnUpstreamFailure = Literal["skip", "fail"]
 
 
 class MapResult(TypedDict, Generic[R]):

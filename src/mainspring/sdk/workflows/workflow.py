@@ -17,12 +17,24 @@ from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypedDict, TypeVar, 
 import msgspec
 
 from mainspring.domain.errors import InvalidInput, MainspringError
+from mainspring.domain.texts import meant, sentence
 from mainspring.kinds.registry import task_kinds
 from mainspring.sdk.client.core import encode
+from mainspring.sdk.client.field_types import (
+    DstOptions,
+    MisfireOptions,
+    MisfirePolicy,
+    OnUpstreamFailure,
+    Outside,
+    Overlap,
+    Priority,
+    Rule,
+)
+from mainspring.sdk.client.if_exists import IfExists
 from mainspring.sdk.client.job_fields import Duration, ExecutionFields, Moment, job_request
 from mainspring.sdk.tasks.task import Application, Submission, Task
 from mainspring.sdk.workflows.references import INDEX, ITEM, PARAMETER, TOTAL, Reference, owner_of
-from mainspring.sdk.workflows.step import OnUpstreamFailure, Rule, Step, flat
+from mainspring.sdk.workflows.step import Step, flat
 from mainspring.wire.formats import ChosenJobId
 from mainspring.wire.kind_fields import KindKeywords
 from mainspring.wire.workflows import StepIn, StepName, WorkflowRequest
@@ -58,14 +70,14 @@ class WorkflowOptions(TypedDict, total=False):
     end: Moment | None
     max_runs: int | None
     timezone: str | None
-    dst: Mapping[str, str] | None
+    dst: DstOptions | None
     calendar: str | None
-    outside: str | None
-    misfire: str | Mapping[str, Any] | None
-    overlap: str | None
+    outside: Outside | None
+    misfire: MisfirePolicy | MisfireOptions | None
+    overlap: Overlap | None
     timeout: Duration | None
     queue: str | None
-    priority: str | int | None
+    priority: Priority | None
     owner: str | None
     description: str | None
     labels: Mapping[str, str] | None
@@ -126,6 +138,7 @@ class Workflow:
         if unknown:
             known = ", ".join(WorkflowOptions.__annotations__)
             raise ValueError(f"{', '.join(sorted(unknown))}: not an option of a workflow. The options are: {known}.")
+        self.if_exists: IfExists | None = None
         self.workflow_id = _checked(workflow_id, ChosenJobId, "the id of a workflow: at most 200")
         self.app = app
         self.parameters = dict(parameters or {})
@@ -184,7 +197,7 @@ class Workflow:
         rule: Rule | None = ...,
         on_upstream_failure: OnUpstreamFailure | None = ...,
         queue: str | None = ...,
-        priority: str | int | None = ...,
+        priority: Priority | None = ...,
         timeout: Duration | None = ...,
         retries: int | None = ...,
         *args: P.args,
@@ -201,7 +214,7 @@ class Workflow:
         rule: Rule | None = ...,
         on_upstream_failure: OnUpstreamFailure | None = ...,
         queue: str | None = ...,
-        priority: str | int | None = ...,
+        priority: Priority | None = ...,
         timeout: Duration | None = ...,
         retries: int | None = ...,
         *args: P.args,
@@ -227,7 +240,9 @@ class Workflow:
         payload may have references."""
         unknown = fields.keys() - StepFields.__annotations__.keys() - {kind.field for kind in task_kinds()}
         if unknown:
-            raise ValueError(f"step {name}: {', '.join(sorted(unknown))} is not a field of a step")
+            known = [*StepFields.__annotations__, *(kind.field for kind in task_kinds())]
+            hint = sentence(meant(min(unknown), known, "known are: " + ", ".join(known)))
+            raise ValueError(f"step {name}: {', '.join(sorted(unknown))} is not a field of a step. {hint}")
         return self._add(name, dict(fields), None)
 
     def _task(self, work: Any) -> Submission[Any, Any]:

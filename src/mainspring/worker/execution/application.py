@@ -7,6 +7,7 @@ import sys
 import traceback
 from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 
 import mainspring
 from mainspring.domain.errors import InvalidInput
@@ -35,12 +36,21 @@ def load_app(name: str) -> Mainspring:
             else None,
         ) from error
     app = getattr(module, attribute, None)
-    if not isinstance(app, Mainspring):
-        found = "nothing" if app is None else f"a {type(app).__name__}"
-        raise InvalidInput(
-            f"app: {name} is {found}, not a Mainspring application", field="app", hint="app = Mainspring()"
-        )
-    return app
+    if isinstance(app, Mainspring):
+        return app
+    if hasattr(module, attribute):
+        detail = f"app: {name} is {'None' if app is None else f'a {type(app).__name__}'}, not a Mainspring application"
+    else:
+        detail = f"app: the module {module_name} has no {attribute!r}"
+    raise InvalidInput(detail, field="app", hint=_applications_of(module))
+
+
+def _applications_of(module: ModuleType) -> str:
+    """What to write instead: the applications that the module has."""
+    found = [name for name, value in vars(module).items() if isinstance(value, Mainspring)]
+    if not found:
+        return f"{module.__name__} has no application; add app = Mainspring() to {module.__file__ or 'it'}"
+    return f"use {' or '.join(f'{module.__name__}:{name}' for name in found[:5])}"
 
 
 def _own_frames(error: Exception) -> list[str]:

@@ -76,6 +76,8 @@ def _described(error: BaseException) -> AttemptEnding:
     if isinstance(error, GiveUp):
         return failed(_in_words(error, "the task gave up"), retry=False)
     headline = "".join(traceback.format_exception_only(error)).strip()
+    if isinstance(error, NameError) and error.name == "ctx":
+        headline += ". The context is a parameter of the task: def task(ctx: Context, ...)"
     frames = "".join(traceback.format_tb(_users_frames(error.__traceback__), limit=-_FRAMES))
     return failed(f"{headline}\n{frames}".rstrip(), cause=cause_of(error))
 

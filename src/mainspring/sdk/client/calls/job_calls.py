@@ -37,8 +37,8 @@ _declaration = json_of(DeclarationView)
 
 
 class JobFilters(TypedDict, total=False):
-    """Filters for jobs. `status` and `latest_run` may name several, with commas. Times from `_after` on, and before
-    `_before`."""
+    """Filters for jobs. `status`, `latest_run` and `schedule_type` may name several, with commas. Times from `_after`
+    on, and before `_before`."""
 
     status: str | None
     latest_run: str | None
@@ -47,6 +47,8 @@ class JobFilters(TypedDict, total=False):
     owner: str | None
     q: str | None
     declared_by: str | None
+    task: str | None
+    schedule_type: str | None
     created_after: When | None
     created_before: When | None
     next_fire_after: When | None

@@ -27,6 +27,7 @@ from mainspring.worker.execution.attempt import (
 from mainspring.worker.execution.endings import ending_of_call, ending_of_error, ending_of_result
 from mainspring.worker.execution.interruption import Interruption
 from mainspring.worker.executors.process.child import Unfit
+from mainspring.worker.executors.python.blocked_loop import BlockedLoopWatch
 from mainspring.worker.executors.python.threads import ThreadPool
 from mainspring.worker.output.capture import LogWriter, current, shielded
 
@@ -61,6 +62,7 @@ class PythonExecutor:
         self._open_log = open_log
         self._note_progress = note_progress
         self._log_writer: LogWriter | None = None
+        self._blocked_loop = BlockedLoopWatch()
 
     @property
     def isolates(self) -> bool:
@@ -77,7 +79,7 @@ class PythonExecutor:
 
     def _on_the_loop(self, task: Task[Any, Any]) -> Execute:
         wants_context = task.context_parameter is not None
-        bind = task.bind_json
+        bind, watch = task.bind_json, self._blocked_loop
 
         async def execute(attempt: Attempt) -> AttemptEnding:
             order = attempt.order
@@ -90,6 +92,7 @@ class PythonExecutor:
             if wants_context:
                 context = self._context(attempt)
                 attempt.on_stop = context.cancel
+            watch.begin()
             try:
                 result = await bind(attempt.order.payload, context)()
             except GeneratorExit:
@@ -98,6 +101,8 @@ class PythonExecutor:
                 ending = ending_of_error(error)
             else:
                 ending = SUCCEEDED if result is None else ending_of_result(result)
+            finally:
+                watch.end()
             if attempt.stopping is not None:
                 ending = ending_after_stop(attempt)
             if context is not None:
@@ -107,6 +112,7 @@ class PythonExecutor:
                 await _finish_log(attempt)
             return ending
 
+        watch.of = execute.__code__
         return execute
 
     def _in_a_thread(self, task: Task[Any, Any]) -> Execute:
