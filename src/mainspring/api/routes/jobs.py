@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 from litestar import Request, Response, Router
 from litestar.params import QueryParameter
+from msgspec import UNSET
 
 from mainspring.api.answers import CHANGES_A_JOB, FIELDS_OF_A_JOB, LISTS, RUNS_NOW, SEARCHES, Answer
 from mainspring.api.bodies import BatchBody
@@ -180,7 +181,8 @@ async def get_job(request: Http, job_id: str, generation: Generation = None) -> 
 )  # fmt: skip
 async def patch_job(request: Http, job_id: str, data: JobPatch, if_match: IfMatch = None) -> Response[JobView]:
     """Fields that are not given keep their values. null resets a field to its default. What was due before the change
-    fires by the old definition."""
+    fires by the old definition. A one-time job whose new time has passed fires at once, for the time of the change. A
+    one-time job that has fired cannot be changed; a repeat of a change that it has already changes nothing."""
     return await _change(request, job_id, data, if_match)
 
 
@@ -331,8 +333,10 @@ async def list_missed_fires(request: Http, job_id: str, limit: Limit = 100) -> l
 
 async def _change(request: Http, job_id: str, data: JobPatch, if_match: str | None) -> Response[JobView]:
     services = services_of(request)
-    await services.amender.update(caller_of(request), job_id, data, version_of(if_match))
-    return _with_version(await services.job_reader.job(caller_of(request), job_id))
+    warnings = await services.amender.update(caller_of(request), job_id, data, version_of(if_match))
+    view = await services.job_reader.job(caller_of(request), job_id)
+    view.warnings = warnings or UNSET
+    return _with_version(view)
 
 
 def _with_version(view: JobView) -> Response[JobView]:

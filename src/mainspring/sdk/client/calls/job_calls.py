@@ -25,6 +25,7 @@ from mainspring.wire.runs import (
 _job_created = warning_of(JobCreated)
 _batch_created = warning_of(BatchCreated)
 _job = json_of(JobView)
+_changed_job = warning_of(JobView)
 _job_list = json_of(JobList)
 _job_status = json_of(JobStatus)
 _upcoming = json_of(Upcoming)
@@ -119,7 +120,7 @@ def update_job(job_id: str, *, if_version: int | None = None, **changes: Unpack[
     """Change some of the job's fields. With `if_version`, only if the job still has that version."""
     headers, body = match_header(if_version), encode(job_patch(changes))
     # After the first request the version has changed, so a repeated one would be rejected although the first succeeded.
-    return Call("PATCH", job_path(job_id), _job, body=body, headers=headers, repeatable=if_version is None)
+    return Call("PATCH", job_path(job_id), _changed_job, body=body, headers=headers, repeatable=if_version is None)
 
 
 def cancel_job(job_id: str, *, if_version: int | None = None) -> Call[JobView]:
