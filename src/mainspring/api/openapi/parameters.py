@@ -49,6 +49,7 @@ PARAMETERS: dict[str, tuple[str, Any]] = {
     ),
     "view": ("`row`: only the fields that a list shows, without payloads and results.", "row"),
     "application": ("The name of the application.", "billing"),
+    "at": ("A time. Without a zone it is by the clocks of the schedule.", "2026-11-17T03:00"),
     "declared_by": ("Only those that this application declares.", "billing"),
     "part": ("The beginning or the end of an id.", "0a8b11"),
     "kind": ("Only ids of these kinds.", ["run"]),

@@ -34,6 +34,7 @@ from mainspring.operations.paging.search import JobQuery
 from mainspring.wire.checks import JobCheck
 from mainspring.wire.formats import Moment
 from mainspring.wire.insights import JobSeries, WindowWord
+from mainspring.wire.job_why import JobWhy
 from mainspring.wire.jobs import (
     BatchCreated,
     JobCreated,
@@ -280,6 +281,17 @@ async def get_job_timeline(
 
 
 @get(
+    "/{job_id:str}/why", summary="Explain why a job did or did not run at a time", operation="jobs.why", roles=READERS,
+    problems=SEARCHES,
+)  # fmt: skip
+async def explain_job(request: Http, job_id: str, at: str | None = None) -> JobWhy:
+    """In a sentence: the run for that time, or why there is none. Without `at` the last fire of the job is explained. A
+    time without a zone is by the clocks of the schedule; one without seconds means the whole minute."""
+    services, caller = services_of(request), caller_of(request)
+    return await services.job_why.why(caller, await services.job_reader.job(caller, job_id), at)
+
+
+@get(
     "/{job_id:str}/series",
     summary="Get outcomes, durations and lags of a job's runs",
     operation="jobs.series",
@@ -345,7 +357,8 @@ def _with_version(view: JobView) -> Response[JobView]:
 
 HANDLERS = [
     create_job, list_jobs, get_job, patch_job, put_job, cancel_job, pause_job, resume_job, run_job_now, create_backfill,
-    get_job_status, get_job_timeline, get_job_series, list_job_runs, list_upcoming_fires, list_missed_fires,
+    get_job_status, get_job_timeline, explain_job, get_job_series, list_job_runs, list_upcoming_fires,
+    list_missed_fires,
 ]  # fmt: skip
 
 

@@ -203,6 +203,7 @@ class AsyncClient(AsyncWorkflowMethods, AsyncBulkMethods):
     retry_run = awaited(calls.retry_run)
     timeline = awaited(calls.timeline)
     why = awaited(calls.why)
+    why_job = awaited(calls.why_job)
     logs = awaited(calls.logs)
     log_lines = awaited(calls.log_lines)
     search_log = awaited(calls.search_log)

@@ -198,6 +198,7 @@ class Client(WorkflowMethods, BulkMethods):
     retry_run = blocking(calls.retry_run)
     timeline = blocking(calls.timeline)
     why = blocking(calls.why)
+    why_job = blocking(calls.why_job)
     logs = blocking(calls.logs)
     log_lines = blocking(calls.log_lines)
     search_log = blocking(calls.search_log)

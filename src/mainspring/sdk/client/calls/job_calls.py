@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from datetime import datetime
 from typing import Any, TypedDict, Unpack
 
 from mainspring.kernel.ids import uuid7
@@ -12,6 +13,7 @@ from mainspring.sdk.client.job_fields import JobChanges, JobFields, When, job_pa
 from mainspring.sdk.client.server_warnings import warning_of
 from mainspring.wire.applications import DeclarationRequest, DeclarationView
 from mainspring.wire.ids import IdList
+from mainspring.wire.job_why import JobWhy
 from mainspring.wire.jobs import BatchCreated, JobCreated, JobList, JobView, MissedRange, RunNowAccepted, Upcoming
 from mainspring.wire.protocol import GENERATED_KEY
 from mainspring.wire.runs import (
@@ -30,6 +32,7 @@ _job_list = json_of(JobList)
 _job_status = json_of(JobStatus)
 _upcoming = json_of(Upcoming)
 _missed = json_of(list[MissedRange])
+_job_why = json_of(JobWhy)
 _timeline_entries = json_of(list[JobTimelineEntry])
 _run_now = json_of(RunNowAccepted)
 _run_array = json_of(list[RunView])
@@ -108,6 +111,12 @@ def upcoming(job_id: str, n: int = 20) -> Call[Upcoming]:
 def missed(job_id: str) -> Call[list[MissedRange]]:
     """The job's missed fires, as ranges with a reason."""
     return Call("GET", job_path(job_id, "/missed"), _missed)
+
+
+def why_job(job_id: str, at: datetime | str | None = None) -> Call[JobWhy]:
+    """Why the job did or did not run at a time, by default at its last fire. A time without a zone is by the clocks of
+    its schedule."""
+    return Call("GET", job_path(job_id, "/why"), _job_why, params=query_of({"at": at}))
 
 
 def job_timeline(job_id: str, *, limit: int | None = None, cursor: str | None = None) -> Call[JobTimeline]:
