@@ -101,6 +101,34 @@ def test_why_is_one_sentence(server: CannedServer, call: Call) -> None:
     assert call("why", RUN_ID)[:2] == (0, "QUEUED: no worker offers task x\n")
 
 
+@pytest.mark.parametrize(
+    ("words", "route", "field", "sample"),
+    [
+        (("runs", "--task", "rare"), "GET /v1/runs", "runs", run()),
+        (("jobs", "--search", "rare"), "GET /v1/jobs", "jobs", job()),
+        (("missed", "--reason", "rare"), "GET /v1/missed-fires", "missed", None),
+    ],
+)
+def test_a_list_goes_on_where_the_search_ended_and_says_how_far_it_has_looked(
+    server: CannedServer, call: Call, words: tuple[str, ...], route: str, field: str, sample: Any
+) -> None:
+    rows = [] if sample is None else [sample]
+    server.says(
+        route,
+        {field: [], "next": "a", "searched_to": "2026-11-17T01:02:03Z"},
+        {field: rows, "next": "b", "searched_to": "2026-11-16T00:00:00Z"},
+        {field: [], "next": None, "searched_to": None},
+    )
+    code, out, err = call(*words)
+    assert code == 0 and "looked back to 2026-11-17 01:02:03 UTC, 0 found" in err
+    assert "so far" not in out + err and "--cursor" not in err
+    assert len(server.asked) == 3
+    if sample is None:
+        assert "no missed fires" in out + err
+    else:
+        assert sample["job_id"][-4:] in out
+
+
 JOB_WHY = {
     "job_id": "report", "status": "SCHEDULED", "reason": "calendar", "why": "The calendar de excludes it.",
     "at": "2026-11-17T03:00:00Z", "fire": None, "run_id": None, "run_status": None, "missed": None,

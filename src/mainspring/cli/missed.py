@@ -8,7 +8,16 @@ import typer
 
 from mainspring.cli import completing
 from mainspring.cli.find_id import job_filter
-from mainspring.cli.listing import Listing, ListOptions, PageCursor, PageLimit, more_pages, show_list, with_list_options
+from mainspring.cli.listing import (
+    Listing,
+    ListOptions,
+    PageCursor,
+    PageLimit,
+    more_pages,
+    search_list,
+    show_list,
+    with_list_options,
+)
 from mainspring.cli.table import Column
 
 if TYPE_CHECKING:
@@ -47,8 +56,11 @@ def command(
     """List fires that did not run, with the reason, newest first. `mainspring run why JOB --at T` explains one."""
 
     def read(client: Client) -> Listing:
+        from mainspring.sdk.client import calls
+
         found = job_filter(client, job_id)
-        page = client.missed_fires(job=found, reason=reason, q=search, limit=limit, cursor=cursor)
+        asked = calls.missed_fires(job=found, reason=reason, q=search, limit=limit, cursor=cursor)
+        page = search_list(client, options, asked)
         if found is not None and not page.missed:
             client.job(found)  # it has missed none, or there is no such job
         return Listing(
@@ -61,8 +73,8 @@ def command(
                 )
                 for one in page.missed
             ],
-            "no missed fires" if page.next is None else "no missed fires so far",
-            more_pages(page.next, page.searched_to),
+            "no missed fires",
+            more_pages(page.next),
         )  # fmt: skip
 
     show_list(options, read)

@@ -196,8 +196,11 @@ class WorkflowView(msgspec.Struct):
 
 
 class WorkflowList(msgspec.Struct):
+    """A page of workflows. `searched_to`: as of a page of jobs."""
+
     workflows: list[WorkflowView]
     next: str | None = None
+    searched_to: datetime | None = None
 
 
 class WorkflowRunNow(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):

@@ -18,6 +18,7 @@ from mainspring.cli.listing import (
     PageLimit,
     UtcFlag,
     more_pages,
+    search_list,
     show_list,
     with_list_options,
 )
@@ -118,11 +119,14 @@ def list_(
     """List runs, newest first."""
 
     def read(client: Client) -> Listing:
+        from mainspring.sdk.client import calls
+
         found = job_filter(client, job)
-        page = client.runs(
+        asked = calls.runs(
             status=status, job=found, queue=queue, task=task, error=error, since=since, until=until,
             limit=limit, cursor=cursor,
         )  # fmt: skip
+        page = search_list(client, options, asked)
         rows = page.runs
         if found is not None and not rows:
             client.job(found)  # it has no such runs, or there is no such job
@@ -130,8 +134,8 @@ def list_(
             page,
             _COLUMNS,
             lambda times: [_row(run, times) for run in rows],
-            "no runs" if page.next is None else "no runs so far",
-            more_pages(page.next, page.searched_to),
+            "no runs",
+            more_pages(page.next),
         )
 
     show_list(options, read)
