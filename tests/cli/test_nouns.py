@@ -140,7 +140,7 @@ def told(server: CannedServer, call: Call, *words: str) -> tuple[Any, ...]:
 
 
 def test_every_earlier_name_is_known_and_has_a_new_one() -> None:
-    assert set(EARLIER) == {*OLD_NAMES, *COMMANDS, *NOUNS, *_of("workflow")} - _new_nouns()
+    assert set(EARLIER) == {*OLD_NAMES, *COMMANDS, *NOUNS, *_of("workflow")} - _new_nouns() - {"missed"}
     for old, now in OLD_NAMES.items():
         noun, _, verb = now.partition(" ")
         same = find_command(old).function is load_verb(noun, verb).function

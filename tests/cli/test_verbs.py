@@ -101,6 +101,71 @@ def test_why_is_one_sentence(server: CannedServer, call: Call) -> None:
     assert call("why", RUN_ID)[:2] == (0, "QUEUED: no worker offers task x\n")
 
 
+@pytest.mark.parametrize(
+    ("words", "route", "field", "sample"),
+    [
+        (("runs", "--task", "rare"), "GET /v1/runs", "runs", run()),
+        (("jobs", "--search", "rare"), "GET /v1/jobs", "jobs", job()),
+        (("missed", "--reason", "rare"), "GET /v1/missed-fires", "missed", None),
+    ],
+)
+def test_a_list_goes_on_where_the_search_ended_and_says_how_far_it_has_looked(
+    server: CannedServer, call: Call, words: tuple[str, ...], route: str, field: str, sample: Any
+) -> None:
+    rows = [] if sample is None else [sample]
+    server.says(
+        route,
+        {field: [], "next": "a", "searched_to": "2026-11-17T01:02:03Z"},
+        {field: rows, "next": "b", "searched_to": "2026-11-16T00:00:00Z"},
+        {field: [], "next": None, "searched_to": None},
+    )
+    code, out, err = call(*words)
+    assert code == 0 and "looked back to 2026-11-17 01:02:03 UTC, 0 found" in err
+    assert "so far" not in out + err and "--cursor" not in err
+    assert len(server.asked) == 3
+    if sample is None:
+        assert "no missed fires" in out + err
+    else:
+        assert sample["job_id"][-4:] in out
+
+
+JOB_WHY = {
+    "job_id": "report", "status": "SCHEDULED", "reason": "calendar", "why": "The calendar de excludes it.",
+    "at": "2026-11-17T03:00:00Z", "fire": None, "run_id": None, "run_status": None, "missed": None,
+    "fire_before": None, "fire_after": None,
+}  # fmt: skip
+
+
+def test_why_of_a_job_at_a_time(server: CannedServer, call: Call) -> None:
+    server.says("GET /v1/jobs/report/why", JOB_WHY)
+    assert call("why", "report", "--at", "2026-11-17T03:00")[:2] == (0, "CALENDAR: The calendar de excludes it.\n")
+    assert server.asked[0][1] == "at=2026-11-17T03%3A00"
+    code, out, _ = call("run", "why", "report", "--at", "2026-11-17T03:00", "--json")
+    assert code == 0 and json.loads(out)["reason"] == "calendar"
+
+
+def test_why_of_a_recurring_job_is_about_its_last_fire_unless_a_run_is_alive(server: CannedServer, call: Call) -> None:
+    server.says("GET /v1/jobs/report", job(schedule_type="CRON"))
+    server.says("GET /v1/jobs/report/status", {"job_id": "report", "status": "SCHEDULED", "latest_run": run()})
+    server.says("GET /v1/jobs/report/why", {**JOB_WHY, "reason": "ran", "run_id": RUN_ID, "run_status": "SUCCESS"})
+    assert call("why", "report")[:2] == (0, "SUCCESS: The calendar de excludes it.\n")
+
+
+def test_missed_lists_the_fires_that_did_not_run(server: CannedServer, call: Call) -> None:
+    one = {
+        "job_id": "report", "name": "report", "first": "2026-11-17T03:00:00Z", "last": "2026-11-17T04:00:00Z",
+        "count": 2, "reason": "paused", "recorded_at": "2026-11-17T08:00:00Z",
+    }  # fmt: skip
+    server.says("GET /v1/missed-fires", {"missed": [one]})
+    code, out, _ = call("missed", "--reason", "paused", "--utc")
+    assert code == 0 and "report" in out and "paused" in out and "2026-11-17T03:00:00Z" in out
+    assert server.asked[0][1] == "reason=paused&limit=20"
+    server.says("GET /v1/jobs/report", job())
+    server.says("GET /v1/missed-fires", {"missed": []})
+    code, out, err = call("missed", "report")
+    assert code == 0 and "no missed fires" in out + err
+
+
 def test_cancel_tries_the_run_first(server: CannedServer, call: Call) -> None:
     server.says(f"POST /v1/runs/{RUN_ID}:cancel", run(status="RUNNING"), status=202)
     code, out, _ = call("cancel", RUN_ID)

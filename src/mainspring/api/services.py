@@ -58,6 +58,7 @@ from mainspring.operations.read.queues import QueueReader
 from mainspring.operations.read.runs import RunReader
 from mainspring.operations.read.tenant_counts import TenantCountsReader
 from mainspring.operations.read.upcoming import UpcomingReader
+from mainspring.operations.read.why_job import JobWhyReader
 from mainspring.operations.read.workers import WorkerReader
 from mainspring.operations.signals import Signals
 from mainspring.operations.signatures.offers import OfferRegistry
@@ -110,6 +111,7 @@ class Services:
         self.declarer = Declarer(store, lanes, self.amender)
         self.job_reader = JobReader(store, lanes, self.run_reader)
         self.job_timeline = JobTimelineReader(store)
+        self.job_why = JobWhyReader(store, self.run_reader)
         self.limit_reader = LimitReader(store)
         self.calendar_reader = CalendarReader(store)
         self.calendar_changer = CalendarChanger(store, database_clock, computations)

@@ -15,7 +15,7 @@ TOPICS: dict[str, tuple[tuple[str, ...], ...]] = {
     "Start": (("up",), ("server", "scheduler", "migrate")),
     "Submit": (("submit",), ("schedule",)),
     "Steer": (("job",), ("run",), ("workflow",), ("backfill",), ("dead-letter",), ("act", "operation")),
-    "Watch": (("status", "overview", "failures", "top"),),
+    "Watch": (("status", "overview", "failures", "missed", "top"),),
     "Operate": (("worker",), ("queue",), ("limit",), ("calendar",), ("breaker", "task")),
     "Access": (("tenant",), ("token",), ("session", "open")),
     "Tools": (("completion", BENCH),),

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import wraps
+from time import monotonic
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from mainspring.sdk.client.client import Client
+    from mainspring.sdk.client.core import Call
+    from mainspring.sdk.client.searches import PageT as SearchT
 
 _PANEL = "Output"
 UtcFlag = Annotated[
@@ -116,12 +119,22 @@ def with_list_options(command: Callable[..., None]) -> Callable[..., None]:
     return with_options
 
 
-def more_pages(cursor: str | None, searched_to: datetime | None = None) -> list[str]:
-    """`searched_to`: how far a search has looked that is not over."""
-    if cursor is None:
-        return []
-    looked = "" if searched_to is None else f"looked back to {searched_to.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC; "
-    return [f"{looked}more: repeat with --cursor {cursor}"]
+def search_list(client: Client, options: ListOptions, call: Call[SearchT]) -> SearchT:
+    """A page of a list. Where the server ends a search before its end, this goes on, and says on stderr how far it has
+    looked: at once, and then each two seconds."""
+    told = 0.0
+
+    def tell(looked_to: datetime, found: int) -> None:
+        nonlocal told
+        if not options.watch and monotonic() - told >= _EVERY:
+            told = monotonic()
+            say(f"looked back to {looked_to.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC, {found} found; looking on")
+
+    return client.search(call, tell)
+
+
+def more_pages(cursor: str | None) -> list[str]:
+    return [] if cursor is None else [f"more: repeat with --cursor {cursor}"]
 
 
 def show_list(options: ListOptions, read: Callable[[Client], Listing]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from enum import IntEnum, StrEnum
 from typing import Any
 
@@ -83,6 +84,7 @@ class Spec(PlainValues, msgspec.Struct, frozen=True, omit_defaults=True):
     of its own, see domain/run_key.py. line: the slots that its runs need, see domain/limits.py. boost: how many seconds
     its priority moves a run forward in a line. depends_on, rule, on_upstream_failure: see domain/dependencies.py.
     workflow: the version of the definition that a run of a workflow is fired with. step: of the run of a step.
+    requested_at: the time that a change asked for, if it had passed by then: the job fired for the time of the change.
     """
 
     timeout: float = DEFAULT_TIMEOUT
@@ -109,6 +111,7 @@ class Spec(PlainValues, msgspec.Struct, frozen=True, omit_defaults=True):
     on_upstream_failure: str | None = None
     workflow: int | None = None
     step: StepOf | None = None
+    requested_at: datetime | None = None
 
 
 DEFAULT_SPEC = Spec()

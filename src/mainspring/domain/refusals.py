@@ -6,6 +6,7 @@ from __future__ import annotations
 from mainspring.domain.errors import Conflict
 from mainspring.domain.transitions import JobStatus
 
+ALREADY_FIRED = "already_fired"
 _AGAIN = "create it again with POST /v1/jobs"
 
 
@@ -28,7 +29,7 @@ def ended(job_id: str, status: JobStatus, what: str, *, one_time: bool, code: st
 def already_fired(job_id: str, what: str, why: str = "has fired") -> Conflict:
     """A one-time job is a run from then on."""
     detail = f"job {job_id!r} was to run once and {why}; it cannot be {what}"
-    return Conflict(detail, code="already_fired", hint=f"{_AGAIN} when it has ended")
+    return Conflict(detail, code=ALREADY_FIRED, hint=f"{_AGAIN} when it has ended")
 
 
 def paused(job_id: str) -> Conflict:

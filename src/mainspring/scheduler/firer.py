@@ -164,7 +164,9 @@ class Firer:
     def _observe_lag(self, batch: Sequence[DueJob]) -> None:
         now = self._database_clock.timestamp()
         for job in batch:
-            metrics.fire_lag.observe(max(0.0, now - job.next_fire_at.timestamp()))
+            # The time of a job may have passed when it was created.
+            since = max(job.next_fire_at, job.created_at or job.next_fire_at)
+            metrics.fire_lag.observe(max(0.0, now - since.timestamp()))
 
     async def _bisect(self, batch: Sequence[DueJob], fire: Fire, left: list[DueJob]) -> int:
         """Fire a batch, and add the jobs that did not fire to `left`."""

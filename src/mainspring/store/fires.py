@@ -43,6 +43,7 @@ class DueJob(msgspec.Struct, frozen=True):
     runs_left: int | None = None
     lane_id: int = 0
     last_nominal_for: datetime | None = None
+    created_at: datetime | None = None
 
     @property
     def key(self) -> JobKey:

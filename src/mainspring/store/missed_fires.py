@@ -51,6 +51,7 @@ class MissedOfJob(NumberedMissed, frozen=True):
 
 
 _list_missed = RowQuery(MissedRow, _SQL["list_missed"])
+_missed_at = RowQuery(MissedRow, _SQL["missed_at"])
 _missed_page = RowQuery(NumberedMissed, _SQL["missed_page"])
 _page = RowQuery(MissedOfJob, _SQL["missed_of_tenant"])
 _boundary = RowQuery(Boundary, _SQL["missed_boundary"])
@@ -71,6 +72,13 @@ async def record(connection: Connection, row: JobRow, missed: Missed) -> None:
 
 async def of_job(connection: Connection, tenant: TenantId, job_id: str, limit: int) -> list[MissedRow]:
     return await _list_missed.fetch(connection, tenant, job_id, limit)
+
+
+async def at_time(
+    connection: Connection, tenant: TenantId, job_id: str, first: datetime, last: datetime
+) -> MissedRow | None:
+    """The newest range with a time from `first` to `last`."""
+    return await _missed_at.first(connection, tenant, job_id, first, last)
 
 
 async def page_of_job(

@@ -23,6 +23,7 @@ from mainspring.domain.fairness import AGING_STEP
 from mainspring.domain.job import DUE_TOGETHER, STILL_ALIVE, Delivery, Overlap, Priority
 from mainspring.domain.pacing import LONGEST_LOOK
 from mainspring.domain.rollups import NO_BUCKET, SAMPLE_JOBS, Span
+from mainspring.domain.start_lag import LATE
 from mainspring.domain.transitions import ENDED, SHOWN_SCHEDULED, TRANSITIONS, Follows, StoredJobStatus, StoredState
 from mainspring.domain.worker_state import WorkerState
 from mainspring.domain.workflows.flow import RERUN_TRIGGER, STEP_TRIGGER, WORKFLOW_TASK, FanoutState, FlowState
@@ -73,6 +74,7 @@ CONSTANTS: dict[str, str] = {
     "LONGEST_LOOK": str(LONGEST_LOOK),
     **{span.name: str(int(span)) for span in Span},
     "NO_BUCKET": str(NO_BUCKET),
+    "LATE_FOR_LAG": str(LATE),
     "SAMPLE_JOBS": str(SAMPLE_JOBS),
     "AGING": f"interval '{int(AGING_STEP.total_seconds())} seconds'",
     # (before, after) of every end that is not a success.

@@ -348,7 +348,7 @@ _BEFORE_CALLS = 4  # job_id, name, task, job_type
 FATE = frozenset(
     {
         "status", "pause_reason", "next_fire_at", "last_fired_for", "shard_id", "version", "created_at", "updated_at",
-        "generation", "latest_run", "error_message", "workflow_version",
+        "generation", "latest_run", "error_message", "warnings", "workflow_version",
     }
 )  # fmt: skip
 refuse_kinds(FATE | {name for field in _OWN_FIELDS for name in (field.name, *field.shown)})

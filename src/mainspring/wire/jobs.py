@@ -312,7 +312,10 @@ class JobView(ShownCalls, PlainValues, msgspec.Struct):
     next_fire_at. outside: what happens to a fire at a time that the calendar excludes. workflow_version: the job is
     a workflow, with this version of its definition (GET /v1/workflows/{job_id}); its payload are the parameters.
     after: the jobs after whose success it fires. depends_on: the jobs for whose runs its own runs wait. rule: which
-    ends of these start it. on_upstream_failure: whether its run is SKIPPED or FAILED when the rule cannot be met."""
+    ends of these start it. on_upstream_failure: whether its run is SKIPPED or FAILED when the rule cannot be met.
+    schedule_time: of a one-time job, the time that was asked for; if it had passed when a change asked for it, the job
+    fires for the time of the change. warnings: only in the answer to a change, sentences about what may not be meant,
+    such as a recurring job that now fires once."""
 
     job_id: str
     name: str
@@ -377,6 +380,7 @@ class JobView(ShownCalls, PlainValues, msgspec.Struct):
     depends_on: list[str] = []
     rule: TriggerRuleWord | None = None
     on_upstream_failure: OnUpstreamFailureWord | None = None
+    warnings: list[str] | UnsetType = UNSET
 
 
 class JobList(msgspec.Struct):

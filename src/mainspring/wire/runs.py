@@ -39,7 +39,9 @@ class RunView(msgspec.Struct):
     job, when the run was created. backfill_id: the backfill that has created it. workflow_run_id: of the run of a step,
     the workflow run that it belongs to (GET /v1/workflow-runs/{run_id}); of a workflow run, its own id. step: the name
     of the step. index: of a member of a mapped step. usage: what the processes of its last attempt have used; null if
-    it had none, as an async or thread task. etag: for If-Match."""
+    it had none, as an async or thread task. etag: for If-Match. lag_from: from when its start lag counts, which is
+    scheduled_for, the creation of a one-time job whose time had passed by then, or that of a run by hand, a replay or a
+    run of a backfill."""
 
     run_id: str
     job_id: str
@@ -70,6 +72,7 @@ class RunView(msgspec.Struct):
     snoozes: int = 0
     executor: str | None = None
     created_at: datetime | None = None
+    lag_from: datetime | None = None
     payload_dropped: bool = False
     idempotency_key: str = ""
     generation: int = 1
@@ -121,6 +124,7 @@ class RunListRow(msgspec.Struct):
     trigger: Trigger
     scheduled_for: datetime
     created_at: datetime | None
+    lag_from: datetime | None
     start_time: datetime | None
     end_time: datetime | None
     duration: float | None

@@ -81,6 +81,14 @@ JobStatusWord = Annotated[str, words("JobState", *JobState)]
 WorkerStateWord = Annotated[str, words("WorkerState", "LIVE", "DRAINING", "LOST", "STOPPED")]
 TimelineStateWord = Annotated[str, words("TimelineState", *RunState, *TimelineState)]
 AttemptOutcomeWord = Annotated[str, words("AttemptOutcome", "FAILED", "LOST", "RETURNED", "SNOOZED")]
+JobWhyWord = Annotated[
+    str,
+    words(
+        "JobWhyReason", "ran", "runs", "waits", "skipped", "missed", "misfire", "paused", "cancelled", "ended",
+        "calendar", "clock_change", "left_out", "not_due", "not_yet", "not_fired", "no_schedule", "created_later",
+        "changed_later", "unknown",
+    ),
+]  # fmt: skip
 JobEventWord = Annotated[str, words("JobEvent", *JobEvent)]
 RunStateFilter = Annotated[str, _filter("RunStateFilter", RunState, "pending", "completed")]
 JobStatusFilter = Annotated[str, _filter("JobStateFilter", JobState, "pending")]

@@ -160,7 +160,7 @@ class WorkflowCheck(msgspec.Struct):
 class WorkflowView(msgspec.Struct):
     """A workflow. The fields are those of its job and of its definition. steps: as they were given; in a list they are
     left out. step_count: how many there are. definition_version: rises with each change of what a run does; `version`
-    rises with each change, for If-Match."""
+    rises with each change, for If-Match. warnings: only in the answer to a change, as of a job."""
 
     workflow_id: str
     name: str
@@ -192,11 +192,15 @@ class WorkflowView(msgspec.Struct):
     idempotency_key: str | None = None
     latest_run: RunBrief | None = None
     steps: list[StepIn] = []
+    warnings: list[str] | UnsetType = UNSET
 
 
 class WorkflowList(msgspec.Struct):
+    """A page of workflows. `searched_to`: as of a page of jobs."""
+
     workflows: list[WorkflowView]
     next: str | None = None
+    searched_to: datetime | None = None
 
 
 class WorkflowRunNow(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):

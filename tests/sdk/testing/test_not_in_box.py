@@ -37,6 +37,7 @@ CALLS = {
         "operations", "replay_dead_letters"},
     "circuit breakers": {"breakers", "reset_breaker"},
     "declarations": {"declare"},
+    "explanations of jobs": {"why_job"},
     "explanations of schedules": {"explain_schedule"},
     "insights": {"failures", "heatmap", "job_series", "overview", "upcoming_fires"},
     "limits": {"limit", "limits", "set_limit", "set_tenant_limits", "tenant_limits"},

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 import mainspring.testing
-from mainspring import Context, InvalidInput, Mainspring
+from mainspring import Conflict, Context, InvalidInput, Mainspring
 from mainspring.sdk.testing import engine
 from mainspring.testing import Box
 
@@ -173,3 +173,26 @@ def test_a_task_that_submits_itself_for_ever_is_stopped(monkeypatch: pytest.Monk
         again.submit()
         with pytest.raises(RuntimeError, match="does a task submit itself"):
             box.run_pending()
+
+
+def test_a_change_to_a_time_that_has_passed_fires_once_for_the_time_of_the_change() -> None:
+    app = Mainspring()
+
+    @app.cron("0 0 * * *", name="report")
+    def report() -> None: ...
+
+    with mainspring.testing.run(app, start=START) as box:
+        changed = box.client.update_job("report", at="2020-01-01T00:00:00Z")
+        assert isinstance(changed.warnings, list) and "recurring" in changed.warnings[0]
+        assert changed.schedule_time == datetime(2020, 1, 1, tzinfo=UTC) and changed.next_fire_at == box.now
+        assert box.client.update_job("report", at="2020-01-01T00:00:00Z").version == changed.version
+        moment = box.now
+        box.run_pending()
+        [run] = box.runs
+        assert run.scheduled_for == moment == box.client.run(run.run_id).lag_from
+        assert box.client.job("report").schedule_time == datetime(2020, 1, 1, tzinfo=UTC)
+        box.client.update_job("report", at="2020-01-01T00:00:00Z")
+        with pytest.raises(Conflict, match="has fired"):
+            box.client.update_job("report", at="2019-01-01T00:00:00Z")
+        box.run_pending()
+        assert len(box.runs) == 1

@@ -46,7 +46,11 @@ export function runColumns(options: { job: boolean }): Column<RunListRow>[] {
   return all.filter((column) => column !== null);
 }
 
-export function waited(run: Pick<RunListRow, "start_time" | "scheduled_for">): string {
-  if (run.start_time === null) return "";
-  return duration(Math.max(0, (Date.parse(run.start_time) - Date.parse(run.scheduled_for)) / 1000));
+/** How long it has waited for its start, up to `until`, from when its start lag counts. */
+export function waitedSeconds(run: Pick<RunListRow, "scheduled_for" | "lag_from">, until: number): number {
+  return Math.max(0, (until - Date.parse(run.lag_from ?? run.scheduled_for)) / 1000);
+}
+
+export function waited(run: Pick<RunListRow, "start_time" | "scheduled_for" | "lag_from">): string {
+  return run.start_time === null ? "" : duration(waitedSeconds(run, Date.parse(run.start_time)));
 }

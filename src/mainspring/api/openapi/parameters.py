@@ -54,6 +54,7 @@ PARAMETERS: dict[str, tuple[str, Any]] = {
         "`one`: only one of the servers that schedule shows the state of the database. `yes`: this one does; for a "
         "load balancer. `no`: it does not; for servers without a scheduler.", "yes",
     ),
+    "at": ("A time. Without a zone it is by the clocks of the schedule.", "2026-11-17T03:00"),
     "declared_by": ("Only those that this application declares.", "billing"),
     "part": ("The beginning or the end of an id.", "0a8b11"),
     "kind": ("Only ids of these kinds.", ["run"]),

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 from litestar import Request, Response, Router
 from litestar.params import QueryParameter
+from msgspec import UNSET
 
 from mainspring.api.answers import CHANGES_A_JOB, FIELDS_OF_A_JOB, LISTS, RUNS_NOW, SEARCHES, Answer
 from mainspring.api.bodies import BatchBody
@@ -33,6 +34,7 @@ from mainspring.operations.paging.search import JobQuery
 from mainspring.wire.checks import JobCheck
 from mainspring.wire.formats import Moment
 from mainspring.wire.insights import JobSeries, WindowWord
+from mainspring.wire.job_why import JobWhy
 from mainspring.wire.jobs import (
     BatchCreated,
     JobCreated,
@@ -184,7 +186,8 @@ async def get_job(request: Http, job_id: str, generation: Generation = None) -> 
 )  # fmt: skip
 async def patch_job(request: Http, job_id: str, data: JobPatch, if_match: IfMatch = None) -> Response[JobView]:
     """Fields that are not given keep their values. null resets a field to its default. What was due before the change
-    fires by the old definition."""
+    fires by the old definition. A one-time job whose new time has passed fires at once, for the time of the change. A
+    one-time job that has fired cannot be changed; a repeat of a change that it has already changes nothing."""
     return await _change(request, job_id, data, if_match)
 
 
@@ -283,6 +286,17 @@ async def get_job_timeline(
 
 
 @get(
+    "/{job_id:str}/why", summary="Explain why a job did or did not run at a time", operation="jobs.why", roles=READERS,
+    problems=SEARCHES,
+)  # fmt: skip
+async def explain_job(request: Http, job_id: str, at: str | None = None) -> JobWhy:
+    """In a sentence: the run for that time, or why there is none. Without `at` the last fire of the job is explained. A
+    time without a zone is by the clocks of the schedule; one without seconds means the whole minute."""
+    services, caller = services_of(request), caller_of(request)
+    return await services.job_why.why(caller, await services.job_reader.job(caller, job_id), at)
+
+
+@get(
     "/{job_id:str}/series",
     summary="Get outcomes, durations and lags of a job's runs",
     operation="jobs.series",
@@ -336,8 +350,10 @@ async def list_missed_fires(request: Http, job_id: str, limit: Limit = 100) -> l
 
 async def _change(request: Http, job_id: str, data: JobPatch, if_match: str | None) -> Response[JobView]:
     services = services_of(request)
-    await services.amender.update(caller_of(request), job_id, data, version_of(if_match))
-    return _with_version(await services.job_reader.job(caller_of(request), job_id))
+    warnings = await services.amender.update(caller_of(request), job_id, data, version_of(if_match))
+    view = await services.job_reader.job(caller_of(request), job_id)
+    view.warnings = warnings or UNSET
+    return _with_version(view)
 
 
 def _with_version(view: JobView) -> Response[JobView]:
@@ -346,7 +362,8 @@ def _with_version(view: JobView) -> Response[JobView]:
 
 HANDLERS = [
     create_job, list_jobs, get_job, patch_job, put_job, cancel_job, pause_job, resume_job, run_job_now, create_backfill,
-    get_job_status, get_job_timeline, get_job_series, list_job_runs, list_upcoming_fires, list_missed_fires,
+    get_job_status, get_job_timeline, explain_job, get_job_series, list_job_runs, list_upcoming_fires,
+    list_missed_fires,
 ]  # fmt: skip
 
 

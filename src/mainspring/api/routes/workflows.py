@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 from litestar import Request, Response
 from litestar.params import QueryParameter
+from msgspec import UNSET
 
 from mainspring.api.answers import CHANGES_A_JOB, FIELDS_OF_A_JOB, RUNS_NOW, SEARCHES, Answer
 from mainspring.api.handlers import delete, get, patch, post, put
@@ -200,11 +202,11 @@ async def run_workflow_now(
 
 async def _change(request: Http, workflow_id: str, data: WorkflowPatch, if_match: str | None) -> Response[WorkflowView]:
     changes = services_of(request).workflow_changes
-    await changes.update(caller_of(request), workflow_id, undecoded(data), version_of(if_match))
-    return await _changed(request, workflow_id)
+    warnings = await changes.update(caller_of(request), workflow_id, undecoded(data), version_of(if_match))
+    return await _changed(request, workflow_id, warnings)
 
 
-async def _changed(request: Http, workflow_id: str) -> Response[WorkflowView]:
+async def _changed(request: Http, workflow_id: str, warnings: Sequence[str] = ()) -> Response[WorkflowView]:
     """A workflow after a change. It has no steps if these are a large answer: the change must not be answered with
     429."""
     caller, reader = caller_of(request), services_of(request).workflow_reader
@@ -212,6 +214,7 @@ async def _changed(request: Http, workflow_id: str) -> Response[WorkflowView]:
     definition = await reader.brief(caller, job)
     small = definition.size < LARGE_ANSWER
     view = await reader.workflow(caller, job) if small else workflow_view(job, definition.steps)
+    view.warnings = list(warnings) or UNSET
     return Response(view, status_code=200, headers=etag(view.version))
 
 

@@ -21,6 +21,7 @@ from mainspring.cli.listing import (
     PageLimit,
     UtcFlag,
     more_pages,
+    search_list,
     show_list,
     with_list_options,
 )
@@ -115,16 +116,19 @@ def list_(
     wanted = label if label is None or ":" in label else label.replace("=", ":", 1)
 
     def read(client: Client) -> Listing:
-        page = client.jobs(
+        from mainspring.sdk.client import calls
+
+        asked = calls.jobs(
             status=status, latest_run=latest_run, label=wanted, queue=queue, owner=owner, declared_by=declared_by,
             task=task, schedule_type=schedule_type, q=search, limit=limit, cursor=cursor,
         )  # fmt: skip
+        page = search_list(client, options, asked)
         return Listing(
             page,
             _COLUMNS,
             lambda times: [_row(job, times) for job in page.jobs],
-            "no jobs; to list what has run: mainspring run list" if page.next is None else "no jobs so far",
-            more_pages(page.next, page.searched_to),
+            "no jobs; to list what has run: mainspring run list",
+            more_pages(page.next),
         )
 
     show_list(options, read)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from mainspring.cli import completing
 from mainspring.cli.cancel_output import show_cancelled_run
 from mainspring.cli.connect import JsonFlag, Server
-from mainspring.cli.find_id import find_id, job_filter
+from mainspring.cli.find_id import call_for_job, find_id, job_filter
 from mainspring.cli.listing import (
     Listing,
     ListOptions,
@@ -18,6 +18,7 @@ from mainspring.cli.listing import (
     PageLimit,
     UtcFlag,
     more_pages,
+    search_list,
     show_list,
     with_list_options,
 )
@@ -34,6 +35,7 @@ from mainspring.kernel.texts import error_line
 
 if TYPE_CHECKING:
     from mainspring.sdk.client.client import Client
+    from mainspring.wire.jobs import JobView
     from mainspring.wire.runs import RunView, TimelineEntry
 
 noun = Noun("run", "Runs: one for each time that a job fires. A job stands for its latest run.", default="show")
@@ -47,6 +49,7 @@ _COLUMNS = (
     Column("TOOK", rank=5, right=True),
     Column("NOTE", rank=4, least=18, ids=True),
 )
+_RECURRING = ("CRON", "INTERVAL", "RRULE")
 _TIMELINE_COLUMNS = (
     Column("AT", rank=1),
     Column("AFTER", rank=4, right=True),
@@ -116,11 +119,14 @@ def list_(
     """List runs, newest first."""
 
     def read(client: Client) -> Listing:
+        from mainspring.sdk.client import calls
+
         found = job_filter(client, job)
-        page = client.runs(
+        asked = calls.runs(
             status=status, job=found, queue=queue, task=task, error=error, since=since, until=until,
             limit=limit, cursor=cursor,
         )  # fmt: skip
+        page = search_list(client, options, asked)
         rows = page.runs
         if found is not None and not rows:
             client.job(found)  # it has no such runs, or there is no such job
@@ -128,8 +134,8 @@ def list_(
             page,
             _COLUMNS,
             lambda times: [_row(run, times) for run in rows],
-            "no runs" if page.next is None else "no runs so far",
-            more_pages(page.next, page.searched_to),
+            "no runs",
+            more_pages(page.next),
         )
 
     show_list(options, read)
@@ -290,29 +296,45 @@ def logs(
             say("the output was truncated here")
 
 
-@noun.verb("why", "mainspring run why 6f0a8b11")
+@noun.verb("why", "mainspring run why 6f0a8b11", "mainspring run why daily_report --at 2026-11-17T03:00")
 def why(
     server: Server,
     run_or_job: RunOrJob,
+    at: Annotated[
+        str | None,
+        typer.Option(
+            "--at",
+            metavar="T",
+            help="Why a job did or did not run at this time. Without a zone: by the clocks of its schedule.",
+            show_default=False,
+        ),
+    ] = None,
     as_json: JsonFlag = False,
 ) -> None:
-    """Explain in one sentence why a run is not running, or why a job is paused."""
+    """Explain in a sentence why a run is not running, or why a job did not run: at its last fire, or at a time."""
     with server.connect() as client:
-        paused = _why_paused(client, run_or_job)
-        if paused is not None:
-            show_json(paused) if as_json else show_line(f"{paused['status']}: {paused['why']}")
-            return
-        answer = call_for_run(client, run_or_job, client.why)
+        answer: Any = None
+        if at is not None:
+            answer = call_for_job(client, run_or_job, lambda job_id: client.why_job(job_id, at))
+        elif (job := _idle_job(client, run_or_job)) is not None:
+            answer = _why_paused(job) or (client.why_job(job.job_id) if job.schedule_type in _RECURRING else None)
+        if answer is None:
+            answer = call_for_run(client, run_or_job, client.why)
     if as_json:
         show_json(answer)
     else:
-        show_line(f"{answer.status}: {answer.why}")
+        show_line(f"{_state(answer)}: {answer['why'] if isinstance(answer, dict) else answer.why}")
 
 
-def _why_paused(client: Client, text: str) -> dict[str, str] | None:
-    """Why the job is paused whose id is `text`, or contains it. None if it is not, or if a run of it is alive."""
+def _state(answer: Any) -> str:
+    if isinstance(answer, dict):
+        return str(answer["status"])
+    return str(getattr(answer, "run_status", None) or getattr(answer, "reason", "").upper() or answer.status)
+
+
+def _idle_job(client: Client, text: str) -> JobView | None:
+    """The job whose id is `text`, or contains it. None if it is a run, or if a run of the job is alive."""
     from mainspring.domain.errors import NotFound
-    from mainspring.domain.transitions import JobStatus
     from mainspring.kernel.ids import parse_uuid
 
     try:
@@ -322,10 +344,15 @@ def _why_paused(client: Client, text: str) -> dict[str, str] | None:
         if match is None or match.kind != "job":
             return None
         job = client.job(match.id)
-    if job.status != JobStatus.PAUSED:
+    if job.status != "PAUSED" and job.schedule_type not in _RECURRING:
         return None
     latest = client.job_status(job.job_id).latest_run
-    if latest is not None and latest.end_time is None:
+    return None if latest is not None and latest.end_time is None else job
+
+
+def _why_paused(job: JobView) -> dict[str, str] | None:
+    """Why a job is paused. None if it is not."""
+    if job.status != "PAUSED":
         return None
     resume = f"mainspring job resume {job.job_id}"
     if job.pause_reason is None:

@@ -18,6 +18,7 @@ from mainspring.cli.listing import (
     PageLimit,
     UtcFlag,
     more_pages,
+    search_list,
     show_list,
     with_list_options,
 )
@@ -186,7 +187,9 @@ def list_(
     """List workflows, newest first."""
 
     def read(client: Client) -> Listing:
-        page = client.workflows(q=q, status=status, limit=limit, cursor=cursor)
+        from mainspring.sdk.client import calls
+
+        page = search_list(client, options, calls.workflows(q=q, status=status, limit=limit, cursor=cursor))
         return Listing(
             page,
             _COLUMNS,

@@ -93,8 +93,8 @@ def amend(
         raise
     schedule = stored.schedule
     if not keeps_schedule:
-        schedule = _changed_schedule(changed.schedule, given, now)
-    changed = msgspec.structs.replace(changed, schedule=schedule, spec=_of_workflow(stored.spec, changed.spec))
+        schedule = _changed_schedule(changed.schedule, now)
+    changed = msgspec.structs.replace(changed, schedule=schedule, spec=_not_requested(stored.spec, changed.spec))
     changed = without_idle_rules(changed, given)
     check_dependencies(changed)
     if declared_by is UNSET:
@@ -118,11 +118,19 @@ def _replace_work(stored: JobDefinition, given: dict[str, Any], base: dict[str, 
             base["payload"] = msgspec.Raw()  # the payload described the call that is replaced
 
 
-def _of_workflow(stored: Spec, changed: Spec) -> Spec:
-    """What a run knows of its workflow is not part of a request."""
-    if stored.workflow is None and stored.step is None:
+def _not_requested(stored: Spec, changed: Spec) -> Spec:
+    """Keep what is not part of a request: what a run knows of its workflow, and the time that a change asked for."""
+    if stored.workflow is None and stored.step is None and stored.requested_at is None:
         return changed
-    return msgspec.structs.replace(changed, workflow=stored.workflow, step=stored.step)
+    return msgspec.structs.replace(
+        changed, workflow=stored.workflow, step=stored.step, requested_at=stored.requested_at
+    )
+
+
+def changes_nothing(stored: JobDefinition, changed: JobDefinition, now: datetime) -> bool:
+    """Whether `changed`, which a patch has made of `stored`, says the same."""
+    neutral = JobPatch(description=stored.spec.description)
+    return changed == stored or changed == amend(stored, neutral, now)
 
 
 def _long_form(stored: JobDefinition) -> dict[str, Any]:
@@ -205,16 +213,21 @@ def _fill_schedule(stored: Schedule, given: dict[str, Any], base: dict[str, Any]
         given["schedule"] = with_other_line(stored, text, given.pop("timezone", None))
 
 
-def _changed_schedule(changed: Schedule, given: dict[str, Any], now: datetime) -> Schedule:
+def _changed_schedule(changed: Schedule, now: datetime) -> Schedule:
     """The new schedule of a job. A change to `now` is a fire at the time of the change."""
-    if changed.kind is ScheduleKind.NOW:
-        return Schedule(kind=ScheduleKind.AT, at=now)
-    if changed.at is not None and changed.at < now:
-        raise InvalidInput(
-            f"{changed.at.isoformat()} has passed",
-            code="time_passed",
-            field="schedule_time" if "schedule_time" in given else "schedule.at",
-            expected="a later time",
-            hint='for a fire now: "schedule": "now", or :runNow',
-        )
-    return changed
+    return Schedule(kind=ScheduleKind.AT, at=now) if changed.kind is ScheduleKind.NOW else changed
+
+
+def names_schedule(patch: JobPatch) -> bool:
+    """Whether a patch says when the job fires."""
+    return any(getattr(patch, name) not in (UNSET, None) for name in _WHEN_FIELDS - {"schedule_type", "timezone"})
+
+
+def fires_once_from_now_on(stored: Schedule, changed: Schedule) -> list[str]:
+    """A warning, if a change has turned a recurring job into one that fires once."""
+    if not (stored.recurring and changed.one_time):
+        return []
+    return [
+        f"the job was recurring ({stored.words()}) and now fires once, {changed.words()}: its old schedule is gone; "
+        "for one more run beside the schedule use :runNow"
+    ]

@@ -19,9 +19,10 @@ from mainspring.domain.backfills import JOB_CANCELLED, BackfillState
 from mainspring.domain.dependencies import parents_of
 from mainspring.domain.errors import Conflict, InvalidInput, NotFound
 from mainspring.domain.intake.declaration import amended
+from mainspring.domain.intake.patch import changes_nothing, fires_once_from_now_on, names_schedule
 from mainspring.domain.intake.recurrence import never_fires, runs_left_after
 from mainspring.domain.job import JobDefinition
-from mainspring.domain.refusals import already_fired, cancelled, ended, paused
+from mainspring.domain.refusals import ALREADY_FIRED, already_fired, cancelled, ended, paused
 from mainspring.domain.schedules.nominal_times import first_fire, first_fire_instead
 from mainspring.domain.schedules.schedule import Schedule, ScheduleKind, for_job
 from mainspring.domain.tags import check_tag, check_version, run_tag
@@ -41,11 +42,14 @@ from mainspring.operations.lifecycle.fire_locked import FiredLocked, fire_locked
 from mainspring.operations.limits.changed_rules import change_lines
 from mainspring.operations.limits.effects import admit_woken
 from mainspring.operations.lookup import load_lane, no_job, own_run, refuse_step
+from mainspring.operations.read.one_time import fired_job
+from mainspring.operations.read.views import fired_definition
 from mainspring.operations.signals import Signals
 from mainspring.operations.signatures.signature_registry import SignatureRegistry
 from mainspring.operations.signatures.slow_checks import prepare_checks
 from mainspring.store import backfills, dependencies, history, jobs, runs
 from mainspring.store.deadlocks import despite_deadlocks
+from mainspring.store.history import LiveRun
 from mainspring.store.jobs import JobRow, LockedJob, schedule_from_text
 from mainspring.store.lanes import LaneRegistry, lane_key
 from mainspring.store.pool import Connection, Store
@@ -59,6 +63,13 @@ Check = Callable[[Connection], Awaitable[bool]]
 Change = Callable[[Connection, LockedJob, JobDefinition], Awaitable[JobDefinition]]
 
 
+class GivenChange(msgspec.Struct, frozen=True):
+    """A change as it was given. `changed` returns what it makes of a definition; None if it cannot be repeated."""
+
+    changed: Callable[[JobDefinition, datetime], JobDefinition] | None = None
+    names_schedule: bool = False
+
+
 class Amender:
     def __init__(self, store: Store, lanes: LaneRegistry, signals: Signals, signatures: SignatureRegistry) -> None:
         self._store = store
@@ -66,42 +77,75 @@ class Amender:
         self._signals = signals
         self._signatures = signatures
 
-    async def update(self, caller: Caller, job_id: str, patch: JobPatch, if_version: int | None) -> None:
+    async def update(self, caller: Caller, job_id: str, patch: JobPatch, if_version: int | None) -> list[str]:
+        """Change the job. Returns warnings about what may not be meant."""
         await prepare_checks([patch])
 
-        async def change(_: Connection, row: LockedJob, stored: JobDefinition) -> JobDefinition:
-            return amended(stored, patch, row.now, self._signatures.known(caller.tenant))
+        def changed(stored: JobDefinition, now: datetime) -> JobDefinition:
+            return amended(stored, patch, now, self._signatures.known(caller.tenant))
 
-        await self.update_by(caller, job_id, change, if_version, patch)
+        async def change(_: Connection, row: LockedJob, stored: JobDefinition) -> JobDefinition:
+            return changed(stored, row.now)
+
+        given = GivenChange(changed, names_schedule=names_schedule(patch))
+        return await self.update_by(caller, job_id, change, if_version, given, patch)
 
     async def update_by(
-        self, caller: Caller, job_id: str, change: Change, if_version: int | None, patch: JobPatch | None = None
-    ) -> None:
+        self,
+        caller: Caller,
+        job_id: str,
+        change: Change,
+        if_version: int | None,
+        given: GivenChange,
+        patch: JobPatch | None = None,
+    ) -> list[str]:
         """Give the job the definition that `change` returns. It is called in the transaction that has locked the job,
-        perhaps more than once. `patch`: the change, unless it is that of a workflow."""
-        fired = await despite_deadlocks(partial(self._update, caller.tenant, job_id, change, if_version, patch))
-        self._publish(fired)
-        self._signals.due.publish()
+        perhaps more than once. `patch`: the change, unless it is that of a workflow. Returns warnings."""
+        warnings: list[str] = []
+        update = partial(self._update, caller.tenant, job_id, change, if_version, given, patch, warnings)
+        fired = await despite_deadlocks(update)
+        if fired is not None:
+            self._publish(fired)
+            self._signals.due.publish()
+        return warnings
 
     async def _update(
-        self, tenant: TenantId, job_id: str, change: Change, if_version: int | None, patch: JobPatch | None
-    ) -> FiredLocked:
+        self,
+        tenant: TenantId,
+        job_id: str,
+        change: Change,
+        if_version: int | None,
+        given: GivenChange,
+        patch: JobPatch | None,
+        warnings: list[str],
+    ) -> FiredLocked | None:
+        """None if the change is a repeat: the job is so already, or it was before it fired."""
         async with self._store.change() as connection:
             if names_parents(patch):
                 await dependencies.lock_graph(connection, tenant)
-            row = await self._lock(connection, tenant, job_id, "changed")
+            try:
+                row = await self._lock(connection, tenant, job_id, "changed")
+            except Conflict as refused:
+                repeatable = refused.code == ALREADY_FIRED and if_version is None
+                if repeatable and await self._was_so(connection, tenant, job_id, given):
+                    return None
+                raise
             check_version("job", row.version, if_version)
             status = StoredJobStatus(row.status)
             stored = await self._definition(connection, row)
             if status is StoredJobStatus.CANCELLED:
                 raise cancelled(job_id, one_time=stored.schedule.one_time)
             changed = await change(connection, row, stored)
+            again = given.names_schedule and status is StoredJobStatus.COMPLETED  # missed, so it has not fired
+            if stored.schedule.one_time and not again and changes_nothing(stored, changed, row.now):
+                return None
             if changed.schedule.calendar is not None and changed.schedule.calendar_version is None:
                 changed = await with_current_rules(connection, tenant, changed, row.now)
             fired = await fire_locked(connection, row, stored)
             if fired.gone:  # a refused change changes nothing: the transaction ends, and the scheduler fires the job
                 raise already_fired(job_id, "changed", "is due now")
-            await self._redefine(connection, fired.row, stored, changed)
+            await self._redefine(connection, fired.row, stored, changed, again=again)
+            warnings[:] = fires_once_from_now_on(stored.schedule, changed.schedule)
             if parents_of(changed) != parents_of(stored):
                 await change_edges(connection, fired.row, changed, patch)
             if changed.schedule.after is not None:
@@ -110,14 +154,27 @@ class Amender:
             await admit_woken(connection, fired)  # who waits no longer for what the job has given up
         return fired
 
+    async def _was_so(self, connection: Connection, tenant: TenantId, job_id: str, given: GivenChange) -> bool:
+        """Whether the change would change nothing of a one-time job that has fired."""
+        job = await fired_job(connection, tenant, job_id)
+        if given.changed is None or job is None:
+            return False
+        stored = fired_definition(job.fired, await load_lane(self._lanes, connection, job.fired.lane_id))
+        now = job.deciding.now if isinstance(job.deciding, LiveRun) else job.deciding.ended_at
+        try:
+            return changes_nothing(stored, given.changed(stored, now), now)
+        except InvalidInput:
+            return False
+
     async def _redefine(
-        self, connection: Connection, row: LockedJob, stored: JobDefinition, changed: JobDefinition
+        self, connection: Connection, row: LockedJob, stored: JobDefinition, changed: JobDefinition, *, again: bool
     ) -> None:
-        """Write the changed definition. Nothing is due by the stored one, except what a pause holds back."""
+        """Write the changed definition. Nothing is due by the stored one, except what a pause holds back. `again`: the
+        time counts even if it is the stored one."""
         status, next_at, paused_from = StoredJobStatus(row.status), row.next_fire_at, row.paused_from
         schedule = for_job(changed.schedule, row.tenant_id, row.job_id, row.now)
         changed = msgspec.structs.replace(changed, schedule=schedule)
-        if schedule != stored.schedule:
+        if schedule != stored.schedule or (again and schedule.at is not None):
             if status is StoredJobStatus.PAUSED:
                 if schedule.at == row.now:
                     raise paused(row.job_id)
@@ -126,6 +183,10 @@ class Amender:
             if first is None and schedule.recurring:
                 raise never_fires(schedule)
             row = msgspec.structs.replace(row, runs_left=runs_left_after(stored.schedule, row.runs_left, schedule))
+            requested = schedule.at if first != schedule.at else None
+            changed = msgspec.structs.replace(
+                changed, spec=msgspec.structs.replace(changed.spec, requested_at=requested)
+            )
             next_at, paused_from = (None, first) if status is StoredJobStatus.PAUSED else (first, None)
             if status is StoredJobStatus.COMPLETED:
                 status = StoredJobStatus.SCHEDULED
@@ -381,6 +442,8 @@ def _first_fire(schedule: Schedule, row: LockedJob, stored: JobDefinition) -> da
         if following is not None and following <= row.now:  # a pause has held it back
             following = _next_fire(stored, row, row.now)
         return first_fire_instead(schedule, stored.schedule, following, row.now, dealt_with)
+    if schedule.at is not None and schedule.at < row.now:
+        return row.now  # a time that has passed is a fire now
     if dealt_with is not None and schedule.at is not None and schedule.at <= dealt_with:
         raise InvalidInput(
             f"the job has fired for {dealt_with.isoformat()} already",

@@ -21,7 +21,7 @@ from mainspring.operations.read.list_rows import run_rows
 from mainspring.operations.read.one_time import fired_job
 from mainspring.operations.read.run_pages import find_runs
 from mainspring.operations.read.timeline import timeline_of, workers_in
-from mainspring.operations.read.views import RunFacts, run_view
+from mainspring.operations.read.views import RunFacts, fired_late, run_view
 from mainspring.operations.read.why import (
     A_MOMENT,
     held_sentence,
@@ -31,7 +31,7 @@ from mainspring.operations.read.why import (
     sentence,
     waits_sentence,
 )
-from mainspring.store import dead_letters, dependencies, gates, history, jobs, limit_reads, workers
+from mainspring.store import dead_letters, dependencies, fired_jobs, gates, history, jobs, limit_reads, workers
 from mainspring.store.dependencies import WaitRow
 from mainspring.store.history import LiveRun, Run, RunFilter
 from mainspring.store.lanes import LaneRegistry
@@ -181,7 +181,7 @@ class RunReader:
     async def view(self, caller: Caller, connection: Connection, run: Run) -> RunView:
         """A run as clients see it. For a queued run, the view includes what it waits for."""
         lane = await load_lane(self._lanes, connection, run.lane_id)
-        facts = await _facts(connection, [run])
+        facts = await _facts(connection, caller.tenant, [run])
         if not _is_queued(run):
             return run_view(run, lane, facts=facts, samples=True)
         known = await gates.of_tenant(connection, caller.tenant)
@@ -203,7 +203,7 @@ class RunReader:
         known = await gates.of_tenant(connection, tenant) if waiting else []
         # Once per lane: with 10,000 workers that have different labels, the check takes up to 16 ms.
         missing = {lane_id: kept_back(lanes[lane_id], offers, known) for lane_id in waiting}
-        facts = await _facts(connection, page)
+        facts = await _facts(connection, tenant, page)
         views = [run_view(run, lanes[run.lane_id], lacking=missing.get(run.lane_id), facts=facts) for run in page]
         return RunList(views, encode_cursor(str(page[-1].run_id)) if more else None)
 
@@ -237,19 +237,22 @@ async def _find(connection: Connection, tenant: TenantId, run_id: UUID) -> Run:
     return run
 
 
-async def _facts(connection: Connection, runs: Sequence[Run]) -> RunFacts:
+async def _facts(connection: Connection, tenant: TenantId, runs: Sequence[Run]) -> RunFacts:
     """The facts that are shown about these runs and are not in their rows."""
     executors = sorted({run.worker_id for run in runs if run.worker_id is not None})
     under_way = sorted({run.worker_id for run in runs if _has_started(run) and run.worker_id is not None})
     backing_off = [run.run_id for run in runs if _waits(run) and run.ready_at > run.now]
     waiting = [run.run_id for run in runs if isinstance(run, LiveRun) and run.state == StoredState.WAITING]
     lines = sorted({run.held_key for run in runs if isinstance(run, LiveRun) and run.held_key is not None})
+    late = sorted({run.job_id for run in runs if run.job_id is not None and fired_late(run)})
+    taken = await fired_jobs.taken_ids(connection, tenant, late) if late else {}
     return RunFacts(
         heard=await workers.last_beats(connection, under_way) if under_way else {},
         names=await history.worker_names(connection, executors) if executors else {},
         ends=await history.last_attempts(connection, backing_off) if backing_off else {},
         lines=await limit_reads.lines_by_id(connection, lines) if lines else {},
         waits=await _waits_of(connection, waiting) if waiting else {},
+        jobs_created={job_id: id_taken.taken_at for job_id, id_taken in taken.items()},
     )
 
 

@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, Protocol
 from uuid import UUID
 
 import msgspec
 
 from mainspring.domain.backfills import backfill_of
-from mainspring.domain.job import Priority, spec_to_show
+from mainspring.domain.job import JobDefinition, Priority, Spec, spec_to_show
 from mainspring.domain.run_key import idempotency_key
 from mainspring.domain.schedules.schedule import NOW, Schedule, ScheduleKind
 from mainspring.domain.showing import NEVER_RAN, backing_off, show_job, snoozed_until
+from mainspring.domain.start_lag import LATE, lag_from
 from mainspring.domain.tags import dead_letter_tag, run_tag, worker_tag
 from mainspring.domain.transitions import JobStatus, RunState, StoredJobStatus, StoredState, shown_state
 from mainspring.domain.worker_state import WorkerState
 from mainspring.domain.workflows.flow import RERUN_TRIGGER, WORKFLOW_TASK, flow_of
-from mainspring.kernel.ids import EVERY_TENANT
+from mainspring.kernel.ids import EVERY_TENANT, uuid7_time
 from mainspring.operations.lookup import run_definition
 from mainspring.operations.read.one_time import FiredJob, created_at, status_of
 from mainspring.operations.read.why import ASSIGNED, FOR_A_SLOT, FOR_OTHERS, HELD_BY_A_LIMIT, held_by, waits_in_words
@@ -47,13 +48,15 @@ class _OfJob(Protocol):
 
 class RunFacts(msgspec.Struct, frozen=True):
     """What the rows of runs do not say: when workers were last heard, their names, when the last attempts of runs that
-    back off ended, the lines in which runs are HELD, and the jobs for which runs WAIT."""
+    back off ended, the lines in which runs are HELD, the jobs for which runs WAIT, and when jobs whose only fire was
+    late were created."""
 
     heard: Mapping[UUID, datetime] = {}
     names: Mapping[UUID, str] = {}
     ends: Mapping[UUID, datetime] = {}
     lines: Mapping[int, LineOfLimit] = {}
     waits: Mapping[UUID, Sequence[WaitRow]] = {}
+    jobs_created: Mapping[str, datetime] = {}
 
 
 _NO_FACTS = RunFacts()
@@ -85,9 +88,8 @@ def fired_job_view(job: FiredJob, lane: Lane, *, listed: bool = False) -> JobVie
     """A one-time job that has fired. `listed`: long errors are cut."""
     row, deciding = job.fired, job.deciding
     latest = with_cut_error(brief_of(deciding)) if listed else brief_of(deciding)
-    schedule = Schedule(kind=ScheduleKind.AT, at=row.scheduled_for) if row.trigger == "at" else NOW
     spec, problem = spec_to_show(row.spec_text)
-    definition = msgspec.structs.replace(run_definition(row, lane, spec), schedule=schedule)
+    definition = fired_definition(row, lane, spec)
     status = status_of(deciding)
     return show_job(
         definition,
@@ -105,6 +107,15 @@ def fired_job_view(job: FiredJob, lane: Lane, *, listed: bool = False) -> JobVie
     )
 
 
+def fired_definition(fired: Run, lane: Lane, spec: Spec | None = None) -> JobDefinition:
+    """The definition of a one-time job that has become the run `fired`, with `spec` instead of its own. Raises
+    Unreadable."""
+    definition = run_definition(fired, lane, spec)
+    at = definition.spec.requested_at or fired.scheduled_for
+    schedule = Schedule(kind=ScheduleKind.AT, at=at) if fired.trigger == "at" else NOW
+    return msgspec.structs.replace(definition, schedule=schedule)
+
+
 def _job_error(status: JobStatus, latest: BriefRun | None) -> str | None:
     """The error of the latest run. A run that failed without one, e.g. because its time was over, has a reason."""
     failed = status is JobStatus.FAILED
@@ -119,7 +130,7 @@ def run_view(
     """A run, live or ended. `lacking`: why no live worker can take a queued run. `samples`: with those of its usage."""
     executor = None if row.worker_id is None else facts.names.get(row.worker_id)
     if isinstance(row, EndedRun):
-        return _ended_run_view(row, lane, executor, samples=samples)
+        return _ended_run_view(row, lane, executor, facts, samples=samples)
     state = shown_state(row.state, row.ready_at, row.started_at, row.now)
     started = row.started_at if state is RunState.RUNNING else None
     return RunView(
@@ -151,6 +162,7 @@ def run_view(
         losses=row.losses,
         executor=executor,
         created_at=created_at(row),
+        lag_from=_lag_from(row, facts),
         snoozes=row.snoozes,
         idempotency_key=_key(row),
         generation=row.generation,
@@ -161,7 +173,7 @@ def run_view(
     )
 
 
-def _ended_run_view(row: EndedRun, lane: Lane, executor: str | None, *, samples: bool) -> RunView:
+def _ended_run_view(row: EndedRun, lane: Lane, executor: str | None, facts: RunFacts, *, samples: bool) -> RunView:
     return RunView(
         run_id=str(row.run_id),
         job_id=job_id_of(row),
@@ -190,6 +202,7 @@ def _ended_run_view(row: EndedRun, lane: Lane, executor: str | None, *, samples:
         losses=row.losses,
         executor=executor,
         created_at=created_at(row),
+        lag_from=_lag_from(row, facts),
         snoozes=row.snoozes,
         payload_dropped=row.payload_dropped,
         idempotency_key=_key(row),
@@ -199,6 +212,17 @@ def _ended_run_view(row: EndedRun, lane: Lane, executor: str | None, *, samples:
         etag=run_tag(row.state, row.fence),
         **_of_workflow(row, lane),
     )
+
+
+def _lag_from(row: Run, facts: RunFacts) -> datetime:
+    created = uuid7_time(row.run_id) if row.job_id is None else facts.jobs_created.get(row.job_id)
+    return lag_from(row.scheduled_for, row.trigger, created_at(row), created)
+
+
+def fired_late(row: Run) -> bool:
+    """Whether the creation of its job decides from when its start lag counts, and its id does not tell it."""
+    late = created_at(row) - row.scheduled_for > timedelta(seconds=LATE)
+    return row.trigger == "at" and row.job_id is not None and late
 
 
 def _of_workflow(row: Run, lane: Lane) -> dict[str, Any]:

@@ -83,7 +83,7 @@ class WorkflowReader:
         async with self._store.reads.acquire() as connection:
             counts = await workflow_versions.counts_of_steps(connection, caller.tenant, keys)
         views = [workflow_view(view, counts.get(key, 0)) for view, key in zip(page.jobs, keys, strict=True)]
-        return WorkflowList(views, page.next)
+        return WorkflowList(views, page.next, page.searched_to)
 
 
 def version_key(view: JobView) -> VersionKey:

@@ -7,12 +7,13 @@ A large request or patch comes as it was sent, undecoded: it is prepared in anot
 from __future__ import annotations
 
 from datetime import datetime
+from functools import partial
 
 import msgspec
 from msgspec import UNSET
 
 from mainspring.domain.errors import Conflict, InvalidInput, MainspringError, VersionMismatch
-from mainspring.domain.intake.patch import amend
+from mainspring.domain.intake.patch import amend, names_schedule
 from mainspring.domain.intake.workflows import (
     WorkflowSource,
     define_workflow,
@@ -27,7 +28,7 @@ from mainspring.kernel.clock import DatabaseClock
 from mainspring.kernel.config import LARGE_BYTES
 from mainspring.kernel.ids import TenantId
 from mainspring.operations.access.caller import Caller
-from mainspring.operations.control.amend import Amender
+from mainspring.operations.control.amend import Amender, GivenChange
 from mainspring.operations.control.run_now import ManualRuns, RanNow
 from mainspring.operations.signatures.offers import OfferRegistry
 from mainspring.operations.signatures.signature_registry import SignatureRegistry
@@ -119,8 +120,8 @@ class WorkflowChanges:
 
     async def update(
         self, caller: Caller, workflow_id: str, patch: WorkflowPatch | bytes, if_version: int | None
-    ) -> None:
-        """Change a workflow. Runs that have fired keep the definition that they were fired with."""
+    ) -> list[str]:
+        """Change a workflow. Runs that have fired keep the definition that they were fired with. Returns warnings."""
         for _ in range(_TRIES):
             try:
                 return await self._update(caller, workflow_id, patch, if_version)
@@ -131,7 +132,7 @@ class WorkflowChanges:
 
     async def _update(
         self, caller: Caller, workflow_id: str, patch: WorkflowPatch | bytes, if_version: int | None
-    ) -> None:
+    ) -> list[str]:
         """The steps are checked before the job is locked, with the parameters that this version of it has."""
         view = await self._workflows.job(caller, workflow_id)
         prepared: Version | None = None
@@ -146,14 +147,18 @@ class WorkflowChanges:
             raise InvalidInput("the body contains no field to change", field="$", hint='such as {"priority": "high"}')
 
         async def change(connection: Connection, row: LockedJob, stored: JobDefinition) -> JobDefinition:
-            changed = stored if job_patch is None else _amended(stored, job_patch, row.now)
+            changed = stored if job_patch is None else _amended(stored, row.now, job_patch)
             if prepared is None:
                 return changed
             version = await workflow_versions.newest(connection, caller.tenant, row.job_id, row.generation) + 1
             await _store(connection, caller, row.job_id, row.generation, version, prepared)
             return with_version(changed, version)
 
-        await self._amender.update_by(caller, workflow_id, change, if_version)
+        given = GivenChange()
+        if job_patch is not None:
+            same = None if prepared is not None else partial(_amended, patch=job_patch)
+            given = GivenChange(same, names_schedule=names_schedule(job_patch))
+        return await self._amender.update_by(caller, workflow_id, change, if_version, given)
 
     async def run_now(
         self, caller: Caller, workflow_id: str, request: WorkflowRunNow, if_version: int | None = None
@@ -257,7 +262,7 @@ def _problem_in(prepared: Prepared) -> MainspringError:
     return prepared.problem.error()
 
 
-def _amended(stored: JobDefinition, patch: JobPatch, now: datetime) -> JobDefinition:
+def _amended(stored: JobDefinition, now: datetime, patch: JobPatch) -> JobDefinition:
     try:
         return amend(stored, patch, now)
     except MainspringError as error:

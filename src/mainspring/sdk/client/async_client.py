@@ -33,7 +33,9 @@ from mainspring.sdk.client.http_requests import answer_of, build_request, http_s
 from mainspring.sdk.client.if_exists import TRIES, IfExists, checked_if_exists, is_taken, replacing
 from mainspring.sdk.client.job_fields import Duration, JobFields, When
 from mainspring.sdk.client.log_stream import LogEvent, LogStream
-from mainspring.sdk.client.methods import awaited
+from mainspring.sdk.client.methods import awaited, awaited_search
+from mainspring.sdk.client.searches import PageT as SearchT
+from mainspring.sdk.client.searches import Progress, search
 from mainspring.sdk.client.server_events import ServerEvents
 from mainspring.sdk.client.workflow_methods import AsyncWorkflowMethods
 from mainspring.wire.jobs import JobView
@@ -99,6 +101,19 @@ class AsyncClient(AsyncWorkflowMethods, AsyncBulkMethods):
             if pause is None:
                 return retrying.result()
             await asyncio.sleep(pause)
+
+    async def search(self, call: Call[SearchT], progress: Progress | None = None) -> SearchT:
+        """The page that `call` requests. Where the server ends a search before its end, this goes on until the page is
+        full or the search is over; `progress` is called each time."""
+        steps = search(call, progress)
+        asked = next(steps)
+        while True:
+            page = await self.send(asked)
+            try:
+                asked = steps.send(page)
+            except StopIteration as over:
+                found: SearchT = over.value
+                return found
 
     async def pages(self, call: Call[PageT]) -> AsyncIterator[PageT]:
         """All pages, starting with the one that `call` requests."""
@@ -205,7 +220,7 @@ class AsyncClient(AsyncWorkflowMethods, AsyncBulkMethods):
 
     submit_batch = awaited(calls.submit_batch)
     job = awaited(calls.job)
-    jobs = awaited(calls.jobs)
+    jobs = awaited_search(calls.jobs)
     job_status = awaited(calls.job_status)
     job_timeline = awaited(calls.job_timeline)
     job_runs = awaited(calls.job_runs)
@@ -217,11 +232,12 @@ class AsyncClient(AsyncWorkflowMethods, AsyncBulkMethods):
     resume = awaited(calls.resume)
     run_now = awaited(calls.run_now)
     run = awaited(calls.run)
-    runs = awaited(calls.runs)
+    runs = awaited_search(calls.runs)
     cancel_run = awaited(calls.cancel_run)
     retry_run = awaited(calls.retry_run)
     timeline = awaited(calls.timeline)
     why = awaited(calls.why)
+    why_job = awaited(calls.why_job)
     logs = awaited(calls.logs)
     log_lines = awaited(calls.log_lines)
     search_log = awaited(calls.search_log)

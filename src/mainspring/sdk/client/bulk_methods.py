@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mainspring.sdk.client import calls
-from mainspring.sdk.client.methods import awaited, blocking
+from mainspring.sdk.client.methods import awaited, awaited_search, blocking, blocking_search
 
 
 class BulkMethods:
@@ -14,7 +14,7 @@ class BulkMethods:
     operation = blocking(calls.operation)
     operations = blocking(calls.operations)
     cancel_operation = blocking(calls.cancel_operation)
-    missed_fires = blocking(calls.missed_fires)
+    missed_fires = blocking_search(calls.missed_fires)
 
 
 class AsyncBulkMethods:
@@ -25,4 +25,4 @@ class AsyncBulkMethods:
     operation = awaited(calls.operation)
     operations = awaited(calls.operations)
     cancel_operation = awaited(calls.cancel_operation)
-    missed_fires = awaited(calls.missed_fires)
+    missed_fires = awaited_search(calls.missed_fires)

@@ -42,7 +42,9 @@ from mainspring.sdk.client.http_requests import answer_of, build_request, http_s
 from mainspring.sdk.client.if_exists import TRIES, IfExists, checked_if_exists, is_taken, replacing
 from mainspring.sdk.client.job_fields import Duration, JobFields, When
 from mainspring.sdk.client.log_stream import LogEvent, LogStream
-from mainspring.sdk.client.methods import blocking
+from mainspring.sdk.client.methods import blocking, blocking_search
+from mainspring.sdk.client.searches import PageT as SearchT
+from mainspring.sdk.client.searches import Progress, search
 from mainspring.sdk.client.server_events import ServerEvents
 from mainspring.sdk.client.workflow_methods import WorkflowMethods
 from mainspring.wire.jobs import JobView
@@ -102,6 +104,18 @@ class Client(WorkflowMethods, BulkMethods):
             if pause is None:
                 return retrying.result()
             time.sleep(pause)
+
+    def search(self, call: Call[SearchT], progress: Progress | None = None) -> SearchT:
+        """The page that `call` requests. Where the server ends a search before its end, this goes on until the page is
+        full or the search is over; `progress` is called each time."""
+        steps = search(call, progress)
+        try:
+            asked = next(steps)
+            while True:
+                asked = steps.send(self.send(asked))
+        except StopIteration as over:
+            page: SearchT = over.value
+            return page
 
     def pages(self, call: Call[PageT]) -> Iterator[PageT]:
         """All pages, starting with the one that `call` requests."""
@@ -203,7 +217,7 @@ class Client(WorkflowMethods, BulkMethods):
 
     submit_batch = blocking(calls.submit_batch)
     job = blocking(calls.job)
-    jobs = blocking(calls.jobs)
+    jobs = blocking_search(calls.jobs)
     job_status = blocking(calls.job_status)
     job_timeline = blocking(calls.job_timeline)
     job_runs = blocking(calls.job_runs)
@@ -215,11 +229,12 @@ class Client(WorkflowMethods, BulkMethods):
     resume = blocking(calls.resume)
     run_now = blocking(calls.run_now)
     run = blocking(calls.run)
-    runs = blocking(calls.runs)
+    runs = blocking_search(calls.runs)
     cancel_run = blocking(calls.cancel_run)
     retry_run = blocking(calls.retry_run)
     timeline = blocking(calls.timeline)
     why = blocking(calls.why)
+    why_job = blocking(calls.why_job)
     logs = blocking(calls.logs)
     log_lines = blocking(calls.log_lines)
     search_log = blocking(calls.search_log)

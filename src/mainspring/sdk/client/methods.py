@@ -8,6 +8,7 @@ from functools import wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from mainspring.sdk.client.core import Call
+from mainspring.sdk.client.searches import PageT
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -31,6 +32,30 @@ def awaited(build: Callable[P, Call[T]]) -> Callable[Concatenate[Any, P], Corout
     @wraps(build)
     async def method(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> T:
         result: T = await self.send(build(*args, **kwargs))
+        return result
+
+    _show_self(method)
+    return method
+
+
+def blocking_search(build: Callable[P, Call[PageT]]) -> Callable[Concatenate[Any, P], PageT]:
+    """A method of `Client` that sends the call, and goes on where the search ended before its end."""
+
+    @wraps(build)
+    def method(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> PageT:
+        result: PageT = self.search(build(*args, **kwargs))
+        return result
+
+    _show_self(method)
+    return method
+
+
+def awaited_search(build: Callable[P, Call[PageT]]) -> Callable[Concatenate[Any, P], Coroutine[Any, Any, PageT]]:
+    """The same for `AsyncClient`."""
+
+    @wraps(build)
+    async def method(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> PageT:
+        result: PageT = await self.search(build(*args, **kwargs))
         return result
 
     _show_self(method)

@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterable, Sequence
 from time import monotonic
 from typing import Protocol, TypeVar
 
+from msgspec import UNSET, UnsetType
+
 from mainspring.sdk.client.core import ServerAnswer, json_of
 
 log = logging.getLogger("mainspring")
@@ -21,7 +23,7 @@ _logged: dict[str, float] = {}
 
 class _Answer(Protocol):
     @property
-    def warnings(self) -> Sequence[str]: ...
+    def warnings(self) -> Sequence[str] | UnsetType: ...
 
 
 A = TypeVar("A", bound=_Answer)
@@ -33,7 +35,7 @@ def warning_of(shape: type[A]) -> Callable[[ServerAnswer], A]:
 
     def read(answer: ServerAnswer) -> A:
         found = read_json(answer)
-        if found.warnings:
+        if found.warnings is not UNSET:
             log_warnings(found.warnings)
         return found
 

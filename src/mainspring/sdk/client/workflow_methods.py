@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Iterator, Mapping
 from typing import Any, cast
 
 from mainspring.sdk.client import calls
-from mainspring.sdk.client.methods import awaited, blocking
+from mainspring.sdk.client.methods import awaited, awaited_search, blocking, blocking_search
 from mainspring.sdk.client.sender import AsyncSender, Sender
 from mainspring.sdk.client.workflow_handle import AsyncWorkflowRun, WorkflowRun
 from mainspring.wire.workflows import StepRunView
@@ -36,7 +36,7 @@ class WorkflowMethods:
     create_workflow = blocking(calls.create_workflow)
     check_workflow = blocking(calls.check_workflow)
     workflow = blocking(calls.workflow)
-    workflows = blocking(calls.workflows)
+    workflows = blocking_search(calls.workflows)
     replace_workflow = blocking(calls.replace_workflow)
     update_workflow = blocking(calls.update_workflow)
     delete_workflow = blocking(calls.delete_workflow)
@@ -80,7 +80,7 @@ class AsyncWorkflowMethods:
     create_workflow = awaited(calls.create_workflow)
     check_workflow = awaited(calls.check_workflow)
     workflow = awaited(calls.workflow)
-    workflows = awaited(calls.workflows)
+    workflows = awaited_search(calls.workflows)
     replace_workflow = awaited(calls.replace_workflow)
     update_workflow = awaited(calls.update_workflow)
     delete_workflow = awaited(calls.delete_workflow)

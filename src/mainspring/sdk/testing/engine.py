@@ -267,6 +267,7 @@ class Engine:
             created_at=self.now,
             trigger=trigger,
             generation=generation or job.generation,
+            job_created_at=job.created_at,
         )
         self.runs[run.run_id] = run
         job.runs.append(run)

@@ -7,9 +7,10 @@ from typing import Any
 
 import msgspec
 
-from mainspring.domain.errors import InvalidBatch, MainspringError, NotFound, key_reused
+from mainspring.domain.errors import Conflict, InvalidBatch, MainspringError, NotFound, key_reused
 from mainspring.domain.intake.canonical import canonical_json
 from mainspring.domain.intake.declaration import TaskDeclaration, amended, defined
+from mainspring.domain.intake.patch import changes_nothing, fires_once_from_now_on, names_schedule
 from mainspring.domain.intake.recurrence import never_fires, runs_left_after
 from mainspring.domain.intake.repeat import payload_dropped, with_payload
 from mainspring.domain.job import JobDefinition
@@ -184,22 +185,32 @@ class LocalJobs:
 
     def _update(self, job_id: str, call: Call[Any]) -> JobView:
         patch = read_body(call, JobPatch)
-        job, now = self._unfired(job_id, "changed"), self._engine.now
-        check_version("job", job.version, wanted_version(call))
+        job, now, wanted = self._job(job_id), self._engine.now, wanted_version(call)
+        try:
+            self._unfired(job_id, "changed")
+        except Conflict:
+            if wanted is None and self._changes_nothing(job, patch):
+                return job_view(job)
+            raise
+        check_version("job", job.version, wanted)
         changed = checked(amended(job.definition, patch, now, self._known), self._ignored)
+        again = job.status is JobState.COMPLETED and names_schedule(patch)  # missed, so it has not fired
+        if job.definition.schedule.one_time and not again and changes_nothing(job.definition, changed, now):
+            return job_view(job)
         if changed.schedule.calendar_version is None:
             changed = self._calendars.resolved(changed)
         schedule = for_job(changed.schedule, DEFAULT_TENANT, job_id, now)
         if job.definition.schedule.recurring:
             self._engine.fire_due(job)
-        if schedule != job.definition.schedule:
+        warnings = fires_once_from_now_on(job.definition.schedule, schedule)
+        if schedule != job.definition.schedule or (again and schedule.at is not None):
             runs_left = runs_left_after(job.definition.schedule, job.runs_left, schedule)
             if job.status is JobState.PAUSED and schedule.at == now:
                 raise paused(job_id)
             before_pause = job.last_nominal_for, job.missed[:]
             if job.status is JobState.PAUSED:
                 self._engine.miss(job, job.paused_from)
-            first = schedule.at
+            first = None if schedule.at is None else max(schedule.at, now)  # a time that has passed is a fire now
             if schedule.kind is not ScheduleKind.AT:
                 following = self._engine.following(job)
                 first = first_fire_instead(schedule, job.definition.schedule, following, now, job.dealt_with)
@@ -214,7 +225,17 @@ class LocalJobs:
                 self._engine.arm(job, first)
         job.definition = msgspec.structs.replace(changed, schedule=schedule)
         self._engine.admit_held(job)
-        return self._touched(job)
+        view = self._touched(job)
+        view.warnings = warnings or msgspec.UNSET
+        return view
+
+    def _changes_nothing(self, job: BoxJob, patch: JobPatch) -> bool:
+        """Whether a change of a job that has fired is a repeat."""
+        try:
+            changed = amended(job.definition, patch, self._engine.now, self._known)
+            return changes_nothing(job.definition, changed, self._engine.now)
+        except MainspringError:
+            return False
 
     def _cancel(self, job_id: str, call: Call[Any]) -> JobView:
         job = self._job(job_id)
@@ -301,7 +322,10 @@ class LocalJobs:
     def _unfired(self, job_id: str, what: str) -> BoxJob:
         """The job. Raises Conflict if it is a one-time job that has fired."""
         job = self._job(job_id)
-        if _has_fired(job) and job.status is not JobState.COMPLETED:
+        missed = job.status is JobState.COMPLETED and not any(
+            run.trigger == "schedule" and run.generation == job.generation for run in job.runs
+        )
+        if _has_fired(job) and not missed:
             raise already_fired(job_id, what)
         return job
 

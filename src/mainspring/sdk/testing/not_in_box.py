@@ -28,6 +28,7 @@ _CALLS = {  # what a call is about, where its path has another word for it
     "jobs/{}:backfill": "backfills",
     "jobs/{}/series": "insights",
     "jobs/{}/timeline": "timelines",
+    "jobs/{}/why": "explanations of jobs",
     "jobs:act": "bulk operations",
     "runs:act": "bulk operations",
     "operations": "bulk operations",

@@ -10,6 +10,8 @@ from mainspring.domain.job import STILL_ALIVE, JobDefinition
 from mainspring.domain.run_key import idempotency_key
 from mainspring.domain.schedules.misfire import Missed
 from mainspring.domain.schedules.nominal_times import latest, nominal_of
+from mainspring.domain.schedules.schedule import ScheduleKind
+from mainspring.domain.start_lag import lag_from
 from mainspring.domain.transitions import JobStatus, RunState
 from mainspring.sdk.tasks.context import Context
 
@@ -43,6 +45,7 @@ class BoxRun:
     status: RunState
     definition: JobDefinition = field(repr=False)
     created_at: datetime = field(repr=False)
+    job_created_at: datetime = field(repr=False)
     trigger: str = "schedule"
     generation: int = 1
     ready_at: datetime | None = field(default=None, repr=False)
@@ -93,6 +96,13 @@ class BoxRun:
     def nominal_for(self) -> datetime:
         """Its nominal time: before jitter."""
         return nominal_of(self.definition.schedule, self.scheduled_for)
+
+    @property
+    def lag_from(self) -> datetime:
+        """From when its start lag counts."""
+        once = self.definition.schedule.kind is ScheduleKind.AT
+        trigger = ("at" if once else None) if self.trigger == "schedule" else self.trigger
+        return lag_from(self.scheduled_for, trigger, self.created_at, self.job_created_at)
 
     @property
     def replay_of(self) -> str | None:

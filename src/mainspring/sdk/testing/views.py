@@ -95,6 +95,7 @@ def run_view(run: BoxRun) -> RunView:
         losses=run.losses,
         executor=WORKER if run.attempt else None,
         created_at=run.created_at,
+        lag_from=run.lag_from,
         snoozes=run.snoozes,
         payload_dropped=run.payload_dropped,
         idempotency_key=run.idempotency_key,

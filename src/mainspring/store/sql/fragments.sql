@@ -426,7 +426,7 @@ for key share of l
 -- The fields of store/fires.py DueJob; j is the job.
 j.tenant_id, j.job_id, j.version, j.shard, j.next_fire_at, j.one_time, j.id_generated, j.overlap,
        j.schedule::text as schedule_text, j.spec::text as spec_text, j.xmin as written_by, j.generation, j.runs_left,
-       j.lane_id, j.last_nominal_for
+       j.lane_id, j.last_nominal_for, j.created_at
 
 -- fragment: due_keys
 unnest($4::int[], $5::text[]) with ordinality as d (tenant_id, job_id, position)
@@ -1006,12 +1006,24 @@ j.tenant_id, j.shard, j.job_id, j.name, j.lane_id, j.next_fire_at, j.schedule::t
 -- The bucket of a histogram, as bucket_of in domain/rollups.py. $5 has the bounds. Null of null.
 width_bucket({{ms}}, $5::float8[])
 
+-- fragment: time_in_id
+-- The time in the id of `run`.
+to_timestamp(('x' || left(translate({{run}}.run_id::text, '-', ''), 12))::bit(48)::bigint / 1000.0)
+
 -- fragment: lag_ms(run, started)
--- From the time for which a run was meant to its start. A replay and a run of a backfill are meant for when they were
--- created, which their ids tell: fired_at lies far behind in the row, and to read it takes longer than all of this.
-date_part('epoch', {{started}} - case when {{run}}.trigger is null or {{run}}.trigger = 'at' then {{run}}.scheduled_for
-                                      else to_timestamp(('x' || left(translate({{run}}.run_id::text, '-', ''), 12))
-                                                        ::bit(48)::bigint / 1000.0) end) * 1000
+-- From lag_from of domain/start_lag.py to the start. The id of a run tells when it was created: fired_at lies far behind in
+-- the row, and to read it takes longer than all of this. To read the id takes 5 µs, so that is done only for one-time jobs
+-- that started late. The run of one with a generated id has the id of the job. For a chosen id the creation is looked up.
+date_part('epoch', {{started}} - case
+    when {{run}}.trigger is null
+         or {{run}}.trigger = 'at' and {{started}} <= {{run}}.scheduled_for + interval '{{LATE_FOR_LAG}} seconds'
+    then {{run}}.scheduled_for
+    when {{run}}.trigger <> 'at' then {{time_in_id}}
+    when {{run}}.job_id is null then greatest({{run}}.scheduled_for, {{time_in_id}})
+    else greatest({{run}}.scheduled_for, least({{time_in_id}}, coalesce((
+        select t.taken_at from mainspring.taken_ids t
+        where t.tenant_id = {{run}}.tenant_id and t.job_id = {{run}}.job_id), {{run}}.scheduled_for)))
+    end) * 1000
 
 -- fragment: rollup_counts
 succeeded, failed, cancelled, skipped, retried, lost, missed, ran_us
@@ -1042,9 +1054,9 @@ case when r.{{name}} is null then excluded.{{name}}
 -- fragment: run_of_attempt
 -- The run of attempt `a`, live or ended. It has ended after the attempt, which has not ended before $1; the hour is for
 -- clocks that differ. Compared with parameters, partitions are chosen once and not for each attempt.
-select run_id, lane_id, scheduled_for, trigger, job_id from mainspring.runs r where r.run_id = a.run_id
+select run_id, tenant_id, lane_id, scheduled_for, trigger, job_id from mainspring.runs r where r.run_id = a.run_id
 union all
-select run_id, lane_id, scheduled_for, trigger, job_id
+select run_id, tenant_id, lane_id, scheduled_for, trigger, job_id
 from mainspring.run_history h
 where h.run_id = a.run_id and h.ended_at >= $1 - interval '1 hour' and h.ended_at < $3
 limit 1

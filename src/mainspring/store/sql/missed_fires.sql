@@ -12,6 +12,14 @@ where tenant_id = $1 and job_id = $2
 order by missed_id desc
 limit $3
 
+-- name: missed_at
+-- The newest range that contains a time from $3 to $4.
+select first_at, last_at, count, reason, recorded_at, generation
+from mainspring.missed_fires
+where tenant_id = $1 and job_id = $2 and first_at <= $4 and last_at >= $3
+order by missed_id desc
+limit 1
+
 -- name: missed_page
 -- The same, page by page.
 select first_at, last_at, count, reason, recorded_at, generation, missed_id

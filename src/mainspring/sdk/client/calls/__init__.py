@@ -42,6 +42,7 @@ from mainspring.sdk.client.calls.job_calls import (
     submit_batch,
     upcoming,
     update_job,
+    why_job,
 )
 from mainspring.sdk.client.calls.limit_calls import (
     breakers,
@@ -130,6 +131,6 @@ __all__ = [
     "resume_backfill", "resume_queue", "resume_workflow", "retry_run", "revoke_token", "run", "run_now", "runs",
     "search_log", "sessions", "set_calendar", "set_limit", "set_queue_limits", "set_tenant_limits", "sign_in_link",
     "start_workflow", "submit", "submit_batch", "tasks", "tenant_limits", "tenants", "timeline", "tokens",
-    "upcoming", "upcoming_fires", "update_job", "update_workflow", "why", "worker", "workers", "workflow",
+    "upcoming", "upcoming_fires", "update_job", "update_workflow", "why", "why_job", "worker", "workers", "workflow",
     "workflow_run", "workflow_runs", "workflow_steps", "workflows",
 ]  # fmt: skip

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from datetime import datetime
 from typing import Any, TypedDict, Unpack
 
 from mainspring.kernel.ids import uuid7
@@ -12,6 +13,7 @@ from mainspring.sdk.client.job_fields import JobChanges, JobFields, When, job_pa
 from mainspring.sdk.client.server_warnings import warning_of
 from mainspring.wire.applications import DeclarationRequest, DeclarationView
 from mainspring.wire.ids import IdList
+from mainspring.wire.job_why import JobWhy
 from mainspring.wire.jobs import BatchCreated, JobCreated, JobList, JobView, MissedRange, RunNowAccepted, Upcoming
 from mainspring.wire.protocol import GENERATED_KEY
 from mainspring.wire.runs import (
@@ -25,10 +27,12 @@ from mainspring.wire.runs import (
 _job_created = warning_of(JobCreated)
 _batch_created = warning_of(BatchCreated)
 _job = json_of(JobView)
+_changed_job = warning_of(JobView)
 _job_list = json_of(JobList)
 _job_status = json_of(JobStatus)
 _upcoming = json_of(Upcoming)
 _missed = json_of(list[MissedRange])
+_job_why = json_of(JobWhy)
 _timeline_entries = json_of(list[JobTimelineEntry])
 _run_now = json_of(RunNowAccepted)
 _run_array = json_of(list[RunView])
@@ -111,6 +115,12 @@ def missed(job_id: str) -> Call[list[MissedRange]]:
     return Call("GET", job_path(job_id, "/missed"), _missed)
 
 
+def why_job(job_id: str, at: datetime | str | None = None) -> Call[JobWhy]:
+    """Why the job did or did not run at a time, by default at its last fire. A time without a zone is by the clocks of
+    its schedule."""
+    return Call("GET", job_path(job_id, "/why"), _job_why, params=query_of({"at": at}))
+
+
 def job_timeline(job_id: str, *, limit: int | None = None, cursor: str | None = None) -> Call[JobTimeline]:
     """One page of what happened to the job, newest first: its runs, its creation and last change, and missed fires."""
     params = query_of({"limit": limit, "cursor": cursor})
@@ -121,7 +131,7 @@ def update_job(job_id: str, *, if_version: int | None = None, **changes: Unpack[
     """Change some of the job's fields. With `if_version`, only if the job still has that version."""
     headers, body = match_header(if_version), encode(job_patch(changes))
     # After the first request the version has changed, so a repeated one would be rejected although the first succeeded.
-    return Call("PATCH", job_path(job_id), _job, body=body, headers=headers, repeatable=if_version is None)
+    return Call("PATCH", job_path(job_id), _changed_job, body=body, headers=headers, repeatable=if_version is None)
 
 
 def cancel_job(job_id: str, *, if_version: int | None = None) -> Call[JobView]:

@@ -24,6 +24,7 @@ from mainspring.wire.workflows import (
 _created = warning_of(WorkflowCreated)
 _check = warning_of(WorkflowCheck)
 _workflow = json_of(WorkflowView)
+_changed_workflow = warning_of(WorkflowView)
 _workflow_list = json_of(WorkflowList)
 _run_now = warning_of(RunNowAccepted)
 _run = json_of(WorkflowRunView)
@@ -169,7 +170,7 @@ def _change(method: str, workflow_id: str, body: dict[str, Any], if_version: int
     return Call(
         method,
         _path(workflow_id),
-        _workflow,
+        _changed_workflow,
         body=encode(body),
         headers=match_header(if_version),
         repeatable=if_version is None,  # the first request has changed the version
