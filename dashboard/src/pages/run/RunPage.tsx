@@ -12,7 +12,7 @@ import { ProblemBox } from "../../ui/Problem";
 import { StateMark } from "../../ui/StateMark";
 import { Tabs } from "../../ui/Tabs";
 import { JobZone, Time } from "../../ui/Time";
-import { waited } from "../runs/columns";
+import { waited, waitsSince } from "../runs/columns";
 import { Data } from "./Data";
 import { ErrorBox } from "./ErrorBox";
 import { Lead } from "./Lead";
@@ -104,7 +104,7 @@ export function RunPage() {
 /** How long it has waited so far. */
 function Waiting({ run }: { run: RunView }) {
   const now = useNow(isLive(run.status));
-  const since = (now - Date.parse(run.scheduled_for)) / 1000;
+  const since = (now - waitsSince(run)) / 1000;
   return <>{isLive(run.status) && since > 0 ? `${duration(since < 1 ? since : Math.floor(since))} so far` : "–"}</>;
 }
 

@@ -46,7 +46,15 @@ export function runColumns(options: { job: boolean }): Column<RunListRow>[] {
   return all.filter((column) => column !== null);
 }
 
-export function waited(run: Pick<RunListRow, "start_time" | "scheduled_for">): string {
+type Timed = Pick<RunListRow, "start_time" | "scheduled_for" | "created_at" | "trigger">;
+
+export function waited(run: Timed): string {
   if (run.start_time === null) return "";
-  return duration(Math.max(0, (Date.parse(run.start_time) - Date.parse(run.scheduled_for)) / 1000));
+  return duration(Math.max(0, (Date.parse(run.start_time) - waitsSince(run)) / 1000));
+}
+
+/** Since when a run waits: a repeat of an earlier run waits since it was created, all others since they were due. */
+export function waitsSince(run: Timed): number {
+  const repeats = /^(replay|rerun|backfill):/.test(run.trigger);
+  return Date.parse(repeats && run.created_at ? run.created_at : run.scheduled_for);
 }
