@@ -21,7 +21,7 @@ const routes = [
   }),
   createRoute({
     getParentRoute: () => root, path: "/jobs",
-    validateSearch: only("q", "status", "latest", "queue", "label", "owner", "after"),
+    validateSearch: only("q", "status", "latest", "queue", "task", "type", "label", "owner", "after"),
     component: lazyRouteComponent(() => import("./pages/jobs/JobsPage"), "JobsPage"),
   }),
   createRoute({

@@ -214,7 +214,9 @@ def test_workflows_runs_and_steps_are_listed(server: CannedServer, call: Call) -
     code, out, err = call("workflow", "list")
     assert "nightly   SCHEDULED" in out, err
     assert "t, after b" in call("workflow", "show", "nightly")[1]
-    assert "2 of 4 steps" in call("workflow", "runs", "nightly")[1]
+    assert "2 of 4 steps" in call("workflow", "runs", "nightly")[1], "also if the run is forgotten meanwhile"
+    server.says(f"GET /v1/workflow-runs/{RUN}", run())
+    assert "resize: 40 of 100 members (40 %), 1 failed" in call("workflow", "runs", "nightly")[1]
     code, out, err = call("workflow", "steps", RUN, "--status", "failed")
     assert code == 0 and "OSError: no disk" in out and "--cursor c" in err
     for verb in ("pause", "resume"):

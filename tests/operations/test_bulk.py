@@ -402,3 +402,20 @@ async def test_texts_of_a_filter_stay_texts(api: httpx.AsyncClient, text: str) -
             assert answer.status_code == 422, answer.text
         else:
             assert (answer.status_code, answer.json()["count"]) == (200, 0), answer.text
+
+
+async def test_jobs_are_chosen_by_task_and_by_the_type_of_their_schedule(
+    api: httpx.AsyncClient, assembly: Assembly
+) -> None:
+    for job_id, fields in {
+        "cron": {"task": "report", "cron": "@daily"},
+        "interval": {"task": "report", "schedule": {"every": "1h"}},
+        "mail": {"task": "mail", "cron": "@daily"},
+    }.items():
+        assert (await api.post("/v1/jobs", json={"job_id": job_id, **fields})).status_code == 201
+    assert (await count(api, "jobs", "pause", task="report"))["count"] == 2
+    assert (await count(api, "jobs", "pause", schedule_type=["cron"]))["count"] == 2
+    done = await act(api, assembly, "jobs", "pause", filter={"task": "report", "schedule_type": ["CRON"]})
+    assert done["done"] == 1, done
+    states = {job: (await api.get(f"/v1/jobs/{job}")).json()["status"] for job in ("cron", "interval", "mail")}
+    assert states == {"cron": "PAUSED", "interval": "SCHEDULED", "mail": "SCHEDULED"}

@@ -169,3 +169,24 @@ def test_without_a_session_the_page_asks_for_a_token(server: httpx.Client, open_
     page.get_by_label("Token").fill(server.headers["Authorization"].removeprefix("Bearer "))
     page.get_by_role("button", name="Sign in").click()
     expect(page.get_by_role("navigation", name="Pages")).to_be_visible()
+
+
+def test_a_replay_waits_since_it_was_created_and_jobs_are_found_by_task_and_type(
+    open_page: Open, server: httpx.Client
+) -> None:
+    name = f"Old {uuid4().hex[:6]}"
+    first = create(server, command="true", name=name, schedule={"at": "2025-01-01T00:00:00Z"})
+    page = open_page(f"/runs/{first}")
+    expect(page.get_by_role("heading", level=1)).to_contain_text("Success")
+    again = server.post(f"/v1/runs/{first}:retry", json={}).raise_for_status().json()["run_id"]
+    page.goto(f"/ui/runs/{again}")
+    expect(page.get_by_role("heading", level=1)).to_contain_text("Success")
+    waited = page.locator("dl, div").filter(has_text=re.compile(r"^Waited")).last
+    expect(waited).not_to_contain_text(re.compile(r"\d ?d"))
+    weekly = create(server, task="shop.charge", payload={"account": "a1", "cents": 1}, name=name, cron="@weekly")
+    page.goto(f"/ui/jobs?task=shop.charge&type=CRON&q={name.split()[1]}")
+    table = page.get_by_role("table", name="Jobs", exact=True)
+    expect(table).to_contain_text(name)
+    page.goto(f"/ui/jobs?task=shop.charge&type=INTERVAL&q={name.split()[1]}")
+    expect(page.get_by_text("No job matches.")).to_be_visible()
+    server.delete(f"/v1/jobs/{weekly}").raise_for_status()

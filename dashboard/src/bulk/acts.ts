@@ -39,7 +39,7 @@ export const VERBS: Record<Target, Verb[]> = {
   ],
 };
 
-const LISTS = ["status", "latest_run"];
+const LISTS = ["status", "latest_run", "schedule_type"];
 
 function filterBody(filter: Filter): Record<string, string | string[]> {
   const found: Record<string, string | string[]> = {};

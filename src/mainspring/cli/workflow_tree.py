@@ -85,6 +85,16 @@ def counts_in_words(counts: dict[str, int], total: int) -> str:
     return f"{done:,} of {total:,} steps" + (f": {parts}" if parts else "")
 
 
+def maps_in_words(view: WorkflowRunView, now: datetime) -> str:
+    """The maps that are at work, with their pace: "resize: 40 of 100 members (40 %), 2.0/s, 30s left"."""
+    parts = []
+    for step in view.steps:
+        if step.map is not None and step.status is not None and step.status not in _ENDED:
+            pace = _pace(step.map, step.start_time or step.created_at, now)
+            parts.append(f"{step.name}: " + ", ".join([_members(step.map), *pace]))
+    return "; ".join(parts)
+
+
 def _head(view: WorkflowRunView, now: datetime, width: int | None) -> Text:
     from rich.text import Text
 

@@ -17,6 +17,7 @@ from mainspring.wire.states import (
     JobVerbWord,
     RunStateFilter,
     RunVerbWord,
+    ScheduleTypeFilter,
 )
 
 Ids = Annotated[list[str], Meta(min_length=1, max_length=1000)]
@@ -37,6 +38,8 @@ class JobsFilter(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True)
     next_fire_after: Moment | None = None
     next_fire_before: Moment | None = None
     declared_by: str | None = None
+    task: str | None = None
+    schedule_type: list[ScheduleTypeFilter] = []
 
 
 class RunsFilter(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):

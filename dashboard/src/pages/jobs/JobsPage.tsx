@@ -19,13 +19,17 @@ const STATES: [string, string][] = [
 ];
 const idOf = (job: JobListRow): string => job.job_id;
 const nameOf = (job: JobListRow): string => job.name;
-const FILTERS = ["q", "status", "latest", "queue", "label", "owner"] as const;
+const TYPES: [string, string][] = [
+  ["CRON", "Cron"], ["INTERVAL", "Interval"], ["RRULE", "Recurrence rule"], ["FUTURE", "Once, later"],
+  ["IMMEDIATE", "Once, now"], ["AFTER", "After others"], ["MANUAL", "By hand"],
+];
+const FILTERS = ["q", "status", "latest", "queue", "task", "type", "label", "owner"] as const;
 
 export function JobsPage() {
   const search = useSearch({ from: "/jobs" });
   const query = {
     q: search.q, status: search.status, latest_run: search.latest, queue: search.queue, label: search.label,
-    owner: search.owner,
+    owner: search.owner, task: search.task, schedule_type: search.type,
   };
   const list = useKeyset<JobRows, JobListRow>({
     path: "/v1/jobs", query: { ...query, view: "row" }, after: search.after, rows: (body) => body.jobs, next: (body) => body.next,
@@ -48,6 +52,8 @@ export function JobsPage() {
         <ChoiceFilter name="status" value={search.status} label="State" options={STATES} />
         <ChoiceFilter name="latest" value={search.latest} label="Last run" options={[["FAILED", "Failed"], ["SUCCESS", "Succeeded"], ["RUNNING", "Running"]]} />
         <TextFilter name="queue" value={search.queue} label="Queue" />
+        <TextFilter name="task" value={search.task} label="Task" />
+        <ChoiceFilter name="type" value={search.type} label="Schedule" options={TYPES} />
         <TextFilter name="label" value={search.label} label="Label, key=value" />
         <TextFilter name="owner" value={search.owner} label="Owner" />
       </Filters>

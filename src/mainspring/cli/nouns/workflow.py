@@ -38,12 +38,13 @@ from mainspring.cli.workflow_showing import (
     show_workflow,
     watch_workflow_run,
 )
-from mainspring.cli.workflow_tree import counts_in_words
+from mainspring.cli.workflow_tree import counts_in_words, maps_in_words
 from mainspring.kernel.texts import error_line
 
 if TYPE_CHECKING:
     from mainspring.sdk.client.client import Client
 
+_MOST_WITH_MAPS = 5  # runs of a list whose maps are read too
 noun = Noun("workflow", "Workflows: jobs that depend on each other, and their runs.")
 _COLUMNS = (
     Column("WORKFLOW", least=WHOLE_ID, ids=True),
@@ -288,6 +289,8 @@ def runs(
         page = call_for_job(
             client, workflow, lambda found: client.workflow_runs(found, status=status, limit=limit, cursor=cursor)
         )
+        at_work = [] if options.as_json else [run.run_id for run in page.runs if run.status == "RUNNING"]
+        maps = {run_id: _maps_of(client, run_id) for run_id in at_work[:_MOST_WITH_MAPS]}
         return Listing(
             page,
             _RUNS_COLUMNS,
@@ -298,7 +301,7 @@ def runs(
                     times.brief(run.scheduled_for),
                     "" if run.duration is None else span(run.duration),
                     counts_in_words(run.counts, run.step_count),
-                    error_line(run.reason or ""),
+                    error_line(run.reason or "") or maps.get(run.run_id, ""),
                 )
                 for run in page.runs
             ],
@@ -307,6 +310,16 @@ def runs(
         )
 
     show_list(options, read)
+
+
+def _maps_of(client: Client, run_id: str) -> str:
+    """The maps of the run that are at work, with their pace."""
+    from mainspring.domain.errors import NotFound
+
+    try:
+        return maps_in_words(client.workflow_run(run_id), datetime.now(UTC))
+    except NotFound:  # it has ended and was forgotten
+        return ""
 
 
 @noun.verb(

@@ -49,7 +49,7 @@ class Counter:
         tenant, query = request.caller.tenant, job_query(chosen, None, None, _PAGE)
         wanted = await wanted_jobs(self._lanes, tenant, query)
         rows, fired = row_filter(wanted), any(fired_states(wanted))
-        if wanted.latest is None and not rows.missed and not fired:
+        if wanted.latest is None and wanted.schedule_types is None and not rows.missed and not fired:
             with search_in_words("jobs", query), suppress(SearchTooSlow):
                 return await self._exact(request, [jobs.count_of(tenant, rows)])
         return await self._walk(request)

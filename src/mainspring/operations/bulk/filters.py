@@ -37,6 +37,8 @@ def job_query(chosen: JobsFilter, begun: datetime | None, cursor: str | None, li
         return JobQuery(
             several(chosen.status), chosen.queue, chosen.owner, label_filter(chosen.label), chosen.q, cursor, limit,
             declared_by=chosen.declared_by,
+            task=chosen.task,
+            schedule_types=several(chosen.schedule_type, "schedule_type"),
             latest=several(chosen.latest_run, "latest_run"),
             created_after=_time(chosen.created_after, "created_after"),
             created_before=_earlier(_time(chosen.created_before, "created_before"), begun),

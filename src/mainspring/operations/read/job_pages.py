@@ -189,7 +189,8 @@ async def gather(
     """The next jobs of a source: more than `limit`, or as many as there are, or as there is time for."""
     found: list[Entry[At]] = []
     weight, count = 0, first
-    least = 1 if wanted.latest is None else _LEAST  # the statements do not know the latest runs
+    # The statements do not know latest runs and types of schedules.
+    least = 1 if wanted.latest is None and wanted.schedule_types is None else _LEAST
     while True:
         floor = await source.boundary(before, count)
         asked = max(limit + 1 - len(found), least)
