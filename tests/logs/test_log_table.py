@@ -25,7 +25,6 @@ from mainspring.store.log_files import Chunk, folder_of, key_of, open_log_files
 from mainspring.store.log_table import LogTable, pack
 from mainspring.store.pool import LOG_CONNECTIONS, Store
 from mainspring.upkeep.partition_maintainer import HistoryPruner
-from mainspring.wire.exchange import RunOrder
 from mainspring.wire.logs import LogReceipt
 from tests.conftest import TOKEN
 from tests.logs.scene import IN_A_FOLDER, IN_POSTGRESQL, Follower, a_run, ask, chunk, ship, text
@@ -164,12 +163,24 @@ async def test_output_that_cannot_be_stored_soon_is_a_503_and_reports_go_on(
         assert (answer.status_code, answer.json()["code"]) == (503, "log_store_down")
         assert await ship(worker, chunk(order, 0, b"", truncated=True, end=True)) == LogReceipt(stored=1)
         await worker.report(outcome(order), outcome(other))
-        assert len(await claimed_meanwhile(worker)) == 1
+        assert await a_run(worker)
     assert await text(worker.api, order.run_id) == "\n[mainspring: output truncated at 0]\n"
 
 
-async def claimed_meanwhile(worker: HandWorker) -> list[RunOrder]:
-    return [await a_run(worker)]
+@IN_POSTGRESQL
+async def test_a_table_that_is_locked_holds_up_neither_reports_nor_claims(
+    assembly: Assembly, worker: HandWorker, connection: asyncpg.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(log_table, "PATIENCE", 0.2)
+    order, other = await a_run(worker), await a_run(worker)
+    async with connection.transaction():
+        await connection.execute("lock table mainspring.log_chunks in access exclusive mode")
+        answer = await ask(worker, chunk(order, 0, b"one\n"))
+        assert (answer.status_code, answer.json()["code"]) == (503, "log_store_down")
+        await worker.report(outcome(order), outcome(other))
+        assert (await worker.api.get(f"/v1/runs/{order.run_id}")).json()["status"] == "SUCCESS"
+        again = await a_run(worker)
+    assert await ship(worker, chunk(again, 0, b"one\n")) == LogReceipt(stored=1)
 
 
 @IN_POSTGRESQL

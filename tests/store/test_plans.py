@@ -18,11 +18,11 @@ import pytest
 
 from mainspring.kernel.ids import uuid7, uuid7_batch
 from mainspring.store import leases
-from mainspring.store.pool import HOT_SETTINGS
+from mainspring.store.pool import HOT_SETTINGS, LOG_SETTINGS
 from mainspring.store.queries import load
 
 from .fire_scene import LATE
-from .rows import BEGINNING
+from .rows import BEGINNING, a_worker
 
 pytestmark = pytest.mark.anyio
 
@@ -292,6 +292,48 @@ async def test_few_rows_are_touched_whenever_statistics_were_taken(
     for statement in await statements(connection, uuid7()):
         found += problems(statement, await explain(hot, statement))
     assert not found, "\n".join(found)
+
+
+@pytest.mark.parametrize("early", [True, False], ids=["statistics of empty tables", "statistics of full tables"])
+async def test_output_is_stored_and_read_by_index_whenever_statistics_were_taken(
+    connection: asyncpg.Connection, database_url: str, early: bool
+) -> None:
+    if early:
+        await connection.execute("vacuum analyze mainspring.run_logs, mainspring.log_chunks")
+    await connection.execute(
+        """insert into mainspring.run_logs (run_id, attempt, fence, tenant_id, worker_id, bytes)
+           select gen_random_uuid(), 1, 1, 1, gen_random_uuid(), 10 from generate_series(1, 50000)"""
+    )
+    await Filling(connection).runs(BATCH, 1, running=True)
+    await connection.execute("update mainspring.runs set worker_id = $1", await a_worker(connection))
+    await connection.execute(
+        """insert into mainspring.run_logs (run_id, attempt, fence, tenant_id, worker_id, bytes)
+           select run_id, attempt, fence, 1, worker_id, 10 from mainspring.runs"""
+    )
+    await connection.execute(
+        """insert into mainspring.log_chunks (run_id, first_byte, tenant_id, fence, size, data)
+           select run_id, 0, 1, 1, 10, 'ten bytes.' from mainspring.run_logs"""
+    )
+    if not early:
+        await connection.execute("vacuum analyze mainspring.run_logs, mainspring.log_chunks")
+    held = await connection.fetch("select run_id, fence, worker_id from mainspring.runs")
+    run_ids, fences, size = [row["run_id"] for row in held], [row["fence"] for row in held], len(held)
+    pieces = [run_ids, fences, [10] * size, [4] * size, [False] * size, [False] * size, 1, held[0]["worker_id"]]
+    chunks = [run_ids, fences, [10] * size, [4] * size, ["more"] * size]
+    key = [run_ids[0], fences[0], 1]
+    of_logs = await asyncpg.connect(database_url, server_settings=LOG_SETTINGS)
+    for statement in (
+        Statement("logs", "record", [*pieces, *chunks], 3 * size),
+        Statement("log_chunks", "read_chunks", [*key, 0, 10, 100, BEGINNING, LATE], 4),
+    ):
+        plan = await explain(of_logs, statement)
+        reading = [
+            node for node in nodes(plan) if node.get("Relation Name", "").startswith(("log_chunks", "run_logs"))
+            and "Scan" in node["Node Type"]
+        ]  # fmt: skip
+        assert {node["Node Type"] for node in reading} <= {"Index Scan", "Index Only Scan"}
+        assert 0 < sum(touched(node) for node in reading) <= statement.most, statement.name
+    await of_logs.close()
 
 
 async def test_a_live_run_whose_log_is_followed_is_not_looked_for_in_the_history(

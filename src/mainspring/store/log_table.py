@@ -95,7 +95,7 @@ class LogTable:
                     )
                     if rows:
                         break
-        except AWAY as error:
+        except (*AWAY, *SLOW_OR_FULL) as error:
             raise self._unavailable(error) from error
         if sum(row["size"] for row in rows) >= _MUCH:
             return await asyncio.to_thread(_join, rows, start, end)

@@ -1158,7 +1158,8 @@ piece as (
         updated_at = (select clock_timestamp())
     from held h
     join piece p on p.run_id = h.run_id and p.fence = h.fence
-    where g.run_id = h.run_id and g.fence = h.fence and g.bytes = p.first_byte and (p.size = 0 or not g.truncated)
+    where g.run_id = any ($1::uuid[]) and g.run_id = h.run_id and g.fence = h.fence
+      and g.bytes = p.first_byte and (p.size = 0 or not g.truncated)
     returning g.run_id, g.fence, g.attempt, g.tenant_id
 ), advanced as (
     select run_id, fence, attempt, tenant_id from begun
