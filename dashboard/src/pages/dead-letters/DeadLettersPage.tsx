@@ -102,9 +102,9 @@ function columns(replay: (letter: DeadLetterView) => void): Column<DeadLetterVie
         </Link>
       ),
     },
-    { key: "task", head: "Task", phone: "none", cell: (letter) => letter.task },
+    { key: "task", head: "Task", phone: "none", cut: true, room: 1, cell: (letter) => letter.task },
     { key: "error", head: "Error", grow: true, cell: (letter) => <span title={plain(letter.error_message ?? "")}>{errorLine(letter.error_message ?? "")}</span> },
-    { key: "attempts", head: "Attempts", align: "end", phone: "none", cell: (letter) => letter.attempts },
+    { key: "attempts", head: "Attempts", align: "end", phone: "none", room: 2, cell: (letter) => letter.attempts },
     { key: "died", head: "Died", cell: (letter) => <Time at={letter.died_at} /> },
     {
       key: "verbs", head: <span className="sr">Verbs</span>, phone: "first",

@@ -22,12 +22,12 @@ const COLUMNS: Column<FailureView>[] = [
       </Link>
     ),
   },
-  { key: "task", head: "Task", cell: (group) => group.tasks.join(", ") },
+  { key: "task", head: "Task", cut: true, cell: (group) => group.tasks.join(", ") },
   { key: "count", head: "Failed attempts", align: "end", cell: (group) => count(group.count) },
-  { key: "ended", head: "Ended runs", align: "end", phone: "none", cell: (group) => count(group.failed) },
-  { key: "trend", head: "Trend", phone: "none", cell: (group) => <Spark values={group.series} label={`${count(group.count)} over time`} /> },
+  { key: "ended", head: "Ended runs", align: "end", phone: "none", room: 3, cell: (group) => count(group.failed) },
+  { key: "trend", head: "Trend", phone: "none", room: 1, cell: (group) => <Spark values={group.series} label={`${count(group.count)} over time`} /> },
   {
-    key: "jobs", head: "Jobs hit", phone: "none",
+    key: "jobs", head: "Jobs hit", phone: "none", cut: true, room: 2,
     cell: (group) =>
       group.job_ids[0] === undefined ? "" : (
         <Link to="/jobs/$job" params={{ job: group.job_ids[0] }}>
@@ -35,10 +35,10 @@ const COLUMNS: Column<FailureView>[] = [
         </Link>
       ),
   },
-  { key: "since", head: "Since", phone: "none", cell: (group) => <Time at={group.first} /> },
+  { key: "since", head: "Since", phone: "none", room: 2, cell: (group) => <Time at={group.first} /> },
   { key: "last", head: "Last", cell: (group) => <Time at={group.last} /> },
   {
-    key: "letters", head: <span className="sr">More</span>, phone: "none",
+    key: "letters", head: <span className="sr">More</span>, phone: "none", room: 1,
     cell: (group) => (
       <Link to="/dead-letters" search={{ task: group.tasks[0], error: stem(group.title) }}>
         Dead letters

@@ -92,7 +92,7 @@ const COLUMNS: Column<JobListRow>[] = [
         </Link>
       ) : null,
   },
-  { key: "took", head: "Took", align: "end", phone: "none", cell: (job) => duration(job.latest_run?.duration) },
-  { key: "queue", head: "Queue", phone: "none", cell: (job) => job.queue },
-  { key: "owner", head: "Owner", phone: "none", cell: (job) => job.owner },
+  { key: "took", head: "Took", align: "end", phone: "none", room: 1, cell: (job) => duration(job.latest_run?.duration) },
+  { key: "queue", head: "Queue", phone: "none", cut: true, room: 2, cell: (job) => job.queue },
+  { key: "owner", head: "Owner", phone: "none", cut: true, room: 2, cell: (job) => job.owner },
 ];

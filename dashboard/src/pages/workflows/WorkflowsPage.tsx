@@ -32,8 +32,8 @@ const COLUMNS: Column<WorkflowView>[] = [
         </Link>
       ) : null,
   },
-  { key: "took", head: "Took", align: "end", phone: "none", cell: (flow) => duration(flow.latest_run?.duration) },
-  { key: "owner", head: "Owner", phone: "none", cell: (flow) => flow.owner },
+  { key: "took", head: "Took", align: "end", phone: "none", room: 1, cell: (flow) => duration(flow.latest_run?.duration) },
+  { key: "owner", head: "Owner", phone: "none", cut: true, room: 2, cell: (flow) => flow.owner },
 ];
 
 export function WorkflowsPage() {
