@@ -49,8 +49,9 @@ def rows(server: httpx.Client) -> dict[str, Any]:
     [worker, *_] = server.get("/v1/workers").json()["workers"]
     at = run["scheduled_for"]
     group = {
-        "fingerprint": "f1", "title": ERROR, "tasks": ["shop.charge_all_customers_of_the_month"], "count": 1234, "failed": 321, "jobs": 12,
-        "job_ids": ["billing.monthly.of.the.customers"], "first": at, "last": at, "series": [1, 2, 3], "sample_run": run["run_id"],
+        "fingerprint": "f1", "title": ERROR, "count": 1234, "failed": 321, "jobs": 12,
+        "tasks": ["shop.charge_all_customers_of_the_month"], "job_ids": ["billing.monthly.of.the.customers"],
+        "first": at, "last": at, "series": [1, 2, 3], "sample_run": run["run_id"],
     }  # fmt: skip
     latest = {"run_id": run["run_id"], "status": "FAILED", "duration": 12.5}
     row = server.get("/v1/jobs", params={"q": "narrow-row", "view": "row"}).json()["jobs"]

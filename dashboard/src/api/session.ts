@@ -16,6 +16,8 @@ export const sessionQuery = queryOptions({
   queryFn: readSession,
   staleTime: Infinity,
   retry: false,
+  // A refusal is final. A server that is silent may answer later.
+  refetchInterval: (query) => (query.state.error !== null && !(query.state.error instanceof Refused && query.state.error.status === 401) ? 3000 : false),
 });
 
 /** Viewers look, and change nothing. The server refuses it as well. */

@@ -63,7 +63,7 @@ export function Chart({ title, at, lines, format, sync, whole = false }: Props) 
           {lines.map((line) => (
             <tr key={line.label}>
               <th scope="row">{line.label}</th>
-              <td>latest {textOf(line.values.at(-1), format)}</td>
+              <td>latest {textOf(latestOf(line.values), format)}</td>
               <td>highest {textOf(Math.max(...line.values.map((value) => value ?? 0)), format)}</td>
             </tr>
           ))}
@@ -75,6 +75,11 @@ export function Chart({ title, at, lines, format, sync, whole = false }: Props) 
 
 function textOf(value: number | null | undefined, format: (value: number) => string): string {
   return value === null || value === undefined ? "–" : format(value);
+}
+
+/** The last step has often begun only now, and has no value yet. */
+function latestOf(values: ArrayLike<number | null | undefined>): number | null {
+  return Array.from(values).findLast((value) => value !== null && value !== undefined) ?? null;
 }
 
 /** uPlot keeps each colour as a function. */
@@ -111,7 +116,7 @@ function optionsOf(
     scales: { y: { range: (_, __, high) => [0, Math.max(1e-9, high || 1) * 1.1] } },
     axes: [
       { ...axis, values: (_, ticks) => ticks.map((tick) => timeLabel(tick, times, zone)), grid: { show: false }, size: 28, space: isLong(times) ? 96 : 64 },
-      { ...axis, size: 56, ...(whole ? { incrs: WHOLE } : {}), values: (_, ticks) => ticks.map((tick) => format(tick)) },
+      { ...axis, size: (_, labels) => Math.max(36, 14 + 6.2 * Math.max(0, ...(labels ?? []).map((label) => label.length))), ...(whole ? { incrs: WHOLE } : {}), values: (_, ticks) => ticks.map((tick) => format(tick)) },
     ],
     series: [
       { label: zone, value: (_, seconds) => (seconds === null ? "latest" : absolute(seconds * 1000, zone)) },
@@ -123,7 +128,7 @@ function optionsOf(
         ...(line.dashed ? { dash: [4, 3] } : {}),
         points: { show: line.sparse ?? false, size: 5 },
         spanGaps: line.sparse ?? false,
-        value: (plot, value, index, at) => textOf(at === null ? plot.data[index]?.at(-1) : value, format),
+        value: (plot, value, index, at) => textOf(at === null ? latestOf(plot.data[index] ?? []) : value, format),
       })),
     ],
   };

@@ -1,5 +1,6 @@
 import { useQueryClient } from "@tanstack/react-query";
 import { Link, useSearch } from "@tanstack/react-router";
+import { RotateCcw, Trash2 } from "lucide-react";
 import { useState } from "react";
 import { ActDialog } from "../../bulk/ActDialog";
 import { type Verb, VERBS } from "../../bulk/acts";
@@ -42,7 +43,7 @@ export function DeadLettersPage() {
         some ? (
           <>
             {VERBS["dead-letters"].map((verb) => (
-              <Button key={verb.name} onClick={() => setMany(verb)}>
+              <Button key={verb.name} icon={verb.danger ? <Trash2 size={14} /> : <RotateCcw size={14} />} onClick={() => setMany(verb)}>
                 {active.length > 0 ? `${verb.label} these` : `${verb.label} all`}
               </Button>
             ))}
@@ -56,7 +57,7 @@ export function DeadLettersPage() {
         <TextFilter name="job" value={search.job} label="Job id" />
         <TextFilter name="queue" value={search.queue} label="Queue" />
       </Filters>
-      {some ? <Groups letters={list.rows} more={list.next !== null} /> : null}
+      {some ? <Groups filter={filter} /> : null}
       <BulkBar target="dead-letters" selection={selection} filter={filter} id={idOf} name={nameOf} />
       <Card flush title="Letters">
         <List

@@ -45,7 +45,7 @@ export function JobsPage() {
     >
       <Filters active={active}>
         <TextFilter name="q" value={search.q} label="Name or id" wide />
-        <ChoiceFilter name="status" value={search.status} label="State" options={STATES} />
+        <ChoiceFilter name="status" value={search.status} label="State" options={STATES} none="not ended" />
         <ChoiceFilter name="latest" value={search.latest} label="Last run" options={[["FAILED", "Failed"], ["SUCCESS", "Succeeded"], ["RUNNING", "Running"]]} />
         <TextFilter name="queue" value={search.queue} label="Queue" />
         <TextFilter name="label" value={search.label} label="Label, key=value" />

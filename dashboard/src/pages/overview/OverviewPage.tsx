@@ -2,7 +2,7 @@ import { keepPreviousData, useQuery } from "@tanstack/react-query";
 import { Link, useSearch } from "@tanstack/react-router";
 import { lazy, Suspense } from "react";
 import { get } from "../../api/client";
-import type { Failures, Overview, UpcomingFires } from "../../api/schema";
+import type { Failures, Overview, UpcomingFire, UpcomingFires } from "../../api/schema";
 import { count, counted, duration, percent, plural, rate, short } from "../../lib/format";
 import { useNow } from "../../live/clock";
 import { Filters, TextFilter, useSetSearch } from "../../ui/Filters";
@@ -95,14 +95,15 @@ function Failing() {
 function Coming() {
   const coming = useQuery({
     queryKey: ["coming"],
-    queryFn: ({ signal }) => get<UpcomingFires>("/v1/insights/upcoming", { limit: 100 }, signal),
+    queryFn: ({ signal }) => get<UpcomingFires>("/v1/insights/upcoming", { limit: 500 }, signal),
     refetchInterval: 10_000,
   });
   const now = useNow();
   // A job that fires often would fill the list: each is named once.
   const ahead = (coming.data?.fires ?? []).filter((fire) => Date.parse(fire.at) >= now - 1000);
-  const named = new Map(ahead.toReversed().map((fire) => [fire.job_id, fire]));
-  const fires = [...named.values()].toReversed().slice(0, 6);
+  const named = new Map<string, UpcomingFire>();
+  for (const fire of ahead) if (!named.has(fire.job_id)) named.set(fire.job_id, fire);
+  const fires = [...named.values()].slice(0, 6);
   return (
     <Card title="Coming" aside={<Link to="/calendar">Calendar</Link>}>
       {fires.length === 0 && !coming.isPending ? (

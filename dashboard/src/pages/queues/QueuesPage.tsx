@@ -70,7 +70,7 @@ function columns(setVerb: (verb: Verb) => void): Column<QueueView>[] {
         </Link>
       ),
     },
-    { key: "state", head: "State", phone: "first", cell: (queue) => <span title={queue.paused_why ?? ""}><StateMark state={queue.paused ? "PAUSED" : "LIVE"} /></span> },
+    { key: "state", head: "State", phone: "first", cell: (queue) => <span title={queue.paused_why ?? ""}><StateMark state={stateOf(queue)} /></span> },
     { key: "depth", head: "Waiting", align: "end", cell: (queue) => <RunsIn queue={queue} status="QUEUED" number={queue.depth} unit="waiting" /> },
     { key: "oldest", head: "Oldest", align: "end", cell: (queue) => (queue.oldest_seconds ? <><span className="onPhone">oldest </span>{duration(queue.oldest_seconds)}</> : null) },
     { key: "held", head: "Held", align: "end", phone: "none", cell: (queue) => <RunsIn queue={queue} status="HELD" number={queue.held} /> },
@@ -97,6 +97,11 @@ function columns(setVerb: (verb: Verb) => void): Column<QueueView>[] {
       ),
     },
   ];
+}
+
+/** Runs that wait where nobody takes them are no green light. */
+export function stateOf(queue: QueueView): string {
+  return queue.paused ? "PAUSED" : queue.workers === 0 && queue.depth > 0 ? "NO_WORKER" : queue.workers === 0 ? "IDLE" : "LIVE";
 }
 
 function useRenew(): () => void {
