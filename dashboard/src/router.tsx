@@ -35,7 +35,7 @@ const routes = [
   }),
   createRoute({
     getParentRoute: () => root, path: "/runs",
-    validateSearch: only("status", "job", "task", "queue", "worker", "error", "label", "since", "until", "after"),
+    validateSearch: only("status", "job", "task", "queue", "worker", "error", "label", "w", "since", "until", "after"),
     component: lazyRouteComponent(patiently(() => import("./pages/runs/RunsPage")), "RunsPage"),
   }),
   createRoute({
@@ -60,12 +60,12 @@ const routes = [
     component: lazyRouteComponent(patiently(() => import("./pages/calendar/CalendarPage")), "CalendarPage"),
   }),
   createRoute({
-    getParentRoute: () => root, path: "/failures", validateSearch: only("w", "task", "queue", "job"),
+    getParentRoute: () => root, path: "/failures", validateSearch: only("w", "since", "task", "queue", "job"),
     component: lazyRouteComponent(patiently(() => import("./pages/failures/FailuresPage")), "FailuresPage"),
   }),
   createRoute({
     getParentRoute: () => root, path: "/dead-letters",
-    validateSearch: only("job", "task", "queue", "error", "since", "until", "after"),
+    validateSearch: only("job", "task", "queue", "error", "w", "since", "until", "after"),
     component: lazyRouteComponent(patiently(() => import("./pages/dead-letters/DeadLettersPage")), "DeadLettersPage"),
   }),
   createRoute({

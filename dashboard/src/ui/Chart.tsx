@@ -25,14 +25,19 @@ interface Props {
   sync: string;
   /** The values are counts: no tick between two numbers. */
   whole?: boolean;
+  /** A part of the time was chosen with the pointer. */
+  onRange?: ((since: Date, until: Date) => void) | undefined;
 }
 
 const TALL = 150;
+const LEAST_DRAG_PX = 8;
 const WHOLE = Array.from({ length: 10 }, (_, power) => [1, 2, 5].map((digit) => digit * 10 ** power)).flat();
 
-export function Chart({ title, at, lines, format, sync, whole = false }: Props) {
+export function Chart({ title, at, lines, format, sync, whole = false, onRange }: Props) {
   const box = useRef<HTMLDivElement>(null);
   const plot = useRef<uPlot | null>(null);
+  const newest = useRef(onRange);
+  newest.current = onRange;
   const { zone, theme } = usePreferences();
   const times = at.map((moment) => Date.parse(moment) / 1000);
   const data = [times, ...lines.map((line) => line.values)] as uPlot.AlignedData;
@@ -40,7 +45,7 @@ export function Chart({ title, at, lines, format, sync, whole = false }: Props) 
   useEffect(() => {
     const element = box.current;
     if (element === null) return;
-    const made = new uPlot(optionsOf(element, times, lines, format, sync, zoneOf(zone), whole), data, element);
+    const made = new uPlot(optionsOf(element, times, lines, format, sync, zoneOf(zone), whole, (since, until) => newest.current?.(since, until)), data, element);
     plot.current = made;
     const watch = new ResizeObserver(() => made.setSize({ width: element.clientWidth, height: TALL }));
     watch.observe(element);
@@ -99,7 +104,7 @@ function timeLabel(seconds: number, times: number[], zone: string): string {
 
 function optionsOf(
   element: HTMLElement, times: number[], lines: Line[], format: (value: number) => string, sync: string, zone: string,
-  whole: boolean,
+  whole: boolean, chosen: (since: Date, until: Date) => void,
 ): uPlot.Options {
   const css = getComputedStyle(document.documentElement);
   const token = (name: string): string => css.getPropertyValue(`--${name}`).trim();
@@ -111,7 +116,17 @@ function optionsOf(
     width: element.clientWidth,
     height: TALL,
     tzDate: (ts) => uPlot.tzDate(new Date(ts * 1000), zone),
-    cursor: { sync: { key: sync }, drag: { x: false, y: false } },
+    cursor: { sync: { key: sync }, drag: { x: true, y: false, setScale: false } },
+    hooks: {
+      setSelect: [
+        (made) => {
+          const { left, width } = made.select;
+          if (width < LEAST_DRAG_PX) return;
+          made.setSelect({ left: 0, top: 0, width: 0, height: 0 }, false);
+          chosen(new Date(made.posToVal(left, "x") * 1000), new Date(made.posToVal(left + width, "x") * 1000));
+        },
+      ],
+    },
     legend: { show: true, live: true, markers: { width: 0, fill: (plot, index) => colorOf(plot, index) } },
     scales: { y: { range: (_, __, high) => [0, Math.max(1e-9, high || 1) * 1.1] } },
     axes: [

@@ -9,6 +9,7 @@ from __future__ import annotations
 import gzip
 from typing import Any
 
+from litestar.enums import ScopeType
 from litestar.types import ASGIApp, Message, Receive, Scope, Send
 
 _LEAST = 1000  # bytes
@@ -25,8 +26,7 @@ class Compression:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        wanted = scope["type"] == "http" and scope["method"] == "GET" and not scope["path"].startswith(_SECRET)
-        if not wanted or not takes_gzip(scope):
+        if scope["type"] != ScopeType.HTTP or not _is_read(scope) or not takes_gzip(scope):
             await self._app(scope, receive, send)
             return
         begun: Any = None
@@ -46,6 +46,10 @@ class Compression:
             await send(message)
 
         await self._app(scope, receive, pass_on)
+
+
+def _is_read(scope: Any) -> bool:
+    return scope["method"] == "GET" and not scope["path"].startswith(_SECRET)
 
 
 def takes_gzip(scope: Any) -> bool:

@@ -14,25 +14,29 @@ import { List } from "../../ui/List";
 import { Card, Empty, Page } from "../../ui/Page";
 import type { Column } from "../../ui/Table";
 import { Time } from "../../ui/Time";
+import { TimeRange, useRange } from "../../ui/TimeRange";
 import { useKeyset } from "../../ui/useKeyset";
 import { Replay } from "../run/RunActions";
 import { Groups } from "./Groups";
 
 const idOf = (letter: DeadLetterView): string => letter.run_id;
 const nameOf = (letter: DeadLetterView): string => `${letter.name} ${shortId(letter.run_id)}`;
-const FILTERS = ["job", "task", "queue", "error", "since", "until"] as const;
+const FILTERS = ["job", "task", "queue", "error"] as const;
+const RANGE = ["w", "since", "until"] as const;
 
 export function DeadLettersPage() {
   const search = useSearch({ from: "/dead-letters" });
   const client = useQueryClient();
   const [replaying, setReplaying] = useState<DeadLetterView | null>(null);
   const [many, setMany] = useState<Verb | null>(null);
-  const filter = Object.fromEntries(FILTERS.flatMap((name) => (search[name] === undefined ? [] : [[name, search[name]]])));
+  const { since, until } = useRange(search);
+  const given: Record<string, string | undefined> = { ...Object.fromEntries(FILTERS.map((name) => [name, search[name]])), since, until };
+  const filter = Object.fromEntries(Object.entries(given).filter(([, value]) => value !== undefined));
   const list = useKeyset<DeadLetterList, DeadLetterView>({
     path: "/v1/dead-letters", query: filter, after: search.after, rows: (body) => body.dead_letters, next: (body) => body.next,
     id: (letter) => letter.run_id,
   });
-  const active = FILTERS.filter((name) => search[name] !== undefined);
+  const active = [...FILTERS, ...RANGE].filter((name) => search[name] !== undefined);
   const selection = useSelection(list.rows, filter, idOf, nameOf);
   const some = list.rows.length > 0;
   return (
@@ -51,6 +55,7 @@ export function DeadLettersPage() {
         ) : null
       }
     >
+      <TimeRange search={search} />
       <Filters active={active}>
         <TextFilter name="error" value={search.error} label="Error contains" wide />
         <TextFilter name="task" value={search.task} label="Task" />

@@ -51,7 +51,7 @@ export function OverviewPage() {
           </div>
           {overview.window ? (
             <Suspense fallback={<Skeleton />}>
-              <Charts window={overview.window} />
+              <Charts window={overview.window} queue={search.queue} task={search.task} />
             </Suspense>
           ) : null}
           <System overview={overview} />
