@@ -64,6 +64,10 @@ const routes = [
     component: lazyRouteComponent(patiently(() => import("./pages/failures/FailuresPage")), "FailuresPage"),
   }),
   createRoute({
+    getParentRoute: () => root, path: "/failures/$fingerprint", validateSearch: only("w", "since"),
+    component: lazyRouteComponent(patiently(() => import("./pages/failure/FailurePage")), "FailurePage"),
+  }),
+  createRoute({
     getParentRoute: () => root, path: "/dead-letters",
     validateSearch: only("job", "task", "queue", "error", "w", "since", "until", "after"),
     component: lazyRouteComponent(patiently(() => import("./pages/dead-letters/DeadLettersPage")), "DeadLettersPage"),

@@ -61,9 +61,11 @@ def test_what_comes_is_in_order_and_has_the_soonest_job(open_page: Open) -> None
     fires[10:10] = [fire("00:00:10", "second")]
     fires += [fire("00:01:00", "third"), fire("00:02:00", "often")]
     answered(page, "**/v1/insights/upcoming*", fires=fires)
+    rare = {"job_id": "rare", "name": "rare", "next_fire_at": "2099-01-01T09:00:00Z"}
+    page.route("**/v1/jobs?*", lambda route: route.fulfill(json={"jobs": [rare], "next": None}))
     page.goto("/ui/")
     names = page.locator("section", has_text="Coming").locator("ol li a")
-    expect(names).to_have_text(["often", "second", "third"])
+    expect(names).to_have_text(["often", "second", "third", "rare"])
     page.unroute_all()
 
 

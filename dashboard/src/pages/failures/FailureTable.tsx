@@ -5,6 +5,7 @@ import { Spark } from "../../ui/Spark";
 import { StateShape } from "../../ui/StateMark";
 import { type Column, Table } from "../../ui/Table";
 import { Time } from "../../ui/Time";
+import { stem } from "./stem";
 
 const BRIEF = ["title", "task", "count", "trend", "last"];
 
@@ -17,7 +18,7 @@ const COLUMNS: Column<FailureView>[] = [
   {
     key: "title", head: "Error", phone: "first", grow: true,
     cell: (group) => (
-      <Link to="/runs/$run" params={{ run: group.sample_run }} title={plain(group.title)}>
+      <Link to="/failures/$fingerprint" params={{ fingerprint: group.fingerprint }} title={plain(group.title)}>
         <StateShape state="FAILED" size={12} /> {plain(group.title)}
       </Link>
     ),
@@ -46,9 +47,3 @@ const COLUMNS: Column<FailureView>[] = [
     ),
   },
 ];
-
-/** The longest part of a masked title that the errors themselves contain. */
-function stem(title: string): string {
-  const parts = title.split(/[\u001b#*…<>'"]+/).map((part) => part.trim());
-  return parts.reduce((best, part) => (part.length > best.length ? part : best), "").slice(0, 60);
-}
