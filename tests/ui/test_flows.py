@@ -152,7 +152,7 @@ def test_a_workflow_is_followed_in_its_graph_and_run_again(open_page: Open, serv
     page.get_by_role("button", name="Run now").click()
     confirm(page, "Run now")
     graph = page.get_by_role("group", name="Graph of the steps")
-    expect(graph.get_by_role("button", name="load: Success")).to_be_visible()
+    expect(graph.get_by_role("button", name="load Success")).to_be_visible()
     expect(graph.get_by_role("button", name="bad: Failed")).to_be_visible()
     graph.get_by_role("button", name="last: Skipped").click()
     page.get_by_role("button", name="Rerun what failed").click()

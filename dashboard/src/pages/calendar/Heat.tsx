@@ -92,7 +92,7 @@ function Cells({ cells, scale }: { cells: HeatCell[]; scale: Scale }) {
       ) : (
         <Link
           to="/calendar" search={(old: Record<string, unknown>) => ({ ...old, at: cells[0]?.at }) as never} resetScroll={false}
-          aria-label={`${cells[0].local.slice(5, 16).replace("T", " ")}: ${count(fires)} fires`}
+          aria-label={`${tiny(fires)}: ${count(fires)} fires from ${cells[0].local.slice(5, 16).replace("T", " ")}`}
         >
           {tiny(fires)}
         </Link>

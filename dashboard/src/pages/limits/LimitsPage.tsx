@@ -51,7 +51,7 @@ function columns(set: (limit: LimitView) => void, show: (limit: LimitView) => vo
     { key: "held", head: "Held", align: "end", cell: (limit) => (limit.held > 0 ? <StateMark state="HELD" detail={count(limit.held)} /> : "0") },
     { key: "keys", head: "Keys", align: "end", phone: "none", room: 1, cell: (limit) => count(limit.keys) },
     { key: "holders", head: <span className="sr">Holders</span>, phone: "none", cell: (limit) => <Button kind="quiet" onClick={() => show(limit)}>Who holds it</Button> },
-    { key: "verbs", head: <span className="sr">Verbs</span>, phone: "first", cell: (limit) => (limit.rate === null && limit.limit !== null ? <Button onClick={() => set(limit)} aria-label={`Set ${limit.name}`}>Set</Button> : null) },
+    { key: "verbs", head: <span className="sr">Verbs</span>, phone: "first", cell: (limit) => (limit.rate === null && limit.limit !== null ? <Button onClick={() => set(limit)}>Set</Button> : null) },
   ];
 }
 

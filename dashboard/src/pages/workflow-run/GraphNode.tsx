@@ -26,7 +26,7 @@ export const GraphNode = memo(function GraphNode({ step, at, current, onChoose }
     >
       <StateShape state={state} />
       <span className={styles.texts}>
-        <span className="cut">{step.name}<span className="sr">: </span></span>
+        <span className="cut">{step.name}</span>
         <span className={styles.note}>{map ? membersOf(step) : `${words(state)} ${duration(step.duration)}`}</span>
       </span>
       {map && map.total && isCounted(step) ? (
