@@ -17,8 +17,7 @@ relaxWhileLive(client);
 /** A refusal is final. Silence and an overloaded server are not. A 401 asks who is signed in. */
 function retry(count: number, error: Error): boolean {
   if (error instanceof Refused && error.status === 401) {
-    client.removeQueries({ queryKey: sessionQuery.queryKey });
-    void client.prefetchQuery(sessionQuery);
+    void client.invalidateQueries({ queryKey: sessionQuery.queryKey }); // the shell shows it, and asks to sign in
     return false;
   }
   return count < 2 && (!(error instanceof Refused) || error.status === 0 || error.status >= 500);

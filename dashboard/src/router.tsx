@@ -3,9 +3,10 @@ import type { QueryClient } from "@tanstack/react-query";
 import {
   createRootRouteWithContext, createRoute, createRouter, type ErrorComponentProps, lazyRouteComponent, Link,
 } from "@tanstack/react-router";
+import { patiently } from "./lib/patiently";
 import { only, parseSearch, stringifySearch } from "./lib/search";
 import { Shell } from "./shell/Shell";
-import { Empty, Page } from "./ui/Page";
+import { Empty, Page, Skeleton } from "./ui/Page";
 import { ProblemBox } from "./ui/Problem";
 
 const root = createRootRouteWithContext<{ client: QueryClient }>()({
@@ -17,87 +18,91 @@ const root = createRootRouteWithContext<{ client: QueryClient }>()({
 const routes = [
   createRoute({
     getParentRoute: () => root, path: "/", validateSearch: only("w", "queue", "task"),
-    component: lazyRouteComponent(() => import("./pages/overview/OverviewPage"), "OverviewPage"),
+    component: lazyRouteComponent(patiently(() => import("./pages/overview/OverviewPage")), "OverviewPage"),
   }),
   createRoute({
     getParentRoute: () => root, path: "/jobs",
     validateSearch: only("q", "status", "latest", "queue", "task", "type", "label", "owner", "after"),
-    component: lazyRouteComponent(() => import("./pages/jobs/JobsPage"), "JobsPage"),
+    component: lazyRouteComponent(patiently(() => import("./pages/jobs/JobsPage")), "JobsPage"),
   }),
   createRoute({
     getParentRoute: () => root, path: "/jobs/new", validateSearch: only("from", "edit"),
-    component: lazyRouteComponent(() => import("./pages/job-form/JobFormPage"), "JobFormPage"),
+    component: lazyRouteComponent(patiently(() => import("./pages/job-form/JobFormPage")), "JobFormPage"),
   }),
   createRoute({
     getParentRoute: () => root, path: "/jobs/$job", validateSearch: only("tab", "after", "w"),
-    component: lazyRouteComponent(() => import("./pages/job/JobPage"), "JobPage"),
+    component: lazyRouteComponent(patiently(() => import("./pages/job/JobPage")), "JobPage"),
   }),
   createRoute({
     getParentRoute: () => root, path: "/runs",
-    validateSearch: only("status", "job", "task", "queue", "worker", "error", "label", "since", "until", "after"),
-    component: lazyRouteComponent(() => import("./pages/runs/RunsPage"), "RunsPage"),
+    validateSearch: only("status", "job", "task", "queue", "worker", "error", "label", "w", "since", "until", "after"),
+    component: lazyRouteComponent(patiently(() => import("./pages/runs/RunsPage")), "RunsPage"),
   }),
   createRoute({
     getParentRoute: () => root, path: "/runs/$run", validateSearch: only("tab", "attempt", "find"),
-    component: lazyRouteComponent(() => import("./pages/run/RunPage"), "RunPage"),
+    component: lazyRouteComponent(patiently(() => import("./pages/run/RunPage")), "RunPage"),
   }),
   createRoute({
     getParentRoute: () => root, path: "/workflows", validateSearch: only("q", "status", "after"),
-    component: lazyRouteComponent(() => import("./pages/workflows/WorkflowsPage"), "WorkflowsPage"),
+    component: lazyRouteComponent(patiently(() => import("./pages/workflows/WorkflowsPage")), "WorkflowsPage"),
   }),
   createRoute({
     getParentRoute: () => root, path: "/workflows/$workflow", validateSearch: only("after"),
-    component: lazyRouteComponent(() => import("./pages/workflows/WorkflowPage"), "WorkflowPage"),
+    component: lazyRouteComponent(patiently(() => import("./pages/workflows/WorkflowPage")), "WorkflowPage"),
   }),
   createRoute({
     getParentRoute: () => root, path: "/workflows/$workflow/runs/$run",
     validateSearch: only("view", "step", "status", "open", "after"),
-    component: lazyRouteComponent(() => import("./pages/workflow-run/WorkflowRunPage"), "WorkflowRunPage"),
+    component: lazyRouteComponent(patiently(() => import("./pages/workflow-run/WorkflowRunPage")), "WorkflowRunPage"),
   }),
   createRoute({
-    getParentRoute: () => root, path: "/calendar", validateSearch: only("range"),
-    component: lazyRouteComponent(() => import("./pages/calendar/CalendarPage"), "CalendarPage"),
+    getParentRoute: () => root, path: "/calendar", validateSearch: only("range", "at"),
+    component: lazyRouteComponent(patiently(() => import("./pages/calendar/CalendarPage")), "CalendarPage"),
   }),
   createRoute({
-    getParentRoute: () => root, path: "/failures", validateSearch: only("w", "task", "queue", "job"),
-    component: lazyRouteComponent(() => import("./pages/failures/FailuresPage"), "FailuresPage"),
+    getParentRoute: () => root, path: "/failures", validateSearch: only("w", "since", "task", "queue", "job"),
+    component: lazyRouteComponent(patiently(() => import("./pages/failures/FailuresPage")), "FailuresPage"),
+  }),
+  createRoute({
+    getParentRoute: () => root, path: "/failures/$fingerprint", validateSearch: only("w", "since"),
+    component: lazyRouteComponent(patiently(() => import("./pages/failure/FailurePage")), "FailurePage"),
   }),
   createRoute({
     getParentRoute: () => root, path: "/dead-letters",
-    validateSearch: only("job", "task", "queue", "error", "since", "until", "after"),
-    component: lazyRouteComponent(() => import("./pages/dead-letters/DeadLettersPage"), "DeadLettersPage"),
+    validateSearch: only("job", "task", "queue", "error", "w", "since", "until", "after"),
+    component: lazyRouteComponent(patiently(() => import("./pages/dead-letters/DeadLettersPage")), "DeadLettersPage"),
   }),
   createRoute({
     getParentRoute: () => root, path: "/missed", validateSearch: only("q", "job", "reason", "after"),
-    component: lazyRouteComponent(() => import("./pages/missed/MissedPage"), "MissedPage"),
+    component: lazyRouteComponent(patiently(() => import("./pages/missed/MissedPage")), "MissedPage"),
   }),
   createRoute({
     getParentRoute: () => root, path: "/operations", validateSearch: only("tab", "op", "backfill", "job", "state", "after"),
-    component: lazyRouteComponent(() => import("./pages/operations/OperationsPage"), "OperationsPage"),
+    component: lazyRouteComponent(patiently(() => import("./pages/operations/OperationsPage")), "OperationsPage"),
   }),
   createRoute({
     getParentRoute: () => root, path: "/queues", validateSearch: only("q"),
-    component: lazyRouteComponent(() => import("./pages/queues/QueuesPage"), "QueuesPage"),
+    component: lazyRouteComponent(patiently(() => import("./pages/queues/QueuesPage")), "QueuesPage"),
   }),
   createRoute({
     getParentRoute: () => root, path: "/workers", validateSearch: only("q", "state"),
-    component: lazyRouteComponent(() => import("./pages/workers/WorkersPage"), "WorkersPage"),
+    component: lazyRouteComponent(patiently(() => import("./pages/workers/WorkersPage")), "WorkersPage"),
   }),
   createRoute({
     getParentRoute: () => root, path: "/limits", validateSearch: only("q", "after", "limit"),
-    component: lazyRouteComponent(() => import("./pages/limits/LimitsPage"), "LimitsPage"),
+    component: lazyRouteComponent(patiently(() => import("./pages/limits/LimitsPage")), "LimitsPage"),
   }),
   createRoute({
     getParentRoute: () => root, path: "/access",
-    component: lazyRouteComponent(() => import("./pages/access/AccessPage"), "AccessPage"),
+    component: lazyRouteComponent(patiently(() => import("./pages/access/AccessPage")), "AccessPage"),
   }),
   createRoute({
     getParentRoute: () => root, path: "/docs", validateSearch: only("q", "op", "status"),
-    component: lazyRouteComponent(() => import("./pages/docs/DocsPage"), "DocsPage"),
+    component: lazyRouteComponent(patiently(() => import("./pages/docs/DocsPage")), "DocsPage"),
   }),
   createRoute({
     getParentRoute: () => root, path: "/settings",
-    component: lazyRouteComponent(() => import("./pages/settings/SettingsPage"), "SettingsPage"),
+    component: lazyRouteComponent(patiently(() => import("./pages/settings/SettingsPage")), "SettingsPage"),
   }),
 ];
 
@@ -108,6 +113,7 @@ export const router = createRouter({
   stringifySearch,
   scrollRestoration: true,
   defaultErrorComponent: Broken, // in the place of the page, so that the top bar still says how things are
+  defaultPendingComponent: Waiting,
   defaultPreload: "intent",
   defaultPreloadStaleTime: 0,
   context: { client: undefined as unknown as QueryClient },
@@ -123,6 +129,15 @@ function Broken({ error, reset }: ErrorComponentProps) {
   return (
     <Page title="Problem">
       <ProblemBox error={error} retry={reset} />
+    </Page>
+  );
+}
+
+/** The files of the page have not come yet. */
+function Waiting() {
+  return (
+    <Page title="Loading">
+      <Skeleton />
     </Page>
   );
 }

@@ -134,7 +134,14 @@ async def test_failures_are_grouped_by_error_with_what_they_hit(
     assert [(group["title"], group["count"]) for group in of_job["groups"]] == [("KeyError: '…'", 1)]
     assert of_job["groups"][0]["fingerprint"] == groups["KeyError: '…'"]["fingerprint"]
     assert (await seen(api, "/v1/insights/failures?job=nobody"))["groups"] == []
+    one = await seen(api, f"/v1/insights/failures/{largest['fingerprint']}")
+    assert {**one["group"], "series": []} == {**largest, "series": []}
+    assert (sum(one["group"]["series"]), len(one["at"])) == (2, len(one["group"]["series"]))
+    unknown = await api.get("/v1/insights/failures/0123456789abcdef")
+    assert (unknown.status_code, unknown.json()["code"]) == (404, "not_found")
     for since in ("2999-01-01T00:00:00Z", "soon"):
+        refused = await api.get(f"/v1/insights/failures/{largest['fingerprint']}?since={since}")
+        assert (refused.status_code, refused.json()["field"]) == (422, "since")
         refused = await api.get(f"/v1/insights/failures?since={since}")
         assert (refused.status_code, refused.json()["field"]) == (422, "since")
 

@@ -159,12 +159,12 @@ async def test_why_says_in_a_sentence_what_a_run_waits_for_or_came_to(api: httpx
     backing_off = sentences.pop("backing-off")
     assert sentences == {
         "success": "It ran and succeeded on attempt 1.",
-        "dead": "It ended FAILED: failed 1 time(s), no tries left. The last error: ValueError: no such 100%_account",
+        "dead": "It ended FAILED: failed 1 time, no tries left. The last error: ValueError: no such 100%_account",
         "cancelled": "It ended CANCELLED: cancelled on request.",
         "running": f"It is running on worker {worker.worker_id}, attempt 1 of 4.",
         "queued": "It is queued: no worker offers task other.",
         "ahead": "It is queued: waiting for a free slot.",
-        "behind": "It waits for a free slot; 1 run(s) of its lane are ahead of it.",
+        "behind": "It waits for a free slot; 1 run of its lane is ahead of it.",
     }
     assert backing_off.startswith("It is backing off after attempt 1 of 4, until 20")
     assert backing_off.endswith("Z. The last error: TimeoutError: too slow")

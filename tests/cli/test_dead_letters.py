@@ -21,7 +21,7 @@ def letter(**changes: Any) -> dict[str, Any]:
     return {
         "run_id": RUN_ID, "job_id": RUN_ID, "name": "report", "task": "invoice.send", "queue": "default",
         "attempts": 2, "error_message": "TimeoutError: slow\ntraceback", "payload": {"a": 1},
-        "scheduled_for": MOMENT, "died_at": MOMENT, "reason": "failed 2 time(s), no tries left", "replay_of": None,
+        "scheduled_for": MOMENT, "died_at": MOMENT, "reason": "failed 2 times, no tries left", "replay_of": None,
         "tries": None, **changes,
     }  # fmt: skip
 

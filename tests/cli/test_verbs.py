@@ -206,7 +206,7 @@ def test_watching_tells_a_reason_that_the_error_does_not(server: CannedServer, c
     assert "error: exit code 3\ntimed out after 4s in all (run_timeout)\n" in call("run", RUN_ID, "--watch")[2]
     server.says(f"GET /v1/runs/{RUN_ID}", run(**ended, reason="failed with exit code 3: rule retry.rules[0] gives up"))
     assert call("run", RUN_ID, "--watch")[2].endswith("rule retry.rules[0] gives up\n")
-    server.says(f"GET /v1/runs/{RUN_ID}", run(**ended, reason="failed 1 time(s), no tries left"))
+    server.says(f"GET /v1/runs/{RUN_ID}", run(**ended, reason="failed 1 time, no tries left"))
     assert call("run", RUN_ID, "--watch")[2].endswith("error: exit code 3\n")
 
 

@@ -155,7 +155,7 @@ def a_snooze_that_nobody_recorded(story: Story) -> None:
 def losses_that_nobody_recorded(story: Story) -> None:
     run = story.fire(4.01, 4)
     story.claim(4.02, run)
-    story.end(4.1, run, FAILED, error="no", reason="failed 4 time(s), no tries left", losses=3)
+    story.end(4.1, run, FAILED, error="no", reason="failed 4 times, no tries left", losses=3)
 
 
 def two_jobs_for_one_key(story: Story) -> None:

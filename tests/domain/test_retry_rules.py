@@ -34,7 +34,7 @@ def verdict(*rules: RetryRule, attempt: int = 1, **fields: object) -> RetryVerdi
 def test_without_rules_it_is_tried_again_while_tries_are_left() -> None:
     assert verdict() == RetryVerdict(2.0)
     assert verdict(attempt=3, cause=DECLINED) == RetryVerdict(2.0)
-    assert verdict(attempt=4) == RetryVerdict(None, "failed 4 time(s), no tries left")
+    assert verdict(attempt=4) == RetryVerdict(None, "failed 4 times, no tries left")
     assert verdict(wanted=False) == RetryVerdict(None, "failed and asked not to be retried")
 
 

@@ -66,7 +66,7 @@ async def test_losses_spend_no_attempt_and_a_failure_spends_one(
     await worker.report(outcome(order, "FAILED", error="no"))
     shown = await run_of(api, order)
     assert (shown["status"], shown["losses"], shown["attempt_number"]) == ("FAILED", 3, 5)
-    assert shown["reason"] == "failed 2 time(s), no tries left"
+    assert shown["reason"] == "failed 2 times, no tries left"
     [letter] = (await api.get("/v1/dead-letters")).json()["dead_letters"]
     replay = (await api.post(f"/v1/dead-letters/{letter['run_id']}:replay")).json()
     again = (await api.get(f"/v1/runs/{replay['run_id']}")).json()

@@ -160,7 +160,7 @@ async def test_failures_back_off_for_2_4_and_8_seconds_and_then_become_a_dead_le
     fences.append(order.fence)
     await worker.report(outcome(order, "FAILED", error="no 4"))
     ended = await run(api, order)
-    assert (ended["status"], ended["reason"]) == ("FAILED", "failed 4 time(s), no tries left")
+    assert (ended["status"], ended["reason"]) == ("FAILED", "failed 4 times, no tries left")
     assert (ended["attempt_number"], ended["error_message"], ended["payload"]) == (4, "no 4", {"a": 1})
     [letter] = (await api.get("/v1/dead-letters")).json()["dead_letters"]
     assert (letter["run_id"], letter["attempts"]) == (str(order.run_id), 4)

@@ -83,7 +83,7 @@ async def test_a_task_that_gives_up_is_not_retried_by_any_rule(api: httpx.AsyncC
 async def test_tries_bind_whatever_a_rule_says(api: httpx.AsyncClient) -> None:
     retry = {"max_attempts": 1, "rules": [{"exit_code": 2, "then": "retry"}]}
     ended = await fail(api, retry, Cause(exit_code=2))
-    assert (ended["status"], ended["reason"]) == ("FAILED", "failed 1 time(s), no tries left")
+    assert (ended["status"], ended["reason"]) == ("FAILED", "failed 1 time, no tries left")
 
 
 async def test_at_most_once_is_never_retried_by_rule_or_by_wish(

@@ -69,7 +69,7 @@ async def test_every_try_is_told_with_its_end_its_error_and_the_wait_after_it(
     assert [entry["error"] for entry in entries if entry["error"]] == ["first\ntraceback", "second"]
     assert entries[2]["reason"] == "handed back unstarted"
     assert entries[5]["duration"] > 0
-    assert entries[-1]["reason"] == "failed 2 time(s), no tries left"
+    assert entries[-1]["reason"] == "failed 2 times, no tries left"
     assert entries[-1]["worker_id"] == str(other.worker_id)
 
 

@@ -110,7 +110,7 @@ async def test_a_lost_run_has_a_process_of_its_own_and_ends_only_that(
     check_neighbours(runs)
     end = runs["poison"]
     assert (end["status"], end["losses"], end["attempt_number"], end["max_attempts"]) == ("FAILED", 1, 3, 3)
-    assert end["reason"] == "failed 2 time(s), no tries left"
+    assert end["reason"] == "failed 2 times, no tries left"
     assert end["error_message"].startswith("the task's process ended with")
 
 

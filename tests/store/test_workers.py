@@ -129,3 +129,14 @@ async def test_emptying_a_table_of_beats_never_waits_for_a_reader(
         with pytest.raises(asyncpg.LockNotAvailableError):
             await workers.truncate_beats(connection, 0)
     assert await workers.truncate_beats(connection, 0)
+
+
+async def test_a_lost_worker_keeps_its_last_beat(connection: asyncpg.Connection) -> None:
+    """Somebody on call wants to know when it was heard last, also after the tables of beats were emptied."""
+    lost = await a_worker(connection)
+    await beat(connection, lost, ago=40.0)
+    heard = await connection.fetchval("select max(at) from mainspring.worker_beats_0")
+    await workers.set_state(connection, lost, WorkerState.LOST)
+    assert await workers.truncate_beats(connection, 0)
+    [row] = await workers.list_workers(connection, DEFAULT_TENANT, 10)
+    assert (row.worker_id, row.last_beat_at) == (lost, heard)

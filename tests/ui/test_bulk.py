@@ -87,7 +87,7 @@ def test_a_change_to_an_older_version_is_told(open_page: Open, server: httpx.Cli
     expect(page.get_by_role("dialog")).to_contain_text("Somebody has changed it since this page read it")
     assert server.get(f"/v1/queues/{queue}").json()["paused"] is False
     page.goto(f"/ui/jobs/{job}")
-    page.get_by_role("button", name="Cancel", exact=True).click()
+    page.get_by_role("button", name="Cancel for good").click()
     server.patch(f"/v1/jobs/{job}", json={"description": "changed"}).raise_for_status()
     confirm(page, "Cancel the job")
     expect(page.get_by_role("dialog")).to_contain_text("Somebody has changed it")

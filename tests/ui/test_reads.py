@@ -56,7 +56,7 @@ def test_the_trend_of_a_job_is_shown(open_page: Open, server: httpx.Client) -> N
         expect(page.get_by_role("figure", name=title)).to_be_visible()
     page.get_by_role("group", name="Window").get_by_role("button", name="30d").click()
     expect(page).to_have_url(re.compile("w=30d"))
-    expect(page.get_by_role("list", name="The last 1 run, oldest first").get_by_role("link")).to_have_count(1)
+    expect(page.get_by_role("list", name="The last 1 run, newest first").get_by_role("link")).to_have_count(1)
 
 
 def test_a_session_is_ended(open_page: Open, server: httpx.Client) -> None:

@@ -16,6 +16,8 @@ export const sessionQuery = queryOptions({
   queryFn: readSession,
   staleTime: Infinity,
   retry: false,
+  // A refusal is final. A server that is silent may answer later.
+  refetchInterval: (query) => (query.state.error !== null && !(query.state.error instanceof Refused && query.state.error.status === 401) ? 3000 : false),
 });
 
 /** Whether the role of the session may call this operation; without one: whether it may change anything. The server

@@ -39,7 +39,7 @@ export function Palette({ onClose }: { onClose: () => void }) {
   return (
     <Dialog title="Search" onClose={onClose}>
       <input
-        className={styles.input} placeholder="A page, a job, a queue, the id of a run…" autoFocus value={text} role="combobox"
+        className={styles.input} placeholder="A page, a job, a queue, the id of a run…" value={text} role="combobox"
         aria-expanded="true" aria-controls="palette" aria-activedescendant={chosen < 0 ? undefined : `entry-${chosen}`} aria-label="Search"
         onChange={(event) => setText(event.target.value)} onKeyDown={press}
       />

@@ -27,7 +27,7 @@ export function Shell() {
   useEffect(() => onLink(() => void client.refetchQueries({ queryKey: sessionQuery.queryKey })), [client]);
   if (session.isPending) return <Skeleton />;
   if (session.error instanceof Refused && session.error.status === 401) return <SignIn refused={session.error} />;
-  if (session.error)
+  if (session.data === undefined)
     return (
       <main className={styles.alone}>
         <ProblemBox error={session.error} retry={() => void session.refetch()} />

@@ -25,14 +25,19 @@ interface Props {
   sync: string;
   /** The values are counts: no tick between two numbers. */
   whole?: boolean;
+  /** A part of the time was chosen with the pointer. */
+  onRange?: ((since: Date, until: Date) => void) | undefined;
 }
 
 const TALL = 150;
+const LEAST_DRAG_PX = 8;
 const WHOLE = Array.from({ length: 10 }, (_, power) => [1, 2, 5].map((digit) => digit * 10 ** power)).flat();
 
-export function Chart({ title, at, lines, format, sync, whole = false }: Props) {
+export function Chart({ title, at, lines, format, sync, whole = false, onRange }: Props) {
   const box = useRef<HTMLDivElement>(null);
   const plot = useRef<uPlot | null>(null);
+  const newest = useRef(onRange);
+  newest.current = onRange;
   const { zone, theme } = usePreferences();
   const times = at.map((moment) => Date.parse(moment) / 1000);
   const data = [times, ...lines.map((line) => line.values)] as uPlot.AlignedData;
@@ -40,7 +45,7 @@ export function Chart({ title, at, lines, format, sync, whole = false }: Props) 
   useEffect(() => {
     const element = box.current;
     if (element === null) return;
-    const made = new uPlot(optionsOf(element, times, lines, format, sync, zoneOf(zone), whole), data, element);
+    const made = new uPlot(optionsOf(element, times, lines, format, sync, zoneOf(zone), whole, (since, until) => newest.current?.(since, until)), data, element);
     plot.current = made;
     const watch = new ResizeObserver(() => made.setSize({ width: element.clientWidth, height: TALL }));
     watch.observe(element);
@@ -63,7 +68,7 @@ export function Chart({ title, at, lines, format, sync, whole = false }: Props) 
           {lines.map((line) => (
             <tr key={line.label}>
               <th scope="row">{line.label}</th>
-              <td>latest {textOf(line.values.at(-1), format)}</td>
+              <td>latest {textOf(latestOf(line.values), format)}</td>
               <td>highest {textOf(Math.max(...line.values.map((value) => value ?? 0)), format)}</td>
             </tr>
           ))}
@@ -75,6 +80,11 @@ export function Chart({ title, at, lines, format, sync, whole = false }: Props) 
 
 function textOf(value: number | null | undefined, format: (value: number) => string): string {
   return value === null || value === undefined ? "–" : format(value);
+}
+
+/** The last step has often begun only now, and has no value yet. */
+function latestOf(values: ArrayLike<number | null | undefined>): number | null {
+  return Array.from(values).findLast((value) => value !== null && value !== undefined) ?? null;
 }
 
 /** uPlot keeps each colour as a function. */
@@ -94,7 +104,7 @@ function timeLabel(seconds: number, times: number[], zone: string): string {
 
 function optionsOf(
   element: HTMLElement, times: number[], lines: Line[], format: (value: number) => string, sync: string, zone: string,
-  whole: boolean,
+  whole: boolean, chosen: (since: Date, until: Date) => void,
 ): uPlot.Options {
   const css = getComputedStyle(document.documentElement);
   const token = (name: string): string => css.getPropertyValue(`--${name}`).trim();
@@ -106,12 +116,22 @@ function optionsOf(
     width: element.clientWidth,
     height: TALL,
     tzDate: (ts) => uPlot.tzDate(new Date(ts * 1000), zone),
-    cursor: { sync: { key: sync }, drag: { x: false, y: false } },
+    cursor: { sync: { key: sync }, drag: { x: true, y: false, setScale: false } },
+    hooks: {
+      setSelect: [
+        (made) => {
+          const { left, width } = made.select;
+          if (width < LEAST_DRAG_PX) return;
+          made.setSelect({ left: 0, top: 0, width: 0, height: 0 }, false);
+          chosen(new Date(made.posToVal(left, "x") * 1000), new Date(made.posToVal(left + width, "x") * 1000));
+        },
+      ],
+    },
     legend: { show: true, live: true, markers: { width: 0, fill: (plot, index) => colorOf(plot, index) } },
     scales: { y: { range: (_, __, high) => [0, Math.max(1e-9, high || 1) * 1.1] } },
     axes: [
       { ...axis, values: (_, ticks) => ticks.map((tick) => timeLabel(tick, times, zone)), grid: { show: false }, size: 28, space: isLong(times) ? 96 : 64 },
-      { ...axis, size: 56, ...(whole ? { incrs: WHOLE } : {}), values: (_, ticks) => ticks.map((tick) => format(tick)) },
+      { ...axis, size: (_, labels) => Math.max(36, 14 + 6.2 * Math.max(0, ...(labels ?? []).map((label) => label.length))), ...(whole ? { incrs: WHOLE } : {}), values: (_, ticks) => ticks.map((tick) => format(tick)) },
     ],
     series: [
       { label: zone, value: (_, seconds) => (seconds === null ? "latest" : absolute(seconds * 1000, zone)) },
@@ -123,7 +143,7 @@ function optionsOf(
         ...(line.dashed ? { dash: [4, 3] } : {}),
         points: { show: line.sparse ?? false, size: 5 },
         spanGaps: line.sparse ?? false,
-        value: (plot, value, index, at) => textOf(at === null ? plot.data[index]?.at(-1) : value, format),
+        value: (plot, value, index, at) => textOf(at === null ? latestOf(plot.data[index] ?? []) : value, format),
       })),
     ],
   };

@@ -20,12 +20,17 @@ export function Dialog({ title, onClose, children, wide = false }: Props) {
   const name = useId();
   useEffect(() => {
     const shown = dialog.current;
-    if (shown !== null && !shown.open) shown.showModal();
+    if (shown !== null && !shown.open) {
+      shown.showModal();
+      // The browser would focus the first control, which closes the dialog.
+      (shown.querySelector<HTMLElement>("input, textarea, select") ?? shown).focus();
+    }
     return () => shown?.close();
   }, []);
   return (
     <dialog
       ref={dialog}
+      tabIndex={-1}
       className={`${styles.dialog} ${wide ? styles.wide : ""}`}
       aria-labelledby={name}
       onClose={onClose}

@@ -67,13 +67,13 @@ export function TextFilter({ name, value, label, wide = false, list }: {
   );
 }
 
-export function ChoiceFilter({ name, value, label, options }: {
-  name: string; value: string | undefined; label: string; options: [string, string][];
+export function ChoiceFilter({ name, value, label, options, none = "all" }: {
+  name: string; value: string | undefined; label: string; options: [string, string][]; none?: string;
 }) {
   const set = useSetSearch();
   return (
     <select className={styles.select} aria-label={label} value={value ?? ""} onChange={(event) => set({ [name]: event.target.value || undefined })}>
-      <option value="">{label}: all</option>
+      <option value="">{label}: {none}</option>
       {options.map(([key, text]) => (
         <option key={key} value={key}>
           {text}

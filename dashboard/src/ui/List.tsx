@@ -31,9 +31,11 @@ export function List<Row>({ label, list, columns, rowKey, empty, after, marked }
   return (
     <div className={list.stale ? styles.old : undefined} aria-busy={list.stale} {...list.area}>
       {list.waiting > 0 && after === undefined ? (
-        <button type="button" className={styles.fresh} onClick={list.showNew}>
-          <ArrowUp size={14} aria-hidden="true" /> {list.waiting} new
-        </button>
+        <div className={styles.over}>
+          <button type="button" className={styles.fresh} onClick={list.showNew}>
+            <ArrowUp size={14} aria-hidden="true" /> {list.waiting} new
+          </button>
+        </div>
       ) : null}
       {nothing && list.next === null ? empty : <Table label={label} columns={columns} rows={list.rows} rowKey={rowKey} marked={marked} />}
       {list.next !== null && (nothing || list.searchedTo !== null) ? <Looked nothing={nothing} to={list.searchedTo} /> : null}
@@ -54,7 +56,7 @@ function Looked({ nothing, to }: { nothing: boolean; to: string | null }) {
 function Pager({ after, next, goOn }: { after: string | undefined; next: string | null; goOn: boolean }) {
   if (after === undefined && next === null) return null;
   return (
-    <nav className={styles.pager} aria-label="Pages">
+    <nav className={styles.pager} aria-label="Pages of the list">
       {after === undefined ? <span className="muted">First page</span> : <PageLink to={undefined}>First page</PageLink>}
       {next === null ? <span className="muted">Last page</span> : <PageLink to={next}>{goOn ? "Go on" : "Next page"}</PageLink>}
     </nav>

@@ -1,8 +1,12 @@
-// The last runs of a job, oldest first: height is the duration, hue and hatching the outcome. Each leads to its run.
+// The last runs of a job, newest at the right: height is the duration, hue and hatching the outcome. Each leads to its run.
 import { Link } from "@tanstack/react-router";
 import { duration } from "../lib/format";
+import { usePreferences } from "../lib/preferences";
+import { absolute, zoneOf } from "../lib/time";
 import styles from "./RunBars.module.css";
 import { hueOf, words } from "./StateMark";
+
+const MOST = 48; // each is wide enough for a finger
 
 interface Bar {
   run_id: string;
@@ -12,15 +16,17 @@ interface Bar {
 }
 
 export function RunBars({ runs, label }: { runs: Bar[]; label: string }) {
+  const { zone } = usePreferences();
+  const when = (run: Bar): string => absolute(Date.parse(run.scheduled_for), zoneOf(zone));
   const longest = Math.max(0.001, ...runs.map((run) => run.duration ?? 0));
   return (
     <ol className={styles.bars} aria-label={label}>
-      {[...runs].reverse().map((run) => (
+      {runs.slice(0, MOST).map((run) => (
         <li key={run.run_id}>
           <Link
             to="/runs/$run" params={{ run: run.run_id }} className={`${styles.bar} ${styles[hueOf(run.status)]}`}
-            aria-label={`${words(run.status)} ${duration(run.duration)} ${run.scheduled_for}`}
-            title={`${words(run.status)} · ${duration(run.duration) || "not ended"} · ${run.scheduled_for.slice(0, 19)}Z`}
+            aria-label={`${words(run.status)} ${duration(run.duration)} ${when(run)}`}
+            title={`${words(run.status)} · ${duration(run.duration) || "not ended"} · ${when(run)}`}
           >
             <span style={{ height: `${heightOf(run, longest)}%` }} />
           </Link>

@@ -6,7 +6,7 @@ import styles from "./StateMark.module.css";
 type Hue = "success" | "failed" | "running" | "held" | "idle";
 
 const HUES: Record<string, Hue> = {
-  SUCCESS: "success", COMPLETED: "success", DONE: "success", LIVE: "success", FAILED: "failed", LOST: "failed", DEAD: "failed",
+  SUCCESS: "success", COMPLETED: "success", DONE: "success", LIVE: "success", FAILED: "failed", LOST: "failed", NO_WORKER: "failed", DEAD: "failed",
   RUNNING: "running", HELD: "held", MISSED: "held", DRAINING: "held", PAUSED: "held", OPEN: "failed",
   HALF_OPEN: "held", CLOSED: "success", CANCEL_REQUESTED: "held",
 };
@@ -41,6 +41,7 @@ const SHAPES: Record<string, () => ReactNode> = {
   LIVE: () => <circle cx="8" cy="8" r="5" fill="currentColor" />,
   FAILED: cross,
   LOST: cross,
+  NO_WORKER: cross,
   OPEN: cross,
   RUNNING: () => (
     <g className={styles.turning}>

@@ -12,6 +12,10 @@ export interface Column<Row> {
   align?: "end";
   /** Takes the room that is left, and cuts its text. */
   grow?: boolean;
+  /** Text of users: it is cut where it is long. */
+  cut?: boolean;
+  /** How much room the table must have for this column: 1 is some, 3 is much. Without it the column always stays. */
+  room?: 1 | 2 | 3;
 }
 
 interface Props<Row> {
@@ -66,6 +70,8 @@ function classOf<Row>(column: Column<Row>): string {
     column.align === "end" ? "num" : "",
     column.key === "verbs" ? styles.verbs : "",
     column.grow ? styles.grow : "",
+    column.cut ? styles.cut : "",
+    column.room ? styles[`room${column.room}`] : "",
     styles[column.phone ?? "second"],
   ].join(" ");
 }

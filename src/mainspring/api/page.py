@@ -19,6 +19,7 @@ from litestar.enums import ScopeType
 from litestar.types import ASGIApp, Receive, Scope, Send
 
 import mainspring
+from mainspring.api.compression import takes_gzip
 from mainspring.wire.problems import PROBLEM_MEDIA_TYPE, Problem
 
 FOLDER = Path(mainspring.__file__).parent / "ui" / "static"
@@ -146,15 +147,10 @@ async def _send(scope: Any, send: Send, file: _File) -> None:
     body = file.body
     if file.compressed is not None:
         headers.append((b"vary", b"accept-encoding"))
-        if _takes_gzip(scope):
+        if takes_gzip(scope):
             headers.append((b"content-encoding", b"gzip"))
             body = file.compressed
     await _answer(send, 200, headers, body, head=scope["method"] == "HEAD")
-
-
-def _takes_gzip(scope: Any) -> bool:
-    wanted = b",".join(value for name, value in scope["headers"] if name == b"accept-encoding").decode("latin-1")
-    return any(part.partition(";")[0].strip() == "gzip" and "q=0" not in part for part in wanted.lower().split(","))
 
 
 async def _refuse(send: Send, status: int, code: str, detail: str, *headers: tuple[bytes, bytes]) -> None:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 _BAR_WIDTH = 30
 _ERROR_LINES = 20
-_NO_TRIES_LEFT = "no tries left"  # "failed 4 time(s), no tries left": the line above contains the same information
+_NO_TRIES_LEFT = "no tries left"  # "failed 4 times, no tries left": the line above contains the same information
 _PATIENCE = 60.0  # waiting survives a restart of the server
 _LONGEST_SILENCE = 5.0
 _ENDS_OF_ATTEMPTS = ("FAILED", "LOST", "RETURNED", "SNOOZED")

@@ -99,7 +99,9 @@ def after_failure(
     if not wanted:
         return RetryVerdict(None, "failed and asked not to be retried")
     if attempts_spent >= max_attempts:
-        return RetryVerdict(None, f"failed {attempts_spent} time(s), no tries left")
+        return RetryVerdict(
+            None, f"failed {attempts_spent} {'time' if attempts_spent == 1 else 'times'}, no tries left"
+        )
     delay = max(policy.delay(attempts_spent, random), least, retry_after or 0.0)
     return RetryVerdict(min(delay, LONGEST_DELAY))
 

@@ -10,6 +10,7 @@ from litestar import Litestar
 
 from mainspring.api.app import create_app
 from mainspring.api.auth import Admission, TokenRegistry, hosts_for
+from mainspring.api.compression import Compression
 from mainspring.api.load_shedding import LoadShedder
 from mainspring.api.page import DashboardPage
 from mainspring.api.readiness import ReadinessCheck
@@ -60,7 +61,7 @@ class Assembly:
 
     def front(self) -> DashboardPage:
         """The app as it is served: behind the dashboard, and with too much to do it refuses what can wait."""
-        return DashboardPage(LoadShedder(self.app, self.monitor, self.store))
+        return DashboardPage(Compression(LoadShedder(self.app, self.monitor, self.store)))
 
     async def start(self, loops: Loops) -> None:
         """Start all background tasks."""

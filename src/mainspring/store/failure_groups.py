@@ -94,6 +94,7 @@ class GroupFilter(msgspec.Struct, frozen=True):
     since: datetime
     task: str | None = None
     queue: str | None = None
+    fingerprint: str | None = None
 
     @property
     def hour(self) -> datetime:
@@ -135,7 +136,9 @@ async def largest(connection: Connection, chosen: GroupFilter, most: int) -> lis
     """The largest first."""
     since, hour = chosen.since, chosen.hour
     skipped = int((since - hour).total_seconds()) // 60
-    return await _largest.fetch(connection, chosen.tenant, since, chosen.task, chosen.queue, hour, skipped, most)
+    return await _largest.fetch(
+        connection, chosen.tenant, since, chosen.task, chosen.queue, hour, skipped, most, chosen.fingerprint
+    )
 
 
 async def minutes(connection: Connection, chosen: GroupFilter, groups: Sequence[FailureGroup]) -> list[GroupMinutes]:

@@ -126,6 +126,18 @@ class Failures(msgspec.Struct, rename={"from_": "from"}):
     searched_to: datetime | None = None
 
 
+class FailureGroupView(msgspec.Struct, rename={"from_": "from"}):
+    """The response to `GET /v1/insights/failures/{fingerprint}`: one group of failures. `at`: the steps of its
+    `series`."""
+
+    from_: datetime
+    to: datetime
+    step_s: int
+    at: list[datetime]
+    group: FailureView
+    complete_until: datetime | None = None
+
+
 class RunBar(msgspec.Struct):
     """One run of a job: how it ended, how long it waited and ran, in seconds."""
 

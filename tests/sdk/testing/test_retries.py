@@ -109,7 +109,7 @@ def test_a_run_without_tries_left_is_a_dead_letter_and_can_be_replayed() -> None
         handle = task.submit()
         box.settle()
         [dead] = box.dead_letters
-        assert (dead.attempt, dead.reason) == (2, "failed 2 time(s), no tries left")
+        assert (dead.attempt, dead.reason) == (2, "failed 2 times, no tries left")
         [letter] = box.client.dead_letters().dead_letters
         assert (letter.run_id, letter.attempts, letter.error_message) == (dead.run_id, 2, "ValueError: bad")
         again = box.client.replay(dead.run_id, {"good": True})

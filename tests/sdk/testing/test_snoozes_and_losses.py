@@ -46,7 +46,7 @@ def test_a_snoozed_run_comes_back_later_and_uses_no_attempt() -> None:
     ("options", "reason"),
     [
         ({"run_timeout": "1h"}, "timed out after 1h in all (run_timeout): it asked to be snoozed for longer than that"),
-        ({"delivery": "at_most_once"}, "failed 1 time(s), no tries left"),
+        ({"delivery": "at_most_once"}, "failed 1 time, no tries left"),
     ],
 )
 def test_snoozes_have_bounds(options: Any, reason: str) -> None:

@@ -1,10 +1,12 @@
 import { keepPreviousData, useQuery } from "@tanstack/react-query";
 import { Link, useSearch } from "@tanstack/react-router";
+import { X } from "lucide-react";
 import { get } from "../../api/client";
-import type { HeatMap, PileUp } from "../../api/schema";
+import type { HeatMap, PileUp, UpcomingFires } from "../../api/schema";
 import { count, counted, plural } from "../../lib/format";
 import { usePreferences } from "../../lib/preferences";
 import { zoneOf } from "../../lib/time";
+import { Button } from "../../ui/Button";
 import { useSetSearch } from "../../ui/Filters";
 import { Card, Empty, Page, Skeleton } from "../../ui/Page";
 import { ProblemBox } from "../../ui/Problem";
@@ -44,6 +46,7 @@ export function CalendarPage() {
               <Heat map={map} />
             )}
           </Card>
+          {search.at ? <Cell at={search.at} minutes={map.range === "week" ? 60 : 5} /> : null}
           {map.pile_ups.length > 0 ? (
             <Card title="Pile-ups">
               <ol className={styles.piles}>
@@ -70,9 +73,12 @@ function Pile({ pile }: { pile: PileUp }) {
           <li key={part.schedule + (part.timezone ?? "")}>
             {count(part.fires)} by <code>{part.schedule}</code> {part.timezone} of {plural(part.jobs, "job")}:{" "}
             {part.job_ids.slice(0, 3).map((job) => (
-              <Link key={job} to="/jobs/$job" params={{ job }} className={styles.job}>
-                {job}
-              </Link>
+              <span key={job} className={styles.job}>
+                <Link to="/jobs/$job" params={{ job }}>
+                  {job}
+                </Link>{" "}
+                (<Link to="/jobs/new" search={{ edit: job }} aria-label={`Move ${job}`}>move</Link>)
+              </span>
             ))}
             {part.spread ? (
               <span className="muted">
@@ -85,5 +91,39 @@ function Pile({ pile }: { pile: PileUp }) {
         ))}
       </ul>
     </li>
+  );
+}
+
+/** The fires of one cell, each job once. */
+function Cell({ at, minutes }: { at: string; minutes: number }) {
+  const set = useSetSearch();
+  const to = new Date(Date.parse(at) + minutes * 60_000).toISOString();
+  const found = useQuery({
+    queryKey: ["fires-of-cell", at, minutes],
+    queryFn: ({ signal }) => get<UpcomingFires>("/v1/insights/upcoming", { from: new Date(Date.parse(at)).toISOString(), to, limit: 500 }, signal),
+  });
+  const jobs = new Map<string, { name: string; first: string; schedule: string; fires: number }>();
+  for (const fire of found.data?.fires ?? []) {
+    const known = jobs.get(fire.job_id);
+    jobs.set(fire.job_id, { name: fire.name, first: known?.first ?? fire.at, schedule: fire.schedule, fires: (known?.fires ?? 0) + 1 });
+  }
+  return (
+    <Card
+      title={<>Fires of the {minutes === 60 ? "hour" : "five minutes"} from <Time at={at} exact focusable /></>}
+      aside={<Button kind="quiet" icon={<X size={14} />} aria-label="Close" onClick={() => set({ at: undefined })} />}
+    >
+      {found.isPending ? <Skeleton lines={3} /> : null}
+      {found.error ? <ProblemBox error={found.error} retry={() => void found.refetch()} /> : null}
+      <ul className={styles.cell} aria-label="Jobs that fire">
+        {[...jobs].map(([job, { name, first, schedule, fires }]) => (
+          <li key={job}>
+            <Link to="/jobs/$job" params={{ job }} className="wrap">{name}</Link>
+            <span className="muted">{fires > 1 ? `${count(fires)} times` : <Time at={first} exact />}, {schedule}</span>
+            <Link to="/jobs/new" search={{ edit: job }} aria-label={`Move ${name}`}>Move</Link>
+          </li>
+        ))}
+      </ul>
+      {found.data?.more && found.data.next ? <p className="muted">Only the first {count(found.data.fires.length)} fires are shown.</p> : null}
+    </Card>
   );
 }

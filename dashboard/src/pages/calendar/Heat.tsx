@@ -1,5 +1,6 @@
 // The heat map as a table: rows are days (or hours), columns hours (or five minutes). Shade and number say the same.
 import type { HeatCell, HeatMap } from "../../api/schema";
+import { Link } from "@tanstack/react-router";
 import { count, tiny } from "../../lib/format";
 import { day } from "../../lib/time";
 import styles from "./Calendar.module.css";
@@ -10,6 +11,8 @@ export function Heat({ map }: { map: HeatMap }) {
   const rows = rowsOf(map);
   const columns = map.range === "week" ? 24 : 12;
   return (
+    <>
+    <Legend scale={scale} />
     <div className={styles.scroll} tabIndex={0} role="region" aria-label="Heat map">
       <table className={styles.heat}>
         <caption className="sr">Fires by {map.range === "week" ? "day and hour" : "hour and five minutes"}</caption>
@@ -35,6 +38,26 @@ export function Heat({ map }: { map: HeatMap }) {
         </tbody>
       </table>
     </div>
+    </>
+  );
+}
+
+/** What the shades mean, from the emptiest tenth of the cells to the fullest cell. */
+function Legend({ scale }: { scale: Scale }) {
+  const { least, most } = scale;
+  const marks = most <= least ? [most] : [...new Set([0, 0.25, 0.5, 1].map((part) => Math.round(least + part * (most - least))))];
+  return (
+    <p className={styles.legend} role="note" aria-label="Legend">
+      Fires in a cell:
+      {marks.map((fires, index) => (
+        <span key={fires}>
+          <i style={{ backgroundColor: `rgb(var(--heat) / ${shadeOf(levelOf(fires, scale))})` }} aria-hidden="true" />
+          {index === 0 && marks.length > 1 ? "up to " : ""}
+          {count(fires)}
+        </span>
+      ))}
+      <span className="muted">Open a cell to see which jobs fire.</span>
+    </p>
   );
 }
 
@@ -48,20 +71,32 @@ function levelOf(fires: number, { least, most }: Scale): number {
   return most <= least ? (fires < least ? 0.15 : 0.4) : 0.15 + 0.85 * Math.sqrt(Math.max(0, fires - least) / (most - least));
 }
 
+/** Between the two ranges neither light nor dark text has enough contrast. */
+function shadeOf(level: number): number {
+  return level > 0.7 ? 0.82 + 0.6 * (level - 0.7) : 0.12 + 0.62 * level;
+}
+
 /** An hour that the clocks repeat has two cells in one place; one that they skip has none. */
 function Cells({ cells, scale }: { cells: HeatCell[]; scale: Scale }) {
   const fires = cells.reduce((sum, cell) => sum + cell.fires, 0);
   if (cells.length === 0) return <td className={styles.none} />;
   const level = levelOf(fires, scale);
   const strong = level > 0.7;
-  // Between the two ranges neither light nor dark text has enough contrast.
-  const shade = strong ? 0.82 + 0.6 * (level - 0.7) : 0.12 + 0.62 * level;
   return (
     <td
-      className={strong ? styles.strong : undefined} style={{ backgroundColor: fires === 0 ? undefined : `rgb(var(--heat) / ${shade})` }}
+      className={strong ? styles.strong : undefined} style={{ backgroundColor: fires === 0 ? undefined : `rgb(var(--heat) / ${shadeOf(level)})` }}
       title={`${cells.map((cell) => cell.local).join(" and ")}: ${count(fires)} fires`}
     >
-      {fires === 0 ? "" : tiny(fires)}
+      {fires === 0 || cells[0] === undefined ? (
+        ""
+      ) : (
+        <Link
+          to="/calendar" search={(old: Record<string, unknown>) => ({ ...old, at: cells[0]?.at }) as never} resetScroll={false}
+          aria-label={`${tiny(fires)}: ${count(fires)} fires from ${cells[0].local.slice(5, 16).replace("T", " ")}`}
+        >
+          {tiny(fires)}
+        </Link>
+      )}
       {cells.length > 1 ? <sup title="the clocks repeat this hour">2×</sup> : null}
     </td>
   );
@@ -79,7 +114,7 @@ function dayOf(local: string): string {
 function rowsOf(map: HeatMap): [string, HeatCell[]][] {
   const rows = new Map<string, HeatCell[]>();
   for (const cell of map.cells) {
-    const name = map.range === "week" ? dayOf(cell.local) : `${cell.local.slice(0, 13).replace("T", " ")}h`;
+    const name = map.range === "week" ? dayOf(cell.local) : `${dayOf(cell.local).slice(0, 3)} ${cell.local.slice(11, 13)}:00`;
     rows.set(name, [...(rows.get(name) ?? []), cell]);
   }
   return [...rows];

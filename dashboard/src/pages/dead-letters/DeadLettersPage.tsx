@@ -1,5 +1,6 @@
 import { useQueryClient } from "@tanstack/react-query";
 import { Link, useSearch } from "@tanstack/react-router";
+import { RotateCcw, Trash2 } from "lucide-react";
 import { useState } from "react";
 import { ActDialog } from "../../bulk/ActDialog";
 import { type Verb, VERBS } from "../../bulk/acts";
@@ -13,25 +14,29 @@ import { List } from "../../ui/List";
 import { Card, Empty, Page } from "../../ui/Page";
 import type { Column } from "../../ui/Table";
 import { Time } from "../../ui/Time";
+import { TimeRange, useRange } from "../../ui/TimeRange";
 import { useKeyset } from "../../ui/useKeyset";
 import { Replay } from "../run/RunActions";
 import { Groups } from "./Groups";
 
 const idOf = (letter: DeadLetterView): string => letter.run_id;
 const nameOf = (letter: DeadLetterView): string => `${letter.name} ${shortId(letter.run_id)}`;
-const FILTERS = ["job", "task", "queue", "error", "since", "until"] as const;
+const FILTERS = ["job", "task", "queue", "error"] as const;
+const RANGE = ["w", "since", "until"] as const;
 
 export function DeadLettersPage() {
   const search = useSearch({ from: "/dead-letters" });
   const client = useQueryClient();
   const [replaying, setReplaying] = useState<DeadLetterView | null>(null);
   const [many, setMany] = useState<Verb | null>(null);
-  const filter = Object.fromEntries(FILTERS.flatMap((name) => (search[name] === undefined ? [] : [[name, search[name]]])));
+  const { since, until } = useRange(search);
+  const given: Record<string, string | undefined> = { ...Object.fromEntries(FILTERS.map((name) => [name, search[name]])), since, until };
+  const filter = Object.fromEntries(Object.entries(given).filter(([, value]) => value !== undefined));
   const list = useKeyset<DeadLetterList, DeadLetterView>({
     path: "/v1/dead-letters", query: filter, after: search.after, rows: (body) => body.dead_letters, next: (body) => body.next,
     id: (letter) => letter.run_id,
   });
-  const active = FILTERS.filter((name) => search[name] !== undefined);
+  const active = [...FILTERS, ...RANGE].filter((name) => search[name] !== undefined);
   const selection = useSelection(list.rows, filter, idOf, nameOf);
   const some = list.rows.length > 0;
   return (
@@ -42,7 +47,7 @@ export function DeadLettersPage() {
         some ? (
           <>
             {VERBS["dead-letters"].map((verb) => (
-              <Button key={verb.name} onClick={() => setMany(verb)}>
+              <Button key={verb.name} icon={verb.danger ? <Trash2 size={14} /> : <RotateCcw size={14} />} onClick={() => setMany(verb)}>
                 {active.length > 0 ? `${verb.label} these` : `${verb.label} all`}
               </Button>
             ))}
@@ -50,13 +55,14 @@ export function DeadLettersPage() {
         ) : null
       }
     >
+      <TimeRange search={search} />
       <Filters active={active}>
         <TextFilter name="error" value={search.error} label="Error contains" wide />
         <TextFilter name="task" value={search.task} label="Task" />
         <TextFilter name="job" value={search.job} label="Job id" />
         <TextFilter name="queue" value={search.queue} label="Queue" />
       </Filters>
-      {some ? <Groups letters={list.rows} more={list.next !== null} /> : null}
+      {some ? <Groups filter={filter} /> : null}
       <BulkBar target="dead-letters" selection={selection} filter={filter} id={idOf} name={nameOf} />
       <Card flush title="Letters">
         <List
@@ -102,9 +108,9 @@ function columns(replay: (letter: DeadLetterView) => void): Column<DeadLetterVie
         </Link>
       ),
     },
-    { key: "task", head: "Task", phone: "none", cell: (letter) => letter.task },
+    { key: "task", head: "Task", phone: "none", cut: true, room: 1, cell: (letter) => letter.task },
     { key: "error", head: "Error", grow: true, cell: (letter) => <span title={plain(letter.error_message ?? "")}>{errorLine(letter.error_message ?? "")}</span> },
-    { key: "attempts", head: "Attempts", align: "end", phone: "none", cell: (letter) => letter.attempts },
+    { key: "attempts", head: "Attempts", align: "end", phone: "none", room: 2, cell: (letter) => letter.attempts },
     { key: "died", head: "Died", cell: (letter) => <Time at={letter.died_at} /> },
     {
       key: "verbs", head: <span className="sr">Verbs</span>, phone: "first",

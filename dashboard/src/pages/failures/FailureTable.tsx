@@ -5,6 +5,7 @@ import { Spark } from "../../ui/Spark";
 import { StateShape } from "../../ui/StateMark";
 import { type Column, Table } from "../../ui/Table";
 import { Time } from "../../ui/Time";
+import { stem } from "./stem";
 
 const BRIEF = ["title", "task", "count", "trend", "last"];
 
@@ -17,17 +18,17 @@ const COLUMNS: Column<FailureView>[] = [
   {
     key: "title", head: "Error", phone: "first", grow: true,
     cell: (group) => (
-      <Link to="/runs/$run" params={{ run: group.sample_run }} title={plain(group.title)}>
+      <Link to="/failures/$fingerprint" params={{ fingerprint: group.fingerprint }} title={plain(group.title)}>
         <StateShape state="FAILED" size={12} /> {plain(group.title)}
       </Link>
     ),
   },
-  { key: "task", head: "Task", cell: (group) => group.tasks.join(", ") },
+  { key: "task", head: "Task", cut: true, cell: (group) => group.tasks.join(", ") },
   { key: "count", head: "Failed attempts", align: "end", cell: (group) => count(group.count) },
-  { key: "ended", head: "Ended runs", align: "end", phone: "none", cell: (group) => count(group.failed) },
-  { key: "trend", head: "Trend", phone: "none", cell: (group) => <Spark values={group.series} label={`${count(group.count)} over time`} /> },
+  { key: "ended", head: "Ended runs", align: "end", phone: "none", room: 3, cell: (group) => count(group.failed) },
+  { key: "trend", head: "Trend", phone: "none", room: 1, cell: (group) => <Spark values={group.series} label={`${count(group.count)} over time`} /> },
   {
-    key: "jobs", head: "Jobs hit", phone: "none",
+    key: "jobs", head: "Jobs hit", phone: "none", cut: true, room: 2,
     cell: (group) =>
       group.job_ids[0] === undefined ? "" : (
         <Link to="/jobs/$job" params={{ job: group.job_ids[0] }}>
@@ -35,10 +36,10 @@ const COLUMNS: Column<FailureView>[] = [
         </Link>
       ),
   },
-  { key: "since", head: "Since", phone: "none", cell: (group) => <Time at={group.first} /> },
+  { key: "since", head: "Since", phone: "none", room: 2, cell: (group) => <Time at={group.first} /> },
   { key: "last", head: "Last", cell: (group) => <Time at={group.last} /> },
   {
-    key: "letters", head: <span className="sr">More</span>, phone: "none",
+    key: "letters", head: <span className="sr">More</span>, phone: "none", room: 1,
     cell: (group) => (
       <Link to="/dead-letters" search={{ task: group.tasks[0], error: stem(group.title) }}>
         Dead letters
@@ -46,9 +47,3 @@ const COLUMNS: Column<FailureView>[] = [
     ),
   },
 ];
-
-/** The longest part of a masked title that the errors themselves contain. */
-function stem(title: string): string {
-  const parts = title.split(/[\u001b#*…<>'"]+/).map((part) => part.trim());
-  return parts.reduce((best, part) => (part.length > best.length ? part : best), "").slice(0, 60);
-}

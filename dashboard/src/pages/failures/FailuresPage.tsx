@@ -3,26 +3,22 @@ import { useSearch } from "@tanstack/react-router";
 import { get } from "../../api/client";
 import type { Failures } from "../../api/schema";
 import { plural } from "../../lib/format";
-import { Filters, TextFilter, useSetSearch } from "../../ui/Filters";
+import { Filters, TextFilter } from "../../ui/Filters";
 import { Card, Empty, Page, Skeleton, Toolbar } from "../../ui/Page";
 import { ProblemBox } from "../../ui/Problem";
-import { Choice } from "../../ui/Tabs";
+import { TimeRange, useRange } from "../../ui/TimeRange";
 import { FailureTable } from "./FailureTable";
-
-const HOURS: Record<string, number> = { "1h": 1, "6h": 6, "24h": 24, "7d": 168, "30d": 720 };
 
 const spanOf = (w: string): string => (w === "1h" ? "hour" : w.replace(/h$/, " hours").replace(/d$/, " days"));
 
 export function FailuresPage() {
   const search = useSearch({ from: "/failures" });
   const w = search.w ?? "24h";
-  const set = useSetSearch();
+  const { since } = useRange({ w, since: search.since });
+  const during = search.since === undefined ? `in the last ${spanOf(w)}` : "since then";
   const failures = useQuery({
-    queryKey: ["failures", w, search.task, search.queue, search.job],
-    queryFn: ({ signal }) => {
-      const since = new Date(Date.now() - (HOURS[w] ?? 24) * 3_600_000).toISOString();
-      return get<Failures>("/v1/insights/failures", { since, task: search.task, queue: search.queue, job: search.job }, signal);
-    },
+    queryKey: ["failures", since, search.task, search.queue, search.job],
+    queryFn: ({ signal }) => get<Failures>("/v1/insights/failures", { since, task: search.task, queue: search.queue, job: search.job }, signal),
     refetchInterval: 10_000,
     placeholderData: keepPreviousData,
   });
@@ -30,7 +26,7 @@ export function FailuresPage() {
   return (
     <Page title="Failures" lead="Failed attempts, grouped by what went wrong. Numbers, ids and quoted words in errors do not count.">
       <Toolbar>
-        <Choice label="Window" value={w} options={Object.keys(HOURS).map((one) => [one, one])} onChange={(next) => set({ w: next }, true)} />
+        <TimeRange search={search} usual="24h" open />
         <Filters active={active}>
           <TextFilter name="task" value={search.task} label="Task" wide />
           <TextFilter name="queue" value={search.queue} label="Queue" />
@@ -44,7 +40,7 @@ export function FailuresPage() {
           <ProblemBox error={failures.error} retry={() => void failures.refetch()} />
         ) : failures.data.groups.length === 0 ? (
           <Empty title="Nothing failed" command="mainspring submit --command 'exit 1' --retries 0 --wait">
-            {active.length > 0 ? `No attempt that matches failed in the last ${spanOf(w)}.` : `No attempt failed in the last ${spanOf(w)}. To see how a failure looks, make one:`}
+            {active.length > 0 ? `No attempt that matches failed ${during}.` : `No attempt failed ${during}. To see how a failure looks, make one:`}
           </Empty>
         ) : (
           <FailureTable groups={failures.data.groups} />

@@ -16,7 +16,7 @@ import { AsText } from "./AsText";
 import { changesOf, copyOf, type Draft, draftOf, EMPTY, requestOf } from "./draft";
 import { forget, keep, restored, typedOver } from "./drafts";
 import styles from "./JobForm.module.css";
-import { problemsOf } from "./problems";
+import { allProblems, type Problems } from "./problems";
 import { SchedulePart } from "./SchedulePart";
 import { WhatPart } from "./WhatPart";
 
@@ -47,13 +47,13 @@ function JobForm({ job, editing = false }: { job?: JobView; editing?: boolean })
   const before = base === undefined ? EMPTY : draftOf(base, !editing);
   const [draft, setDraft] = useState<Draft>(() => ({ ...before, ...kept?.typed }));
   const [error, setError] = useState<unknown>(null);
+  const [problems, setProblems] = useState<Problems>({});
   const [busy, setBusy] = useState(false);
   const mayChange = useMay("jobs.update");
   const navigate = useNavigate();
   const client = useQueryClient();
   const set: Set = (change) => setDraft((old) => ({ ...old, ...change }));
   useEffect(() => keep(key, { typed: typedOver(before, draft), version }), [key, draft, version]);
-  const problems = problemsOf(error);
   const submit = async (event: FormEvent): Promise<void> => {
     event.preventDefault();
     setBusy(true);
@@ -65,6 +65,7 @@ function JobForm({ job, editing = false }: { job?: JobView; editing?: boolean })
       await navigate({ to: "/jobs/$job", params: { job: id } });
     } catch (problem) {
       setError(problem);
+      setProblems(await allProblems(problem, base === undefined ? requestOf(draft) : copyOf(base, draft)));
     } finally {
       setBusy(false);
     }
@@ -78,6 +79,7 @@ function JobForm({ job, editing = false }: { job?: JobView; editing?: boolean })
       setBase(newest);
       setVersion(newest.version);
       setError(null);
+      setProblems({});
     } catch (problem) {
       setError(problem);
     } finally {

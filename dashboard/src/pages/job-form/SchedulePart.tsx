@@ -38,7 +38,8 @@ export function SchedulePart({ draft, set, problems: refused }: { draft: Draft; 
   const words = WORDS[draft.when];
   const recurs = ["cron", "rrule", "every"].includes(draft.when);
   return (
-    <div className={styles.part}>
+    <div className={`${styles.part} ${words ? "" : styles.sided}`}>
+     <div className={styles.part}>
       <Choice<When> label="Kind of schedule" value={draft.when} options={KINDS} onChange={(when) => set({ when })} />
       {words ? <p className="muted">{words}</p> : null}
       <div className={styles.grid}>
@@ -57,7 +58,12 @@ export function SchedulePart({ draft, set, problems: refused }: { draft: Draft; 
           <option key={zone} value={zone} />
         ))}
       </datalist>
-      {failure ? <ProblemBox error={failure} /> : shown && !words ? <Explanation shown={shown} set={set} /> : null}
+     </div>
+     {words ? null : (
+       <div className={styles.side} role="group" aria-label="What the schedule means">
+         {failure ? <ProblemBox error={failure} /> : shown ? <Explanation shown={shown} set={set} /> : <p className="muted">Its next fires appear here while you type.</p>}
+       </div>
+     )}
     </div>
   );
 }

@@ -55,7 +55,7 @@ export function JobActions({ job }: { job: JobView }) {
       ) : null}
       {["CANCELLED", "COMPLETED", "FAILED"].includes(job.status) ? null : (
         <Button icon={<SquareX size={14} />} onClick={() => ask("cancel")}>
-          Cancel
+          Cancel for good
         </Button>
       )}
       {verb === "run" ? <RunNow job={job} seen={version} onClose={() => setVerb(null)} renew={renew} /> : null}
@@ -74,7 +74,7 @@ export function JobActions({ job }: { job: JobView }) {
       ) : null}
       {verb === "cancel" ? (
         <Confirm title={`Cancel ${job.name}?`} verb="Cancel the job" danger act={cancel} {...shared}>
-          <p>It fires no more. Runs that wait end at once, and workers stop those that run.</p>
+          <p>The job ends: it fires no more, and cannot be resumed. To stop it for a while, pause it. Runs that wait end at once, and workers stop those that run.</p>
         </Confirm>
       ) : null}
     </>

@@ -99,7 +99,7 @@ function NextFires({ job }: { job: JobView }) {
 
 function Bars({ runs }: { runs: RunListRow[] }) {
   if (runs.length === 0) return <p className="muted">It has not run yet.</p>;
-  return <RunBars runs={runs} label={`The last ${plural(runs.length, "run")}, oldest first`} />;
+  return <RunBars runs={runs} label={`The last ${plural(Math.min(48, runs.length), "run")}, newest first`} />;
 }
 
 /** Figures of the runs that are shown, and no more is claimed. */

@@ -49,7 +49,7 @@ export function JobsPage() {
     >
       <Filters active={active}>
         <TextFilter name="q" value={search.q} label="Name or id" wide />
-        <ChoiceFilter name="status" value={search.status} label="State" options={STATES} />
+        <ChoiceFilter name="status" value={search.status} label="State" options={STATES} none="not ended" />
         <ChoiceFilter name="latest" value={search.latest} label="Last run" options={[["FAILED", "Failed"], ["SUCCESS", "Succeeded"], ["RUNNING", "Running"]]} />
         <TextFilter name="queue" value={search.queue} label="Queue" />
         <TextFilter name="task" value={search.task} label="Task" />
@@ -98,7 +98,7 @@ const COLUMNS: Column<JobListRow>[] = [
         </Link>
       ) : null,
   },
-  { key: "took", head: "Took", align: "end", phone: "none", cell: (job) => duration(job.latest_run?.duration) },
-  { key: "queue", head: "Queue", phone: "none", cell: (job) => job.queue },
-  { key: "owner", head: "Owner", phone: "none", cell: (job) => job.owner },
+  { key: "took", head: "Took", align: "end", phone: "none", room: 1, cell: (job) => duration(job.latest_run?.duration) },
+  { key: "queue", head: "Queue", phone: "none", cut: true, room: 2, cell: (job) => job.queue },
+  { key: "owner", head: "Owner", phone: "none", cut: true, room: 2, cell: (job) => job.owner },
 ];

@@ -46,12 +46,12 @@ function columns(set: (limit: LimitView) => void, show: (limit: LimitView) => vo
   return [
     { key: "name", head: "Limit", phone: "first", grow: true, cell: (limit) => <span title={limit.name}>{limit.name}</span> },
     { key: "limit", head: "Allows", cell: (limit) => limit.rate ?? (limit.limit === null ? "" : `${count(limit.limit)} at once`) },
-    { key: "pinned", head: "Set by", phone: "none", cell: (limit) => (limit.pinned ? "a person" : "declared") },
+    { key: "pinned", head: "Set by", phone: "none", room: 1, cell: (limit) => (limit.pinned ? "a person" : "declared") },
     { key: "in_use", head: "In use", align: "end", phone: "none", cell: (limit) => count(limit.in_use) },
     { key: "held", head: "Held", align: "end", cell: (limit) => (limit.held > 0 ? <StateMark state="HELD" detail={count(limit.held)} /> : "0") },
-    { key: "keys", head: "Keys", align: "end", phone: "none", cell: (limit) => count(limit.keys) },
+    { key: "keys", head: "Keys", align: "end", phone: "none", room: 1, cell: (limit) => count(limit.keys) },
     { key: "holders", head: <span className="sr">Holders</span>, phone: "none", cell: (limit) => <Button kind="quiet" onClick={() => show(limit)}>Who holds it</Button> },
-    { key: "set", head: <span className="sr">Verbs</span>, phone: "none", cell: (limit) => (limit.rate === null && limit.limit !== null ? <Button onClick={() => set(limit)}>Set</Button> : null) },
+    { key: "verbs", head: <span className="sr">Verbs</span>, phone: "first", cell: (limit) => (limit.rate === null && limit.limit !== null ? <Button onClick={() => set(limit)}>Set</Button> : null) },
   ];
 }
 

@@ -23,10 +23,10 @@ const COLUMNS: Column<MissedFires>[] = [
     ),
   },
   { key: "first", head: "First", cell: (range) => <Time at={range.first} /> },
-  { key: "last", head: "Last", phone: "none", cell: (range) => <Time at={range.last} /> },
+  { key: "last", head: "Last", phone: "none", room: 1, cell: (range) => <Time at={range.last} /> },
   { key: "reason", head: "Reason", grow: true, cell: (range) => <span title={range.reason}>{range.reason}</span> },
   { key: "made up", head: "Backfilled", cell: (range) => <BackfilledBy ids={range.backfills} /> },
-  { key: "recorded", head: "Recorded", phone: "none", cell: (range) => <Time at={range.recorded_at} /> },
+  { key: "recorded", head: "Recorded", phone: "none", room: 2, cell: (range) => <Time at={range.recorded_at} /> },
   { key: "verbs", head: <span className="sr">Verbs</span>, cell: (range) => (range.backfills.length > 0 ? null : <MakeUp job={range.job_id} name={range.name ?? null} range={range} />) },
 ];
 const FILTERS = ["q", "job", "reason"] as const;

@@ -1,22 +1,28 @@
+import { useNavigate } from "@tanstack/react-router";
 import type { WindowView } from "../../api/schema";
 import { duration, short } from "../../lib/format";
 import { Chart } from "../../ui/Chart";
 import styles from "../../ui/Chart.module.css";
 
-export default function Charts({ window: shown }: { window: WindowView }) {
+export default function Charts({ window: shown, queue, task }: { window: WindowView; queue: string | undefined; task: string | undefined }) {
+  const navigate = useNavigate();
+  const toRuns = (status?: string) => (since: Date, until: Date): void => {
+    const at = (moment: Date): string => moment.toISOString().replace(/\.\d+Z$/, "Z");
+    void navigate({ to: "/runs", search: { status, queue, task, since: at(since), until: at(until) } });
+  };
   const { series } = shown;
   const step = duration(shown.step_s);
   return (
     <div className={styles.charts}>
       <Chart
-        title={`Ended, per ${step}`} at={series.at} sync="overview" format={short} whole
+        title={`Ended, per ${step}`} at={series.at} sync="overview" format={short} whole onRange={toRuns()}
         lines={[
           { label: "succeeded", values: series.succeeded, color: "success", area: true },
           { label: "failed", values: series.failed, color: "failed", dashed: true },
         ]}
       />
       <Chart
-        title="Start lag" at={series.at} sync="overview" format={duration}
+        title="Start lag" at={series.at} sync="overview" format={duration} onRange={toRuns()}
         lines={[
           { label: "p50", values: series.lag_p50, color: "accent" },
           { label: "p99", values: series.lag_p99, color: "held", dashed: true },

@@ -2,7 +2,7 @@ import { keepPreviousData, useQuery } from "@tanstack/react-query";
 import { Link, useSearch } from "@tanstack/react-router";
 import { lazy, Suspense } from "react";
 import { get } from "../../api/client";
-import type { Failures, Overview, UpcomingFires } from "../../api/schema";
+import type { Failures, JobRows, Overview, UpcomingFire, UpcomingFires } from "../../api/schema";
 import { count, counted, duration, percent, plural, rate, short } from "../../lib/format";
 import { useNow } from "../../live/clock";
 import { Filters, TextFilter, useSetSearch } from "../../ui/Filters";
@@ -51,7 +51,7 @@ export function OverviewPage() {
           </div>
           {overview.window ? (
             <Suspense fallback={<Skeleton />}>
-              <Charts window={overview.window} />
+              <Charts window={overview.window} queue={search.queue} task={search.task} />
             </Suspense>
           ) : null}
           <System overview={overview} />
@@ -95,14 +95,23 @@ function Failing() {
 function Coming() {
   const coming = useQuery({
     queryKey: ["coming"],
-    queryFn: ({ signal }) => get<UpcomingFires>("/v1/insights/upcoming", { limit: 100 }, signal),
+    queryFn: ({ signal }) => get<UpcomingFires>("/v1/insights/upcoming", { limit: 500 }, signal),
     refetchInterval: 10_000,
   });
+  // Jobs that fire often fill the list of fires: the next fire of the others stands in their rows.
+  const jobs = useQuery({
+    queryKey: ["list", "/v1/jobs", "coming"],
+    queryFn: ({ signal }) => get<JobRows>("/v1/jobs", { view: "row", limit: 100 }, signal),
+    refetchInterval: 30_000,
+  });
   const now = useNow();
-  // A job that fires often would fill the list: each is named once.
-  const ahead = (coming.data?.fires ?? []).filter((fire) => Date.parse(fire.at) >= now - 1000);
-  const named = new Map(ahead.toReversed().map((fire) => [fire.job_id, fire]));
-  const fires = [...named.values()].toReversed().slice(0, 6);
+  const rows = (jobs.data?.jobs ?? []).flatMap((job) => (job.next_fire_at ? [{ at: job.next_fire_at, job_id: job.job_id, name: job.name }] : []));
+  const ahead = [...(coming.data?.fires ?? []), ...rows]
+    .filter((fire) => Date.parse(fire.at) >= now - 1000)
+    .sort((a, b) => Date.parse(a.at) - Date.parse(b.at));
+  const named = new Map<string, Pick<UpcomingFire, "at" | "job_id" | "name">>();
+  for (const fire of ahead) if (!named.has(fire.job_id)) named.set(fire.job_id, fire);
+  const fires = [...named.values()].slice(0, 6);
   return (
     <Card title="Coming" aside={<Link to="/calendar">Calendar</Link>}>
       {fires.length === 0 && !coming.isPending ? (

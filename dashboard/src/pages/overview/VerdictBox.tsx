@@ -1,4 +1,5 @@
 import { CircleCheck, OctagonAlert, TriangleAlert } from "lucide-react";
+import { Link } from "@tanstack/react-router";
 import type { Overview } from "../../api/schema";
 import { Time } from "../../ui/Time";
 import styles from "./Overview.module.css";
@@ -10,12 +11,14 @@ export function VerdictBox({ overview }: { overview: Overview }) {
   const { verdict, problems, paused } = overview;
   if (verdict === null) return null;
   const Icon = ICONS[verdict.level];
-  const more = [...problems.filter((problem) => !verdict.text.startsWith(problem)), ...paused];
+  // The first problem is the verdict itself, and the others stand below it, so that nobody has to count them.
+  const text = problems.length > 0 ? verdict.text.replace(/ \(\d+ more\)$/, "") : verdict.text;
+  const more = [...problems.slice(1), ...paused];
   return (
     <section className={`${styles.verdict} ${styles[verdict.level]}`} aria-label="Verdict" role="status">
       <Icon size={20} aria-hidden="true" />
       <div>
-        <strong className="wrap">{verdict.text || "All is well."}</strong>
+        <strong className="wrap">{text || "All is well."}</strong> <Where line={problems[0] ?? text} />
         {verdict.since ? (
           <span>
             {" "}
@@ -24,10 +27,34 @@ export function VerdictBox({ overview }: { overview: Overview }) {
         ) : null}
         {more.map((line) => (
           <p key={line} className="wrap">
-            {line}
+            {line} <Where line={line} />
           </p>
         ))}
       </div>
     </section>
   );
+}
+
+const PLACES: [RegExp, (found: string) => { to: string; search: Record<string, string>; text: string }][] = [
+  [/\bqueue (\S+?)(?:,| |\.?$)/, (name) => ({ to: "/queues", search: { q: name }, text: `Queue ${name}` })],
+  [/\bworkers? (?:is|are) lost/, () => ({ to: "/workers", search: { state: "LOST" }, text: "Lost workers" })],
+  [/\bno worker\b/, () => ({ to: "/workers", search: {}, text: "Workers" })],
+  [/\bfailed\b/, () => ({ to: "/failures", search: { w: "1h" }, text: "Failures" })],
+  [/\bis due\b|\bshards?\b|\bscheduler\b/, () => ({ to: "/missed", search: {}, text: "Missed fires" })],
+  [/\bruns? waits?\b/, () => ({ to: "/runs", search: { status: "QUEUED" }, text: "Waiting runs" })],
+];
+
+/** The page on which one does something about it. */
+function Where({ line }: { line: string }) {
+  for (const [words, place] of PLACES) {
+    const found = line.match(words);
+    if (found === null) continue;
+    const { to, search, text } = place(found[1] ?? "");
+    return (
+      <Link to={to} search={search as never}>
+        {text}
+      </Link>
+    );
+  }
+  return null;
 }

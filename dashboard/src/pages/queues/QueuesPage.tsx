@@ -70,18 +70,18 @@ function columns(setVerb: (verb: Verb) => void): Column<QueueView>[] {
         </Link>
       ),
     },
-    { key: "state", head: "State", phone: "first", cell: (queue) => <span title={queue.paused_why ?? ""}><StateMark state={queue.paused ? "PAUSED" : "LIVE"} /></span> },
+    { key: "state", head: "State", phone: "first", cell: (queue) => <span title={queue.paused_why ?? ""}><StateMark state={stateOf(queue)} /></span> },
     { key: "depth", head: "Waiting", align: "end", cell: (queue) => <RunsIn queue={queue} status="QUEUED" number={queue.depth} unit="waiting" /> },
     { key: "oldest", head: "Oldest", align: "end", cell: (queue) => (queue.oldest_seconds ? <><span className="onPhone">oldest </span>{duration(queue.oldest_seconds)}</> : null) },
     { key: "held", head: "Held", align: "end", phone: "none", cell: (queue) => <RunsIn queue={queue} status="HELD" number={queue.held} /> },
-    { key: "scheduled", head: "Backing off", align: "end", phone: "none", cell: (queue) => <RunsIn queue={queue} status="SCHEDULED" number={queue.scheduled} /> },
+    { key: "scheduled", head: "Backing off", align: "end", phone: "none", room: 3, cell: (queue) => <RunsIn queue={queue} status="SCHEDULED" number={queue.scheduled} /> },
     { key: "running", head: "Running", align: "end", phone: "none", cell: (queue) => <RunsIn queue={queue} status="RUNNING" number={queue.running} /> },
-    { key: "rate", head: "Ended", align: "end", phone: "none", cell: (queue) => <span className={queue.rate === 0 ? "muted" : ""}>{rate(queue.rate)}</span> },
-    { key: "failed", head: "Failed, 1 min", align: "end", phone: "none", cell: (queue) => <RunsIn queue={queue} status="FAILED" number={queue.failed} /> },
-    { key: "empty", head: "Empty in", align: "end", phone: "none", cell: (queue) => (queue.depth > 0 && queue.rate > 0 ? `≈ ${duration(queue.depth / queue.rate)}` : "") },
+    { key: "rate", head: "Ended", align: "end", phone: "none", room: 2, cell: (queue) => <span className={queue.rate === 0 ? "muted" : ""}>{rate(queue.rate)}</span> },
+    { key: "failed", head: "Failed, 1 min", align: "end", phone: "none", room: 2, cell: (queue) => <RunsIn queue={queue} status="FAILED" number={queue.failed} /> },
+    { key: "empty", head: "Empty in", align: "end", phone: "none", room: 3, cell: (queue) => (queue.depth > 0 && queue.rate > 0 ? `≈ ${duration(queue.depth / queue.rate)}` : "") },
     { key: "workers", head: "Workers", align: "end", phone: "none", cell: (queue) => (queue.workers === 0 ? <span className="muted">0</span> : <Link to="/workers" search={{ q: queue.name }}>{count(queue.workers)}</Link>) },
     {
-      key: "limits", head: "Limits", phone: "none",
+      key: "limits", head: "Limits", phone: "none", cut: true, room: 1,
       cell: (queue) => (
         <Button kind="link" onClick={() => setVerb({ kind: "limits", queue })} aria-label={`${limitWords(queue)}: limits of ${queue.name}`}>
           {limitWords(queue)}
@@ -97,6 +97,11 @@ function columns(setVerb: (verb: Verb) => void): Column<QueueView>[] {
       ),
     },
   ];
+}
+
+/** Runs that wait where nobody takes them are no green light. */
+export function stateOf(queue: QueueView): string {
+  return queue.paused ? "PAUSED" : queue.workers === 0 && queue.depth > 0 ? "NO_WORKER" : queue.workers === 0 ? "IDLE" : "LIVE";
 }
 
 function useRenew(): () => void {

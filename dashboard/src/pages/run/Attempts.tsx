@@ -21,9 +21,9 @@ const COLUMNS: Column<Attempt>[] = [
   { key: "number", head: "Attempt", align: "end", phone: "first", cell: (one) => <><span className="onPhone">attempt </span>{one.number}</> },
   { key: "began", head: "Began", cell: (one) => <Time at={one.began} exact none="not started" /> },
   { key: "took", head: "Ran", align: "end", cell: (one) => duration(one.took) },
-  { key: "cpu", head: "CPU time", align: "end", cell: (one) => (one.usage === null ? null : <>{duration(one.usage.cpu_s)}<span className="onPhone"> CPU</span></>) },
-  { key: "memory", head: "Memory, at most", align: "end", cell: (one) => (one.usage === null ? null : bytes(one.usage.rss_peak)) },
-  { key: "worker", head: "Worker", cell: (one) => one.worker },
+  { key: "cpu", head: "CPU time", align: "end", room: 1, cell: (one) => (one.usage === null ? null : <>{duration(one.usage.cpu_s)}<span className="onPhone"> CPU</span></>) },
+  { key: "memory", head: "Memory, at most", align: "end", room: 2, cell: (one) => (one.usage === null ? null : bytes(one.usage.rss_peak)) },
+  { key: "worker", head: "Worker", cut: true, cell: (one) => one.worker },
   { key: "error", head: "Error", grow: true, cell: (one) => <span title={plain(one.error ?? "")}>{errorLine(one.error ?? "")}</span> },
 ];
 

@@ -2,6 +2,7 @@
 import { Link } from "@tanstack/react-router";
 import { useState } from "react";
 import type { RunView } from "../../api/schema";
+import { isLive } from "../../api/queries";
 import { errorLine, errorPart, plain, plural } from "../../lib/format";
 import { Button } from "../../ui/Button";
 import styles from "./RunPage.module.css";
@@ -11,8 +12,10 @@ export function ErrorBox({ run }: { run: RunView }) {
   const text = plain(run.error_message ?? "");
   const lines = text.trim().split("\n").length;
   const line = errorLine(text);
+  const earlier = isLive(run.status);
   return (
-    <section className={styles.error} aria-label="Error">
+    <section className={`${styles.error} ${earlier ? styles.earlier : ""}`} aria-label={earlier ? "Error of an earlier attempt" : "Error"}>
+      {earlier ? <span>{whichOf(run)}</span> : null}
       <strong className="wrap">{line}</strong>
       {lines > 1 || text.length > line.length ? (
         <>
@@ -35,4 +38,11 @@ export function ErrorBox({ run }: { run: RunView }) {
       </p>
     </section>
   );
+}
+
+/** The run goes on: the error is that of the attempt before. */
+function whichOf(run: RunView): string {
+  const failed = run.status === "RUNNING" ? run.attempt_number - 1 : run.attempt_number;
+  const now = run.status === "RUNNING" ? `Attempt ${run.attempt_number} is running.` : "It will be tried again.";
+  return `Attempt ${Math.max(1, failed)} of ${run.max_attempts} failed. ${now} Its error was:`;
 }

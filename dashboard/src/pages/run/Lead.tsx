@@ -6,10 +6,17 @@ import { runPath } from "../../api/queries";
 import type { RunView } from "../../api/schema";
 import { shortId } from "../../lib/format";
 
-const BY: Record<string, string> = { schedule: "its schedule", manual: "hand" };
-const byWhat = (run: RunView, kind: string): string => (kind === "schedule" && run.run_id === run.job_id ? "its submission" : (BY[kind] ?? kind));
+const BY: Record<string, string> = { manual: "hand" };
+const OF_SCHEDULE: Record<string, string> = { FUTURE: "its time", IMMEDIATE: "its submission", AFTER: "the jobs before it", MANUAL: "hand" };
 
-export function Lead({ run }: { run: RunView }) {
+function byWhat(run: RunView, kind: string, type: string | undefined): string {
+  if (kind !== "schedule") return BY[kind] ?? kind;
+  return (type === undefined ? undefined : OF_SCHEDULE[type]) ?? (run.run_id === run.job_id ? "its submission" : "its schedule");
+}
+
+
+/** `type`: of the schedule of its job, once it is known. */
+export function Lead({ run, type }: { run: RunView; type: string | undefined }) {
   const [kind = "", id] = run.trigger.split(":", 2);
   return (
     <>
@@ -20,7 +27,7 @@ export function Lead({ run }: { run: RunView }) {
       <Link to="/runs" search={{ queue: run.queue }} title="Runs of this queue">
         {run.queue}
       </Link>
-      , {run.priority} priority, by {byWhat(run, kind)}
+      , {run.priority} priority, by {byWhat(run, kind, type)}
       {kind === "replay" && id ? (
         <>
           {" "}

@@ -4,7 +4,7 @@ import { ArrowDown, ArrowDownToLine, ArrowUpToLine, ChevronDown, ChevronUp, Down
 import { useEffect, useLayoutEffect, useRef, useState } from "react";
 import { isLive, runPath } from "../../api/queries";
 import type { RunView } from "../../api/schema";
-import type { Line } from "../../lib/ansi";
+import type { Line, Span } from "../../lib/ansi";
 import { bytes, count } from "../../lib/format";
 import { Button } from "../../ui/Button";
 import { useSetSearch } from "../../ui/Filters";
@@ -167,13 +167,23 @@ function LogLine({ line, number, place, find, current }: LineProps) {
       </span>
       <span dir="ltr">
         {line.spans.map((span, index) => (
-          <span key={index} className={`${span.color ? (styles[span.color] ?? "") : ""} ${span.bold ? styles.bold : ""}`}>
+          <span key={index} className={classOf(span)} style={styleOf(span)}>
             {span.text}
           </span>
         ))}
       </span>
     </div>
   );
+}
+
+function classOf({ color, ground, styles: given }: Span): string {
+  const names = [color?.startsWith("ansi-") ? color : "", ground?.startsWith("ansi-") ? ground.replace("ansi-", "ground-") : "", ...given];
+  return names.map((name) => styles[name] ?? "").join(" ");
+}
+
+/** Exact colours. Those of the theme are classes. */
+function styleOf({ color, ground }: Span): { color?: string; backgroundColor?: string } {
+  return { ...(color?.startsWith("rgb") ? { color } : {}), ...(ground?.startsWith("rgb") ? { backgroundColor: ground } : {}) };
 }
 
 function inWords(found: Found, at: number): string {

@@ -64,7 +64,7 @@ export function RunPage() {
             </span>
           </>
         }
-        lead={<Lead run={run} />}
+        lead={<Lead run={run} type={job.data?.schedule_type} />}
         actions={<RunActions run={run} />}
       >
         {run.error_message ? <ErrorBox run={run} /> : null}

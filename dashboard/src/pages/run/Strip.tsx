@@ -39,10 +39,11 @@ function piecesOf(entries: TimelineEntry[]): Piece[] {
   entries.forEach((entry, index) => {
     const next = entries[index + 1];
     const seconds = next === undefined ? null : (Date.parse(next.at) - Date.parse(entry.at)) / 1000;
-    const took = seconds === null ? "" : duration(seconds);
+    // An attempt took what its worker measured, which "Ran" shows too.
+    const took = seconds === null ? "" : duration(entry.state === "RUNNING" ? (next?.duration ?? seconds) : seconds);
     if (entry.state === "RUNNING") {
       const end = next?.state ?? "RUNNING";
-      pieces.push({ text: `${entry.attempt ?? ""} ${took}`, state: end, title: `attempt ${entry.attempt ?? ""} ${words(end)} ${took}` });
+      pieces.push({ text: `attempt ${entry.attempt ?? ""}${took === "" ? "" : `: ${took}`}`, state: end, title: `attempt ${entry.attempt ?? ""} ${words(end)} ${took}` });
     } else if (seconds !== null && seconds > 0.05) {
       const word = entry.state === "FAILED" || entry.state === "SCHEDULED" ? "backs off" : "waits";
       pieces.push({ text: `${word} ${took}`, state: null, title: `${word} ${took}` });

@@ -6,6 +6,7 @@ import { shortId } from "../../lib/format";
 import { ChoiceFilter, Filters, TextFilter } from "../../ui/Filters";
 import { List } from "../../ui/List";
 import { Card, Empty, Page } from "../../ui/Page";
+import { TimeRange, useRange } from "../../ui/TimeRange";
 import { useKeyset } from "../../ui/useKeyset";
 import { runColumns } from "./columns";
 
@@ -13,22 +14,25 @@ const STATES: [string, string][] = [
   ["pending", "Pending"], ["RUNNING", "Running"], ["SUCCESS", "Succeeded"], ["FAILED", "Failed"], ["QUEUED", "Queued"],
   ["HELD", "Held"], ["SCHEDULED", "Backing off"], ["WAITING", "Waiting"], ["CANCELLED", "Cancelled"], ["SKIPPED", "Skipped"],
 ];
-const FILTERS = ["status", "job", "task", "queue", "worker", "error", "label", "since", "until"] as const;
+const FILTERS = ["status", "job", "task", "queue", "worker", "error", "label"] as const;
+const RANGE = ["w", "since", "until"] as const;
 const COLUMNS = runColumns({ job: true });
 const idOf = (run: RunListRow): string => run.run_id;
 const nameOf = (run: RunListRow): string => `${run.name} ${shortId(run.run_id)}`;
 
 export function RunsPage() {
   const search = useSearch({ from: "/runs" });
-  const query = { ...Object.fromEntries(FILTERS.map((name) => [name, search[name]])) };
+  const range = useRange(search);
+  const query = { ...Object.fromEntries(FILTERS.map((name) => [name, search[name]])), ...range };
   const list = useKeyset<RunRows, RunListRow>({
     path: "/v1/runs", query: { ...query, view: "row" }, after: search.after, rows: (body) => body.runs, next: (body) => body.next,
     id: (run) => run.run_id, everyMs: 3000,
   });
   const selection = useSelection(list.rows, query, idOf, nameOf);
-  const active = FILTERS.filter((name) => search[name] !== undefined);
+  const active = [...FILTERS, ...RANGE].filter((name) => search[name] !== undefined);
   return (
     <Page title="Runs" lead="Every firing of every job, newest first.">
+      <TimeRange search={search} />
       <Filters active={active}>
         <TextFilter name="job" value={search.job} label="Job id" wide />
         <ChoiceFilter name="status" value={search.status} label="State" options={STATES} />

@@ -28,10 +28,10 @@ export function runColumns(options: { job: boolean }): Column<RunListRow>[] {
         }
       : null,
     { key: "for", head: "Scheduled for", cell: (run) => <Time at={run.scheduled_for} /> },
-    { key: "waited", head: "Waited", align: "end", phone: "none", cell: (run) => waited(run) },
+    { key: "waited", head: "Waited", align: "end", phone: "none", room: 1, cell: (run) => waited(run) },
     { key: "ran", head: "Ran", align: "end", cell: (run) => (run.duration === null ? null : `${duration(run.duration)}`) },
-    { key: "attempt", head: "Attempt", align: "end", phone: "none", cell: (run) => `${run.attempt_number} of ${run.max_attempts}` },
-    { key: "worker", head: "Worker", phone: "none", cell: (run) =>
+    { key: "attempt", head: "Attempt", align: "end", phone: "none", room: 2, cell: (run) => `${run.attempt_number} of ${run.max_attempts}` },
+    { key: "worker", head: "Worker", phone: "none", cut: true, room: 1, cell: (run) =>
         run.executor_id ? (
           <Link to="/runs" search={{ worker: run.executor_id }} title={`Runs of worker ${run.executor_id}`}>
             {run.executor ?? shortId(run.executor_id)}

@@ -98,10 +98,10 @@ function columns(drain: (worker: WorkerView) => void): Column<WorkerView>[] {
         </span>
       ),
     },
-    { key: "tasks", head: "Tasks", phone: "none", cell: (worker) => <span className={styles.list} title={worker.tasks.join(", ")}>{plural(worker.tasks.length, "task")}: {worker.tasks.join(", ")}</span> },
-    { key: "labels", head: "Labels", phone: "none", cell: (worker) => <span className={styles.list}>{Object.entries(worker.labels).map(([key, value]) => `${key}=${value}`).join(", ")}</span> },
-    { key: "version", head: "Version", phone: "none", cell: (worker) => worker.version },
-    { key: "since", head: "Since", phone: "none", cell: (worker) => <Time at={worker.registered_at} /> },
+    { key: "tasks", head: "Tasks", phone: "none", room: 2, cell: (worker) => <span className={styles.list} title={worker.tasks.join(", ")}>{plural(worker.tasks.length, "task")}: {worker.tasks.join(", ")}</span> },
+    { key: "labels", head: "Labels", phone: "none", room: 3, cell: (worker) => <span className={styles.list}>{Object.entries(worker.labels).map(([key, value]) => `${key}=${value}`).join(", ")}</span> },
+    { key: "version", head: "Version", phone: "none", room: 1, cell: (worker) => worker.version },
+    { key: "since", head: "Since", phone: "none", room: 3, cell: (worker) => <Time at={worker.registered_at} /> },
     {
       key: "verbs", head: <span className="sr">Verbs</span>,
       cell: (worker) => (worker.state === "LIVE" ? <Button onClick={() => drain(worker)} aria-label={`Drain ${worker.name}`}>Drain</Button> : null),

@@ -22,7 +22,7 @@ export const GraphNode = memo(function GraphNode({ step, at, current, onChoose }
     <button
       type="button" className={`${styles.node} ${hues[hueOf(state)]} ${styles[hueOf(state)] ?? ""} ${current ? styles.current : ""}`} onClick={() => onChoose(step.name)}
       style={{ left: `${at.x}px`, top: `${at.y}px`, width: `${NODE_WIDTH}px`, height: `${NODE_HEIGHT}px` }}
-      aria-label={`${step.name}: ${words(state)}`} aria-pressed={current} data-step={step.name} data-state={state}
+      aria-pressed={current} data-step={step.name} data-state={state}
     >
       <StateShape state={state} />
       <span className={styles.texts}>

@@ -28,12 +28,12 @@ export const STEP_COLUMNS: Column<StepRunView>[] = [
       );
     },
   },
-  { key: "task", head: "Task", phone: "none", cell: (step) => step.task },
+  { key: "task", head: "Task", phone: "none", cut: true, room: 1, cell: (step) => step.task },
   { key: "map", head: "Members", cell: (step) => membersOf(step) },
   { key: "started", head: "Started", cell: (step) => <Time at={step.start_time} /> },
   { key: "took", head: "Took", align: "end", cell: (step) => duration(step.duration) },
-  { key: "attempt", head: "Attempt", align: "end", phone: "none", cell: (step) => (step.attempt_number ? `${step.attempt_number} of ${step.max_attempts}` : "") },
-  { key: "rerun", head: "Rerun", align: "end", phone: "none", cell: (step) => step.rerun || "" },
+  { key: "attempt", head: "Attempt", align: "end", phone: "none", room: 1, cell: (step) => (step.attempt_number ? `${step.attempt_number} of ${step.max_attempts}` : "") },
+  { key: "rerun", head: "Rerun", align: "end", phone: "none", room: 2, cell: (step) => step.rerun || "" },
   { key: "reason", head: "Error or reason", grow: true, cell: (step) => errorLine(step.error_message ?? step.reason ?? "") },
 ];
 

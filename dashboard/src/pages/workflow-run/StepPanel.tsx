@@ -30,7 +30,7 @@ export function StepPanel({ run, step }: { run: WorkflowRunView; step: StepRunVi
             ["After", step.depends_on?.join(", ") ?? ""],
             ["Started", <Time key="s" at={step.start_time} focusable none="not yet" />],
             ["Took", duration(step.duration)],
-            ["Attempt", `${step.attempt_number} of ${step.max_attempts}`],
+            ...(step.attempt_number ? [["Attempt", `${step.attempt_number} of ${step.max_attempts}`] as [string, string]] : []), // members of a map have their own
           ]}
         />
         {step.map ? <Members run={run} step={step} /> : null}

@@ -1,6 +1,6 @@
 // Where one looks at a graph from: moved once a frame, however many events come.
 import { useCallback, useEffect, useRef, useState } from "react";
-import { type Layout, NODE_HEIGHT, NODE_WIDTH } from "../../lib/layout";
+import { type Layout, NODE_HEIGHT, NODE_WIDTH, type Placed } from "../../lib/layout";
 
 export interface Camera {
   x: number;
@@ -17,7 +17,12 @@ export function fitted(layout: Layout, width: number, height: number, least: num
   const room = 2 * MARGIN;
   const all = Math.min(1, (width - room) / Math.max(1, layout.width), (height - room) / Math.max(1, layout.height));
   const zoom = Math.max(all, least, LEAST);
-  return { zoom, x: Math.max(MARGIN, (width - layout.width * zoom) / 2), y: Math.max(MARGIN, (height - layout.height * zoom) / 2) };
+  const x = Math.max(MARGIN, (width - layout.width * zoom) / 2);
+  if (layout.height * zoom <= height - room) return { zoom, x, y: (height - layout.height * zoom) / 2 };
+  // Too high for the frame: the first step stands in the middle, and not somewhere below it.
+  const first = [...layout.nodes.values()].reduce<Placed | null>((best, node) => (best === null || node.x < best.x ? node : best), null);
+  const middle = first === null ? 0 : (first.y + NODE_HEIGHT / 2) * zoom;
+  return { zoom, x, y: Math.min(MARGIN, Math.max(height - MARGIN - layout.height * zoom, height / 2 - middle)) };
 }
 
 /** The same view from nearer or farther. The point (cx, cy) stays where it is. */

@@ -9,7 +9,10 @@ import type { Column } from "../../ui/Table";
 import { Time } from "../../ui/Time";
 import { useKeyset } from "../../ui/useKeyset";
 
-const STATES: [string, string][] = [["SCHEDULED", "Scheduled"], ["PAUSED", "Paused"], ["COMPLETED", "Completed"], ["CANCELLED", "Cancelled"]];
+const STATES: [string, string][] = [
+  ["SCHEDULED", "Scheduled"], ["RUNNING", "Running"], ["PAUSED", "Paused"], ["COMPLETED", "Completed"], ["FAILED", "Failed"], ["CANCELLED", "Cancelled"],
+];
+const ALL = STATES.map(([state]) => state).join(",");
 const COLUMNS: Column<WorkflowView>[] = [
   { key: "state", head: "State", phone: "first", cell: (flow) => <StateMark state={flow.status} /> },
   {
@@ -32,14 +35,14 @@ const COLUMNS: Column<WorkflowView>[] = [
         </Link>
       ) : null,
   },
-  { key: "took", head: "Took", align: "end", phone: "none", cell: (flow) => duration(flow.latest_run?.duration) },
-  { key: "owner", head: "Owner", phone: "none", cell: (flow) => flow.owner },
+  { key: "took", head: "Took", align: "end", phone: "none", room: 1, cell: (flow) => duration(flow.latest_run?.duration) },
+  { key: "owner", head: "Owner", phone: "none", cut: true, room: 2, cell: (flow) => flow.owner },
 ];
 
 export function WorkflowsPage() {
   const search = useSearch({ from: "/workflows" });
   const list = useKeyset<WorkflowList, WorkflowView>({
-    path: "/v1/workflows", query: { q: search.q, status: search.status }, after: search.after, rows: (body) => body.workflows,
+    path: "/v1/workflows", query: { q: search.q, status: search.status ?? ALL }, after: search.after, rows: (body) => body.workflows,
     next: (body) => body.next, id: (flow) => flow.workflow_id,
   });
   const active = (["q", "status"] as const).filter((name) => search[name] !== undefined);

@@ -16,6 +16,7 @@ PARAMETERS: dict[str, tuple[str, Any]] = {
     "worker_id": ("The id of one incarnation of a worker.", "0197a6c0-6b2f-7d44-8e61-90aa12bc34de"),
     "limit_id": ("The id of the limit, a number.", "7"),
     "breaker_id": ("The id of the circuit breaker, a number.", "8"),
+    "fingerprint": ("The fingerprint of the group of failures, as in the list of failures.", "9f2b6c01d4e85a73"),
     "backfill_id": ("The id of the backfill.", "0197a6c0-7c30-7e55-9f72-a1bb23cd45ef"),
     "operation_id": ("The id of the operation.", "0197a6c0-7c30-7e55-9f72-a1bb23cd45ef"),
     "reason": ("Only those with this reason.", "paused"),

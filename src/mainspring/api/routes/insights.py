@@ -14,7 +14,7 @@ from mainspring.api.services import caller_of, services_of
 from mainspring.operations.access.permissions import READERS
 from mainspring.operations.read.upcoming import UpcomingQuery
 from mainspring.wire.formats import Moment, TimeZone
-from mainspring.wire.insights import Failures, Overview, WindowWord
+from mainspring.wire.insights import FailureGroupView, Failures, Overview, WindowWord
 from mainspring.wire.preview import HeatMap, RangeWord, UpcomingFires
 
 Name = Annotated[str | None, QueryParameter(min_length=1, max_length=1000)]
@@ -60,6 +60,22 @@ async def get_failures(
 
 
 @get(
+    "/v1/insights/failures/{fingerprint:str}",
+    summary="See one group of failures",
+    operation="insights.failure",
+    roles=READERS,
+    problems=("not_found", "invalid_parameter", "invalid_time", "missing_timezone"),
+)
+async def get_failure_group(
+    request: Request[Any, Any, Any], fingerprint: str, since: Moment | None = None
+) -> FailureGroupView:
+    """The failures that have this fingerprint in the list of failures: how many, when, and what they hit. Without
+    `since` it covers the last seven days."""
+    moment = time_filter(since, "since")
+    return await services_of(request).failure_reader.group(caller_of(request), fingerprint, moment)
+
+
+@get(
     "/v1/insights/upcoming",
     summary="List the next fires of all jobs, in order of time",
     operation="insights.upcoming",
@@ -99,4 +115,4 @@ async def get_heat_map(
     return await services_of(request).heat_map_reader.heat_map(caller_of(request), range, from_, timezone)
 
 
-HANDLERS = [get_overview, get_failures, list_next_fires, get_heat_map]
+HANDLERS = [get_overview, get_failures, get_failure_group, list_next_fires, get_heat_map]

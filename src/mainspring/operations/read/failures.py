@@ -20,13 +20,14 @@ from mainspring.store.failure_groups import FailureGroup, GroupFilter, GroupMinu
 from mainspring.store.lanes import LaneRegistry
 from mainspring.store.pool import Connection, Store
 from mainspring.store.rollups import RunEnd
-from mainspring.wire.insights import Failures, FailureView
+from mainspring.wire.insights import FailureGroupView, Failures, FailureView
 
 MOST_RUNS = 3000  # of a job
 _MOST_GROUPS = 200
 _MOST_STEPS = 360
 _SHOWN_JOBS = 20
 _DEFAULT = timedelta(hours=24)
+_DEFAULT_OF_ONE = timedelta(days=7)
 _MINUTE = timedelta(minutes=1)
 _HOUR = timedelta(hours=1)
 _STEPS = tuple(timedelta(minutes=each) for each in (1, 5, 15, 60, 180, 360, 1440))
@@ -41,18 +42,35 @@ class FailureReader:
     async def failures(
         self, caller: Caller, since: datetime | None, task: str | None, queue: str | None, job: str | None
     ) -> Failures:
+        grid = self._grid(since, _DEFAULT)
+        if job is not None:
+            async with self._store.reads.acquire() as connection:
+                return await self._of_job(connection, caller, job, grid, (task, queue))
+        return await self._groups(GroupFilter(caller.tenant, grid.first, task, queue), grid)
+
+    async def group(self, caller: Caller, name: str, since: datetime | None) -> FailureGroupView:
+        """One group, by its fingerprint. Raises NotFound."""
+        grid = self._grid(since, _DEFAULT_OF_ONE)
+        found = await self._groups(GroupFilter(caller.tenant, grid.first, fingerprint=name), grid)
+        if not found.groups:
+            raise NotFound(
+                f"no failure with the fingerprint {name!r} since {grid.first.isoformat()}",
+                hint="GET /v1/insights/failures lists the groups; since=T looks farther back",
+            )
+        return FailureGroupView(found.from_, found.to, found.step_s, found.at, found.groups[0], found.complete_until)
+
+    def _grid(self, since: datetime | None, usual: timedelta) -> _Grid:
         now = self._clock.now()
-        start = now - _DEFAULT if since is None else since
+        start = now - usual if since is None else since
         if start >= now:
             raise InvalidInput(
                 "since is not in the past", code="invalid_time", field="since", expected="a time before now"
             )
-        grid = _Grid(max(start, now - KEPT[Span.HOUR]), now)
+        return _Grid(max(start, now - KEPT[Span.HOUR]), now)
+
+    async def _groups(self, chosen: GroupFilter, grid: _Grid) -> Failures:
         async with self._store.reads.acquire() as connection:
             until = await rollups.watermark(connection)
-            if job is not None:
-                return await self._of_job(connection, caller, job, grid, (task, queue))
-            chosen = GroupFilter(caller.tenant, grid.first, task, queue)
             groups = await failure_groups.largest(connection, chosen, _MOST_GROUPS)
             found = {largest.fingerprint: _group(largest) for largest in groups}
             if grid.step < _HOUR:
@@ -61,7 +79,7 @@ class FailureReader:
             else:
                 for group in await failure_groups.steps(connection, chosen, groups, grid.step):
                     found[group.fingerprint].steps = dict(zip(group.steps, group.counts, strict=True))
-            newest = msgspec.structs.replace(chosen, since=max(grid.first, now - _DEFAULT))
+            newest = msgspec.structs.replace(chosen, since=max(grid.first, grid.now - _DEFAULT))
             for hit in await failure_groups.jobs_hit(connection, newest, groups):
                 found[hit.fingerprint].job_ids.update(hit.job_ids)
         left_out = groups[0].groups - len(groups) if groups else 0

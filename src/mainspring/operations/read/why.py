@@ -138,7 +138,8 @@ def sentence(view: RunView, ahead: int, deadline: datetime | None = None, expire
         case RunState.QUEUED:
             words = f"It is queued: {view.reason}."
             if ahead and view.reason == FOR_A_SLOT:
-                words = f"It waits for a free slot; {ahead} run(s) of its lane are ahead of it."
+                runs = "1 run of its lane is" if ahead == 1 else f"{ahead} runs of its lane are"
+                words = f"It waits for a free slot; {runs} ahead of it."
             elif view.reason == ASSIGNED:
                 words = f"It is queued: assigned to worker {view.executor_id}, not started yet."
             return words + _expiry(expires_at) + _until(deadline)

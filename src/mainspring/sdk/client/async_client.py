@@ -243,6 +243,7 @@ class AsyncClient(AsyncWorkflowMethods, AsyncBulkMethods):
     search_log = awaited(calls.search_log)
     overview = awaited(calls.overview)
     failures = awaited(calls.failures)
+    failure_group = awaited(calls.failure_group)
     job_series = awaited(calls.job_series)
     preview = awaited(calls.preview)
     explain_schedule = awaited(calls.explain_schedule)

@@ -240,6 +240,7 @@ class Client(WorkflowMethods, BulkMethods):
     search_log = blocking(calls.search_log)
     overview = blocking(calls.overview)
     failures = blocking(calls.failures)
+    failure_group = blocking(calls.failure_group)
     job_series = blocking(calls.job_series)
     preview = blocking(calls.preview)
     explain_schedule = blocking(calls.explain_schedule)

@@ -34,7 +34,7 @@ set count = g.count + excluded.count, failed = g.failed + excluded.failed,
     job_ids = coalesce((select (array_agg(distinct id))[1:{{SAMPLE_JOBS}}] from unnest(g.job_ids || excluded.job_ids) as id), '{}')
 
 -- name: largest_groups
--- The $7 largest groups from $2 on, of a task or queue or of all. $5 is the hour in which $2 lies, and $6 the minutes of it
+-- The $7 largest groups from $2 on, of a task or queue or of all, or the one with the fingerprint $8. $5 is the hour in which $2 lies, and $6 the minutes of it
 -- that lie before: they do not count. groups: how many there are. First by task and queue, so that nothing is sorted that
 -- has a row for each hour.
 with counted as (
@@ -45,7 +45,8 @@ with counted as (
                  case when at >= $2 then count
                       else (select coalesce(sum(n), 0) from unnest(minutes[$6 + 1:]) as n) end as inside
           from mainspring.failure_groups
-          where tenant_id = $1 and at >= $5 and ($3::text is null or task = $3) and ($4::text is null or queue = $4)) as each
+          where tenant_id = $1 and at >= $5 and ($3::text is null or task = $3) and ($4::text is null or queue = $4)
+            and ($8::text is null or fingerprint = $8)) as each
     where inside > 0
     group by fingerprint, task, queue
 )

@@ -834,8 +834,8 @@ order by w.worker_id
 for no key update of w skip locked
 
 -- fragment: keep_last_beats(this, other)
--- Copy the last heartbeats in the table {{this}} to the rows of living workers, where neither their row nor the table
--- {{other}} has a later one. After an outage the other table may contain only older ones. Rows that somebody else has
+-- Copy the last heartbeats in the table {{this}} to the rows of workers that are listed, where neither their row nor the
+-- table {{other}} has a later one. After an outage the other table may contain only older ones. Rows that somebody else has
 -- locked are left out. Returns how many.
 with later as materialized (
     select worker_id, max(at) as at
@@ -846,7 +846,8 @@ with later as materialized (
     from (select at, server_id, unnest(worker_ids) as worker_id from {{this}}) as b
     join mainspring.workers w on w.worker_id = b.worker_id
     left join later l on l.worker_id = b.worker_id
-    where w.state in ({{WORKERS_ALIVE}}) and b.at > coalesce(greatest(w.heard_at, l.at), '-infinity')
+    where (w.state in ({{WORKERS_ALIVE}}) or w.ended_at > (select clock_timestamp()) - interval '1 hour')
+      and b.at > coalesce(greatest(w.heard_at, l.at), '-infinity')
     order by b.worker_id, b.at desc
 ), free as materialized (
     select w.worker_id

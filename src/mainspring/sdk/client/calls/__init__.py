@@ -22,7 +22,7 @@ from mainspring.sdk.client.calls.bulk_calls import (
     operation,
     operations,
 )
-from mainspring.sdk.client.calls.insight_calls import failures, job_series, overview
+from mainspring.sdk.client.calls.insight_calls import failure_group, failures, job_series, overview
 from mainspring.sdk.client.calls.job_calls import (
     JobFilters,
     add_job,
@@ -123,7 +123,8 @@ __all__ = [
     "backfills", "breakers", "calendar", "calendars", "cancel_backfill", "cancel_job", "cancel_operation",
     "cancel_run", "cancel_workflow_run", "change_backfill", "check_workflow", "count_matching", "create_backfill",
     "create_workflow", "dead_letter", "dead_letters", "declare", "delete_calendar", "delete_workflow", "discard",
-    "discard_dead_letters", "drain_worker", "end_session", "explain_schedule", "failures", "find_ids", "health",
+    "discard_dead_letters", "drain_worker", "end_session", "explain_schedule", "failure_group", "failures",
+    "find_ids", "health",
     "heatmap", "job", "job_runs", "job_series", "job_status", "job_timeline", "jobs", "limit", "limits",
     "log_lines", "logs", "missed", "missed_fires", "operation", "operations", "overview", "pause", "pause_all",
     "pause_backfill", "pause_queue", "pause_workflow", "preview", "queue", "queues", "read_backfill", "readiness",

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from urllib.parse import quote
+
 from mainspring.sdk.client.calls.common import job_path, query_of
 from mainspring.sdk.client.core import Call, json_of
 from mainspring.sdk.client.job_fields import When
-from mainspring.wire.insights import Failures, JobSeries, Overview, WindowWord
+from mainspring.wire.insights import FailureGroupView, Failures, JobSeries, Overview, WindowWord
 
 _overview = json_of(Overview)
 _failures = json_of(Failures)
+_failure_group = json_of(FailureGroupView)
 _job_series = json_of(JobSeries)
 
 
@@ -25,6 +28,12 @@ def failures(
     """What fails, grouped by error: of the last day, or since a time."""
     params = query_of({"since": since, "task": task, "queue": queue, "job": job})
     return Call("GET", "/v1/insights/failures", _failures, params=params)
+
+
+def failure_group(fingerprint: str, *, since: When | None = None) -> Call[FailureGroupView]:
+    """One group of failures, by its fingerprint: of the last seven days, or since a time."""
+    path = f"/v1/insights/failures/{quote(fingerprint, safe='')}"
+    return Call("GET", path, _failure_group, params=query_of({"since": since}))
 
 
 def job_series(job_id: str, w: WindowWord = "24h") -> Call[JobSeries]:
