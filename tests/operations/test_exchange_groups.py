@@ -203,3 +203,46 @@ async def test_a_queue_that_is_paused_or_limited_meanwhile_is_known_to_the_next_
         replies = await at_once(workers, free=1)
         replies += await at_once(workers, free=1)
     assert sum(len(reply.runs) for reply in replies) == (0 if which == "paused" else 1)
+
+
+async def test_a_table_that_somebody_has_locked_delays_no_reply_for_long(
+    api: httpx.AsyncClient, connection: asyncpg.Connection
+) -> None:
+    """As a change of the schema does. The workers keep their leases and come back."""
+    await submit(api, 6)
+    workers = await greeted(api, 3)
+    orders = [(await worker.exchange(free=1)).runs[0] for worker in workers]
+    async with connection.transaction():
+        await connection.execute("lock table mainspring.runs in access exclusive mode")
+        async with asyncio.timeout(10):
+            replies = await asyncio.gather(
+                *(
+                    worker.exchange(outcomes=[outcome(order)], free=1)
+                    for worker, order in zip(workers, orders, strict=True)
+                )
+            )
+    assert all(reply.superseded and reply.retry_in and not reply.runs for reply in replies)
+    replies = await asyncio.gather(
+        *(worker.exchange(outcomes=[outcome(order)], free=1) for worker, order in zip(workers, orders, strict=True))
+    )
+    assert [(reply.acked, len(reply.runs), reply.fenced) for reply in replies] == [(1, 1, [])] * 3
+
+
+async def test_exchanges_that_wait_for_a_statement_that_hangs_are_answered_within_a_second(
+    api: httpx.AsyncClient, assembly: Assembly
+) -> None:
+    """The connection of the groups hangs. A few exchanges go on by themselves, the others are told to come back."""
+    await submit(api, 30)
+    workers = await greeted(api, 12)
+    assert (await workers[0].exchange(free=1)).runs
+    async with assembly.store.groups.acquire():
+        first = asyncio.create_task(workers[0].exchange(free=1))
+        while assembly.store.urgent_wait == 0.0 and not first.done():
+            await asyncio.sleep(0)
+            if assembly.store.groups._queue.empty() and not assembly.services.exchanger._transaction._groups._pending:
+                break
+        async with asyncio.timeout(10):
+            replies = await at_once(workers[1:], free=1)
+    assert sum(len(reply.runs) for reply in replies) >= 4, "some went on by themselves"
+    assert all(len(reply.runs) == 1 or (reply.superseded and reply.retry_in) for reply in replies)
+    assert len((await first).runs) == 1, "it was not sent, and is written when the connection is back"

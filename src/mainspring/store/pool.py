@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -144,6 +144,7 @@ class Store:
     changes: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(_CHANGES_AT_ONCE))
     searches: Searches = field(default_factory=Searches)
     outage: Outage = field(default_factory=lambda: Outage(*AWAY))
+    urgent_waits: list[Callable[[], float]] = field(default_factory=list)
 
     @property
     def url(self) -> str:
@@ -185,8 +186,10 @@ class Store:
 
     @property
     def urgent_wait(self) -> float:
-        """For how many seconds an exchange has waited for a connection; 0 if none waits."""
-        return max(queue_of(self.hot).urgent_wait, queue_of(self.reads).urgent_wait)
+        """For how many seconds an exchange has waited for a connection, or for another that has it (`urgent_waits`); 0
+        if none waits."""
+        waits = [wait() for wait in self.urgent_waits]
+        return max(queue_of(self.hot).urgent_wait, queue_of(self.reads).urgent_wait, *waits)
 
     def cut(self) -> None:
         """Terminate every connection, also those in use. The pools open new ones.

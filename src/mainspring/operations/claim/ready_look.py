@@ -13,25 +13,30 @@ class ReadyLook:
     def __init__(self, look: Callable[[Collection[int]], Awaitable[Collection[int]]]) -> None:
         self._look = look
         self._wanted: set[int] = set()
-        self._next: asyncio.Future[frozenset[int]] | None = None
+        self._asking: list[asyncio.Future[frozenset[int]]] = []
         self._looking: asyncio.Task[None] | None = None
 
     async def any_of(self, lanes: Collection[int]) -> bool:
         """Whether a look that begins from now on finds a run in one of these lanes."""
+        found: asyncio.Future[frozenset[int]] = asyncio.get_running_loop().create_future()
+        self._asking.append(found)
         self._wanted.update(lanes)
-        if self._next is None:
-            self._next = asyncio.get_running_loop().create_future()
         if self._looking is None or self._looking.done():
             self._looking = asyncio.create_task(self._look_for_all())
-        return not (await asyncio.shield(self._next)).isdisjoint(lanes)
+        return not (await found).isdisjoint(lanes)
 
     async def _look_for_all(self) -> None:
-        while (answer := self._next) is not None:
-            wanted, self._wanted, self._next = self._wanted, set(), None
+        while self._asking:
+            asking, self._asking = self._asking, []
+            wanted, self._wanted = self._wanted, set()
             try:
                 found = frozenset(await self._look(wanted))
-            except Exception as error:  # noqa: BLE001 - handed on to all that wait for it
-                answer.set_exception(error)
-                answer.exception()  # asyncio logs nothing if all of them have gone
-            else:
-                answer.set_result(found)
+            except Exception as error:  # noqa: BLE001 - handed on to all that ask
+                for each in asking:
+                    if not each.done():
+                        each.set_exception(error)
+                        each.exception()  # asyncio logs nothing if the exchange has gone
+                continue
+            for each in asking:
+                if not each.done():
+                    each.set_result(found)

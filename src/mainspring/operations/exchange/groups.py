@@ -25,6 +25,7 @@ from mainspring.kernel import metrics
 from mainspring.kernel.logs import get_logger
 from mainspring.operations.claim.claimer import MAX_LANES_PER_CLAIM, Claimer
 from mainspring.operations.exchange.exchange import Exchange
+from mainspring.operations.exchange.patience import Busy
 from mainspring.operations.limits.gate_registry import GateRegistry
 from mainspring.store.database import Pooling
 from mainspring.store.exchange_groups import LaneHead, Member, Passed, Success, exchange_together
@@ -39,7 +40,9 @@ MOST_OUTCOMES = 64  # an exchange with more is large enough to be written by its
 MOST_RUNS = 256
 _MOST_MEMBERS = 200
 _MOST_BYTES = 64 * 1024  # of the results of one exchange
-_LONGEST_WAIT = 0.25  # seconds for the statement of others, then it goes on by itself
+_LOOK = 0.25  # seconds after which those that wait for a statement are looked at, again and again
+_LONGEST_WAIT = 0.5  # seconds
+_GO_ON = 4  # of them at each look
 
 
 class _Joined(msgspec.Struct, eq=False):
@@ -50,6 +53,7 @@ class _Joined(msgspec.Struct, eq=False):
     lanes: Sequence[Lane]
     successes: Sequence[Success]
     done: asyncio.Future[Passed | None]
+    since: float
 
 
 class ExchangeGroups:
@@ -61,10 +65,16 @@ class ExchangeGroups:
         self._enabled = store.database.pooling is not Pooling.TRANSACTION
         self._pending: list[_Joined] = []
         self._writer: asyncio.Task[None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        store.urgent_waits.append(self.waited)
+
+    def waited(self) -> float:
+        """For how many seconds the exchange that is next has waited; 0 if none waits."""
+        return asyncio.get_running_loop().time() - self._pending[0].since if self._pending else 0.0
 
     async def join(self, exchange: Exchange) -> Passed | None:
         """Write this exchange together with others: its number, its outcomes and a claim for its free slots. None:
-        nothing was written."""
+        nothing was written. Raises Busy if it waits for too long, and nothing was written."""
         if not self._enabled or not _is_plain(exchange) or self._gates.limited(exchange.worker.lanes):
             return None
         most, lanes = exchange.request.free, self._gates.unpaused(exchange.worker.lanes)
@@ -78,7 +88,8 @@ class ExchangeGroups:
             return None
         if most:
             most = exchange.take_part(most)
-        joined = _Joined(exchange, most, lanes, successes, asyncio.get_running_loop().create_future())
+        loop = asyncio.get_running_loop()
+        joined = _Joined(exchange, most, lanes, successes, loop.create_future(), loop.time())
         self._pending.append(joined)
         if self._writer is None or self._writer.done():
             self._writer = asyncio.create_task(self._write())
@@ -98,7 +109,7 @@ class ExchangeGroups:
             group = self._next_group()
             if not group:
                 continue
-            release = asyncio.get_running_loop().call_later(_LONGEST_WAIT, self._release)
+            self._look_later()
             try:
                 found = await self._exchange(group)
             except AWAY as error:  # whether it was carried out is not known
@@ -113,7 +124,8 @@ class ExchangeGroups:
                 metrics.grouped_exchanges.inc(len(group))
                 _settle(group, found)
             finally:
-                release.cancel()
+                if self._timer is not None:
+                    self._timer.cancel()
 
     def _next_group(self) -> list[_Joined]:
         """The first of those that wait: one of each worker, and about as many runs as a reply has room for."""
@@ -154,12 +166,24 @@ class ExchangeGroups:
         async with self._store.groups.acquire() as connection:
             return await exchange_together(connection, members, lane_sets, self._gates.revision)
 
-    def _release(self) -> None:
-        """The statement of others takes long. Those that wait for it go on by themselves."""
-        waiting, self._pending = self._pending, []
-        for joined in waiting:
-            if not joined.done.done():
+    def _look_later(self) -> None:
+        self._timer = asyncio.get_running_loop().call_later(_LOOK, self._look)
+
+    def _look(self) -> None:
+        """The statement of others takes long. A few of those that wait for it go on by themselves, in case only its
+        connection hangs. If all did, they would make it worse where the database has too much to do; so the others are
+        told to come back."""
+        now, first = asyncio.get_running_loop().time(), self._pending[:_GO_ON]
+        for joined in self._pending:
+            if joined.done.done():
+                continue
+            if joined in first:
                 joined.done.set_result(None)
+            elif now - joined.since >= _LONGEST_WAIT:
+                joined.done.set_exception(Busy())
+                joined.done.exception()
+        self._pending = [joined for joined in self._pending if not joined.done.done()]
+        self._look_later()
 
 
 def _is_plain(exchange: Exchange) -> bool:
