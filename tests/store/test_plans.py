@@ -175,6 +175,18 @@ async def statements(connection: asyncpg.Connection, node: UUID) -> list[Stateme
     ended = [some, fences, [11] * BATCH, nothing, nothing, nothing, [2] * BATCH, zeros, zeros, nothing]
     gated = [[1] * 10, [BATCH] * 10, [2] * 10, [BATCH] * 10, ["{1,2}"] * 10]
     merged = [LANES, BATCH, US, 2, [BEGINNING] * 10, [1] * 10]
+    # One worker reports, and four others claim.
+    members = [US, *(UUID(int=number) for number in range(2, 6))]
+    for worker_id in members:
+        await connection.execute(
+            "insert into mainspring.workers (worker_id, tenant_id, name, queues, tasks, slots) "
+            "values ($1, 1, 'w', '{}', '{}', 1) on conflict do nothing",
+            worker_id,
+        )
+    grouped = [
+        members, [1] * 5, [7] * 5, [False] * 5, [0, *[BATCH // 4] * 4], [0] * 5, some, fences, [1] * BATCH, zeros,
+        zeros, nothing, nothing, 0, [0], [LANES[0]], [BEGINNING], [1],
+    ]  # fmt: skip
     return [
         Statement("runs", "claim_from_lane", [LANES[0], BATCH, US, 2, BEGINNING], 3 * BATCH),
         Statement("runs", "claim_from_lanes", merged, (len(LANES) + 3) * BATCH),
@@ -187,6 +199,7 @@ async def statements(connection: asyncpg.Connection, node: UUID) -> list[Stateme
         Statement("gates", "count_waiting", [LANES, BATCH], 2 * BATCH),
         Statement("runs", "ready_lanes", [LANES, [BEGINNING] * 10], len(LANES)),
         Statement("runs", "report_successes", [some, fences, zeros, zeros, nothing, US, nothing], 2 * BATCH),
+        Statement("exchange_groups", "exchange_together", grouped, 7 * BATCH),
         Statement("runs", "lock_reported", [some, fences, US], 2 * BATCH),
         Statement("runs", "free_to_report", [some], 4 * BATCH),
         Statement("runs", "requeue", [some, fences, zeros, zeros, nothing, zeros, zeros, nothing, None], 2 * BATCH),
