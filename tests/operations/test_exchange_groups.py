@@ -112,14 +112,19 @@ async def test_a_report_that_is_repeated_is_acknowledged_and_counts_once(
     assert len(await ended(connection)) == 1
 
 
-async def test_an_outcome_that_cannot_be_stored_is_refused_and_does_not_touch_the_others(
-    api: httpx.AsyncClient, connection: asyncpg.Connection
+@pytest.mark.parametrize("wrong", ["fence", "seq"])
+async def test_an_exchange_that_cannot_be_stored_is_refused_and_does_not_touch_the_others(
+    api: httpx.AsyncClient, connection: asyncpg.Connection, wrong: str
 ) -> None:
+    """PostgreSQL refuses one of the values, and the driver the other."""
     await submit(api, 3)
     workers = await greeted(api, 3)
     orders = [(await worker.exchange(free=1)).runs[0] for worker in workers]
     bad = outcome(orders[1])
-    bad.fence = 2**40
+    if wrong == "fence":
+        bad.fence = 2**40
+    else:
+        workers[1].seq = 2**70
     answers = await asyncio.gather(
         workers[0].ask(outcomes=[outcome(orders[0])]), workers[1].ask(outcomes=[bad], free=1),
         workers[2].ask(outcomes=[outcome(orders[2])]),

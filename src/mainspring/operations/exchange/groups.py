@@ -112,11 +112,13 @@ class ExchangeGroups:
             self._look_later()
             try:
                 found = await self._exchange(group)
-            except AWAY as error:  # whether it was carried out is not known
-                _fail(group, error)
-            except asyncpg.PostgresError as error:  # nothing was written
-                log.info("a group of exchanges is divided", members=len(group), error=repr(error))
-                _settle(group, [None] * len(group))
+            except (ValueError, OverflowError, asyncpg.PostgresError, *AWAY) as error:
+                # The driver raises a ValueError, which may also be in AWAY, for a value that it cannot send.
+                if isinstance(error, AWAY) and not isinstance(error, ValueError):
+                    _fail(group, error)  # whether it was carried out is not known
+                else:  # nothing was written
+                    log.info("a group of exchanges is divided", members=len(group), error=repr(error))
+                    _settle(group, [None] * len(group))
             except Exception as error:  # noqa: BLE001 - handed on to every member
                 _fail(group, error)
             else:
