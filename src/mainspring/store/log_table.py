@@ -111,8 +111,8 @@ async def keep_chunks(connection: Connection, low: datetime, high: datetime) -> 
 
 
 def _likely_times(run_id: UUID) -> Iterator[tuple[datetime, datetime]]:
-    """When the output of a run was stored: probably in the days after the time in its id, otherwise at any time. Five
-    partitions take a tenth of the time of all."""
+    """When the output of a run was stored: probably in the days after the time in its id, otherwise at any time. Then
+    few partitions are looked into."""
     if run_id.version == 7 and run_id.int >> 80 < _LATEST_ID:
         created = uuid7_time(run_id)
         yield created - timedelta(days=1), created + timedelta(days=3)
