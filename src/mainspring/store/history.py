@@ -138,10 +138,12 @@ _live_runs = RowQuery(LiveRun, _SQL["live_runs"])
 _live_runs_of_job = RowQuery(LiveRun, _SQL["live_runs_of_job"])
 _ended_run = RowQuery(EndedRun, _SQL["ended_run"])
 _ended_runs = RowQuery(EndedRun, _SQL["ended_runs"])
+_runs_between = RowQuery(EndedRun, _SQL["ended_runs_between"])
 _ended_runs_of_job = RowQuery(EndedRun, _SQL["ended_runs_of_job"])
 _live_rows = RowQuery(LiveRun, _LIGHT_SQL["live_runs"])
 _live_rows_of_job = RowQuery(LiveRun, _LIGHT_SQL["live_runs_of_job"])
 _ended_rows = RowQuery(EndedRun, _LIGHT_SQL["ended_runs"])
+_rows_between = RowQuery(EndedRun, _LIGHT_SQL["ended_runs_between"])
 _ended_rows_of_job = RowQuery(EndedRun, _LIGHT_SQL["ended_runs_of_job"])
 _queue_depths = RowQuery(LaneDepth, _SQL["queue_depths"])
 _ended_last_minute = RowQuery(LaneEnds, _SQL["ended_last_minute"])
@@ -209,6 +211,22 @@ async def ended_runs(
     straight = floor is not None or chosen == RunFilter(job_id=chosen.job_id, own=chosen.own)
     query = _ended_rows if light else _ended_runs
     return await pages.read(connection, query, *wanted, floor, limit, straight=straight)
+
+
+async def ended_between(
+    connection: Connection,
+    tenant: TenantId,
+    chosen: RunFilter,
+    before: UUID | None,
+    span: tuple[datetime, datetime],
+    limit: int,
+    *,
+    light: bool = False,
+) -> list[EndedRun]:
+    """The newest runs that ended within `span`. Raises SearchTooSlow."""
+    wanted = _wanted(tenant, chosen, chosen.ended_states, before)
+    query = _rows_between if light else _runs_between
+    return await pages.read(connection, query, *wanted, *span, limit, by_time=True)
 
 
 def _wanted(tenant: TenantId, chosen: RunFilter, states: Sequence[int] | None, before: UUID | None) -> tuple[Any, ...]:

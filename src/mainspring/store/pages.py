@@ -31,30 +31,39 @@ _MOST_AT_A_TIME = 256
 _OTHER_PLANS = ("enable_seqscan", "enable_bitmapscan", "enable_sort")
 _PLANNED = f"set local plan_cache_mode = force_custom_plan; set local statement_timeout = {round(SECONDS * 1000)}"
 _STRAIGHT = "; ".join([_PLANNED, *(f"set local {name} = off" for name in _OTHER_PLANS)])
+_BY_TIME = (
+    "set local plan_cache_mode = force_custom_plan; set local statement_timeout = 500; "
+    "set local enable_bitmapscan = on; set local enable_indexscan = off"
+)
 _RESET = "; ".join(
     [
-        *(f"set local {name} to default" for name in ("plan_cache_mode", *_OTHER_PLANS)),
+        *(f"set local {name} to default" for name in ("plan_cache_mode", "enable_indexscan", *_OTHER_PLANS)),
         f"set local statement_timeout = '{READ_SETTINGS['statement_timeout']}'",
     ]
 )
 
 
-async def read(connection: Connection, query: RowQuery[Row], *arguments: Any, straight: bool = False) -> list[Row]:
+async def read(
+    connection: Connection, query: RowQuery[Row], *arguments: Any, straight: bool = False, by_time: bool = False
+) -> list[Row]:
     """The rows of `query`, whose last parameter is the row limit. No more rows are read than `cut` can use. `straight`:
-    an index has the rows in this order, and the page needs nearly all of them. Raises SearchTooSlow."""
+    an index has the rows in this order, and the page needs nearly all of them. `by_time`: the BRIN index of their times
+    finds them. Raises SearchTooSlow."""
     if arguments[-1] == 1 and not straight:
         return await query.fetch(connection, *arguments)
     try:
-        return await _read(connection, query, *arguments, straight=straight)
+        return await _read(connection, query, *arguments, straight=straight, by_time=by_time)
     except asyncpg.QueryCanceledError as error:
         raise SearchTooSlow(SECONDS) from error
 
 
-async def _read(connection: Connection, query: RowQuery[Row], *arguments: Any, straight: bool) -> list[Row]:
+async def _read(
+    connection: Connection, query: RowQuery[Row], *arguments: Any, straight: bool, by_time: bool
+) -> list[Row]:
     rows: list[Row] = []
     grown = last = 0
     wanted = _FIRST
-    async with planned(connection, straight=straight):
+    async with planned(connection, straight=straight, by_time=by_time):
         cursor = await connection.cursor(query.sql, *arguments)
         while grown - last <= PAGE_BYTES and (some := list(starmap(query.row, await cursor.fetch(wanted)))):
             rows += some
@@ -74,9 +83,9 @@ async def place(connection: Connection, sql: str, *arguments: Any) -> Any:
 
 
 @asynccontextmanager
-async def planned(connection: Connection, *, straight: bool) -> AsyncIterator[None]:
+async def planned(connection: Connection, *, straight: bool, by_time: bool = False) -> AsyncIterator[None]:
     """Plan statements like that until the end of the block, in a new transaction or the current one."""
-    settings = _STRAIGHT if straight else _PLANNED
+    settings = _BY_TIME if by_time else _STRAIGHT if straight else _PLANNED
     if not connection.is_in_transaction():
         async with connection.transaction():
             await connection.execute(settings)

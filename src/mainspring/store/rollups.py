@@ -51,6 +51,13 @@ class QueueEnds(msgspec.Struct, frozen=True):
     failed: int
 
 
+class HourOfEnds(msgspec.Struct, frozen=True):
+    """An hour, and how many runs ended in it."""
+
+    at: datetime
+    ended: int
+
+
 class RunEnd(msgspec.Struct, frozen=True):
     """How a run ended. `lag_ms` is set for a run with one attempt. `line` is a line of its error, if it failed."""
 
@@ -78,6 +85,7 @@ class _Writers(msgspec.Struct, frozen=True):
     hidden: bool
 
 
+_hours_with_ends = RowQuery(HourOfEnds, _SQL["hours_with_ends"])
 _series = RowQuery(Rollup, _SQL["series"])
 _ends_of_job = RowQuery(RunEnd, _SQL["ends_of_job"])
 _by_task = RowQuery(TaskRollup, _SQL["by_task"])
@@ -161,6 +169,14 @@ async def ends_of_job(
 ) -> list[RunEnd]:
     """The newest ended runs of a job, newest first. `own`: the run that is itself the job."""
     return await _ends_of_job.fetch(connection, tenant, job_id, most, own)
+
+
+async def hours_with_ends(
+    connection: Connection, tenant: TenantId, task: str | None, queue: str | None, most: int
+) -> list[HourOfEnds]:
+    """The hours in which runs of a task or a queue ended, newest first, and how many; from the minutes that are
+    over."""
+    return await _hours_with_ends.fetch(connection, tenant, task, queue, most)
 
 
 async def by_task(connection: Connection, tenant: TenantId, span: Span, at: datetime, most: int) -> list[TaskRollup]:

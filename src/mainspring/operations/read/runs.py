@@ -19,7 +19,7 @@ from mainspring.operations.paging.cursors import encode_cursor, run_cursor
 from mainspring.operations.paging.search import RunQuery, run_states, searching
 from mainspring.operations.read.list_rows import run_rows
 from mainspring.operations.read.one_time import fired_job
-from mainspring.operations.read.run_pages import find_runs
+from mainspring.operations.read.run_pages import FoundPage, find_rare_runs, find_runs, is_sparse, spans_with_ends
 from mainspring.operations.read.timeline import timeline_of, workers_in
 from mainspring.operations.read.views import RunFacts, fired_late, run_view
 from mainspring.operations.read.why import (
@@ -42,6 +42,7 @@ from mainspring.wire.runs import RunList, RunRows, RunView, TimelineEntry, Why
 
 _SHOWN_HOLDERS = 3
 _BUDGET = 0.2  # seconds for a page of runs
+_RARE_BUDGET = 0.5
 _WAITS = "It waits for the runs that it depends on."
 ONE_SNAPSHOT = "repeatable_read"  # for live and ended runs: a run is in exactly one of both tables
 
@@ -58,9 +59,10 @@ class StepReader(Protocol):
 
 class RunReader:
     """`budget` is how long a search may take. `first_stretch` is how many runs it reads first; None means twice as many
-    as it shows."""
+    as it shows. `rare_budget` is how long it may read the hours in which runs of a rare task ended."""
 
     budget = _BUDGET
+    rare_budget = _RARE_BUDGET
     first_stretch: int | None = None
 
     def __init__(self, store: Store, lanes: LaneRegistry, steps: StepReader | None = None) -> None:
@@ -96,14 +98,35 @@ class RunReader:
         before = run_cursor(query.cursor)
         first = self.first_stretch or 2 * query.limit + 50
         async with searching(self._store, tenant, "runs", query, ONE_SNAPSHOT) as connection:
-            budget = TimeSlices(self.budget)
-            found = await find_runs(
-                connection, tenant, asked, before, query.limit + 1, lambda: budget.over, first, light=light
-            )
+            found = await self._find_rare(connection, tenant, query, asked, before, light=light)
+            if found is None:
+                budget = TimeSlices(self.budget)
+                found = await find_runs(
+                    connection, tenant, asked, before, query.limit + 1, lambda: budget.over, first, light=light
+                )
             page = await self._page(connection, tenant, found.runs, query.limit)
         if page.next is None and found.reached is not None:
             page.next, page.searched_to = encode_cursor(str(found.reached)), uuid7_time(found.reached)
         return page
+
+    async def _find_rare(
+        self,
+        connection: Connection,
+        tenant: TenantId,
+        query: RunQuery,
+        asked: Sequence[RunFilter],
+        before: UUID | None,
+        *,
+        light: bool,
+    ) -> FoundPage | None:
+        """The runs of a task or a queue that has few, if the rollups tell when they ended."""
+        if (query.task is None and query.queue is None) or not all(map(is_sparse, asked)):
+            return None
+        ends = await spans_with_ends(connection, tenant, query.task, query.queue)
+        if ends is None:
+            return None
+        budget, most = TimeSlices(self.rare_budget), query.limit + 1
+        return await find_rare_runs(connection, tenant, asked, before, most, lambda: budget.over, ends, light=light)
 
     async def rows_of_job(
         self, caller: Caller, job_id: str, cursor: str | None, limit: int, generation: int | None = None

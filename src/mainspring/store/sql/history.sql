@@ -33,6 +33,15 @@ where {{wanted_ended_run}}
 order by h.run_id desc
 limit $17
 
+-- name: ended_runs_between
+-- Those that ended from $16 on and before $17.
+select {{ended_run_columns}}
+from mainspring.run_history h
+where {{wanted_ended_run}}
+  and h.ended_at >= $16 and h.ended_at < $17
+order by h.run_id desc
+limit $18
+
 -- name: count_live_runs
 -- How many live runs match, at most $16.
 select count(*)::int from (select from mainspring.runs r where {{wanted_live_run}} limit $16) as found

@@ -183,6 +183,17 @@ from mainspring.rollups
 where span = $1 and tenant_id = $2 and at >= $3 and task = coalesce($4, '')
   and (case when $4::text is null then queue = coalesce($5, '') else $5::text is null or queue = $5 end)
 
+-- name: hours_with_ends
+-- The hours in which runs of the task $2 or the queue $3 ended, newest first, $4 at most.
+select at, sum(succeeded + failed + cancelled + skipped)::bigint as ended
+from mainspring.rollups
+where span = {{HOUR}} and tenant_id = $1 and task = coalesce($2, '')
+  and (case when $2::text is null then queue = $3 else $3::text is null or queue = $3 end)
+group by at
+having sum(succeeded + failed + cancelled + skipped) > 0
+order by at desc
+limit $4
+
 -- name: ends_of_job
 -- The newest $3 ended runs of a job, and the run $4 that is itself a one-time job.
 (select {{run_end}} from mainspring.run_history h
