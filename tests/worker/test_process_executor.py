@@ -478,7 +478,7 @@ def test_a_sandbox_is_refused() -> None:
     ("app", "words"),
     [
         ("no_such_module_here:app", "cannot load the application: app: cannot import no_such_module_here"),
-        ("tests.worker.process_app:nothing", "is nothing, not a Mainspring application"),
+        ("tests.worker.process_app:nothing", "has no 'nothing'"),
     ],
 )
 def test_an_application_that_a_child_cannot_load_fails_the_run_with_the_reason(app: str, words: str) -> None:

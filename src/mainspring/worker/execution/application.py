@@ -49,7 +49,7 @@ def _applications_of(module: ModuleType) -> str:
     """What to write instead: the applications that the module has."""
     found = [name for name, value in vars(module).items() if isinstance(value, Mainspring)]
     if not found:
-        return f"{module.__name__} has no application; add app = Mainspring() to {module.__file__ or 'it'}"
+        return f"the module has no application; add app = Mainspring() to {module.__file__ or 'it'}"
     return f"use {' or '.join(f'{module.__name__}:{name}' for name in found[:5])}"
 
 
