@@ -39,7 +39,7 @@ CALLS = {
     "declarations": {"declare"},
     "explanations of jobs": {"why_job"},
     "explanations of schedules": {"explain_schedule"},
-    "insights": {"failures", "heatmap", "job_series", "overview", "upcoming_fires"},
+    "insights": {"failure_group", "failures", "heatmap", "job_series", "overview", "upcoming_fires"},
     "limits": {"limit", "limits", "set_limit", "set_tenant_limits", "tenant_limits"},
     "list of tasks": {"tasks"},
     "list of the missed fires of all jobs": {"missed_fires"},

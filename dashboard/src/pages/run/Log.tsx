@@ -1,14 +1,16 @@
 // The log: only the lines in view are in the page, and only some of the others in the browser. Scrolling up stops
 // following.
-import { ArrowDown, ArrowDownToLine, ArrowUpToLine, ChevronDown, ChevronUp, Download } from "lucide-react";
+import { ArrowDown, ArrowDownToLine, ArrowUpToLine, ChevronDown, ChevronUp, Download, Maximize, Minimize, OctagonAlert } from "lucide-react";
 import { useEffect, useLayoutEffect, useRef, useState } from "react";
 import { isLive, runPath } from "../../api/queries";
 import type { RunView } from "../../api/schema";
 import type { Line, Span } from "../../lib/ansi";
 import { bytes, count } from "../../lib/format";
+import { levelOf } from "../../lib/levels";
 import { Button } from "../../ui/Button";
 import { useSetSearch } from "../../ui/Filters";
 import { ProblemBox } from "../../ui/Problem";
+import { say } from "../../ui/Toasts";
 import styles from "./Log.module.css";
 import type { LogWindow } from "./logWindow";
 import { useLog } from "./useLog";
@@ -31,6 +33,7 @@ export default function Log({ run, attempt, find }: { run: RunView; attempt: num
   const [follow, setFollow] = useState(true);
   const [at, setAt] = useState(0);
   const [current, setCurrent] = useState<number | null>(null);
+  const [full, setFull] = useState(false);
   const set = useSetSearch();
   source.pinned = follow;
   const total = window.count;
@@ -76,6 +79,16 @@ export default function Log({ run, attempt, find }: { run: RunView; attempt: num
     void openAt(match.start, true);
   };
   const jump = (step: 1 | -1): void => go((at + step + found.matches.length) % Math.max(1, found.matches.length));
+  /** Among the lines that the page holds, from the one that is marked on, and then from the first. */
+  const nextError = (): void => {
+    const lines = window.slice(0, total);
+    const after = lines.findIndex((line, index) => index > (current ?? -1) && levelOf(line.plain) === "error");
+    const place = after >= 0 ? after : lines.findIndex((line) => levelOf(line.plain) === "error");
+    if (place < 0) return say("None of the lines shown is an error.");
+    target.current = place;
+    setFollow(false);
+    setCurrent(place);
+  };
   const isFirst = found.text !== "" && found.matches.length > 0;
   useEffect(() => {
     if (isFirst) go(0);
@@ -84,7 +97,7 @@ export default function Log({ run, attempt, find }: { run: RunView; attempt: num
   const from = Math.max(0, Math.floor(top / HEIGHT) - AROUND);
   const shown = window.slice(from, from + SHOWN + AROUND * 2);
   return (
-    <section className={styles.log} aria-label="Log">
+    <section className={`${styles.log} ${full ? styles.full : ""}`} aria-label="Log" onKeyDown={(event) => event.key === "Escape" && setFull(false)}>
       <div className={styles.tools}>
         <input
           type="search" placeholder="Find" aria-label="Find in the log" defaultValue={find} className={styles.find} maxLength={200}
@@ -102,6 +115,11 @@ export default function Log({ run, attempt, find }: { run: RunView; attempt: num
         ) : null}
         <span className={styles.space} />
         <Attempts run={run} attempt={attempt} />
+        <Button kind="quiet" icon={<OctagonAlert size={14} />} aria-label="Next error" title="Next error" onClick={nextError} />
+        <Button
+          kind="quiet" icon={full ? <Minimize size={14} /> : <Maximize size={14} />} aria-label="Full screen" aria-pressed={full} title="Full screen"
+          onClick={() => setFull(!full)}
+        />
         <Button kind="quiet" icon={<ArrowUpToLine size={14} />} aria-label="Beginning of the log" onClick={() => void openAt(0, false)} />
         <Button kind="quiet" icon={<ArrowDownToLine size={14} />} aria-label="End of the log" onClick={openEnd} />
         <a className={styles.download} href={`${runPath(run.run_id)}/logs${attempt > 0 ? `?attempt=${attempt}` : ""}`} download={`${run.run_id}.log`}>
@@ -161,7 +179,7 @@ interface LineProps {
 function LogLine({ line, number, place, find, current }: LineProps) {
   const hit = find !== "" && line.plain.toLowerCase().includes(find.toLowerCase());
   return (
-    <div className={`${styles.line} ${hit ? styles.hit : ""} ${current ? styles.current : ""}`} style={{ top: `${place}px` }}>
+    <div data-level={levelOf(line.plain) ?? undefined} className={`${styles.line} ${hit ? styles.hit : ""} ${current ? styles.current : ""}`} style={{ top: `${place}px` }}>
       <span className={styles.number} aria-hidden="true">
         {number ?? "·"}
       </span>
