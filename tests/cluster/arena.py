@@ -45,6 +45,12 @@ class Shape:
     slots: int = 8
 
 
+def _queues(seat: Seat) -> str:
+    """The exchanges of a worker of several queues, or of one with limits, are written one by one, those of the others
+    together."""
+    return "default" if seat.index % 2 else f"default,{NARROW}"
+
+
 class Arena:
     """A cluster for `async with`. It ends every process that it starts."""
 
@@ -162,7 +168,7 @@ class Arena:
             arguments = [
                 "worker", "--server", f"http://127.0.0.1:{self.balancer(seat.name).port}",
                 "--token-file", str(self.folder / "token"), "--app", APP,
-                "--queues", f"default,{NARROW}",
+                "--queues", _queues(seat),
                 "--slots", str(self.shape.slots), "--name", label, "--lease", f"{RESCUE:g}s", *RUN_AS,
             ]  # fmt: skip
         else:
