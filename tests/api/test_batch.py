@@ -84,11 +84,11 @@ async def test_what_the_wire_refuses_is_listed_by_index_too(
     beside += "; known are: max_attempts, backoff, base, cap, jitter, rules"
     assert found == [
         (1, "jobs[1].tsak", "unknown_field", "did you mean 'task'?"),
-        (2, "jobs[2].task", "invalid_input", None),
+        (2, "jobs[2].task", "invalid_input", "write a text with quotes"),
         (3, "jobs[3]", "invalid_input", None),
         (4, "jobs[4].schedule.crn", "unknown_field", "did you mean 'cron'?"),
         (5, "jobs[5].retry.max_attempt", "unknown_field", "did you mean 'max_attempts'?"),
-        (6, "jobs[6].labels[...]", "invalid_input", None),
+        (6, "jobs[6].labels[...]", "invalid_input", "write a text with quotes"),
         (7, "jobs[7].retry_policy.max_attempt", "unknown_field", "did you mean 'max_attempts'?"),
         (8, "jobs[8].retry_policy.max_retries", "unknown_field", beside),
     ]

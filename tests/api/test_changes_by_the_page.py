@@ -30,6 +30,7 @@ WITHOUT = {
     ),
     ("pages/job-form/JobFormPage.tsx", '"/v1/jobs"'): _NEW,
     ("pages/operations/MakeUp.tsx", "`${jobPath(job)}:backfill`"): _NEW,
+    ("pages/job-form/problems.ts", '"/v1/jobs:validate"'): _ASKS,
     ("pages/job-form/useExplanation.ts", '"/v1/schedules:explain"'): _ASKS,
 }
 # Operations of the API that change something, and do not know If-Match.

@@ -38,7 +38,10 @@ async def test_it_shows_what_waits_runs_and_ended_and_who_works(
 async def test_it_says_what_is_wrong_in_sentences(api: httpx.AsyncClient, connection: asyncpg.Connection) -> None:
     await api.post("/v1/jobs:batch", json=[{"task": "noop"}] * 3)
     await api.post("/v1/jobs", json={"task": "noop", "schedule": {"every": "1h"}})
-    await connection.execute("update mainspring.jobs set next_fire_at = clock_timestamp() - interval '2 minutes'")
+    await connection.execute(
+        """update mainspring.jobs
+           set next_fire_at = clock_timestamp() - interval '2 minutes', created_at = created_at - interval '1 day'"""
+    )
     shown = (await api.get("/v1/insights/overview")).json()
     assert shown["status"] == "degraded"
     first, second, third = shown["problems"]

@@ -100,6 +100,7 @@ async def test_what_has_just_ended_is_found_before_it_is_folded(
     assert [run["run_id"] for run in found["runs"]] == [str(fresh)] and found["next"] is None
 
 
+@pytest.mark.slow
 async def test_a_task_with_ends_in_many_hours_is_searched_in_order(
     api: httpx.AsyncClient, connection: asyncpg.Connection, store: Store, no_time: None
 ) -> None:

@@ -161,6 +161,7 @@ def on_a_machine(caps: Caps, folder: Path, test: Callable[[Machine], Awaitable[N
     uvloop.run(run())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bomb", [BOMB, THREADS], ids=["processes", "threads"])
 @pytest.mark.usefixtures("machine")
 def test_a_run_that_multiplies_is_ended_and_its_neighbour_goes_on(kind: str, bomb: str, folder: Path) -> None:

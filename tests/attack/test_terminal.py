@@ -141,6 +141,7 @@ def test_a_followed_log_neither(server: CannedServer, terminal: Terminal, as_jso
     assert not FORBIDDEN.search(shown), shown
 
 
+@pytest.mark.slow
 def test_the_exact_output_is_there_for_a_pipe_and_for_who_asks_for_it(
     server: CannedServer, terminal: Terminal, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -193,6 +194,7 @@ def test_a_log_line_on_a_terminal_shows_names_and_errors_of_others(monkeypatch: 
     assert "\\x1b[2J" in shown and "31m" in shown
 
 
+@pytest.mark.slow
 @pytest.mark.anyio
 async def test_the_output_of_a_failed_command_is_in_no_log_of_a_process(cluster: Cluster) -> None:
     server = await cluster.server()

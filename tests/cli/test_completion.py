@@ -104,6 +104,7 @@ def installed(shell: str) -> str:
     return shutil.which(shell) or pytest.skip(f"{shell} is not installed")
 
 
+@pytest.mark.slow
 def test_bash_completes(stocked: CannedServer, call: Call, with_program: dict[str, str]) -> None:
     """Also under an earlier name, and for a noun without a verb: its verbs, and the ids of its default verb."""
     script = call("completion", "bash")[1]

@@ -28,6 +28,7 @@ def with_package(folder: Path, code: str) -> Any:
     return json.loads(done.stdout)
 
 
+@pytest.mark.slow
 async def test_a_kind_of_another_package_works_from_submission_to_result(cluster: Cluster, tmp_path: Path) -> None:
     tree = install(tmp_path)
     await cluster.server(tree=tree)
@@ -49,6 +50,7 @@ async def test_a_kind_of_another_package_works_from_submission_to_result(cluster
     assert refused.json()["detail"] == "command and greet cannot be combined"
 
 
+@pytest.mark.slow
 async def test_a_server_without_the_package_refuses_the_jobs_and_names_it(cluster: Cluster, tmp_path: Path) -> None:
     await cluster.server()
     unknown = await cluster.http.post("/v1/jobs", json={"greet": {"name": "Ada"}})

@@ -66,6 +66,7 @@ async def test_a_cancelled_job_ends_its_statement(cluster: Cluster, target: str,
     await database.close()
 
 
+@pytest.mark.slow
 async def test_the_database_ends_the_statement_of_a_worker_that_was_killed(
     cluster: Cluster, target: str, tmp_path: Path
 ) -> None:

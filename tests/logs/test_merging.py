@@ -59,6 +59,7 @@ async def test_an_hour_of_lines_is_one_object_when_it_ends() -> None:
     assert await merger(files).merge(FOLDER, len(output), ended=True) == 0
 
 
+@pytest.mark.slow
 async def test_a_log_that_grows_never_has_many_objects_and_moves_each_byte_a_few_times() -> None:
     files, output = Counting(), output_of(3600 * LINE)
     keeps_small = merger(files)
@@ -218,6 +219,7 @@ class InTurns(LogFiles):
             await self._in_turn(super().remove(folder, [stored]))
 
 
+@pytest.mark.slow
 @settings(max_examples=60, phases=[Phase.reuse, Phase.generate])  # shrinking a seed is useless
 @given(st.lists(st.integers(1, 15), min_size=3, max_size=14), st.integers(0, 2**32))
 def test_readers_find_every_byte_that_counts_while_two_servers_merge_and_crash_and_chunks_come_late(

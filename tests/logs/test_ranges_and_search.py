@@ -55,6 +55,7 @@ async def test_the_last_lines_come_first_and_one_reads_back_from_there(
     assert (earlier["text"], earlier["end"], earlier["line"]) == ("line 996\nline 997\n", found["start"], None)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("most", [1, 7, 400])
 async def test_ranges_from_either_end_make_up_the_whole_log(
     worker: HandWorker, api: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch, most: int

@@ -220,6 +220,7 @@ async def test_each_nominal_time_is_dealt_with_once(
         await books.check()
 
 
+@pytest.mark.slow
 @given(st.sampled_from(RULES), st.lists(steps, min_size=3, max_size=14))
 @example(RULES[0], [("jitter", "5m"), ("pass", 10.15), ("jitter", None), ("jitter", "1m")])
 @example(RULES[0], [("jitter", "1m"), ("pass", 10.0), ("jitter", None), ("pause", None)])

@@ -261,6 +261,7 @@ async def test_a_batch_with_a_conflict_stores_nothing(api: httpx.AsyncClient, co
 # -- races
 
 
+@pytest.mark.slow
 async def test_a_thousand_submissions_at_once_through_two_servers_leave_one_run(
     api: httpx.AsyncClient, connection: asyncpg.Connection, database_url: str
 ) -> None:

@@ -80,6 +80,7 @@ async def test_a_server_that_is_alive_and_fires_nothing_is_not_ready(
         assert await says("ready")
         late = await now_of(connection) - MINUTE
         await a_job(connection, lane_id, "late", every(86_400, late), late)
+        await connection.execute("update mainspring.jobs set created_at = created_at - interval '1 day'")
         assert (await says("not ready"))["due"].endswith("s late")
         assert await fire_due(server, connection) == 1
         assert await says("ready")

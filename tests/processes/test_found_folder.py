@@ -28,6 +28,7 @@ def copy(master: int, log: Path) -> None:
                 return
 
 
+@pytest.mark.slow
 async def test_the_folder_that_up_wrote_is_found_by_clients_and_by_the_next_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

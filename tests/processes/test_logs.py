@@ -148,6 +148,7 @@ async def test_two_servers_with_folders_of_their_own_read_the_same_logs(cluster:
     assert run["status"] == "SUCCESS"
 
 
+@pytest.mark.slow
 async def test_a_server_whose_folder_is_not_that_of_the_others_says_so_at_its_start(cluster: Cluster) -> None:
     first, second = cluster.folder / "first", cluster.folder / "second"
     await cluster.server(options=["--log-store", str(first)])

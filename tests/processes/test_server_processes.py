@@ -115,6 +115,7 @@ async def test_they_end_with_a_parent_that_is_killed(cluster: Cluster) -> None:
     await eventually(gone, SLOW, "the processes end with their parent")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("processes", "words"),
     [("2", "is in use by"), ("many", "'many' is no number of processes"), ("0", "'0' is no number of")],

@@ -111,6 +111,7 @@ class Pair:
         assert self.worker.poll() is None
 
 
+@pytest.mark.slow
 async def test_a_killed_servers_worker_goes_on_at_the_other_and_no_run_is_lost_or_doubled(
     cluster: Cluster, place: Path
 ) -> None:

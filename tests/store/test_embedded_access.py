@@ -129,6 +129,7 @@ def test_a_conversion_that_is_interrupted_before_any_step_is_finished_by_the_nex
         check_converted(postgres)
 
 
+@pytest.mark.slow
 def test_a_conversion_that_is_killed_is_finished_by_the_next_start(folder: Path) -> None:
     holder = subprocess.Popen([sys.executable, "-c", KILLED, str(folder)])
     lock = folder / "postgres/postmaster.pid"
@@ -153,6 +154,7 @@ def _database_of(lock: Path) -> str:
         return ""
 
 
+@pytest.mark.slow
 def test_a_new_password_is_made_if_the_file_is_lost_and_loosened_rules_are_tightened(folder: Path) -> None:
     with EmbeddedPostgres(folder, settings=SETTINGS) as postgres:
         first = postgres.access.password_file.read_text()

@@ -296,7 +296,10 @@ async def test_missed_ranges_are_recorded_with_the_fire_or_not_at_all(scene: Sce
 async def test_the_most_overdue_job_says_how_late_we_are(scene: Scene) -> None:
     assert await fires.oldest_due(scene.connection, list(scene.held)) is None
     await scene.job()
-    await scene.connection.execute("update mainspring.jobs set next_fire_at = clock_timestamp() - interval '90 s'")
+    await scene.connection.execute(
+        """update mainspring.jobs
+           set next_fire_at = clock_timestamp() - interval '90 s', created_at = clock_timestamp() - interval '1 day'"""
+    )
     late = await fires.oldest_due(scene.connection, list(scene.held))
     assert late is not None and 90 <= late < 150
     shard = (await job_row(scene.connection, "nightly"))["shard"]

@@ -83,6 +83,7 @@ async def test_a_transaction_on_a_dead_connection_fails_and_its_place_in_the_poo
         assert await asyncio.gather(*(store.hot.fetchval("select 1") for _ in range(20))) == [1] * 20
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["cancelled", "lost"])
 async def test_a_listener_that_ends_before_it_listens_leaves_no_error_behind(
     store: Store, connection: asyncpg.Connection, monkeypatch: pytest.MonkeyPatch, how: str

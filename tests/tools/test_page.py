@@ -112,6 +112,7 @@ def test_nothing_of_the_types_is_left_in_the_page() -> None:
     assert [one for one in found if not one.startswith(("import type ", "export type "))] == []
 
 
+@pytest.mark.slow
 def test_the_types_are_those_of_the_api(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     if not dashboard_types.can_check():
         pytest.skip("there is no Node.js here, or the packages of the dashboard are not installed")

@@ -108,6 +108,7 @@ async def test_old_servers_and_workers_work_with_new_ones_while_the_schema_goes_
     await fires(cluster)
 
 
+@pytest.mark.slow
 async def test_old_code_starts_on_a_newer_schema_that_does_not_break_it(
     cluster: Cluster, old: Path, database_url: str
 ) -> None:

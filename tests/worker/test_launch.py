@@ -232,6 +232,7 @@ def test_ctrl_c_reaches_the_worker_only_through_the_launcher(tmp_path: Path) -> 
     with_a_launched_worker(tmp_path, test, start_new_session=True)
 
 
+@pytest.mark.slow
 def test_a_server_that_is_away_at_the_death_gets_the_notice_when_it_is_back(tmp_path: Path) -> None:
     async def test(server: ExchangeServer, launched: Launched) -> None:
         port = int(server.url.rpartition(":")[2])

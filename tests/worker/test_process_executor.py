@@ -434,6 +434,7 @@ def test_a_cancel_that_comes_while_the_log_is_stored_does_not_hit_the_next_run(t
     with_an_executor(test, clock=clock)
 
 
+@pytest.mark.slow
 def test_a_breach_as_a_run_ends_costs_the_child_and_not_the_next_run() -> None:
     async def test(executor: Executor) -> None:
         tight = RunSetup(limits=ResourceLimits(cpu=0.02))

@@ -161,6 +161,7 @@ async def test_one_bad_outcome_among_fifty_good_ones_costs_its_own_run_alone(
     assert {str(row["run_id"]) for row in letters} == {bad, fails}
 
 
+@pytest.mark.slow
 async def test_a_report_that_is_too_large_goes_in_parts_and_what_is_too_large_alone_fails(
     database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

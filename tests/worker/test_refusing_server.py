@@ -115,6 +115,7 @@ class Moody(ExchangeServer):
         return await super()._answer(request)
 
 
+@pytest.mark.slow
 def test_outcomes_are_as_they_were_when_a_server_that_refused_everything_comes_to_its_senses() -> None:
     async def run() -> None:
         async with asyncio.timeout(60), Moody() as server, a_worker(server, 8, QUICK) as worker:

@@ -119,6 +119,11 @@ async function problemOf(response: Response): Promise<Problem> {
   } as unknown as Problem;
 }
 
+/** Whether the server answers at all. */
+export async function reachable(): Promise<boolean> {
+  return fetch("/readyz").then(() => true, () => false);
+}
+
 function unreachable(): Problem {
   return {
     type: "about:blank", title: "No answer", status: 0, code: "no_answer",

@@ -99,7 +99,7 @@ class Services:
         definitions, depths, computations = Definitions(), Depths(store, gates, lanes), Computations()
         log_watch, written = LogWatch(store), log_stores.written
         log_merger = LogMerger(written, clock) if isinstance(written, LogFiles) else None
-        log_budget = None if isinstance(written, LogFiles) else LogBudget(store, log_bounds)
+        log_budget = None if isinstance(written, LogFiles) else LogBudget(store, clock, log_bounds)
         self.exchanger = Exchanger(
             store, lanes, signals, long_polls, beats, clock, database_clock, timing, chance, signatures, gates
         )

@@ -30,6 +30,7 @@ def test_the_tests_of_the_testing_page_pass(tmp_path: Path) -> None:
     assert "7 passed" in (said := run_pytest(tmp_path)), said
 
 
+@pytest.mark.slow
 def test_the_workflow_of_the_workflows_page_and_its_test_pass(tmp_path: Path) -> None:
     application, batch, test = blocks("workflows.md")
     (tmp_path / "shop.py").write_text(application)
@@ -39,6 +40,7 @@ def test_the_workflow_of_the_workflows_page_and_its_test_pass(tmp_path: Path) ->
     assert "1 passed" in (said := run_pytest(tmp_path)), said
 
 
+@pytest.mark.slow
 def test_the_example_runs_in_python_and_in_yaml(mainspring_server: Any) -> None:
     from examples.nightly import app, nightly, reported
     from mainspring.cli.workflow_file import read_workflows

@@ -22,6 +22,7 @@ import asyncpg
 import msgspec
 
 from mainspring.kernel import metrics
+from mainspring.kernel.clock import Clock
 from mainspring.kernel.logs import get_logger
 from mainspring.operations.claim.claimer import MAX_LANES_PER_CLAIM, Claimer
 from mainspring.operations.exchange.exchange import Exchange
@@ -57,7 +58,8 @@ class _Joined(msgspec.Struct, eq=False):
 
 
 class ExchangeGroups:
-    def __init__(self, store: Store, claimer: Claimer, gates: GateRegistry) -> None:
+    def __init__(self, store: Store, claimer: Claimer, gates: GateRegistry, clock: Clock) -> None:
+        self._clock = clock
         self._store = store
         self._claimer = claimer
         self._gates = gates
@@ -70,7 +72,7 @@ class ExchangeGroups:
 
     def waited(self) -> float:
         """For how many seconds the exchange that is next has waited; 0 if none waits."""
-        return asyncio.get_running_loop().time() - self._pending[0].since if self._pending else 0.0
+        return self._clock.monotonic() - self._pending[0].since if self._pending else 0.0
 
     async def join(self, exchange: Exchange) -> Passed | None:
         """Write this exchange together with others: its number, its outcomes and a claim for its free slots. None:
@@ -88,8 +90,8 @@ class ExchangeGroups:
             return None
         if most:
             most = exchange.take_part(most)
-        loop = asyncio.get_running_loop()
-        joined = _Joined(exchange, most, lanes, successes, loop.create_future(), loop.time())
+        done = asyncio.get_running_loop().create_future()
+        joined = _Joined(exchange, most, lanes, successes, done, self._clock.monotonic())
         self._pending.append(joined)
         if self._writer is None or self._writer.done():
             self._writer = asyncio.create_task(self._write())
@@ -175,7 +177,7 @@ class ExchangeGroups:
         """The statement of others takes long. A few of those that wait for it go on by themselves, in case only its
         connection hangs. If all did, they would make it worse where the database has too much to do; so the others are
         told to come back."""
-        now, first = asyncio.get_running_loop().time(), self._pending[:_GO_ON]
+        now, first = self._clock.monotonic(), self._pending[:_GO_ON]
         for joined in self._pending:
             if joined.done.done():
                 continue

@@ -74,7 +74,7 @@ class ExchangeTransaction:
         self._claimer = claimer
         self._signals = signals
         self._random = random
-        self._groups = ExchangeGroups(store, claimer, gates)
+        self._groups = ExchangeGroups(store, claimer, gates, clock)
 
     async def close(self) -> None:
         await self._groups.close()

@@ -12,11 +12,11 @@ from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
 from datetime import date
-from time import monotonic
 
 import msgspec
 
 from mainspring.domain.sizes import format_size
+from mainspring.kernel.clock import Clock
 from mainspring.kernel.ids import TenantId
 from mainspring.kernel.logs import get_logger
 from mainspring.operations.logs.log_ranges import whole_characters
@@ -50,8 +50,9 @@ class LogBudget:
     name = "log_budget"
     interval = 1.0
 
-    def __init__(self, store: Store, bounds: LogBounds = DEFAULT_BOUNDS) -> None:
+    def __init__(self, store: Store, clock: Clock, bounds: LogBounds = DEFAULT_BOUNDS) -> None:
         self._store = store
+        self._clock = clock
         self.bounds = bounds
         self._day: date | None = None
         self._stored: Counter[TenantId] = Counter()  # by all servers, as of the last look
@@ -78,7 +79,7 @@ class LogBudget:
 
     def tell(self, tenant: TenantId) -> None:
         """Log that output was dropped; at intervals, because it goes on until the next day."""
-        now = monotonic()
+        now = self._clock.monotonic()
         if now - self._told_at >= _TELL_EVERY:
             self._told_at = now
             log.warning(

@@ -215,7 +215,9 @@ def _ended_run_view(row: EndedRun, lane: Lane, executor: str | None, facts: RunF
 
 
 def _lag_from(row: Run, facts: RunFacts) -> datetime:
-    created = uuid7_time(row.run_id) if row.job_id is None else facts.jobs_created.get(row.job_id)
+    created = None
+    if row.trigger == "at":
+        created = uuid7_time(row.run_id) if row.job_id is None else facts.jobs_created.get(row.job_id)
     return lag_from(row.scheduled_for, row.trigger, created_at(row), created)
 
 

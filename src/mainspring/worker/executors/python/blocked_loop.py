@@ -8,12 +8,11 @@ none comes, it reads the stack of the loop's thread.
 from __future__ import annotations
 
 import asyncio
+import sys
 import sysconfig
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
-from sys import _current_frames
 from types import CodeType, FrameType
 from typing import Any
 
@@ -40,6 +39,7 @@ class BlockedLoopWatch:
         self._running = 0
         self._wanted = threading.Event()
         self._answered = threading.Event()
+        self._never = threading.Event()  # for the pause between two questions
         self._loop: asyncio.AbstractEventLoop | None = None
         self._loop_thread = 0
         self._warned: set[tuple[str, int]] = set()
@@ -73,14 +73,14 @@ class BlockedLoopWatch:
                 while not self._answered.wait(1.0):
                     if self._loop.is_closed():
                         return
-            time.sleep(_BETWEEN)
+            self._never.wait(_BETWEEN)
             if self._running <= 0:
                 self._wanted.clear()
                 if self._running > 0:  # it began meanwhile
                     self._wanted.set()
 
     def _warn(self) -> None:
-        stack = list(_frames(_current_frames().get(self._loop_thread)))
+        stack = list(_frames(sys._current_frames().get(self._loop_thread)))
         if self._answered.is_set():  # it went on meanwhile: this is another stack
             return
         own = [frame for frame in stack if not frame.f_code.co_filename.startswith(_LIBRARIES)]
