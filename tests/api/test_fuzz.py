@@ -109,7 +109,8 @@ async def test_any_change_is_made_or_refused_and_then_nothing_changed(
     answer = await api.patch("/v1/jobs/j", content=json.dumps(body), headers=JSON)
     after = await connection.fetchrow("select * from mainspring.jobs")
     if answer.status_code == 200:
-        assert after["version"] == before["version"] + 1
+        if after != before:  # a one-time job whose time has passed may get the same again
+            assert after["version"] == before["version"] + 1
         changed = answer.json()
         changed.pop("warnings", None)  # of this change
         assert (await api.get("/v1/jobs/j")).json() == changed

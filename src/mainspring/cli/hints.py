@@ -20,7 +20,7 @@ OTHER_COMMANDS = {
     "GET /v1/jobs/{}/status": "job show {}",
     "GET /v1/jobs/{}/runs": "run list --job {}",
     "GET /v1/jobs/{}/upcoming": "job show {}",
-    "GET /v1/jobs/{}/why": "why {}",
+    "GET /v1/jobs/{}/why": "run why {}",
     "POST /v1/jobs/{}:backfill": "backfill create {}",
     "POST /v1/jobs:act": "act",
     "POST /v1/runs:act": "act",
