@@ -7,7 +7,7 @@ PIP_FLAGS := --quiet --disable-pip-version-check
 CODE := src tests examples tools hatch_build.py
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run page types test test-long chromium screenshots sandbox pgbouncer shells faults chaos oracle witness check format bench lock audit clients wheel clean
+.PHONY: help setup run page types test test-slow test-long chromium screenshots sandbox pgbouncer shells faults chaos oracle witness check format bench lock audit clients wheel clean
 
 help: ## show this help
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-11s %s\n", $$1, $$2}'
@@ -34,14 +34,18 @@ run: $(STAMP) page ## start Mainspring on its embedded PostgreSQL (http://127.0.
 
 # The tests start a thousand processes. If PYTHONDONTWRITEBYTECODE is set, as in many Python images, each process
 # compiles the whole source again. That takes 0.2 s of CPU, a third of the start time.
-test test-long faults chaos: export PYTHONDONTWRITEBYTECODE =
+test test-slow test-long faults chaos: export PYTHONDONTWRITEBYTECODE =
 test: $(STAMP) page sandbox pgbouncer shells chromium ## run the tests, without those that need many seconds (real PostgreSQL, real processes)
 	$(BIN)/python -m pytest $(ARGS)
 
-test-long: $(STAMP) page sandbox pgbouncer shells chromium ## run what needs minutes: slow and long tests, faults, oracle, witness, bench (MINUTES=3: slow tests, and faults for 3 minutes)
-	$(BIN)/python -m pytest -m $(if $(MINUTES),"slow and not long","slow or long") $(ARGS)
+# Three at a time: they need more of the machine than the others, and some measure it.
+test-slow: $(STAMP) page sandbox pgbouncer shells chromium ## run the tests that need many seconds each (a part of test-long)
+	$(BIN)/python -m pytest -m "slow and not long" -n 3 $(ARGS)
+
+test-long: test-slow ## run what needs minutes: slow and long tests, faults, oracle, witness, bench
+	$(BIN)/python -m pytest -m "long" -n 2 $(ARGS)
 	$(MAKE) faults MINUTES=$(or $(MINUTES),10) ARGS=
-	$(if $(MINUTES),,$(MAKE) oracle witness bench ARGS=)
+	$(MAKE) oracle witness bench ARGS=
 
 # Some tests need programs of the system. If one is not installed and cannot be installed, its tests are skipped.
 INSTALL = { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && \

@@ -38,7 +38,7 @@ SELECTION: dict[str, list[tuple[str, ...]]] = {
 }
 
 
-# The others, and all faults at random, are in `make test-long`.
+# The others, and all faults at random, are in `make test-long`. `make test` has none.
 ALWAYS, SLOW = (), ("killed", "without its database")
 
 

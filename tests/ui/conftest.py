@@ -28,7 +28,7 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool:
     return True
 
 
-# A browser test takes three seconds of CPU. `make test` has these, and `make test-long` has all.
+# A browser test takes three seconds of CPU. `make test` has these, and `make test-slow` the others.
 ALWAYS = frozenset({"test_flows.py"})
 
 
