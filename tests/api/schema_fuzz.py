@@ -151,6 +151,7 @@ async def set_up(api: httpx.AsyncClient) -> Scene:
             "session_id": [str(uuid4())],  # a client with a token has none
             "name": ["default"],
             "application": ["billing"],
+            "fingerprint": ["other"],
         }
     )
 

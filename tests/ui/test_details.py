@@ -48,7 +48,7 @@ def test_the_verdict_names_each_problem_once_and_leads_there(open_page: Open) ->
     expect(box.get_by_role("link", name="Queue slow")).to_be_visible()
     box.get_by_role("link", name="Queue mail").click()
     expect(page).to_have_url(re.compile(r"/queues\?q=mail$"))
-    page.unroute_all()
+    page.unroute_all(behavior="ignoreErrors")
 
 
 def test_what_comes_is_in_order_and_has_the_soonest_job(open_page: Open) -> None:
@@ -66,7 +66,7 @@ def test_what_comes_is_in_order_and_has_the_soonest_job(open_page: Open) -> None
     page.goto("/ui/")
     names = page.locator("section", has_text="Coming").locator("ol li a")
     expect(names).to_have_text(["often", "second", "third", "rare"])
-    page.unroute_all()
+    page.unroute_all(behavior="ignoreErrors")
 
 
 def test_the_legend_of_a_chart_has_the_latest_known_figures(open_page: Open) -> None:
@@ -87,7 +87,7 @@ def test_the_legend_of_a_chart_has_the_latest_known_figures(open_page: Open) -> 
     expect(lag.locator(".u-legend")).to_contain_text("2 min 40 s")
     axis = lag.locator(".u-axis").last.bounding_box()
     assert axis is not None and axis["width"] > 62  # "3 min 20 s" needs them
-    page.unroute_all()
+    page.unroute_all(behavior="ignoreErrors")
 
 
 def test_a_mapped_step_has_no_attempt_of_its_own(open_page: Open, server: httpx.Client) -> None:
@@ -112,7 +112,7 @@ def test_an_attempt_in_the_strip_took_what_ran_says(open_page: Open, server: htt
     page.route(f"**/v1/runs/{run}/timeline*", lambda route: route.fulfill(json=entries))
     page.goto(f"/ui/runs/{run}")
     expect(page.get_by_text("attempt 1: 316 ms")).to_be_visible()
-    page.unroute_all()
+    page.unroute_all(behavior="ignoreErrors")
 
 
 def test_a_run_that_goes_on_says_whose_error_it_shows(open_page: Open, server: httpx.Client) -> None:
@@ -130,7 +130,7 @@ def test_a_run_that_goes_on_says_whose_error_it_shows(open_page: Open, server: h
     expect(page.get_by_role("region", name="Error of an earlier attempt")).to_contain_text(
         "Attempt 1 of 4 failed. Attempt 2 is running."
     )
-    page.unroute_all()
+    page.unroute_all(behavior="ignoreErrors")
 
 
 def test_a_one_time_job_is_not_run_by_its_schedule(open_page: Open, server: httpx.Client) -> None:
@@ -177,7 +177,7 @@ def test_dead_letters_are_grouped_as_failures_are_whatever_page_is_shown(open_pa
     groups = page.get_by_role("table", name="Dead letters by error")
     expect(groups.get_by_role("row")).to_have_count(3)
     expect(groups.get_by_role("row").nth(1)).to_contain_text("3")
-    page.unroute_all()
+    page.unroute_all(behavior="ignoreErrors")
 
 
 def test_a_limit_can_be_set_on_a_phone(open_page: Open, server: httpx.Client) -> None:
@@ -214,4 +214,4 @@ def test_no_two_navigations_have_one_name_and_bars_are_wide_enough(open_page: Op
     assert min(widths) >= 24
     names = page.locator("nav").evaluate_all("navs => navs.map(nav => nav.getAttribute('aria-label'))")
     assert len(names) == len(set(names))
-    page.unroute_all()
+    page.unroute_all(behavior="ignoreErrors")

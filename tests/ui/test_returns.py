@@ -29,7 +29,7 @@ def test_new_rows_push_nothing_down(open_page: Open, server: httpx.Client) -> No
     rows.insert(0, run | {"run_id": str(uuid4())})
     expect(page.get_by_role("button", name="1 new")).to_be_visible()
     assert row.bounding_box() == before
-    page.unroute_all()
+    page.unroute_all(behavior="ignoreErrors")
 
 
 def test_a_large_graph_opens_on_its_first_step_on_a_phone(open_page: Open, server: httpx.Client) -> None:
@@ -59,7 +59,7 @@ def test_a_page_that_was_not_loaded_comes_back_by_itself(open_page: Open) -> Non
     away = False
     expect(page.get_by_role("heading", level=1)).to_have_text("Calendar")
     expect(page.get_by_role("heading", level=2).first).to_contain_text("fires of")
-    page.unroute_all()
+    page.unroute_all(behavior="ignoreErrors")
 
 
 def test_what_is_not_there_is_not_asked_for_again(open_page: Open) -> None:

@@ -113,7 +113,9 @@ class Schemas:
         schema: dict[str, Any] = {
             "type": "object",
             "properties": {field.encode_name: self._field(field) for field in info.fields if field.name not in hidden},
-            "required": [field.encode_name for field in info.fields if field.required or complete],
+            "required": [
+                field.encode_name for field in info.fields if field.required or (complete and not _may_be_unset(field))
+            ],
             **words,
         }
         if info.forbid_unknown_fields:
@@ -140,3 +142,8 @@ def _bounds(info: Any) -> dict[str, Any]:
 def _lengths(info: Any, of: str) -> dict[str, int]:
     found = {f"min{of}": info.min_length, f"max{of}": info.max_length}
     return {name: length for name, length in found.items() if length is not None}
+
+
+def _may_be_unset(field: inspect.Field) -> bool:
+    """Whether an answer leaves the field out if it has the default UNSET, which msgspec shows as no default."""
+    return not field.required and field.default is NODEFAULT and field.default_factory is NODEFAULT
