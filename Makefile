@@ -4,10 +4,10 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 TOOLS := $(VENV)/tools
 PIP_FLAGS := --quiet --disable-pip-version-check
-CODE := src tests examples tools hatch_build.py
+CODE := src tests examples tools hatch_build.py benchmarks
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run page types test test-slow test-long chromium screenshots sandbox pgbouncer shells faults chaos oracle witness check format bench lock audit clients wheel clean
+.PHONY: help setup run page types test test-slow test-long matrix chromium screenshots sandbox pgbouncer shells promtool faults chaos oracle witness check format bench cluster patroni peers lock docs deploy-tools audit clients wheel release clean
 
 help: ## show this help
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-11s %s\n", $$1, $$2}'
@@ -35,14 +35,17 @@ run: $(STAMP) page ## start Mainspring on its embedded PostgreSQL (http://127.0.
 # The tests start a thousand processes. If PYTHONDONTWRITEBYTECODE is set, as in many Python images, each process
 # compiles the whole source again. That takes 0.2 s of CPU, a third of the start time.
 test test-slow test-long faults chaos: export PYTHONDONTWRITEBYTECODE =
-test: $(STAMP) page sandbox pgbouncer shells chromium ## run the tests, without those that need many seconds (real PostgreSQL, real processes)
+test: $(STAMP) page sandbox pgbouncer shells promtool chromium deploy-tools ## run the tests, without those that need many seconds (real PostgreSQL, real processes)
 	$(BIN)/python -m pytest $(ARGS)
 
+matrix: $(STAMP) page ## run tests on each Python (3.11 to 3.14) and PostgreSQL (15 to 18) that is installed (ARGS="tests/sdk")
+	$(BIN)/python -m tools.matrix $(ARGS)
+
 # Three at a time: they need more of the machine than the others, and some measure it.
-test-slow: $(STAMP) page sandbox pgbouncer shells chromium ## run the tests that need many seconds each (a part of test-long)
+test-slow: $(STAMP) page sandbox pgbouncer shells promtool chromium deploy-tools $(VENV)/site/.installed ## run the tests that need many seconds each (a part of test-long)
 	$(BIN)/python -m pytest -m "slow and not long" -n 3 $(ARGS)
 
-test-long: test-slow ## run what needs minutes: slow and long tests, faults, oracle, witness, bench
+test-long: test-slow patroni ## run what needs minutes: slow and long tests, faults, oracle, witness, bench
 	$(BIN)/python -m pytest -m "long" -n 2 $(ARGS)
 	$(MAKE) faults MINUTES=$(or $(MINUTES),10) ARGS=
 	$(MAKE) oracle witness bench ARGS=
@@ -63,6 +66,10 @@ chromium: # for the tests of the dashboard
 shells: # for the tests of completion
 	@{ command -v zsh && command -v fish; } >/dev/null || $(call INSTALL,zsh fish) \
 	  || echo "zsh or fish is not installed: the tests of its completion are skipped"
+
+promtool: # for the tests of the alert rules; its package starts a service, which the tests do not use
+	@command -v promtool >/dev/null || $(call INSTALL,--no-install-recommends prometheus) \
+	  || echo "prometheus is not installed: the tests of the alert rules are skipped"
 
 screenshots: $(STAMP) page chromium ## write a picture of every page of the dashboard to screenshots/
 	$(BIN)/python -m tests.ui.screenshots
@@ -104,6 +111,17 @@ bench: $(STAMP) ## print the figures: throughput, lag, pickup, submit, schedules
 	$(BIN)/mainspring bench output
 	$(BIN)/mainspring bench failover
 
+peers: $(STAMP) ## the same jobs through other job queues and ours, in turn, and one table (network, minutes; ARGS="--rounds 1")
+	@command -v redis-server >/dev/null || $(call INSTALL,redis-server) || echo "without Redis there is no Celery"
+	$(BIN)/python benchmarks/peers.py $(ARGS)
+
+# Patroni and etcd are no dependencies of Mainspring: they have a folder of their own (tools/patroni.py).
+patroni: $(STAMP) tools/patroni.lock
+	@$(BIN)/python -m tools.patroni || echo "Patroni and etcd cannot be installed: the tests with them are skipped"
+
+cluster: patroni ## start three PostgreSQL with Patroni and etcd, two servers and a worker on this machine, until Ctrl-C
+	$(BIN)/python -m mainspring.bench.patroni $(ARGS)
+
 $(TOOLS)/.installed: $(STAMP) tools/requirements.lock
 	test -x $(TOOLS)/bin/python || $(PY) -m venv $(TOOLS)
 	$(TOOLS)/bin/python -m pip install $(PIP_FLAGS) --require-hashes --requirement tools/requirements.lock
@@ -114,7 +132,26 @@ COMPILE := $(TOOLS)/bin/pip-compile --quiet --generate-hashes --allow-unsafe --s
   --annotation-style line --no-emit-index-url --no-emit-trusted-host --no-emit-find-links $(ARGS)
 lock: $(TOOLS)/.installed ## renew the locks after a change of the dependencies (ARGS=--upgrade: newer versions)
 	$(COMPILE) --extra dev --output-file requirements.lock pyproject.toml
+	@sed -i -e '/^mainspring @ file:/d' -e '/^# WARNING: pip install will require/,+1d' requirements.lock  # extras of our own
 	$(COMPILE) --output-file tools/requirements.lock tools/requirements.in
+	$(COMPILE) --output-file tools/site.lock tools/site.in
+	$(COMPILE) --output-file tools/deploy.lock tools/deploy.in
+	$(COMPILE) --output-file tools/patroni.lock tools/patroni.in
+
+$(VENV)/site/.installed: $(STAMP) tools/site.lock
+	test -x $(VENV)/site/bin/python || $(PY) -m venv $(VENV)/site
+	$(VENV)/site/bin/python -m pip install $(PIP_FLAGS) --require-hashes --requirement tools/site.lock
+	@touch $@
+
+docs: $(VENV)/site/.installed ## build the documentation site in build/site/html (links are checked)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m tools.site.build
+
+deploy-tools: $(VENV)/deploy/.installed ## install the linters of deploy/, which its tests use
+
+$(VENV)/deploy/.installed: $(STAMP) tools/deploy.lock
+	test -x $(VENV)/deploy/bin/python || $(PY) -m venv $(VENV)/deploy
+	$(VENV)/deploy/bin/python -m pip install $(PIP_FLAGS) --require-hashes --requirement tools/deploy.lock
+	@touch $@
 
 audit: $(STAMP) ## check licences, and ask for known vulnerabilities where the network allows
 	$(BIN)/python -m tools.licences
@@ -128,6 +165,9 @@ wheel: $(STAMP) ## build the wheel with the dashboard, and its SBOM (CycloneDX) 
 	rm -f dist/*.whl dist/*.cdx.json
 	MAINSPRING_PAGE=required $(BIN)/python -m hatchling build -t wheel -d dist
 	$(BIN)/python -m tools.sbom dist/*.whl
+
+release: wheel ## the wheel, its SBOM, provenance and checksums in dist/ (ARGS=--trial: also of what is not committed)
+	$(BIN)/python -m tools.release $(ARGS)
 
 clean: ## remove .venv and caches (not your data in .mainspring)
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,4 +1,5 @@
-"""Real PostgreSQL for every test: one server per test process, a fresh database from a migrated template per test."""
+"""Real PostgreSQL for every test: one server per test process, and a database from a migrated template. Tests that use
+it from this process share a database with their module (`kept_database.py`); others get a new one."""
 
 from __future__ import annotations
 
@@ -9,10 +10,11 @@ import shutil
 import signal
 import tempfile
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
 from concurrent.futures import Future
 from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
+from typing import Any, TypeVar
 from uuid import uuid4
 
 import asyncpg
@@ -20,17 +22,25 @@ import httpx
 import pytest
 from hypothesis import settings
 
+from mainspring.kernel import data_folder
 from mainspring.kernel.clock import SystemClock
-from mainspring.kernel.config import Timing
+from mainspring.kernel.config import DEFAULT_DATA_FOLDER, Timing
+from mainspring.kernel.data_folder import found_folder
 from mainspring.kernel.ids import DEFAULT_TENANT
+from mainspring.roles import assembly as assembling
 from mainspring.roles.assembly import Assembly, assemble
+from mainspring.sdk.client import connection as connecting
 from mainspring.store import tokens
-from mainspring.store.database import Database, Pooling
+from mainspring.store.database import Database, Pooling, address_of
 from mainspring.store.embedded import EmbeddedPostgres
 from mainspring.store.embedded.access import ROLE
 from mainspring.store.migrate import migrate
 from mainspring.store.pool import SESSION_SETTINGS, Store, open_store
+from tests.eventually import PATIENCE
+from tests.kept_database import KeptDatabase, at_the_end
 from tests.pgbouncer import PgBouncer, a_pgbouncer, through
+
+T = TypeVar("T")
 
 # The same examples each time, so that a change fails for what it changed. HYPOTHESIS_PROFILE=search looks for new ones.
 settings.register_profile("mainspring", deadline=None, print_blob=True, derandomize=True)
@@ -56,6 +66,8 @@ SCRATCH_BYTES = 4 << 30
 # Another PostgreSQL than that of the wheel: the folder of its programs.
 BINARIES = os.environ.get("MAINSPRING_TEST_POSTGRES_BIN")
 THROUGH = Pooling(os.environ.get("MAINSPRING_TEST_PGBOUNCER", Pooling.NONE))
+# Every test gets a new database, to find out whether a failure comes from sharing one.
+OWN = os.environ.get("MAINSPRING_TEST_DATABASES") == "own"
 TEMPLATE = "mainspring_template"
 TOKEN = "ms_test-token"
 
@@ -105,7 +117,7 @@ def pytest_collection_finish() -> None:
     gc.enable()
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def anyio_backend() -> str:
     return "asyncio"
 
@@ -115,7 +127,28 @@ def state_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Data folders of tests are recorded here, not in the home folder of the developer."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
+        for module in (data_folder, connecting):
+            patch.setattr(module, "found_folder", _other_than_ours(found_folder))
         yield
+
+
+@pytest.fixture(autouse=True)
+def umask() -> Iterator[None]:
+    """A command that a test calls in this process may set another one."""
+    before = os.umask(0o077)
+    os.umask(before)
+    yield
+    os.umask(before)
+
+
+def _other_than_ours(find: Callable[[Path | None], Path | None]) -> Callable[..., Path | None]:
+    """As `find`, but tests do not find the data folder that `make run` makes in this repository."""
+
+    def found(start: Path | None = None) -> Path | None:
+        folder = find(start)
+        return None if folder == Path(__file__).parents[1] / DEFAULT_DATA_FOLDER else folder
+
+    return found
 
 
 @pytest.fixture(scope="session")
@@ -184,12 +217,11 @@ class Databases:
 
     @asynccontextmanager
     async def a_database(self, template: str) -> AsyncIterator[str]:
-        name = f"test_{uuid4().hex}"
-        await asyncio.wrap_future(self._do(lambda admin: _create(admin, name, template)))
+        url = await self.created(template)
         try:
-            yield self._url(name)
+            yield url
         finally:
-            await asyncio.wrap_future(self._do(lambda admin: drop_database(admin, name)))
+            await self.dropped(url)
 
     @contextmanager
     def a_shared_database(self, template: str) -> Iterator[str]:
@@ -200,6 +232,19 @@ class Databases:
             yield self._url(name)
         finally:
             self._do(lambda admin: drop_database(admin, name)).result()
+
+    async def created(self, template: str) -> str:
+        name = f"test_{uuid4().hex}"
+        await asyncio.wrap_future(self._do(lambda admin: _create(admin, name, template)))
+        return self._url(name)
+
+    async def dropped(self, url: str) -> None:
+        name = address_of(url).database
+        await asyncio.wrap_future(self._do(lambda admin: drop_database(admin, name)))
+
+    async def run(self, work: Callable[[], Coroutine[None, None, T]]) -> T:
+        """Do this in the loop of the connections that outlive a test."""
+        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work(), self._loop))
 
     def _do(self, work: Callable[[asyncpg.Connection], Awaitable[object]]) -> Future[None]:
         return asyncio.run_coroutine_threadsafe(self._with_admin(work), self._loop)
@@ -228,11 +273,42 @@ def databases(postgres: EmbeddedPostgres) -> Iterator[Databases]:
     made.close()
 
 
+@pytest.fixture(scope="module")
+async def kept_database(databases: Databases) -> AsyncIterator[KeptDatabase]:
+    """The database of those tests of a module that share one, and the pools of their servers."""
+    kept = KeptDatabase(databases, TEMPLATE)
+
+    async def lent(where: str | Database, **options: Any) -> Store:
+        return await kept.lend(where, options) or await open_store(where, **options)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(assembling, "open_store", lent)
+        yield kept
+    await kept.close()
+
+
 @pytest.fixture
-async def database_url(databases: Databases) -> AsyncIterator[str]:
-    """A fresh, migrated database with the admin token TOKEN."""
-    async with databases.a_database(TEMPLATE) as url:
-        yield url
+def kept_if_shared(request: pytest.FixtureRequest) -> KeptDatabase | None:
+    """The kept database, if all that uses it is in this process, and ends with the test. `@pytest.mark.own_database` is
+    for tests that need a new one, and for those that change the settings of connections."""
+    names = request.fixturenames
+    if OWN or THROUGH is not Pooling.NONE or not {"assembly", "store", "connection"}.intersection(names):
+        return None
+    if "cluster" in names or request.node.get_closest_marker("own_database"):
+        return None
+    kept: KeptDatabase = request.getfixturevalue("kept_database")
+    return kept
+
+
+@pytest.fixture
+async def database_url(databases: Databases, kept_if_shared: KeptDatabase | None) -> AsyncIterator[str]:
+    """A migrated database with the admin token TOKEN, and nothing else in it."""
+    if kept_if_shared is None:
+        async with databases.a_database(TEMPLATE) as url:
+            yield url
+    else:
+        async with kept_if_shared.used() as url:
+            yield url
 
 
 @pytest.fixture
@@ -250,7 +326,7 @@ def superuser_of(postgres: EmbeddedPostgres) -> Callable[[str], str]:
         return of.replace(f"//{ROLE}@", "//postgres@")
 
     async def until_allowed() -> None:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(PATIENCE):
             while True:
                 try:
                     return await (await asyncpg.connect(url(postgres.url()))).close()
@@ -274,10 +350,14 @@ async def superuser(database_url: str, superuser_of: Callable[[str], str]) -> As
 
 
 @pytest.fixture
-async def connection(database_url: str) -> AsyncIterator[asyncpg.Connection]:
-    opened = await asyncpg.connect(database_url)
-    yield opened
-    await opened.close()
+async def connection(database_url: str, kept_if_shared: KeptDatabase | None) -> AsyncIterator[asyncpg.Connection]:
+    if kept_if_shared is None:
+        opened = await asyncpg.connect(database_url)
+        yield opened
+        await opened.close()
+    else:
+        async with kept_if_shared.connection() as kept:
+            yield kept
 
 
 @pytest.fixture(scope="session")
@@ -303,9 +383,10 @@ def where(database_url: str, pgbouncer: PgBouncer | None) -> Database:
 
 @pytest.fixture
 async def store(where: Database) -> AsyncIterator[Store]:
-    opened = await open_store(where)
+    opened = await assembling.open_store(where)
     yield opened
-    await opened.close()
+    with at_the_end():
+        await opened.close()
 
 
 @asynccontextmanager
@@ -313,7 +394,8 @@ async def put_together(where: Database) -> AsyncIterator[Assembly]:
     """A whole server, put together as in production; its loops do not run: tests drive `run_once` themselves."""
     assembled = await assemble(where, SystemClock(), chance=lambda: 0.5, timing=LONG_LEASES)
     yield assembled
-    await assembled.close()
+    with at_the_end():
+        await assembled.close()
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from tools.shipped import shipped
 # package itself, which we do not change.
 ALLOWED = frozenset(
     {
-        "0BSD", "Apache-2.0", "BSD", "BSD-2-Clause", "BSD-3-Clause", "CNRI-Python", "ISC", "MIT", "MPL-2.0",
+        "0BSD", "Apache-2.0", "BSD", "BSD-2-Clause", "BSD-3-Clause", "CNRI-Python", "ISC", "MIT", "MIT-0", "MPL-2.0",
         "PSF-2.0", "PostgreSQL", "Unlicense", "Zlib",
     }
 )  # fmt: skip

@@ -1,7 +1,7 @@
 """Writes the software bill of materials of a wheel (CycloneDX 1.6, JSON) beside it: `python -m tools.sbom WHEEL`.
 
-It lists what the wheel needs at run time, in the versions that it was tested with, with licences and hashes. The same
-wheel and lock give the same file.
+It lists what the wheel with the extra `up` needs at run time, in the versions that it was tested with, with licences
+and hashes. The same wheel and lock give the same file.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from tools.licences import licence
-from tools.shipped import Pin, applies, pins, project, shipped
+from tools.shipped import Pin, applies, pins, project, requirements, shipped
 
 
 def bill(wheel: Path) -> dict[str, Any]:
@@ -45,7 +45,7 @@ def bill(wheel: Path) -> dict[str, Any]:
         },
         "components": [component(name, locked[name], package) for name, package in packages.items()],
         "dependencies": [
-            {"ref": root, "dependsOn": _refs(ours["dependencies"], packages, locked)},
+            {"ref": root, "dependsOn": _refs(requirements("up"), packages, locked)},
             *(
                 {"ref": _ref(name, locked[name]), "dependsOn": _refs(package.requires or [], packages, locked)}
                 for name, package in packages.items()

@@ -20,7 +20,7 @@ _PIN = re.compile(r"^([A-Za-z0-9._-]+)==(\S+)(.*(?:\n +--hash=.*)*)", re.MULTILI
 # The environments in which the lock can be installed.
 PLATFORMS: tuple[dict[str, str], ...] = tuple(
     {"python_version": python, "python_full_version": f"{python}.0", "platform_machine": machine, **system}
-    for python in ("3.11", "3.12", "3.13")
+    for python in ("3.11", "3.12", "3.13", "3.14")
     for machine in ("x86_64", "aarch64", "arm64")
     for system in (
         {"sys_platform": "linux", "platform_system": "Linux"},
@@ -40,6 +40,15 @@ class Pin:
 def project() -> dict[str, Any]:
     found: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     return found
+
+
+def requirements(*extras: str) -> list[str]:
+    """What an installation with these extras asks for. An extra may name others of ours."""
+    ours = project()
+    found = [*ours["dependencies"], *(text for extra in extras for text in ours["optional-dependencies"][extra])]
+    own = [need for need in map(Requirement, found) if need.name == ours["name"]]
+    others = [text for text in found if Requirement(text).name != ours["name"]]
+    return [*others, *(text for need in own for extra in sorted(need.extras) for text in requirements(extra))]
 
 
 def pins(lock: Path = LOCK) -> dict[str, Pin]:
@@ -81,4 +90,5 @@ def closure(names: list[str]) -> dict[str, metadata.Distribution]:
 
 
 def shipped() -> dict[str, metadata.Distribution]:
-    return closure(project()["dependencies"])
+    """The largest installation without the extras of others: `mainspring[up]`."""
+    return closure(requirements("up"))

@@ -22,7 +22,7 @@ const routes = [
   }),
   createRoute({
     getParentRoute: () => root, path: "/jobs",
-    validateSearch: only("q", "status", "latest", "queue", "task", "type", "label", "owner", "after"),
+    validateSearch: only("q", "status", "latest", "health", "queue", "task", "type", "label", "owner", "created_by", "view", "after"),
     component: lazyRouteComponent(patiently(() => import("./pages/jobs/JobsPage")), "JobsPage"),
   }),
   createRoute({
@@ -35,25 +35,42 @@ const routes = [
   }),
   createRoute({
     getParentRoute: () => root, path: "/runs",
-    validateSearch: only("status", "job", "task", "queue", "worker", "error", "label", "w", "since", "until", "after"),
+    validateSearch: only("status", "job", "task", "queue", "worker", "error", "label", "created_by", "payload", "w", "since", "until", "view", "after"),
     component: lazyRouteComponent(patiently(() => import("./pages/runs/RunsPage")), "RunsPage"),
   }),
   createRoute({
-    getParentRoute: () => root, path: "/runs/$run", validateSearch: only("tab", "attempt", "find"),
+    getParentRoute: () => root, path: "/runs/$run", validateSearch: only("tab", "attempt", "find", "at", "beside"),
     component: lazyRouteComponent(patiently(() => import("./pages/run/RunPage")), "RunPage"),
+  }),
+  createRoute({
+    getParentRoute: () => root, path: "/logs",
+    validateSearch: only("text", "by", "job", "task", "queue", "status", "label", "w", "since", "until"),
+    component: lazyRouteComponent(patiently(() => import("./pages/logs/LogsPage")), "LogsPage"),
   }),
   createRoute({
     getParentRoute: () => root, path: "/workflows", validateSearch: only("q", "status", "after"),
     component: lazyRouteComponent(patiently(() => import("./pages/workflows/WorkflowsPage")), "WorkflowsPage"),
   }),
   createRoute({
-    getParentRoute: () => root, path: "/workflows/$workflow", validateSearch: only("after"),
+    getParentRoute: () => root, path: "/workflows/$workflow", validateSearch: only("after", "view", "step"),
     component: lazyRouteComponent(patiently(() => import("./pages/workflows/WorkflowPage")), "WorkflowPage"),
   }),
   createRoute({
     getParentRoute: () => root, path: "/workflows/$workflow/runs/$run",
     validateSearch: only("view", "step", "status", "open", "after"),
     component: lazyRouteComponent(patiently(() => import("./pages/workflow-run/WorkflowRunPage")), "WorkflowRunPage"),
+  }),
+  createRoute({
+    getParentRoute: () => root, path: "/approvals", validateSearch: only("of", "after"),
+    component: lazyRouteComponent(patiently(() => import("./pages/approvals/ApprovalsPage")), "ApprovalsPage"),
+  }),
+  createRoute({
+    getParentRoute: () => root, path: "/events", validateSearch: only("name", "key", "after"),
+    component: lazyRouteComponent(patiently(() => import("./pages/events/EventsPage")), "EventsPage"),
+  }),
+  createRoute({
+    getParentRoute: () => root, path: "/events/$event",
+    component: lazyRouteComponent(patiently(() => import("./pages/events/EventPage")), "EventPage"),
   }),
   createRoute({
     getParentRoute: () => root, path: "/calendar", validateSearch: only("range", "at"),
@@ -77,12 +94,24 @@ const routes = [
     component: lazyRouteComponent(patiently(() => import("./pages/missed/MissedPage")), "MissedPage"),
   }),
   createRoute({
+    getParentRoute: () => root, path: "/notifications", validateSearch: only("tab", "status", "after"),
+    component: lazyRouteComponent(patiently(() => import("./pages/notifications/NotificationsPage")), "NotificationsPage"),
+  }),
+  createRoute({
     getParentRoute: () => root, path: "/operations", validateSearch: only("tab", "op", "backfill", "job", "state", "after"),
     component: lazyRouteComponent(patiently(() => import("./pages/operations/OperationsPage")), "OperationsPage"),
   }),
   createRoute({
     getParentRoute: () => root, path: "/queues", validateSearch: only("q"),
     component: lazyRouteComponent(patiently(() => import("./pages/queues/QueuesPage")), "QueuesPage"),
+  }),
+  createRoute({
+    getParentRoute: () => root, path: "/queues/$queue", validateSearch: only("w"),
+    component: lazyRouteComponent(patiently(() => import("./pages/queues/QueuePage")), "QueuePage"),
+  }),
+  createRoute({
+    getParentRoute: () => root, path: "/workers/$worker",
+    component: lazyRouteComponent(patiently(() => import("./pages/workers/WorkerPage")), "WorkerPage"),
   }),
   createRoute({
     getParentRoute: () => root, path: "/workers", validateSearch: only("q", "state"),
@@ -95,6 +124,18 @@ const routes = [
   createRoute({
     getParentRoute: () => root, path: "/access",
     component: lazyRouteComponent(patiently(() => import("./pages/access/AccessPage")), "AccessPage"),
+  }),
+  createRoute({
+    getParentRoute: () => root, path: "/people",
+    component: lazyRouteComponent(patiently(() => import("./pages/people/PeoplePage")), "PeoplePage"),
+  }),
+  createRoute({
+    getParentRoute: () => root, path: "/audit", validateSearch: only("who", "operation", "kind", "id", "after"),
+    component: lazyRouteComponent(patiently(() => import("./pages/audit/AuditPage")), "AuditPage"),
+  }),
+  createRoute({
+    getParentRoute: () => root, path: "/secrets",
+    component: lazyRouteComponent(patiently(() => import("./pages/secrets/SecretsPage")), "SecretsPage"),
   }),
   createRoute({
     getParentRoute: () => root, path: "/docs", validateSearch: only("q", "op", "status"),

@@ -194,7 +194,8 @@ MEANING: list[Case] = [
     ({"task": "noop", "delivery": "at_most_once", "retries": 1}, 422, "invalid_input", "retries", "leave it out"),
     ({"task": "noop", "labels": {f"{n}": "" for n in range(65)}}, 422, "invalid_input", "labels", None),
     ({"task": "noop", "owner": "x" * 10_001}, 422, "invalid_input", "owner", None),
-    ({"task": "noop", "notify": ["x"]}, 422, "not_supported_yet", "notify", "leave it out"),
+    ({"task": "noop", "notify": ["x"]}, 422, "invalid_input", "notify[0]", None),
+    ({"task": "noop", "notify": [{"on": ["failure"], "to": ["x"]}]}, 422, "unknown_channel", "notify[0].to", "create"),
     ({"task": "noop", "depends_on": ["x"]}, 422, "unknown_job", "depends_on", "create it"),
     ({"task": "noop", "dependencies": ["x"]}, 422, "unknown_job", "dependencies", "create it"),
     ({"task": "noop", "rule": "all_done"}, 422, "invalid_input", "rule", "depends_on"),
@@ -254,7 +255,7 @@ STRANGE: list[Case] = [
     # Nested too deep.
     (b'{"task": "noop", "payload": {"a": ' + DEEP + b"}}", 400, "invalid_json", "$", "flatten"),
     (b'{"task": "a", "payload": ' + b'{"a":' * 9_999 + b"1" + b"}" * 9_999 + b"}", 400, "invalid_json", "$", "flatten"),
-    (b'{"task": "noop", "notify": ' + DEEP + b"}", 400, "invalid_json", "$", "flatten"),
+    (b'{"task": "noop", "notify": ' + DEEP + b"}", 422, "invalid_input", "notify[0]", None),
     (b"[" * 100_000, 422, "invalid_input", "$", None),
     # Too large.
     (b'{"task": "a", "payload": {"a":"' + b"x" * (KIB_256 - 7) + b'"}}', 413, "payload_too_large", "payload", "store"),

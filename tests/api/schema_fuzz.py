@@ -137,8 +137,20 @@ async def set_up(api: httpx.AsyncClient) -> Scene:
     steps = [{"name": "a", "command": "true"}, {"name": "b", "command": "true", "depends_on": ["a"]}]
     await api.post("/v1/workflows", json={"workflow_id": "weekly", "steps": steps, "schedule": "@weekly"})
     workflow_run = (await api.post("/v1/workflows/weekly:runNow")).json()["run_id"]
+    channel = {"kind": "webhook", "url": "https://example.com/hook", "secret": "a secret of the channel"}
+    for name in ("default", "oncall", "boss"):
+        await api.put(f"/v1/channels/{name}", json=channel)
+    await api.put("/v1/rules/default", json={"on": ["failure"], "to": ["default"]})
+    message = (await api.post("/v1/channels/default:test")).json()["notification_id"]
+    await api.post("/v1/tenants", json={"name": "acme"})
+    person = {"mail": "ada@example.com", "name": "Ada", "role": "viewer"}
+    user = (await api.post("/v1/users", json=person)).json()["user_id"]
+    await api.post("/v1/events", json={"name": "order.paid", "id": "evt-1", "payload": {"total": 120}})
     return Scene(
         {
+            "user": [user, person["mail"]],
+            "tenant": ["default"],
+            "notification_id": [message],
             "workflow_id": ["weekly", "daily"],
             "backfill_id": backfills,
             "operation_id": operations,
@@ -152,6 +164,7 @@ async def set_up(api: httpx.AsyncClient) -> Scene:
             "name": ["default"],
             "application": ["billing"],
             "fingerprint": ["other"],
+            "event_id": ["evt-1"],
         }
     )
 

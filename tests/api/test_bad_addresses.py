@@ -46,7 +46,7 @@ MEANINGS = [
 ]
 NOWHERE = [
     ("GET", "/"), ("GET", "/v1"), ("GET", "/v2/jobs"), ("GET", "/v1/job"),
-    ("GET", "/v1/events"), ("POST", "/v1/runs/x:explode"), ("POST", "/v1/jobs/j:explode"), ("GET", "/v1/runs/x/who"),
+    ("GET", "/v1/event"), ("POST", "/v1/runs/x:explode"), ("POST", "/v1/jobs/j:explode"), ("GET", "/v1/runs/x/who"),
     ("GET", "/" + "x" * 5000), ("GET", "/v1/%2e%2e/secret"),
 ]  # fmt: skip
 WRONG_METHODS = [

@@ -61,7 +61,7 @@ async def test_a_bad_change_is_refused_and_the_job_is_as_it_was(
     cases = [case for case in UNKNOWN + NESTED + STRANGE if case[1] != 413]
     cases += [case for case in NOT_JSON if case[0] not in (b"", b"  \n")]
     cases += [({field: ["x"]}, 422, "unknown_job", field, None) for field in ("depends_on", "dependencies")]
-    cases += [({"notify": ["x"]}, 422, "not_supported_yet", "notify", None)]
+    cases += [({"notify": [{"on": ["failure"], "to": ["x"]}]}, 422, "unknown_channel", "notify[0].to", None)]
     cases += [
         ({}, 422, "invalid_input", "$", "priority"),
         ({"job_id": "other"}, 422, "unknown_field", "job_id", None),

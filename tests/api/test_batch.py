@@ -58,13 +58,13 @@ async def test_one_bad_job_stops_all_and_every_error_is_listed_by_its_index(
     jobs: list[dict[str, Any]] = [{"task": "noop", "job_id": f"j{n}", "idempotency_key": f"k{n}"} for n in range(6)]
     jobs[1] |= {"schedule": {"cron": "0 0 30 2 *"}}
     jobs[3] |= {"priority": "urgent"}
-    jobs[4] |= {"notify": ["x"]}
+    jobs[4] |= {"notify": [{"on": ["boom"], "to": ["x"]}]}
     refused = problem(await api.post(BATCH, json=jobs))
     assert (refused["status"], refused["code"]) == (422, "invalid_batch")
     assert [(error["index"], error["field"], error["code"]) for error in refused["errors"]] == [
         (1, "jobs[1].schedule.cron", "cron_never_fires"),
         (3, "jobs[3].priority", "invalid_input"),
-        (4, "jobs[4].notify", "not_supported_yet"),
+        (4, "jobs[4].notify[0].on", "invalid_input"),
     ]
     assert refused["field"] == "jobs[1].schedule.cron"
     assert sum((await rows(connection)).values()) == 0

@@ -19,6 +19,10 @@ METHODS = ("post", "put", "patch", "delete")
 _NEW = "it creates something: there is nothing yet that somebody else could change"
 _ASKS = "it changes nothing"
 _MANY = "many objects have many tags: the count that was confirmed is sent instead (`expected`)"
+_MESSAGE = "a message changes by itself while it is sent; a state that does not fit is refused"
+_MUTE = "it does not depend on what the rule says"
+_PERSON = "it is wanted whatever the person was before: what is shown last holds"
+_SECRET = "its value is not seen, so no decision depends on what it was"
 
 # File and address of the calls without If-Match.
 WITHOUT = {
@@ -28,17 +32,68 @@ WITHOUT = {
     ("pages/access/Sessions.tsx", "`/v1/sessions/${session.session_id}:end`"): (
         "a session does not change: it is there, or it has ended and the answer is 404"
     ),
+    ("pages/approvals/approvals.ts", "`${PATH}/${approval.run_id}:${verb}`"): (
+        "a wait ends once: a second decision is refused with 409"
+    ),
     ("pages/job-form/JobFormPage.tsx", '"/v1/jobs"'): _NEW,
+    ("pages/notifications/Channels.tsx", "`${PATH}/${encodeURIComponent(testing.name)}:test`"): _ASKS,
+    ("pages/notifications/History.tsx", "`${PATH}/${one.notification_id}:${kind}`"): _MESSAGE,
+    ("pages/notifications/Rules.tsx", "`${path}:mute`"): _MUTE,
+    ("pages/notifications/Rules.tsx", "`${path}:unmute`"): _MUTE,
+    ("pages/notifications/settings.ts", "path"): _NEW,
+    ("pages/secrets/SecretsPage.tsx", "`/v1/secrets/${encodeURIComponent(secret.name)}`"): _SECRET,
+    ("pages/secrets/SecretsPage.tsx", "`/v1/secrets/${encodeURIComponent(name.trim())}`"): _SECRET,
+    ("api/providers.ts", "PATH"): "nobody is signed in yet",
+    ("api/providers.ts", "`${PATH}/answer`"): "the answer of a provider works once",
+    ("api/invitation.ts", "PATH"): "the code of the link works once",
+    ("views/SavedViews.tsx", "pathOf(trimmed)"): _NEW,
+    ("pages/people/PeoplePage.tsx", '"/v1/users"'): _NEW,
+    ("pages/people/PeoplePage.tsx", "path"): _PERSON,
+    ("pages/people/PeoplePage.tsx", "`${path}:reset`"): _NEW,
+    ("pages/people/PeoplePage.tsx", "`${path}:role`"): _PERSON,
+    ("pages/people/PeoplePage.tsx", "`${path}:${kind}`"): _PERSON,
+    ("pages/settings/OwnAccount.tsx", "`${PATH}/tenant`"): "the session of the caller",
+    ("pages/settings/OwnAccount.tsx", "`${PATH}/password`"): "the password now is sent, too",
+    ("pages/settings/OwnAccount.tsx", "`${PATH}/tokens`"): _NEW,
+    ("pages/settings/OwnAccount.tsx", "`${PATH}/tokens/${token.token_id}:revoke`"): "revoked is revoked",
     ("pages/operations/MakeUp.tsx", "`${jobPath(job)}:backfill`"): _NEW,
     ("pages/job-form/problems.ts", '"/v1/jobs:validate"'): _ASKS,
     ("pages/job-form/useExplanation.ts", '"/v1/schedules:explain"'): _ASKS,
 }
 # Operations of the API that change something, and do not know If-Match.
 OPERATIONS_WITHOUT = {
+    "applyFiles": "many objects: the digest of the plan is sent (`expected`)",
+    "planFiles": "nothing is changed",
+    "exportFiles": "nothing is changed",
+    "acknowledgeNotification": _MESSAGE,
+    "sendNotification": _MESSAGE,
+    "testChannel": "it sends a message, and the channel stays as it is",
+    "muteRule": _MUTE,
+    "unmuteRule": _MUTE,
+    "putSecret": _SECRET,
+    "deleteSecret": _SECRET,
+    "rotateKey": "it is the key of the tenant, whatever it was before",
+    "inviteUser": _NEW,
+    "resetPassword": _NEW,
+    "setUserRole": _PERSON,
+    "disableUser": _PERSON,
+    "enableUser": _PERSON,
+    "removeUser": _PERSON,
+    "createProviderSignIn": "nobody is signed in yet",
+    "acceptProviderAnswer": "the answer of a provider works once",
+    "acceptLink": "the code of the link works once",
+    "changePassword": "the password now is sent, too",
+    "switchTenant": "the session of the caller",
+    "createPersonalToken": _NEW,
+    "revokePersonalToken": "revoked is revoked",
     "createJob": _NEW,
     "createJobs": _NEW,
     "createWorkflow": _NEW,
     "createBackfill": _NEW,
+    "emitEvent": _NEW,
+    "emitEvents": _NEW,
+    "approveStep": "a wait ends once: a second decision is refused with 409",
+    "rejectStep": "a wait ends once: a second decision is refused with 409",
     "createTenant": _NEW,
     "createToken": _NEW,
     "createSession": _NEW,
@@ -47,6 +102,7 @@ OPERATIONS_WITHOUT = {
     "checkWorkflow": _ASKS,
     "explainSchedule": _ASKS,
     "previewSchedule": _ASKS,
+    "testCondition": _ASKS,
     "actOnJobs": _MANY,
     "actOnRuns": _MANY,
     "actOnDeadLetters": _MANY,

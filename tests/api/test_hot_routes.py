@@ -13,6 +13,7 @@ import pytest
 from mainspring.api.app import HOT
 from mainspring.kernel.ids import uuid7
 from mainspring.roles.assembly import Assembly
+from tests.eventually import PATIENCE
 from tests.operations.hand_worker import HandWorker, outcome
 
 pytestmark = pytest.mark.anyio
@@ -105,7 +106,7 @@ async def test_a_long_poll_ends_when_the_store_goes_down(assembly: Assembly, api
     worker = HandWorker(api)
     await worker.hello()
     polling = asyncio.create_task(worker.ask(free=1, wait_ms=10_000))
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(PATIENCE):
         while not assembly.long_polls.wanted_lanes() and not len(assembly.long_polls):
             await asyncio.sleep(0)
     assembly.app.state.open_requests._end_all()

@@ -18,6 +18,7 @@ from mainspring.store import leases, rollups
 from mainspring.store.pool import Store
 from mainspring.upkeep.gauge_sampler import GaugeSampler
 from mainspring.upkeep.rollup_keeper import RollupKeeper
+from tests.eventually import PATIENCE
 from tests.operations.hand_worker import HandWorker, outcome
 
 pytestmark = pytest.mark.anyio
@@ -26,7 +27,7 @@ pytestmark = pytest.mark.anyio
 async def folded(store: Store, connection: asyncpg.Connection) -> None:
     """Return when all that has ended is in the rollups."""
     keeper, until = RollupKeeper(store, SystemClock()), await connection.fetchval("select clock_timestamp()")
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(PATIENCE):
         while (await rollups.watermark(connection) or until) <= until:
             if await keeper.roll_up() is None:
                 await asyncio.sleep(0.05)

@@ -18,6 +18,7 @@ from mainspring.kernel.config import LARGE_BYTES, MAX_BODY_BYTES, MAX_JOB_BYTES
 from mainspring.roles.assembly import Assembly
 from tests.api.slices import listening
 from tests.conftest import TOKEN
+from tests.eventually import PATIENCE
 from tests.operations.waiting import until
 
 pytestmark = pytest.mark.anyio
@@ -38,7 +39,7 @@ class Client:
         self._writer.write(data)
 
     async def answer(self) -> tuple[int, dict[str, str], Any]:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(PATIENCE):
             head = (await self._reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")
             headers = {name.lower(): value for name, _, value in (line.partition(": ") for line in head[1:-2])}
             body = await self._reader.readexactly(int(headers.get("content-length", "0")))
@@ -46,7 +47,7 @@ class Client:
 
     async def rest(self) -> bytes:
         """What the server still sends before it closes the connection."""
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(PATIENCE):
             await self._writer.drain()
             return await self._reader.read()
 

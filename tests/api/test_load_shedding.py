@@ -24,7 +24,7 @@ pytestmark = pytest.mark.anyio
 
 NEVER_REFUSED = {
     "health.live", "health.ready", "worker.exchange", "worker.ship_logs", "worker.gone", "jobs.cancel", "jobs.pause",
-    "runs.cancel",
+    "runs.cancel", "sessions.end", "tokens.revoke", "user.revoke_token", "users.disable", "users.remove",
 }  # fmt: skip
 
 

@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+import asyncpg
 import httpx
 import pytest
 
 from mainspring.kernel.clock import SystemClock
 from mainspring.roles.assembly import Assembly, assemble
 from tests.conftest import LONG_LEASES
+from tests.operations.servers import another_server
 
 pytestmark = pytest.mark.anyio
 
@@ -55,3 +57,23 @@ async def test_one_of_several_servers_shows_the_state_of_the_database(
             assert (await second.get("/metrics?gauges=some")).status_code == 422
     finally:
         await other.close()
+
+
+async def test_servers_that_do_not_schedule_are_counted_as_others(database_url: str) -> None:
+    """One of all servers that are asked shows the state, whether it schedules or not, and another one when it ends."""
+    async with another_server(database_url) as second:
+        async with another_server(database_url) as first:
+            for _ in range(2):
+                assert "mainspring_dead_letters" in (await first.get("/metrics")).text
+                assert "mainspring_dead_letters" not in (await second.get("/metrics")).text
+        assert "mainspring_dead_letters" in (await second.get("/metrics")).text
+
+
+async def test_a_server_that_is_not_asked_any_more_loses_its_turn(
+    api: httpx.AsyncClient, database_url: str, connection: asyncpg.Connection
+) -> None:
+    async with another_server(database_url) as second:
+        assert "mainspring_dead_letters" in (await api.get("/metrics")).text
+        await connection.execute("update mainspring.gauge_servers set until = clock_timestamp()")
+        assert "mainspring_dead_letters" in (await second.get("/metrics")).text
+        assert "mainspring_dead_letters" not in (await api.get("/metrics")).text

@@ -224,10 +224,11 @@ async def test_a_late_fire_of_an_existing_schedule_counts_in_full(
     api: httpx.AsyncClient, assembly: Assembly, connection: asyncpg.Connection, store: Store
 ) -> None:
     """Jobs from a week ago that were to fire an hour ago."""
+    far = (await connection.fetchval("select clock_timestamp()") + timedelta(hours=12)).hour  # not within that hour
     made = [
         await make(api, schedule={"at": "2099-01-01T00:00:00Z"}),
         await make(api, job_id="once", schedule={"at": "2099-01-01T00:00:00Z"}),
-        await make(api, job_id="again", schedule="@daily"),
+        await make(api, job_id="again", schedule=f"0 {far} * * *"),
     ]
     await connection.execute(
         """update mainspring.jobs set next_fire_at = clock_timestamp() - interval '1 hour',

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import httpx
+import msgspec
 import pytest
 
 from tests.api.bookkeeping import problem
@@ -28,7 +29,33 @@ async def test_a_queue_shows_what_waits_what_runs_and_how_fast_it_moves(api: htt
     assert (heavy["depth"], heavy["running"], heavy["workers"], heavy["rate"]) == (1, 0, 0, 0.0)
     assert (idle["depth"], idle["oldest_seconds"], idle["workers"]) == (0, None, 1)
     one = (await api.get("/v1/queues/light")).json()
+    assert one.pop("behind") == []
     assert one | {"oldest_seconds": None} == light | {"oldest_seconds": None}
+
+
+async def test_a_queue_says_why_it_is_behind(api: httpx.AsyncClient) -> None:
+    async def behind(queue: str) -> list[str]:
+        found: list[str] = (await api.get(f"/v1/queues/{queue}")).json()["behind"]
+        return found
+
+    await api.post("/v1/jobs:batch", json=[{"task": "noop", "queue": "mails"}] * 5)
+    assert await behind("mails") == ["No worker takes from this queue."]
+    worker = HandWorker(api, queues=["mails"], tasks=["noop"])
+    await worker.claim(1)
+    assert await behind("mails") == []
+    await api.post("/v1/jobs", json={"task": "nope", "queue": "mails"})
+    assert await behind("mails") == ["1 run waits for a worker: no worker offers task nope; did you mean 'noop'?"]
+    await api.put("/v1/queues/mails", json={"concurrency": 1})
+    assert "Queue mails runs 1 at once, and its concurrency is 1." in await behind("mails")
+    await api.post("/v1/queues/mails:pause", json={"reason": "the mail service is down"})
+    assert (await behind("mails"))[0] == "Queue mails is paused by test: the mail service is down."
+    small = HandWorker(api, queues=["small"], tasks=["noop"])
+    small.card = msgspec.structs.replace(small.card, slots=2)
+    await api.post("/v1/jobs:batch", json=[{"task": "noop", "queue": "small"}] * 5)
+    await small.claim(2)
+    assert await behind("small") == ["All 2 slots of the worker that takes from this queue are busy."]
+    await api.post(f"/v1/workers/{small.worker_id}:drain")
+    assert await behind("small") == ["Every worker that takes from this queue is draining."]
 
 
 async def test_a_queue_that_nobody_has_used_is_404(api: httpx.AsyncClient) -> None:

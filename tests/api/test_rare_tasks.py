@@ -48,6 +48,7 @@ async def page(api: httpx.AsyncClient, query: str) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.slow
 async def test_the_two_runs_of_a_task_among_many_are_one_page(
     api: httpx.AsyncClient, connection: asyncpg.Connection, store: Store, no_time: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -205,7 +205,7 @@ async def test_why_tells_of_labels_that_no_worker_has(api: httpx.AsyncClient) ->
     assert await why(api, run_id) == "It is queued: no worker offers task noop."
     worker = HandWorker(api)
     await worker.hello()
-    lacking = 'no worker that offers task noop has the required labels {"gpu":"yes","zone":"b"}'
+    lacking = "no worker that offers task noop has the required labels gpu=yes, zone=b"
     assert await why(api, run_id) == f"It is queued: {lacking}."
     await make(api, "elsewhere", queue="far")
     far = (await run_of(api, "elsewhere"))["run_id"]

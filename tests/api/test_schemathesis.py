@@ -26,14 +26,27 @@ from tests.api.schema_fuzz import (
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
-# Examples that only a certain state accepts: an ended run that was not repeated, a dead letter, the worker itself.
+# Examples that only a certain state accepts: an ended run that was not repeated, a dead letter, the worker itself,
+# a master key, a person who has accepted the invitation and is signed in, a browser.
 NEEDS_MORE = {
     "/v1/runs/{run_id}:retry": (409,),
     "/v1/dead-letters/{run_id}:replay": (404, 409),
+    "/v1/approvals/{run_id}:approve": (409,),
+    "/v1/approvals/{run_id}:reject": (409,),
     "/v1/workflow-runs/{run_id}:cancel": (404,),
     "/v1/workflow-runs/{run_id}:rerun": (404,),
     "/v1/exchange/gone": (401,),
     "/v1/session": (401,),
+    "/v1/session/providers": (403,),
+    "/v1/session/providers/answer": (403,),
+    "/v1/secrets/{name}": (409,),
+    "/v1/user/accept": (401,),
+    "/v1/user/password": (403,),
+    "/v1/user/tenant": (403,),
+    "/v1/user/tokens": (403,),
+    "/v1/users/{user}:role": (409,),
+    "/v1/users/{user}:enable": (403,),
+    "/v1/users/{user}:reset": (403, 409),
     "/v1/exchange/logs": (409, 403),
 }
 

@@ -47,6 +47,11 @@ def _jobs(count: int, one: Callable[[int], dict[str, object]]) -> bytes:
     return json.dumps([one(number) for number in range(count)]).encode()
 
 
+def _after_many(number: int) -> dict[str, object]:
+    parents = [f"j{parent}" for parent in range(max(0, number - 100), number)]
+    return {"task": "x", "job_id": f"j{number}", "schedule": {"after": parents} if parents else "manual"}
+
+
 LONG_PATH = "$" + ".a" * 499
 NESTED = b'{"task":"x","payload":{"a":[' + b",".join([b"[[[[]]]]"] * 700) + b"]}}"
 
@@ -65,6 +70,7 @@ BATCHES: dict[str, tuple[Callable[[], bytes], int]] = {
     "10,000 that are nested": (lambda: b"[" + b",".join([NESTED] * 10_000) + b"]", 201),
     "10,000 with something wrong": (lambda: _jobs(10_000, lambda n: {"task": "x", "que" + "u" * 90: 1}), 422),
     "10,000 with a path": (lambda: _jobs(10_000, lambda n: {"http": _call(LONG_PATH)}), 201),
+    "2,000 after 100 each": (lambda: _jobs(2000, _after_many), 422),
     "1,000 paths": (lambda: _jobs(1000, lambda n: {"http": _call(LONG_PATH[:90] + f".b{n}")}), 201),
     "100 long paths": (lambda: _jobs(100, lambda n: {"http": _call(LONG_PATH[:-8] + f".b{n}")}), 201),
     "1,000 paths in payloads": (

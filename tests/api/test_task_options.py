@@ -12,11 +12,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from mainspring import Mainspring
+from mainspring.domain.intake.task_options import fill
 from mainspring.kernel.clock import SystemClock
 from mainspring.roles.assembly import assemble
 from mainspring.sdk.client.job_fields import job_request
 from mainspring.sdk.tasks.declared import declared
 from mainspring.sdk.tasks.task_options import with_defaults
+from mainspring.wire.jobs import JobRequest
+from mainspring.wire.tasks import DeclaredOptions
 from tests.api.bookkeeping import problem
 from tests.operations.hand_worker import HandWorker
 from tests.operations.test_submit_in_sql import both_ways, stored
@@ -86,6 +89,57 @@ async def test_a_run_is_claimed_from_the_queue_of_its_task(api: httpx.AsyncClien
     assert {(order.queue, order.timeout, order.max_attempts, order.exclusive) for order in orders} == {
         ("heavy", 300.0, 1, True)
     }
+
+
+NOT_DELAYED: list[dict[str, Any]] = [
+    {"schedule": "now"}, {"schedule_type": "immediate"}, {"schedule": {"every": "1h"}}, {"schedule": "manual"},
+    {"schedule": {"at": "2099-01-01T00:00:00Z"}}, {"schedule_time": "2099-01-01T00:00:00Z"},
+]  # fmt: skip
+OVER_HTTP: list[dict[str, Any]] = [{"cron": "0 3 * * *"}, {"delay": "5s"}, {"delay": 0}]
+
+
+async def test_a_job_of_a_task_with_a_delay_waits_unless_it_says_when(
+    api: httpx.AsyncClient, connection: asyncpg.Connection
+) -> None:
+    """The same for each way in: one job, a batch, SQL."""
+    await offer(api, delay="30m")
+    await api.post("/v1/jobs", json={"task": TASK})
+    await api.post("/v1/jobs:batch", json=[{"task": TASK}, {"name": TASK}])
+    await connection.fetchval("select mainspring.submit($1::jsonb)", f'{{"task": "{TASK}"}}')
+    waits = "select extract(epoch from next_fire_at - created_at)::bigint from mainspring.jobs"
+    moved = "select count(*) from mainspring.submissions"
+    assert await connection.fetchval(moved) == 0
+    assert [row[0] for row in await connection.fetch(waits)] == [1800] * 4
+    await stored(connection)  # and forget them
+    for body in NOT_DELAYED:
+        over_http, in_sql = await both_ways(api, connection, {"task": TASK, **body})
+        assert over_http is not None and in_sql == over_http, body
+    for body in [*NOT_DELAYED, *OVER_HTTP]:
+        created = await api.post("/v1/jobs", json={"task": TASK, **body})
+        assert created.status_code == 201, created.text
+    assert not {row[0] for row in await connection.fetch(waits)} & {1799, 1800, 1801}
+
+
+async def test_a_task_debounces_whoever_submits_its_jobs(api: httpx.AsyncClient) -> None:
+    await offer(api, delay="30s", unique={"by": ["task"], "else": "later", "for": "5m"})
+    first = (await api.post("/v1/jobs", json={"task": TASK})).json()
+    second = (await api.post("/v1/jobs", json={"task": TASK})).json()
+    assert second["job_id"] == first["job_id"]
+    refused = problem(await api.post("/v1/jobs", json={"task": TASK, "schedule": "now"}))
+    assert refused["field"] == "unique.else"
+
+
+async def test_a_change_of_a_job_does_not_delay_it(api: httpx.AsyncClient) -> None:
+    await offer(api, delay="30m")
+    await api.post("/v1/jobs", json={"job_id": "by-hand", "task": TASK, "schedule": "manual"})
+    for change in ({"description": "x"}, {"delay": None, "description": "y"}, {"queue": None}):
+        changed = (await api.patch("/v1/jobs/by-hand", json=change)).json()
+        assert changed.get("schedule_type") == "MANUAL", (change, changed)
+
+
+def test_steps_of_workflows_have_no_delay() -> None:
+    filled = fill(JobRequest(task=TASK), DeclaredOptions(delay=30.0, queue="heavy"))
+    assert (filled.delay, filled.queue) == (None, "heavy")
 
 
 OVER: list[tuple[dict[str, Any], dict[str, Any]]] = [

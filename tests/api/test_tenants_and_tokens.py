@@ -150,7 +150,7 @@ async def test_the_operator_lets_a_tenant_in_again_that_has_lost_its_token(tenan
 @pytest.mark.parametrize(
     ("change", "refused"),
     [
-        ({"role": "submitter"}, (422, "not_supported_yet", "role")),
+        ({"role": "auditor"}, (422, "invalid_input", "role")),
         ({"role": "root"}, (422, "invalid_input", "role")),
         ({"role": "Admin"}, (422, "invalid_input", "role")),
         ({"role": None}, (422, "invalid_input", "role")),
@@ -210,7 +210,7 @@ async def test_a_worker_token_opens_what_workers_call_and_nothing_else(
 
 
 @pytest.mark.parametrize(
-    ("tenant", "role"), [(DEFAULT_TENANT, "submitter"), (DEFAULT_TENANT, ""), (EVERY_TENANT, "admin")], ids=str
+    ("tenant", "role"), [(DEFAULT_TENANT, "auditor"), (DEFAULT_TENANT, ""), (EVERY_TENANT, "admin")], ids=str
 )
 async def test_a_role_that_nobody_can_have_opens_nothing(
     tenants: Tenants, connection: asyncpg.Connection, tenant: Any, role: str

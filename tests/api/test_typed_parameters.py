@@ -50,7 +50,7 @@ async def test_a_payload_that_does_not_fit_is_refused_and_nothing_is_stored(
     refused = problem(await api.post("/v1/jobs", json={"task": TASK, "payload": {"limit": 5}}))
     assert (refused["status"], refused["code"], refused["field"]) == (422, "bad_payload", "payload.account")
     assert refused["detail"] == "report.generate needs the parameter account"
-    assert refused["hint"] == "report.generate takes account and the optional limit"
+    assert refused["hint"] == "the task report.generate takes account and the optional limit"
     for schedule in ("now", "manual", {"every": "10m"}, "@daily"):
         assert problem(await api.post("/v1/jobs", json={**BAD, "schedule": schedule}))["code"] == "bad_payload"
     assert problem(await api.post("/v1/jobs", json={"job_type": TASK}))["field"] == "payload.account"

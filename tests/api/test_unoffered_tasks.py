@@ -56,7 +56,7 @@ async def test_a_submission_names_what_no_worker_takes_and_the_task_that_is_spel
     assert (await created(api, "/v1/jobs", again))["warnings"] == far["warnings"]
     assert "warnings" not in await created(api, "/v1/jobs", again, 200)  # nothing new is stored
     labelled = await created(api, "/v1/jobs", {"task": "send_mail", "required_labels": {"zone": "b"}})
-    lacks = 'no worker that offers task send_mail has the required labels {"zone":"b"}'
+    lacks = "no worker that offers task send_mail has the required labels zone=b"
     assert labelled["warnings"] == [f"{lacks}; {WAITS}"]
     batch = [{"task": "send_mail"}, {"task": "xyz"}, {"task": "xyz"}, {"task": "abc"}]
     several = await created(api, "/v1/jobs:batch", {"jobs": batch})
@@ -83,6 +83,8 @@ async def test_a_workflow_run_says_what_its_steps_wait_for(
     run_id = await scene.begin(workflow)
     why = (await api.get(f"/v1/runs/{run_id}/why")).json()["why"]
     assert "0 of 2 have ended. 1 step waits: no worker offers task laod; did you mean 'load'? See GET" in why
+    steps = (await api.get(f"/v1/workflow-runs/{run_id}")).json()["steps"]
+    assert [step.get("reason") for step in steps] == [None, "no worker offers task laod"]
     again = await created(api, f"/v1/workflows/{workflow}:runNow", {}, 202)
     assert again["warnings"] == ["no worker offers task laod; did you mean 'load'?"]
 

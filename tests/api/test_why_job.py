@@ -211,8 +211,8 @@ async def test_what_was_before_the_job_or_its_last_change_is_said(
     assert (await why(api, at=night))["reason"] == "created_later"
     await is_old(connection)
     assert (await why(api, at=night))["reason"] == "unknown"
-    await api.patch("/v1/jobs/nightly", json={"schedule": "30 3 * * *"})
-    changed = await why(api, at=last_night().replace(minute=30).isoformat())
+    await api.patch("/v1/jobs/nightly", json={"schedule": "30 2 * * *"})
+    changed = await why(api, at=last_night().replace(hour=2, minute=30).isoformat())
     assert changed["reason"] == "changed_later"
     before = await why(api, at=night)
     assert before["reason"] == "not_due" and "last change" in before["why"]
@@ -245,5 +245,9 @@ async def test_bad_requests(api: httpx.AsyncClient) -> None:
     await make(api, schedule="0 3 * * *")
     refused = problem(await api.get("/v1/jobs/nightly/why?at=yesterday"))
     assert (refused["status"], refused["code"], refused["field"]) == (422, "invalid_time", "at")
+    forms = refused["hint"].removeprefix("such as ").partition(";")[0].replace(" or", "").split(", ")
+    assert len(forms) == 4
+    for form in forms:
+        assert (await api.get("/v1/jobs/nightly/why", params={"at": form})).status_code == 200, form
     assert (await api.get("/v1/jobs/nope/why")).status_code == 404
     assert (await api.get("/jobs/nightly/why")).status_code == 200

@@ -198,7 +198,8 @@ async def test_a_large_workflow_is_decoded_in_slices_and_shown(api: httpx.AsyncC
     ("body", "hint"),
     [
         ({"steps": [{"name": "extract"}, {"name": "b", "depends_on": ["extrat"]}]}, "did you mean 'extract'?"),
-        ({"steps": [{"name": "a"}, {"name": "b", "depends_on": "a"}]}, "write a list: [...]"),
+        ({"steps": [{"name": "a"}, {"name": "b", "depends_on": "a"}]}, 'such as ["extract"]'),
+        ({"steps": ["a", "b"]}, 'a step is such as {"name": "first", "command": "echo hello"}'),
         ({"steps": [{"name": "a"}, {"name": "b", "after": ["a"]}]}, "did you mean 'depends_on'?"),
         ({"steps": [{"name": "a", "payload": {"x": {"$from": "a"}}}]}, "refer to a step before it"),
         ({"id": "w", "steps": [{"name": "a"}]}, "did you mean 'workflow_id'?"),

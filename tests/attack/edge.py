@@ -11,6 +11,7 @@ from mainspring.api.connections import Connections, EdgeLimits
 from mainspring.roles.assembly import Assembly
 from tests.api.slices import listening
 from tests.conftest import TOKEN
+from tests.eventually import PATIENCE
 from tests.operations.waiting import until
 
 HEAD = f"Host: 127.0.0.1\r\nAuthorization: Bearer {TOKEN}\r\nContent-Type: application/json\r\n"
@@ -27,7 +28,7 @@ class Client:
 
     async def answer(self) -> tuple[int, dict[str, list[str]], bytes]:
         """Status, headers by name, and body of the next answer."""
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(PATIENCE):
             head = (await self.reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
             headers: dict[str, list[str]] = {}
             for line in head[1:-2]:
@@ -42,7 +43,7 @@ class Client:
 
     async def rest(self) -> bytes:
         """What the server still sends before it closes the connection."""
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(PATIENCE):
             try:
                 return await self.reader.read()
             except ConnectionError:

@@ -18,11 +18,11 @@ _PATIENCE = 120.0
 
 
 class Order(msgspec.Struct):
-    """body: the file with it; "" for none. token: "" for none."""
+    """body: the file with it; "" for none. tokens: the requests have them in turn; "" for none."""
 
     method: str
     path: str
-    token: str
+    tokens: list[str]
     body: str
     times: int
 
@@ -37,14 +37,16 @@ class Answers(msgspec.Struct):
 async def flood(port: int, order: Order) -> Answers:
     body = Path(order.body).read_bytes() if order.body else b""
     began = time.monotonic()
-    found = await asyncio.gather(*(_one(port, order, body) for _ in range(order.times)))
+    found = await asyncio.gather(
+        *(_one(port, order, order.tokens[number % len(order.tokens)], body) for number in range(order.times))
+    )
     return Answers(dict(Counter(found)), time.monotonic() - began)
 
 
-async def _one(port: int, order: Order, body: bytes) -> int:
+async def _one(port: int, order: Order, token: str, body: bytes) -> int:
     head = f"{order.method} {order.path} HTTP/1.1\r\nHost: 127.0.0.1\r\n"
-    if order.token:
-        head += f"Authorization: Bearer {order.token}\r\n"
+    if token:
+        head += f"Authorization: Bearer {token}\r\n"
     head += f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n"
     reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=2**20)
 

@@ -22,6 +22,7 @@ from mainspring.wire.execution import ResourceLimits, RunSetup
 from mainspring.worker.execution.attempt import Attempt, key_of
 from mainspring.worker.processes.accounts import CommandAccounts, command_accounts
 from mainspring.worker.processes.watchdog_client import WatchdogClient
+from tests.eventually import PATIENCE
 from tests.worker.exchange_server import an_order
 from tests.worker.sandboxes import sandbox_here
 
@@ -48,7 +49,7 @@ BOMB = "while :; do setsid sleep 60 & (sleep 60 &); sleep 0.002; done"
 
 async def _ended(executor: ShellExecutor, command: str, mark: str, **setup: Any) -> dict[str, Any]:
     order = an_order("shell", command=command, setup=RunSetup(env={MARK: mark}, **setup))
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(PATIENCE):
         ending = await executor.execute(Attempt(order, key_of(order), 0.0))
     return {"status": ending.status, "error": ending.error, "left": left_of(mark)}
 

@@ -27,6 +27,7 @@ from mainspring.worker.execution.work_folders import WorkFolders
 from mainspring.worker.processes.accounts import DEFAULT_ACCOUNT, CommandAccounts, command_accounts
 from mainspring.worker.processes.watchdog.namespaces import why_not
 from mainspring.worker.processes.watchdog_client import WatchdogClient
+from tests.eventually import PATIENCE
 from tests.worker.exchange_server import an_order
 
 from .test_outliving import AS_ORDINARY_USER, HERE, needs_root, needs_user_namespaces
@@ -47,7 +48,7 @@ def ends(
         )
         given = [an_order("shell", command=text, setup=RunSetup(run_as=name)) for text, name in orders]
         try:
-            async with asyncio.timeout(60):
+            async with asyncio.timeout(PATIENCE):
                 return await asyncio.gather(*(executor.execute(Attempt(order, key_of(order), 0.0)) for order in given))
         finally:
             watchdog.stop()

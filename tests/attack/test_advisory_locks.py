@@ -16,6 +16,7 @@ from mainspring.roles.assembly import Assembly
 from mainspring.store import declarations, partitions, rollups
 from mainspring.store.migrate import migrate, migrate_at_start
 from mainspring.store.queries import render
+from tests.eventually import PATIENCE
 
 pytestmark = pytest.mark.anyio
 
@@ -45,7 +46,7 @@ async def test_whoever_holds_the_keys_that_can_be_guessed_stops_nothing(
     database_url: str,
     holder: asyncpg.Connection,
 ) -> None:
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(PATIENCE):
         for body in (
             {"job_id": "fired", "task": "noop", "queue": "new-lane"},
             {"job_id": "parent", "task": "noop", "schedule": {"every": "1h"}},

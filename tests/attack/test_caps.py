@@ -27,6 +27,7 @@ from mainspring.worker.processes.caps import Caps
 from mainspring.worker.processes.command import SpawnOrder
 from mainspring.worker.processes.watchdog import cgroup, namespaces
 from mainspring.worker.processes.watchdog_client import WatchdogClient
+from tests.eventually import PATIENCE
 from tests.worker.sandboxes import PYTHON, sandbox_here
 from tests.worker.test_command import WATCHDOG_FOLDER, Run
 
@@ -65,7 +66,7 @@ while time.monotonic() < end:
 """
 HOG = "import time; kept = [b'x' * (10 << 20) for _ in range(70)]; time.sleep(20)"
 # It forks for as long as the others are at work, and says so at the end.
-NEIGHBOUR = "i=0; while [ ! -e {0}/over ]; do (exit 0) || exit 9; sleep 0.02; done; echo fine"
+NEIGHBOUR = "while [ ! -e {0}/over ]; do (exit 0) || exit 9; sleep {1}; done; echo fine"
 
 
 @pytest.fixture
@@ -131,10 +132,11 @@ class Machine:
         finally:
             os.close(writer)
 
-    async def attacked(self, program: str, kind: str = PLAIN, **fields: Any) -> Run:
-        """Run this beside a neighbour that goes on."""
+    async def attacked(self, program: str, kind: str = PLAIN, *, pause: float = 0.02, **fields: Any) -> Run:
+        """Run this beside a neighbour that goes on. It pauses longer where its CPU time is capped too, because the
+        attack may last long on a busy machine."""
         inside = "/sandbox" if kind == SANDBOX else str(self._folder)
-        neighbour = await self.start(["sh", "-c", NEIGHBOUR.format(inside)], kind)
+        neighbour = await self.start(["sh", "-c", NEIGHBOUR.format(inside, pause)], kind)
         run = await self.start([PYTHON, "-S", "-c", program], kind, **fields)
         await run.gone()
         (self._folder / "over").touch()
@@ -147,7 +149,7 @@ async def a_machine(caps: Caps, folder: Path) -> AsyncIterator[Machine]:
     watchdog = WatchdogClient(caps=caps)
     watchdog.start()
     try:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(PATIENCE):
             yield Machine(watchdog, caps, folder)
     finally:
         watchdog.stop()
@@ -200,13 +202,13 @@ def test_if_all_runs_together_use_too_much_memory_the_largest_is_ended(kind: str
 def test_a_cap_for_each_run_counts_where_the_job_asks_for_more_or_for_nothing(folder: Path) -> None:
     async def test(machine: Machine) -> None:
         for limits in (None, ResourceLimits(memory=4 << 30)):
-            run = await machine.attacked(HOG, limits=limits)
+            run = await machine.attacked(HOG, pause=1, limits=limits)
             # It may be told that there is no more (RLIMIT_DATA), and fail with its own error.
             said = "memory limit of 200MiB exceeded, the most that this worker allows (--run-max-memory)"
             assert (run.command.breach, run.command.exit_code) in ((said, -9), (None, 1))
-        run = await machine.attacked("while True: pass")
+        run = await machine.attacked("while True: pass", pause=1)
         assert run.command.breach == "CPU limit of 500ms exceeded, the most that this worker allows (--run-max-cpu)"
-        run = await machine.attacked("while True: pass", limits=ResourceLimits(cpu=0.2))
+        run = await machine.attacked("while True: pass", pause=1, limits=ResourceLimits(cpu=0.2))
         assert run.command.breach == "CPU limit of 200ms exceeded"
 
     on_a_machine(Caps(run_memory=200 << 20, run_cpu=0.5), folder, test)

@@ -339,6 +339,27 @@ def test_up_and_server_do_not_use_a_data_folder_that_settings_name_which_came_al
         assert code == NOT_ALLOWED and "data is not used" in err
 
 
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("log_store", "s3://of-the-attacker/output"),
+        ("notify_allow", "*"),
+        ("public_url", "https://attacker.example"),
+        ("allow_host", ["attacker.example"]),
+    ],
+)
+def test_settings_that_came_along_do_not_say_what_a_server_sends_elsewhere_or_answers_to(
+    clone: Clone, capsys: pytest.CaptureFixture[str], key: str, value: object
+) -> None:
+    """Output with the keys of the user's cloud, messages to private addresses, and pages of the attacker as our own."""
+    project = clone(settings(**{key: value, "database_url": "postgresql://a@127.0.0.1:1/a", "database_wait": "0s"}))
+    for verb in ("up", "server") if key != "allow_host" else ("server",):
+        code, err = said(capsys, verb)
+        assert code == NOT_ALLOWED and f"{project / 'mainspring.toml'}: {key} is not used" in err
+        assert f"--{key.replace('_', '-')}" in err
+    assert said(capsys, "server", "--config", "mainspring.toml")[0] != NOT_ALLOWED
+
+
 @pytest.mark.anyio
 async def test_a_token_that_came_along_does_not_become_an_admins(
     clone: Clone, database_url: str, connection: asyncpg.Connection, caplog: pytest.LogCaptureFixture

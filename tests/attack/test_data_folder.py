@@ -18,6 +18,7 @@ from typing import Any
 import httpx
 import pytest
 
+from mainspring.operations.secrets.master_keys import new_key
 from mainspring.roles.up import MAINSPRING
 from mainspring.worker.processes.watchdog.namespaces import why_not
 from mainspring.worker.processes.watchdog.tree import children_of
@@ -50,6 +51,8 @@ mv .mainspring moved; mv "$DATA" "$DATA"-moved; rmdir "$DATA"; rm -rf "$DATA"
 find "$DATA"/.. \( -name admin-token -o -name postgres-password \) -exec cat {} +
 unshare --user --map-root-user --mount sh -c 'umount -l "$DATA"; umount -R "$DATA"; cat "$DATA"/admin-token
   mount --bind / /mnt; cat /mnt"$DATA"/admin-token; mount --rbind / /mnt; cat /mnt"$DATA"/admin-token'
+cp "${NOTES%notes}master-key" key; cat key "${NOTES%notes}master-key" "${NOTES%notes}backup-key"
+ls -laR "${NOTES%notes}backups"; rm -rf "${NOTES%notes}backups" "${NOTES%notes}backup-key"
 echo "attacked"
 """
 WORK = 'cd "$OLDPWD" 2>/dev/null || cd "$TMPDIR"; echo mine > file && cat file && cat "$NOTES" && echo "worked in $PWD"'
@@ -62,6 +65,8 @@ def project() -> Iterator[Path]:
     (folder / "project").mkdir()
     (folder / "home").mkdir()
     (folder / "notes").write_text("notes of the user\n")
+    for name in ("master-key", "backup-key"):
+        (folder / name).write_text(f"{new_key()}\n")
     yield folder / "project"
     shutil.rmtree(folder)
 
@@ -75,9 +80,12 @@ async def test_a_plain_command_gets_and_changes_nothing_of_the_data_folder(who: 
         for path in (above, *above.iterdir()):
             os.chown(path, NUMBER, NUMBER)
     clean = {name: value for name, value in os.environ.items() if not name.startswith(("MAINSPRING_", "XDG_"))}
+    if not other:  # a key of the user's own, outside of the data folder
+        clean["MAINSPRING_MASTER_KEY_FILE"] = str(above / "master-key")
     with (above / "up.log").open("wb") as log:
         up = subprocess.Popen(
-            [*(as_another_user() if other else ()), *MAINSPRING, "up", "--data", ".mainspring", "--port", str(port)],
+            [*(as_another_user() if other else ()), *MAINSPRING, "up", "--data", ".mainspring", "--port", str(port),
+             "--backup", "../backups", "--backup-key", "../backup-key"],
             stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=project,
             env={**clean, "HOME": str(above / "home")},
         )  # fmt: skip
@@ -116,6 +124,11 @@ async def attack(up: subprocess.Popen[bytes], data: Path, url: str, above: Path)
             run = await ended(ATTACK + WORK)
             assert run["status"] == "SUCCESS", run
             output = run["result"]["output"]
+            assert (above / "backup-key").read_text().strip() not in output
+            assert "mainspring-backups\n" not in output, output
+            assert (above / "backups" / "mainspring-backups").exists()
+            if not (data / "master-key").exists():
+                assert (data.parents[1] / "master-key").read_text().strip() not in output
             assert "attacked\nmine\nnotes of the user\nworked in " in output, output
             for name, content in before.items():
                 if len(content) > 8:

@@ -5,14 +5,13 @@ The drill measures how late the exchanges of others are; this test asks for what
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from mainspring.api.app import app_without_a_server
-from tests.attack.flood_drill import a_drill, role_for
+from tests.attack.flood_drill import a_drill, floods, role_for
 from tests.attack.largest_bodies import HEAVY, routes
-
-pytestmark = pytest.mark.anyio
 
 FLOODS = {
     ("POST", "/v1/workflows:validate"): "wide",
@@ -22,6 +21,22 @@ FLOODS = {
 MEMORY = 400  # MiB that a server may have more than before
 
 
+def test_the_drill_floods_every_route_as_every_role_and_fills_every_field_somewhere() -> None:
+    short, every = list(floods(10_000)), list(floods(10_000, every=True))
+    assert len(short) < len(every) / 2
+    for covered in (_roles_of_routes, _fields):
+        assert covered(short) == covered(every)
+
+
+def _roles_of_routes(chosen: list[Any]) -> set[tuple[str, str, str]]:
+    return {(route.method, route.path, role) for route, _, _, roles in chosen for role in roles.split(", ")}
+
+
+def _fields(chosen: list[Any]) -> set[str]:
+    return {".".join(name.split(".")[-2:]) for _, name, _, _ in chosen}
+
+
+@pytest.mark.anyio
 @pytest.mark.slow
 @pytest.mark.parametrize(("size", "times"), [(2_000_000, 8), pytest.param(12_500_000, 32, marks=pytest.mark.long)])
 async def test_a_flood_of_large_requests_ends_no_lease_of_another_tenant_and_its_memory_is_given_back(

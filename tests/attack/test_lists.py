@@ -123,7 +123,7 @@ async def test_a_recent_time_reads_only_recent_history(connection: asyncpg.Conne
     tomorrow = await connection.fetchval("select now() + interval '1 day'")
     plan = await connection.fetchval(
         f"explain (format json) {load('history')['ended_runs']}",
-        1, None, None, None, None, "%a%", tomorrow, None, None, None, None, None, None, None, None, None, 51,
+        1, None, None, None, None, "%a%", tomorrow, *[None] * 11, 51,
     )  # fmt: skip
     scans = [node for node in nodes(msgspec.json.decode(plan)[0]["Plan"]) if "Relation Name" in node]
     assert days > 2 and len(scans) < days

@@ -140,8 +140,10 @@ async def test_what_a_superuser_left_behind_does_not_survive_the_conversion(fold
         await ours.execute("create database cloned")
         for database in ("mainspring", "postgres", "template1", "cloned"):
             await attack(postgres, database)
-        rights = "rolsuper or rolcreaterole or rolreplication or rolbypassrls"
+        rights = "rolsuper or rolcreaterole or rolbypassrls"
         assert await ours.fetchval(f"select array_agg(rolname::text) from pg_roles where {rights}") == ["postgres"]
+        copies = "select array_agg(rolname::text order by rolname) from pg_roles where rolreplication"
+        assert await ours.fetchval(copies) == ["mainspring_backup", "postgres"]
         assert await ours.fetchval("select count(*) from pg_auth_members where member >= 12000") == 0
         assert await ours.fetchval("show statement_timeout") == "1h", "harmless settings stay"
         await ours.close()

@@ -26,6 +26,7 @@ from mainspring.worker.processes.accounts import Account
 from mainspring.worker.processes.watchdog.namespaces import why_not
 from mainspring.worker.processes.watchdog_client import WatchdogClient
 from tests.attack.another_user import HERE, NUMBER, ROOT, as_another_user, needs_another_user
+from tests.eventually import PATIENCE
 from tests.worker.test_command import start
 
 pytestmark = pytest.mark.skipif(why_not() is not None, reason=f"no pid namespace can be had here: {why_not()}")
@@ -90,7 +91,7 @@ async def what_commands_see(folder: Path) -> list[str]:
         said.append(await command.gone())
 
     try:
-        async with asyncio.timeout(120):
+        async with asyncio.timeout(PATIENCE):
             await run(LOOKS)
             (folder / "new").write_text("secret")
             (folder / "new").replace(data / "admin-token")

@@ -21,6 +21,7 @@ from mainspring.domain.errors import InvalidInput, Unavailable
 from mainspring.kernel.trust import trusted_context
 from mainspring.sdk.client.async_client import AsyncClient
 from tests.certificates import Authority, Issued
+from tests.eventually import PATIENCE
 from tests.operations.waiting import until
 
 SILENT = 100
@@ -66,7 +67,7 @@ def test_silent_clients_make_room_for_others(tmp_path: Path, limits: EdgeLimits)
             await until(lambda: not connections.open)
 
     async def timed() -> None:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(PATIENCE):
             await attack()
 
     uvloop.run(timed())

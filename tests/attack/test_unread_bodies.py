@@ -25,7 +25,7 @@ PROOFS = {
     "no worker": f"{WORKER_HEADER}: x\r\n{SECRET_HEADER}: wrong\r\n",
 }
 # The code or token in the body is the proof.
-READ = {"session.create": 4096}
+READ = {"session.create": 4096, "session.begin": 4096, "session.answer": 16 * 1024, "user.accept": 4096}
 
 
 @pytest.fixture

@@ -41,6 +41,25 @@ def test_tenants_are_listed(server: CannedServer, call: Call) -> None:
     assert "default" in out and "acme" in out
 
 
+def test_quotas_are_set_and_shown_with_their_use(server: CannedServer, call: Call) -> None:
+    use = [
+        {"quota": "tokens", "limit": 10, "used": 8, "near": True},
+        {"quota": "payload_bytes", "limit": None, "used": None, "near": False},
+    ]
+    view = {"tenant": "acme", "quotas": use, "warnings": ["8 of 10"], "version": 3, "updated_by": "ann"}
+    server.says("PUT /v1/tenants/acme/quotas", view)
+    code, out, _ = call("tenant", "quotas", "acme", "--tokens", "10", "--stored-jobs", "none")
+    assert code == 0 and server.asked[-1][2] == {"tokens": 10, "stored_jobs": None}
+    lines = [line.split() for line in out.splitlines()]
+    assert ["tokens", "8", "10", "80", "%", "used"] in lines and ["payload_bytes", "-", "none"] in lines
+    server.says("GET /v1/tenants", {"tenants": [tenant("acme")]})
+    server.says("GET /v1/tenants/acme/usage", view)
+    code, out, _ = call("tenant", "quotas", "--json")
+    assert code == 0 and json.loads(out)["quotas"] == use
+    code, _, err = call("tenant", "quotas", "acme", "--tokens", "many")
+    assert code == 2 and "--tokens" in err
+
+
 def test_token_add_says_what_it_is_for_and_how_long(server: CannedServer, call: Call) -> None:
     server.says("POST /v1/tokens", token(tenants="all", tenant=None, token="ms_secret"), status=201)
     code, out, err = call("token-add", "pool", "--role", "worker", "--all-tenants")
@@ -128,3 +147,25 @@ def test_open_prints_a_link_that_can_be_copied(server: CannedServer, call: Call)
     assert "once" in err and "c0de" not in err
     code, shown, _ = call("open", "--json", "--print")
     assert json.loads(shown) == {"url": out.strip(), "expires_at": "2030-01-01T00:00:00Z"}
+
+
+def test_token_add_narrows_the_token(server: CannedServer, call: Call) -> None:
+    server.says("POST /v1/tokens", token(role="operator", token="ms_secret"), status=201)
+    code, _, _ = call(
+        "token", "add", "on-call", "--role", "operator", "--queue", "a", "--queue", "b", "--task", "t", "--label",
+        "team=pay=ments", "--no-payloads", "--address", "10.0.0.0/8",
+    )  # fmt: skip
+    assert code == 0
+    assert server.asked[-1][2] == {
+        "name": "on-call", "role": "operator", "queues": ["a", "b"], "tasks": ["t"], "labels": {"team": "pay=ments"},
+        "payloads": False, "addresses": ["10.0.0.0/8"],
+    }  # fmt: skip
+    code, _, err = call("token", "add", "on-call", "--role", "operator", "--label", "team")
+    assert code == 2 and "K=V" in err
+
+
+def test_lists_of_jobs_and_runs_filter_by_their_creator(server: CannedServer, call: Call) -> None:
+    for noun in ("job", "run"):
+        server.says(f"GET /v1/{noun}s", {f"{noun}s": [], "next": None})
+        assert call(noun, "list", "--created-by", "ci")[0] == 0
+        assert "created_by=ci" in server.asked[-1][1]

@@ -142,7 +142,7 @@ def test_a_list_of_a_job_that_does_not_exist_says_so(server: CannedServer, call:
     for verb in ("runs", "dead-letters"):
         code, out, err = call(verb, "--job", name)
         assert (code, out, f"there is no job {name!r}" in err) == (3, "", True)
-    server.says(f"GET /v1/jobs/{name}", job(job_id=name))
+    server.says(f"GET /v1/jobs/{name}", job(job_id=name, next_fire_at=None))
     assert call("runs", "--job", name)[::2] == (0, "no runs\n")
 
 
@@ -200,3 +200,16 @@ def test_a_worker_and_a_token_by_a_part_of_their_ids(server: CannedServer, call:
     server.says(f"POST /v1/tokens/{RUN_ID}:revoke", token)
     assert call("token-revoke", PART)[0] == 4
     assert call("token-revoke", "1f6f0a8b11")[:2] == (0, f"token ci ({RUN_ID}) is revoked\n")
+
+
+@pytest.mark.parametrize("verb", ["run-now", "pause", "logs", "why"])
+def test_an_unknown_job_is_answered_with_the_one_that_is_spelt_alike(
+    server: CannedServer, call: Call, verb: str
+) -> None:
+    server.says("GET /v1/jobs", {"jobs": [job(job_id="tick"), job(job_id="other")]})
+    server.says("GET /v1/runs", {"runs": [{**run(), "job_id": "nightly"}]})
+    for typed, meant in (("tik", "tick"), ("nightli", "nightly")):
+        code, _, err = call(verb, typed)
+        assert (code, f"hint: did you mean '{meant}'?" in err) == (3, True), err
+    code, _, err = call(verb, "quite-another")
+    assert (code, "did you mean" in err) == (3, False)

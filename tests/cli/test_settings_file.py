@@ -72,7 +72,7 @@ def test_the_table_of_a_command_counts_more_than_the_top() -> None:
     write(
         'port = 1\nlog_level = "debug"\n[server]\nport = 2\nallow_host = ["a", "b"]\nscheduler = false\n[up]\nport = 3'
     )
-    settings = read_settings(None, "server")
+    settings = read_settings(Path(FILE_NAME), "server")
     assert settings is not None
     assert settings.options == {"port": 2, "log_level": "debug", "allow_host": ["a", "b"], "scheduler": False}
     other = read_settings(None, "scheduler")
@@ -148,6 +148,7 @@ def test_a_mistake_is_named_with_its_key_whatever_the_command(text: str, field: 
             "history_days",
             "'0' is not a number of days",
         ),
+        ("up", "audit_days = 29", "audit_days", "from 30 to 36500"),
         ("scheduler", f'history_days = 0\ndatabase_url = "{URL.format("a")}"', "history_days", "from 1 to 36500"),
         ("up", "slots = 0", "slots", "1"),
         ("worker", 'queues = "a=x"', "queues", "a has the weight 'x'"),

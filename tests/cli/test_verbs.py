@@ -288,6 +288,38 @@ def test_misuse_is_two_lines_and_exit_code_2(call: Call, args: tuple[str, ...]) 
     assert first.startswith("error: ") and "--help" in second
 
 
+@pytest.mark.parametrize(
+    ("typed", "said", "hint"),
+    [
+        ("queue set q --concurency 3", "there is no option --concurency",
+         "did you mean --concurrency? see mainspring queue set"),
+        ("submit --task hello", "there is no option --task",
+         "TASK stands without --task, as a word of its own; see mainspring submit"),
+        ("job edit j --corn x", "there is no option --corn", "did you mean --cron? see mainspring job edit"),
+        ("secret set x --value abc", "there is no option --value", "did you mean --file? see mainspring secret set"),
+        ("jobs list", "Got unexpected extra argument(s) (list)",
+         "did you mean `mainspring job list`? see mainspring jobs"),
+        ("rule set r --channel x", "there is no option --channel", "see mainspring rule set"),
+        ("--server http://x job list", "there is no option --server",
+         "options stand after the command; see mainspring"),
+        ("submit hello --queue", "Option '--queue' requires an argument.", "see mainspring submit"),
+        ("token add web --queue", "Option '--queue' requires an argument.", "see mainspring token add"),
+    ],
+)  # fmt: skip
+def test_a_wrong_option_is_named_with_the_one_that_was_meant(call: Call, typed: str, said: str, hint: str) -> None:
+    assert call(*typed.split()) == (2, "", f"error: {said}\nhint: {hint} --help\n")
+
+
+def test_a_filter_that_nothing_matches_is_said(server: CannedServer, call: Call) -> None:
+    said = "no dead letter matches; see `mainspring dead-letter list`"
+    server.says("POST /v1/dead-letters:replay", {"run_ids": [], "replayed": 0, "more": False, "left": {}}, status=202)
+    assert said in call("dead-letter", "replay", "--queue", "nope")[2]
+    server.says("POST /v1/dead-letters:discard", {"discarded": 0, "more": False})
+    assert said in call("dead-letter", "discard", "--queue", "nope")[2]
+    server.says("GET /v1/runs", {"runs": [], "next": None})
+    assert "only values that the job or its task names in `search`" in call("run", "list", "--payload", "account=4")[2]
+
+
 def test_a_role_without_a_database_says_what_to_give(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("MAINSPRING_DATABASE_URL", raising=False)
     code, _, err = call("migrate")

@@ -16,6 +16,7 @@ from mainspring.cli.workflow_file import read_workflows
 from mainspring.cli.workflow_tree import tree_lines
 from mainspring.domain.errors import InvalidInput
 from mainspring.wire.workflows import MapProgress, StepRunView, WorkflowRunView
+from tests.sdk import wire_samples
 from tests.sdk.wire_samples import MOMENT, job
 
 from .conftest import CannedServer
@@ -191,6 +192,9 @@ def test_watching_ends_with_the_run_and_the_code_says_how(server: CannedServer, 
     server.says(f"GET /v1/workflow-runs/{RUN}", run(), run(), run("SUCCESS"))
     code, out, _ = call("workflow", "watch", RUN)
     assert code == 0 and out.startswith("nightly  SUCCESS")
+    latest = wire_samples.run(run_id=RUN, job_id="nightly")
+    server.says("GET /v1/jobs/nightly/status", {"job_id": "nightly", "status": "SCHEDULED", "latest_run": latest})
+    assert call("workflow", "watch", "nightly", "--once")[1].startswith("nightly  SUCCESS")  # its latest run
     server.says("POST /v1/workflows/nightly:runNow", {"run_id": RUN, "job_id": "nightly", "status": "QUEUED"})
     server.says(f"GET /v1/workflow-runs/{RUN}", run(), run("FAILED", reason="step load failed"))
     code, out, _ = call("workflow", "run", "nightly", "region=us", "days=[1,2]", "--watch")

@@ -19,7 +19,9 @@ from typing import Any
 
 from mainspring.cli.main import main
 from mainspring.kernel import clock
+from mainspring.operations.exchange.hand_off import HandOffs
 from mainspring.operations.exchange.transaction import ExchangeTransaction
+from mainspring.operations.limits.gate_registry import GateRegistry
 from mainspring.store import fires
 from mainspring.store.queries import load
 from mainspring.store.rows import ROW_QUERIES
@@ -70,6 +72,29 @@ def without_number() -> None:
     _replace("exchange_groups", "exchange_together", newer, "w.last_seq is not null")
 
 
+def without_number_of_a_taker() -> None:
+    """A run is handed off to an exchange that waits, also if its worker has sent a newer one to another server."""
+    newer = "(w.last_seq < t.seq or (t.again and w.last_seq = t.seq))"
+    _replace("hand_off", "hand_off_runs", newer, "w.last_seq is not null")
+
+
+def without_pauses_of_a_taker() -> None:
+    """A hand-off asks for no pause, neither when it chooses an exchange nor in its statement."""
+    known = "(select revision from mainspring.gate_revision where only_row) = $15"
+    _replace("hand_off", "hand_off_runs", known, "$15::bigint is not null")
+
+    class Open(GateRegistry):
+        def pause_of(self, *_: Any) -> None:
+            return None
+
+    original = HandOffs.__init__
+
+    def begin(self: HandOffs, store: Any, long_polls: Any, claimer: Any, gates: Any, lanes: Any) -> None:
+        original(self, store, long_polls, claimer, Open(gates._clock), lanes)
+
+    HandOffs.__init__ = begin  # type: ignore[method-assign]
+
+
 def without_redelivery() -> None:
     """A claim whose response was lost is not delivered again."""
 
@@ -89,6 +114,8 @@ MUTANTS: dict[str, Callable[[], None]] = {
     "fence": without_fence,
     "state": without_state,
     "number": without_number,
+    "taker": without_number_of_a_taker,
+    "pause": without_pauses_of_a_taker,
     "redelivery": without_redelivery,
     "neighbours": without_neighbours,
 }

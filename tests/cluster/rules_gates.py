@@ -92,4 +92,5 @@ def s10_no_more_runs_of_a_queue_than_allowed(history: History) -> Iterator[str]:
 
 
 def _is_claim(event: Event) -> bool:
-    return (event.old.get("state"), event.new.get("state")) == (QUEUED, RUNNING)
+    """A claim, or a hand-off of a run that is created."""
+    return event.new.get("state") == RUNNING and event.old.get("state") in (QUEUED, None)

@@ -58,7 +58,10 @@ def s4_legal_steps_and_one_end(history: History) -> Iterator[str]:
 
 
 def _is_new(row: Row) -> bool:
-    """A run that needs slots is HELD first. A step that has parents or members is WAITING."""
+    """A run that needs slots is HELD first. A step that has parents or members is WAITING. One that is handed off to a
+    worker is as after its first claim."""
+    if row["state"] == RUNNING:
+        return bool(row["fence"] == row["attempt"] == 1 and row["worker_id"] and not row.get("limit_keys"))
     waits = row["state"] == WAITING and row.get("rule") is not None
     return bool(waits or row["state"] == (HELD if row.get("limit_keys") else QUEUED))
 

@@ -94,15 +94,15 @@ def without_the_state_of_who_ends(patch: pytest.MonkeyPatch) -> None:
 
 def without_the_slot_of_the_rescued(patch: pytest.MonkeyPatch) -> None:
     """A run that is rescued and QUEUED again gives up its slot."""
-    carry_out = rescue.carry_out
+    apply_changes = rescue.apply_changes
 
     async def giving_up(connection: asyncpg.Connection, changes: RunChanges, effects: Effects) -> None:
-        await carry_out(connection, changes, effects)
+        await apply_changes(connection, changes, effects)
         query = "select limit_keys from mainspring.runs where run_id = any ($1::uuid[])"
         for row in await connection.fetch(query, [item.run_id for item in changes.requeues]):
             effects.given_back.slots.update(row["limit_keys"])
 
-    patch.setattr(rescue, "carry_out", giving_up)
+    patch.setattr(rescue, "apply_changes", giving_up)
 
 
 def without_counting_the_adopted(patch: pytest.MonkeyPatch) -> None:

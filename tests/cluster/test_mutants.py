@@ -1,4 +1,4 @@
-"""Tests the checker: each of seven guards is removed in turn, and the rules must find that. The same scenes without a
+"""Tests the checker: each of nine guards is removed in turn, and the rules must find that. The same scenes without a
 mutant must have no violations."""
 
 from __future__ import annotations
@@ -11,13 +11,15 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
+import httpx
 import pytest
 
 from mainspring.wire.exchange import ExchangeReply, RunOrder
 from mainspring.wire.protocol import PROTOCOL, SECRET_HEADER, WORKER_HEADER
 from tests.cluster.arena import Arena, Shape
-from tests.cluster.children import SCHEDULER, WORKER, Child
+from tests.cluster.children import SCHEDULER, SERVER, WORKER, Child
 from tests.cluster.history import BUSY, History, Injection, Report
+from tests.cluster.line_book import SET
 from tests.cluster.load import Clients
 from tests.cluster.mutant import AFTER_THE_STOP, MUTANTS
 from tests.cluster.proxy import Way
@@ -31,6 +33,7 @@ pytestmark = pytest.mark.anyio
 
 CRON = {"job_id": "target", "task": "note", "schedule": "* * * * * *", "overlap": "allow"}
 PATIENCE = 300.0  # ends a test that hangs
+ROUNDS = 5  # of a scene in which an exchange may end before the job arrives for which it waits
 Scene = Callable[[str | None], Awaitable[History]]
 
 
@@ -140,6 +143,49 @@ async def late_copy_of_an_exchange(mutant: str | None) -> History:
         return await gather(arena, clients.calls, reports)
 
 
+async def hand_off_to_a_worker_that_has_gone_on(mutant: str | None) -> History:
+    """A worker waits at one server, and sends a newer exchange to another. A job is submitted to the first. Nobody
+    reads the answer to the exchange that waits there."""
+    async with (
+        stage(mutant, Shape(schedulers=0, servers=2, workers=0)) as (arena, clients),
+        direct(arena, 0) as first,
+        direct(arena, 1) as second,
+    ):
+        clients._http = first
+        worker = grouped_worker(first)
+        reports = [await one_run(arena, clients, worker)]
+        for _ in range(ROUNDS):
+            worker.api = first
+            waits = await long_poll(worker)
+            worker.api = second
+            await answered(worker, recover=True)
+            await clients.submit({"task": "noop"})
+            await waits
+            if await arena.ask("select from mainspring.runs where state = 2"):
+                break
+            reports.append(await take_one(arena, grouped_worker(second)))
+        await at_rest(arena, PATIENCE if mutant is None else 5)
+        return await gather(arena, clients.calls, reports)
+
+
+async def hand_off_through_a_pause(mutant: str | None) -> History:
+    """A worker waits, its queue is paused, and a job is submitted."""
+    async with (
+        stage(mutant, Shape(schedulers=0, servers=1, workers=0)) as (arena, clients),
+        arena.client(PATIENCE) as http,
+    ):
+        worker = grouped_worker(http)
+        reports = [await one_run(arena, clients, worker)]
+        assert (await clients.insist(SET, "POST", "/v1/queues/default:pause")).result == "ok"
+        for _ in range(ROUNDS):
+            waits = await long_poll(worker)
+            await clients.submit({"task": "noop"})
+            await waits
+            if await arena.ask("select from mainspring.runs where state = 2"):
+                break
+        return await gather(arena, clients.calls, reports, at_rest=False)
+
+
 async def claim_whose_answer_was_lost(mutant: str | None) -> History:
     """The server gives a run to a worker, and the response is lost after the commit."""
     async with stage(mutant, Shape(schedulers=0, servers=1, workers=1)) as (arena, clients):
@@ -177,6 +223,8 @@ SCENES: dict[str, tuple[Scene, str]] = {
     "fence": (outcome_of_an_earlier_attempt, "S5"),
     "state": (claim_of_a_running_run, "S4"),
     "number": (late_copy_of_an_exchange, "L5"),
+    "taker": (hand_off_to_a_worker_that_has_gone_on, "L5"),
+    "pause": (hand_off_through_a_pause, "S10"),
     "redelivery": (claim_whose_answer_was_lost, "L5"),
     "neighbours": (deaths_of_workers_with_two_runs, "S14"),
 }
@@ -293,6 +341,39 @@ def effect(arena: Arena, order: RunOrder, *whats: str) -> None:
                 "pid": os.getpid(), "at": time.monotonic(),
             }  # fmt: skip
             ledger.write(json.dumps(line) + "\n")
+
+
+def direct(arena: Arena, index: int) -> httpx.AsyncClient:
+    """A client of one server."""
+    http = arena.client(PATIENCE)
+    http.base_url = f"http://127.0.0.1:{arena.port(arena.seat(SERVER, index))}"
+    return http
+
+
+def grouped_worker(http: httpx.AsyncClient) -> HandWorker:
+    """A worker whose exchanges are grouped, and to which runs are handed off."""
+    worker = HandWorker(http)
+    worker.card.protocol = PROTOCOL.number
+    return worker
+
+
+async def one_run(arena: Arena, clients: Clients, worker: HandWorker) -> Report:
+    """Submit a job, and let the worker run it. From then on its server knows the lane."""
+    await clients.submit({"task": "noop"})
+    return await take_one(arena, worker)
+
+
+async def take_one(arena: Arena, worker: HandWorker) -> Report:
+    order = await claim_one(worker)
+    effect(arena, order, "start", "end")
+    return await report(worker, order, "SUCCESS")
+
+
+async def long_poll(worker: HandWorker) -> asyncio.Task[httpx.Response]:
+    """Send an exchange that waits for runs. It has most likely begun to wait."""
+    asked = asyncio.create_task(worker.ask(free=1, wait_ms=10_000))
+    await asyncio.sleep(0.3)
+    return asked
 
 
 async def waiting(arena: Arena) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import io
 import re
 import tokenize
@@ -11,17 +10,19 @@ from collections.abc import Iterator
 from pathlib import Path
 
 SOURCE = Path(__file__).resolve().parents[2] / "src" / "mainspring"
+CLASS = re.compile(r"^class ([A-Za-z]\w*)", re.MULTILINE)  # public, and not inside of something
 MOST = 10
 MOST_UNNAMED = 15
 UNNAMED = re.compile(r"\b([Ww]hoever|[Ss]omebody|[Nn]obody|[Ee]verybody)\b|^\W*The same\b")
+
+PERHAPS_UNNAMED = re.compile(UNNAMED.pattern.replace("^", ""))  # cheaper than to divide every module into tokens
 
 
 def test_few_class_names_mean_several_things() -> None:
     places: dict[str, list[str]] = defaultdict(list)
     for file in SOURCE.rglob("*.py"):
-        for node in ast.parse(file.read_text()).body:
-            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
-                places[node.name].append(str(file.relative_to(SOURCE)))
+        for name in CLASS.findall(file.read_text()):
+            places[name].append(str(file.relative_to(SOURCE)))
     several = {name: found for name, found in places.items() if len(found) > 1}
     assert len(several) <= MOST, several
 
@@ -29,8 +30,9 @@ def test_few_class_names_mean_several_things() -> None:
 def test_docstrings_and_comments_name_what_acts() -> None:
     """A sentence names the process, transaction, user or function, instead of whoever, somebody or the same."""
     found = [
-        f"{file.relative_to(SOURCE)}:{line}" for file in SOURCE.rglob("*.py") for line, text in texts_in(file)
-        if UNNAMED.search(text)
+        f"{file.relative_to(SOURCE)}:{line}"
+        for file in SOURCE.rglob("*.py") if PERHAPS_UNNAMED.search(file.read_text())
+        for line, text in texts_in(file) if UNNAMED.search(text)
     ]  # fmt: skip
     assert len(found) <= MOST_UNNAMED, found
 

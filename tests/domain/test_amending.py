@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mainspring.domain.errors import InvalidInput, MainspringError, NotSupportedYet
-from mainspring.domain.intake.request import LATER_FIELDS
+from mainspring.domain.errors import InvalidInput, MainspringError
 from mainspring.domain.job import Delivery, JobDefinition, Overlap, Priority
 from mainspring.domain.retry import RetryPolicy
 from mainspring.domain.schedules.misfire import MisfirePolicy
@@ -287,13 +286,6 @@ def test_a_zone_alone_goes_with_cron_only(when: dict[str, Any]) -> None:
     with pytest.raises(InvalidInput) as refused:
         amended(defined({"task": "noop", **when}), {"timezone": "Asia/Tokyo"})
     assert refused.value.field == "timezone"
-
-
-@pytest.mark.parametrize("field", LATER_FIELDS)
-def test_a_change_to_a_field_of_a_later_issue_is_refused_by_name(field: str) -> None:
-    with pytest.raises(NotSupportedYet) as refused:
-        amended(defined(FULL), {field: ["x"]})
-    assert refused.value.field == field
 
 
 @pytest.mark.parametrize("field", ["job_id", "idempotency_key", "status", "prioritty"])

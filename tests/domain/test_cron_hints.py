@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from time import thread_time
 
 import pytest
 
 from mainspring.domain.errors import InvalidInput
 from mainspring.domain.intake.cron import check_cron
+from tests.effort import calls_of
 
 NOW = datetime(2026, 11, 16, tzinfo=UTC)
 
@@ -33,14 +33,10 @@ def test_the_hint_says_what_to_write(line: str, hint: str) -> None:
 
 @pytest.mark.parametrize("line", ["H H */31 H H", "H H H H H", "H H 29 2 H", "H H * H 0L"])
 @pytest.mark.parametrize("timezone", ["Europe/Berlin", "Australia/Lord_Howe", "Africa/Casablanca"])
-def test_a_line_with_many_values_of_h_is_checked_quickly(line: str, timezone: str) -> None:
+def test_a_line_with_many_values_of_h_is_checked_with_little_effort(line: str, timezone: str) -> None:
     check_cron("H H 1 H H", timezone, "schedule.cron", NOW)  # the changes of the zone are known
-    took = []
-    for year in (2027, 2028, 2029):
-        began = thread_time()
-        check_cron(line, timezone, "schedule.cron", NOW.replace(year=year))
-        took.append(thread_time() - began)
-    assert min(took) < 0.05
+    later = NOW.replace(year=2027)
+    assert calls_of(lambda: check_cron(line, timezone, "schedule.cron", later)) < 200_000
 
 
 def test_a_line_that_h_moves_into_a_skipped_hour_is_refused() -> None:

@@ -19,6 +19,7 @@ from mainspring.sdk.app.app import TaskOptions
 from mainspring.sdk.client import field_types
 from mainspring.sdk.client.job_fields import OPTION_NAMES, JobChanges, JobFields
 from mainspring.wire import states
+from mainspring.wire.events import EventsTogether
 from mainspring.wire.execution import RunSetup
 from mainspring.wire.fields import (
     ANYTHING,
@@ -27,6 +28,7 @@ from mainspring.wire.fields import (
     FATE,
     FIELDS,
     NAMES,
+    ON_DEADLINE,
     PAIRS,
     PLAIN_FIELDS,
     PLAIN_NAMES,
@@ -34,6 +36,7 @@ from mainspring.wire.fields import (
     TEXT,
     Field,
     FieldKind,
+    OnDeadline,
     OptionPart,
     Place,
     PlainKeywords,
@@ -44,7 +47,6 @@ from mainspring.wire.fields import (
     task_options,
 )
 from mainspring.wire.jobs import (
-    DstIn,
     JobPatch,
     JobRequest,
     JobView,
@@ -55,6 +57,7 @@ from mainspring.wire.jobs import (
 )
 from mainspring.wire.kind_fields import KindKeywords, ShownCalls
 from mainspring.wire.limits import CircuitBreakerIn, ConcurrencyIn, RateLimitIn
+from mainspring.wire.schedules import DstIn
 from mainspring.wire.tasks import DeclaredOptions
 from mainspring.wire.unique import UniqueIn
 
@@ -77,11 +80,10 @@ WITHOUT_OPTION = {
     "rate": "--rate gives rate_limit",
     "declared_by": "an application says it",
     "dependencies": "another name of depends_on",
-    "notify": "of a feature that does not exist yet",
 }
 # Fields whose type does not mention null: the payload is stored as it was sent, the others are refused by name.
 CALLS = {kind.field: kind.part("call").CALL_IN for kind in task_kinds()}
-UNWRAPPED = {"payload": "msgspec.Raw", "notify": "Any"}
+UNWRAPPED = {"payload": "msgspec.Raw"}
 
 
 def names(fields: Iterable[Field]) -> list[str]:
@@ -137,14 +139,14 @@ def test_a_field_is_stored_where_the_table_says() -> None:
     places |= {f"spec.setup.{name}" for name in RunSetup.__struct_fields__}
     assert [field.name for field in FIELDS if field.stored is not None and field.stored not in places] == []
     unstored = [field for field in FIELDS if field.stored is None]
-    assert [field.name for field in unstored if not field.later and field.means not in names(FIELDS)] == []
+    assert [field.name for field in unstored if field.means not in names(FIELDS)] == []
 
 
 def test_nothing_is_stored_or_shown_that_is_not_in_the_table() -> None:
     stored = {field.stored for field in FIELDS}
     assert {f"spec.{name}" for name in Spec.__struct_fields__} - stored == {
         "spec.setup", "spec.overlap", "spec.repeat", "spec.line", "spec.boost", "spec.workflow", "spec.step",
-        "spec.requested_at",
+        "spec.requested_at", "spec.found_by",
     }  # fmt: skip
     assert {f"spec.setup.{name}" for name in RunSetup.__struct_fields__} <= stored
     assert set(JobDefinition.__struct_fields__) - stored == {"spec", "idempotency_key"}
@@ -172,6 +174,7 @@ def test_the_keywords_of_the_sdk_are_those_of_the_table() -> None:
 def test_the_words_and_members_of_the_sdk_are_those_of_requests() -> None:
     for options, struct in (
         (field_types.RetryOptions, RetryIn), (field_types.RetryRuleOptions, RetryRuleIn),
+        (field_types.EventsTogetherOptions, EventsTogether),
         (field_types.MisfireOptions, MisfireIn), (field_types.ResourceLimitOptions, ResourceLimitsIn),
         (field_types.ConcurrencyOptions, ConcurrencyIn), (field_types.RateLimitOptions, RateLimitIn),
         (field_types.CircuitBreakerOptions, CircuitBreakerIn), (field_types.DstOptions, DstIn),
@@ -188,7 +191,7 @@ def test_the_words_and_members_of_the_sdk_are_those_of_requests() -> None:
         (field_types.Overlap, states.OverlapWord), (field_types.Outside, states.OutsideWord),
         (field_types.Sandbox, states.SandboxWord), (field_types.ScheduleKind, states.ScheduleType),
         (field_types.Rule, states.TriggerRuleWord), (field_types.OnUpstreamFailure, states.OnUpstreamFailureWord),
-        (field_types.MisfirePolicy, states.MisfireWord),
+        (field_types.MisfirePolicy, states.MisfireWord), (OnDeadline, states.OnDeadlineWord),
     ):  # fmt: skip
         assert _words(words) == _words(word), words
 
@@ -309,7 +312,7 @@ def test_plain_fields_may_be_given_everywhere() -> None:
 
 @pytest.mark.parametrize("field", PLAIN_FIELDS, ids=lambda field: field.name)
 def test_a_plain_field_is_read_stored_changed_and_taken_back(field: Field) -> None:
-    low, high = ("x", "y") if field.kind is TEXT else (field.least, field.most)
+    low, high = {TEXT: ("x", "y"), ON_DEADLINE: ("tell", "cancel")}.get(field.kind, (field.least, field.most))
     job = defined({"task": "t", "schedule": "manual", field.name: low})
     assert plain_values(job.spec) == dict.fromkeys(PLAIN_NAMES) | {field.name: low}
     changed = amended(job, {field.name: high})
@@ -331,5 +334,5 @@ def test_type_checkers_see_the_calls_of_our_kinds() -> None:
 
 
 def test_only_simple_kinds_are_plain() -> None:
-    with pytest.raises(ValueError, match="probe: a plain field is a duration, a count or a text"):
+    with pytest.raises(ValueError, match="probe: a plain field is a duration, a count, a text or a word"):
         plain_field("probe", next(field.kind for field in FIELDS if field.name == "env"), least=0, most=1, help="No.")

@@ -187,7 +187,7 @@ def test_a_task_without_parameters_takes_none() -> None:
     signature.check(None)
     with pytest.raises(InvalidInput, match="nothing has no parameter x") as refused:
         signature.check('{"x": 1}')
-    assert refused.value.hint == "nothing takes no parameters"
+    assert refused.value.hint == "the task nothing takes no parameters"
 
 
 def report(account: str, limit: int = 10, item: Item | None = None) -> None: ...
@@ -197,14 +197,14 @@ def report(account: str, limit: int = 10, item: Item | None = None) -> None: ...
     ("payload", "field", "detail", "expected", "hint"),
     [
         (None, "payload.account", "report.generate needs the parameter account", None,
-         "report.generate takes account and the optional limit, item"),
+         "the task report.generate takes account and the optional limit, item"),
         ('{"acount": "a"}', "payload.acount", "report.generate has no parameter acount", None,
          "did you mean account?"),
         ('{"account": 5}', "payload.account",
          "the parameter account does not fit report.generate: expected str, got int", "str",
-         "report.generate takes account and the optional limit, item"),
+         "the task report.generate takes account and the optional limit, item"),
         ('{"account": "a", "item": {}}', "payload.item.id", "report.generate needs the parameter item.id", None,
-         "report.generate takes account and the optional limit, item"),
+         "the task report.generate takes account and the optional limit, item"),
     ],
 )  # fmt: skip
 def test_a_refusal_names_the_parameter_and_what_the_task_takes(

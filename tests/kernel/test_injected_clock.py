@@ -34,6 +34,7 @@ WAITS = {
     "loop.call_later",
     "loop.call_at",
 }
+LAST_NAMES = {name.rpartition(".")[2] for name in READS | WAITS}
 # Programs of their own, without an event loop. The watchdog imports nothing but the standard library.
 SEPARATE_PROCESSES = (
     "worker/processes/watchdog/",
@@ -53,12 +54,12 @@ def sources(*packages: str) -> Iterator[Path]:
 
 
 def used(code: str) -> Iterator[tuple[int, str]]:
-    """The names `owner.attribute` that code uses, and the waits that are given a real time limit. A loop is called
-    `loop`, whatever the expression."""
+    """The names `owner.attribute` that may be of a clock, and the waits that are given a real time limit. A loop
+    is called `loop`, whatever the expression."""
     for node in ast.walk(parsed(code)):
         if isinstance(node, ast.ImportFrom) and node.module in ("time", "asyncio"):
             yield from ((node.lineno, f"{node.module}.{name.name}") for name in node.names)
-        if isinstance(node, ast.Attribute):
+        if isinstance(node, ast.Attribute) and node.attr in LAST_NAMES:
             owner = ast.unparse(node.value)
             owner = "loop" if owner.lower().endswith(("loop", "loop()")) else owner.rpartition(".")[2]
             yield node.lineno, f"{owner}.{node.attr}"

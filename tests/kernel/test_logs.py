@@ -139,14 +139,17 @@ def test_a_text_line_has_the_time_of_day_the_process_the_event_and_its_fields(wr
         log.info("worker starts", name="a b", slots=16, share=1 / 3)
         log.warning("leases lost", shards="0-127")
         log.detail("descriptors", limit=20)
+        log.diagnostic("event loop stalls", stack="...")
 
     first, second = written(speak, log_format="text").splitlines()
     assert re.fullmatch(r"\d\d:\d\d:\d\d  server              worker starts  name='a b' slots=16 share=0.333333", first)
     assert second[8:] == "  server     warning: leases lost  shards=0-127", (
         "without colours, the level is a word, in a column of its own"
     )
-    assert "descriptors" in written(speak, log_format="text", level="debug")
-    assert "descriptors" in written(speak, log_format="json")
+    details = ("descriptors", "event loop stalls")
+    assert all(event in written(speak, log_format="text", level="debug") for event in details)
+    *_, detail, diagnostic = written(speak, log_format="json").splitlines()
+    assert ("descriptors" in detail and '"info"' in detail) and ("stalls" in diagnostic and '"warning"' in diagnostic)
 
 
 def test_a_line_that_many_can_have_at_once_is_paced(written: Callable[..., str]) -> None:

@@ -22,7 +22,7 @@ class Lines:
         self.said: list[tuple[str, dict[str, Any]]] = []
         self.stack_seen = threading.Event()
 
-    def warning(self, event: str, **fields: Any) -> None:
+    def diagnostic(self, event: str, **fields: Any) -> None:
         self.said.append((event, fields))
         if "stack" in fields:
             self.stack_seen.set()

@@ -12,6 +12,7 @@ import pytest
 
 from mainspring.wire.exchange import RunOrder
 from mainspring.wire.logs import LogChunk, LogReceipt, LogShipment
+from tests.eventually import PATIENCE
 from tests.operations.hand_worker import HandWorker
 
 encode = msgspec.json.Encoder().encode
@@ -84,7 +85,7 @@ class Follower:
 
 
 async def claim_soon(worker: HandWorker) -> list[RunOrder]:
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(PATIENCE):
         while True:
             if runs := (await worker.exchange(free=1)).runs:
                 return runs

@@ -10,6 +10,7 @@ from mainspring.kernel.clock import SystemClock
 from mainspring.operations.logs.log_bytes import LogBytes
 from mainspring.roles.assembly import Assembly, assemble
 from mainspring.store.log_files import LogFiles
+from tests.eventually import PATIENCE
 from tests.logs.scene import IN_A_FOLDER, Follower, a_run, chunk, claim_soon, ship
 from tests.logs.sockets import on_a_socket
 from tests.operations.hand_worker import HandWorker, outcome
@@ -32,7 +33,7 @@ async def test_follow_tells_what_is_there_what_comes_and_the_end(assembly: Assem
         await ship(worker, chunk(order, 4, b"two\n"))
         await until(lambda: follower.output == "one\ntwo\n")
         await worker.report(outcome(order))
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(PATIENCE):
             await reading
     assert follower.events[-1] == ("end", "1:8", {"status": "SUCCESS"})
 
@@ -52,7 +53,7 @@ async def test_follow_goes_on_through_a_retry_and_a_named_attempt_ends_with_it(
         (again,) = await claim_soon(worker)
         await ship(worker, chunk(again, 0, b"second\n"))
         await worker.report(outcome(again))
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(PATIENCE):
             await reading
     assert follower.names == ["output", "truncated", "attempt", "output", "end"]
     assert follower.events[2][1:] == ("2:0", {"attempt": 2})
@@ -69,7 +70,7 @@ async def test_follow_begins_before_the_run_does(assembly: Assembly, worker: Han
         (order,) = await worker.claim()
         await ship(worker, chunk(order, 0, b"hello\n"))
         await worker.report(outcome(order))
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(PATIENCE):
             await reading
     assert follower.names == ["output", "end"]
 
@@ -114,7 +115,7 @@ async def test_output_that_arrived_at_another_server_is_seen(
         await ship(worker, chunk(order, 0, b"elsewhere\n"))
         await until(lambda: follower.output == "elsewhere\n")
         await worker.report(outcome(order))
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(PATIENCE):
             await reading
     await there.close()
 
@@ -130,7 +131,7 @@ async def test_a_reader_stays_while_the_database_is_away(assembly: Assembly, wor
             tell()
         await ship(worker, chunk(order, 4, b"two\n"))
         await worker.report(outcome(order))
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(PATIENCE):
             await reading
     assert (follower.output, follower.names[-1]) == ("one\ntwo\n", "end")
 
@@ -185,7 +186,7 @@ async def test_a_reader_whose_token_is_revoked_reads_no_further(assembly: Assemb
         assert (await api.post(f"/v1/tokens/{made['token_id']}:revoke")).status_code == 200
         await ship(worker, chunk(order, 4, b"two\n"))
         await worker.report(outcome(order))
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(PATIENCE):
             await asyncio.gather(*reading)
     assert follower.names == ["output"]
     assert (stays.output, stays.names[-1]) == ("one\ntwo\n", "end")
@@ -199,7 +200,7 @@ async def test_a_server_that_stops_lets_its_readers_go_without_an_end(assembly: 
         reading = asyncio.create_task(follower.run())
         await until(lambda: follower.output == "one\n")
         assembly.release_waiters()
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(PATIENCE):
             await reading
     assert follower.names == ["output"]
 
@@ -227,14 +228,14 @@ async def test_a_tenant_that_follows_too_much_gives_places_up_and_continues_late
         headers = {"Authorization": other.headers["Authorization"]}
         async with api.stream("GET", f"/v1/runs/{run_id}/logs?follow=true", headers=headers) as answer:
             assert answer.status_code == 200
-            async with asyncio.timeout(60):
+            async with asyncio.timeout(PATIENCE):
                 await reading[2]  # the newest one of the tenant that has the most
             assert len(places) == 3
             second = await api.get(f"/v1/runs/{run_id}/logs?follow=true", headers=headers)
             assert (second.status_code, second.json()["code"]) == (503, "streams_full")
         assert not reading[0].done() and not reading[1].done()
         await worker.report(outcome(order))
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(PATIENCE):
             await asyncio.gather(*reading)
     assert [follower.names[-1] for follower in followers] == ["end", "end", "output"]
     await until(lambda: len(places) == 0)

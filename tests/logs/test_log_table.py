@@ -21,7 +21,7 @@ from mainspring.operations.logs.log_bytes import LogBytes
 from mainspring.roles.assembly import Assembly, assemble
 from mainspring.roles.log_storage import LogStorage, open_log_storage
 from mainspring.store import log_table, partitions
-from mainspring.store.log_files import Chunk, folder_of, key_of, open_log_files
+from mainspring.store.log_files import FolderChunk, folder_of, key_of, open_log_files
 from mainspring.store.log_table import LogTable, pack
 from mainspring.store.pool import LOG_CONNECTIONS, Store
 from mainspring.upkeep.partition_maintainer import HistoryPruner
@@ -37,7 +37,7 @@ pytestmark = pytest.mark.anyio
 FOLDER = folder_of(1, uuid7(), 1, 1)
 
 
-async def put(store: Store, *chunks: Chunk) -> None:
+async def put(store: Store, *chunks: FolderChunk) -> None:
     """Store chunks, whether they count or not."""
     async with store.logs.acquire() as connection:
         for folder, offset, data in chunks:
@@ -66,7 +66,7 @@ async def test_what_was_put_is_read_from_any_byte(store: Store) -> None:
     sizes = [1, 3, 250, 700, 5000, 12_000 - 954]
     at = 0
     for size in sizes:
-        await put(store, Chunk(FOLDER, at, output[at : at + size]))
+        await put(store, FolderChunk(FOLDER, at, output[at : at + size]))
         at += size
     for start in (0, 1, 3, 4, 100, 954, 5953, 5954, at - 1, at):
         for end in (start, start + 1, min(start + 4000, at), at):
@@ -76,9 +76,9 @@ async def test_what_was_put_is_read_from_any_byte(store: Store) -> None:
 async def test_it_ends_before_the_first_byte_that_is_missing_and_other_logs_are_not_read(store: Store) -> None:
     table = LogTable(store)
     tenant, run_id, _ = FOLDER.split("/")
-    await put(store, Chunk(FOLDER, 0, b"abc"), Chunk(FOLDER, 5, b"fgh"))
-    await put(store, Chunk(f"{tenant}/{run_id}/1-2", 3, b"of another fence"))
-    await put(store, Chunk(f"2/{run_id}/1-1", 3, b"of another tenant"))
+    await put(store, FolderChunk(FOLDER, 0, b"abc"), FolderChunk(FOLDER, 5, b"fgh"))
+    await put(store, FolderChunk(f"{tenant}/{run_id}/1-2", 3, b"of another fence"))
+    await put(store, FolderChunk(f"2/{run_id}/1-1", 3, b"of another tenant"))
     assert await all_of(table, 0, 8) == b"abc"
     assert await all_of(table, 3, 8) == b""
     assert await all_of(table, 6, 8) == b"gh"
@@ -87,7 +87,7 @@ async def test_it_ends_before_the_first_byte_that_is_missing_and_other_logs_are_
 async def test_a_chunk_that_was_sent_again_or_in_another_size_is_read_once(store: Store) -> None:
     table = LogTable(store)
     for offset, data in ((0, b"abc"), (0, b"abcdef"), (0, b"abc"), (3, b"def"), (6, b"gh"), (3, b"defgh")):
-        await put(store, Chunk(FOLDER, offset, data))
+        await put(store, FolderChunk(FOLDER, offset, data))
     for start in range(8):
         assert await all_of(table, start, 8) == b"abcdefgh"[start:]
 
@@ -98,14 +98,14 @@ async def test_a_chunk_that_was_sent_again_or_in_another_size_is_read_once(store
 async def test_a_run_id_says_nothing_that_is_needed(store: Store, run_id: object) -> None:
     """Partitions near the time in the id are looked into first."""
     table, folder = LogTable(store), folder_of(1, run_id, 1, 1)
-    await put(store, Chunk(folder, 0, b"here"))
+    await put(store, FolderChunk(folder, 0, b"here"))
     assert await all_of(table, 0, 4, folder) == b"here"
 
 
 async def test_text_is_stored_compressed_and_not_compressed_again(store: Store, connection: asyncpg.Connection) -> None:
     noise = random.Random(1).randbytes(1000)
     chunks = [(0, b"short\n"), (6, b"the same line of text\n" * 10_000), (220_006, noise)]
-    await put(store, *(Chunk(FOLDER, offset, data) for offset, data in chunks))
+    await put(store, *(FolderChunk(FOLDER, offset, data) for offset, data in chunks))
     found = await connection.fetch("select size, length(data) from mainspring.log_chunks order by first_byte")
     assert [tuple(row) for row in found][0::2] == [(6, 6), (1000, 1000)]
     assert found[1]["size"] == 220_000 and found[1]["length"] < 5000
@@ -271,6 +271,47 @@ async def test_a_day_of_output_is_dropped_and_that_of_runs_that_are_still_known_
 
 
 @IN_POSTGRESQL
+async def test_output_is_kept_as_long_as_its_job_says_apart_from_the_history(
+    assembly: Assembly, worker: HandWorker, connection: asyncpg.Connection
+) -> None:
+    long, short = await a_run(worker, keep_logs="52w"), await a_run(worker, keep_logs="2d")
+    for order in (long, short):
+        await ship(worker, chunk(order, 0, b"one\n"), chunk(order, 4, b"two\n"))
+    await worker.report(outcome(long), outcome(short))
+    pruner = HistoryPruner(assembly.store, 30, assembly.services.logs.stores)
+    assert await pruner.run_once() == []
+    assert await text(worker.api, short.run_id) == "one\ntwo\n"
+    await connection.execute(
+        "update mainspring.run_logs set keep_until = keep_until - interval '3 days', "
+        "updated_at = updated_at - interval '3 days'"
+    )
+    await pruner.run_once()
+    shown = (await worker.api.get(f"/v1/runs/{short.run_id}")).json()
+    assert shown["status"] == "SUCCESS"  # the run is there, and its output is not
+    assert await text(worker.api, short.run_id) == ""
+    kept = await connection.fetch("select run_id from mainspring.log_chunks")
+    assert {row[0] for row in kept} == {long.run_id}
+    await connection.execute("delete from mainspring.run_history")
+    dropped = await aged(connection, 31)
+    assert await pruner.run_once() == [dropped]
+    assert (await worker.api.get(f"/v1/runs/{long.run_id}")).status_code == 404
+    assert await text(worker.api, long.run_id) == "one\ntwo\n"  # the run is gone, and its output is not
+    found = (await worker.api.get(f"/v1/runs/{long.run_id}/logs/search", params={"text": "two"})).json()
+    assert [match["text"] for match in found["matches"]] == ["two"]
+    narrowed = {"name": "n", "role": "viewer", "queues": ["elsewhere"]}
+    token = (await worker.api.post("/v1/tokens", json=narrowed)).json()["token"]
+    outside = {"Authorization": f"Bearer {token}"}
+    for path in ("logs", "logs/range", "logs/search?text=two"):
+        assert (await worker.api.get(f"/v1/runs/{long.run_id}/{path}", headers=outside)).status_code == 404
+    followed = await worker.api.get(f"/v1/runs/{long.run_id}/logs", params={"follow": "true"})
+    assert (followed.status_code, followed.json()["field"]) == (404, "follow")
+    await connection.execute("update mainspring.run_logs set keep_until = keep_until - interval '1 year'")
+    await pruner.run_once()
+    assert (await worker.api.get(f"/v1/runs/{long.run_id}/logs")).status_code == 404
+    assert await connection.fetchval("select count(*) from mainspring.log_chunks") == 0
+
+
+@IN_POSTGRESQL
 async def test_servers_that_drop_a_day_at_the_same_moment_keep_what_is_needed(
     assembly: Assembly, worker: HandWorker, connection: asyncpg.Connection
 ) -> None:
@@ -365,7 +406,7 @@ async def test_the_older_folder_is_only_used_if_it_has_something(tmp_path: Path)
 async def test_bytes_that_no_store_has_are_told(store: Store, tmp_path: Path) -> None:
     files, table = open_log_files(tmp_path), LogTable(store)
     await files.put(FOLDER, 0, b"abc")
-    await put(store, Chunk(FOLDER, 3, b"def"))
+    await put(store, FolderChunk(FOLDER, 3, b"def"))
     await files.put(FOLDER, 6, b"ghi")
     for stores in ((files, table), (table, files)):
         found = [piece.data async for piece in LogBytes(*stores).read(FOLDER, 0, 12)]

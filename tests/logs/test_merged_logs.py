@@ -13,6 +13,7 @@ from mainspring.roles.assembly import Assembly
 from mainspring.upkeep.partition_maintainer import HistoryPruner
 from mainspring.wire.exchange import RunOrder
 from mainspring.wire.logs import LogReceipt
+from tests.eventually import PATIENCE
 from tests.logs.scene import IN_A_FOLDER, Follower, a_run, chunk, ship, text
 from tests.logs.sockets import on_a_socket
 from tests.operations.hand_worker import HandWorker, outcome
@@ -76,7 +77,7 @@ async def test_a_reader_follows_a_log_that_is_merged_under_its_eyes(
         await ship(worker, chunk(order, 100 * LENGTH, b"", end=True))
         await merger.run_once()
         await worker.report(outcome(order))
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(PATIENCE):
             await reading
     assert follower.output == WHOLE
 

@@ -17,6 +17,7 @@ from mainspring.roles.assembly import Assembly, assemble
 from mainspring.store.log_files import LogFiles
 from mainspring.wire.exchange import RunOrder
 from tests.conftest import TOKEN
+from tests.eventually import PATIENCE
 from tests.logs.scene import IN_A_FOLDER, Follower, a_run, chunk, claim_soon, ship
 from tests.logs.sockets import on_a_socket
 from tests.operations.hand_worker import HandWorker, outcome
@@ -73,7 +74,7 @@ async def test_one_statement_tells_of_all_that_is_followed_and_none_is_asked_whe
     await worker.report(*(outcome(order) for order in orders))
     with statements_of(assembly) as asked:
         assert await watch.run_once() == 20
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(PATIENCE):
             await asyncio.gather(*(reading for _, reading in readers))
         assert len(asked) == 1
         await until(lambda: watch.runs == 0)
@@ -125,7 +126,7 @@ async def test_a_further_attempt_is_seen_at_once_and_nothing_of_the_one_before_i
     assert follower.names == ["output", "output", "attempt", "output"]
     await worker.report(outcome(again))
     await assembly.services.logs.watch.run_once()
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(PATIENCE):
         await reading
     await there.close()
 
@@ -143,7 +144,7 @@ async def test_a_reader_who_takes_nothing_holds_up_nobody(
             await ship(worker, chunk(order, number * len(piece), piece))
         await worker.report(outcome(order))
         await assembly.services.logs.watch.run_once()
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(PATIENCE):
             await reading
         assert len(follower.output) == 20 * len(piece)
         assert assembly.services.logs.watch.runs == 1
@@ -158,7 +159,7 @@ async def test_a_run_that_expires_lets_its_reader_go(
     follower, reading = await following(served, order)
     await connection.execute("delete from mainspring.runs where run_id = $1", order.run_id)
     await assembly.services.logs.watch.run_once()
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(PATIENCE):
         await reading
     assert follower.names == ["output"]
 

@@ -19,6 +19,7 @@ from mainspring.store.pool import Store
 from mainspring.store.workers import WorkerState, hash_secret
 from mainspring.wire.exchange import RunOrder
 from mainspring.wire.protocol import SECRET_HEADER, WORKER_HEADER
+from tests.eventually import PATIENCE
 from tests.logs.scene import chunk, ship
 from tests.operations.hand_worker import HandWorker, outcome
 from tests.operations.servers import another_server
@@ -117,7 +118,7 @@ async def test_a_wrong_secret_does_not_wait_for_a_lock(scene: Scene, connection:
     await scene.holds()
     async with connection.transaction():
         await connection.execute("select from mainspring.workers for update")
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE):
             assert (await scene.notice(secret="wrong")).status_code == 401
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -12,6 +12,7 @@ import httpx
 import msgspec
 import pytest
 
+from mainspring.kernel.ids import TenantId
 from mainspring.operations.dependencies import dependency_poller as poller_module
 from mainspring.operations.dependencies.dependency_poller import DependencyPoller
 from mainspring.roles.assembly import Assembly
@@ -344,6 +345,30 @@ async def test_cycles_are_refused_and_spelled_out(api: httpx.AsyncClient) -> Non
         await api.patch("/v1/jobs/b", json={"depends_on": ["a"]})
         assert (await api.patch("/v1/jobs/b", json=change)).json()["depends_on"] == []
     assert (await api.patch("/v1/jobs/a", json={"depends_on": ["c"]})).status_code == 200
+
+
+async def test_a_new_job_is_not_compared_with_all_levels_above_it(
+    api: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing follows it, so it closes no cycle. A chain of 1,000 jobs that are made one by one would read half a
+    million levels."""
+    read: list[object] = []
+    edges_above = dependencies.edges_above
+
+    async def counted(connection: asyncpg.Connection, tenant: TenantId, jobs: Sequence[str]) -> list[tuple[str, str]]:
+        read.append(jobs)
+        return await edges_above(connection, tenant, jobs)
+
+    monkeypatch.setattr(dependencies, "edges_above", counted)
+    await make(api, "a", schedule="manual")
+    for parent, child in (("a", "b"), ("b", "c"), ("c", "d")):
+        await make(api, child, schedule={"after": [parent]})
+    assert not read
+    body = {"schedule": {"after": ["d"]}}
+    assert problem(await api.patch("/v1/jobs/b", json=body))["code"] == "cycle" and read
+    itself = {"task": "t", "job_id": "e", "schedule": {"after": ["e"]}}
+    assert problem(await api.post("/v1/jobs", json=itself))["code"] in ("cycle", "unknown_job")
+    assert problem(await api.post("/v1/jobs:validate", json=itself))["code"] == "cycle"
 
 
 async def test_two_changes_at_once_do_not_close_a_cycle(api: httpx.AsyncClient) -> None:

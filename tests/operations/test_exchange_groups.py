@@ -14,6 +14,7 @@ from mainspring.kernel import metrics
 from mainspring.roles.assembly import Assembly
 from mainspring.wire.exchange import ExchangeReply
 from mainspring.wire.protocol import PROTOCOL
+from tests.eventually import PATIENCE
 from tests.operations.hand_worker import HandWorker, held, outcome
 from tests.operations.servers import another_server
 from tests.operations.test_exchange import submit
@@ -219,7 +220,7 @@ async def test_a_table_that_somebody_has_locked_delays_no_reply_for_long(
     orders = [(await worker.exchange(free=1)).runs[0] for worker in workers]
     async with connection.transaction():
         await connection.execute("lock table mainspring.runs in access exclusive mode")
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE):
             replies = await asyncio.gather(
                 *(
                     worker.exchange(outcomes=[outcome(order)], free=1)
@@ -246,7 +247,7 @@ async def test_exchanges_that_wait_for_a_statement_that_hangs_are_answered_withi
             await asyncio.sleep(0)
             if assembly.store.groups._queue.empty() and not assembly.services.exchanger._transaction._groups._pending:
                 break
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE):
             replies = await at_once(workers[1:], free=1)
     assert sum(len(reply.runs) for reply in replies) >= 4, "some went on by themselves"
     assert all(len(reply.runs) == 1 or (reply.superseded and reply.retry_in) for reply in replies)

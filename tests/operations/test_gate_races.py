@@ -17,6 +17,7 @@ from mainspring.roles.assembly import Assembly
 from mainspring.store import gates
 from mainspring.upkeep.run_rescuer import RunRescuer
 from mainspring.wire.exchange import ExchangeReply, RunOrder
+from tests.eventually import PATIENCE
 from tests.store.rows import all_fall_silent, until_blocked
 
 from .gated import check_counts, put, submit
@@ -45,7 +46,7 @@ class Workers:
         pending: list[RunOrder] = []
         ending: dict[Any, str] = {}
         lost = False
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(PATIENCE):
             while len(self.ended) < until_ended:
                 worker.api = self.random.choice(self.servers)
                 if not pending:
@@ -163,7 +164,7 @@ async def test_a_pause_is_acknowledged_when_no_claim_from_before_is_under_way(
     await transaction.start()
     await claim.fetchval("select revision from mainspring.gate_revision")
     pause = asyncio.create_task(api.post("/v1/queues/default:pause"))
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE):
         while not await connection.fetchval("select count(*) from mainspring.gates where paused_at is not null"):
             await asyncio.sleep(0)
     for _ in range(20):
@@ -172,6 +173,19 @@ async def test_a_pause_is_acknowledged_when_no_claim_from_before_is_under_way(
     await transaction.commit()
     assert (await pause).status_code == 200
     await claim.close()
+
+
+@pytest.mark.parametrize(("pool", "claims"), [("hot", True), ("groups", True), ("reads", False), ("urgent", False)])
+async def test_a_pause_waits_for_the_transactions_of_every_pool_that_claims(
+    connection: asyncpg.Connection, database_url: str, pool: str, claims: bool
+) -> None:
+    settings = {"application_name": f"mainspring server {pool}"}
+    server = await asyncpg.connect(database_url, server_settings=settings)
+    async with server.transaction():
+        await server.fetchval("select revision from mainspring.gate_revision")
+        assert len(await gates.hot_transactions(connection)) == claims
+    assert await gates.hot_transactions(connection) == []
+    await server.close()
 
 
 async def test_two_claims_through_one_gate_wait_for_each_other(

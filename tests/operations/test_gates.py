@@ -11,6 +11,7 @@ import pytest
 from mainspring.operations.limits.gate_keeper import GateKeeper
 from mainspring.roles.assembly import Assembly
 from mainspring.store import gates
+from tests.eventually import PATIENCE
 
 from .gated import check_counts, put, submit
 from .hand_worker import HandWorker, outcome
@@ -31,8 +32,8 @@ async def test_no_more_runs_of_a_queue_run_than_its_limit(
     assert (await other.hello(free=10)).runs == []
     view = (await api.get("/v1/queues/default")).json()
     assert view["limits"] | {"paused_at": None} == {
-        "queue": "default", "paused": False, "paused_by": None, "paused_at": None, "concurrency": 3, "in_use": 3,
-        "rate": None, "burst": None, "tokens": None, "max_depth": None, "version": 2,
+        "queue": "default", "paused": False, "paused_by": None, "paused_at": None, "pause_reason": None,
+        "concurrency": 3, "in_use": 3, "rate": None, "burst": None, "tokens": None, "max_depth": None, "version": 2,
     }  # fmt: skip
     assert (view["depth"] + view["running"], view["paused"]) == (10, False)  # claimed ones are shown as queued
     await check_counts(connection)
@@ -177,6 +178,59 @@ async def test_a_paused_queue_accepts_jobs_and_starts_none(api: httpx.AsyncClien
     assert len((await worker.exchange(free=5)).runs) == 1
 
 
+async def test_a_pause_has_a_reason_until_it_ends(api: httpx.AsyncClient) -> None:
+    [run_id] = await submit(api, 1)
+    paused = (await api.post("/v1/queues/default:pause", json={"reason": "mail is down\n"})).json()
+    assert (paused["paused"], paused["pause_reason"]) == (True, "mail is down")
+    why = (await api.get(f"/v1/runs/{run_id}/why")).json()["why"]
+    assert why.endswith("queue default is paused by test: mail is down.")
+    assert (await api.get("/v1/queues/default")).json()["limits"]["pause_reason"] == "mail is down"
+    again = (await api.post("/v1/queues/default:pause")).json()
+    assert again["pause_reason"] == "mail is down", "a second pause keeps it"
+    changed = (await api.put("/v1/queues/default", json={"pause_reason": "mail comes back at 9"})).json()
+    assert (changed["paused"], changed["pause_reason"]) == (True, "mail comes back at 9")
+    resumed = (await api.post("/v1/queues/default:resume")).json()
+    assert (resumed["paused"], resumed["pause_reason"]) == (False, None)
+    everything = (await api.post("/v1/pause", json={"reason": "we move"})).json()
+    assert (everything["paused"], everything["pause_reason"]) == (True, "we move")
+    assert (await api.get("/v1/queues/default")).json()["paused_why"] == "everything is paused by test: we move"
+
+
+@pytest.mark.parametrize(
+    "verb, path, body, field",
+    [
+        ("put", "/v1/queues/default", {"pause_reason": "why"}, "pause_reason"),
+        ("put", "/v1/queues/default", {"paused": False, "pause_reason": "why"}, "pause_reason"),
+        ("put", "/v1/tenant/limits", {"pause_reason": "why"}, "pause_reason"),
+        ("post", "/v1/queues/default:pause", {"reason": "x" * 1001}, "reason"),
+        ("post", "/v1/queues/default:pause", {"reason": "nul\0"}, "reason"),
+        ("post", "/v1/pause", {"reason": "x" * 1001}, "reason"),
+    ],
+)
+async def test_a_reason_without_a_pause_or_that_nobody_reads_is_refused(
+    api: httpx.AsyncClient, verb: str, path: str, body: dict[str, str], field: str
+) -> None:
+    refused = await api.request(verb.upper(), path, json=body)
+    assert (refused.status_code, refused.json()["field"]) == (422, field)
+    assert not (await api.get("/v1/tenant/limits")).json()["paused"]
+
+
+async def test_a_change_of_a_queue_that_nobody_uses_says_so(api: httpx.AsyncClient) -> None:
+    await submit(api, 1)
+    for verb, path, body in (("POST", ":pause", None), ("POST", ":resume", None), ("PUT", "", {"concurrency": 3})):
+        answer = (await api.request(verb, f"/v1/queues/defualt{path}", json=body)).json()
+        if path == ":resume":  # it has a setting by now
+            assert "warnings" not in answer
+        else:
+            assert answer["warnings"] == ["no job and no worker uses queue defualt; did you mean 'default'?"]
+    far = (await api.post("/v1/queues/nope:pause")).json()
+    assert far["warnings"] == ["no job and no worker uses queue nope; what is set holds when one does"]
+    for path in ("default:pause", "default:resume"):
+        assert "warnings" not in (await api.post(f"/v1/queues/{path}")).json()
+    await HandWorker(api, queues=["idle"]).hello()
+    assert "warnings" not in (await api.post("/v1/queues/idle:pause")).json()
+
+
 async def test_everything_of_a_tenant_and_all_tenants_can_be_paused(api: httpx.AsyncClient) -> None:
     worker = HandWorker(api, queues=["a", "b"])
     await worker.hello()
@@ -210,7 +264,7 @@ async def test_resume_and_a_freed_place_wake_a_waiting_worker(api: httpx.AsyncCl
 
 
 async def until_waiting(assembly: Assembly, count: int) -> None:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE):
         while sum(waiter.demand.free > 0 for waiter in assembly.long_polls._waiters.values()) < count:
             await asyncio.sleep(0)
 

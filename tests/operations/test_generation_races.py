@@ -97,7 +97,7 @@ async def resumes(other: Connection) -> None:
 async def repeats(other: Connection) -> None:
     run_id = await other.fetchval("select run_id from mainspring.run_history")
     await dead_letters.lock_jobs(other, DEFAULT_TENANT, ["mine"])
-    assert await dead_letters.repeat(other, DEFAULT_TENANT, dead_letters.Replay(run_id, uuid7(), exclusive=False))
+    assert await dead_letters.repeat(other, DEFAULT_TENANT, dead_letters.Replay(run_id, uuid7(), exclusive=False), None)
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,7 @@ from mainspring.store import workers
 from mainspring.store.database import Database
 from mainspring.store.workers import WorkerState
 from tests.conftest import TOKEN
+from tests.eventually import PATIENCE
 from tests.operations.firing import fire_due, make_due
 from tests.operations.hand_worker import HandWorker, outcome
 
@@ -172,7 +173,7 @@ async def test_no_limit_is_exceeded_and_nobody_is_forgotten(
         workers_and_watch.append(asyncio.create_task(race.watch(other)))
         acts = [race.submit, race.strict, race.cancel, race.run_now, race.change, race.run_now]
         await asyncio.gather(*(act() for act in acts), race.fire(third))
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(PATIENCE):
             while await connection.fetchval("select count(*) from mainspring.runs") > 0:
                 for admitter in admitters:
                     await admitter.run_once()

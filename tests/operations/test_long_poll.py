@@ -23,6 +23,7 @@ from mainspring.operations.claim.waiter import Demand, Waiter
 from mainspring.roles.assembly import Assembly, assemble
 from mainspring.wire.exchange import ExchangeReply, ExchangeRequest
 from mainspring.wire.protocol import PROTOCOL
+from tests.eventually import PATIENCE
 from tests.operations.firing import fire_due, let_backoff_pass
 from tests.operations.hand_worker import HandWorker, outcome
 from tests.operations.servers import another_server
@@ -76,7 +77,7 @@ async def until_it_waits(long_polls: LongPolls, worker_id: UUID) -> AsyncIterato
     long_polls.start_waiting = start_and_tell  # type: ignore[method-assign]
     try:
         yield
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(PATIENCE):
             await waits.wait()
     finally:
         del long_polls.start_waiting

@@ -212,7 +212,7 @@ async def _tell(books: Books, rule: dict[str, Any], story: list[tuple[str, Any]]
     RULES[0], [("jitter", "10m"), ("pass", 12), ("same", "PUT"), ("jitter", "5m"), ("pass", 25), ("same", "PATCH")]
 )
 @example(RULES[1], [("jitter", "10m"), ("pass", 11), ("pause", None), ("jitter", "1m"), ("pass", 1), ("jitter", "10m")])
-@few
+@settings(few, max_examples=8)
 async def test_each_nominal_time_is_dealt_with_once(
     databases: Databases, rule: dict[str, Any], story: list[tuple[str, Any]]
 ) -> None:

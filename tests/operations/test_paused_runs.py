@@ -8,6 +8,7 @@ import httpx
 import pytest
 
 from mainspring.roles.assembly import Assembly
+from tests.eventually import PATIENCE
 
 from .gated import put, submit
 from .hand_worker import HandWorker, held, outcome
@@ -39,7 +40,7 @@ async def test_a_waiting_worker_is_told_at_once(api: httpx.AsyncClient, assembly
     await worker.hello()
     orders = await worker.claim(2)
     poll = asyncio.create_task(worker.exchange(unstarted=2, wait_ms=10_000))
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE):
         while not assembly.long_polls._with_unstarted:
             await asyncio.sleep(0)
     await put(api, "other", paused=True)

@@ -115,6 +115,34 @@ async def test_the_same_schedule_of_a_workflow_changes_nothing(api: httpx.AsyncC
             assert await shown.all(workflow_id) == before, schedule
 
 
+async def test_a_job_file_that_is_applied_again_changes_nothing(api: httpx.AsyncClient, shown: Shown) -> None:
+    """Nor do changes of other fields, whether jobs are scheduled or paused."""
+
+    async def apply(kind: str, work: dict[str, Any]) -> list[dict[str, Any]]:
+        objects = [
+            {"kind": kind, "id": f"{kind}{number}", "body": {"schedule": schedule, **MORE, **work}}
+            for number, schedule in enumerate(SCHEDULES.values())
+        ]
+        answer = await ok(await api.post("/v1/files:apply", json={"owner": kind, "objects": objects}))
+        return list(answer["changes"])
+
+    kinds: dict[str, dict[str, Any]] = {
+        "jobs": {"task": "noop"}, "workflows": {"steps": [{"name": "a", "task": "noop"}]},
+    }  # fmt: skip
+    for kind, work in kinds.items():
+        ids = [change["id"] for change in await apply(kind, work)]
+        for state in ("scheduled", "paused"):
+            if state == "paused":
+                for job_id in ids:
+                    await ok(await api.post(f"/v1/jobs/{job_id}:pause"))
+            before = [await shown.all(job_id) for job_id in ids]
+            assert {change["action"] for change in await apply(kind, work)} == {"unchanged"}
+            work["description"] = state
+            changes = await apply(kind, work)
+            assert [field["field"] for change in changes for field in change["fields"]] == ["description"] * len(ids)
+            assert [await shown.all(job_id) for job_id in ids] == before
+
+
 @WAYS
 async def test_another_schedule_has_the_same_seed(api: httpx.AsyncClient, shown: Shown, way: str) -> None:
     """So a job that goes back to the schedule of before fires at its times."""

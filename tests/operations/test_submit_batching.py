@@ -6,30 +6,34 @@ import asyncio
 from collections.abc import Sequence
 
 import httpx
+import msgspec
 import pytest
 
 from mainspring.domain.job import JobDefinition
-from mainspring.kernel.ids import TenantId
+from mainspring.kernel.ids import TenantId, uuid7
+from mainspring.operations.access.caller import Caller
 from mainspring.operations.submit.submit_batching import SubmitBatcher
+from mainspring.operations.submit.submit_repeat import InDoubt
 
 pytestmark = pytest.mark.anyio
 
-OURS, THEIRS = TenantId(1), TenantId(2)
+OURS, THEIRS = (Caller(TenantId(number), "admin", "a token", uuid7()) for number in (1, 2))
 
 
 class Inserts:
     """Replaces the database. A test can make it hang or refuse a task."""
 
     def __init__(self) -> None:
-        self.batches: list[tuple[int, list[str]]] = []
+        self.batches: list[tuple[Caller, list[str]]] = []
         self.may_go = asyncio.Event()
         self.may_go.set()
         self.refused: dict[str, Exception] = {}
         self.cancelled = 0
+        self.ids: dict[str, str] = {}
 
-    async def __call__(self, tenant: TenantId, definitions: Sequence[JobDefinition]) -> list[str]:
+    async def __call__(self, caller: Caller, definitions: Sequence[JobDefinition], ids: Sequence[str]) -> None:
         tasks = [definition.task for definition in definitions]
-        self.batches.append((tenant, tasks))
+        self.batches.append((caller, tasks))
         try:
             await self.may_go.wait()
         except asyncio.CancelledError:
@@ -38,7 +42,7 @@ class Inserts:
         for task in tasks:
             if task in self.refused:
                 raise self.refused[task]
-        return [f"id of {task}" for task in tasks]
+        self.ids.update(zip(tasks, ids, strict=True))
 
 
 def job(task: object) -> JobDefinition:
@@ -47,7 +51,7 @@ def job(task: object) -> JobDefinition:
 
 async def test_one_alone_is_inserted_alone() -> None:
     inserts = Inserts()
-    assert await SubmitBatcher(inserts).add(OURS, job("a")) == "id of a"
+    assert await SubmitBatcher(inserts).add(OURS, job("a")) == inserts.ids["a"]
     assert inserts.batches == [(OURS, ["a"])]
 
 
@@ -63,7 +67,7 @@ async def test_those_of_one_turn_and_those_that_come_meanwhile_share_an_insert_a
     await turns()
     assert [len(tasks) for _, tasks in inserts.batches] == [10, 10]
     inserts.may_go.set()
-    assert await asyncio.gather(*first, *second, *third) == [f"id of {n}" for n in range(40)]
+    assert await asyncio.gather(*first, *second, *third) == [inserts.ids[str(n)] for n in range(40)]
     assert [len(tasks) for _, tasks in inserts.batches] == [10, 10, 20]
 
 
@@ -71,7 +75,16 @@ async def test_tenants_do_not_share_an_insert() -> None:
     inserts = Inserts()
     batcher = SubmitBatcher(inserts)
     await asyncio.gather(batcher.add(OURS, job("a")), batcher.add(THEIRS, job("b")), batcher.add(OURS, job("c")))
-    assert sorted(inserts.batches) == [(OURS, ["a", "c"]), (THEIRS, ["b"])]
+    assert sorted(inserts.batches, key=lambda batch: batch[0].tenant) == [(OURS, ["a", "c"]), (THEIRS, ["b"])]
+
+
+async def test_tokens_do_not_share_an_insert_and_tenants_take_turns() -> None:
+    inserts = Inserts()
+    batcher = SubmitBatcher(inserts)
+    other = msgspec.structs.replace(OURS, credential=uuid7())
+    callers = (OURS, other, THEIRS, OURS, other)
+    await asyncio.gather(*(batcher.add(caller, job(n)) for n, caller in enumerate(callers)))
+    assert inserts.batches == [(OURS, ["0", "3"]), (THEIRS, ["2"]), (other, ["1", "4"])]
 
 
 async def test_one_that_cannot_be_stored_is_refused_alone() -> None:
@@ -88,7 +101,8 @@ async def test_when_the_database_is_away_nothing_is_tried_twice() -> None:
     inserts.refused["1"] = ConnectionResetError("gone")
     batcher = SubmitBatcher(inserts)
     answers = await asyncio.gather(*(batcher.add(OURS, job(n)) for n in range(3)), return_exceptions=True)
-    assert all(isinstance(answer, ConnectionResetError) for answer in answers)
+    assert all(isinstance(answer, InDoubt) for answer in answers)
+    assert all(isinstance(answer.__cause__, ConnectionResetError) for answer in answers)
     assert len(inserts.batches) == 1
 
 
@@ -107,7 +121,7 @@ async def test_an_insert_for_which_nobody_waits_any_more_makes_room() -> None:
     await turns()
     assert inserts.cancelled == 2
     inserts.may_go.set()
-    assert await batcher.add(OURS, job("later")) == "id of later"
+    assert await batcher.add(OURS, job("later")) == inserts.ids["later"]
     assert all("2" not in tasks for _, tasks in inserts.batches)
 
 
@@ -120,7 +134,7 @@ async def test_one_that_gives_up_does_not_end_the_insert_of_the_others() -> None
     requests[0].cancel()
     await turns()
     inserts.may_go.set()
-    assert await requests[1] == "id of 1"
+    assert await requests[1] == inserts.ids["1"]
 
 
 async def test_jobs_posted_at_once_over_http_are_all_there(api: httpx.AsyncClient) -> None:

@@ -16,6 +16,7 @@ import pytest
 from mainspring.roles.assembly import Assembly
 from mainspring.store.lanes import LaneRegistry
 from tests.api.bookkeeping import problem
+from tests.eventually import PATIENCE
 from tests.operations.hand_worker import HandWorker, outcome
 from tests.operations.test_long_poll import PROMPTLY, start_waiting
 from tests.operations.test_long_poll import assembly as assembly
@@ -176,7 +177,7 @@ async def test_an_open_transaction_with_a_new_lane_holds_up_nobody(
     await transaction.start()
     await submit(user, task="shared")
     await submit(user, task="of the user alone")
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(PATIENCE):
         assert (await api.post("/v1/jobs", json={"task": "shared"})).status_code == 201
         assert (await api.post("/v1/jobs", json={"task": "another"})).status_code == 201
     reader = LaneRegistry(assembly.store)

@@ -18,6 +18,7 @@ from mainspring.kernel.config import Timing
 from mainspring.kernel.ids import DEFAULT_TENANT
 from mainspring.roles.assembly import Assembly, assemble
 from mainspring.store import missed_fires
+from tests.eventually import PATIENCE
 from tests.operations.firing import fire_due
 from tests.scheduler.a_node import TIMING, Node
 from tests.scheduler.test_firer import POISON, many_due
@@ -68,7 +69,7 @@ async def test_a_server_that_is_alive_and_fires_nothing_is_not_ready(
 
     async def says(status: str) -> dict[str, str]:
         """The readiness, once PostgreSQL has answered in time, which can take long on a busy machine."""
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(PATIENCE):
             while (found := await server.services.readiness.check()).checks["database"] != "ok":
                 pass
         assert found.status == status, found

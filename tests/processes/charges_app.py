@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 
 import asyncpg
 
@@ -11,6 +12,7 @@ import mainspring
 from mainspring import Context, Mainspring
 
 LEDGER_VARIABLE = "CHARGES_LEDGER_URL"
+FATAL_ACCOUNT = 7  # the worker that has charged it dies before it reports
 SCHEMA = """
 create table charges (account integer not null, cents integer not null, attempt integer not null);
 create table committed_attempts (account integer not null, attempt integer not null);
@@ -37,5 +39,7 @@ async def charge(account: int, cents: int, ctx: Context) -> bool:
             await connection.execute("insert into charges values ($1, $2, $3)", account, cents, ctx.attempt)
         await connection.execute("insert into committed_attempts values ($1, $2)", account, ctx.attempt)
     # A worker that dies here has charged the account, but has not reported it.
+    if first and account == FATAL_ACCOUNT:
+        os.kill(os.getpid(), signal.SIGKILL)
     await asyncio.sleep(0.03)
     return first

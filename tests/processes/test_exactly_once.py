@@ -60,6 +60,7 @@ async def ledger(postgres: EmbeddedPostgres, monkeypatch: pytest.MonkeyPatch) ->
         await admin.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("charges", sizes("MAINSPRING_CHARGES", FEW, MANY))
 async def test_charges_are_made_exactly_once_while_workers_are_killed(
     ledger: asyncpg.Connection, cluster: Cluster, connection: asyncpg.Connection, charges: int

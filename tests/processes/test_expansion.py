@@ -48,6 +48,7 @@ def counted(members: int) -> dict[str, Any]:
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("members", sizes("MAINSPRING_MEMBERS", 1_200, 3_000))
 async def test_what_is_killed_amid_an_expansion_loses_and_repeats_no_member(
     cluster: Cluster, connection: asyncpg.Connection, members: int

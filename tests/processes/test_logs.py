@@ -13,6 +13,7 @@ import pytest
 
 from mainspring.sdk.client.async_client import AsyncClient
 from tests.conftest import TOKEN
+from tests.eventually import PATIENCE
 from tests.processes.cluster import SLOW, START, Cluster, eventually, free_port
 
 pytestmark = pytest.mark.anyio
@@ -58,7 +59,7 @@ async def test_the_command_line_follows_a_running_job_through_a_retry_to_its_end
     assert following.stdout is not None and following.stderr is not None
     assert await asyncio.to_thread(following.stdout.readline) == "try 1\n"  # while it runs
     go(cluster)
-    async with asyncio.timeout(120):
+    async with asyncio.timeout(PATIENCE):
         rest = await asyncio.to_thread(following.stdout.read)
         remarks = await asyncio.to_thread(following.stderr.read)
     assert (following.wait(), rest) == (0, "oops\ndone\ntry 2\noops\ndone\n")
@@ -91,7 +92,7 @@ async def test_a_server_that_stops_ends_at_once_and_a_reader_goes_on_at_its_succ
     go(cluster)
     await cluster.server()
     await cluster.worker()  # on a slow machine the first one can have ended, because it had no server for too long
-    async with asyncio.timeout(120):
+    async with asyncio.timeout(PATIENCE):
         await following
     run = await cluster.ended(job_id)
     assert run["status"] == "SUCCESS"
@@ -129,6 +130,7 @@ async def test_the_log_of_a_killed_worker_is_the_beginning_of_what_it_printed(cl
     assert await text(cluster, run_id) == COUNTED
 
 
+@pytest.mark.slow
 async def test_two_servers_with_folders_of_their_own_read_the_same_logs(cluster: Cluster) -> None:
     """Nothing says where logs are stored. Output goes through one server, and is read at the other."""
     here, there = cluster.port, free_port()

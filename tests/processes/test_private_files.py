@@ -66,7 +66,10 @@ def open_to_others(folder: Path) -> list[str]:
     """What others could read, write or enter. Sockets have no content."""
     found = []
     for path in (folder, *folder.rglob("*")):
-        mode = path.lstat().st_mode
+        try:
+            mode = path.lstat().st_mode
+        except FileNotFoundError:  # PostgreSQL replaces files
+            continue
         if mode & 0o077 and not stat.S_ISSOCK(mode) and not stat.S_ISLNK(mode):
             found.append(f"{stat.S_IMODE(mode):o} {path}")
     return found

@@ -44,6 +44,7 @@ async def beginning(empty_url: str) -> AsyncIterator[Cluster]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
+@pytest.mark.slow
 async def test_servers_schedulers_and_workers_that_start_together_share_one_cluster(
     beginning: Cluster, empty_url: str
 ) -> None:

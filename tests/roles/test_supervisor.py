@@ -19,6 +19,7 @@ import pytest
 
 from mainspring.roles.supervisor import Program, RestartBackoff, Supervisor
 from mainspring.store.embedded import EmbeddedPostgres
+from tests.eventually import PATIENCE
 
 QUICK = RestartBackoff(first=0.01, longest=0.05)
 
@@ -75,7 +76,7 @@ async def story_at(fifo: Path) -> AsyncIterator[asyncio.StreamReader]:
         lambda: asyncio.StreamReaderProtocol(reader), file
     )
     try:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(PATIENCE):
             yield reader
     finally:
         transport.close()
@@ -142,7 +143,7 @@ def test_a_program_that_cannot_be_started_is_tried_again_and_can_be_stopped() ->
         supervisor = Supervisor(backoff=RestartBackoff(first=60.0, longest=60.0))
         supervisor.start(Program("server", ("/nonexistent/program",), {}))
         await asyncio.sleep(0)
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(PATIENCE):
             await supervisor.stop()
 
     asyncio.run(scenario())
@@ -228,7 +229,7 @@ def test_postgres_that_dies_is_started_again_at_the_same_address_and_stopped_at_
         supervisor.watch(postgres)
         assert first is not None
         os.kill(first, signal.SIGKILL)
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(PATIENCE):
             connection = await connected(postgres, not_from=first)
         await connection.close()
         await supervisor.stop()
@@ -279,6 +280,6 @@ async def test_a_held_program_ends_with_the_supervisor(folder: Path) -> None:
         program = Program("held", (sys.executable, "-c", HELD, str(folder / "story")), dict(os.environ))
         supervisor.start(program, held=True)
         assert (await line_of(story))[0] == "loaded"
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE):
             await supervisor.stop()
         assert supervisor.pid("held") is None

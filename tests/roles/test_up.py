@@ -9,7 +9,7 @@ import pytest
 import uvloop
 
 from mainspring.domain.errors import Conflict
-from mainspring.roles.up import UpOptions, run_up
+from mainspring.roles.up import UpOptions, own_command, run_up
 
 
 def test_a_port_that_is_in_use_leaves_no_data_folder_behind(tmp_path: Path) -> None:
@@ -22,3 +22,19 @@ def test_a_port_that_is_in_use_leaves_no_data_folder_behind(tmp_path: Path) -> N
         with pytest.raises(Conflict, match=f"port {port} on 127.0.0.1 is in use"):
             uvloop.run(run_up(options))
     assert list(tmp_path.iterdir()) == []
+
+
+def test_what_is_printed_to_type_is_found_in_the_second_terminal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`make run` starts it by its path, and the folder of `.venv` is in no PATH."""
+    program = tmp_path / "bin" / "mainspring"
+    program.parent.mkdir()
+    program.write_text("")
+    program.chmod(0o700)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.argv", ["bin/mainspring", "up"])
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert own_command() == "bin/mainspring"
+    monkeypatch.setenv("PATH", str(program.parent))
+    assert own_command() == "mainspring"

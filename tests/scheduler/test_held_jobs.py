@@ -14,6 +14,7 @@ from mainspring.domain.job import Overlap
 from mainspring.kernel.ids import DEFAULT_TENANT
 from mainspring.store import fires
 from mainspring.store.pool import Store
+from tests.eventually import PATIENCE
 from tests.store.rows import a_job, at, every, job_row, live, until_blocking
 
 from .a_node import Node
@@ -50,7 +51,7 @@ async def test_a_job_that_somebody_holds_does_not_delay_the_others_and_fires_whe
     await some_jobs(connection, node, lane_id, kind)
     await hold(stopped, "job-4")
     await node.loader.run_once()
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE):
         assert await node.fire_free() == 8
     assert {row["job_id"] for row in await live(connection)} == {f"job-{number}" for number in range(9)} - {"job-4"}
     assert node.firer.in_flight((DEFAULT_TENANT, "job-4"))
@@ -85,7 +86,7 @@ async def test_a_job_that_somebody_holds_for_long_is_not_set_aside(
     await hold(stopped, "job-1")
     assert await node.loader.run_once() == 3
     assert await node.fire_free() == 1
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE):
         while waited < 5:
             await asyncio.sleep(0)
     await a_job(connection, lane_id, "later", every(60, node.now), node.now)

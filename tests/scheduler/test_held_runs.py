@@ -11,6 +11,7 @@ import pytest
 
 from mainspring.domain.job import Overlap
 from mainspring.kernel.ids import DEFAULT_TENANT
+from tests.eventually import PATIENCE
 from tests.store.rows import a_job, at, every, live
 
 from .a_node import Node
@@ -55,7 +56,7 @@ async def test_a_run_that_somebody_holds_delays_only_the_job_that_replaces_it(
         await a_job(connection, lane_id, f"other-{number}", schedule, node.now, overlap=Overlap.SKIP)
     await stopped.execute("select from mainspring.runs where job_id = $1 for no key update", held)
     await node.loader.run_once()
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE):
         assert await node.fire_free() == 4
     assert len(await live(connection, free)) == 1, "the new run has replaced the old one"
     assert len(await live(connection, held)) == 1

@@ -104,7 +104,7 @@ def test_the_wheel_does_what_a_list_would(monkeypatch: pytest.MonkeyPatch) -> No
 def test_every_level_does_what_a_list_would(monkeypatch: pytest.MonkeyPatch) -> None:
     with_slots(monkeypatch, 2)
     machine = wheel_against_list(delays=spans(2, levels=6), steps=spans(2, levels=5))
-    run_state_machine_as_test(machine, settings=settings(max_examples=150, stateful_step_count=40))
+    run_state_machine_as_test(machine, settings=settings(max_examples=60, stateful_step_count=40))
 
 
 @given(st.lists(st.floats(0, 300 * TURN), max_size=60), st.lists(st.floats(0, 100 * TURN), max_size=3))

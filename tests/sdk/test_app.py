@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from mainspring import InvalidInput, Mainspring, MainspringError
 from mainspring.domain.intake.request import define
+from mainspring.sdk.client.job_fields import job_request
 from mainspring.wire.jobs import JobRequest
 
 
@@ -58,6 +59,7 @@ def test_a_way_to_run_that_there_is_not_is_refused_at_once(options: Any) -> None
 def test_an_option_that_there_is_not_is_refused_at_once() -> None:
     for options, words in (
         ({"retires": 3}, r"retires: not an option of a task\. Did you mean 'retries'\?"),
+        ({"max_attempts": 3}, r"Did you mean retry=\{'max_attempts': \.\.\.\}\?"),
         ({"colour": "red"}, r"colour: not an option of a task\. The options are: "),
         ({"retry": {"max_attemps": 3}}, r"retry\.max_attemps: unknown field .* Did you mean 'max_attempts'\?"),
     ):
@@ -109,6 +111,32 @@ def test_cron_and_every_stand_over_task() -> None:
         },
         {"task": "sweep", "payload": {}, "every": "10m", "job_id": "sweep.often"},
     ]
+
+
+def test_events_start_a_task_and_are_its_parameter() -> None:
+    app = Mainspring()
+
+    @app.on_event("order.paid", if_="payload.total > 100", debounce="30s", payload={"region": "eu"}, job_id="ship")
+    @app.task
+    def ship(region: str, event: dict[str, Any]) -> None: ...
+
+    @app.on_event("order.paid", batch={"size": 100, "wait": "10s"})
+    def count(events: list[dict[str, Any]]) -> None: ...
+
+    one, many = (job_request(schedule.fields()) for schedule in app.schedules)
+    assert one == {
+        "task": "ship", "job_id": "ship", "payload": {"region": "eu"},
+        "schedule": {"event": "order.paid", "if": "payload.total > 100", "debounce": "30s"},
+    }  # fmt: skip
+    assert many["schedule"] == {"event": "order.paid", "batch": {"size": 100, "wait": "10s"}}
+    told = ship.options(schedule={"event": "order.paid", "if": "key == '1'"}).fields(region="us")
+    assert (told["schedule"], told["payload"]) == ({"event": "order.paid", "if": "key == '1'"}, {"region": "us"})
+    with pytest.raises(InvalidInput, match="needs the parameter event"):
+        ship.options(delay="1m").fields(region="us")
+    with pytest.raises(InvalidInput, match=r"count has no parameter event, .* def count\(event\)"):
+        count.options(event="order.paid").fields()
+    with pytest.raises(ValueError, match=r"@app.on_event\('a', if_='payload.x >'\) over .*ship: if: "):
+        app.on_event("a", if_="payload.x >", job_id="bad", payload={"region": "eu"})(ship)
 
 
 def test_its_queues_are_the_default_one_and_those_that_tasks_and_schedules_name() -> None:
@@ -172,6 +200,10 @@ BAD_SCHEDULES = [
     (lambda app: app.cron("@daily", timezon="UTC"), "@app.cron('@daily')", "Did you mean 'timezone'?"),
     (lambda app: app.cron("@daily", at="2030-01-01T00:00:00Z"), "@app.cron('@daily')", "both say when"),
     (lambda app: app.cron("@daily", job_id="a b"), "@app.cron('@daily')", "is not a valid job id"),
+    (lambda app: app.on_event("a"), "@app.on_event('a')", "has no parameter event, with which events start it"),
+    (lambda app: app.on_event(""), "@app.on_event('')", "event"),
+    (lambda app: app.on_event(None), "@app.on_event(None)", "does not say when"),
+    (lambda app: app.cron("@daily", if_="true"), "@app.cron('@daily', if_='true')", "if needs event"),
     (lambda app: app.every("soon"), "@app.every('soon')", "every: 'soon' is not a duration"),
     (lambda app: app.every(0), "@app.every(0)", "every: 0 is out of range"),
 ]

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import inspect
+import pkgutil
 from collections.abc import Callable
 from datetime import UTC, datetime
+from importlib import import_module
 from typing import Any
 
 from mainspring.api.app import app_without_a_server
@@ -23,9 +25,17 @@ WITHOUT_A_CALL = {
     "nodes.list": "for the dashboard",
     "schema.read": "for generators of clients",
     "search.find": "for the dashboard",
+    "session.answer": "for browsers",
+    "session.begin": "for browsers",
     "session.create": "for browsers",
     "session.end": "for browsers",
+    "session.providers": "for browsers",
     "session.read": "for browsers",
+    "user.accept": "for browsers: it begins a session",
+    "user.create_token": "for browsers: it needs the password",
+    "user.password": "for browsers: it needs the password",
+    "user.revoke_token": "for browsers; admins use tokens.revoke",
+    "user.tenant": "for browsers: it changes the session",
     "stream.read": "Client.events",
     "worker.exchange": "the worker has a client of its own",
     "worker.gone": "the parent of a worker sends it",
@@ -38,6 +48,7 @@ ALSO_CALLED = {"runs.act", "dead_letters.act"}
 GIVEN: dict[str, dict[str, Any]] = {
     "submit": {"task": "t"},
     "submit_batch": {"jobs": [{"task": "t"}]},
+    "emit_batch": {"events": [{"name": "e"}]},
     "act_on_many": {"target": "jobs", "verb": "pause"},
     "count_matching": {"target": "jobs", "verb": "pause"},
 }
@@ -47,8 +58,9 @@ def built() -> dict[str, Call[Any]]:
     """Each call, with some value for each parameter that it needs."""
     return {
         name: function(**_arguments(name, function))
-        for name, function in vars(calls).items()
-        if inspect.isfunction(function) and not name.startswith("_")
+        for module in pkgutil.iter_modules(calls.__path__, f"{calls.__name__}.")
+        for name, function in vars(import_module(module.name)).items()
+        if inspect.isfunction(function) and not name.startswith("_") and function.__module__.endswith("_calls")
     }
 
 
@@ -76,6 +88,12 @@ def test_every_call_goes_to_a_route_and_every_operation_has_a_call() -> None:
     }
     assert called | ALSO_CALLED | WITHOUT_A_CALL.keys() == permissions_of(app).keys()
     assert not called & WITHOUT_A_CALL.keys()
+
+
+def test_a_call_is_found_by_its_name_in_the_module_that_has_it() -> None:
+    for name in built():
+        assert getattr(calls, name).__module__.startswith(calls.__name__)
+    assert not hasattr(calls, "no_such_call")
 
 
 def test_both_clients_have_a_method_for_every_call() -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from mainspring import Mainspring
 from mainspring.domain import errors
+from mainspring.domain.errors import InvalidInput
 from mainspring.kernel.clock import ManualClock
 from mainspring.sdk.client import calls
 from mainspring.sdk.client.core import (
@@ -20,6 +21,7 @@ from mainspring.sdk.client.core import (
     RetryingCall,
     ServerAnswer,
     checked_patience,
+    encode,
     error_of,
     following,
     next_cursor,
@@ -163,6 +165,7 @@ def test_a_change_names_the_tag_that_was_seen_and_is_not_repeated_then(
         (calls.pause_queue, ("q",)),
         (calls.resume_queue, ("q",)),
         (calls.set_tenant_limits, ()),
+        (calls.set_quotas, ("acme",)),
         (calls.pause_all, ()),
         (calls.resume_all, ()),
     ],
@@ -259,3 +262,9 @@ def test_ids_are_quoted_in_paths() -> None:
 def test_what_cannot_be_json_is_refused_before_it_is_sent() -> None:
     with pytest.raises(errors.InvalidInput, match="JSON"):
         calls.submit(task="t", payload={"x": object()})
+
+
+def test_a_value_that_json_does_not_have_is_named_by_its_place() -> None:
+    with pytest.raises(InvalidInput) as refused:
+        encode({"task": "pack", "payload": {"order": 1, "boxes": [{"size": 3}, {"size": object()}]}})
+    assert refused.value.field == "payload.boxes[1].size"

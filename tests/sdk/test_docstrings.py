@@ -31,7 +31,9 @@ def public_members() -> Iterator[tuple[str, Any]]:
 
 
 def _members(of: str, owner: type) -> Iterator[tuple[str, Any]]:
-    for name, member in vars(owner).items():
+    for name in list(vars(owner)):
+        getattr(owner, name, None)  # methods of clients are made when they are looked up
+        member = vars(owner)[name]
         documented = inspect.isfunction(member) or isinstance(member, property | classmethod | staticmethod)
         if documented and not name.startswith("_"):
             yield f"{of}.{name}", member

@@ -12,6 +12,8 @@ import httpx
 import pytest
 
 from mainspring import AsyncClient, Mainspring, roles
+from mainspring.domain.schedules.schedule import Schedule, ScheduleKind
+from mainspring.domain.schedules.words import explain
 from mainspring.roles.schedules import Schedules
 from mainspring.sdk.app.ensure_schedules import ScheduleKeeper, ensure_schedules
 from tests.sdk.wire_samples import job, problem
@@ -97,6 +99,21 @@ def test_what_executors_look_at_follows_the_code_too() -> None:
     assert shelf.changes == [options]
     same = {**options, "run_timeout": 3600.0, "kill_grace": 3.0, "limits": {"memory": 10**9}}
     assert ensure(app_with("@daily", **options), JobShelf(job(**same))) == {"report": "unchanged"}
+
+
+def test_a_job_that_events_start_follows_the_condition_in_the_code() -> None:
+    app = Mainspring(NAME)
+
+    @app.on_event("order.paid", if_="payload.total > 100")
+    def ship(event: dict[str, Any]) -> None: ...
+
+    shown = {"schedule_type": "EVENT", "cron_expression": None, "timezone": None, "overlap": "allow", "task": "ship"}
+    same = job(**shown, job_id="ship", schedule_in_words=explain(Schedule(
+        kind=ScheduleKind.EVENT, event="order.paid", condition="payload.total > 100")))  # fmt: skip
+    assert ensure(app, JobShelf(same)) == {"ship": "unchanged"}
+    shelf = JobShelf({**same, "schedule_in_words": "When order.paid is emitted, if payload.total > 99"})
+    assert ensure(app, shelf) == {"ship": "updated"}
+    assert shelf.changes == [{"schedule": {"event": "order.paid", "if": "payload.total > 100"}}]
 
 
 def test_rules_of_retry_are_compared_as_the_server_shows_them() -> None:

@@ -13,7 +13,7 @@ from uuid import UUID
 import pytest
 
 from mainspring import BadPayload, Context, InvalidInput, Mainspring, Task
-from mainspring.sdk.tasks.task import SUBMIT_OPTIONS
+from mainspring.sdk.tasks.task_options import SUBMIT_OPTIONS, split_options
 
 if TYPE_CHECKING:
     from decimal import Decimal as OnlyForCheckers
@@ -166,7 +166,7 @@ def test_arguments_become_the_payload_and_options_the_job() -> None:
 def test_a_parameter_of_the_function_wins_over_an_option_of_that_name() -> None:
     def greet(name: str) -> None: ...
 
-    _, options, payload = task_of(greet)._split({"name": "you", "at": "2026-01-01T00:00:00Z"})
+    _, options, payload = split_options({"name": "you", "at": "2026-01-01T00:00:00Z"}, task_of(greet).parameters)
     assert (options, payload) == ({"at": "2026-01-01T00:00:00Z"}, {"name": "you"})
 
 
@@ -228,6 +228,8 @@ def test_a_call_without_the_context_says_where_one_comes_from() -> None:
 
     with pytest.raises(TypeError, match=r"pay\(\) needs ctx, the context that a worker gives it"):
         pay(cents=3)  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match=r"pay\(\) needs ctx, the context that a worker gives it"):
+        pay(3)  # type: ignore[call-arg,arg-type]
     with pytest.raises(TypeError, match="unexpected keyword argument"):
         pay(cent=3)  # type: ignore[call-arg]
     with pytest.raises(TypeError, match="missing 1 required positional argument: 'ctx'"):

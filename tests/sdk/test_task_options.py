@@ -33,6 +33,20 @@ def test_a_worker_declares_them_with_the_parameters() -> None:
     assert schema["x-mainspring-options"] == {"queue": "heavy", "timeout": 300.0, "retry": {"max_attempts": 3}}
 
 
+@pytest.mark.parametrize(
+    ("path", "hint"),
+    [("acount", "Did you mean 'account'?"), ("customer.id", "It takes account")],
+    ids=("typo", "other"),
+)
+def test_runs_are_not_found_by_a_value_that_no_payload_has(path: str, hint: str) -> None:
+    with pytest.raises(ValueError, match=r"task billing\.charge: search: it has no parameter") as refused:
+        app_with(search=["account", path])
+    assert hint in str(refused.value)
+
+    @Mainspring().task(search=["anything"])
+    def takes_all(**values: int) -> None: ...
+
+
 def test_a_task_without_any_declares_its_parameters_alone() -> None:
     for options in ({}, {"worker_concurrency": 3}, {"queue": None}):
         raw = declared(app_with(**options).tasks.values())["billing.charge"]

@@ -1,11 +1,14 @@
 """Type checkers know the parameters and the result of a submission: mypy accepts and refuses what it should.
 
-Pyright agrees on every line: `npx pyright --pythonpath .venv/bin/python tests/sdk/typing_samples`.
+Pyright agrees on every line. npm installs it in the version of tests/sdk/pyright.
 """
 
 from __future__ import annotations
 
+import json
 import re
+import shutil
+import subprocess
 import sys
 from pathlib import Path
 
@@ -50,3 +53,26 @@ def test_of_24_planted_mistakes_23_are_found(refused_lines: dict[str, set[int]])
     found = {n for n, line in enumerate(lines, 1) if line.endswith("# found")}
     assert refused_lines["planted.py"] == found
     assert len(found) == 23
+
+
+@pytest.mark.slow
+def test_pyright_finds_the_same(tmp_path: Path) -> None:
+    npm = shutil.which("npm")
+    for name in ("package.json", "package-lock.json"):
+        shutil.copy(ROOT / "tests" / "sdk" / "pyright" / name, tmp_path)
+    if (
+        npm is None
+        or subprocess.run(
+            [npm, "ci", "--no-audit", "--no-fund", "--loglevel=error"], cwd=tmp_path, capture_output=True, check=False
+        ).returncode
+    ):
+        pytest.skip("npm cannot install pyright here")
+    program = [tmp_path / "node_modules" / ".bin" / "pyright", "--pythonpath", sys.executable, "--outputjson"]
+    done = subprocess.run([*program, SAMPLES], cwd=ROOT, capture_output=True, text=True, check=False)
+    refused: dict[str, set[int]] = {name: set() for name in NAMES}
+    for one in json.loads(done.stdout)["generalDiagnostics"]:
+        if one["severity"] == "error":
+            refused[Path(one["file"]).name].add(one["range"]["start"]["line"] + 1)
+    for name, mark in zip(NAMES, ("# accepted", "# refused", "# found"), strict=True):
+        lines = (SAMPLES / name).read_text().splitlines()
+        assert refused[name] == {n for n, line in enumerate(lines, 1) if line.endswith(mark)}, name

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -79,6 +80,35 @@ def test_mapped_steps_and_literals(wf: Workflow) -> None:
     }  # fmt: skip
     assert first.mapped is False and mapped.mapped is True
     wf.check()
+
+
+def test_steps_that_wait(wf: Workflow) -> None:
+    first = wf.step(extract)
+    nap = wf.sleep("nap", timedelta(minutes=5), after=first)
+    wf.sleep("until", until=first.result["at"])
+    gate = wf.approval(
+        "gate", "release", by=["role:operator"], fields={"version": {"type": "string"}},
+        details={"rows": first.result["rows"]}, timeout="2d", on_timeout="skip", after=nap,
+    )  # fmt: skip
+    wf.add("ship", task="ship", payload={"version": gate.result["fields"]["version"]})
+    wf.wait_for_event("paid", "order.paid", key=first.result["id"], since=timedelta(minutes=1), timeout="2d", after=nap)
+    steps = steps_of(wf)
+    assert steps["nap"] == {"sleep": 300.0, "depends_on": ["extract"]}
+    assert steps["until"] == {"sleep": {"until": {"$from": "extract", "path": "at"}}, "depends_on": ["extract"]}
+    assert steps["gate"] == {
+        "wait": {
+            "approval": "release", "by": ["role:operator"], "fields": {"version": {"type": "string"}},
+            "details": {"rows": {"$from": "extract", "path": "rows"}}, "timeout": "2d", "on_timeout": "skip",
+        },
+        "depends_on": ["extract", "nap"],
+    }  # fmt: skip
+    assert steps["paid"]["wait"] == {
+        "event": "order.paid", "key": {"$from": "extract", "path": "id"}, "since": 60.0, "timeout": "2d",
+    }  # fmt: skip
+    assert steps["ship"]["payload"] == {"version": {"$from": "gate", "path": "fields.version"}}
+    wf.check()
+    with pytest.raises(ValueError, match="a duration, or until="):
+        wf.sleep("neither")
 
 
 def test_what_is_wrong_is_refused_at_once(wf: Workflow) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from mainspring.store.embedded import EmbeddedPostgres
-from mainspring.store.embedded.access import ROLE
+from mainspring.store.embedded.access import BACKUP_ROLE, ROLE
 from mainspring.store.embedded.binaries import wheel_bin_folder
 from mainspring.store.embedded.folder import account_for_root
 from mainspring.store.embedded.programs import Programs
@@ -70,9 +70,10 @@ def make_old(folder: Path) -> None:
     single_user(
         postgres.data, "mainspring", OF_THE_USER + "\n" + _BACK + "alter database mainspring owner to postgres;"
     )
-    single_user(postgres.data, "postgres", f"drop role {ROLE};")
+    single_user(postgres.data, "postgres", f"drop role {ROLE};\n\ndrop role {BACKUP_ROLE};")
     postgres.access.hba_file.write_text(TRUST)
     postgres.access.password_file.unlink()
+    postgres.access.backup_password_file.unlink()
     if (account := account_for_root([])) is not None:
         account.own(folder)
 

@@ -16,6 +16,7 @@ from mainspring.store import jobs, runs, workers
 from mainspring.store.claimed_runs import ClaimedRun
 from mainspring.store.pool import Connection, Record
 from mainspring.wire.exchange import WorkerHello
+from tests.eventually import PATIENCE
 
 BEGINNING = datetime(2000, 1, 1, tzinfo=UTC)
 
@@ -197,7 +198,7 @@ async def ended(connection: Connection, job_id: str | None = None) -> list[Recor
 
 async def until_blocked(observer: asyncpg.Connection, pid: int) -> None:
     """Return when that backend waits for a lock."""
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(PATIENCE):
         while not await observer.fetchval("select cardinality(pg_blocking_pids($1)) > 0", pid):
             pass
 
@@ -205,6 +206,6 @@ async def until_blocked(observer: asyncpg.Connection, pid: int) -> None:
 async def until_blocking(observer: asyncpg.Connection, pid: int) -> None:
     """Return when another backend waits for a lock of that backend."""
     waiting = "select exists (select from pg_stat_activity where $1 = any (pg_blocking_pids(pid)))"
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(PATIENCE):
         while not await observer.fetchval(waiting, pid):
             pass

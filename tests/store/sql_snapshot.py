@@ -21,6 +21,7 @@ HOT = {
         "due_scan", "fire_one_time", "lock_due", "fire_recurring", "fire_free", "fire_locked_recurring",
         "fire_locked_one_time",
     ],
+    "hand_off": ["hand_off_runs"],
     "gates": ["lock_gates", "pass_gates"],
     "jobs": ["insert_jobs"],
     "limits": ["lock_lines", "pick_heads", "admit", "admit_once", "hold_back"],

@@ -24,6 +24,7 @@ from mainspring.store.embedded import EmbeddedPostgres
 from mainspring.store.migrate import migrate
 from mainspring.store.pool import AWAY, NoFreeConnection, Store, connect
 from tests.conftest import TOKEN
+from tests.eventually import PATIENCE
 
 pytestmark = pytest.mark.anyio
 
@@ -52,7 +53,7 @@ async def test_a_pool_becomes_smaller_and_larger_again(store: Store, connection:
         await asyncio.gather(*(store.hot.fetchval("select pg_sleep(0.01)") for _ in range(30)))
 
     async def down_to(count: int) -> None:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(PATIENCE):
             while await sessions(connection, "mainspring server hot") > count:
                 pass
 
@@ -78,7 +79,7 @@ async def test_a_server_makes_room_for_others_and_takes_it_back_when_they_have_g
     assert await store.hot.fetchval("select 1") == await store.reads.fetchval("select 1") == 1
     for other in others:
         await other.close()
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(PATIENCE):
         while await sessions(connection, "mainspring pulse"):
             pass
     assert await budget.run_once() == WANTED

@@ -34,7 +34,7 @@ select count(*) from (
     union all select datdba from pg_database where datname = 'mainspring'
 ) found where owner <> current_user::regrole
 """
-STEPS = ("_close", "_make_password", "_make_role", "_disarm", "_take_ownership", "_open")
+STEPS = ("_close", "_make_passwords", "_make_role", "_disarm", "_take_ownership", "_open")
 
 KILLED = """
 import sys, time

@@ -13,7 +13,7 @@ from mainspring.domain.worker_state import WorkerState
 from mainspring.kernel.ids import DEFAULT_TENANT
 from mainspring.store import gates
 from mainspring.store.claimed_runs import ClaimedRun
-from mainspring.store.exchange_groups import Member, Passed, Success, exchange_together
+from mainspring.store.exchange_groups import GroupMember, MemberResult, Success, exchange_together
 
 from .rows import BEGINNING, a_lane, a_worker, claim, ended, live, queued
 
@@ -24,14 +24,14 @@ SEQ = 7
 
 def member(
     worker_id: UUID, *runs: ClaimedRun, most: int = 0, seq: int = SEQ, again: bool = False, lane_set: int = 0
-) -> Member:
+) -> GroupMember:
     successes = [Success(run.run_id, run.fence, 1.0, 2.0, None, None) for run in runs]
-    return Member(worker_id, DEFAULT_TENANT, seq, again, most, lane_set, successes)
+    return GroupMember(worker_id, DEFAULT_TENANT, seq, again, most, lane_set, successes)
 
 
 async def together(
-    connection: asyncpg.Connection, *members: Member, lanes: tuple[int, ...] = ()
-) -> list[Passed | None]:
+    connection: asyncpg.Connection, *members: GroupMember, lanes: tuple[int, ...] = ()
+) -> list[MemberResult | None]:
     heads = [(lane_id, 1, BEGINNING) for lane_id in lanes]
     return await exchange_together(connection, members, [heads], await gates.revision(connection))
 
@@ -80,7 +80,7 @@ async def test_an_exchange_that_goes_on_keeps_its_number(connection: asyncpg.Con
     worker_id = await a_worker(connection)
     await set_worker(connection, worker_id, last_seq=SEQ)
     assert await together(connection, member(worker_id)) == [None]
-    assert await together(connection, member(worker_id, again=True)) == [Passed(WorkerState.LIVE, True, True)]
+    assert await together(connection, member(worker_id, again=True)) == [MemberResult(WorkerState.LIVE, True, True)]
 
 
 @pytest.mark.parametrize("column", ["follows", "feeds", "limit_keys", "gates"])
@@ -183,7 +183,7 @@ async def test_a_draining_member_takes_no_runs_and_reports(connection: asyncpg.C
     [run] = await claim(connection, [lane_id], 1, worker_id)
     await set_worker(connection, worker_id, state=int(WorkerState.DRAINING))
     [found] = await together(connection, member(worker_id, run, most=2), lanes=(lane_id,))
-    assert found == Passed(WorkerState.DRAINING, True, True)
+    assert found == MemberResult(WorkerState.DRAINING, True, True)
     assert [row["run_id"] for row in await ended(connection)] == [run.run_id]
 
 
@@ -194,5 +194,5 @@ async def test_nothing_is_claimed_where_the_gates_have_changed(connection: async
     known = await gates.revision(connection)
     await connection.execute("update mainspring.gate_revision set revision = revision + 1")
     [found] = await exchange_together(connection, [member(worker_id, most=2)], [[(lane_id, 1, BEGINNING)]], known)
-    assert found == Passed(WorkerState.LIVE, True, False)
+    assert found == MemberResult(WorkerState.LIVE, True, False)
     assert await last_seq(connection, worker_id) == SEQ

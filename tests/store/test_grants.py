@@ -165,6 +165,35 @@ async def test_that_role_creates_and_drops_partitions_and_cannot_change_tables(
                 await connection.fetchval("select mainspring.drop_partition($1, $2)", parent, day)
 
 
+async def test_that_role_adds_entries_to_the_audit_and_changes_none(admin: asyncpg.Connection, empty_url: str) -> None:
+    where = await migrated(admin, empty_url)
+    await grant(empty_url)
+    today = (await now_of(admin)).date()
+    async with connected(where.url) as connection:
+        last = f"{today + timedelta(days=7):%Y%m%d}"
+        await admin.execute(f"drop table mainspring.audit_entries_{last}")
+        await partitions.ensure_ahead(connection)  # the default privileges allow more than a partition should
+        await connection.execute(
+            "insert into mainspring.audit_entries (entry_id, tenant_id, source, actor, operation, kind, object_id)"
+            " values (gen_random_uuid(), 1, 'api', 'a', 'b', 'c', 'd')"
+        )
+        kept = (
+            "audit_entries",
+            f"audit_entries_{today:%Y%m%d}",
+            f"audit_entries_{last}",
+            "audit_links",
+            "audit_anchors",
+        )
+        for table in kept:
+            for forbidden in (
+                f"delete from mainspring.{table}",
+                f"truncate mainspring.{table}",
+                f"update mainspring.{table} set tenant_id = 2",
+            ):
+                with pytest.raises(asyncpg.InsufficientPrivilegeError, match="permission denied"):
+                    await connection.execute(forbidden)
+
+
 async def test_each_grant_of_the_page_is_needed_and_is_named_if_it_is_missing(
     admin: asyncpg.Connection, empty_url: str
 ) -> None:

@@ -16,6 +16,7 @@ from mainspring.domain.errors import Conflict
 from mainspring.domain.transitions import ENDED, INITIAL_STATES, LIVE, TRANSITIONS, Follows, StoredState, may_follow
 from mainspring.domain.workflows.flow import FlowState
 from mainspring.domain.workflows.rules import Rule, Skip
+from mainspring.domain.workflows.waits import Wait, WaitKind
 from mainspring.kernel.ids import DEFAULT_TENANT, uuid7
 from mainspring.store import (
     dependencies,
@@ -26,10 +27,11 @@ from mainspring.store import (
     limits,
     runs,
     unique,
+    waits,
     workers,
     workflows,
 )
-from mainspring.store.exchange_groups import Member, Success
+from mainspring.store.exchange_groups import GroupMember, Success
 from mainspring.store.queries import _fragments
 from mainspring.wire.exchange import Progress
 
@@ -100,6 +102,7 @@ def test_what_is_declared_is_the_transition_table() -> None:
 def test_what_is_created_is_what_the_fragments_create() -> None:
     for query in (query for file in FILES for query in read(file)):
         created = {S.QUEUED} if uses(query.sql, "create_runs") else set()
+        created |= {S.QUEUED, S.RUNNING} if uses(query.sql, "create_claimed_runs") else set()
         created |= {S.HELD} if uses(query.sql, "create_held_runs") else set()
         created |= {S.QUEUED, S.HELD} if uses(query.sql, "create_limited_runs") else set()
         created |= {S.QUEUED, S.WAITING, S.HELD} if uses(query.sql, "create_step_runs") else set()
@@ -155,8 +158,8 @@ async def report_successes(connection: asyncpg.Connection, run_id: UUID, _: int)
 
 async def exchange_together(connection: asyncpg.Connection, run_id: UUID, lane: int) -> object:
     """One member reports the run, and another one claims."""
-    reporting = Member(WORKER, DEFAULT_TENANT, 9, False, 0, 0, [Success(run_id, 1, 0.0, 0.0, None, None)])
-    claiming = Member(OTHER_WORKER, DEFAULT_TENANT, 9, False, 10, 0, ())
+    reporting = GroupMember(WORKER, DEFAULT_TENANT, 9, False, 0, 0, [Success(run_id, 1, 0.0, 0.0, None, None)])
+    claiming = GroupMember(OTHER_WORKER, DEFAULT_TENANT, 9, False, 10, 0, ())
     return await exchange_groups.exchange_together(connection, [reporting, claiming], [[(lane, 1, BEGINNING)]], 0)
 
 
@@ -260,6 +263,10 @@ async def stop_flows(connection: asyncpg.Connection, run_id: UUID, lane_id: int)
     return await workflows.stop(connection, [(run_id, 1, "not today")], FlowState.CANCELLING)
 
 
+async def open_waits(connection: asyncpg.Connection, run_id: UUID, _: int) -> object:
+    return await waits.open_all(connection, [waits.NewWait(run_id, 1, None, Wait(WaitKind.SLEEP, seconds=1.0))])
+
+
 async def open_fanouts(connection: asyncpg.Connection, run_id: UUID, _: int) -> object:
     return await fanouts.open_all(connection, [run_id])
 
@@ -281,7 +288,7 @@ ACTS: list[Act] = [
     exchange_together, requeue, request_cancels, note_progress, note_starts, assume_started, forget_assumed_starts,
     admit, admit_once, take_back,
     hold_back, wake, join_line, leave_line, redefine_waiting_runs, make_ready, hold_ready, succeed_waiting,
-    skip_waiting, begin_flow_runs, stop_flows, open_fanouts, await_members, follow_runs,
+    skip_waiting, begin_flow_runs, stop_flows, open_waits, open_fanouts, await_members, follow_runs,
 ]  # fmt: skip
 
 
@@ -312,7 +319,7 @@ async def became(connection: asyncpg.Connection, run_id: UUID) -> StoredState:
 
 def test_every_statement_that_moves_runs_is_tried_here() -> None:
     moving = {name for name, said in BY_NAME.items() if said.moves or said.keeps}
-    assert moving == {act.__name__ for act in ACTS} | {"end_runs"}
+    assert moving == {act.__name__ for act in ACTS} | {"end_runs", "raise_fences"}  # the last one is about all runs
 
 
 @asynccontextmanager
@@ -352,7 +359,7 @@ async def make_it_fit(connection: asyncpg.Connection, act: Act) -> None:
         await connection.execute("update mainspring.runs set job_id = 'workflow'")
     if act is join_line:
         await connection.execute("update mainspring.runs set rule = $1", int(Rule.CONTAINER))
-    if act is stop_flows:
+    if act in (stop_flows, open_waits):
         await connection.execute("update mainspring.runs set waits_for = 1")
     if act is redefine_waiting_runs:
         await connection.execute("update mainspring.runs set attempt = 0")

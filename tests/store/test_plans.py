@@ -187,6 +187,10 @@ async def statements(connection: asyncpg.Connection, node: UUID) -> list[Stateme
         members, [1] * 5, [7] * 5, [False] * 5, [0, *[BATCH // 4] * 4], [0] * 5, some, fences, [1] * BATCH, zeros,
         zeros, nothing, nothing, 0, [0], [LANES[0]], [BEGINNING], [1],
     ]  # fmt: skip
+    handed = [
+        1, uuid7_batch(BATCH), [LANES[0]] * BATCH, [4] * BATCH, nothing, nothing, nothing, nothing, [1] * BATCH,
+        [1 + number % 5 for number in range(BATCH)], members, [1] * 5, [7] * 5, [False] * 5, 0,
+    ]  # fmt: skip
     return [
         Statement("runs", "claim_from_lane", [LANES[0], BATCH, US, 2, BEGINNING], 3 * BATCH),
         Statement("runs", "claim_from_lanes", merged, (len(LANES) + 3) * BATCH),
@@ -200,6 +204,7 @@ async def statements(connection: asyncpg.Connection, node: UUID) -> list[Stateme
         Statement("runs", "ready_lanes", [LANES, [BEGINNING] * 10], len(LANES)),
         Statement("runs", "report_successes", [some, fences, zeros, zeros, nothing, US, nothing], 2 * BATCH),
         Statement("exchange_groups", "exchange_together", grouped, 7 * BATCH),
+        Statement("hand_off", "hand_off_runs", [*handed, LANES, [BEGINNING] * 10, None], BATCH + len(LANES)),
         Statement("runs", "lock_reported", [some, fences, US], 2 * BATCH),
         Statement("runs", "free_to_report", [some], 4 * BATCH),
         Statement("runs", "requeue", [some, fences, zeros, zeros, nothing, zeros, zeros, nothing, None], 2 * BATCH),
@@ -332,7 +337,7 @@ async def test_output_is_stored_and_read_by_index_whenever_statistics_were_taken
     held = await connection.fetch("select run_id, fence, worker_id from mainspring.runs")
     run_ids, fences, size = [row["run_id"] for row in held], [row["fence"] for row in held], len(held)
     pieces = [run_ids, fences, [10] * size, [4] * size, [False] * size, [False] * size, 1, held[0]["worker_id"]]
-    chunks = [run_ids, fences, [10] * size, [4] * size, ["more"] * size]
+    chunks = [run_ids, fences, [10] * size, [4] * size, ["more"] * size, ["words"] * size]
     key = [run_ids[0], fences[0], 1]
     of_logs = await asyncpg.connect(database_url, server_settings=LOG_SETTINGS)
     for statement in (

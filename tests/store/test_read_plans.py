@@ -46,9 +46,7 @@ async def test_the_runs_of_a_job_are_found_without_a_walk_through_the_history(
     await connection.execute("analyze mainspring.run_history")
     reading = await asyncpg.connect(database_url, server_settings=READ_SETTINGS)
     try:
-        came, total = await plan(
-            reading, 1, None, job, None, None, None, None, None, own, None, None, None, None, None, None, None, 51
-        )
+        came, total = await plan(reading, 1, None, job, None, None, None, None, None, own, *[None] * 9, 51)
     finally:
         await reading.close()
     assert came == rows and total <= MANY / 100

@@ -58,6 +58,9 @@ def python_type(annotation: Any) -> object:
     """The type of a field without None and without NewType."""
     if typing.get_origin(annotation) in (typing.Union, types.UnionType):
         [annotation] = [part for part in typing.get_args(annotation) if part is not type(None)]
+    if typing.get_origin(annotation) is list:
+        [item] = typing.get_args(annotation)
+        return list[getattr(item, "__supertype__", item)]  # type: ignore[misc]
     return getattr(annotation, "__supertype__", annotation)
 
 

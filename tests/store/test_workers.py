@@ -12,6 +12,7 @@ from mainspring.kernel.ids import DEFAULT_TENANT, TenantId, uuid7
 from mainspring.store import workers
 from mainspring.store.workers import WorkerState
 from mainspring.wire.exchange import WorkerHello
+from tests.eventually import PATIENCE
 
 from .rows import a_lane, a_worker, beat, claim, queued, until_blocked
 
@@ -124,7 +125,7 @@ async def test_emptying_a_table_of_beats_never_waits_for_a_reader(
 ) -> None:
     """A statement that waits for a table lock makes every heartbeat wait behind it."""
     await beat(connection, uuid7(), ago=31.0)
-    async with other.transaction(), asyncio.timeout(60):
+    async with other.transaction(), asyncio.timeout(PATIENCE):
         await other.fetch("select from mainspring.worker_beats_0")
         with pytest.raises(asyncpg.LockNotAvailableError):
             await workers.truncate_beats(connection, 0)

@@ -29,7 +29,7 @@ from packaging.version import Version
 import mainspring
 from mainspring.domain.intake.decoding_errors import in_words
 from tests.sources import parsed
-from tools.shipped import project
+from tools.shipped import requirements
 
 SOURCE = Path(mainspring.__file__).parent
 
@@ -378,7 +378,7 @@ def test_a_part_that_moves_is_named_with_our_files_and_with_what_to_do(monkeypat
 
 
 def test_a_library_whose_private_parts_are_used_has_an_upper_bound_and_is_installed_within_it() -> None:
-    bounds = {one.name: one for one in map(Requirement, project()["dependencies"])}
+    bounds = {one.name: one for one in map(Requirement, requirements("up"))}
     for library in sorted({part.library for part in PARTS} - WITHOUT_A_BOUND.keys()):
         specifier, installed = bounds[library].specifier, Version(metadata.version(library))
         following = f"{installed.major}.{installed.minor + 1}.0"

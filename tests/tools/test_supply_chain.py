@@ -17,15 +17,16 @@ from packaging.utils import canonicalize_name
 
 from tools.licences import allowed, licence, refused
 from tools.sbom import bill
-from tools.shipped import LOCK, ROOT, applies, pins, project, shipped
+from tools.shipped import LOCK, ROOT, applies, pins, requirements, shipped
 from tools.vulnerabilities import findings
 
 TOOLS_LOCK = ROOT / "tools" / "requirements.lock"
+PATRONI_LOCK = ROOT / "tools" / "patroni.lock"
 
 
 def declared() -> list[str]:
     build = tomllib.loads((ROOT / "pyproject.toml").read_text())["build-system"]["requires"]
-    return [*build, *project()["dependencies"], *project()["optional-dependencies"]["dev"]]
+    return [*build, *requirements("dev")]
 
 
 def test_every_requirement_is_in_the_lock_in_a_version_that_it_allows() -> None:
@@ -33,6 +34,12 @@ def test_every_requirement_is_in_the_lock_in_a_version_that_it_allows() -> None:
     for requirement in map(Requirement, declared()):
         pin = locked.get(canonicalize_name(requirement.name))
         assert pin and requirement.specifier.contains(pin.version), requirement
+
+
+def test_a_server_is_not_installed_with_a_library_that_stops_it_while_a_password_is_hashed() -> None:
+    """Argon2id of cryptography before 50 holds the interpreter lock."""
+    bounds = {one.name: one.specifier for one in map(Requirement, requirements("server"))}
+    assert not bounds["cryptography"].contains("49.9")
 
 
 def test_the_lock_has_what_every_package_in_it_needs_on_every_platform() -> None:
@@ -44,7 +51,7 @@ def test_the_lock_has_what_every_package_in_it_needs_on_every_platform() -> None
                 assert canonicalize_name(requirement.name) in locked, f"{package.name} needs {requirement}"
 
 
-@pytest.mark.parametrize("lock", [LOCK, TOOLS_LOCK], ids=lambda path: path.relative_to(ROOT).as_posix())
+@pytest.mark.parametrize("lock", [LOCK, TOOLS_LOCK, PATRONI_LOCK], ids=lambda path: path.relative_to(ROOT).as_posix())
 def test_every_version_of_a_lock_has_hashes_and_no_address(lock: Path) -> None:
     text = lock.read_text()
     found = pins(lock)
@@ -53,9 +60,10 @@ def test_every_version_of_a_lock_has_hashes_and_no_address(lock: Path) -> None:
     assert "://" not in text and "--index" not in text and "--find-links" not in text
 
 
-def test_tools_are_locked_in_versions_that_they_declare() -> None:
-    locked = pins(TOOLS_LOCK)
-    for requirement in map(Requirement, (ROOT / "tools" / "requirements.in").read_text().splitlines()):
+@pytest.mark.parametrize("lock", [TOOLS_LOCK, PATRONI_LOCK], ids=lambda path: path.name)
+def test_tools_are_locked_in_versions_that_they_declare(lock: Path) -> None:
+    locked = pins(lock)
+    for requirement in map(Requirement, lock.with_suffix(".in").read_text().splitlines()):
         assert requirement.specifier.contains(locked[canonicalize_name(requirement.name)].version)
 
 

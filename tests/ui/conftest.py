@@ -82,6 +82,11 @@ def open_page(server: httpx.Client, chromium: Browser) -> Iterator[Open]:
     assert errors == []
 
 
+# A part of the page that is not loaded, which the page tries again. It is loaded ahead when the pointer comes near.
+_NOT_LOADED = "Failed to fetch dynamically imported module"
+
+
 def _is_error(message: ConsoleMessage) -> bool:
     """A refusal by the server (4xx) is part of some flows, and the browser reports each."""
-    return message.type == "error" and not message.text.startswith("Failed to load resource")
+    told = message.text
+    return message.type == "error" and not told.startswith("Failed to load resource") and _NOT_LOADED not in told

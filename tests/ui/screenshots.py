@@ -37,7 +37,7 @@ def furnish(server: httpx.Client) -> list[str]:
         created: str = server.post("/v1/jobs", json=fields).raise_for_status().json()["job_id"]
         return created
 
-    server.post("/v1/queues/mail:pause", json={})
+    server.post("/v1/queues/mail:pause", json={"reason": "the mail service is down until nine"})
     charge = {"task": "shop.charge", "retries": 0}
     create(
         job_id="tick", name="Tick", command="echo tick", schedule="*/2 * * * * *", owner="ada", labels={"team": "core"}
@@ -69,19 +69,21 @@ def furnish(server: httpx.Client) -> list[str]:
         name="Every second",
     )
     server.post("/v1/workflows", json={"workflow_id": "nightly", "schedule": "0 2 * * *", "steps": STEPS})
-    flow = server.post("/v1/workflows/nightly:runNow", json={}).raise_for_status().json()
-    run = flow.get("workflow_run_id") or flow["run_id"]
+    for _ in range(3):
+        run = server.post("/v1/workflows/nightly:runNow", json={}).raise_for_status().json()["run_id"]
+        until(lambda run=run: server.get(f"/v1/workflow-runs/{run}").json()["end_time"] is not None)
     paths = [
         "/jobs/tick", "/jobs/tick?tab=definition", "/jobs/tick?tab=missed", "/jobs/new?edit=reports.daily",
         f"/runs/{failed}", f"/runs/{failed}?tab=timeline", f"/runs/{failed}?tab=data", f"/runs/{waiting}",
-        f"/runs/{talking}", "/workflows/nightly",
+        f"/runs/{talking}", "/workflows/nightly", "/workflows/nightly?view=grid",
+        "/workflows/nightly?view=definition&step=check", "/jobs/tick?tab=why", "/queues/mail", "/queues/default",
+        f"/workers/{server.get('/v1/workers').json()['workers'][0]['worker_id']}",
         f"/workflows/nightly/runs/{run}", f"/workflows/nightly/runs/{run}?view=gantt",
         f"/workflows/nightly/runs/{run}?view=list", f"/workflows/nightly/runs/{run}?step=refuse", "/nowhere",
         f"/runs/{retried}?tab=timeline", *act(server),
     ]  # fmt: skip
     until(lambda: server.get(f"/v1/runs/{failed}").json()["status"] == "FAILED")
     until(lambda: server.get(f"/v1/runs/{retried}").json()["status"] == "FAILED")
-    until(lambda: server.get(f"/v1/workflow-runs/{run}").json()["duration"] is not None)
     until(lambda: server.get("/v1/insights/overview?w=1h").json()["window"]["totals"]["ended"] > 0)
     until(lambda: bool(server.get("/v1/insights/failures").json()["groups"]))
     return paths

@@ -158,6 +158,13 @@ def test_a_workflow_is_followed_in_its_graph_and_run_again(open_page: Open, serv
     page.get_by_role("button", name="Rerun what failed").click()
     confirm(page, "Rerun")
     expect(page.get_by_text("rerun", exact=False).first).to_be_visible()
+    page.goto(f"/ui/workflows/{flow}?view=grid")
+    grid = page.get_by_role("group", name="Runs and steps")
+    grid.get_by_role("link", name="bad: Failed").click()
+    expect(graph.get_by_role("button", name="bad Failed", pressed=True)).to_be_visible()
+    page.goto(f"/ui/workflows/{flow}?view=definition")
+    graph.get_by_role("button", name="last true").click()
+    expect(page.get_by_label("step last", exact=True)).to_contain_text('"depends_on"')
 
 
 def test_without_a_session_the_page_asks_for_a_token(server: httpx.Client, open_page: Open) -> None:

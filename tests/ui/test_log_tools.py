@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from uuid import uuid4
+
 import httpx
 from playwright.sync_api import expect
 
@@ -37,3 +40,55 @@ def test_errors_in_a_log_are_marked_and_found(open_page: Open, server: httpx.Cli
     assert box is not None and (box["width"], box["height"]) == (WIDE["width"], WIDE["height"])
     page.keyboard.press("Escape")
     expect(page.get_by_role("button", name="Full screen")).to_have_attribute("aria-pressed", "false")
+
+
+def test_lines_wrap_say_their_times_and_are_linked_and_kept(open_page: Open, server: httpx.Client) -> None:
+    long = "2026-07-01T07:00:00.250Z " + "word " * 120
+    printed = "\\n".join(
+        [*(f"row {n}" for n in range(60)), "ümlaut", long, '{"ts": 1751353200.5, "msg": "of json"}', "end"]
+    )
+    run = ended_run(server, command=["printf", printed])
+    page = open_page(f"/runs/{run}")
+    log = page.get_by_role("log")
+    row = log.locator("div", has_text="word word").last
+    expect(row).to_be_visible()
+    assert log.evaluate("box => box.scrollWidth > box.clientWidth")
+    page.get_by_role("button", name="Wrap lines").click()
+    expect(row).not_to_have_css("height", "20px")
+    assert log.evaluate("box => box.scrollWidth <= box.clientWidth")
+    page.get_by_role("button", name="Times of lines: not shown").click()
+    expect(row).to_contain_text("07:00:00.250")
+    expect(log.locator("div", has_text="of json").last).to_contain_text("07:00:00.500")
+    page.get_by_role("button", name="Times of lines: as a time of day").click()
+    expect(row).to_contain_text(re.compile(r"[−+]\d+\.\d{3} s"))
+    log.locator("[data-line]", has_text="62").click()
+    expect(page).to_have_url(re.compile(r"attempt=1&at=\d+"))
+    expect(page.locator("[class*=current]")).to_contain_text("word word")
+    with page.expect_download() as kept:
+        log.locator("[data-line]", has_text="61").click(modifiers=["Shift"])
+        page.get_by_role("button", name="Download the marked lines").click()
+    assert kept.value.path().read_text().splitlines()[0] == "ümlaut"
+
+    page.get_by_role("button", name="Wrap lines").click()
+    other = open_page(page.url.partition("/ui")[2])
+    expect(other.locator("[class*=current]")).to_contain_text("word word")
+
+
+def test_two_attempts_are_shown_side_by_side(open_page: Open, server: httpx.Client) -> None:
+    command = ["sh", "-c", "echo of attempt $MAINSPRING_ATTEMPT; exit 1"]
+    run = ended_run(server, command=command, retry={"max_attempts": 2, "base": "10ms"})
+    page = open_page(f"/runs/{run}")
+    page.get_by_label("Beside").select_option("1")
+    expect(page.get_by_role("region", name="Log of attempt 1").get_by_role("log")).to_contain_text("of attempt 1")
+    expect(page.get_by_role("region", name="Log", exact=True).get_by_role("log")).to_contain_text("of attempt 2")
+
+
+def test_the_output_of_all_runs_is_searched(open_page: Open, server: httpx.Client) -> None:
+    word = f"needle{uuid4().hex[:8]}"
+    run = ended_run(server, command=["printf", f"before\\nthe {word} is here\\nafter\\n"])
+    page = open_page("/logs")
+    page.get_by_label("Words in the output").fill(word)
+    hits = page.get_by_role("list", name="Runs whose output matches")
+    hits.get_by_role("link", name=f"the {word} is here").click()
+    expect(page).to_have_url(re.compile(f"/runs/{run}\\?attempt=1&at=7"))
+    expect(page.locator("[class*=current]")).to_contain_text(f"the {word} is here")

@@ -111,11 +111,13 @@ def test_a_worker_and_a_queue_lead_to_their_runs(open_page: Open, server: httpx.
     [worker, *_] = server.get("/v1/workers").json()["workers"]
     page = open_page("/workers")
     page.get_by_role("table", name="Workers").get_by_role("link", name=worker["name"]).first.click()
+    expect(page).to_have_url(re.compile(f"/ui/workers/{worker['worker_id']}"))
+    page.get_by_role("link", name="shell", exact=True).click()
     expect(page).to_have_url(re.compile(f"/ui/runs\\?worker={worker['worker_id']}"))
     expect(page.get_by_role("table", name="Runs").get_by_role("row").nth(1)).to_be_visible()
     page.goto("/ui/queues?q=defau")
     page.get_by_role("table", name="Queues").get_by_role("link", name="default").click()
-    expect(page).to_have_url(re.compile(r"/ui/runs\?queue=default"))
+    expect(page).to_have_url(re.compile(r"/ui/queues/default"))
 
 
 def test_the_palette_finds_queues_workflows_and_verbs(open_page: Open, server: httpx.Client) -> None:

@@ -11,7 +11,7 @@ from playwright.sync_api import Page, expect
 
 from tests.eventually import PATIENCE
 from tests.ui.conftest import Open
-from tests.ui.serving import is_loaded
+from tests.ui.serving import is_loaded, sign_in
 
 expect.set_options(timeout=PATIENCE * 1000)
 
@@ -168,3 +168,22 @@ def test_characters_that_hide_or_turn_a_name_are_shown(open_page: Open, server: 
     # What is edited is the name itself.
     page.goto(f"/ui/jobs/new?edit={job_id}")
     expect(page.get_by_label("Name", exact=True)).to_have_value(hostile)
+
+
+def test_a_viewer_sees_no_secrets_of_jobs(open_page: Open, server: httpx.Client) -> None:
+    """An admin does."""
+    name, secret = f"masked-{uuid4().hex[:6]}", f"s3cr3t-{uuid4().hex}"
+    call = {"url": "https://example.com/hook", "headers": {"X-Team": "billing", "Authorization": f"Bearer {secret}"}}
+    server.post("/v1/jobs", json={"job_id": name, "http": call, "schedule": "@yearly"}).raise_for_status()
+    page = open_page(f"/jobs/{name}?tab=definition")
+    shown = page.get_by_role("main")
+    expect(shown).to_contain_text(secret)
+    token = server.post("/v1/tokens", json={"name": f"v{uuid4().hex[:6]}", "role": "viewer"}).raise_for_status().json()
+    viewer = {"Authorization": f"Bearer {token['token']}"}
+    with httpx.Client(base_url=server.base_url, headers=viewer, timeout=PATIENCE) as client:
+        page.context.clear_cookies()
+        sign_in(page.context, client)
+    page.reload()
+    expect(page.get_by_title("viewer of")).to_be_visible()
+    expect(shown).to_contain_text('"X-Team":"billing","Authorization":"***"')
+    assert secret not in page.content()

@@ -18,6 +18,7 @@ from mainspring.wire.exchange import ExchangeReply, ExchangeRequest, Held, Outco
 from mainspring.wire.logs import LogReceipt, LogShipment
 from mainspring.wire.problems import Problem
 from mainspring.wire.protocol import BASE_PROTOCOL, NEWER_FIELDS, WireProtocol
+from mainspring.wire.secrets import SecretRef
 from mainspring.worker.exchange.server_client import AnswerLost, ExchangeRefused, ServerClient
 from mainspring.worker.executors.registry import build_executors
 from mainspring.worker.worker import Worker
@@ -239,7 +240,11 @@ def structs_in(kind: Any) -> Iterator[type[msgspec.Struct]]:
 
 @pytest.mark.parametrize("kind", [ExchangeReply, LogReceipt, Problem, Spec, Schedule])
 def test_what_newer_servers_send_and_store_is_ignored_where_it_is_unknown(kind: type[msgspec.Struct]) -> None:
-    strict = [struct.__name__ for struct in structs_in(kind) if struct.__struct_config__.forbid_unknown_fields]
+    strict = [
+        struct.__name__
+        for struct in structs_in(kind)
+        if struct.__struct_config__.forbid_unknown_fields and struct is not SecretRef  # it has one key for ever
+    ]
     assert strict == []
 
 

@@ -21,6 +21,7 @@ from mainspring.kernel.ids import uuid7
 from mainspring.store import failure_groups, rollups
 from mainspring.store.pool import Store
 from mainspring.upkeep.rollup_keeper import RollupKeeper
+from tests.eventually import PATIENCE
 from tests.store.rows import a_lane, now_of
 
 pytestmark = pytest.mark.anyio
@@ -193,7 +194,7 @@ async def test_rollups_equal_a_recount_whatever_was_killed_between_two_statement
         monkeypatch.setattr(module, name, killer.watch(name, getattr(module, name)))
     await some_history(connection, dice, 60)
     keeper, until = RollupKeeper(store, SystemClock()), await now_of(connection)
-    async with asyncio.timeout(120):
+    async with asyncio.timeout(PATIENCE):
         while (await _watermark(connection) or until - timedelta(days=9)) <= until:
             killer.arm()
             try:

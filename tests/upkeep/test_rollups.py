@@ -21,6 +21,7 @@ from mainspring.store.failure_groups import GroupFilter
 from mainspring.store.pool import Store
 from mainspring.upkeep.gauge_sampler import GaugeSampler
 from mainspring.upkeep.rollup_keeper import RollupKeeper
+from tests.eventually import PATIENCE
 from tests.store.rows import a_lane, now_of, queued
 
 pytestmark = pytest.mark.anyio
@@ -46,7 +47,7 @@ from mainspring.run_history h join mainspring.lanes l using (lane_id) group by 1
 async def settle(connection: asyncpg.Connection, keeper: RollupKeeper) -> None:
     """Fold until everything that has ended is in the rollups."""
     until = await now_of(connection)
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(PATIENCE):
         while (await rollups.watermark(connection) or until - timedelta(days=9)) <= until:
             if await keeper.roll_up() is None:
                 await asyncio.sleep(0.05)

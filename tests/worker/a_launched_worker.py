@@ -13,6 +13,8 @@ from typing import Any
 
 import uvloop
 
+from tests.eventually import PATIENCE
+
 from .exchange_server import ExchangeServer
 from .processes import alive
 
@@ -88,7 +90,7 @@ class Launched:
         return (await self.process.stderr.read()).decode()
 
     async def until_state(self, *states: str) -> None:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(PATIENCE):
             while self.state() not in states:
                 await asyncio.sleep(0.005)  # the state of a process has no event
 
@@ -136,7 +138,7 @@ def with_a_launched_worker(
 ) -> None:
     async def run() -> None:
         async with (
-            asyncio.timeout(120),
+            asyncio.timeout(PATIENCE),
             ExchangeServer() as server,
             a_launched_worker(server, folder, slots, **options) as launched,
         ):

@@ -17,6 +17,7 @@ from mainspring.worker.execution.attempt import Attempt, AttemptEnding, Stop, ke
 from mainspring.worker.executors.process.child import WarmChild
 from mainspring.worker.executors.process.executor import ProcessExecutor
 from mainspring.worker.processes.watchdog_client import WatchdogClient
+from tests.eventually import PATIENCE
 
 from .exchange_server import an_order
 from .process_app import app
@@ -136,7 +137,7 @@ async def an_executor(slots: int = 1, **options: Any) -> AsyncIterator[Executor]
     watchdog.start()
     executor = Executor(watchdog, slots, **options)
     try:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(PATIENCE):
             yield executor
     finally:
         executor.close()

@@ -20,6 +20,7 @@ from mainspring.wire.exchange import RunOrder
 from mainspring.worker.execution.attempt import Attempt, AttemptEnding, key_of
 from mainspring.worker.execution.runner import Runner
 from mainspring.worker.executors.python.executor import PythonExecutor
+from tests.eventually import PATIENCE
 
 from .exchange_server import an_order
 
@@ -237,7 +238,7 @@ class Bench:
         return attempts
 
     async def until(self, condition: Callable[[], object]) -> None:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(PATIENCE):
             while not condition():
                 await self.changed.wait()
 

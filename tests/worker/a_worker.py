@@ -22,6 +22,7 @@ from mainspring.worker.exchange.server_client import ServerClient
 from mainspring.worker.executors.registry import build_executors
 from mainspring.worker.processes.watchdog_client import WatchdogClient
 from mainspring.worker.worker import Worker
+from tests.eventually import PATIENCE
 
 from .exchange_server import ExchangeServer
 
@@ -90,7 +91,7 @@ async def pass_time(clock: ManualClock, seconds: float, *, step: float = 0.05) -
 
 async def passes_until(clock: ManualClock, condition: Callable[[], object], *, step: float = 0.05) -> None:
     """Let time pass for as long as it takes."""
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(PATIENCE):
         while not condition():
             await pass_time(clock, step)
 
@@ -158,7 +159,7 @@ def against_a_server(
 ) -> None:
     async def run() -> None:
         async with (
-            asyncio.timeout(120),
+            asyncio.timeout(PATIENCE),
             ExchangeServer(clock=clock, tell_again=tell_again, grants=grants) as server,
             a_worker(server, slots, timing, clock=clock, **options) as worker,
         ):

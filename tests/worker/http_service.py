@@ -19,6 +19,7 @@ from mainspring.wire.exchange import RunOrder
 from mainspring.wire.execution import RunSetup
 from mainspring.worker.execution.attempt import Attempt, AttemptEnding, OpenLog, key_of
 from mainspring.worker.execution.runner import Runner
+from tests.eventually import PATIENCE
 
 from .exchange_server import an_order
 
@@ -111,7 +112,7 @@ class Caller:
         return attempt, ending
 
     async def call(self, url: str, *, order: dict[str, Any] | None = None, **fields: Any) -> AttemptEnding:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(PATIENCE):
             return await self.start(an_http_order(url, **fields, order=order))[1]
 
     def _report(self, attempt: Attempt, ending: AttemptEnding) -> None:
@@ -129,7 +130,7 @@ def run(test: Callable[[], Awaitable[None]]) -> None:
     """Run a test on uvloop, as a worker would."""
 
     async def timed() -> None:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(PATIENCE):
             await test()
 
     uvloop.run(timed())

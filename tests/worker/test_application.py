@@ -23,6 +23,7 @@ def test_a_module_that_raises_shows_its_own_line(tmp_path: Path, monkeypatch: py
     with pytest.raises(InvalidInput, match="AssertionError: no") as caught:
         load_app("raises_on_import:app")
     assert "raises_on_import.py" in caught.value.detail and "line 2" in caught.value.detail
+    assert "\n" not in caught.value.detail and "^" not in caught.value.detail, "one line for people, no traceback"
     assert "importlib" not in caught.value.detail
 
 
@@ -46,3 +47,19 @@ def test_a_name_that_is_no_application_is_answered_with_those_that_are(
     with pytest.raises(InvalidInput) as caught:
         load_app(f"{module}:{name}")
     assert detail in caught.value.detail and hint.format(module=module) in (caught.value.hint or "")
+
+
+@pytest.mark.parametrize(
+    ("named", "hint"),
+    [
+        ("shop", "such as shop:app"),
+        (":app", "such as hello:app"),
+        ("shop.py", "name the module, not its file: shop:app"),
+        ("code/shop.py:main", "name the module, not its file: shop:main, in the folder code"),
+        ("./shop:app", "name the module, not its file: shop:app"),
+    ],
+)
+def test_a_file_is_answered_with_its_module(named: str, hint: str) -> None:
+    with pytest.raises(InvalidInput) as refused:
+        load_app(named)
+    assert (refused.value.field, refused.value.hint) == ("app", hint)

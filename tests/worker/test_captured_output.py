@@ -26,6 +26,7 @@ from mainspring.worker.executors.python.executor import PythonExecutor
 from mainspring.worker.incarnation import Incarnation
 from mainspring.worker.output.capture import captured_streams
 from mainspring.worker.output.log_shipper import LogShipper
+from tests.eventually import PATIENCE
 
 from .exchange_server import an_order
 from .log_server import LogServer
@@ -150,7 +151,7 @@ class Scene:
         return attempts
 
     async def ending(self, order: RunOrder) -> AttemptEnding:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(PATIENCE):
             while order.run_id not in self.endings:
                 await self.changed.wait()
         return self.endings[order.run_id]
@@ -162,7 +163,7 @@ class Scene:
 
 def on_a_scene(test: Callable[[Scene], Awaitable[None]]) -> None:
     async def run() -> None:
-        async with asyncio.timeout(60), LogServer() as server:
+        async with asyncio.timeout(PATIENCE), LogServer() as server:
             shipper = LogShipper(ServerClient(server.url, "secret", timeout=20.0))
             shipper.speaks_for(lambda: Incarnation(WORKER, ""))
             try:
@@ -273,7 +274,7 @@ def test_clean_ups_run_last_added_first_however_it_ends(task: str, how: str, sta
         order = an_order(task, payload={"how": how})
         (attempt,) = scene.take(order)
         if how == "sleep":
-            async with asyncio.timeout(60):
+            async with asyncio.timeout(PATIENCE):
                 while attempt not in scene.runner.active:
                     await scene.changed.wait()
             scene.runner.stop(attempt, Stop.CANCEL)

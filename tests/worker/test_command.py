@@ -20,6 +20,7 @@ from mainspring.wire.execution import ResourceLimits
 from mainspring.worker.processes.command import Command, SpawnOrder
 from mainspring.worker.processes.watchdog import cgroup
 from mainspring.worker.processes.watchdog_client import WatchdogClient
+from tests.eventually import PATIENCE
 
 from .processes import alive, ended_soon, written
 
@@ -59,7 +60,7 @@ def with_a_watchdog(test: Callable[[WatchdogClient], Awaitable[None]]) -> None:
         watchdog = WatchdogClient()
         watchdog.start()
         try:
-            async with asyncio.timeout(60):
+            async with asyncio.timeout(PATIENCE):
                 await test(watchdog)
         finally:
             watchdog.stop()

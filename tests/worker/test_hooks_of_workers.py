@@ -14,6 +14,8 @@ from typing import Any
 
 import uvloop
 
+from tests.eventually import PATIENCE
+
 from .exchange_server import ExchangeServer, an_order
 from .processes import written
 
@@ -81,7 +83,7 @@ async def a_worker(
     folder: Path, hook: str = "pass"
 ) -> AsyncIterator[tuple[ExchangeServer, asyncio.subprocess.Process]]:
     (folder / "app_with_hooks.py").write_text(APP.replace("HOOK", hook))
-    async with asyncio.timeout(60), ExchangeServer() as server:
+    async with asyncio.timeout(PATIENCE), ExchangeServer() as server:
         process = await asyncio.create_subprocess_exec(
             sys.executable, "-c", PROGRAM, server.url, cwd=folder, stderr=subprocess.PIPE
         )

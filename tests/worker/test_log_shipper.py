@@ -20,6 +20,7 @@ from mainspring.worker.incarnation import Incarnation
 from mainspring.worker.output import attempt_log, log_shipper
 from mainspring.worker.output.attempt_log import AttemptLog
 from mainspring.worker.output.log_shipper import MOST_WAITING, LogShipper
+from tests.eventually import PATIENCE
 from tests.operations.waiting import until
 
 from .exchange_server import an_order
@@ -30,7 +31,7 @@ WORKER = uuid7()
 
 def against(test: Callable[[LogServer, LogShipper], Awaitable[None]], clock: LoopClock = SYSTEM_CLOCK) -> None:
     async def run() -> None:
-        async with asyncio.timeout(60), LogServer() as server:
+        async with asyncio.timeout(PATIENCE), LogServer() as server:
             shipper = LogShipper(ServerClient(server.url, "secret", timeout=20.0), clock)
             shipper.speaks_for(lambda: Incarnation(WORKER, ""))
             try:
@@ -256,7 +257,7 @@ def test_a_second_server_that_is_away_is_no_reason_to_wait_longer_for_a_log_stor
     monkeypatch.setattr(log_shipper, "_TRY_ONCE_SECONDS", 30.0)
 
     async def run() -> None:
-        async with asyncio.timeout(60), LogServer() as server:
+        async with asyncio.timeout(PATIENCE), LogServer() as server:
             async with LogServer() as other:
                 away = other.url
             shipper = LogShipper(ServerClient(f"{server.url},{away}", "secret", timeout=20.0))
@@ -282,7 +283,7 @@ def test_whoever_prints_much_goes_on_without_a_log_when_nobody_keeps_it(monkeypa
         sink.write(b"x" * MOST_WAITING)
         was_full = sink.full
         assert was_full
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(PATIENCE):
             await sink.room()
         assert not sink.full
         sink.write(b"and more")
@@ -305,7 +306,7 @@ def test_finish_gives_up_in_the_end_and_at_once_when_the_run_is_lost(monkeypatch
         finishing = asyncio.create_task(shipper.open(lost).finish())
         await server.arrived.wait()
         lost.fenced = True
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(PATIENCE):
             await finishing
         monkeypatch.setattr(attempt_log, "_GIVE_UP_ANYWAY", 0.2)
         monkeypatch.setattr(log_shipper, "_TRY_ONCE_SECONDS", 0.1)
@@ -362,7 +363,7 @@ def test_one_that_prints_without_end_does_not_keep_the_others_waiting() -> None:
         await server.arrived.wait()
         quiet = an_attempt()
         shipper.open(quiet).write(b"quiet")
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(PATIENCE):
             await shipper.open(quiet).finish()
         assert stored(server, quiet) == b"quiet"
         stop.set()

@@ -18,6 +18,7 @@ from mainspring.kernel.ids import uuid7
 from mainspring.wire.exchange import ExchangeRequest, WorkerHello
 from mainspring.worker.exchange.preferred_server import Pauses, PreferredServer
 from mainspring.worker.exchange.server_client import AnswerLost, ServerClient
+from tests.eventually import PATIENCE
 from tests.operations.waiting import until
 
 from .a_worker import QUICK, a_worker, release
@@ -76,7 +77,7 @@ def with_three(
 ) -> None:
     async def run() -> None:
         async with (
-            asyncio.timeout(60),
+            asyncio.timeout(PATIENCE),
             ExchangeServer() as first,
             ExchangeServer(first.records) as second,
             ExchangeServer(first.records) as third,
@@ -186,7 +187,7 @@ def test_a_wish_that_has_come_true_meanwhile_moves_nobody() -> None:
 
 def test_the_client_for_logs_moves_along_also_when_it_alone_was_driven_away() -> None:
     async def run() -> None:
-        async with asyncio.timeout(60), ExchangeServer() as first, ExchangeServer(first.records) as second:
+        async with asyncio.timeout(PATIENCE), ExchangeServer() as first, ExchangeServer(first.records) as second:
             both = f"{first.url},{second.url}"
             shipping = ServerClient(both, "secret", timeout=30.0)
             server_client = ServerClient(both, "secret", timeout=30.0, beside=shipping)
@@ -232,7 +233,7 @@ async def back_between_two_exchanges(first: Watchful, second: ExchangeServer) ->
 
 def test_a_worker_goes_back_between_two_exchanges_as_the_same_incarnation_with_its_runs_in_hand() -> None:
     async def run() -> None:
-        async with asyncio.timeout(60), Watchful() as first, ExchangeServer(first.records) as second:
+        async with asyncio.timeout(PATIENCE), Watchful() as first, ExchangeServer(first.records) as second:
             both = cast(ExchangeServer, SimpleNamespace(url=f"{first.url},{second.url}"))
             release["ordinary"].clear()
             async with a_worker(both, 4, SOON, answered=300.0) as worker:

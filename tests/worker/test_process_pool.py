@@ -13,6 +13,7 @@ from mainspring.worker.executors.process.child import ChildOrigin, WarmChild, st
 from mainspring.worker.executors.process.pool import ProcessPool
 from mainspring.worker.executors.process.warm.frames import Hello
 from mainspring.worker.processes.watchdog_client import WatchdogClient
+from tests.eventually import PATIENCE
 
 from .a_process_executor import APP, an_executor, stop
 from .processes import ended_soon, written
@@ -37,7 +38,7 @@ def with_starts(test: Callable[[Starts], Awaitable[None]]) -> None:
         watchdog = WatchdogClient()
         watchdog.start()
         try:
-            async with asyncio.timeout(60):
+            async with asyncio.timeout(PATIENCE):
                 await test(Starts(watchdog))
         finally:
             watchdog.stop()

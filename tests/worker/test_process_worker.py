@@ -12,6 +12,8 @@ from pathlib import Path
 
 import uvloop
 
+from tests.eventually import PATIENCE
+
 from .exchange_server import ExchangeServer, an_order
 from .processes import alive, ended_soon, written
 
@@ -67,7 +69,7 @@ async def a_worker_process(server: ExchangeServer, folder: Path) -> AsyncIterato
 
 def with_a_process(folder: Path, test: Callable[[ExchangeServer, asyncio.subprocess.Process], Awaitable[None]]) -> None:
     async def run() -> None:
-        async with asyncio.timeout(120), ExchangeServer() as server, a_worker_process(server, folder) as process:
+        async with asyncio.timeout(PATIENCE), ExchangeServer() as server, a_worker_process(server, folder) as process:
             await test(server, process)
 
     uvloop.run(run())

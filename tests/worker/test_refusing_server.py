@@ -13,6 +13,7 @@ import uvloop
 
 from mainspring.wire.exchange import ExchangeRequest, RunOrder
 from mainspring.worker import worker as worker_module
+from tests.eventually import PATIENCE
 
 from .a_worker import QUICK, a_worker, ran
 from .exchange_server import ExchangeServer, _problem, an_order
@@ -37,7 +38,7 @@ class Obstinate(ExchangeServer):
 
 def test_a_run_of_which_nothing_is_taken_is_let_go_and_the_worker_goes_on() -> None:
     async def run() -> None:
-        async with asyncio.timeout(60), Obstinate() as server, a_worker(server, 8, QUICK) as worker:
+        async with asyncio.timeout(PATIENCE), Obstinate() as server, a_worker(server, 8, QUICK) as worker:
             orders = [an_order("counted", payload={"name": str(number)}) for number in range(5)]
             odd = orders[2]
             server.refuses.add(odd.run_id)
@@ -83,7 +84,7 @@ def test_a_worker_that_is_told_to_stop_while_it_searches_reports_everything_and_
 
     async def run() -> None:
         orders = [an_order("counted", payload={"name": str(number)}) for number in range(20)]
-        async with asyncio.timeout(60), Picky(orders[7]) as server:
+        async with asyncio.timeout(PATIENCE), Picky(orders[7]) as server:
             async with a_worker(server, 32, QUICK) as worker:
                 await server.until(lambda: server.acknowledged)
                 server.submit(*orders)
@@ -118,7 +119,7 @@ class Moody(ExchangeServer):
 @pytest.mark.slow
 def test_outcomes_are_as_they_were_when_a_server_that_refused_everything_comes_to_its_senses() -> None:
     async def run() -> None:
-        async with asyncio.timeout(60), Moody() as server, a_worker(server, 8, QUICK) as worker:
+        async with asyncio.timeout(PATIENCE), Moody() as server, a_worker(server, 8, QUICK) as worker:
             orders = [an_order("counted", payload={"name": str(number)}) for number in range(4)]
             server.submit(*orders)
             for order in orders:
@@ -151,7 +152,7 @@ class Deceptive(ExchangeServer):
 
 def test_a_server_that_refuses_everything_judges_nobody_by_what_another_server_took() -> None:
     async def run() -> None:
-        async with asyncio.timeout(60), ExchangeServer() as first, Deceptive(first) as second:
+        async with asyncio.timeout(PATIENCE), ExchangeServer() as first, Deceptive(first) as second:
             both = cast(ExchangeServer, SimpleNamespace(url=f"{first.url},{second.url}"))
             first.ready = False
             first.begin_outage("503")

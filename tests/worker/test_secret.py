@@ -8,6 +8,7 @@ import os
 import shlex
 import struct
 import sys
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -45,9 +46,11 @@ os.rename(sys.argv[2] + ".new", sys.argv[2])
 
 
 def memory_of(pid: int) -> bytes:
-    """All that can be read of its memory by root, or by ourselves."""
-    pieces = []
-    with Path(f"/proc/{pid}/maps").open() as maps, Path(f"/proc/{pid}/mem").open("rb", 0) as memory:
+    """All that can be read of its memory by root, or by ourselves. Nothing, if it has ended."""
+    pieces: list[bytes] = []
+    with suppress(FileNotFoundError, ProcessLookupError), ExitStack() as files:
+        maps = files.enter_context(Path(f"/proc/{pid}/maps").open())
+        memory = files.enter_context(Path(f"/proc/{pid}/mem").open("rb", 0))
         for line in maps:
             span, permissions, *_ = line.split()
             if permissions.startswith("r") and "[v" not in line:

@@ -21,6 +21,7 @@ from mainspring.worker.exchange.server_client import (
     _decode_reply,
     _decoded,
 )
+from tests.eventually import PATIENCE
 
 from .exchange_server import ExchangeServer, Fault, an_order
 
@@ -119,7 +120,7 @@ def test_a_connection_that_the_server_closed_meanwhile_is_not_used_again() -> No
     async def test(server: ExchangeServer, server_client: ServerClient) -> None:
         await server_client.exchange(request(1))
         await server.hang_up()
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(PATIENCE):
             while any(connection.usable for connection in server_client._servers[server.url].idle):
                 await asyncio.sleep(0)
         assert (await server_client.exchange(request(2))).seq == 2
@@ -144,7 +145,7 @@ def with_two(
     test: Callable[[ExchangeServer, ExchangeServer, ServerClient], Awaitable[None]], clock: LoopClock = SYSTEM_CLOCK
 ) -> None:
     async def run() -> None:
-        async with asyncio.timeout(60), ExchangeServer() as first, ExchangeServer(first.records) as second:
+        async with asyncio.timeout(PATIENCE), ExchangeServer() as first, ExchangeServer(first.records) as second:
             server_client = ServerClient(f"{first.url},{second.url}/", "secret", timeout=30.0, clock=clock)
             await test(first, second, server_client)
             server_client.close()
@@ -217,7 +218,7 @@ def test_what_waits_for_a_late_server_at_the_client_beside_goes_to_the_other_one
     """Else a run that has printed something would keep its slot until the shipment of its log has timed out."""
 
     async def run() -> None:
-        async with asyncio.timeout(60), ExchangeServer() as first, ExchangeServer(first.records) as second:
+        async with asyncio.timeout(PATIENCE), ExchangeServer() as first, ExchangeServer(first.records) as second:
             clock, both = ManualClock(), f"{first.url},{second.url}"
             patient = ServerClient(both, "secret", timeout=300.0, clock=clock)
             server_client = ServerClient(both, "secret", timeout=300.0, beside=patient, clock=clock)
@@ -242,7 +243,7 @@ def test_while_one_is_late_and_the_other_is_away_nobody_is_in_a_hurry() -> None:
     """The worker would ask the one that is away again and again, as fast as it is refused."""
 
     async def run() -> None:
-        async with asyncio.timeout(60), ExchangeServer() as first:
+        async with asyncio.timeout(PATIENCE), ExchangeServer() as first:
             async with ExchangeServer() as second:
                 away = second.url
             clock = ManualClock()

@@ -26,6 +26,7 @@ from mainspring.worker.execution.attempt import Attempt, AttemptEnding, OpenLog,
 from mainspring.worker.execution.work_folders import WorkFolders
 from mainspring.worker.processes.accounts import CommandAccounts
 from mainspring.worker.processes.watchdog_client import WatchdogClient
+from tests.eventually import PATIENCE
 from tests.operations.waiting import until
 
 from .exchange_server import an_order
@@ -83,7 +84,7 @@ def ran(
             running = asyncio.create_task(executor.execute(attempt))
             if meanwhile is not None:
                 await meanwhile(executor, attempt)
-            async with asyncio.timeout(60):
+            async with asyncio.timeout(PATIENCE):
                 return await running, executor
 
     return uvloop.run(run())
@@ -186,6 +187,7 @@ def test_the_environment_has_the_run_and_none_of_the_workers_secrets() -> None:
     assert environ.pop("PATH") == os.environ["PATH"]
     assert environ.pop("TMPDIR").startswith(tempfile.gettempdir())
     assert json.loads(environ.pop("MAINSPRING_PAYLOAD")) == {"region": "eu"}
+    assert environ.pop("TRACEPARENT").startswith(f"00-{order.run_id.hex}-")
     assert environ == {
         "LC_ALL": "C.UTF-8",
         "MAINSPRING_JOB_ID": "nightly",
@@ -338,7 +340,7 @@ def test_no_descriptor_stays_open() -> None:
 
 
 async def the_ending(executor: ShellExecutor, order: RunOrder) -> AttemptEnding:
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(PATIENCE):
         return await executor.execute(Attempt(order, key_of(order), 0.0))
 
 
@@ -391,7 +393,7 @@ def test_a_run_can_be_cancelled_while_its_log_is_full() -> None:
             running = asyncio.create_task(executor.execute(attempt))
             await log.waited_for.wait()
             stop(attempt)
-            async with asyncio.timeout(60):
+            async with asyncio.timeout(PATIENCE):
                 assert (await running).status == "CANCELLED"
             assert log.finished
 

@@ -9,6 +9,7 @@ import pytest
 import uvloop
 
 from mainspring.worker.executors.python.threads import ThreadPool
+from tests.eventually import PATIENCE
 
 
 @pytest.mark.parametrize("error", [ValueError, SystemExit, StopIteration])
@@ -19,7 +20,7 @@ def test_a_call_that_raises_costs_its_caller_and_no_thread(error: type[BaseExcep
         def fails() -> str:
             raise error
 
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(PATIENCE):
             with pytest.raises(RuntimeError, match=error.__name__):
                 await pool.run(fails)
             assert await pool.run(lambda: threading.current_thread().name) == "mainspring-1"
@@ -38,7 +39,7 @@ def test_a_thread_that_could_not_be_had_is_started_for_the_next_call(monkeypatch
             machine.setattr(threading.Thread, "start", none_left)
             with pytest.raises(RuntimeError, match="new thread"):
                 pool.run(lambda: 1)
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(PATIENCE):
             assert await pool.run(lambda: 2) == 2
 
     uvloop.run(test())

@@ -14,6 +14,7 @@ import uvloop
 from mainspring.kernel.clock import ManualClock
 from mainspring.kernel.config import Timing
 from mainspring.wire.exchange import ExchangeRequest
+from tests.eventually import PATIENCE
 
 from .a_worker import a_worker, passes_until, passes_until_reported, release
 from .exchange_server import ExchangeServer, Fault, an_order
@@ -35,7 +36,7 @@ def test_it_goes_on_at_the_second_server_as_the_same_incarnation(fault: Fault) -
     async def run() -> None:
         clock = ManualClock()
         async with (
-            asyncio.timeout(60),
+            asyncio.timeout(PATIENCE),
             two_servers(clock) as (first, second, both),
             a_worker(both, 4, TIMING, answered=300.0, clock=clock) as worker,
         ):
@@ -62,7 +63,7 @@ def test_when_a_parked_exchange_and_a_report_wait_for_a_server_that_hangs_a_thir
 
     async def run() -> None:
         clock = ManualClock()
-        async with asyncio.timeout(60), two_servers(clock) as (first, second, both):
+        async with asyncio.timeout(PATIENCE), two_servers(clock) as (first, second, both):
             release["ordinary"].clear()
             async with a_worker(both, 4, TIMING, answered=300.0, clock=clock) as worker:
                 order = an_order("blocks", payload={"name": "ordinary"})
@@ -90,7 +91,7 @@ def test_a_worker_whose_farewell_is_refused_says_it_to_the_other_server() -> Non
     async def run() -> None:
         clock = ManualClock()
         async with (
-            asyncio.timeout(60),
+            asyncio.timeout(PATIENCE),
             two_servers(clock, Unforgiving) as (first, second, both),
             a_worker(both, 4, TIMING, answered=300.0, clock=clock) as worker,
         ):

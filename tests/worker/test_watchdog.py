@@ -18,6 +18,7 @@ import uvloop
 
 from mainspring.worker.processes.command import Command, SpawnOrder
 from mainspring.worker.processes.watchdog_client import HEAD_START, WatchdogClient
+from tests.eventually import PATIENCE
 
 from .processes import alive, ended_soon, ended_within, written
 
@@ -133,7 +134,7 @@ async def a_watchdog() -> AsyncIterator[WatchdogClient]:
 
 def with_a_watchdog(test: Callable[[WatchdogClient], Awaitable[None]]) -> None:
     async def run() -> None:
-        async with asyncio.timeout(60), a_watchdog() as watchdog:
+        async with asyncio.timeout(PATIENCE), a_watchdog() as watchdog:
             await test(watchdog)
 
     uvloop.run(run())

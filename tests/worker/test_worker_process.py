@@ -21,6 +21,7 @@ from mainspring.domain.errors import InvalidInput
 from mainspring.roles.worker import load_app
 from mainspring.worker.lease_enforcer import EXIT_FENCED
 from mainspring.worker.processes.watchdog_client import HEAD_START
+from tests.eventually import PATIENCE
 
 from .exchange_server import ExchangeServer, an_order
 from .processes import alive, ended_soon, written
@@ -120,7 +121,7 @@ def with_a_process(
 ) -> None:
     async def run() -> None:
         async with (
-            asyncio.timeout(120),
+            asyncio.timeout(PATIENCE),
             ExchangeServer() as server,
             a_worker_process(server, folder, kill, head_start) as process,
         ):

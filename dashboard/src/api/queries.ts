@@ -2,7 +2,7 @@
 import { queryOptions, useQuery } from "@tanstack/react-query";
 import type { Schema } from "../ui/PayloadEditor";
 import { call, get } from "./client";
-import type { JobView, QueueList, RunListRow, TaskList, Upcoming } from "./schema";
+import type { JobView, QueueList, QueueView, RunListRow, TaskList, Upcoming, WorkerList, WorkerView } from "./schema";
 
 export function jobPath(job: string): string {
   return `/v1/jobs/${encodeURIComponent(job)}`;
@@ -44,6 +44,26 @@ export const queuesQuery = queryOptions({
   queryFn: ({ signal }) => get<QueueList>("/v1/queues", {}, signal),
   refetchInterval: 3000,
 });
+
+export const queueQuery = (queue: string) =>
+  queryOptions({
+    queryKey: ["queues", queue],
+    queryFn: async ({ signal }) => (await call<QueueView>("GET", `/v1/queues/${encodeURIComponent(queue)}`, { signal })).data,
+    refetchInterval: 3000,
+  });
+
+export const workersQuery = queryOptions({
+  queryKey: ["workers"],
+  queryFn: ({ signal }) => get<WorkerList>("/v1/workers", {}, signal),
+  refetchInterval: 3000,
+});
+
+export const workerQuery = (worker: string) =>
+  queryOptions({
+    queryKey: ["workers", worker],
+    queryFn: async ({ signal }) => (await call<WorkerView>("GET", `/v1/workers/${encodeURIComponent(worker)}`, { signal })).data,
+    refetchInterval: 3000,
+  });
 
 /** The JSON Schema of the payloads of a task, if a live worker declares one. */
 export function useSchema(task: string | undefined): Schema | null {

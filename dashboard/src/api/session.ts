@@ -20,12 +20,14 @@ export const sessionQuery = queryOptions({
   refetchInterval: (query) => (query.state.error !== null && !(query.state.error instanceof Refused && query.state.error.status === 401) ? 3000 : false),
 });
 
-/** Whether the role of the session may call this operation; without one: whether it may change anything. The server
- * refuses it as well. */
-export function useMay(operation?: string): boolean {
+/** Whether the role of the session may call this operation; without one: whether it may change anything. `creator`: the
+ * token that created what is changed, because a submitter changes only its own. The server refuses it as well. */
+export function useMay(operation?: string, creator?: string | null): boolean {
   const session = useQuery(sessionQuery).data;
   if (session === undefined) return true;
-  return operation === undefined ? session.role !== "viewer" : session.operations.includes(operation);
+  if (operation !== undefined && !session.operations.includes(operation)) return false;
+  if (session.role === "submitter") return creator === undefined ? operation !== undefined : creator === session.token_id;
+  return operation !== undefined || session.role !== "viewer";
 }
 
 /** A link that was opened in a browser that is signed in: as whom it would sign in. */
@@ -89,6 +91,15 @@ export async function signIn(token: string): Promise<void> {
   await begin({ token });
 }
 
+export async function signInWithPassword(mail: string, password: string): Promise<void> {
+  await begin({ mail, password });
+}
+
+/** This browser has another session now: other tabs ask who is signed in. */
+export function changed(): void {
+  tabs.postMessage("another");
+}
+
 /** Signs in by the link, in place of the session that is there. */
 export async function accept(offered: Offer): Promise<void> {
   await begin({ code: offered.code, replace: true });
@@ -99,9 +110,9 @@ export function decline(): void {
   setOffer(null);
 }
 
-async function begin(body: { code: string; replace?: boolean } | { token: string }): Promise<SignedIn> {
+async function begin(body: { code: string; replace?: boolean } | { token: string } | { mail: string; password: string }): Promise<SignedIn> {
   const { data } = await call<SignedIn>("POST", PATH, { body });
-  tabs.postMessage("another");
+  changed();
   return data;
 }
 

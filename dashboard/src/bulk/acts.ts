@@ -39,13 +39,14 @@ export const VERBS: Record<Target, Verb[]> = {
   ],
 };
 
-const LISTS = ["status", "latest_run", "schedule_type"];
+const LISTS = ["status", "latest_run", "schedule_type", "health"];
 
-function filterBody(filter: Filter): Record<string, string | string[]> {
-  const found: Record<string, string | string[]> = {};
+function filterBody(filter: Filter): Record<string, string | string[] | Record<string, string>> {
+  const found: Record<string, string | string[] | Record<string, string>> = {};
   for (const [name, value] of Object.entries(filter)) {
     if (value === undefined || value === "") continue;
-    found[name] = LISTS.includes(name) ? value.split(",") : value;
+    if (name.startsWith("payload.")) found.payload = { [name.slice("payload.".length)]: value };
+    else found[name] = LISTS.includes(name) ? value.split(",") : value;
   }
   return found;
 }

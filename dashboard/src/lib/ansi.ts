@@ -15,6 +15,8 @@ export type Style = "bold" | "dim" | "italic" | "underline" | "strikethrough" | 
 export interface Line {
   spans: Span[];
   plain: string;
+  /** The byte of the output at which it begins. */
+  at: number;
 }
 
 const LONGEST = 4000;
@@ -26,18 +28,18 @@ const DIRECTIONS = /[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]/g;
 const NAMES = ["black", "red", "green", "yellow", "blue", "magenta", "cyan", "white"];
 const LEVELS = [0, 95, 135, 175, 215, 255]; // of red, green and blue in the cube of 216 colours
 
-export function toLine(raw: string): Line {
+export function toLine(raw: string, at = 0): Line {
   const kept = raw.slice(raw.lastIndexOf("\r", raw.length - 2) + 1).replace(/\r$/, "");
   const cut = kept.length > LONGEST ? `${kept.slice(0, LONGEST)} … ${kept.length - LONGEST} more characters` : kept;
   const safe = cut.replace(SEQUENCES, "").replace(CONTROLS, symbol).replace(DIRECTIONS, visible);
-  if (!safe.includes("\u001b")) return { spans: [{ text: safe, color: null, ground: null, styles: [] }], plain: safe };
+  if (!safe.includes("\u001b")) return { spans: [{ text: safe, color: null, ground: null, styles: [] }], plain: safe, at };
   const spans = Anser.ansiToJson(safe, { use_classes: true, json: true, remove_empty: true }).map((part) => ({
     text: part.content.replaceAll("\u001b", "␛"),
     color: colorOf(part.fg, part.fg_truecolor),
     ground: colorOf(part.bg, part.bg_truecolor),
     styles: STYLES.filter((style) => part.decorations.includes(style)),
   }));
-  return { spans, plain: spans.map((span) => span.text).join("") };
+  return { spans, plain: spans.map((span) => span.text).join(""), at };
 }
 
 /** ansi-red; ansi-palette-208 and ansi-truecolor as what they mean. */

@@ -2,17 +2,26 @@
 import { useSyncExternalStore } from "react";
 
 export type Theme = "system" | "light" | "dark";
-export type Zone = "utc" | "local" | "job";
+/** Or the IANA name of a zone. */
+export type Zone = "utc" | "local" | "job" | (string & {});
 
 export interface Preferences {
   theme: Theme;
   zone: Zone;
+  /** The zone that the person has named, which stays among the choices; empty: none. */
+  ownZone: string;
+  /** The first steps are shown on the overview: this browser has met an empty installation. */
+  guide: boolean;
   keys: boolean;
   compact: boolean;
+  /** Long lines of a log are wrapped. */
+  wrap: boolean;
+  /** The times that lines of a log say. */
+  lineTimes: "none" | "clock" | "since";
 }
 
 const KEY = "mainspring.preferences";
-const DEFAULTS: Preferences = { theme: "system", zone: "utc", keys: true, compact: false };
+const DEFAULTS: Preferences = { theme: "system", zone: "utc", ownZone: "", guide: false, keys: true, compact: false, wrap: false, lineTimes: "none" };
 const listeners = new Set<() => void>();
 const dark = window.matchMedia("(prefers-color-scheme: dark)");
 let current = load();

@@ -15,10 +15,21 @@ function formatter(zone: string, options: Intl.DateTimeFormatOptions): Intl.Date
   return found;
 }
 
+/** Whether this browser knows it. */
+export function isZone(name: string): boolean {
+  try {
+    new Intl.DateTimeFormat("en-GB", { timeZone: name });
+    return name !== "";
+  } catch {
+    return false;
+  }
+}
+
 /** The IANA zone that a choice means. A page without a job, or a job without a zone, shows UTC for "job". */
 export function zoneOf(choice: Zone, jobZone?: string | null): string {
   if (choice === "local") return LOCAL_ZONE;
-  return choice === "job" ? (jobZone ?? "UTC") : "UTC";
+  if (choice === "job") return jobZone ?? "UTC";
+  return choice !== "utc" && isZone(choice) ? choice : "UTC";
 }
 
 function parts(at: number, zone: string): Record<string, string> {
@@ -66,4 +77,9 @@ export function relative(at: number, now: number): string {
     : `${Math.floor(seconds / 3600)} h ${Math.floor((seconds % 3600) / 60)} min`;
   if (seconds === 0) return "now";
   return at > now ? `in ${words}` : `${words} ago`;
+}
+
+/** A time as the server and addresses write it, to the second. */
+export function inAddress(moment: Date): string {
+  return moment.toISOString().replace(/\.\d+Z$/, "Z");
 }

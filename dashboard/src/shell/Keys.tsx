@@ -1,12 +1,11 @@
 // Keys: they do nothing in fields and dialogs, and can be switched off in the settings.
 import { useNavigate } from "@tanstack/react-router";
 import { useEffect, useRef } from "react";
-import { prefer, preferences, type Zone } from "../lib/preferences";
+import { prefer, preferences } from "../lib/preferences";
 import { Dialog } from "../ui/Dialog";
 import styles from "./Keys.module.css";
 import { PLACES } from "./places";
 
-const ZONES: Zone[] = ["utc", "local", "job"];
 const HELP: [string, string][] = [
   ["Ctrl K", "search jobs, runs, pages"],
   ["?", "this help"],
@@ -16,6 +15,9 @@ const HELP: [string, string][] = [
   ["x", "select the row"],
   ["[  ]", "older, newer run of the job"],
   ["l", "the log of the run"],
+  ["f", "the end of the log, and follow it"],
+  ["n  N", "next, previous match in the log"],
+  [".", "pause or resume the job or the queue"],
   ["t", "next time zone"],
 ];
 
@@ -74,8 +76,14 @@ const ACTS: Record<string, () => boolean> = {
   "[": () => press(document.querySelector<HTMLElement>("[data-key='[']")),
   "]": () => press(document.querySelector<HTMLElement>("[data-key=']']")),
   l: () => press(document.querySelector<HTMLElement>("[data-key='l']")),
+  f: () => press(document.querySelector<HTMLElement>("[data-key='f']")),
+  n: () => press(document.querySelector<HTMLElement>("[data-key='n']")),
+  N: () => press(document.querySelector<HTMLElement>("[data-key='N']")),
+  ".": () => press(document.querySelector<HTMLElement>("[data-key='.']")),
   t: () => {
-    const next = ZONES[(ZONES.indexOf(preferences().zone) + 1) % ZONES.length];
+    const { zone, ownZone } = preferences();
+    const zones = ["utc", "local", "job", ...(ownZone ? [ownZone] : [])];
+    const next = zones[(zones.indexOf(zone) + 1) % zones.length];
     prefer({ zone: next ?? "utc" });
     return true;
   },

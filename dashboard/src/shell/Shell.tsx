@@ -3,6 +3,8 @@ import { useQuery, useQueryClient } from "@tanstack/react-query";
 import { Outlet, useRouterState } from "@tanstack/react-router";
 import { useEffect, useState } from "react";
 import { Refused } from "../api/client";
+import { useInvitation } from "../api/invitation";
+import { useProviderReturn } from "../api/providers";
 import { onAnotherSession, onLink, sessionQuery, useOffer } from "../api/session";
 import { useBeating } from "../live/useBeating";
 import { useLive } from "../live/useLive";
@@ -11,9 +13,11 @@ import { ProblemBox } from "../ui/Problem";
 import { TimeCard } from "../ui/Time";
 import { Toasts } from "../ui/Toasts";
 import { BottomBar } from "./BottomBar";
+import { Invitation } from "./Invitation";
 import { Keys } from "./Keys";
 import { OtherSession } from "./OtherSession";
 import { Palette } from "./Palette";
+import { ProviderReturned } from "./ProviderReturned";
 import styles from "./Shell.module.css";
 import { SideBar } from "./SideBar";
 import { SignIn } from "./SignIn";
@@ -23,8 +27,12 @@ export function Shell() {
   const client = useQueryClient();
   const session = useQuery(sessionQuery);
   const offer = useOffer();
+  const invitation = useInvitation();
+  const returned = useProviderReturn();
   useEffect(() => onAnotherSession(() => void client.resetQueries()), [client]); // nothing of the old one stays
   useEffect(() => onLink(() => void client.refetchQueries({ queryKey: sessionQuery.queryKey })), [client]);
+  if (returned !== null) return <ProviderReturned given={returned} />;
+  if (invitation !== null) return <Invitation code={invitation} />;
   if (session.isPending) return <Skeleton />;
   if (session.error instanceof Refused && session.error.status === 401) return <SignIn refused={session.error} />;
   if (session.data === undefined)

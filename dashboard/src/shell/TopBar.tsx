@@ -1,7 +1,8 @@
 import { useQuery, useQueryClient } from "@tanstack/react-query";
+import { useNavigate } from "@tanstack/react-router";
 import { LogOut, Moon, Search, Sun } from "lucide-react";
 import { sessionQuery, signOut } from "../api/session";
-import { isDark, prefer, usePreferences, type Zone } from "../lib/preferences";
+import { isDark, prefer, usePreferences } from "../lib/preferences";
 import { clockTime, LOCAL_ZONE, offset, zoneOf } from "../lib/time";
 import { type Link, useBeat } from "../live/beat";
 import { useNow } from "../live/clock";
@@ -59,13 +60,19 @@ function Live() {
   );
 }
 
+const OTHER = "another";
+
 function ZoneSwitch() {
-  const { zone } = usePreferences();
+  const { zone, ownZone } = usePreferences();
+  const navigate = useNavigate();
+  const choose = (next: string): void => (next === OTHER ? void navigate({ to: "/settings", hash: "zone" }) : prefer({ zone: next }));
   return (
-    <select className={styles.zone} aria-label="Time zone" value={zone} onChange={(event) => prefer({ zone: event.target.value as Zone })}>
+    <select className={styles.zone} aria-label="Time zone" value={zone} onChange={(event) => choose(event.target.value)}>
       <option value="utc">UTC</option>
       <option value="local">{LOCAL_ZONE === "UTC" ? "Local (UTC)" : LOCAL_ZONE}</option>
       <option value="job">Zone of the job</option>
+      {ownZone ? <option value={ownZone}>{ownZone}</option> : null}
+      <option value={OTHER}>Another zone…</option>
     </select>
   );
 }

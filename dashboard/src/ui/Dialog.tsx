@@ -4,6 +4,7 @@ import { X } from "lucide-react";
 import { type FormEvent, type ReactNode, useEffect, useId, useRef, useState } from "react";
 import { Refused } from "../api/client";
 import { sessionQuery, useMay } from "../api/session";
+import { AsCommand, type Same } from "./AsCommand";
 import { Button } from "./Button";
 import styles from "./Dialog.module.css";
 import { ProblemBox } from "./Problem";
@@ -63,14 +64,18 @@ interface ConfirmProps {
   onConflict?: () => void;
   /** What the server calls it, if fewer roles may do it than may change something. */
   operation?: string;
+  /** The token that created what is changed, if its creator may do it. */
+  creator?: string | null;
+  /** The same as a command, to take along. */
+  same?: Same;
 }
 
-export function Confirm({ title, children, verb, danger = false, amount = 1, act, onClose, onConflict, operation }: ConfirmProps) {
+export function Confirm({ title, children, verb, danger = false, amount = 1, act, onClose, onConflict, operation, creator, same }: ConfirmProps) {
   const [error, setError] = useState<unknown>(null);
   const [busy, setBusy] = useState(false);
   const [typed, setTyped] = useState("");
   const many = amount > 100;
-  const mayChange = useMay(operation);
+  const mayChange = useMay(operation, creator);
   const submit = async (event: FormEvent): Promise<void> => {
     event.preventDefault();
     setBusy(true);
@@ -94,6 +99,7 @@ export function Confirm({ title, children, verb, danger = false, amount = 1, act
             <input value={typed} inputMode="numeric" onChange={(event) => setTyped(event.target.value)} />
           </label>
         ) : null}
+        {same ? <AsCommand same={same} /> : null}
         {error ? <ConflictOrProblem error={error} /> : null}
         {mayChange ? null : <OnlyLooks />}
         <footer className={styles.foot}>
@@ -117,8 +123,10 @@ export function Confirm({ title, children, verb, danger = false, amount = 1, act
 
 export function OnlyLooks() {
   const role = useQuery(sessionQuery).data?.role;
+  if (role === "submitter")
+    return <p role="note">You are signed in as a submitter: submitters create jobs and workflows, and change those that they have created. Sign in with a token of an operator or an admin.</p>;
   return role === "operator" ? (
-    <p role="note">You are signed in as an operator: operators keep things running. Jobs, workflows, calendars and tokens are changed with a token of an admin.</p>
+    <p role="note">You are signed in as an operator: operators keep things running. Jobs, workflows, calendars, channels, rules, secrets and tokens are changed with a token of an admin.</p>
   ) : (
     <p role="note">You are signed in as a viewer: viewers look, and change nothing. Sign in with a token of an admin.</p>
   );

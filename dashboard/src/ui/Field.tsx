@@ -65,3 +65,19 @@ export function Select({ label, help, problem, options, ...input }: Frame & Sele
     </Framed>
   );
 }
+
+/** Some of several: a group of checkboxes. */
+export function Choices({ label, help, problem, options, chosen, onChange }: Frame & { options: [string, string][]; chosen: string[]; onChange: (chosen: string[]) => void }) {
+  const id = useId();
+  return (
+    <fieldset className={styles.choices} aria-describedby={problem ? `${id}-problem` : help ? `${id}-help` : undefined}>
+      <legend>{label}</legend>
+      {options.map(([value, text]) => (
+        <label key={value}>
+          <input type="checkbox" checked={chosen.includes(value)} onChange={(event) => onChange(event.target.checked ? [...chosen, value] : chosen.filter((one) => one !== value))} /> {text}
+        </label>
+      ))}
+      {problem ? <p id={`${id}-problem`} className={styles.problem} role="alert">{problem}</p> : help ? <p id={`${id}-help`} className={styles.help}>{help}</p> : null}
+    </fieldset>
+  );
+}

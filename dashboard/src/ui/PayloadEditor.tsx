@@ -23,6 +23,8 @@ interface Props {
   text: string;
   onChange: (text: string) => void;
   problems?: Record<string, string>;
+  /** What the value is called. */
+  name?: string;
 }
 
 /** The value of the text, or undefined if it is no JSON. */
@@ -35,7 +37,7 @@ export function parsed(text: string): { value: unknown } | null {
   }
 }
 
-export function PayloadEditor({ schema, text, onChange, problems = {} }: Props) {
+export function PayloadEditor({ schema, text, onChange, problems = {}, name: called = "payload" }: Props) {
   const properties = Object.entries(schema?.properties ?? {});
   const value = parsed(text);
   const object = value !== null && isObject(value.value ?? {}) ? ((value.value ?? {}) as Record<string, unknown>) : null;
@@ -51,7 +53,7 @@ export function PayloadEditor({ schema, text, onChange, problems = {} }: Props) 
     <div className={styles.editor}>
       {properties.length > 0 ? (
         <Choice
-          label="Edit the payload as" value={formed ? "form" : "json"} options={[["form", "Form"], ["json", "JSON"]]}
+          label={`Edit the ${called} as`} value={formed ? "form" : "json"} options={[["form", "Form"], ["json", "JSON"]]}
           onChange={(kind) => setForm(kind === "form")}
         />
       ) : null}
@@ -67,7 +69,7 @@ export function PayloadEditor({ schema, text, onChange, problems = {} }: Props) 
         </div>
       ) : (
         <TextArea
-          label="Payload (JSON)" value={text} onChange={(event) => onChange(event.target.value)} placeholder="{}"
+          label={`${called.charAt(0).toUpperCase()}${called.slice(1)} (JSON)`} value={text} onChange={(event) => onChange(event.target.value)} placeholder="{}"
           problem={value === null ? "This is no valid JSON yet." : problems["payload"]}
         />
       )}

@@ -37,6 +37,6 @@ export function RunBars({ runs, label }: { runs: Bar[]; label: string }) {
 }
 
 /** Durations differ by orders of magnitude: the height follows their square root. */
-function heightOf(run: Bar, longest: number): number {
+export function heightOf(run: Pick<Bar, "duration">, longest: number): number {
   return run.duration === null ? 100 : Math.max(12, Math.sqrt(run.duration / longest) * 100);
 }

@@ -8,7 +8,7 @@ type Hue = "success" | "failed" | "running" | "held" | "idle";
 const HUES: Record<string, Hue> = {
   SUCCESS: "success", COMPLETED: "success", DONE: "success", LIVE: "success", FAILED: "failed", LOST: "failed", NO_WORKER: "failed", DEAD: "failed",
   RUNNING: "running", HELD: "held", MISSED: "held", DRAINING: "held", PAUSED: "held", OPEN: "failed",
-  HALF_OPEN: "held", CLOSED: "success", CANCEL_REQUESTED: "held",
+  HALF_OPEN: "held", HEALTHY: "success", LATE: "held", FAILING: "failed", SILENT: "failed", CLOSED: "success", CANCEL_REQUESTED: "held",
 };
 
 export function hueOf(state: string): Hue {
@@ -38,6 +38,10 @@ const SHAPES: Record<string, () => ReactNode> = {
   COMPLETED: tick,
   DONE: tick,
   CLOSED: tick,
+  HEALTHY: tick,
+  FAILING: cross,
+  LATE: () => <path d="M8 2.3L14.3 13.5H1.7z" className={styles.stroke} />,
+  SILENT: () => <circle cx="8" cy="8" r="6" className={styles.dashed} />,
   LIVE: () => <circle cx="8" cy="8" r="5" fill="currentColor" />,
   FAILED: cross,
   LOST: cross,

@@ -3,6 +3,7 @@ import { createContext, useContext, useEffect, useRef, useState } from "react";
 import { usePreferences } from "../lib/preferences";
 import { absolute, dayAndTime, LOCAL_ZONE, offset, relative, zoneOf } from "../lib/time";
 import { useNow } from "../live/clock";
+import { toClipboard } from "./Copy";
 import styles from "./Time.module.css";
 
 const DAY = 86_400_000;
@@ -94,7 +95,7 @@ export function TimeCard() {
                 <td className="muted">{zone === "UTC" ? "" : kind}</td>
                 <td>{absolute(shown.at, zone)}</td>
                 <td>
-                  <button type="button" onClick={() => void navigator.clipboard.writeText(new Date(shown.at).toISOString())}>
+                  <button type="button" onClick={() => void toClipboard(new Date(shown.at).toISOString())}>
                     Copy
                   </button>
                 </td>

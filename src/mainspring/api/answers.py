@@ -34,16 +34,20 @@ class Answer:
 # Codes of refusals that several operations share.
 CHANGES_A_JOB = ("changed_meanwhile", "unreadable")
 FIELDS_OF_A_JOB = (
-    "bad_payload", "calendar_leaves_no_fire", "cron_never_fires", "cycle", "invalid_cron", "invalid_duration",
-    "invalid_rate", "invalid_reference", "invalid_rrule", "invalid_size", "invalid_time", "masked_value",
+    "bad_payload", "calendar_leaves_no_fire", "cron_never_fires", "cycle", "invalid_condition", "invalid_cron",
+    "invalid_duration", "invalid_rate", "invalid_reference", "invalid_rrule", "invalid_size", "invalid_time",
+    "masked_value", "secret_not_allowed", "too_many_secrets", "unknown_secret",
     "missing_timezone", "never_fires", "not_supported_yet",
     "strict_order", "time_passed", "unknown_calendar", "unknown_job", "unknown_timezone", "unstorable_value",
 )  # fmt: skip
+QUOTAS = ("over_quota", "quota_exceeded")  # of what submits jobs
 RUNS_NOW = (
+    "quota_exceeded",
     "bad_payload", "changed_meanwhile", "idempotency_key_reused", "job_cancelled", "masked_value", "no_result",
-    "overlap", "payload_dropped", "unreadable", "unstorable_value",
+    "overlap", "payload_dropped", "secret_not_allowed", "unreadable", "unstorable_value",
 )  # fmt: skip
 REPEATS_A_RUN = (
+    "quota_exceeded",
     "payload_dropped",
     "bad_payload",
     "changed_meanwhile",
@@ -51,6 +55,7 @@ REPEATS_A_RUN = (
     "masked_value",
     "overlap",
     "replayed",
+    "secret_not_allowed",
     "unreadable",
     "unstorable_value",
 )

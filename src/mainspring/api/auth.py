@@ -19,6 +19,8 @@ from mainspring.api.handlers import operation_of, roles_of
 from mainspring.api.large_bodies import may_be_large
 from mainspring.api.parameters import check_parameters
 from mainspring.api.published_changes import publish_changes
+from mainspring.api.reach import check_reach
+from mainspring.api.request_rates import RequestRates
 from mainspring.api.routing import describe, without_body
 from mainspring.api.session_cookie import check_request, secret_of
 from mainspring.domain.errors import Forbidden, InvalidInput, NotFound, Unauthorized, WrongMediaType
@@ -26,9 +28,12 @@ from mainspring.kernel.clock import Clock
 from mainspring.kernel.ids import TenantId
 from mainspring.operations.access.caller import Caller
 from mainspring.operations.access.failed_sign_ins import FailedSignIns
-from mainspring.operations.access.permissions import check_permission
+from mainspring.operations.access.permissions import SUBMITTER, WORKER, check_permission
+from mainspring.operations.access.urgency import is_urgent
 from mainspring.operations.exchange.death_notices import DeathNotices, Proof
+from mainspring.operations.object_guard import ObjectGuard
 from mainspring.store import tokens
+from mainspring.store.outage_queue import despite_outages
 from mainspring.store.pool import AWAY, Connection, Store
 from mainspring.store.tokens import FoundToken, Principal
 from mainspring.store.workers import hash_secret
@@ -39,6 +44,7 @@ _SECRET = SECRET_HEADER.lower().encode()
 _WORKER = WORKER_HEADER.lower().encode()
 _PROVED = "worker.gone"
 _PROOF = "proof"
+_LONGEST_CLIENT = 200
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
@@ -66,6 +72,13 @@ class TokenRegistry:
         remembered = self._known.get(digest)
         if remembered is not None and self._clock.monotonic() < remembered[0]:
             return remembered[1]
+        return await despite_outages(self._store.waiting, lambda: self._shared_look_up(digest))
+
+    def has_seen(self, token: str) -> bool:
+        """Whether it was valid when this server last looked it up. It costs nothing to ask, and proves nothing."""
+        return tokens.hash_token(token) in self._known
+
+    async def _shared_look_up(self, digest: bytes) -> Principal | None:
         lookup = self._lookups.get(digest)
         if lookup is None:  # one for all requests that need it, or a busy server asks hundreds of times at once
             lookup = self._lookups[digest] = asyncio.create_task(self._look_up(digest))
@@ -132,7 +145,11 @@ class Admission:
         death_notices: DeathNotices,
         allowed_hosts: Iterable[str],
         failed: FailedSignIns,
+        objects: ObjectGuard,
+        rates: RequestRates | None = None,
     ) -> None:
+        self.rates = rates
+        self._objects = objects
         self._registry = registry
         self._sessions = browsers
         self._death_notices = death_notices
@@ -145,6 +162,8 @@ class Admission:
         self._check_host(headers)
         handler = scope["route_handler"]
         roles = roles_of(handler)
+        if self.rates is not None:
+            self._count_address(self.rates, scope, operation_of(handler), public=not roles)
         if not roles:
             if operation_of(handler) == _PROVED:
                 scope[_PROOF] = await self._death_notices.prove(_text(headers, _WORKER), _text(headers, _SECRET))
@@ -152,13 +171,35 @@ class Admission:
         caller = scope["caller"] = _caller(await self._authenticate(scope, headers), headers, scope)
         if (connection := scope.get("connection")) is not None:
             connection.authenticated()
+        if self.rates is not None and caller.role != WORKER and not is_urgent(operation_of(handler)):
+            self.rates.count_token(caller.credential, caller.name)
         check_permission(caller, roles)
+        if caller.narrowing is not None or caller.role == SUBMITTER:
+            await self._check_part(caller, scope, handler)
         _check_address(scope)
         check_parameters(scope)
         if scope["method"] not in ("POST", "PUT", "PATCH"):
             return False
         check_json(headers)
         return may_be_large(headers)
+
+    def _count_address(self, rates: RequestRates, scope: Any, operation: str, *, public: bool) -> None:
+        if not is_urgent(operation) or not (public or self.has_seen(scope)):
+            peer = scope.get("client")
+            rates.count_address(None if peer is None else peer[0])
+
+    async def _check_part(self, caller: Caller, scope: Any, handler: Any) -> None:
+        """Check the request of a caller that reaches only a part of its tenant."""
+        named, narrowing, method = scope["path_params"], caller.narrowing, scope["method"]
+        if narrowing is not None:
+            if not narrowing.accepts(caller.address):
+                raise _wrong_address(caller)
+            if method != "OPTIONS":
+                check_reach(handler, operation_of(handler), narrowing, named, scope["query_string"])
+        job_id, run_id = named.get("job_id", named.get("workflow_id")), named.get("run_id")
+        backfill_id, changes = named.get("backfill_id"), method not in ("GET", "HEAD", "OPTIONS")
+        if (job_id or run_id or backfill_id) and (changes or narrowing is not None):
+            await self._objects.check(caller, job_id=job_id, run_id=run_id, backfill_id=backfill_id, changes=changes)
 
     def _check_host(self, headers: dict[bytes, bytes]) -> None:
         host = _host_name(headers.get(b"host", b"").decode("latin-1"))
@@ -171,6 +212,25 @@ class Admission:
         origin = headers.get(b"origin")
         if origin is not None and _origin_host(origin.decode("latin-1")) not in hosts:
             raise Forbidden("requests from other origins are refused", code="wrong_origin", field="Origin")
+
+    def may_be_valid(self, scope: Any) -> bool:
+        """Whether the request has a token or a session at all."""
+        return self._secret(scope) is not None
+
+    def has_seen(self, scope: Any) -> bool:
+        """Whether its token or session was valid before."""
+        found = self._secret(scope)
+        return found is not None and found[0].has_seen(found[1])
+
+    def _secret(self, scope: Any) -> tuple[TokenRegistry, str] | None:
+        headers = dict(scope["headers"])
+        if token := _bearer(headers.get(b"authorization", b"").decode("latin-1")):
+            return self._registry, token
+        try:
+            secret = None if b"authorization" in headers else secret_of(scope, headers)
+        except Unauthorized:
+            return None
+        return None if secret is None else (self._sessions, secret)
 
     async def still_admits(self, scope: Any) -> bool:
         """Whether the token or session of this request is still valid. True while the database is unavailable."""
@@ -210,6 +270,13 @@ class Admission:
         return principal
 
 
+def _wrong_address(caller: Caller) -> Forbidden:
+    return Forbidden(
+        f"the token {caller.name!r} is not accepted from the address {caller.address}", code="wrong_address",
+        field="Authorization", hint="use it from one of its networks, or another token",
+    )  # fmt: skip
+
+
 def proof_of(scope: Any) -> Proof:
     """The proof of a death notice."""
     proof: Proof = scope[_PROOF]
@@ -225,8 +292,15 @@ def _caller(principal: Principal, headers: dict[bytes, bytes], scope: Any) -> Ca
     peer = scope.get("client")
     return Caller(
         principal.tenant, principal.role, principal.name, principal.token_id, peer[0] if peer is not None else None,
-        _secret_hash(headers), principal.session_id,
+        _secret_hash(headers), principal.session_id, principal.narrowing, client_of(headers),
+        operation_of(scope["route_handler"]), principal.user_id, principal.member_id,
     )  # fmt: skip
+
+
+def client_of(headers: dict[bytes, bytes]) -> str | None:
+    """What the program of the caller calls itself."""
+    agent = headers.get(b"user-agent")
+    return None if agent is None else agent[:_LONGEST_CLIENT].decode("latin-1").replace("\x00", "")
 
 
 def _secret_hash(headers: dict[bytes, bytes]) -> bytes | None:
@@ -290,5 +364,6 @@ def check_json(headers: dict[bytes, bytes]) -> None:
     kind = headers.get(b"content-type", b"").decode("latin-1").partition(";")[0].strip().lower()
     if kind != "application/json" and not kind.endswith("+json"):
         raise WrongMediaType(
-            f"the content type of the body is {kind or 'missing'}", field="Content-Type", expected="application/json"
-        )
+            f"the content type of the body is {kind or 'missing'}", field="Content-Type", expected="application/json",
+            hint="send the header Content-Type: application/json",
+        )  # fmt: skip

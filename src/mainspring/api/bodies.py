@@ -16,6 +16,7 @@ from mainspring.api.large_exchange import check_counts, too_many
 from mainspring.domain.errors import PayloadTooLarge
 from mainspring.domain.intake.decoding_errors import in_words
 from mainspring.kernel.config import MAX_BATCH
+from mainspring.wire.applications import MOST_SCHEDULES, DeclarationRequest
 from mainspring.wire.exchange import ExchangeRequest
 from mainspring.wire.jobs import JobRequest
 from mainspring.wire.logs import LogShipment
@@ -25,10 +26,12 @@ T = TypeVar("T")
 _MAY_HAVE_MANY = 256 * 1024  # bytes; a shorter body cannot be over a bound
 _MOST_PARTS = 256 * 1024  # arrays and objects: 40 ms at worst. No payload has more.
 _MOST_CHUNKS = 4000
+_OTHER_FIELDS = 100  # commas of a declaration that are not between ids; no valid value has one
 
 _decode_jobs = msgspec.json.Decoder(list[JobRequest]).decode
 _decode_exchange = msgspec.json.Decoder(ExchangeRequest).decode
 _decode_shipment = msgspec.json.Decoder(LogShipment).decode
+_decode_declaration = msgspec.json.Decoder(DeclarationRequest).decode
 _decode_batch = msgspec.json.Decoder(JobBatch).decode
 _decode_raw_batch = msgspec.json.Decoder(RawBatch).decode
 
@@ -48,6 +51,13 @@ def decode_shipment(body: bytes) -> LogShipment:
     if len(shipment.chunks) > _MOST_CHUNKS:
         raise too_many("chunks", _MOST_CHUNKS)
     return shipment
+
+
+def decode_declaration(body: bytes) -> DeclarationRequest:
+    """The number of ids is looked at first: each takes longer to check than other texts."""
+    if body.count(b",") > MOST_SCHEDULES + _OTHER_FIELDS:
+        raise too_many("job_ids", MOST_SCHEDULES)
+    return decoded(_decode_declaration, body, DeclarationRequest)
 
 
 def decode_batch(body: bytes) -> JobBatch | Undecoded:
@@ -130,3 +140,7 @@ class ExchangeBody(Body[ExchangeRequest]):
 
 class ShipmentBody(Body[LogShipment]):
     decode = staticmethod(decode_shipment)
+
+
+class DeclarationBody(Body[DeclarationRequest]):
+    decode = staticmethod(decode_declaration)

@@ -13,6 +13,7 @@ from litestar.exceptions import HTTPException, ValidationException
 
 from mainspring.domain import errors
 from mainspring.kernel.logs import PacedLog, get_logger
+from mainspring.kernel.patience import ClientGone
 from mainspring.store.pool import AWAY, NoFreeConnection
 from mainspring.wire.problems import PROBLEM_MEDIA_TYPE, FieldProblem, Problem
 
@@ -39,6 +40,7 @@ STATUS: dict[type[errors.MainspringError], int] = {
     errors.VersionMismatch: 412,
     errors.Conflict: 409,
     errors.QueueFull: 429,
+    errors.OverQuota: 429,
     errors.TooManyRequests: 429,
     errors.BodyTooSlow: 408,
     errors.Unavailable: 503,
@@ -46,6 +48,11 @@ STATUS: dict[type[errors.MainspringError], int] = {
 }
 _LONGEST_TEXT = 200  # of a path or a value in a response
 _STATUS_BY_CODE = {"invalid_json": 400}
+_BOUNDS = (
+    (re.compile(r"Expected `int` >= (-?\d+)"), r"expected at least \1"),
+    (re.compile(r"Expected `int` <= (-?\d+)"), r"expected at most \1"),
+    (re.compile(r"Expected `int`, got `str`"), "expected a whole number"),
+)
 _MISSING = re.compile(r"Missing required \w+ parameter '([^']*)'")  # in a message of the framework
 _encode = msgspec.json.Encoder().encode
 
@@ -67,6 +74,8 @@ def problem_of(error: errors.MainspringError) -> Problem:
         expected=error.expected,
         hint=error.hint,
         errors=getattr(error, "errors", []),
+        limit=getattr(error, "limit", None),
+        used=getattr(error, "used", None),
     )
 
 
@@ -98,16 +107,41 @@ def _nearest_route(request: Request[Any, Any, Any]) -> str:
     parts = path.split("/")
     if len(path) <= _LONGEST_TEXT:
         templates = [route.path_format.rstrip("/") for route in request.app.routes]
+        if shorter := _without_first(parts, templates):
+            return f"did you mean {shorter}?"
         filled = {_filled(one, parts): one for one in templates if one.count("/") == len(parts) - 1}
         if near := get_close_matches(path, filled, n=1, cutoff=0.85):
             return f"did you mean {filled[near[0]]}?"
     return "GET /schema/openapi.json lists every route"
 
 
+def _without_first(parts: list[str], templates: list[str]) -> str | None:
+    """The route that the path has without its first noun: /v1/notifications/channels/x."""
+    if len(parts) < 4:
+        return None
+    fewer = [*parts[:2], *parts[3:]]
+    path = "/".join(fewer)
+    return next(
+        (
+            one
+            for one in templates
+            if one.count("/") == len(fewer) - 1 and one.split("/")[2:3] == fewer[2:3] and _filled(one, fewer) == path
+        ),
+        None,
+    )
+
+
 def _filled(template: str, parts: list[str]) -> str:
     """The path of a route, with the names of the request in place of its parameters."""
     segments = zip(template.split("/"), parts, strict=True)
     return "/".join(part if segment.startswith("{") else segment for segment, part in segments)
+
+
+def _plain(words: str) -> str:
+    """What the decoder says about a parameter, without its types."""
+    for pattern, plain in _BOUNDS:
+        words = pattern.sub(plain, words)
+    return words.replace("`", "")
 
 
 def on_http_error(request: Request[Any, Any, Any], error: HTTPException) -> Response[bytes]:
@@ -125,7 +159,7 @@ def on_http_error(request: Request[Any, Any, Any], error: HTTPException) -> Resp
     if isinstance(error, ValidationException) and isinstance(error.extra, list):
         status, code = 422, "invalid_parameter"
         problems = [
-            FieldProblem(field=str(item.get("key", "?")), code="invalid_parameter", detail=str(item.get("message", "")))
+            FieldProblem(str(item.get("key", "?")), "invalid_parameter", _plain(str(item.get("message", ""))))
             for item in error.extra
             if isinstance(item, dict)
         ]
@@ -186,7 +220,10 @@ def on_other_error(request: Request[Any, Any, Any], error: Exception) -> Respons
                 hint="check the payload",
             ),
         )
+    if isinstance(error, ClientGone):
+        return on_mainspring_error(request, errors.Unavailable("the client has gone", code="store_down"))
     if isinstance(error, AWAY):
+        request.app.state.open_requests.note(error)
         _UNAVAILABLE.warning("the database is unavailable", path=request.url.path, error=repr(error))
         outage = errors.Unavailable("the database is unavailable", code="store_down", hint="try again shortly")
         if isinstance(error, NoFreeConnection):

@@ -1,9 +1,9 @@
 """How the handlers of routes are declared: `@post("/v1/queues/{name:str}/pause", operation="queues.pause", ...)`.
 
-A handler owns everything that is known of its route: the operation, the roles that may call it, the verb, the body, the
-examples and the problems. Permissions, the reading of bodies and the OpenAPI document are derived from it. Calls of the
-SDK, routes of the test box (tests/sdk/test_calls.py) and hints of the command line (tests/cli/test_hints.py) are
-compared with it.
+A handler owns everything that is known of its route: the operation, the roles that may call it, how it treats a
+narrowed token (reach.py), the verb, the body, the examples and the problems. Permissions, the reading of bodies and the
+OpenAPI document are derived from it. Calls of the SDK, routes of the test box (tests/sdk/test_calls.py) and hints of
+the command line (tests/cli/test_hints.py) are compared with it.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ from litestar.routes import HTTPRoute
 
 from mainspring.api.bodies import Body, body_of
 from mainspring.api.masking import for_viewers
+from mainspring.api.reach import reach_of, reaches, shows_payloads
+from mainspring.domain.narrowing import Narrowing
 from mainspring.operations.access.permissions import READERS, Roles
 
 OPERATION = "operation"
@@ -111,15 +113,17 @@ def routed_handlers(app: Litestar) -> Iterator[tuple[HTTPRoute, HTTPRouteHandler
 
 
 def check_routes(app: Litestar) -> None:
-    """Raise unless every handler names its operation and roles. All handlers of an operation name the same roles."""
-    roles: dict[str, Roles] = {}
+    """Raise unless every handler names its operation and roles. All handlers of an operation say the same of who may
+    call it."""
+    access: dict[str, object] = {}
     for route, handler in routed_handlers(app):
         where = f"{sorted(handler.http_methods)} {route.path}"
         if OPERATION not in handler.opt or ROLES not in handler.opt:
             raise RuntimeError(f"{where}: the handler names no operation and roles")
         operation = operation_of(handler)
-        if roles.setdefault(operation, roles_of(handler)) != roles_of(handler):
-            raise RuntimeError(f"{where}: {operation} has other roles elsewhere")
+        own = (roles_of(handler), reach_of(handler), shows_payloads(handler))
+        if access.setdefault(operation, own) != own:
+            raise RuntimeError(f"{where}: {operation} has other roles, or another reach, elsewhere")
 
 
 def permissions_of(app: Litestar) -> dict[str, Roles]:
@@ -127,6 +131,7 @@ def permissions_of(app: Litestar) -> dict[str, Roles]:
     return {operation_of(handler): roles_of(handler) for _, handler in routed_handlers(app)}
 
 
-def operations_of_role(app: Litestar, role: str) -> list[str]:
-    """The operations that callers of this role may call."""
-    return sorted(operation for operation, roles in permissions_of(app).items() if role in roles)
+def operations_of_role(app: Litestar, role: str, narrowing: Narrowing | None = None) -> list[str]:
+    """The operations that callers of this role, with a token that is narrowed like this, may call."""
+    handlers = (handler for _, handler in routed_handlers(app) if role in roles_of(handler))
+    return sorted({operation_of(one) for one in handlers if narrowing is None or reaches(one, narrowing)})

@@ -8,7 +8,6 @@ body that may be large or is empty, parameters, another method. The OpenAPI docu
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, NamedTuple
 
@@ -21,9 +20,10 @@ from litestar.types import Receive, Scope, Send
 from mainspring.api import errors
 from mainspring.api.bodies import Body
 from mainspring.api.published_changes import publish_changes
-from mainspring.api.store_outage import OpenRequests, store_down
+from mainspring.api.store_outage import OpenRequests
 from mainspring.domain.errors import MainspringError
 from mainspring.kernel.config import LARGE_BYTES
+from mainspring.kernel.patience import ClientGone
 
 _JSON = (b"content-type", b"application/json")
 _encode = msgspec.json.Encoder().encode
@@ -46,10 +46,6 @@ class HotRequest:
     def __init__(self, scope: Any) -> None:
         self.app: Litestar = scope["app"]
         self.scope = scope
-
-
-class ClientGone(Exception):
-    """The client has closed the connection before its request was complete."""
 
 
 def answer_directly(app: Litestar, paths: Iterable[str]) -> None:
@@ -109,20 +105,8 @@ async def _answer(route: HotRoute, scope: Any, receive: Receive, send: Send) -> 
 async def _guarded(route: HotRoute, scope: Any, receive: Receive) -> tuple[int, list[tuple[bytes, bytes]], bytes]:
     """The answer, unless PostgreSQL is unavailable or becomes so meanwhile."""
     requests: OpenRequests = scope["app"].state.open_requests
-    if requests.store_down:
-        raise store_down()
-    limit = asyncio.timeout(None)
-    try:
-        async with limit:
-            requests.add(limit)
-            try:
-                return await _checked(route, scope, receive)
-            finally:
-                requests.remove(limit)
-    except TimeoutError:
-        if limit.expired():
-            raise store_down() from None
-        raise
+    async with requests.guarded():
+        return await _checked(route, scope, receive)
 
 
 async def _checked(route: HotRoute, scope: Any, receive: Receive) -> tuple[int, list[tuple[bytes, bytes]], bytes]:

@@ -30,7 +30,7 @@ _HEAD_START = 5.0  # seconds in which a body that others wait for need not move
 _RATE = 128 * 1024  # bytes a second after that
 _OF_WORKERS = "worker."
 _BODY = "large_body"
-_LOOK = 1.0  # seconds between two looks, while somebody waits
+_LOOK = 1.0  # seconds between two looks, while a request waits
 
 
 def may_be_large(headers: dict[bytes, bytes]) -> bool:

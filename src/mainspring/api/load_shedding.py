@@ -7,6 +7,9 @@ is urgent (operations/access/urgency.py) is never refused.
 
 from __future__ import annotations
 
+import asyncio
+from functools import partial
+
 import msgspec
 from litestar import Litestar
 from litestar.enums import ScopeType
@@ -14,11 +17,14 @@ from litestar.exceptions import HTTPException
 from litestar.types import HTTPScope, Receive, Scope, Send
 from litestar.utils import normalize_path
 
+from mainspring.api.auth import Admission
 from mainspring.api.handlers import operation_of
 from mainspring.domain.errors import NotFound
 from mainspring.kernel import metrics
 from mainspring.kernel.can_wait import can_wait
+from mainspring.kernel.config import LARGE_BYTES, MAX_BODY_BYTES
 from mainspring.kernel.loop_monitor import LoopMonitor
+from mainspring.kernel.patience import OUTAGE_BUDGET, OutagePatience, patience_here
 from mainspring.operations.access.urgency import is_urgent
 from mainspring.store.pool import Store
 from mainspring.wire.problems import PROBLEM_MEDIA_TYPE, Problem
@@ -30,6 +36,8 @@ LONGEST_WAIT = 0.1  # seconds for which an exchange waits for a connection to th
 RETRY_AFTER = 1
 _WORKERS = "/v1/exchange"
 _STREAMED = ("/logs", "/v1/stream")
+# They wait while PostgreSQL is away.
+_SUBMISSIONS = frozenset(f"{root}{end}" for root in ("/jobs", "/v1/jobs", "/v1/events") for end in ("", "/", ":batch"))
 
 _BODY = msgspec.json.encode(
     Problem(
@@ -46,6 +54,27 @@ _HEADERS = [
     (b"content-length", str(len(_BODY)).encode()),
     (b"retry-after", str(RETRY_AFTER).encode()),
 ]
+
+
+def _patience(scope: HTTPScope, receive: Receive, admission: Admission) -> OutagePatience:
+    until = asyncio.get_running_loop().time() + OUTAGE_BUDGET
+    known = partial(admission.has_seen, scope)
+    return OutagePatience(until, partial(_size, scope), known, partial(_is_gone, receive))
+
+
+def _size(scope: HTTPScope) -> int:
+    size = next((value for name, value in scope["headers"] if name == b"content-length"), b"")
+    return min(int(size), MAX_BODY_BYTES) if size.isdigit() else LARGE_BYTES
+
+
+async def _is_gone(receive: Receive) -> bool:
+    """After the body, the only message is that the client has closed the connection."""
+    asking = asyncio.ensure_future(receive())
+    await asyncio.sleep(0)
+    if not asking.done():
+        asking.cancel()
+        return False
+    return asking.result()["type"] == "http.disconnect"
 
 
 class LoadShedder:
@@ -66,6 +95,15 @@ class LoadShedder:
         if path.startswith(_WORKERS):
             await self._app(scope, receive, send)
             return
+        if scope["method"] == "POST" and path in _SUBMISSIONS:
+            admission: Admission = self._app.state.admission
+            patience = _patience(scope, receive, admission)
+            patience_here.set(patience)
+            if self._store.waiting.away and admission.may_be_valid(scope):
+                if not await self._store.waiting.wait(patience):
+                    patience_here.set(None)  # it is refused
+                await self._count(scope, receive, send)
+                return
         if self._full and self._may_refuse(scope):
             metrics.refused.inc()
             await send({"type": "http.response.start", "status": 429, "headers": _HEADERS})
@@ -74,6 +112,9 @@ class LoadShedder:
         if path.endswith(_STREAMED):  # a client follows a log or all changes, perhaps for days
             await self._app(scope, receive, send)
             return
+        await self._count(scope, receive, send)
+
+    async def _count(self, scope: HTTPScope, receive: Receive, send: Send) -> None:
         can_wait.set(True)  # in the context of this request
         self._open += 1
         try:

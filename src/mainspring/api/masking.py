@@ -1,4 +1,5 @@
-"""Viewers see no secrets: the values of headers and variables whose names look secret are masked in every answer.
+"""Viewers and submitters see no secrets: the values of headers and variables whose names look secret are masked in
+every answer.
 
 The fields `env` and `headers` of all structs are masked, and the members `env` and `headers` of JSON values such as
 payloads, results and the steps of workflows. Views are shared between requests, so what is masked is a copy.
@@ -9,17 +10,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from enum import Enum
 from functools import cache, wraps
-from typing import Any, get_args
+from typing import Any, get_args, get_type_hints
 
 import msgspec
 from litestar import Response
 
-from mainspring.api.services import caller_of
 from mainspring.domain.secret_names import MASK, masked_pairs
 from mainspring.kernel.time_slices import TimeSlices
-from mainspring.operations.access.permissions import VIEWER, Roles
+from mainspring.operations.access.permissions import SUBMITTER, VIEWER, WORKER, Roles
 
 _PAIRS = frozenset({"env", "headers"})
+_KEPT_FROM = frozenset({VIEWER, SUBMITTER})
 _DEEPEST = 200  # levels of a JSON value; what lies deeper is masked as a whole
 _IN_JSON = tuple(f'"{name}"'.encode() for name in _PAIRS)
 _members = msgspec.json.Decoder(list[msgspec.Raw]).decode
@@ -32,18 +33,51 @@ class _Part(Enum):
 
 
 def for_viewers(function: Callable[..., Any], roles: Roles) -> Callable[..., Any]:
-    """The handler, with masked answers where a viewer calls it."""
-    if VIEWER not in roles:
+    """The handler, with masked answers where a viewer or a submitter calls it, and without data for tokens that do not
+    see payloads."""
+    if WORKER in roles or (VIEWER not in roles and not _may_show_data(function)):
         return function
 
     @wraps(function)
     async def masking(**arguments: Any) -> Any:
         answer = await function(**arguments)
-        if "request" in arguments and caller_of(arguments["request"]).role == VIEWER:
-            return await _masked_answer(answer)
-        return answer
+        if "request" not in arguments or (caller := arguments["request"].scope.get("caller")) is None:
+            return answer
+        if caller.narrowing is not None and not caller.narrowing.payloads:
+            if isinstance(answer, Response):
+                answer.content = without_data(answer.content)
+                return answer
+            return without_data(answer)
+        return await _masked_answer(answer) if caller.role in _KEPT_FROM else answer
 
     return masking
+
+
+def _may_show_data(function: Callable[..., Any]) -> bool:
+    """Whether its answers may have payloads and the like."""
+    types = _types_in(get_type_hints(function).get("return"))
+    return Any in types or any(parts_of(one) for one in types if _is_struct(one))
+
+
+def without_data(value: Any) -> Any:
+    """A struct, or a list or dict of structs, without payloads, results and other JSON values, and with masks in place
+    of the values of variables and headers."""
+    if isinstance(value, msgspec.Struct):
+        changed = {name: _without_data(getattr(value, name), part) for name, part in parts_of(type(value))}
+        return msgspec.structs.replace(value, **changed) if changed else value
+    if isinstance(value, list):
+        return [without_data(one) for one in value]
+    if isinstance(value, dict):
+        return {name: without_data(one) for name, one in value.items()}
+    return None if isinstance(value, msgspec.Raw) else value
+
+
+def _without_data(value: Any, part: _Part) -> Any:
+    if part is _Part.PAIRS:
+        return dict.fromkeys(value, MASK) if isinstance(value, dict) else None
+    if part is _Part.JSON:
+        return None
+    return [] if isinstance(value, msgspec.Raw) else without_data(value)
 
 
 async def _masked_answer(answer: Any) -> Any:

@@ -12,6 +12,7 @@ from litestar.constants import RESERVED_KWARGS
 from litestar.params import HeaderParameter
 
 from mainspring.domain.errors import InvalidInput
+from mainspring.domain.intake.filters import PAYLOAD_PARAMETER
 
 _LENIENT = "/schema"  # routes of the framework
 _LONGEST_NAME = 100  # in a response
@@ -25,6 +26,11 @@ def check_parameters(scope: Any) -> None:
     known = [name for name in taken if name not in scope["path_params"]]
     seen = set()
     for name, value in parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True):
+        if name.startswith(PAYLOAD_PARAMETER) and scope["route_handler"].opt.get("payload_keys"):
+            if name in seen:
+                raise InvalidInput(f"{name} is given twice", code="invalid_parameter", field=name, hint="give it once")
+            seen.add(name)
+            continue
         if name not in known:
             raise _unknown(name[:_LONGEST_NAME], known)
         if value.lower() == "null" and not taken[name].text:  # the framework would take it as not given
@@ -58,7 +64,7 @@ def _taken(handler: Any) -> dict[str, _Kind]:
 
 
 def _unknown(name: str, known: list[str]) -> InvalidInput:
-    near = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
+    near = difflib.get_close_matches(name[:_LONGEST_NAME], known, n=1, cutoff=0.6)
     if near:
         hint = f"did you mean {near[0]!r}?"
     else:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from mainspring.kernel.siblings import Place
+from mainspring.kernel.siblings import SiblingPlace
 from mainspring.scheduler.shard_leaser import ShardLeaser
 from mainspring.store import fires
 from mainspring.store.pool import AWAY, Store
@@ -26,24 +26,12 @@ class ReadinessCheck:
         store: Store,
         leaser: ShardLeaser | None,
         judgement: Callable[[], str] = lambda: "ok",
-        place: Place | None = None,
+        place: SiblingPlace | None = None,
     ) -> None:
         self._store = store
         self._leaser = leaser
         self._judgement = judgement
         self._place = place
-
-    @property
-    def exports_gauges(self) -> bool:
-        """Whether this server shows the state of the database as metrics: of the servers that schedule, the one that
-        has the first shard. A sum over all servers counts each run once then. Any process of a server shows it if one
-        of them has that shard."""
-        return self.shows_gauges or (self._place is not None and self._place.any_shows_gauges())
-
-    @property
-    def shows_gauges(self) -> bool:
-        """Of this process."""
-        return self._leaser is None or not self._leaser.renewing() or 0 in self._leaser.held()
 
     async def check(self) -> Readiness:
         """Of the whole server: all of its processes must be ready."""

@@ -44,6 +44,28 @@ def set_cookie(scope: Any, headers: Mapping[bytes, bytes], secret: str) -> str:
     return _cookie(scope, headers, secret, int(LONGEST))
 
 
+def known_name(scope: Any, headers: Mapping[bytes, bytes]) -> tuple[str, bool]:
+    """The name of the cookie by which a browser is known, and whether it is for TLS alone."""
+    return f"{_name(scope, headers)}-known", _is_secure(scope, headers)
+
+
+def known_secret_of(scope: Any, headers: Mapping[bytes, bytes]) -> str | None:
+    """The secret by which this browser is known. None if it is not known."""
+    found = _values(headers, known_name(scope, headers)[0])
+    return found[0] if len(found) == 1 and found[0] else None
+
+
+def provider_cookie(scope: Any, headers: Mapping[bytes, bytes], secret: str, seconds: int) -> str:
+    """The header that gives a browser what it keeps while it is away to sign in at a provider."""
+    return _cookie(scope, headers, secret, seconds, "-provider")
+
+
+def provider_secret_of(scope: Any, headers: Mapping[bytes, bytes]) -> str | None:
+    """What the browser has kept. None if it has nothing, or something else has been put beside it."""
+    found = _values(headers, f"{_name(scope, headers)}-provider")
+    return found[0] if len(found) == 1 and found[0] else None
+
+
 def clear_cookie(scope: Any, headers: Mapping[bytes, bytes]) -> str:
     return _cookie(scope, headers, "", 0)
 
@@ -126,9 +148,9 @@ def _is_loopback(headers: Mapping[bytes, bytes]) -> bool:
     return _name_and_port(headers)[0] in _LOOPBACK
 
 
-def _cookie(scope: Any, headers: Mapping[bytes, bytes], value: str, seconds: int) -> str:
+def _cookie(scope: Any, headers: Mapping[bytes, bytes], value: str, seconds: int, kind: str = "") -> str:
     secure = "; Secure" if _is_secure(scope, headers) else ""
-    return f"{_name(scope, headers)}={value}; Path=/; Max-Age={seconds}; HttpOnly; SameSite=Strict{secure}"
+    return f"{_name(scope, headers)}{kind}={value}; Path=/; Max-Age={seconds}; HttpOnly; SameSite=Strict{secure}"
 
 
 def _name_and_port(headers: Mapping[bytes, bytes]) -> tuple[str | None, int]:

@@ -1,14 +1,17 @@
-"""While PostgreSQL is unavailable, new and pending requests get 503 with Retry-After within two seconds."""
+"""While PostgreSQL is unavailable, new and pending requests get 503 with Retry-After within two seconds. Submissions
+wait for a while first (store/outage_queue.py)."""
 
 from __future__ import annotations
 
 import asyncio
+from types import TracebackType
 
 from litestar.enums import ScopeType
 from litestar.types import ASGIApp, HTTPScope, Receive, Scope, Send
 
 from mainspring.api.handlers import is_public
 from mainspring.domain.errors import Unavailable
+from mainspring.kernel.patience import patience_here
 from mainspring.store.pulse import Pulse
 
 _STREAMED = ("/logs", "/v1/stream")
@@ -19,24 +22,57 @@ class OpenRequests:
 
     def __init__(self, pulse: Pulse) -> None:
         self._pulse = pulse
-        self._limits: set[asyncio.Timeout] = set()
+        self._limits: dict[asyncio.Timeout, float] = {}
         pulse.on_away(self._end_all)
 
-    @property
-    def store_down(self) -> bool:
-        return self._pulse.away
+    def refuse_in_outage(self) -> None:
+        if self._pulse.away:
+            raise store_down()
 
-    def add(self, limit: asyncio.Timeout) -> None:
-        self._limits.add(limit)
+    def note(self, error: BaseException) -> None:
+        """An error of PostgreSQL that has ended a request."""
+        self._pulse.note(error)
 
-    def remove(self, limit: asyncio.Timeout) -> None:
-        self._limits.discard(limit)
+    def guarded(self) -> OpenRequest:
+        """A request. Raises `store_down` if PostgreSQL is unavailable or becomes so meanwhile. A request that may wait
+        for it (kernel/patience.py) gets this error when its time is over."""
+        patience = patience_here.get()
+        if patience is None:
+            self.refuse_in_outage()
+        return OpenRequest(self._limits, 0.0 if patience is None else patience.until)
 
     def _end_all(self) -> None:
         now = asyncio.get_running_loop().time()
-        for limit in self._limits:
+        for limit in [limit for limit, until in self._limits.items() if until <= now]:
+            del self._limits[limit]
             limit.reschedule(now)
-        self._limits.clear()
+
+
+class OpenRequest:
+    """As a context: one of `limits`, from which it may be ended at `until`. A class, because a generator costs each
+    exchange some microseconds more."""
+
+    __slots__ = ("_limit", "_limits", "_until")
+
+    def __init__(self, limits: dict[asyncio.Timeout, float], until: float) -> None:
+        self._limits = limits
+        self._until = until
+        self._limit = asyncio.timeout(None)
+
+    async def __aenter__(self) -> None:
+        await self._limit.__aenter__()
+        self._limits[self._limit] = self._until
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._limits.pop(self._limit, None)
+        try:
+            await self._limit.__aexit__(kind, error, trace)
+        except TimeoutError:
+            if self._limit.expired():
+                raise store_down() from None
+            raise
 
 
 class StoreOutageGuard:
@@ -50,23 +86,12 @@ class StoreOutageGuard:
             await self._app(scope, receive, send)
             return
         requests: OpenRequests = scope["app"].state.open_requests
-        if requests.store_down:
-            raise store_down()
         if scope["path"].endswith(_STREAMED) and scope["method"] == "GET":
+            requests.refuse_in_outage()
             await self._app(scope, receive, send)  # it only reads, so it survives an outage
             return
-        limit = asyncio.timeout(None)
-        try:
-            async with limit:
-                requests.add(limit)
-                try:
-                    await self._app(scope, receive, send)
-                finally:
-                    requests.remove(limit)
-        except TimeoutError:
-            if limit.expired():
-                raise store_down() from None
-            raise
+        async with requests.guarded():
+            await self._app(scope, receive, send)
 
 
 def _is_open(scope: HTTPScope) -> bool:

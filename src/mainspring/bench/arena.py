@@ -17,6 +17,7 @@ import asyncpg
 import httpx
 import msgspec
 
+from mainspring.bench.cpu import cpu_seconds_of_tree
 from mainspring.bench.process import Process
 from mainspring.domain.errors import Unavailable
 from mainspring.kernel.config import TOKEN_FILE_NAME
@@ -51,20 +52,26 @@ class Arena:
 
     def __init__(
         self,
-        postgres: EmbeddedPostgres,
+        postgres: EmbeddedPostgres | None,
         folder: Path,
         token: str,
         log: IO[bytes],
         variables: Mapping[str, str] = _NO_SETTINGS,
+        database_url: str = "",
     ) -> None:
-        self.postgres = postgres
+        self._postgres = postgres
         self.folder = folder
-        self.database_url = postgres.url()
+        self.database_url = database_url if postgres is None else postgres.url()
         self.token = token
         self.servers: list[BenchServer] = []
         self._log = log
         self._variables = variables
         self._started: list[Process] = []
+
+    @property
+    def postgres(self) -> EmbeddedPostgres:
+        assert self._postgres is not None, "this arena is on a PostgreSQL that it has not started"
+        return self._postgres
 
     @property
     def server_url(self) -> str:
@@ -142,6 +149,11 @@ class Arena:
             for process in group:
                 process.wait_for_end()
 
+    def cpu_seconds(self) -> tuple[float, float]:
+        """CPU time of all servers, and of PostgreSQL."""
+        assert self.postgres.pid is not None
+        return sum(cpu_seconds_of_tree(server.pid) for server in self.servers), cpu_seconds_of_tree(self.postgres.pid)
+
     @property
     def _data(self) -> Path:
         return self.folder / "data"
@@ -172,6 +184,23 @@ async def empty_arena(
     assert token is not None
     with (folder / "bench.log").open("wb") as log:
         arena = Arena(postgres, folder, token, log, variables)
+        try:
+            yield arena
+        finally:
+            arena.end()
+
+
+@asynccontextmanager
+async def arena_at(
+    database_url: str, folder: Path, variables: Mapping[str, str] = _NO_SETTINGS
+) -> AsyncIterator[Arena]:
+    """As `empty_arena`, on an empty database that the caller has started. `folder` is for tokens and logs."""
+    (folder / "data").mkdir(mode=0o700, parents=True, exist_ok=True)
+    await migrate(database_url)
+    token = await ensure_admin_token(database_url, folder / "data")
+    assert token is not None
+    with (folder / "bench.log").open("wb") as log:
+        arena = Arena(None, folder, token, log, variables, database_url)
         try:
             yield arena
         finally:

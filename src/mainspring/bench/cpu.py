@@ -18,7 +18,7 @@ def cpu_seconds(pid: int) -> float:
 
 
 def cpu_seconds_of_tree(pid: int) -> float:
-    """The same of a process and all below it."""
+    """CPU time of a process and all below it."""
     total = 0.0
     for one in (pid, *descendants(pid)):
         with suppress(FileNotFoundError, ProcessLookupError):

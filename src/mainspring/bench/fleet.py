@@ -19,7 +19,6 @@ import uvloop
 
 from mainspring.bench import fleet_workers
 from mainspring.bench.arena import Arena, empty_arena, fresh_postgres
-from mainspring.bench.cpu import cpu_seconds_of_tree
 from mainspring.bench.figures import percentile, progress, show
 from mainspring.bench.fleet_workers import FleetOrders, FleetReport
 from mainspring.bench.worker_processes import WorkerProcesses, worker_processes
@@ -77,9 +76,12 @@ async def _drive(arena: Arena, workers: WorkerProcesses[FleetReport], sizes: Fle
     offering = asyncio.create_task(offers.run(sizes.rate))
     await asyncio.sleep(sizes.warm_up + sizes.seconds)
     workers.measure()
-    accepted, began, cpu = offers.accepted, time.monotonic(), _cpu(arena)
+    accepted, began, cpu = offers.accepted, time.monotonic(), arena.cpu_seconds()
     await asyncio.sleep(sizes.window)
-    took, spent = time.monotonic() - began, [after - before for after, before in zip(_cpu(arena), cpu, strict=True)]
+    took, spent = (
+        time.monotonic() - began,
+        [after - before for after, before in zip(arena.cpu_seconds(), cpu, strict=True)],
+    )
     offered = (offers.accepted - accepted) / took
     reports = await workers.end()
     offering.cancel()
@@ -112,15 +114,10 @@ def _figures(reports: Sequence[FleetReport], spent: Sequence[float]) -> dict[str
         "server_us_per_exchange": round(spent[0] / exchanges * 1e6),
         "postgres_us_per_exchange": round(spent[1] / exchanges * 1e6),
         "exchanges_per_s": round(exchanges / seconds),
-        "superseded": answers["superseded"],
+        "superseded": answers["superseded_by_newer"] + answers["superseded_by_load"],
+        "superseded_by_load": answers["superseded_by_load"],
         "answers": dict(answers),
     }
-
-
-def _cpu(arena: Arena) -> tuple[float, float]:
-    """Of all servers, and of PostgreSQL."""
-    assert arena.postgres.pid is not None
-    return sum(cpu_seconds_of_tree(server.pid) for server in arena.servers), cpu_seconds_of_tree(arena.postgres.pid)
 
 
 async def _stored(arena: Arena, accepted: int) -> dict[str, object]:

@@ -68,7 +68,7 @@ class FleetReport(msgspec.Struct):
     registered_s: float
 
 
-class Counts:
+class FleetCounts:
     def __init__(self) -> None:
         self.began = _now()
         self.acknowledged = 0
@@ -82,7 +82,7 @@ class Fleet:
 
     def __init__(self, orders: FleetOrders) -> None:
         self.orders = orders
-        self.counts = Counts()
+        self.counts = FleetCounts()
         self.registered_s = 0.0
         self._workers = [FleetWorker(self) for _ in range(orders.workers)]
 
@@ -95,11 +95,11 @@ class Fleet:
         self.registered_s = _now() - began
 
     def measure(self) -> None:
-        self.counts = Counts()
+        self.counts = FleetCounts()
 
     async def end(self) -> FleetReport:
         counts, seconds = self.counts, _now() - self.counts.began
-        self.counts = Counts()
+        self.counts = FleetCounts()
         await asyncio.gather(*(worker.end() for worker in self._workers))
         return FleetReport(
             seconds,
@@ -234,7 +234,7 @@ class FleetWorker:
 
 def _kind(reply: ExchangeReply) -> str:
     if reply.superseded:
-        return "superseded"
+        return "superseded_by_newer" if reply.retry_in is None else "superseded_by_load"
     return "runs" if reply.runs else "acknowledged" if reply.acked else "empty"
 
 

@@ -48,7 +48,7 @@ select run_id, 1, 1, $7, started_at - interval '3 milliseconds', started_at - in
        'TimeoutError: smtp.example.com did not answer within 30.5 s', started_at
 from made where attempt = 2
 """
-# Copies of the job $2, which a server has stored: $3 of them, with 100 owners and 100 values of a label.
+# Copies of the job $2, which a server has stored: numbers $5 to $6 of $3, with 100 owners and 100 values of a label.
 _JOBS = f"""
 insert into mainspring.jobs
     (tenant_id, job_id, lane_id, shard, status, max_attempts, one_time, id_generated, next_fire_at, created_at,
@@ -59,7 +59,7 @@ select j.tenant_id, 'job-' || lpad(n::text, 7, '0'), ($4::int[])[n % cardinality
        j.created_at - ($3 - n) * interval '1 millisecond', j.updated_at, 'Report ' || n || ' of team ' || n % 100,
        j.schedule, j.payload, replace(j.spec::text, 'team-0', 'team-' || n % 100)::json
 from mainspring.jobs j
-cross join generate_series(0, $3::int - 1) as n
+cross join generate_series($5::int, $6::int) as n
 where j.tenant_id = $1 and j.job_id = $2
 """
 
@@ -88,7 +88,9 @@ async def add_lanes(connection: asyncpg.Connection, tasks: int, queues: int = 1)
 
 
 async def add_jobs(connection: asyncpg.Connection, template: str, lanes: Sequence[int], number: int) -> None:
-    await connection.execute(_JOBS, DEFAULT_TENANT, template, number, lanes)
+    for first in range(0, number, _BATCH):
+        last = min(number, first + _BATCH) - 1
+        await connection.execute(_JOBS, DEFAULT_TENANT, template, number, lanes, first, last)
 
 
 async def add_runs(

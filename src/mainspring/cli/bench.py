@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from mainspring.cli.connect import JsonFlag
+from mainspring.cli.extras import require_extra
 from mainspring.cli.groups import CommandGroup
 from mainspring.store.database import Pooling
 
@@ -23,11 +24,20 @@ class BenchPart(StrEnum):
 
 
 app = typer.Typer(cls=CommandGroup, rich_markup_mode="rich")
+
+
+@app.callback()
+def _with_a_server() -> None:
+    """Measure the performance of this machine."""
+    require_extra("bench")
+
+
 JobsOption = Annotated[int | None, typer.Option("--jobs", min=1, help="How many jobs to run.", show_default=False)]
 BenchPoolingOption = Annotated[
     Pooling, typer.Option("--pgbouncer", help="Put a PgBouncer with this pool_mode before PostgreSQL.")
 ]
 RoundsOption = Annotated[int, typer.Option("--rounds", min=1, help="How many times each part is stopped.")]
+ServersOption = Annotated[int, typer.Option("--servers", min=1, help="How many servers share workers and load.")]
 OnlyOption = Annotated[list[BenchPart] | None, typer.Option("--only", help="Stop only this part. Can be repeated.")]
 
 
@@ -147,9 +157,28 @@ def jitter(
 
 
 @app.command(epilog="Example: mainspring bench failover --rounds 3 --only worker")
-def failover(rounds: RoundsOption = 5, only: OnlyOption = None, as_json: JsonFlag = False) -> None:
+def failover(
+    rounds: RoundsOption = 5,
+    only: OnlyOption = None,
+    patroni: Annotated[
+        bool,
+        typer.Option(
+            "--patroni",
+            help="Fail over between three PostgreSQL with Patroni instead: how long nothing is written, and whether "
+            "anything is lost or happens twice. `make cluster` installs what it needs.",
+        ),
+    ] = False,
+    rate: Annotated[float, typer.Option("--rate", min=1, help="With --patroni: submissions a second.")] = 50.0,
+    as_json: JsonFlag = False,
+) -> None:
     """Measure how long work stops when a part is killed: a scheduler, worker, server or PostgreSQL, or when the
     machine of a worker vanishes. Shows the slowest round."""
+    if patroni:
+        if only:
+            raise typer.BadParameter("--patroni stops only the primary of PostgreSQL", param_hint="--only")
+        from mainspring.bench.patroni.drill import main as drill
+
+        raise typer.Exit(drill(rounds, rate, as_json))
     from mainspring.bench.failover import main
 
     raise typer.Exit(main(rounds, [part.value for part in only or BenchPart], as_json))
@@ -174,7 +203,7 @@ def overload(
     workers: Annotated[int, typer.Option("--workers", min=1, help="How many workers hold runs.")] = 1000,
     runs: Annotated[int, typer.Option("--runs", min=1, help="How many runs they hold together.")] = 10_000,
     seconds: Annotated[float, typer.Option("--seconds", min=1, help="How long the load lasts.")] = 30.0,
-    servers: Annotated[int, typer.Option("--servers", min=1, help="How many servers share workers and load.")] = 1,
+    servers: ServersOption = 1,
     as_json: JsonFlag = False,
 ) -> None:
     """Measure servers that are offered twice what they can take: what becomes of jobs, and how soon they recover."""
@@ -189,7 +218,7 @@ def fleet(
     slots: Annotated[int, typer.Option("--slots", min=1, help="How many slots each has.")] = 10,
     seconds: Annotated[float, typer.Option("--seconds", min=0, help="How long each run takes.")] = 2.0,
     rate: Annotated[float, typer.Option("--rate", min=1, help="How many jobs are offered a second.")] = 2000.0,
-    servers: Annotated[int, typer.Option("--servers", min=1, help="How many servers share workers and load.")] = 1,
+    servers: ServersOption = 1,
     as_json: JsonFlag = False,
 ) -> None:
     """Measure many small workers: jobs per second, how soon a report is acknowledged, and what an exchange costs the
@@ -224,3 +253,30 @@ def pages(
     from mainspring.bench.pages import PagesSizes, main
 
     raise typer.Exit(main(PagesSizes(jobs, runs), as_json))
+
+
+@app.command(epilog="Example: mainspring bench growth --jobs 1000000 --json")
+def growth(
+    jobs: Annotated[int, typer.Option("--jobs", min=100, help="The largest number of pending jobs.")] = 20_000_000,
+    as_json: JsonFlag = False,
+) -> None:
+    """Measure what a job costs among few and among very many: bytes of a pending job and of an ended run, and what it
+    costs to register, fire and claim jobs, beside 100,000, a million, ten million and `--jobs` pending ones. Takes many
+    minutes and 20 GB of disk with twenty million."""
+    from mainspring.bench.growth import GrowthSizes, main, sizes_up_to
+
+    raise typer.Exit(main(GrowthSizes(sizes_up_to(jobs)), as_json))
+
+
+@app.command(epilog="Example: mainspring bench logs --runs 100000 --bytes 10000 --json")
+def logs(
+    runs: Annotated[int, typer.Option("--runs", min=1, help="How many runs have printed.")] = 5_000,
+    size: Annotated[int, typer.Option("--bytes", min=1, max=1_000_000, help="What each of them printed.")] = 2_000,
+    as_json: JsonFlag = False,
+) -> None:
+    """Measure how soon a server finds words in the output of many runs, which PostgreSQL stores: a rare word, in the
+    oldest of the runs, until the first hit and until all are searched, and a common word, in every run, until the first
+    hit and until the first 100 logs."""
+    from mainspring.bench.logs import LogSizes, main
+
+    raise typer.Exit(main(LogSizes(runs, size), as_json))

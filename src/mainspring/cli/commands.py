@@ -6,23 +6,31 @@ Importing all of them costs 35 ms, which every start of a server or a worker wou
 from __future__ import annotations
 
 from importlib import import_module
+from keyword import iskeyword
 
 from mainspring.cli.noun import Noun, NounVerb
 
 BENCH = "bench"
 # What people want to do, and the nouns and commands for it. Those in one row share a line of the help.
 TOPICS: dict[str, tuple[tuple[str, ...], ...]] = {
-    "Start": (("up",), ("server", "scheduler", "migrate")),
-    "Submit": (("submit",), ("schedule",)),
-    "Steer": (("job",), ("run",), ("workflow",), ("backfill",), ("dead-letter",), ("act", "operation")),
-    "Watch": (("status", "overview", "failures", "missed", "top"),),
-    "Operate": (("worker",), ("queue",), ("limit",), ("calendar",), ("breaker", "task")),
-    "Access": (("tenant",), ("token",), ("session", "open")),
+    "Start": (("up",), ("server", "scheduler", "migrate", "backup", "restore")),
+    "Submit": (("submit", "emit"), ("schedule", "apply", "export", "import", "schema")),
+    "Steer": (("job",), ("run",), ("workflow", "approval"), ("backfill",), ("dead-letter",), ("act", "operation")),
+    "Watch": (("event", "status", "overview", "failures", "missed", "top", "logs", "doctor"),),
+    "Operate": (
+        ("worker",),
+        ("queue",),
+        ("limit",),
+        ("calendar",),
+        ("breaker", "task", "channel", "rule", "notification", "view"),
+    ),
+    "Access": (("tenant",), ("user", "token", "secret"), ("session", "open", "audit")),
     "Tools": (("completion", BENCH),),
 }
 NOUNS = (
-    *("job", "run", "workflow", "backfill", "dead-letter", "operation", "schedule"),
-    *("worker", "task", "queue", "limit", "breaker", "calendar", "tenant", "token", "session"),
+    *("job", "run", "workflow", "approval", "backfill", "dead-letter", "operation", "schedule", "event"),
+    *("worker", "task", "queue", "limit", "breaker", "calendar", "tenant", "user", "token", "secret", "session"),
+    *("audit", "channel", "rule", "notification", "view", "import", "backup"),
 )
 COMMANDS = tuple(
     name for rows in TOPICS.values() for row in rows for name in row if name not in NOUNS and name != BENCH
@@ -38,7 +46,6 @@ OLD_NAMES = {
     "resume": "job resume",
     "cancel": "job cancel",
     "runs": "run list",
-    "logs": "run logs",
     "why": "run why",
     "timeline": "run timeline",
     "retry": "run retry",
@@ -80,7 +87,8 @@ OLD_COMMANDS = ("pause", "resume", "cancel")
 
 def load_noun(name: str) -> Noun:
     """The noun with all of its verbs."""
-    noun: Noun = import_module(f"mainspring.cli.nouns.{name.replace('-', '_')}").noun
+    module = f"{name}_" if iskeyword(name) else name.replace("-", "_")
+    noun: Noun = import_module(f"mainspring.cli.nouns.{module}").noun
     for of, verb in APART:
         if of == name:
             noun.verbs = {verb: load_verb(of, verb), **noun.verbs}

@@ -50,6 +50,47 @@ LogStoreOption = Annotated[
         show_default="PostgreSQL",
     ),
 ]
+NotifyAllowOption = Annotated[
+    str | None,
+    typer.Option(
+        "--notify-allow",
+        metavar="A,B",
+        envvar="MAINSPRING_NOTIFY_ALLOW",
+        help="Addresses that channels of notifications may call in addition to public ones: 10.0.0.0/8, "
+        "mail.internal:587. * allows every address.",
+    ),
+]
+PublicUrlOption = Annotated[
+    str | None,
+    typer.Option(
+        "--public-url",
+        metavar="URL",
+        envvar="MAINSPRING_PUBLIC_URL",
+        help="Address at which people and clients reach the servers: https://jobs.example.com. Links begin with it, "
+        "also those in notifications, and requests to its host name are accepted.",
+        show_default=False,
+    ),
+]
+ReadUrlOption = Annotated[
+    str | None,
+    typer.Option(
+        "--read-url",
+        metavar="URL",
+        envvar="MAINSPRING_READ_URL",
+        help="A standby of PostgreSQL that answers lists and searches, unless it is more than 5 s behind.",
+        show_default=False,
+    ),
+]
+OidcOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--oidc",
+        metavar="FILE",
+        envvar="MAINSPRING_OIDC",
+        help="File (TOML) with the providers of OpenID Connect at which people sign in, and what their groups may do.",
+        show_default=False,
+    ),
+]
 HttpAllowOption = Annotated[
     str | None,
     typer.Option(

@@ -17,10 +17,12 @@ from mainspring.cli.option_values import (
     concurrency_of,
     limits_of,
     misfire_of,
+    notify_of,
     object_of,
     pairs_of,
     rate_of,
     unique_of,
+    variables_of,
 )
 from mainspring.kinds.option_values import value_of
 from mainspring.wire.fields import (
@@ -31,28 +33,33 @@ from mainspring.wire.fields import (
     MISFIRE,
     MOMENTS,
     NAMES,
+    NOTIFY,
     PAIRS,
     RATE_LIMIT,
     RESOURCE_LIMITS,
     RETRY,
+    SECRETS,
     UNIQUE,
+    VARIABLES,
     Field,
     can_change,
 )
 
-_REPEATED = (PAIRS, NAMES, MOMENTS, RESOURCE_LIMITS)
+_REPEATED = (PAIRS, VARIABLES, SECRETS, NAMES, MOMENTS, RESOURCE_LIMITS, NOTIFY)
 # Keywords of the SDK that take what is typed.
 _TEXTS = (
     "str", "Duration", "When", "Moment", "Priority", "Delivery", "Overlap", "Outside", "Sandbox", "ScheduleKind",
-    "Rule", "OnUpstreamFailure",
+    "Rule", "OnUpstreamFailure", "OnDeadline",
 )  # fmt: skip
 # How the value of a field is made of what is typed, by its kind. Others take the text, or JSON.
 _READERS: dict[object, Callable[[Any, Field], Any]] = {
     PAIRS: lambda texts, field: pairs_of(texts, field.name),
+    VARIABLES: lambda texts, field: variables_of(texts, field.name),
     RESOURCE_LIMITS: lambda texts, _: limits_of(texts),
     RETRY: lambda text, field: object_of(text, field.name, '{"max_attempts": 3}'),
     MISFIRE: lambda text, _: misfire_of(text),
     UNIQUE: lambda text, _: unique_of(text),
+    NOTIFY: lambda texts, _: notify_of(texts),
     RATE_LIMIT: lambda text, _: rate_of(text),
     CIRCUIT_BREAKER: lambda text, _: breaker_of(text),
 }

@@ -23,6 +23,8 @@ T = TypeVar("T")
 JOB_HELP = "The job's id. Its end or its beginning is enough."
 JobArgument = Annotated[str, typer.Argument(metavar="JOB", help=JOB_HELP, autocompletion=completing.jobs)]
 _NAMED = 5  # candidates in an error
+_COMPARED = 200  # newest jobs, and newest runs, whose ids may be meant
+_LONGEST_COMPARED = 200  # characters
 _SEARCHED = "only the newest 100,000 are searched: give the whole id (--full-ids shows it) or its beginning"
 
 
@@ -37,6 +39,8 @@ def call_with_id(client: Client, text: str, call: Callable[[str], T], kind: str)
             raise
         match = find_id(client, text, kind)
         if match is None:
+            if kind == "job":
+                suggest(client, text, missing)
             raise
     return call(match.id)
 
@@ -106,6 +110,24 @@ def find_id(client: Client, text: str, *kinds: str) -> IdMatch | None:
         if len(text) < SHORT:
             raise _too_short(text)
     return next(iter(distinct.values()), None)
+
+
+def suggest(client: Client, text: str, missing: NotFound) -> None:
+    """Let the hint of the error name the job that is spelt alike, of the newest jobs and those of the newest runs."""
+    from difflib import get_close_matches
+
+    from mainspring.domain.errors import MainspringError
+
+    if len(text) > _LONGEST_COMPARED:
+        return
+    try:
+        known = {job.job_id for job in client.jobs(limit=_COMPARED).jobs}
+        known |= {run.job_id for run in client.runs(limit=_COMPARED).runs}
+    except MainspringError:
+        return
+    near = get_close_matches(text, sorted(known), n=1)
+    if near:
+        missing.hint = f"did you mean {near[0]!r}? " + (f"Otherwise {missing.hint}" if missing.hint else "")
 
 
 def choose(text: str, ids: Iterable[str], kind: str) -> str:

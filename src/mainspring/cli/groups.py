@@ -23,6 +23,16 @@ HELP = ("-h", "--help")
 _WIDTH = 80
 _TOPIC, _NAME = 9, 12
 _MOST_SUGGESTIONS = 3
+_MAKE, _END = ("add", "set", "create", "submit", "apply"), ("delete", "remove", "revoke", "cancel", "discard")
+_OTHER_WORDS = {  # what other command lines call it
+    **dict.fromkeys(("add", "create", "new", "put", "set", "update"), (*_MAKE, "edit")),
+    **dict.fromkeys(("delete", "remove", "rm", "del", "unset"), _END),
+    **dict.fromkeys(("ls", "all"), ("list",)),
+    **dict.fromkeys(("get", "describe", "info", "view"), ("show",)),
+    **dict.fromkeys(("stop", "kill"), ("cancel", "drain", "pause")),
+}
+
+_OF_RUNS, _WITH_RUNS = ("logs", "retry", "timeline", "why"), ("dead-letter", "job", "workflow")  # `run why JOB`
 
 
 class CommandGroup(TyperGroup):
@@ -130,6 +140,10 @@ def unknown_command(ctx: Any, word: str, known: dict[str, str]) -> Exception:
     """The error for a word that is not a command. known: names that are close if they were meant, and what to type."""
     error = UsageError(f"{ctx.command_path} has no command {word!r}", ctx=ctx)  # type: ignore[call-arg]
     close = list(dict.fromkeys(known[name] for name in get_close_matches(word, known, _MOST_SUGGESTIONS)))
+    if not close:
+        close = [known[name] for name in _OTHER_WORDS.get(word, ()) if name in known][:1]
+    if not close and word in _OF_RUNS and ctx.info_name in _WITH_RUNS:
+        close = [f"run {word}"]
     if not close and word in COMMANDS:
         close = [word]
     if close:
@@ -169,7 +183,8 @@ def _notes(noun: Noun) -> list[str]:
     of = next((each.metavar for each in arguments if type(each).__name__ == "ArgumentInfo"), None)
     if of is None:
         return [f"Without a verb: {verb.name}."]
-    return [f"Without a verb: {verb.name}. A {of} with the name of a verb needs `{verb.name}`."]
+    article = "An" if of[0] in "AEIOU" else "A"
+    return [f"Without a verb: {verb.name}. {article} {of} with the name of a verb needs `{verb.name}`."]
 
 
 def write_help(formatter: Any, path: str, text: str, rows: Sequence[tuple[str, str]], notes: Sequence[str]) -> None:

@@ -27,14 +27,19 @@ OTHER_COMMANDS = {
     "POST /v1/dead-letters:act": "act",
     "GET /v1/runs/{}/logs/range": "run logs {} --tail 100",
     "GET /v1/runs/{}/logs/search": "run logs {} --grep TEXT",
+    "GET /v1/logs": "logs --search TEXT",
     "GET /v1/insights/overview": "status",
     "GET /v1/insights/failures": "failures",
     "GET /v1/insights/failures/{}": "failures",
+    "GET /v1/insights/jobs": "job list",
+    "GET /v1/insights/scaling": "queue scaling",
     "GET /v1/insights/upcoming": "schedule upcoming",
     "GET /v1/insights/heatmap": "schedule heatmap",
     "POST /v1/schedules:explain": "schedule preview",
     "GET /v1/tenant/limits": "tenant show",
     "PUT /v1/tenant/limits": "tenant set",
+    "PUT /v1/tenants/{}/quotas": "tenant quotas {}",
+    "GET /v1/tenants/{}/usage": "tenant quotas {}",
     "POST /v1/pause": "tenant pause",
     "POST /v1/resume": "tenant resume",
     "GET /v1/workers/{}": "worker list",
@@ -47,6 +52,15 @@ OTHER_COMMANDS = {
     "POST /v1/workflow-runs/{}:cancel": "workflow cancel {}",
     "POST /v1/workflow-runs/{}:rerun": "workflow rerun {}",
     "POST /v1/session/links": "open",
+    "POST /v1/users": "user invite",
+    "DELETE /v1/users/{}": "user remove {}",
+    "GET /v1/audit": "audit list",
+    "GET /v1/audit/chain": "audit verify",
+    "POST /v1/secrets:rotateKey": "secret rotate-key",
+    "POST /v1/events": "event emit",
+    "POST /v1/files:plan": "apply --plan",
+    "POST /v1/files:apply": "apply",
+    "POST /v1/files:export": "export",
 }
 _NOUNS = {f"{noun}s": noun for noun in NOUNS}
 _ROUTE = re.compile(r"/v1/([a-z-]+)(/\{\})?(?:([:/])([A-Za-z-]+))?")
@@ -133,7 +147,7 @@ def _routes(path: str) -> Iterator[tuple[str, str]]:
 def _command_of_verb(verb: str) -> str | None:
     """The command for `:verb` alone: about a run if runs have this verb, then about a job, then about others. `:reset`
     is about a breaker: no route resets a limit."""
-    for nouns in ("runs", "jobs", "breakers", *_NOUNS, "workflow-runs"):
+    for nouns in ("runs", "jobs", "breakers", "files", *_NOUNS, "workflow-runs"):
         for route in (f"/v1/{nouns}/{{}}:{verb}", f"/v1/{nouns}:{verb}"):
             if (command := command_of("POST", route)) is not None:
                 return f"`mainspring {command.removesuffix(' {}')}`"

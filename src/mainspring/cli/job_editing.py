@@ -83,13 +83,14 @@ def editable_text(job: JobView) -> str:
     fields = {
         field.name: shown[field.name]
         for field in fields_in(Place.PATCH)
-        if field.means is None and not field.later and field.name in shown and field.name not in ("schedule", "retry")
+        if field.means is None and field.name in shown and field.name not in ("schedule", "retry")
     }
     if any(shown.get(kind.field) is not None for kind in task_kinds()):
         del fields["task"]
     fields = {name: value for name, value in fields.items() if value not in (None, {}, [])}
     fields["retry"] = {name: value for name, value in shown["retry"].items() if value not in (None, [])}
-    fields["schedule"] = _schedule(job)
+    if job.schedule_type != "EVENT":  # --event and --if change it
+        fields["schedule"] = _schedule(job)
     return msgspec.json.format(msgspec.json.encode(fields), indent=2).decode() + "\n"
 
 

@@ -54,6 +54,12 @@ IntervalOption = Annotated[
         show_default=False,
     ),
 ]
+CreatedBy = Annotated[
+    str | None,
+    typer.Option(
+        "--created-by", metavar="TOKEN", help="Only what the token with this name or id created.", show_default=False
+    ),
+]
 PageLimit = Annotated[int, typer.Option("--limit", metavar="N", min=1, max=1000, help="How many, at most 1000.")]
 PageCursor = Annotated[
     str | None, typer.Option("--cursor", metavar="C", help="Continue after the previous page.", show_default=False)

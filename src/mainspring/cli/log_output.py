@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from mainspring.cli.exit_codes import FAILURE, INTERRUPTED
-from mainspring.cli.log_parts import LastLines, matching_lines
+from mainspring.cli.log_parts import LastLines, MissingOutput, matching_lines
 from mainspring.cli.screen import say, show_json, show_output
 from mainspring.kernel.terminal import visible_json
 
@@ -48,10 +48,13 @@ def follow_log(
         show_output(_as_line(run_id, LogEvent("output", last.attempt, last.text)))
     elif last is not None:
         show_output(last.text, raw=raw)
+    missing = MissingOutput()
+    missing.see("" if last is None else last.text)
     try:
         for event in client.log_events(run_id, attempt, None if last is None else last.mark):
             if as_json:
                 show_output(_as_line(run_id, event))
+            missing.see(event.text)
             match event.kind:
                 case "output" | "truncated" | "attempt" if as_json:
                     continue
@@ -62,7 +65,7 @@ def follow_log(
                 case "end":
                     if event.status != "SUCCESS" and not as_json:
                         say(f"{event.status} (run {run_id})")
-                    return 0 if event.status == "SUCCESS" else FAILURE
+                    return missing.exit_code(0 if event.status == "SUCCESS" else FAILURE)
     except KeyboardInterrupt:
         say(f"\nstopped following; the run continues. To stop it: mainspring run cancel {run_id}")
         return INTERRUPTED

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
+
+from mainspring.cli.exit_codes import FAILURE
+from mainspring.cli.screen import say
 
 if TYPE_CHECKING:
     from mainspring.sdk.client.client import Client
@@ -11,6 +15,34 @@ if TYPE_CHECKING:
 
 _MOST_LINES = 10_000
 _MOST_MATCHES = 1000
+_LONGEST_MARK = 200
+
+
+class MissingOutput:
+    """Output that the log store does not have any more. A line of the log says how much."""
+
+    def __init__(self) -> None:
+        self._line = ""  # the end of what was seen, which the next part may continue
+        self.bytes = 0
+
+    def see(self, text: str) -> None:
+        """Look at the next part of the log."""
+        from mainspring.wire.logs import MISSING_WORDS
+
+        if MISSING_WORDS not in (seen := self._line + text):
+            self._line = seen.rpartition("\n")[2][-_LONGEST_MARK:]
+            return
+        ended, _, self._line = seen.rpartition("\n")
+        for number in re.findall(rf"^\[mainspring: ([0-9]+) {MISSING_WORDS}\]$", ended, re.MULTILINE):
+            self.bytes += int(number)
+
+    def exit_code(self, code: int = 0) -> int:
+        """Say what is missing. It is a failure: who saves the output must not take it for all of it."""
+        if not self.bytes:
+            return code
+        say(f"error: {self.bytes} bytes of the output are missing from the log store")
+        say("hint: does a server keep logs in a folder of its own, or were files removed? See: mainspring status")
+        return code or FAILURE
 
 
 class LastLines(NamedTuple):

@@ -6,13 +6,15 @@ import io
 import os
 import sys
 from collections.abc import Sequence
+from difflib import get_close_matches
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from mainspring.cli.commands import APART, BENCH, COMMANDS, NOUNS, OLD_NAMES, load_command, load_noun, load_verb
 from mainspring.cli.exit_codes import BAD_INPUT, FAILURE, INTERRUPTED
+from mainspring.cli.extras import in_words
 from mainspring.cli.groups import HELP, Root, UsageError, noun_group
 from mainspring.cli.noun import Noun, NounVerb
 from mainspring.cli.prepare import place_in_file, prepared
@@ -101,6 +103,12 @@ def _chosen(args: Sequence[str]) -> tuple[str, ...]:
 
 
 _KNOWN = {BENCH, *COMMANDS, *NOUNS, *OLD_NAMES}
+# What an option is called elsewhere, and in requests.
+_OTHER_WORDS = {
+    "--tz": "--timezone", "--delay": "--in", "--cmd": "--command", "--max-retries": "--retries", "--id": "--job-id",
+    "--labels": "--label", "--tag": "--label", "--schedule": "--cron", "--run-at": "--at", "--args": "--payload",
+    "--value": "--file",
+}  # fmt: skip
 _SETTINGS = {"help_option_names": ["-h", "--help"]}
 
 
@@ -124,7 +132,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return FAILURE
     except UsageError as error:
-        return _misused(error)
+        return _misused(error, args)
     except Exception as error:  # noqa: BLE001 - the outermost handler prints the error as one line
         return _failed(error, args)
 
@@ -139,9 +147,9 @@ def _prepare_output() -> None:
             stream.reconfigure(errors="backslashreplace")  # for a terminal that does not use UTF-8
 
 
-def _misused(error: Exception) -> int:
+def _misused(error: Exception, args: Sequence[str]) -> int:
     context = getattr(error, "ctx", None)
-    path = context.command_path if context is not None else "mainspring"
+    path = context.command_path if context is not None else _path(args)
     message = error.format_message() if hasattr(error, "format_message") else str(error)
     if not message:  # a command group without a command: its help was shown
         return 0
@@ -149,9 +157,47 @@ def _misused(error: Exception) -> int:
     if place is not None:  # the user typed no option
         message = f"{place}: {getattr(error, 'message', message)}"
     suggestion = getattr(error, "suggestion", None)
+    if hasattr(error, "possibilities"):  # no such option
+        name = str(getattr(error, "option_name", ""))
+        message = f"there is no option {name}"
+        suggestion = _other_option(name, error.possibilities or (), path, args)
+        other = _OTHER_WORDS.get(name)
+        if (
+            other is not None
+            and context is not None
+            and other in {one for p in context.command.params for one in p.opts}
+        ):
+            suggestion = f"did you mean {other}?"
+        elif context is not None and suggestion is None:
+            suggestion = _without_option(name, context.command.params)
+    elif args[0] in OLD_NAMES and len(args) > 1 and args[1] in ("list", "show"):  # `jobs list`
+        suggestion = f"did you mean `mainspring {OLD_NAMES[args[0]].partition(' ')[0]} {args[1]}`?"
     hint = f"{suggestion} see" if suggestion else "see"
     sys.stderr.write(visible(f"error: {message}\nhint: {hint} {path.strip()} --help\n"))
     return BAD_INPUT
+
+
+def _path(args: Sequence[str]) -> str:
+    """The command of these arguments, for an error that does not know it."""
+    words = [word for word in _chosen(args) if word and not word.startswith("-")]
+    if len(words) == 2 and (words[0] not in NOUNS or words[1] not in load_noun(words[0]).verbs):
+        words.pop()
+    return " ".join(("mainspring", *words))
+
+
+def _other_option(name: str, possible: Sequence[str], path: str, args: Sequence[str]) -> str | None:
+    """The option that was meant, or where it stands. The list of `possible` ones has many that are hardly alike."""
+    if path == "mainspring" and args[0] == name:
+        return "options stand after the command;"
+    near = get_close_matches(name, possible, n=1, cutoff=0.75)
+    return f"did you mean {near[0]}?" if near else None
+
+
+def _without_option(name: str, params: Sequence[Any]) -> str | None:
+    """Where a word stands that was given as an option, such as --task of `submit`."""
+    word = name.strip("-").replace("-", "_")
+    found = any(each.param_type_name == "argument" and each.name == word for each in params)
+    return f"{word.upper()} stands without {name}, as a word of its own;" if found else None
 
 
 def _failed(error: Exception, args: Sequence[str]) -> int:
@@ -160,6 +206,7 @@ def _failed(error: Exception, args: Sequence[str]) -> int:
 
     if os.environ.get("MAINSPRING_DEBUG"):
         raise error
+    error = in_words(error)
     if not isinstance(error, MainspringError):
         error = MainspringError(
             f"{type(error).__name__}: {error}", code="unexpected", hint="set MAINSPRING_DEBUG=1 to see the traceback"

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 OPERATION_HELP = "The operation's id. Its end or its beginning is enough."
 TARGETS = ("jobs", "runs", "dead-letters")
-_LISTS = ("status", "latest_run", "schedule_type")
+_LISTS = ("status", "latest_run", "schedule_type", "health")
 _NEWEST = 1000
 _PATIENCE = 60.0  # waiting survives a restart of the server
 _INTERVAL = 0.5

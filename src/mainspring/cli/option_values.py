@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from mainspring.kinds.option_values import pair, value_of
+from mainspring.kinds.option_values import pair, secret_or_text, value_of
 
 _PAIRS = {
     "payload": "name=you",
@@ -91,9 +91,30 @@ def pairs_of(texts: list[str], field: str) -> dict[str, str] | None:
     return dict(pair_of(text, field) for text in texts) or None
 
 
+def variables_of(texts: list[str], field: str) -> dict[str, Any] | None:
+    return {name: secret_or_text(value, field) for name, value in (pair_of(text, field) for text in texts)} or None
+
+
 def limits_of(texts: list[str]) -> dict[str, Any] | None:
     return {key: value_of(value) for key, value in (pair_of(text, "limits") for text in texts)} or None
 
 
 def pair_of(text: str, field: str) -> tuple[str, str]:
     return pair(text, field, _PAIRS.get(field, "name=value"))
+
+
+def notify_of(texts: list[str]) -> list[dict[str, Any]]:
+    """`failure,recovered=oncall,boss`: these channels are told of these events."""
+    from mainspring.domain.errors import InvalidInput
+
+    found = []
+    for text in texts:
+        events, mark, channels = text.partition("=")
+        if not mark or not events.strip() or not channels.strip():
+            raise InvalidInput(f"{text!r} names no event or no channel", field="notify", expected="failure=oncall")
+        found.append({"on": _parts(events), "to": _parts(channels)})
+    return found
+
+
+def _parts(text: str) -> list[str]:
+    return [part.strip() for part in text.split(",") if part.strip()]

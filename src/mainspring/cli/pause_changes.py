@@ -30,16 +30,16 @@ def resume_job(client: Client, job_id: str, *, as_json: bool) -> None:
     show_line(f"job {job.job_id} is {job.status}{coming}")
 
 
-def pause_queue(client: Client, queue: str, *, as_json: bool) -> None:
-    _show_paused(client.pause_queue(queue), f"queue {queue} is", as_json=as_json)
+def pause_queue(client: Client, queue: str, reason: str | None = None, *, as_json: bool) -> None:
+    _show_paused(client.pause_queue(queue, reason=reason), f"queue {queue} is", as_json=as_json)
 
 
 def resume_queue(client: Client, queue: str, *, as_json: bool) -> None:
     _show_resumed(client.resume_queue(queue), f"queue {queue} is", as_json=as_json)
 
 
-def pause_everything(client: Client, *, all_tenants: bool, as_json: bool) -> None:
-    _show_paused(client.pause_all(all_tenants=all_tenants), _everything(all_tenants), as_json=as_json)
+def pause_everything(client: Client, reason: str | None = None, *, all_tenants: bool, as_json: bool) -> None:
+    _show_paused(client.pause_all(all_tenants=all_tenants, reason=reason), _everything(all_tenants), as_json=as_json)
 
 
 def resume_everything(client: Client, *, all_tenants: bool, as_json: bool) -> None:

@@ -16,6 +16,7 @@ import typer
 
 from mainspring.cli.commands import APART
 from mainspring.cli.connect import Server
+from mainspring.cli.extras import require_extra
 from mainspring.cli.shared_options import SHARED, keyword, parameters_of
 from mainspring.kernel.trust import CA_VARIABLE, INSECURE_VARIABLE
 from mainspring.store.database import Database, Pooling, checked_url
@@ -69,6 +70,7 @@ def prepared(command: Callable[..., None]) -> Callable[..., None]:
     @wraps(command)
     def with_options(*, context: typer.Context, **values: Any) -> None:
         given = {name: values.pop(name) for name in (*shared, "config")}
+        require_extra(_key(context))
         from_file = _from_file(context)
         try:
             if "database" in own:

@@ -23,6 +23,7 @@ BurstOption = Annotated[
 MaxDepthOption = Annotated[
     str | None, typer.Option("--max-depth", metavar="N", help=f"How many runs may wait. {_NUMBER}")
 ]
+ReasonOption = Annotated[str | None, typer.Option("--reason", metavar="TEXT", help="Why, for people who look.")]
 NoLimitsFlag = Annotated[bool, typer.Option("--no-limits", help="Remove all limits. A pause stays.")]
 
 
@@ -42,10 +43,10 @@ def limits_given(
     if not given and not no_limits:
         return None
     return {
-        "concurrency": None if no_limits else _number(concurrency, "--concurrency"),
+        "concurrency": None if no_limits else number_given(concurrency, "--concurrency"),
         "rate": None if no_limits or rate == _NONE else UNSET if rate is None else rate,
         "burst": burst,
-        "max_depth": None if no_limits else _number(max_depth, "--max-depth"),
+        "max_depth": None if no_limits else number_given(max_depth, "--max-depth"),
     }
 
 
@@ -57,7 +58,7 @@ def needed_limits(limits: dict[str, Any] | None) -> dict[str, Any]:
     return limits
 
 
-def _number(text: str | None, option: str) -> object:
+def number_given(text: str | None, option: str) -> object:
     from msgspec import UNSET
 
     from mainspring.domain.errors import InvalidInput
@@ -85,4 +86,6 @@ def show_tenant_limits(view: GateView, *, as_json: bool) -> None:
         show_json(view)
         return
     paused = f"paused by {view.paused_by}" if view.paused else None
+    if paused is not None and view.pause_reason is not None:
+        paused += f": {view.pause_reason}"
     show_fields([("limits of", "all runs of the tenant"), *limit_fields(view, paused)])

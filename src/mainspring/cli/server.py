@@ -12,6 +12,10 @@ from mainspring.cli.connect import (
     LogFormatOption,
     LogLevelOption,
     LogStoreOption,
+    NotifyAllowOption,
+    OidcOption,
+    PublicUrlOption,
+    ReadUrlOption,
     TlsCertOption,
     TlsKeyOption,
     checked_log_format,
@@ -25,7 +29,7 @@ from mainspring.kernel.config import (
     MAX_CONNECTIONS,
     MAX_UNAUTHENTICATED,
 )
-from mainspring.store.database import Database
+from mainspring.store.database import Database, checked_url
 
 EXAMPLES = (
     "mainspring server --database-url-file database-url",
@@ -64,6 +68,9 @@ def command(
         list[str] | None,
         typer.Option("--allow-host", metavar="NAME", help="Accept requests to this host name. Can be repeated."),
     ] = None,
+    public_url: PublicUrlOption = None,
+    oidc: OidcOption = None,
+    read_url: ReadUrlOption = None,
     tls_cert: TlsCertOption = None,
     tls_key: TlsKeyOption = None,
     insecure_http: InsecureListenFlag = False,
@@ -87,6 +94,7 @@ def command(
         ),
     ] = MAX_UNAUTHENTICATED,
     log_store: LogStoreOption = None,
+    notify_allow: NotifyAllowOption = None,
     log_level: LogLevelOption = "info",
     log_format: LogFormatOption = "auto",
 ) -> None:
@@ -98,7 +106,7 @@ def command(
 
     from mainspring.kernel.held_start import wait_until_released
     from mainspring.kernel.siblings import own_place
-    from mainspring.roles.listening import checked_listening
+    from mainspring.roles.listening import checked_listening, checked_public_url
     from mainspring.roles.server import ServerOptions, run_server
     from mainspring.roles.server_processes import own_command, process_count, run_processes
 
@@ -113,7 +121,11 @@ def command(
         log_level=checked_log_level(log_level),
         log_format=checked_log_format(log_format),
         allow_hosts=tuple(allow_host or ()),
+        public_url=checked_public_url(public_url),
         log_store=log_store or None,
+        notify_allow=notify_allow,
+        oidc=oidc,
+        read_url=checked_url(read_url, "read_url") if read_url else None,
         tls=checked_listening(host, tls_cert, tls_key, insecure_http=insecure_http),
         max_connections=max_connections,
         max_unauthenticated_per_address=max_unauthenticated,

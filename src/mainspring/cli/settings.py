@@ -46,6 +46,14 @@ VARIABLES = (
         "For how many days ended runs, their attempts and their output are kept.",
     ),
     Setting(
+        "audit_days", "", "", "MAINSPRING_AUDIT_DAYS", ("up", "server", "scheduler"), int, "400",
+        "For how many days entries of the audit are kept, at least 30.",
+    ),
+    Setting(
+        "event_days", "", "", "MAINSPRING_EVENT_DAYS", ("up", "server", "scheduler"), int, "7",
+        "For how many days events of applications are kept, and their ids known.",
+    ),
+    Setting(
         "log_per_run", "", "", "MAINSPRING_LOG_PER_RUN", ("up", "server"), str, "200MiB",
         "How much output of a run PostgreSQL stores, all attempts together.",
     ),
@@ -58,6 +66,14 @@ VARIABLES = (
         "How much output PostgreSQL stores on one day.",
     ),
     Setting(
+        "requests_per_token", "", "", "MAINSPRING_REQUESTS_PER_TOKEN", ("up", "server"), str, "",
+        "How often a token may call, such as 50/s. Without it: as often as it can.",
+    ),
+    Setting(
+        "requests_per_address", "", "", "MAINSPRING_REQUESTS_PER_ADDRESS", ("up", "server"), str, "",
+        "How often an address may call, such as 200/s. Without it: as often as it can.",
+    ),
+    Setting(
         "pass_env", "", "", "MAINSPRING_PASS_ENV", ("up", "worker"), str, "",
         "Variables of the worker that process tasks get, separated by commas.",
     ),
@@ -65,6 +81,10 @@ VARIABLES = (
 # Not in mainspring.toml.
 OTHER_VARIABLES = {
     "MAINSPRING_CONFIG": "The settings file, as --config.",
+    "MAINSPRING_MASTER_KEY": "The master keys of secrets, separated by commas.",
+    "MAINSPRING_MASTER_KEY_FILE": "The file with the master keys of secrets.",
+    "MAINSPRING_MASTER_KEY_COMMAND": "A command that prints the master keys of secrets.",
+    "MAINSPRING_SECRET_STORES": "The file that names stores of secrets outside.",
     "MAINSPRING_DEBUG": "If set, the command line shows tracebacks.",
 }
 

@@ -1,8 +1,8 @@
 """mainspring.toml: settings for what the command line and the environment do not say.
 
 The file of the working folder is read without being asked for. In a folder of another user it could start that user's
-code as us, so it has to be our own. It can also have come with a repository, so it does not say where tokens go, or
-which data folder is used. A file that --config names is not questioned.
+code as us, so it has to be our own. It can also have come with a repository, so it does not say where tokens or output
+go, or which data folder is used. A file that --config names is not questioned.
 """
 
 from __future__ import annotations
@@ -34,6 +34,13 @@ FILE_NAME = "mainspring.toml"
 CONFIG_VARIABLE = "MAINSPRING_CONFIG"
 _URLS = ("database_url", "direct_url")
 _TOKENS = ("MAINSPRING_TOKEN", "MAINSPRING_TOKEN_FILE")
+# Where servers send the output of runs, what they call for notifications, under which names they answer browsers, and
+# which providers they believe in sign-ins. And where copies of the whole database go, with which key, and which of them
+# are removed.
+_OF_SERVERS = (
+    *("log_store", "notify_allow", "public_url", "allow_host", "oidc"),
+    *("backup", "backup_every", "backup_keep", "backup_key"),
+)
 _NOTED = "_MAINSPRING_NOTED_CONFIG"  # the file that a process above has named to the user
 _WORDS = {str: "a text", int: "a number", float: "a number", bool: "true or false", list: "a list of texts"}
 
@@ -151,8 +158,8 @@ def refuse_withheld(settings: Settings, environ: Mapping[str, str], given: Colle
 def _withheld(chosen: Collection[str], verb: str, of_command: Mapping[str, Setting]) -> list[Setting]:
     """Those of the `chosen` keys that a file that was only found may not set for this command: where tokens go, which
     ones, and whom we trust on the way. And the data folder: it holds tokens and a database. And what kinds of task may
-    use at a worker, such as files with secrets."""
-    keys = {"data"}
+    use at a worker, such as files with secrets, and what a server sends elsewhere."""
+    keys = {"data", *_OF_SERVERS}
     if verb in STARTING:
         from mainspring.cli.task_options import kind_options
 

@@ -157,6 +157,8 @@ def parameters_of(command: Callable[..., None]) -> dict[str, inspect.Parameter]:
     found = dict(inspect.signature(command, eval_str=True).parameters)
     for name, options in SHARED.items():
         if found.pop(name, None) is not None:
+            if taken := found.keys() & options.keys():  # it would be read as the address of the server
+                raise TypeError(f"{command.__qualname__} has a parameter of its own with a shared name: {taken}")
             found |= {option: keyword(option, *declared) for option, declared in options.items()}
     return {name: each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for name, each in found.items()}
 

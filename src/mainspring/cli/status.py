@@ -13,7 +13,9 @@ EXAMPLES = ("mainspring status", "mainspring status --json | jq .problems")
 
 
 def command(server: Server, as_json: JsonFlag = False) -> None:
-    """Show on one screen whether all is well: schedulers, workers, queues and failures. Exit 0 only if it is."""
+    """Show on one screen whether all is well: schedulers, workers, queues and failures.
+
+    Exit 0 only if it is. Warnings are no problem."""
     with server.connect() as client:
         seen = client.overview()
         address = client.connection.url
@@ -34,4 +36,6 @@ def command(server: Server, as_json: JsonFlag = False) -> None:
         )
         for problem in seen.problems:
             say(f"problem: {problem}")
+        for warning in seen.warnings:
+            say(f"warning: {warning}")
     raise typer.Exit(0 if seen.status == "ok" else FAILURE)

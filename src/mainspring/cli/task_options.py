@@ -41,11 +41,22 @@ def payload_of(text: str | None, params: list[str]) -> dict[str, Any] | None:
     from mainspring.domain.errors import InvalidInput
 
     if text is None:
-        pairs = [pair_of(param, "payload") for param in params]
+        pairs = [_parameter_of(param) for param in params]
         return {key: value_of(value) for key, value in pairs} or None
     if params:
         raise InvalidInput("--payload and key=value cannot be combined", field="payload", hint="use one of them")
     return object_of(text, "payload", '{"region": "eu"}')
+
+
+def _parameter_of(text: str) -> tuple[str, str]:
+    from mainspring.domain.errors import InvalidInput
+
+    if "=" not in text:
+        raise InvalidInput(
+            f"{text!r} is not key=value", field="payload",
+            hint="a parameter of the task is such as name=you; a shell command is given with --command",
+        )  # fmt: skip
+    return pair_of(text, "payload")
 
 
 @cache

@@ -14,7 +14,9 @@ from mainspring.wire.fields import FIELDS
 # Paths in a request that have an option of their own. What follows a path is kept: `limits.memory` is `--limit memory`.
 _OPTIONS = {field.name: field.option for field in FIELDS if field.option is not None and field.option[0] == "-"} | {
     "schedule.at": "--at", "schedule_time": "--at", "schedule.every": "--every", "schedule.cron": "--cron",
-    "schedule.rrule": "--rrule", "schedule.exdates": "--exdate", "schedule.jitter": "--jitter",
+    "schedule.rrule": "--rrule", "schedule.event": "--event", "schedule.if": "--if",
+    "schedule.batch": "--batch", "schedule.debounce": "--debounce",
+    "schedule.exdates": "--exdate", "schedule.jitter": "--jitter",
     "schedule.start": "--start", "schedule.end": "--end", "schedule.max_runs": "--max-runs",
     "cron_expression": "--cron", "schedule.timezone": "--timezone",
     "schedule.calendar": "--calendar", "schedule.outside": "--outside",

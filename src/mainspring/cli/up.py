@@ -24,6 +24,9 @@ from mainspring.cli.connect import (
     LogFormatOption,
     LogLevelOption,
     LogStoreOption,
+    NotifyAllowOption,
+    OidcOption,
+    PublicUrlOption,
     ReloadFlag,
     TlsCertOption,
     TlsKeyOption,
@@ -71,6 +74,9 @@ def command(
     ca: CaOption = None,
     insecure_http: InsecureListenFlag = False,
     log_store: LogStoreOption = None,
+    notify_allow: NotifyAllowOption = None,
+    public_url: PublicUrlOption = None,
+    oidc: OidcOption = None,
     http_allow: HttpAllowOption = None,
     run_as: RunAsOption = None,
     process_isolation: IsolationOption = "auto",
@@ -81,6 +87,24 @@ def command(
     max_processes: MaxProcessesOption = None,
     max_cpus: MaxCpusOption = None,
     prune: PruneFlag = False,
+    backup: Annotated[
+        Path | None,
+        typer.Option(
+            "--backup", metavar="DIR", help="Keep backups of the database in this folder.", show_default=False
+        ),
+    ] = None,
+    backup_every: Annotated[
+        str, typer.Option("--backup-every", metavar="DURATION", help="How often to make a backup.")
+    ] = "1d",
+    backup_keep: Annotated[
+        int, typer.Option("--backup-keep", metavar="N", min=1, max=10_000, help="How many backups to keep.")
+    ] = 7,
+    backup_key: Annotated[
+        Path | None,
+        typer.Option(
+            "--backup-key", metavar="FILE", help="Encrypt backups with the first key in this file.", show_default=False
+        ),
+    ] = None,
     log_level: LogLevelOption = "info",
     log_format: LogFormatOption = "auto",
     **kinds: Any,
@@ -93,8 +117,8 @@ def command(
     import uvloop
 
     from mainspring.kernel.logs import configure_logs
-    from mainspring.roles.listening import checked_listening
-    from mainspring.roles.up import UpOptions, run_up
+    from mainspring.roles.listening import checked_listening, checked_public_url
+    from mainspring.roles.up import Backups, UpOptions, run_up
     from mainspring.sdk.client.connection import checked_ca
 
     trusted = checked_ca(ca)
@@ -138,10 +162,14 @@ def command(
             max_cpus=max_cpus,
         ),
         log_store=log_store or None,
+        notify_allow=notify_allow,
+        oidc=oidc,
+        public_url=checked_public_url(public_url),
         reload=reload,
         tls=tls,
         ca=trusted,
         insecure_http=insecure_http,
         prune_schedules=prune,
+        backups=None if backup is None else Backups(backup.absolute(), backup_every, backup_keep, backup_key),
     )
     raise typer.Exit(uvloop.run(run_up(options)))

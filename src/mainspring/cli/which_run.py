@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 import typer
 
 from mainspring.cli import completing
-from mainspring.cli.find_id import find_id, is_missing
+from mainspring.cli.find_id import find_id, is_missing, suggest
 
 if TYPE_CHECKING:
     from mainspring.sdk.client.client import Client
@@ -64,6 +64,7 @@ def _run_of(client: Client, text: str, kind: str) -> str:
             raise
         match = find_id(client, text, kind, "job")
         if match is None:
+            suggest(client, text, error)
             raise
     return _latest(client, match.id) if match.kind == "job" else match.id
 

@@ -171,7 +171,7 @@ def command(
     """
     from mainspring.cli.settings_file import config_file
     from mainspring.domain.errors import Unauthorized
-    from mainspring.sdk.client.connection import find_connection, private_paths, secrets_of
+    from mainspring.sdk.client.connection import covered_paths, find_connection, private_paths, secrets_of
     from mainspring.worker.exchange.queue_weights import parse_queues
 
     names, weights = (None, None) if queues is None else parse_queues(queues, slots)
@@ -179,6 +179,7 @@ def command(
     confine_all = read_sandbox_option(sandbox)
     private = [
         *private_paths(server.token_file, server.data),
+        *covered_paths(),
         *config_file(),
         *([app_token_file] if app_token_file else []),
         *check_kind_options(kinds),

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -61,12 +61,16 @@ class YamlLines:
 
     def _line(self, field: str) -> int:
         """The line of the field, or of what it is missing in."""
+        return self.line_of([int(index) if index else name for index, name in _PART.findall(field)])
+
+    def line_of(self, path: Sequence[str | int]) -> int:
+        """The line of what lies at the path, or of the last of it that is there."""
         node, line = self._node, self._node.start_mark.line
-        for index, name in _PART.findall(field):
-            if index and node.id == "sequence" and int(index) < len(node.value):
-                node = node.value[int(index)]
+        for part in path:
+            if isinstance(part, int) and node.id == "sequence" and part < len(node.value):
+                node = node.value[part]
                 line = node.start_mark.line
-            elif name and node.id == "mapping" and (found := [pair for pair in node.value if pair[0].value == name]):
+            elif node.id == "mapping" and (found := [pair for pair in node.value if pair[0].value == part]):
                 key, node = found[0]
                 line = key.start_mark.line
             else:
@@ -81,34 +85,54 @@ def read_workflows(file: str) -> list[dict[str, Any]]:
 
 def read_with_lines(file: str) -> list[tuple[dict[str, Any], YamlLines]]:
     """Read the workflows of a file, each with its line numbers."""
+    name = name_of(file)
+    found = read_yaml(name, read_text(file), "a workflow is a mapping: workflow_id, schedule, steps")
+    if not found:
+        raise refused(f"{name} is empty", expected="a workflow with its steps")
+    return found
+
+
+def name_of(file: str) -> str:
+    return "stdin" if file == "-" else file
+
+
+def read_text(file: str) -> str:
+    """The text of a file; - is stdin. Raises InvalidInput."""
+    try:
+        return sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise refused(f"{file} cannot be read: {getattr(error, 'strerror', None) or error}") from None
+
+
+def read_yaml(name: str, text: str, form: str) -> list[tuple[dict[str, Any], YamlLines]]:
+    """The documents of a YAML text, each with its line numbers. Raises InvalidInput that names the line. `form`: what
+    a document must be."""
     import yaml
 
-    try:
-        text = sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise _refused(f"{file} cannot be read: {getattr(error, 'strerror', None) or error}") from None
-    name = "stdin" if file == "-" else file
     _check_depth(name, text)
     try:
         nodes = list(yaml.compose_all(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)))
     except yaml.YAMLError as error:
-        raise _refused(_where(name, error)) from None
-    found = [(_Document(name).read(node), YamlLines(name, node)) for node in nodes if node is not None]
-    if not found:
-        raise _refused(f"{name} is empty", expected="a workflow with its steps")
-    return found
+        raise refused(_where(name, error)) from None
+    return [(_Document(name, form).read(node), YamlLines(name, node)) for node in nodes if node is not None]
+
+
+def is_plain_text(text: str) -> bool:
+    """Whether a word without quotes is read as a text."""
+    return text not in _WORDS and not _NUMBER.fullmatch(text)
 
 
 class _Document:
-    def __init__(self, file: str) -> None:
+    def __init__(self, file: str, form: str) -> None:
         self._file = file
+        self._form = form
         self._nodes = 0
         self._inside: set[int] = set()
 
     def read(self, node: Any) -> dict[str, Any]:
         found = self._value(node)
         if not isinstance(found, dict):
-            raise self._wrong(node, "a workflow is a mapping: workflow_id, schedule, steps")
+            raise self._wrong(node, self._form)
         return found
 
     def _value(self, node: Any) -> Any:
@@ -147,7 +171,7 @@ class _Document:
         return int(text) if _WHOLE.fullmatch(text) else float(text)
 
     def _wrong(self, node: Any, what: str) -> InvalidInput:
-        return _refused(f"{self._file}, line {node.start_mark.line + 1}: {what}")
+        return refused(f"{self._file}, line {node.start_mark.line + 1}: {what}")
 
 
 def _check_depth(file: str, text: str) -> None:
@@ -161,9 +185,9 @@ def _check_depth(file: str, text: str) -> None:
         for event in yaml.parse(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
             depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
             if depth > _DEEPEST:
-                raise _refused(f"{file}, line {event.start_mark.line + 1}: it is nested too deeply: {_DEEPEST} levels")
+                raise refused(f"{file}, line {event.start_mark.line + 1}: it is nested too deeply: {_DEEPEST} levels")
     except yaml.YAMLError as error:
-        raise _refused(_where(file, error)) from None
+        raise refused(_where(file, error)) from None
 
 
 def _where(file: str, error: Any) -> str:
@@ -173,7 +197,7 @@ def _where(file: str, error: Any) -> str:
     return f"{file}: {problem}" if mark is None else f"{file}, line {mark.line + 1}: {problem}"
 
 
-def _refused(detail: str, expected: str | None = None) -> InvalidInput:
+def refused(detail: str, expected: str | None = None) -> InvalidInput:
     from mainspring.domain.errors import InvalidInput
 
     return InvalidInput(detail, code="bad_file", field="file", expected=expected)

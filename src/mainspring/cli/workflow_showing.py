@@ -33,7 +33,7 @@ WorkflowRunArgument = Annotated[
     str,
     typer.Argument(
         metavar="RUN",
-        help="The id of the workflow run. Its end or its beginning is enough.",
+        help="The id of a workflow run, or of a workflow: its latest run is used. The end or the beginning is enough.",
         autocompletion=completing.workflow_runs,
     ),
 ]
@@ -70,6 +70,7 @@ def show_whole_workflow(view: WorkflowView, times: TimeFormat) -> None:
         ("labels", ", ".join(f"{key}={value}" for key, value in sorted(view.labels.items())) or None),
         ("owner", view.owner),
         ("declared by", view.declared_by),
+        ("created by", None if view.created_by is None else view.created_by.name),
         ("description", view.description),
         ("created", f"{times.full(view.created_at)}, version {view.version}"),
         ("latest run", None if view.latest_run is None else f"{view.latest_run.status} ({view.latest_run.run_id})"),

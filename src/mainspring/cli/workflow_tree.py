@@ -162,10 +162,11 @@ def _note(row: _Row, now: datetime) -> str:
         parts.append(f"attempt {step.attempt_number} of {step.max_attempts}")
     if step.rerun:
         parts.append(f"rerun {step.rerun}")
-    if row.beside and step.status in (None, "WAITING"):
+    waits = step.status in (None, "WAITING") and step.start_time is None  # for other steps
+    if row.beside and waits:
         more = len(row.beside) - _NAMED
         parts.append("after " + ", ".join(row.beside[:_NAMED]) + (f" and {more} more" if more > 0 else ""))
-    said = step.error_message or (step.reason if step.status != "WAITING" else None)
+    said = step.error_message or (None if waits else step.reason)
     if said:
         parts.append(error_line(said))
     return ", ".join(parts)

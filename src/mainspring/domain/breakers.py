@@ -29,8 +29,8 @@ class Breaker(msgspec.Struct, frozen=True):
         return "half_open" if self.next_at is None else "open"
 
     def after(self, attempts: Iterable[tuple[UUID, bool]], now: datetime, failures: int, open_for: float) -> Breaker:
-        """After attempts have ended: each with its run, and whether it succeeded. While the breaker is open only the
-        attempt of its probe counts: the others began before."""
+        """The breaker after attempts have ended: each with its run, and whether it succeeded. While the breaker is
+        open only the attempt of its probe counts: the others began before."""
         state = self
         for run_id, succeeded in attempts:
             if state.opened_at is not None and run_id != state.probe:
@@ -46,7 +46,7 @@ class Breaker(msgspec.Struct, frozen=True):
         return state
 
     def room(self, now: datetime) -> int | None:
-        """How many runs it admits. None: any number."""
+        """How many runs the breaker admits. None: any number."""
         if self.opened_at is None:
             return None
         return 0 if self.probe is not None or (self.next_at is not None and self.next_at > now) else 1
@@ -56,5 +56,5 @@ class Breaker(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(self, probe=None)
 
     def probing(self, run_id: UUID | None) -> Breaker:
-        """The breaker when it is time for a probe: this run, or the next one."""
+        """The breaker when it is time for a probe: this run is the probe, or the next one."""
         return msgspec.structs.replace(self, next_at=None, probe=run_id)

@@ -8,6 +8,7 @@ MainspringError
 ├── WrongMediaType      send JSON (415)
 ├── Unauthorized        send a valid token (401)
 ├── Forbidden           use a token with the needed rights, or an allowed address (403)
+│   └── QuotaExceeded   use less, or ask for a higher quota (403)
 ├── NotFound            check the id or the address (404)
 ├── Conflict            read the current state first (409)
 │   ├── Fenced          stop working on this run (409)
@@ -16,6 +17,7 @@ MainspringError
 ├── BodyTooSlow         send the body faster, or less (408)
 └── Unavailable         try again shortly (503)
     ├── QueueFull       try again when fewer runs wait (429)
+    ├── OverQuota       try again after the seconds of Retry-After (429)
     └── TooManyRequests try again when fewer requests of the tenant are under way (429)
 """
 
@@ -135,6 +137,15 @@ class Forbidden(MainspringError):
     code = "forbidden"
 
 
+class QuotaExceeded(Forbidden):
+    """The request needs more than a quota of the tenant leaves, and waiting does not help (403). Nothing was stored.
+    `limit` and `used`: of the quota."""
+
+    code = "quota_exceeded"
+    limit: int | None = None
+    used: int | None = None
+
+
 class NotFound(MainspringError):
     """There is no such job, run, worker or address for this token (404)."""
 
@@ -177,6 +188,14 @@ class QueueFull(Unavailable):
     """Too many runs wait in the queue or the tenant (429). Nothing was stored."""
 
     code = "queue_full"
+
+
+class OverQuota(Unavailable):
+    """The tenant has used up a quota for the moment (429). Nothing was stored. `limit` and `used`: of the quota."""
+
+    code = "over_quota"
+    limit: int | None = None
+    used: int | None = None
 
 
 class TooManyRequests(Unavailable):

@@ -11,6 +11,7 @@ import msgspec
 from mainspring.domain.errors import Unreadable
 from mainspring.domain.fairness import AGING_STEP
 from mainspring.domain.limits import CircuitBreaker, ConcurrencyLimit, RateLimit, Slot, slots_of
+from mainspring.domain.payload_keys import found_values
 from mainspring.domain.retry import DEFAULT_RETRY, RetryPolicy
 from mainspring.domain.schedules.misfire import DEFAULT_MISFIRE, MisfirePolicy
 from mainspring.domain.schedules.schedule import NOW, Schedule
@@ -19,6 +20,7 @@ from mainspring.kernel.ids import is_uuid7
 from mainspring.wire.execution import RunSetup
 from mainspring.wire.field_structs import with_plain_fields
 from mainspring.wire.fields import PLAIN_NAMES, PlainValues
+from mainspring.wire.rules import JobNotify
 from mainspring.wire.unique import Unique
 
 DEFAULT_TIMEOUT = 3600.0
@@ -85,6 +87,7 @@ class Spec(PlainValues, msgspec.Struct, frozen=True, omit_defaults=True):
     its priority moves a run forward in a line. depends_on, rule, on_upstream_failure: see domain/dependencies.py.
     workflow: the version of the definition that a run of a workflow is fired with. step: of the run of a step.
     requested_at: the time that a change asked for, if it had passed by then: the job fired for the time of the change.
+    search, found_by: the paths by which runs are found, and the values that the payload has there.
     """
 
     timeout: float = DEFAULT_TIMEOUT
@@ -109,9 +112,12 @@ class Spec(PlainValues, msgspec.Struct, frozen=True, omit_defaults=True):
     depends_on: list[str] | None = None
     rule: str | None = None
     on_upstream_failure: str | None = None
+    notify: list[JobNotify] | None = None
     workflow: int | None = None
     step: StepOf | None = None
     requested_at: datetime | None = None
+    search: list[str] | None = None
+    found_by: dict[str, str] | None = None
 
 
 DEFAULT_SPEC = Spec()
@@ -200,6 +206,8 @@ def stored_spec(definition: JobDefinition, job_id: str | None = None, line: list
         spec = msgspec.structs.replace(spec, overlap=rule, line=line, boost=boost_in(line, definition.priority))
     elif spec.overlap is not rule or spec.line is not None:
         spec = msgspec.structs.replace(spec, overlap=rule, line=None, boost=None)
+    if spec.search is not None:
+        spec = msgspec.structs.replace(spec, found_by=found_values(definition.payload, spec.search))
     return spec_to_text(spec)
 
 

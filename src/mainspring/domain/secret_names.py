@@ -10,6 +10,7 @@ import re
 from functools import lru_cache
 
 from mainspring.domain.errors import InvalidInput
+from mainspring.wire.secrets import Variables, is_reference
 
 MASK = "***"
 # Words of a name; words are separated by characters such as _ and -, and by capitals. Digits behind a word are ignored.
@@ -39,10 +40,14 @@ def looks_secret(name: str) -> bool:
     return any(word in _WORDS or word.endswith(_ENDS) for word in words) or any(part in joined for part in _PARTS)
 
 
-def masked_pairs(pairs: dict[str, str]) -> dict[str, str]:
-    """`pairs` with MASK in place of secrets. Addresses with a password are secrets whatever their name is. Returns
-    `pairs` itself if there is none."""
-    secret = [name for name, value in pairs.items() if looks_secret(name) or _has_password(value)]
+def masked_pairs(pairs: Variables) -> Variables:
+    """`pairs` with MASK in place of secrets. Addresses with a password are secrets whatever their name is. What only
+    names a secret is shown. Returns `pairs` itself if there is none."""
+    secret = [
+        name
+        for name, value in pairs.items()
+        if not is_reference(value) and (looks_secret(name) or _has_password(value))
+    ]
     return {**pairs, **dict.fromkeys(secret, MASK)} if secret else pairs
 
 

@@ -18,9 +18,10 @@ from mainspring.domain.tags import breaker_tag
 from mainspring.domain.transitions import JobStatus
 from mainspring.kernel.config import MAX_PAYLOAD_BYTES
 from mainspring.wire.execution import RunSetup
-from mainspring.wire.jobs import DstView, JobView, MisfireView, RetryRuleView, RetryView
+from mainspring.wire.jobs import JobView, MisfireView, RetryRuleView, RetryView
 from mainspring.wire.limits import BreakerView, CircuitBreakerView, ConcurrencyView, RateLimitView
-from mainspring.wire.runs import RunBrief
+from mainspring.wire.runs import Creator, RunBrief
+from mainspring.wire.schedules import DstView
 
 NEVER_RAN = "missed: it did not run within what its misfire policy allows"  # the error of a one-time job
 
@@ -41,6 +42,7 @@ def show_job(
     generation: int = 1,
     pruned: bool = False,
     runs_left: int | None = None,
+    created_by: Creator | None = None,
 ) -> JobView:
     """The view of a job: its definition and its current status. pruned: the job is paused because no code declares it
     any more."""
@@ -80,6 +82,7 @@ def show_job(
         sandbox=setup.sandbox,
         run_as=setup.run_as,
         required_labels=definition.required_labels or {},
+        secrets=setup.secrets or [],
         keep_payload=_shown_size(spec.keep_payload),
         misfire=MisfireView(*msgspec.structs.astuple(spec.misfire)),
         overlap=definition.overlap.word,
@@ -93,9 +96,11 @@ def show_job(
         depends_on=spec.depends_on or [],
         rule=rule_of(definition),
         on_upstream_failure=None if spec.depends_on is None else spec.on_upstream_failure or "skip",
+        notify=spec.notify or [],
         owner=spec.owner,
         description=spec.description,
         labels=spec.labels or {},
+        search=spec.search or [],
         queue=definition.queue,
         priority=Priority(definition.priority).word,
         next_fire_at=next_fire_at,
@@ -108,6 +113,7 @@ def show_job(
         error_message=error_message,
         generation=generation,
         declared_by=definition.declared_by,
+        created_by=created_by,
         pause_reason=NO_LONGER_DECLARED if pruned else None,
         concurrency=[
             ConcurrencyView(item.limit, item.key, item.per, "strict" if item.strict else "priority")

@@ -1,4 +1,5 @@
-"""Tags of objects that have no version: what decides the effect of a change, as a short text for ETag and If-Match.
+"""Versions and tags of objects. A tag is for objects that have no version: what decides the effect of a change, as a
+short text for ETag and If-Match.
 
 A change with a tag is refused if the object has another one, as it is with a version. Two objects with the same tag
 are equal for a client that changes them, so nothing has to be stored for it.
@@ -14,8 +15,9 @@ are equal for a client that changes them, so nothing has to be stored for it.
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from typing import Protocol
 
-from mainspring.domain.errors import VersionMismatch
+from mainspring.domain.errors import Conflict, VersionMismatch
 from mainspring.domain.transitions import StoredState
 from mainspring.domain.worker_state import WorkerState
 
@@ -80,3 +82,23 @@ def check_version(noun: str, present: int, wanted: int | None) -> None:
             f"the {noun} has version {present}, not {wanted}", field="If-Match",
             hint=f"read the {noun} again and repeat the change",
         )  # fmt: skip
+
+
+class _Versioned(Protocol):
+    @property
+    def version(self) -> int: ...
+
+
+def check_named_version(noun: str, name: str, row: _Versioned | None, wanted: int | None) -> None:
+    """As `check_version`, for objects with a name, which may not exist."""
+    if wanted is None or (row is not None and row.version == wanted):
+        return
+    found = f"there is no {noun} {name!r}" if row is None else f"the {noun} has version {row.version}"
+    raise VersionMismatch(
+        f"{found}, not version {wanted}", field="If-Match", hint=f"read the {noun} again and repeat the change"
+    )
+
+
+def changed_meanwhile(what: str) -> Conflict:
+    """A guard of the change matched no row: another transaction has changed it since it was read."""
+    return Conflict(f"{what} changed meanwhile", code="changed_meanwhile", hint="try again")

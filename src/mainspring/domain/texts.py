@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from difflib import get_close_matches
 
 from mainspring.domain.errors import InvalidInput
@@ -12,6 +12,7 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 _UNSTORABLE = re.compile(r"[\x00\ud800-\udfff]")
 _SHOWN = 60
 _COMPARED = 2000  # known names; to compare more takes too long
+_LONGEST_COMPARED = 200  # characters of an unknown name; no known one is so long, and to compare a megabyte takes 0.3 s
 
 
 def check_line(text: str, field: str) -> None:
@@ -41,8 +42,16 @@ def shown(value: object) -> str:
 
 def meant(name: str, known: Collection[str], otherwise: str) -> str:
     """A hint for a name that is unknown: the known one that is spelt alike, or what is said otherwise."""
-    near = get_close_matches(name, known, n=1, cutoff=0.6) if len(known) <= _COMPARED else []
+    comparable = len(known) <= _COMPARED and len(name) <= _LONGEST_COMPARED
+    near = get_close_matches(name, known, n=1, cutoff=0.6) if comparable else []
     return f"did you mean {shown(near[0])}?" if near else otherwise
+
+
+def read_word(given: str, field: str, words: Sequence[str]) -> str:
+    """A word of these, in lower case. Raises InvalidInput."""
+    if given.lower() not in words:
+        raise InvalidInput(f"{shown(given)} is not a value of {field}", field=field, expected=", ".join(words))
+    return given.lower()
 
 
 def sentence(text: str) -> str:

@@ -20,6 +20,9 @@ from mainspring.wire.states import RunState as RunState
 JobStatus = JobState
 
 
+UNKNOWN_STATE = -1  # of a run that is not in the history any more
+
+
 class StoredState(IntEnum):
     """The number in `runs.state` and `run_history.state`."""
 
@@ -55,6 +58,7 @@ class Follows(IntFlag):
     JOBS     other jobs depend on its job
     LAST     it is a step that no other step waits for
     STOPS    its workflow run is being stopped, and ends with the last of these
+    WAIT     it waits without a slot (table `waits`)
     """
 
     EDGES = 1
@@ -67,6 +71,7 @@ class Follows(IntFlag):
     JOBS = 128
     LAST = 256
     STOPS = 512
+    WAIT = 1024
 
 
 ENDED = frozenset({StoredState.SUCCESS, StoredState.FAILED, StoredState.CANCELLED, StoredState.SKIPPED})
@@ -77,7 +82,7 @@ TRANSITIONS: dict[StoredState, dict[StoredState, str]] = {
     _S.WAITING: {
         _S.QUEUED: "its rule is met",
         _S.HELD: "its rule is met, and it has limits",
-        _S.SUCCESS: "the last of its steps or members has ended",
+        _S.SUCCESS: "the last of its steps or members has ended, or what it waited for has come",
         _S.FAILED: "one of its steps or members failed, its time was over, or an upstream failure fails it",
         _S.SKIPPED: "its rule cannot be met",
         _S.CANCELLED: "cancelled while waiting",
@@ -104,7 +109,7 @@ TRANSITIONS: dict[StoredState, dict[StoredState, str]] = {
         _S.CANCELLED: "its worker confirmed that it is gone",
     },
 }
-INITIAL_STATES = frozenset({_S.QUEUED, _S.WAITING, _S.HELD, _S.SKIPPED})
+INITIAL_STATES = frozenset({_S.QUEUED, _S.RUNNING, _S.WAITING, _S.HELD, _S.SKIPPED})
 
 _J = StoredJobStatus
 JOB_TRANSITIONS: dict[StoredJobStatus, dict[StoredJobStatus, str]] = {

@@ -21,12 +21,42 @@ class Outage:
     """Whether something is away on which everything in this process depends. Its errors are then expected. The part
     that notices that it is away logs one line every few seconds, and the others log nothing."""
 
-    def __init__(self, *errors: type[Exception]) -> None:
+    def __init__(self, *errors: type[Exception], refusal: type[Exception] | None = None) -> None:
         self._errors = errors
+        self._refusal = refusal
         self.away = False
+        self.suspected = False  # there is no answer yet, and it is later than usual
+        self._followers: list[Callable[[], None]] = []
+        self._on_refusal: list[Callable[[], None]] = []
+
+    @property
+    def is_likely(self) -> bool:
+        return self.away or self.suspected
+
+    def end(self) -> None:
+        """There is an answer."""
+        self.away = self.suspected = False
+        for follower in self._followers:
+            follower()
+
+    def on_answer(self, follower: Callable[[], None]) -> None:
+        """Register a callback. It is called after each answer, in the thread that has got it."""
+        self._followers.append(follower)
+
+    def on_refusal(self, follower: Callable[[], None]) -> None:
+        """Register a callback. It is called after each error which says that changes are not accepted there any
+        more."""
+        self._on_refusal.append(follower)
+
+    def note(self, error: BaseException) -> None:
+        """An error of what may be away. Everything that catches one tells it."""
+        if self._refusal is not None and isinstance(error, self._refusal):
+            for follower in self._on_refusal:
+                follower()
 
     def explains(self, error: Exception, failures: int) -> bool:
-        """Whether it is the reason for the nth consecutive failure. It may be a moment before `away` is known."""
+        """Whether the outage explains the nth consecutive failure. The first failures may come before `away` is set."""
+        self.note(error)
         return isinstance(error, self._errors) and (self.away or failures < _EXPLAINED_FAILURES)
 
 

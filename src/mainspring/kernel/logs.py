@@ -14,6 +14,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, TextIO
+from uuid import UUID
 
 from mainspring.kernel.log_text import TextLine, traceback_text
 from mainspring.kernel.terminal import visible
@@ -43,6 +44,10 @@ class Logger:
 
     def warning(self, event: str, **fields: Any) -> None:
         self._write_line(logging.WARNING, "warning", event, fields)
+
+    def diagnostic(self, event: str, **fields: Any) -> None:
+        """Log a warning for those who examine a server. A person at a terminal sees it only with the level debug."""
+        (self.debug if _sink.as_text else self.warning)(event, **fields)
 
     def error(self, event: str, **fields: Any) -> None:
         self._write_line(logging.ERROR, "error", event, fields)
@@ -99,6 +104,14 @@ def bind_log_context(**fields: str) -> None:
     _bound.set({**(_bound.get() or {}), **fields})
 
 
+def about_run(tenant: int | None, job: str | None, run: UUID, attempt: int) -> Fields:
+    """The fields of every line about a run. `tenant`: None if the process does not know it. `job`: None for a run that
+    is a job by itself."""
+    fields: Fields = {} if tenant is None else {"tenant": tenant}
+    fields |= {"job": str(run) if job is None else job, "run": str(run), "attempt": attempt}
+    return fields
+
+
 def logs_are_text() -> bool:
     """Whether a person reads the log of this process."""
     return _sink.as_text
@@ -132,7 +145,7 @@ def _as_json(line: Fields) -> str:
 
 
 class _Visible(logging.Formatter):
-    """For the messages of libraries."""
+    """Shows the messages of libraries without control characters."""
 
     def format(self, record: logging.LogRecord) -> str:
         return visible(super().format(record))

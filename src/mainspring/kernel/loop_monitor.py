@@ -104,7 +104,7 @@ class LoopMonitor:
             metrics.loop_stalls.inc()
             metrics.loop_stall_seconds.observe(late)
             seen = self._stack_logged_for == self._due
-            log.warning(
+            log.diagnostic(
                 "event loop stalled" if seen else "event loop stalled in code that holds the interpreter",
                 seconds=round(late, 3), cpu_seconds=round(cpu - self._cpu, 3),
             )  # fmt: skip
@@ -123,4 +123,4 @@ class LoopMonitor:
                 if self._due != due:  # it went on meanwhile: this is another stack
                     continue
                 self._stack_logged_for = due
-                log.warning("event loop stalls", seconds=round(late, 3), stack="".join(stack))
+                log.diagnostic("event loop stalls", seconds=round(late, 3), stack="".join(stack))

@@ -59,6 +59,15 @@ exchange_groups = Counter(
 grouped_exchanges = Counter(
     "mainspring_grouped_exchanges_total", "Exchanges that these statements wrote", registry=REGISTRY
 )
+superseded = Counter(
+    "mainspring_superseded_total",
+    "Exchanges answered `superseded`: because of load, of held rows, or of a newer exchange",
+    ["because_of"],
+    registry=REGISTRY,
+)
+handed_off = Counter(
+    "mainspring_runs_handed_off_total", "Runs that were created as claimed by a worker that waited", registry=REGISTRY
+)
 waiting = Gauge(
     "mainspring_workers_waiting",
     "Workers that wait in a long poll at this server",
@@ -80,12 +89,12 @@ loop_lag = Gauge(
     multiprocess_mode="livemax",
     registry=REGISTRY,
 )
+EVENTS = ("fire_missed", "worker_lost", "breaker_opened", "queue_paused", "queue_resumed", "backfill_ended")
 events = Counter(
-    "mainspring_events_total",
-    "What happened besides runs: fire_missed, worker_lost, breaker_opened, queue_paused, queue_resumed, backfill_ended",
-    ["event"],
-    registry=REGISTRY,
+    "mainspring_events_total", f"What happened besides runs: {', '.join(EVENTS)}", ["event"], registry=REGISTRY
 )
+for _event in EVENTS:  # a counter that begins with 1 is nothing new to Prometheus
+    events.labels(_event)
 loop_stalls = Counter(
     "mainspring_loop_stalls_total", "Times that the event loop stood still for over 250 ms", registry=REGISTRY
 )
@@ -105,7 +114,9 @@ streams_ended = Counter(
 stream_events = Counter("mainspring_stream_events_total", "Events sent to event streams", registry=REGISTRY)
 sign_ins_failed = Counter(
     "mainspring_sign_ins_failed_total",
-    "Links and tokens that were refused: invalid_link, invalid_token, worker_token, wrong_token (typed again)",
+    "Links, tokens and passwords that were refused: invalid_link, invalid_token, worker_token, wrong_token (typed "
+    "again), wrong_password, too_many_attempts; of providers sign_in_over, sign_in_refused, sign_in_disabled, "
+    "mail_not_verified, mail_taken",
     ["reason"],
     registry=REGISTRY,
 )

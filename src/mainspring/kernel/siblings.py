@@ -15,7 +15,7 @@ _STALE = 10.0  # seconds after which a process that has told nothing is not read
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class SiblingPlace:
     """The place of a process among its siblings. `turn` is 0 or 1: while a process replaces another one, both have the
     same number. `listeners` are the descriptors of the sockets that it shall accept from."""
 
@@ -33,32 +33,27 @@ class Place:
         """The environment of the process that shall have this place."""
         return {_VARIABLE: json.dumps(asdict(self))}
 
-    def tell(self, ready: bool, gauges: bool) -> None:
-        """Tell the siblings whether this process is ready, and whether it is the one that shows the gauges of the
-        database."""
+    def tell(self, ready: bool) -> None:
+        """Tell the siblings whether this process is ready."""
         path = _told(self.folder, self.name)
         draft = path.with_suffix(".new")
-        draft.write_text(f"{time.monotonic()} {int(ready)} {int(gauges)}", encoding="ascii")
+        draft.write_text(f"{time.monotonic()} {int(ready)}", encoding="ascii")
         draft.replace(path)
 
     def ready_siblings(self) -> int:
         """How many of the `count` places have a process that is ready."""
         return sum(any(is_ready(self.folder, number, turn) for turn in (0, 1)) for number in range(self.count))
 
-    def any_shows_gauges(self) -> bool:
-        """Whether one of the processes is the one that shows the gauges of the database."""
-        return any(_read(self.folder, number, turn)[1] for number in range(self.count) for turn in (0, 1))
-
 
 @cache
-def own_place() -> Place | None:
+def own_place() -> SiblingPlace | None:
     """The place of this process. None if it is no process of `mainspring server --processes N`. Children of this
     process do not inherit it."""
     text = os.environ.pop(_VARIABLE, None)
     if text is None:
         return None
     fields = json.loads(text)
-    return Place(**{**fields, "listeners": tuple(fields["listeners"])})
+    return SiblingPlace(**{**fields, "listeners": tuple(fields["listeners"])})
 
 
 def place_name(number: int, turn: int) -> str:
@@ -66,25 +61,18 @@ def place_name(number: int, turn: int) -> str:
 
 
 def is_ready(folder: str, number: int, turn: int) -> bool:
-    """Whether the process at this place has told that it is ready, and not long ago."""
-    return _read(folder, number, turn)[0]
+    """Whether the process at this place has told that it is ready, and not long ago: all processes of a machine have
+    the same monotonic clock."""
+    try:
+        told_at, ready = _told(folder, place_name(number, turn)).read_text(encoding="ascii").split()
+    except (FileNotFoundError, ValueError):
+        return False
+    return ready == "1" and time.monotonic() - float(told_at) < _STALE
 
 
 def forget(folder: str, number: int, turn: int) -> None:
     """Forget what a process told that has ended."""
     _told(folder, place_name(number, turn)).unlink(missing_ok=True)
-
-
-def _read(folder: str, number: int, turn: int) -> tuple[bool, bool]:
-    """What a process has told. Nothing, if that was long ago: all processes of a machine have the same monotonic
-    clock."""
-    try:
-        told_at, ready, gauges = _told(folder, place_name(number, turn)).read_text(encoding="ascii").split()
-    except (FileNotFoundError, ValueError):
-        return False, False
-    if time.monotonic() - float(told_at) >= _STALE:
-        return False, False
-    return ready == "1", gauges == "1"
 
 
 def _told(folder: str, name: str) -> Path:

@@ -7,12 +7,15 @@ from collections.abc import Callable, Sequence
 from enum import IntEnum
 from uuid import UUID
 
+import msgspec
+
 from mainspring.domain.errors import InvalidInput, NotFound
 from mainspring.domain.job import JobDefinition, Priority, Spec, spec_from_text
 from mainspring.domain.refusals import is_a_step
 from mainspring.domain.texts import shown
 from mainspring.domain.workflows.flow import flow_of, workflow_of
 from mainspring.kernel.ids import TenantId, parse_uuid
+from mainspring.operations.access.caller import Caller
 from mainspring.store import history, workflows
 from mainspring.store.dead_letters import LockedLetter
 from mainspring.store.history import Run
@@ -84,17 +87,28 @@ def run_definition(row: LockedLetter | Run, lane: Lane, spec: Spec | None = None
     )
 
 
-async def chosen_lanes(lanes: LaneRegistry, tenant: TenantId, queue: str | None, task: str | None) -> list[int] | None:
-    """The lanes of a queue and a task. None if a filter names neither."""
-    if queue is None and task is None:
+async def chosen_lanes(lanes: LaneRegistry, caller: Caller, queue: str | None, task: str | None) -> list[int] | None:
+    """The lanes of a queue and a task, of those that the token of the caller reaches. None if a filter names neither,
+    and the token is not narrowed by queues or tasks. With `labels_within`, this is the condition of every list."""
+    tenant, reach = caller.tenant, caller.narrowing
+    narrowed = reach is not None and (reach.queues is not None or reach.tasks is not None)
+    if queue is None and task is None and not narrowed:
         return None
     await lanes.refresh()
     sets = []
+    if reach is not None and narrowed:
+        sets.append(set(lanes.within(tenant, reach)))
     if queue is not None:
         sets.append(set(lanes.of_queue(tenant, queue)))
     if task is not None:
         sets.append(set(lanes.of_task(tenant, task)))
     return sorted(set.intersection(*sets))
+
+
+def labels_within(caller: Caller) -> str | None:
+    """The labels that everything has which the token of the caller reaches, as JSON. None: any."""
+    labels = None if caller.narrowing is None else caller.narrowing.labels
+    return None if labels is None else msgspec.json.encode(labels).decode()
 
 
 def no_limit(limit_id: str) -> NotFound:

@@ -143,6 +143,10 @@ class SharedIds(Shared[[T]]):
             super().publish(self._parse(name))
 
 
+def _keeper(kept: list[Callable[[], None]], signal: Signal[...]) -> Callable[..., None]:
+    return lambda *args, **more: kept.append(partial(signal.publish, *args, **more))
+
+
 class Signals:
     """The signals of a process."""
 
@@ -160,6 +164,10 @@ class Signals:
         """Jobs will fire soon."""
         self.stop = SharedIds[UUID]("stop", pending, UUID)
         """A worker has runs to stop, or has to drain."""
+        self.emitted = Signal[[]]()
+        """Applications have emitted events, or jobs that events start can go on."""
+        self.event_starts = Signal[[Collection[tuple[TenantId, str]]]]()
+        """Events are to start these jobs."""
         self.tokens = SharedIds[TenantId]("tokens", pending, lambda name: TenantId(int(name)), most=1)
         """A tenant's tokens were revoked."""
         self.admission = Signal[[Collection[frozenset[int]]]]()
@@ -170,6 +178,8 @@ class Signals:
         """These runs of backfills have ended. Without runs: some backfill may continue."""
         self.flows = Signal[[FlowNews]]()
         """What workflow runs have to do."""
+        self.wakes = Signal[[float]]()
+        """A step waits whose time comes in so many seconds."""
         self.exchanged = Signal[[TenantId, ExchangeRequest, ExchangeReply | None]]()
         """A worker has reported, or was given runs. Without a reply: what has started, and progress."""
         self.lists_changed = Signal[[TenantId, Collection[str], int]]()
@@ -178,6 +188,20 @@ class Signals:
         """What servers with event streams tell each other, on a channel of its own: kind and names."""
         shared = (self.ready, self.gates_freed, self.gates_changed, self.due, self.stop, self.tokens)
         self._shared: dict[str, Shared[...]] = {one.name: one for one in shared}
+
+    def held(self) -> tuple[Signals, Callable[[], None]]:
+        """Signals for a transaction: what is published is kept, until the function that is returned publishes it."""
+        kept: list[Callable[[], None]] = []
+        held = Signals(self._store)
+        for name, signal in vars(held).items():
+            if isinstance(signal, Signal):
+                signal.subscribe(_keeper(kept, getattr(self, name)))
+
+        def publish_all() -> None:
+            for publish in kept:
+                publish()
+
+        return held, publish_all
 
     async def send_live(self, kind: str, names: str) -> None:
         """Tell the other servers. The listeners here are not called."""

@@ -3,33 +3,46 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from litestar import Litestar
+from litestar.types import ASGIApp
 
 from mainspring.api.app import create_app
 from mainspring.api.auth import Admission, TokenRegistry, hosts_for
 from mainspring.api.compression import Compression
+from mainspring.api.fresh_reads import FreshReads
 from mainspring.api.load_shedding import LoadShedder
 from mainspring.api.page import DashboardPage
 from mainspring.api.readiness import ReadinessCheck
+from mainspring.api.request_rates import RequestRates
 from mainspring.api.services import Services
+from mainspring.domain.oidc import ProviderSettings
 from mainspring.kernel.clock import Clock, DatabaseClock
 from mainspring.kernel.config import DEFAULT_HOST, DEFAULT_TIMING, Timing
 from mainspring.kernel.ids import uuid7
 from mainspring.kernel.lifecycle import Loops, PeriodicTask
 from mainspring.kernel.loop_monitor import LoopMonitor
-from mainspring.kernel.siblings import Place
+from mainspring.kernel.siblings import SiblingPlace
 from mainspring.operations.access.failed_sign_ins import FailedSignIns
 from mainspring.operations.claim.long_poll import LongPolls
 from mainspring.operations.exchange.beats import Beats
 from mainspring.operations.lifecycle.decide import Random
 from mainspring.operations.limits.gate_registry import GateRegistry
 from mainspring.operations.logs.log_bounds import DEFAULT_BOUNDS, LogBounds
+from mainspring.operations.notify.transport import Transport
+from mainspring.operations.object_guard import ObjectGuard
+from mainspring.operations.people.provider_transport import ProviderTransport
+from mainspring.operations.read.gauge_server import GaugeServer
+from mainspring.operations.secrets.external import SecretReader
+from mainspring.operations.secrets.master_keys import ReadKeys, no_keys
 from mainspring.operations.signals import Signals
 from mainspring.operations.signatures.signature_registry import SignatureRegistry
 from mainspring.roles.background import ClockSync, ReadyPoll, upkeep_tasks
+from mainspring.roles.notify_guard import notify_guard
+from mainspring.roles.notify_transport import NetworkTransport
+from mainspring.roles.provider_transport import NetworkProviderTransport
 from mainspring.scheduler.node import SchedulerNode
 from mainspring.store import sessions
 from mainspring.store.connection_budget import ConnectionBudget
@@ -61,7 +74,10 @@ class Assembly:
 
     def front(self) -> DashboardPage:
         """The app as it is served: behind the dashboard, and with too much to do it refuses what can wait."""
-        return DashboardPage(Compression(LoadShedder(self.app, self.monitor, self.store)))
+        served: ASGIApp = LoadShedder(self.app, self.monitor, self.store)
+        if self.store.replica is not None:
+            served = FreshReads(served, self.store.replica)
+        return DashboardPage(Compression(served))
 
     async def start(self, loops: Loops) -> None:
         """Start all background tasks."""
@@ -89,9 +105,13 @@ class Assembly:
         """Close everything that uses the database."""
         self.release_waiters()
         self.monitor.stop()
+        await self.services.notification_sender.close()
+        self.services.provider_sign_in.close()
         await self.services.exchanger.close()
+        await self.services.external_stores.close()
         await self.pulse.close()
         await self.log_places.close()
+        await self.services.gauge_server.close()
         await self.store.close()
 
 
@@ -107,12 +127,23 @@ async def assemble(
     log_files: LogFiles | None = None,
     old_log_files: LogFiles | None = None,
     log_bounds: LogBounds = DEFAULT_BOUNDS,
-    place: Place | None = None,
+    rates: RequestRates | None = None,
+    place: SiblingPlace | None = None,
+    read_keys: ReadKeys = no_keys,
+    secret_readers: Mapping[str, SecretReader] | None = None,
+    transport: Transport | None = None,
+    page_url: str | None = None,
+    providers: Sequence[ProviderSettings] = (),
+    provider_transport: ProviderTransport | None = None,
+    read_url: str | None = None,
 ) -> Assembly:
     """Build a server for a migrated database. `Assembly.start` starts it. Without `log_files` the output of runs is
-    stored in PostgreSQL. `old_log_files` may have older output."""
+    stored in PostgreSQL. `old_log_files` may have older output. `read_keys` returns the master keys of secrets.
+    `secret_readers`: stores of secrets outside.
+    `rates`: how often tokens and addresses may call. `transport` sends messages. `page_url`: where people open the
+    page. `providers`: where they sign in. `read_url`: the standby for lists and searches."""
     share = 1 if place is None else place.count
-    store = await open_store(database, share=share)
+    store = await open_store(database, share=share, read_url=read_url)
     log_stores = _log_stores(LogTable(store), log_files, old_log_files)
     database_clock = DatabaseClock(clock)
     signals, lanes, long_polls = Signals(store), LaneRegistry(store), LongPolls()
@@ -130,6 +161,7 @@ async def assemble(
     node = SchedulerNode(store, lanes, signals, clock, database_clock, timing) if scheduler else None
     pulse = Pulse(database, store.outage)
     pulse.on_away(store.cut)
+    pulse.on_refusal(store.cut)
     beats = Beats(store, uuid7(), clock, database_clock, timing)
     monitor = LoopMonitor()
     judge = SilenceJudge(clock, timing, (monitor.late_periods, beats.late_periods))
@@ -138,6 +170,9 @@ async def assemble(
         store, lanes, signals, long_polls, beats, clock, database_clock, timing, chance, signatures, gates,
         log_stores, log_bounds,
         ReadinessCheck(store, node.leaser if node else None, lambda: judge.status, place), failed_sign_ins,
+        GaugeServer(store, place), read_keys, secret_readers or {},
+        transport or NetworkTransport(notify_guard(None)), page_url, providers,
+        provider_transport or NetworkProviderTransport(),
     )  # fmt: skip
     token_registry = TokenRegistry(store, clock)
     session_registry = TokenRegistry(store, clock, sessions.find)
@@ -153,7 +188,13 @@ async def assemble(
         app=create_app(
             services,
             Admission(
-                token_registry, session_registry, services.death_notices, hosts_for(host, allow_hosts), failed_sign_ins
+                token_registry,
+                session_registry,
+                services.death_notices,
+                hosts_for(host, allow_hosts),
+                failed_sign_ins,
+                ObjectGuard(store, lanes),
+                rates,
             ),
             pulse,
             share,
@@ -169,6 +210,7 @@ async def assemble(
             connection_budget,
             log_places,
             ReadyPoll(services.exchanger, timing.ready_poll),
+            *([] if store.replica is None else [store.replica]),
             *services.periodic_tasks,
             *upkeep_tasks(store, lanes, signals, clock, database_clock, timing, judge, log_stores),
         ],

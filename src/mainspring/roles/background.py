@@ -17,28 +17,33 @@ from mainspring.operations.control.amend import Amender
 from mainspring.operations.control.replay import Replayer
 from mainspring.operations.control.run_now import ManualRuns
 from mainspring.operations.dependencies.dependency_poller import DependencyPoller
+from mainspring.operations.events.matcher import EventMatcher
+from mainspring.operations.events.starter import EventStarter
 from mainspring.operations.exchange.exchanger import Exchanger
 from mainspring.operations.limits.admitter import Admitter
 from mainspring.operations.signals import Signals
 from mainspring.operations.signatures.signature_registry import SignatureRegistry
+from mainspring.operations.waits.sweeper import WaitSweeper
 from mainspring.operations.workflows.definitions import Definitions
 from mainspring.operations.workflows.expander import FanoutExpander
 from mainspring.operations.workflows.graph_indexes import GraphIndexes
 from mainspring.operations.workflows.join_counter import JoinCounter
 from mainspring.operations.workflows.starter import FlowStarter
 from mainspring.operations.workflows.stopper import FlowStopper
-from mainspring.roles.retention import history_days
+from mainspring.roles.retention import audit_days, event_days, history_days
 from mainspring.store.lanes import LaneRegistry
 from mainspring.store.log_stores import LogStores
 from mainspring.store.pool import Store
+from mainspring.upkeep.audit_linker import AuditLinker
 from mainspring.upkeep.beat_sweeper import BeatSweeper
 from mainspring.upkeep.calendar_recomputer import CalendarRecomputer
 from mainspring.upkeep.deadline_sweeper import DeadlineSweeper
 from mainspring.upkeep.forecaster import ForecastMaker
 from mainspring.upkeep.gauge_sampler import GaugeSampler
+from mainspring.upkeep.health_keeper import HealthKeeper
 from mainspring.upkeep.library_versions import library_versions
 from mainspring.upkeep.line_pruner import LinePruner
-from mainspring.upkeep.partition_maintainer import HistoryPruner, PartitionMaintainer
+from mainspring.upkeep.partition_maintainer import AuditPruner, EventPruner, HistoryPruner, PartitionMaintainer
 from mainspring.upkeep.rollup_keeper import RollupKeeper
 from mainspring.upkeep.run_rescuer import RunRescuer
 from mainspring.upkeep.silence_judge import SilenceJudge
@@ -98,15 +103,22 @@ def upkeep_tasks(
         FanoutExpander(store, lanes, signals, graph_indexes),
         JoinCounter(store, signals),
         FlowStopper(store, signals),
+        WaitSweeper(store, signals),
         DependencyPoller(store, signals),
+        EventMatcher(store, signals),
+        EventStarter(store, lanes, signals),
         LinePruner(store),
         SlotReconciler(store, signals),
         CalendarRecomputer(store, signals, Recomputer(store, lanes), library_versions()),
         ForecastMaker(store, clock),
         RollupKeeper(store, clock),
+        HealthKeeper(store, signals, clock),
         GaugeSampler(store, clock),
         PartitionMaintainer(store),
         HistoryPruner(store, history_days(), log_stores),
+        AuditLinker(store),
+        AuditPruner(store, audit_days()),
+        EventPruner(store, event_days()),
     ]
 
 

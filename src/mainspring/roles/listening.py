@@ -8,9 +8,11 @@ import ssl
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from mainspring.api.certificate import TlsFiles, handshake, load
 from mainspring.domain.errors import Conflict, InvalidInput
+from mainspring.domain.texts import shown
 from mainspring.kernel.trust import is_loopback, tls_failure, trusted_context
 
 _LISTEN = "0A"  # the state of a socket in /proc/net/tcp
@@ -37,6 +39,25 @@ def checked_listening(host: str, cert: Path | None, key: Path | None, *, insecur
     files = TlsFiles(cert.absolute(), key.absolute())
     load(files)
     return files
+
+
+def checked_public_url(url: str | None) -> str | None:
+    """The address at which clients reach the servers, without a slash at its end. Raises InvalidInput."""
+    if not url:
+        return None
+    try:
+        parts = urlsplit(url)
+        whole = parts.scheme in ("http", "https") and parts.hostname and not parts.username and parts.port != 0
+    except ValueError:
+        whole = False
+    if not whole or parts.query or parts.fragment or not url.isprintable() or " " in url:
+        raise InvalidInput(
+            f"{shown(url)} is not the address of a server",
+            field="public_url",
+            expected="http:// or https://, a host name, and perhaps a port and a path",
+            hint="such as https://jobs.example.com",
+        )
+    return url.rstrip("/")
 
 
 def require_free_port(host: str, port: int) -> None:

@@ -13,7 +13,7 @@ from mainspring.kernel.loop_monitor import LoopMonitor
 from mainspring.operations.signals import Signals
 from mainspring.roles.background import ClockSync, upkeep_tasks
 from mainspring.roles.database import prepare_database, when_available
-from mainspring.roles.retention import history_days
+from mainspring.roles.retention import audit_days, history_days
 from mainspring.roles.stop_signals import StopSignals
 from mainspring.scheduler.node import SchedulerNode
 from mainspring.store.connection_budget import ConnectionBudget
@@ -37,6 +37,7 @@ class SchedulerOptions:
 async def run_scheduler(options: SchedulerOptions) -> int:
     configure_logs(role="scheduler", log_format=options.log_format, level=options.log_level)
     history_days()  # report a mistake before anything is changed
+    audit_days()
     clock, timing = SystemClock(), DEFAULT_TIMING
     database_clock = DatabaseClock(clock)
     stop = StopSignals()
@@ -49,6 +50,7 @@ async def run_scheduler(options: SchedulerOptions) -> int:
     node = SchedulerNode(store, LaneRegistry(store), signals, clock, database_clock, timing)
     pulse = Pulse(options.database, store.outage)
     pulse.on_away(store.cut)
+    pulse.on_refusal(store.cut)
     monitor = LoopMonitor()
     monitor.start()
     judge = SilenceJudge(clock, timing, (monitor.late_periods,))

@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Any
+from urllib.parse import urlsplit
 
 import uvicorn
 
@@ -32,12 +33,19 @@ from mainspring.kernel.logs import bind_log_context, configure_logs, get_logger
 from mainspring.kernel.ownership import ForeignFile, require_no_links, require_own
 from mainspring.kernel.parent_death import kill_after_supervisor
 from mainspring.kernel.private_files import write_privately
-from mainspring.kernel.siblings import Place
+from mainspring.kernel.public_url import set_public_url
+from mainspring.kernel.siblings import SiblingPlace
 from mainspring.roles.assembly import Assembly, assemble
 from mainspring.roles.database import prepare_database, when_available
 from mainspring.roles.listening import require_free_port
 from mainspring.roles.log_storage import LogStorage, log_bounds, open_log_storage
-from mainspring.roles.retention import history_days
+from mainspring.roles.master_key import key_reader
+from mainspring.roles.notify_guard import notify_guard
+from mainspring.roles.notify_transport import NetworkTransport
+from mainspring.roles.provider_settings import read_providers
+from mainspring.roles.request_rates import request_rates
+from mainspring.roles.retention import audit_days, history_days
+from mainspring.roles.secret_stores import read_secret_stores
 from mainspring.roles.stop_signals import StopSignals
 from mainspring.roles.token import ensure_admin_token, remember_folder
 from mainspring.store.database import Database
@@ -60,11 +68,15 @@ class ServerOptions:
     log_level: str = "info"
     log_format: str = "auto"
     allow_hosts: tuple[str, ...] = ()
+    public_url: str | None = None
     log_store: str | None = None
     tls: TlsFiles | None = None
     max_connections: int = MAX_CONNECTIONS
     max_unauthenticated_per_address: int = MAX_UNAUTHENTICATED
-    place: Place | None = None  # among the processes of one server, which divide what it may use
+    notify_allow: str | None = None
+    oidc: Path | None = None
+    read_url: str | None = None  # of a standby, for lists and searches
+    place: SiblingPlace | None = None  # among the processes of one server, which divide what it may use
 
     @property
     def share(self) -> int:
@@ -79,7 +91,13 @@ async def run_server(options: ServerOptions) -> int:
     kill_after_supervisor(_ORPHANED_SECONDS)
     write_privately()
     history_days()  # report a mistake before anything is changed
+    audit_days()
     log_bounds()
+    request_rates(SystemClock())
+    key_reader(options.data)
+    notify_guard(options.notify_allow)
+    read_providers(options.oidc)
+    set_public_url(options.public_url)
     if options.place is None:
         require_free_port(options.host, options.port)
     certificate = None if options.tls is None else ServerCertificate(options.tls)
@@ -142,12 +160,19 @@ async def _start(options: ServerOptions, log_storage: LogStorage, trusted: bool)
             options.database,
             SystemClock(),
             host=options.host,
-            allow_hosts=options.allow_hosts,
+            allow_hosts=(*options.allow_hosts, *host_of(options.public_url)),
             scheduler=options.scheduler,
             log_files=log_storage.named,
             old_log_files=log_storage.old,
             log_bounds=log_bounds(),
+            rates=request_rates(SystemClock()),
             place=options.place,
+            read_keys=key_reader(options.data),
+            secret_readers=read_secret_stores(),
+            transport=NetworkTransport(notify_guard(options.notify_allow)),
+            page_url=options.public_url,
+            providers=read_providers(options.oidc),
+            read_url=options.read_url,
         )
         if assembly.node is not None:
             bind_log_context(node=str(assembly.node.node_id))
@@ -158,6 +183,12 @@ async def _start(options: ServerOptions, log_storage: LogStorage, trusted: bool)
             await assembly.stop(loops)
             raise
     return assembly, loops
+
+
+def host_of(url: str | None) -> tuple[str, ...]:
+    """The host name in the public address, which requests may name."""
+    name = urlsplit(url).hostname if url else None
+    return (name,) if name else ()
 
 
 def _judged(options: ServerOptions) -> bool:
@@ -200,13 +231,13 @@ class ReadinessTeller:
     name = "readiness_teller"
     interval = 2.0
 
-    def __init__(self, place: Place, readiness: ReadinessCheck) -> None:
+    def __init__(self, place: SiblingPlace, readiness: ReadinessCheck) -> None:
         self._place = place
         self._readiness = readiness
 
     async def run_once(self) -> None:
         found = await self._readiness.check_own()
-        self._place.tell(found.status == "ready", self._readiness.shows_gauges)
+        self._place.tell(found.status == "ready")
 
 
 class _Server(uvicorn.Server):

@@ -21,7 +21,7 @@ from mainspring.domain.errors import InvalidInput
 from mainspring.kernel import siblings
 from mainspring.kernel.logs import configure_logs, get_logger
 from mainspring.kernel.private_files import write_privately
-from mainspring.kernel.siblings import Place
+from mainspring.kernel.siblings import SiblingPlace
 from mainspring.roles.listening import addresses_of, require_free_port
 from mainspring.roles.server import ServerOptions
 from mainspring.roles.stop_signals import StopSignals
@@ -152,7 +152,7 @@ class _Processes:
     def _start(self, slot: _Slot) -> None:
         listeners = tuple(listener.fileno() for listener in slot.sockets)
         number, turn = slot.number, slot.turn
-        place = Place(number, turn, len(self._slots), self._folder, listeners)
+        place = SiblingPlace(number, turn, len(self._slots), self._folder, listeners)
         self._supervisor.start(
             Program(
                 name=_name(slot),

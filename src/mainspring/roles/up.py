@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import shlex
+import shutil
 import signal
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,7 +19,8 @@ import httptools
 from rich.console import Console
 
 from mainspring.api.certificate import TlsFiles
-from mainspring.domain.errors import Conflict, Unavailable, not_ours
+from mainspring.domain.errors import Conflict, InvalidInput, Unavailable, not_ours
+from mainspring.kernel.clock import SystemClock
 from mainspring.kernel.config import (
     DEFAULT_DATA_FOLDER,
     DEFAULT_TIMING,
@@ -32,14 +34,25 @@ from mainspring.kernel.ownership import ForeignFile, require_own
 from mainspring.kinds.http.address_guard import AddressGuard
 from mainspring.operations.access.sessions import PAGE
 from mainspring.roles.application_check import check_application
+from mainspring.roles.backup.archive_id import prepare_folder
+from mainspring.roles.backup.keeper import checked_interval
+from mainspring.roles.backup.repository import Repository
+from mainspring.roles.backup.sealed_files import Keys
 from mainspring.roles.database import prepare_database, when_available
 from mainspring.roles.listening import local_url, require_free_port
 from mainspring.roles.log_storage import log_bounds
-from mainspring.roles.retention import history_days
+from mainspring.roles.master_key import FILE_VARIABLE as MASTER_KEY_FILE_VARIABLE
+from mainspring.roles.master_key import VARIABLES as MASTER_KEY_VARIABLES
+from mainspring.roles.master_key import ensure_master_key, key_reader
+from mainspring.roles.notify_guard import notify_guard
+from mainspring.roles.provider_settings import files_of_providers, read_providers
+from mainspring.roles.request_rates import request_rates
+from mainspring.roles.retention import audit_days, history_days
+from mainspring.roles.secret_stores import VARIABLE as SECRET_STORES_VARIABLE
 from mainspring.roles.supervisor import Program, Supervisor, start_postgres
 from mainspring.roles.token import ensure_admin_token, ensure_worker_token, remember_folder, sign_in_path
 from mainspring.sdk.app.worker_hooks import STOP_SECONDS
-from mainspring.sdk.client.connection import SERVER_FILE_NAME
+from mainspring.sdk.client.connection import SERVER_FILE_NAME, covering
 from mainspring.store.database import Database
 from mainspring.store.database_errors import database_in_words
 from mainspring.store.embedded import EmbeddedPostgres, FolderLock
@@ -49,13 +62,18 @@ log = get_logger("up")
 
 DATABASE_VARIABLE = "MAINSPRING_DATABASE_URL"
 DIRECT_VARIABLE = "MAINSPRING_DIRECT_URL"
-_DATABASE_SECRETS = frozenset(
+_SECRETS_OF_SERVERS = frozenset(
     (
         *(f"{variable}{end}" for variable in (DATABASE_VARIABLE, DIRECT_VARIABLE) for end in ("", "_FILE")),
         "PGPASSWORD",
         "PGPASSFILE",
+        *MASTER_KEY_VARIABLES,
     )
 )
+# Commands of the worker must not read them either.
+_FILES_OF_SERVERS = (
+    f"{DATABASE_VARIABLE}_FILE", f"{DIRECT_VARIABLE}_FILE", MASTER_KEY_FILE_VARIABLE, SECRET_STORES_VARIABLE,
+)  # fmt: skip
 # -P: a file in the current folder, such as json.py, must not take the place of a module. --app adds the folder itself.
 MAINSPRING = (sys.executable, "-P", "-m", "mainspring")
 
@@ -65,6 +83,16 @@ _HEALTH_POLL = 0.05
 _PORT_PATIENCE = 10.0
 # A worker drains by itself first. It is killed only if it exceeds its own graces.
 _WORKER_GRACE = DEFAULT_TIMING.drain_grace + DEFAULT_TIMING.kill_grace + 2 * STOP_SECONDS + 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Backups:
+    """Where backups go, how often, how many are kept, and the file with the key."""
+
+    folder: Path
+    every: str
+    keep: int
+    key_file: Path | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +110,9 @@ class UpOptions:
     log_store: str | None = None
     reload: bool = False
     http_allow: str | None = None
+    notify_allow: str | None = None
+    oidc: Path | None = None
+    public_url: str | None = None
     kind_flags: Sequence[str] = ()
     tls: TlsFiles | None = None
     ca: str | None = None
@@ -90,6 +121,7 @@ class UpOptions:
     process_isolation: str | None = None
     caps: Mapping[str, str] = field(default_factory=dict)  # options of the worker
     prune_schedules: bool = False
+    backups: Backups | None = None
     data_named: bool = True  # named by the user; otherwise the folder can have come with a repository
 
     @property
@@ -114,8 +146,14 @@ async def run_up(options: UpOptions) -> int:
     """Serve until SIGINT or SIGTERM, then stop worker, server and PostgreSQL in this order. Returns the exit code."""
     # These checks report a mistake here instead of in a child that restarts forever.
     AddressGuard.from_text(options.http_allow)
+    notify_guard(options.notify_allow)
+    read_providers(options.oidc)
     history_days()
+    audit_days()
     log_bounds()
+    request_rates(SystemClock())
+    key_reader(options.folder)
+    _check_backups(options)
     local_url(options.host, options.port, options.tls, options.ca)
     if options.app is not None and not options.reload:  # with --reload the worker says what is wrong, and waits
         await check_application(options.app, worker_environment())
@@ -126,15 +164,16 @@ async def run_up(options: UpOptions) -> int:
     lock = FolderLock(options.folder) if postgres is None else postgres.lock
     lock.acquire()
     remember_folder(options.folder, named=options.data_named)
-    supervisor = Supervisor()
+    supervisor, backing_up = Supervisor(), Supervisor()
     console = Console(soft_wrap=True, highlight=False, markup=False, emoji=False)
     try:
         await _until_port_is_free(options)
-        with _stop_signals(supervisor, console) as stop_asked:
+        with _stop_signals((supervisor, backing_up), console) as stop_asked:
             try:
-                await _serve_until(stop_asked, options, postgres, supervisor, console)
+                await _serve_until(stop_asked, options, postgres, supervisor, backing_up, console)
             finally:
                 await supervisor.stop()
+                await backing_up.stop()  # after PostgreSQL, which ends when all of its WAL was received
     finally:
         (options.folder / SERVER_FILE_NAME).unlink(missing_ok=True)
         if postgres is not None:
@@ -161,11 +200,12 @@ async def _serve_until(
     options: UpOptions,
     postgres: EmbeddedPostgres | None,
     supervisor: Supervisor,
+    backing_up: Supervisor,
     console: Console,
 ) -> None:
     """Start everything and wait for the stop event. The event also interrupts the start. Raises the error of a failed
     start."""
-    starting = asyncio.create_task(_start(options, postgres, supervisor, console))
+    starting = asyncio.create_task(_start(options, postgres, supervisor, backing_up, console))
     asked = asyncio.create_task(stop_asked.wait())
     try:
         await asyncio.wait({starting, asked}, return_when=asyncio.FIRST_COMPLETED)
@@ -179,7 +219,11 @@ async def _serve_until(
 
 
 async def _start(
-    options: UpOptions, postgres: EmbeddedPostgres | None, supervisor: Supervisor, console: Console
+    options: UpOptions,
+    postgres: EmbeddedPostgres | None,
+    supervisor: Supervisor,
+    backing_up: Supervisor,
+    console: Console,
 ) -> None:
     database = options.database if postgres is None else Database(postgres.url())
     assert database is not None
@@ -187,6 +231,8 @@ async def _start(
     if postgres is not None:
         await start_postgres(postgres)
         supervisor.watch(postgres)
+        if options.backups is not None:
+            backing_up.start(backup_program(options, options.backups))
         for notice in postgres.notices:
             console.print(f"Note: {notice}.")
     token = await when_available(database, partial(_prepare, database, options.folder, owned=postgres is not None))
@@ -210,6 +256,7 @@ async def _prepare(database: Database, folder: Path, *, owned: bool) -> str:
             log.detail("migration applied", migration=name)
         token = await ensure_admin_token(database, folder)
         await ensure_worker_token(database, folder)
+        ensure_master_key(folder)
     assert token is not None
     return token
 
@@ -227,6 +274,12 @@ def server_program(options: UpOptions, database: Database) -> Program:
     argv += ["--log-format", options.log_format]
     if options.log_store is not None:
         argv += ["--log-store", options.log_store]
+    if options.notify_allow is not None:
+        argv += ["--notify-allow", options.notify_allow]
+    if options.oidc is not None:
+        argv += ["--oidc", str(options.oidc.absolute())]
+    if options.public_url is not None:
+        argv += ["--public-url", options.public_url]
     if options.tls is not None:
         argv += ["--tls-cert", str(options.tls.cert), "--tls-key", str(options.tls.key)]
     if options.insecure_http:
@@ -238,6 +291,31 @@ def server_program(options: UpOptions, database: Database) -> Program:
         "MAINSPRING_DATABASE_WAIT": str(database.wait),
     }
     return Program("server", tuple(argv), {**os.environ, **chosen})
+
+
+def backup_program(options: UpOptions, backups: Backups) -> Program:
+    """The process that archives the WAL and makes backups."""
+    argv = [*MAINSPRING, "backup", "keep", str(backups.folder), "--data", str(options.folder)]
+    argv += ["--every", backups.every, "--keep", str(backups.keep)]
+    if backups.key_file is not None:
+        argv += ["--key-file", str(backups.key_file.absolute())]
+    if options.postgres_bin is not None:
+        argv += ["--postgres-bin", str(options.postgres_bin.absolute())]
+    argv += ["--log-level", options.log_level, "--log-format", options.log_format]
+    return Program("backup", tuple(argv), worker_environment())
+
+
+def _check_backups(options: UpOptions) -> None:
+    if options.backups is None:
+        return
+    if options.database is not None:
+        raise InvalidInput(
+            "only the embedded PostgreSQL is backed up by Mainspring",
+            field="backup",
+            hint="docs/backup.md says how to back up your own",
+        )
+    checked_interval(options.backups.every)
+    prepare_folder(options.folder, Repository(options.backups.folder, Keys.of_file(options.backups.key_file)))
 
 
 def worker_program(options: UpOptions) -> Program:
@@ -269,11 +347,16 @@ def worker_program(options: UpOptions) -> Program:
         argv.append("--reload")
     if options.prune_schedules:
         argv.append("--prune")
-    return Program("worker", tuple(argv), worker_environment(), grace=_WORKER_GRACE, may_exit=True)
+    files = [os.environ.get(name) for name in _FILES_OF_SERVERS]
+    files += [str(path) for path in files_of_providers(options.oidc)]
+    if options.backups is not None:  # all of the data, and its key
+        files += [str(path) for path in (options.backups.folder, options.backups.key_file) if path is not None]
+    environment = {**worker_environment(), **covering(files)}
+    return Program("worker", tuple(argv), environment, grace=_WORKER_GRACE, may_exit=True)
 
 
 def worker_environment() -> dict[str, str]:
-    return {name: value for name, value in os.environ.items() if name not in _DATABASE_SECRETS}
+    return {name: value for name, value in os.environ.items() if name not in _SECRETS_OF_SERVERS}
 
 
 async def _until_port_is_free(options: UpOptions) -> None:
@@ -328,7 +411,7 @@ async def _is_healthy(server: HttpServer) -> bool:
 
 
 @contextmanager
-def _stop_signals(supervisor: Supervisor, console: Console) -> Iterator[asyncio.Event]:
+def _stop_signals(supervisors: Sequence[Supervisor], console: Console) -> Iterator[asyncio.Event]:
     """The first signal sets the event. A second Ctrl-C kills everything at once."""
     asked = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -340,7 +423,8 @@ def _stop_signals(supervisor: Supervisor, console: Console) -> Iterator[asyncio.
                 f"Stopping. Runs have {DEFAULT_TIMING.drain_grace:.0f} s to finish; Ctrl-C again ends them now."
             )
         elif number == signal.SIGINT:
-            supervisor.kill()
+            for supervisor in supervisors:
+                supervisor.kill()
 
     heard = [signal.SIGINT, signal.SIGTERM]
     if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # with nohup, a closed terminal does not stop the process
@@ -358,11 +442,12 @@ def _welcome(options: UpOptions, database: Database, page: str | None) -> list[s
     """`page`: a path that signs in. None if the output goes to a file or a pipe."""
     token_file = shlex.quote(str(options.token_file))
     elsewhere = options.folder != Path(DEFAULT_DATA_FOLDER).resolve()
-    prefix = f"MAINSPRING_DATA={shlex.quote(str(options.folder))} " if elsewhere else ""
+    folder = f"MAINSPRING_DATA={shlex.quote(str(options.folder))} " if elsewhere else ""
+    command = f"{folder}{own_command()}"
     authority = "" if options.ca is None else f"--cacert {shlex.quote(options.ca)} "
     # The URL of the embedded PostgreSQL names the file with its password.
     shown = "your own (--database-url)" if options.database else database.url
-    opens = f"`{prefix}mainspring open`"
+    opens = f"`{command} open`"
     signs_in = f"this link signs in once, within 5 minutes; {opens} makes another"
     return [
         f"Mainspring is up at {options.url}",
@@ -372,10 +457,18 @@ def _welcome(options: UpOptions, database: Database, page: str | None) -> list[s
         f"  database  {shown}",
         "",
         "Your first job:",
-        f"  {prefix}mainspring submit --command 'echo hello' --wait",
+        f"  {command} submit --command 'echo hello' --wait",
         "or, without the CLI:",
         f'  curl {authority}{options.url}/v1/jobs -H "Authorization: Bearer $(cat {token_file})"'
         """ -H 'Content-Type: application/json' -d '{"command": "echo hello"}'""",
         "",
         "Ctrl-C stops everything and keeps the data.",
     ]
+
+
+def own_command() -> str:
+    """How the second terminal calls this program: by its name, or by its path if the name is not found there."""
+    typed = Path(sys.argv[0])
+    if typed.name != "mainspring" or shutil.which("mainspring") or not os.access(typed, os.X_OK):
+        return "mainspring"
+    return shlex.quote(sys.argv[0])

@@ -19,7 +19,7 @@ import msgspec
 from mainspring.domain.errors import Unreadable
 from mainspring.domain.job import Overlap, spec_from_text
 from mainspring.domain.schedules.calendar_rules import RulesNotLoaded
-from mainspring.domain.schedules.misfire import ON_TIME, FirePlan, limited, plan_fires
+from mainspring.domain.schedules.misfire import ON_TIME, FirePlan, MisfirePolicy, limited, plan_fires
 from mainspring.kernel import metrics
 from mainspring.kernel.clock import Clock, DatabaseClock
 from mainspring.kernel.ids import parse_uuid, uuid7
@@ -201,7 +201,7 @@ class Firer:
             return 0
         overlap = any(job.overlap != Overlap.ALLOW for job, _ in planned)
         async with self._store.hot.acquire() as connection:
-            fired = await fire_recurring(connection, self._node_id, leases, _due_again(planned), overlap=overlap)
+            fired = await fire_recurring(connection, self._node_id, leases, due_again(planned), overlap=overlap)
         self._publish(fired)
         for index in fired.moved:
             self._rearm(*planned[index], now)
@@ -226,7 +226,7 @@ class Firer:
                 parts.append(await fire_one_time(connection, self._node_id, leases, _due_once(once), locked=True))
             if planned:
                 fired = await fire_recurring(
-                    connection, self._node_id, leases, _due_again(planned), overlap=True, locked=True
+                    connection, self._node_id, leases, due_again(planned), overlap=True, locked=True
                 )
                 parts.append(fired)
                 moved = fired.moved
@@ -278,7 +278,13 @@ class Firer:
         return planned
 
     def _set_aside(self, job: DueJob, error: Exception) -> None:
-        log.error("job set aside: it cannot be fired", job=job.job_id, error=repr(error), seconds=_SET_ASIDE)
+        log.error(
+            "job set aside: it cannot be fired",
+            tenant=job.tenant_id,
+            job=job.job_id,
+            error=repr(error),
+            seconds=_SET_ASIDE,
+        )
         self._aside[job.key] = self._clock.monotonic() + _SET_ASIDE
 
     def _leases_for(self, batch: Sequence[DueJob]) -> dict[int, int]:
@@ -326,7 +332,7 @@ def _due_once(due: Sequence[DueJob]) -> list[fires.DueOnce]:
     ]
 
 
-def _due_again(planned: Planned) -> list[fires.DueAgain]:
+def due_again(planned: Planned) -> list[fires.DueAgain]:
     return [
         fires.DueAgain(job.tenant_id, job.job_id, job.version, job.next_fire_at, plan, job.generation, _replaces(job))
         for job, plan in planned
@@ -348,7 +354,7 @@ def _too_late(job: DueJob, now: datetime) -> bool:
     if job.spec_text is None or now - job.next_fire_at <= ON_TIME:
         return False
     try:
-        return not _plan(job, now).runs
+        return not plan_of(job, now).runs
     except (Unreadable, ValueError, OverflowError):
         return False  # what cannot be read is found when it is fired
 
@@ -356,12 +362,13 @@ def _too_late(job: DueJob, now: datetime) -> bool:
 async def _planned(job: DueJob, now: datetime) -> FirePlan:
     """In a thread if the job is late and has a calendar: its fires are counted part by part of each day."""
     if now - job.next_fire_at > _LATE and _HAS_CALENDAR in job.schedule_text:
-        return await asyncio.to_thread(_plan, job, now)
-    return _plan(job, now)
+        return await asyncio.to_thread(plan_of, job, now)
+    return plan_of(job, now)
 
 
-def _plan(job: DueJob, now: datetime) -> FirePlan:
-    misfire = spec_from_text(job.spec_text).misfire
+def plan_of(job: DueJob, now: datetime, misfire: MisfirePolicy | None = None) -> FirePlan:
+    """What the job fires at `now`. The rules of its calendar are known. `misfire`: instead of the policy of the job."""
+    misfire = misfire or spec_from_text(job.spec_text).misfire
     schedule, due = schedule_from_text(job.schedule_text), job.next_fire_at
     return limited(plan_fires(schedule, due, max(now, due), misfire, _dealt_with(job)), job.runs_left)
 

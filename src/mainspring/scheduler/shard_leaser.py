@@ -75,6 +75,8 @@ class ShardLeaser:
         sent = self._clock.monotonic()
         database_time = await connection.fetchval("select clock_timestamp()")
         self._database_clock.observe(database_time, sent, self._clock.monotonic())
+        half_way = (self._clock.monotonic() - sent) / 2
+        clock_off = (self._clock.wall() - database_time).total_seconds() - half_way
 
         mine = {shard: lease.epoch for shard, lease in self._leases.items()}
         sent = self._clock.monotonic()
@@ -101,7 +103,7 @@ class ShardLeaser:
                 log.detail("shards taken", shards=len(taken))
         # This comes last, so that a node whose rounds take longer than its leases does not count as live. Otherwise the
         # others would leave its shards to it (6 s late with 0.6 s each way to the database).
-        await leases.node_seen(connection, self.node_id, socket.gethostname())
+        await leases.node_seen(connection, self.node_id, socket.gethostname(), clock_off)
         self._renewed_at = sent
         metrics.leases_held.set(len(self._leases))
         metrics.lease_epoch.set(max((lease.epoch for lease in self._leases.values()), default=0))

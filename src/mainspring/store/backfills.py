@@ -10,7 +10,7 @@ from uuid import UUID
 import msgspec
 
 from mainspring.domain.backfills import FireRange, Slice
-from mainspring.domain.errors import Conflict
+from mainspring.domain.tags import changed_meanwhile
 from mainspring.kernel.ids import TenantId
 from mainspring.store.fires import FiredRows
 from mainspring.store.pool import Connection
@@ -270,7 +270,7 @@ async def create_runs(
         nominal,
     )
     if row["created"] != len(new):
-        raise Conflict(f"job {backfill.job_id!r} changed meanwhile", code="changed_meanwhile", hint="try again")
+        raise changed_meanwhile(f"job {backfill.job_id!r}")
     return FiredRows(dict(Counter(row["lanes"] or ())), [], lines=row["lines"] or [], held=row["held"] or [])
 
 
@@ -300,7 +300,7 @@ async def advance(
         ended,
     )
     if found is None:
-        raise Conflict(f"backfill {before.backfill_id} changed meanwhile", code="changed_meanwhile", hint="try again")
+        raise changed_meanwhile(f"backfill {before.backfill_id}")
 
 
 async def set_concurrency(connection: Connection, tenant: TenantId, backfill_id: UUID, number: int) -> bool:

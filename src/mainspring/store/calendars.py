@@ -205,19 +205,24 @@ async def libraries(connection: Connection) -> Libraries | None:
 
 
 async def first_libraries(connection: Connection, tzdata: str, holidays: str) -> None:
+    """Store the versions of a new installation."""
     await connection.execute(_SQL["first_libraries"], tzdata, holidays)
 
 
 async def begin_walk(connection: Connection, before: Libraries, tzdata: str, holidays: str) -> bool:
+    """Begin to recompute the jobs of all tenants, because a library has another version. False if another process has
+    begun."""
     done: str = await connection.execute(_SQL["begin_walk"], before.tzdata, before.holidays, tzdata, holidays)
     return done.endswith(" 1")
 
 
 async def lock_walk(connection: Connection) -> Libraries | None:
+    """How far the jobs are recomputed. None if all are, or if another process works on them."""
     return await _lock_walk.first(connection)
 
 
 async def on_walk(connection: Connection, walk: Libraries, limit: int) -> list[JobToRecompute]:
+    """The next jobs to recompute."""
     return await _jobs_on_walk.fetch(connection, walk.after_tenant, walk.after_job, limit)
 
 

@@ -66,6 +66,7 @@ def order_of(row: ClaimedRun, lane: Lane) -> RunOrder:
         row.snoozes,
         generation=row.generation,
         alone=row.alone,
+        tenant=lane.tenant_id,
     )
     if spec_text is not None:
         spec = spec_from_text(spec_text)
@@ -76,7 +77,6 @@ def order_of(row: ClaimedRun, lane: Lane) -> RunOrder:
         order.command = spec.command
         if spec.setup is not None:
             order.setup = spec.setup
-            order.tenant = lane.tenant_id
         order.paced = spec.rate_limit is not None
         if spec.repeat is not None:
             order.idempotency_key = idempotency_key(order.job_id, order.scheduled_for, spec.repeat, order.generation)

@@ -96,13 +96,15 @@ _repeat = RowQuery(NewRun, _SQL["repeat"])
 
 
 class DeadLetterFilter(msgspec.Struct, frozen=True):
-    """A filter for dead letters. None means any. `since` and `until` refer to the time at which the run failed."""
+    """A filter for dead letters. None means any. `since` and `until` refer to the time at which the run failed.
+    `within`: labels that all of them have, as JSON."""
 
     job_id: str | None = None
     lane_ids: Sequence[int] | None = None
     error: str | None = None
     since: datetime | None = None
     until: datetime | None = None
+    within: str | None = None
 
 
 class Replay(msgspec.Struct, frozen=True):
@@ -128,6 +130,7 @@ async def page(
         contains(chosen.error),
         chosen.since,
         chosen.until,
+        chosen.within,
         limit,
         straight=chosen == DeadLetterFilter(),
     )
@@ -148,6 +151,7 @@ async def some(
         chosen.since,
         chosen.until,
         begun,
+        chosen.within,
         limit,
         straight=chosen == DeadLetterFilter(),
     )
@@ -156,7 +160,10 @@ async def some(
 
 def count_of(tenant: TenantId, chosen: DeadLetterFilter, begun: datetime) -> Count:
     """How many of them failed before `begun`."""
-    wanted = (tenant, None, chosen.job_id, chosen.lane_ids, contains(chosen.error), chosen.since, chosen.until, begun)
+    wanted = (
+        tenant, None, chosen.job_id, chosen.lane_ids, contains(chosen.error), chosen.since, chosen.until, begun,
+        chosen.within,
+    )  # fmt: skip
     return Count(_SQL["count_some"], wanted)
 
 
@@ -198,7 +205,9 @@ async def lock_jobs(connection: Connection, tenant: TenantId, job_ids: Sequence[
     return JobsOfRuns(allowed, {(job_id, generation) for job_id, generation in live})
 
 
-async def replay(connection: Connection, tenant: TenantId, items: Sequence[Replay]) -> list[NewRun]:
+async def replay(
+    connection: Connection, tenant: TenantId, items: Sequence[Replay], created_by: UUID | None
+) -> list[NewRun]:
     """Turn dead letters into runs, and return the new runs."""
     changed = [item.changed or (None, None) for item in items]
     return await _replay.fetch(
@@ -210,10 +219,11 @@ async def replay(connection: Connection, tenant: TenantId, items: Sequence[Repla
         [payload for payload, _ in changed],
         [spec for _, spec in changed],
         [item.changed is not None for item in items],
+        created_by,
     )
 
 
-async def repeat(connection: Connection, tenant: TenantId, item: Replay) -> NewRun | None:
+async def repeat(connection: Connection, tenant: TenantId, item: Replay, created_by: UUID | None) -> NewRun | None:
     """Repeat an ended run that is not a dead letter, and return the new run."""
     payload, spec = item.changed or (None, None)
     return await _repeat.first(
@@ -225,6 +235,7 @@ async def repeat(connection: Connection, tenant: TenantId, item: Replay) -> NewR
         spec,
         item.changed is not None,
         item.exclusive,
+        created_by,
     )
 
 

@@ -155,6 +155,12 @@ async def edges_above(connection: Connection, tenant: TenantId, children: Sequen
     return [tuple(row) for row in await connection.fetch(_SQL["edges_above"], tenant, children)]
 
 
+async def is_parent(connection: Connection, tenant: TenantId, job_ids: Sequence[str]) -> bool:
+    """Whether a job depends on one of these."""
+    found: bool = await connection.fetchval(_SQL["is_parent"], tenant, job_ids)
+    return found
+
+
 async def follow(connection: Connection, tenant: TenantId, parents: Sequence[str]) -> None:
     """Have the ends of the runs of these jobs evaluated from now on."""
     await connection.execute(_SQL["follow_jobs"], tenant, parents)

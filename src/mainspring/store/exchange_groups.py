@@ -31,7 +31,7 @@ class Success(msgspec.Struct, frozen=True, gc=False):
     usage: str | None
 
 
-class Member(msgspec.Struct, frozen=True):
+class GroupMember(msgspec.Struct, frozen=True):
     """One exchange of a group. `again`: it has taken its number before. `most`: how many runs it takes. `lane_set`: the
     place of its lanes among those of the group."""
 
@@ -44,7 +44,7 @@ class Member(msgspec.Struct, frozen=True):
     successes: Sequence[Success]
 
 
-class Passed(msgspec.Struct):
+class MemberResult(msgspec.Struct):
     """What became of a member whose number was taken. `complete`: all its successes are recorded. `gates_known`: the
     gates have the revision of the group; otherwise no runs were claimed."""
 
@@ -55,8 +55,8 @@ class Passed(msgspec.Struct):
 
 
 async def exchange_together(
-    connection: Connection, members: Sequence[Member], lane_sets: Sequence[Sequence[LaneHead]], revision: int
-) -> list[Passed | None]:
+    connection: Connection, members: Sequence[GroupMember], lane_sets: Sequence[Sequence[LaneHead]], revision: int
+) -> list[MemberResult | None]:
     """What became of each member; None: nothing was written for it. No two members are of one worker. `revision`: that
     of the gates by which the lanes were chosen. Raises RuntimeError if the counts of what was written differ."""
     successes = [(number, one) for number, member in enumerate(members, 1) for one in member.successes]
@@ -84,10 +84,10 @@ async def exchange_together(
         [head[3] for head in heads],
         [head[2] for head in heads],
     )
-    found: list[Passed | None] = [None] * len(members)
+    found: list[MemberResult | None] = [None] * len(members)
     for row in rows:
         if row[1] is not None:
-            found[row[0] - 1] = Passed(row[1], row[2], row[3] == revision)
+            found[row[0] - 1] = MemberResult(row[1], row[2], row[3] == revision)
         else:
             passed = found[row[0] - 1]
             assert passed is not None
@@ -97,7 +97,9 @@ async def exchange_together(
     return found
 
 
-def _check_counts(members: Sequence[Member], found: Sequence[Passed | None], *, advanced: int, recorded: int) -> None:
+def _check_counts(
+    members: Sequence[GroupMember], found: Sequence[MemberResult | None], *, advanced: int, recorded: int
+) -> None:
     passed = [(member, one) for member, one in zip(members, found, strict=True) if one is not None]
     least = len({success.run_id for member, one in passed if one.complete for success in member.successes})
     if advanced != len(passed) or recorded < least:

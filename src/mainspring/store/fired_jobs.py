@@ -67,6 +67,8 @@ class FiredFilter(msgspec.Struct, frozen=True):
     text: str | None = None
     created_from: UUID | None = None
     created_until: UUID | None = None
+    created_by: str | None = None
+    within: str | None = None
 
     @property
     def held_only(self) -> bool:
@@ -135,6 +137,8 @@ async def page(
                 contains(chosen.text),
                 chosen.created_from,
                 chosen.created_until,
+                chosen.created_by,
+                chosen.within,
                 limit,
                 straight=straight,
             )

@@ -280,11 +280,19 @@ def _ranges(counts: Sequence[int]) -> tuple[list[int], list[int]]:
 
 
 async def run_now(
-    connection: Connection, tenant: TenantId, job_id: str, run_id: UUID, trigger: str, changed: Changed | None = None
+    connection: Connection,
+    tenant: TenantId,
+    job_id: str,
+    run_id: UUID,
+    trigger: str,
+    changed: Changed | None = None,
+    created_by: UUID | None = None,
 ) -> ManualRun | None:
     """Return None if the job is cancelled or does not exist. The caller holds the job's lock."""
     payload, spec = changed or (None, None)
-    return await _run_now.first(connection, tenant, job_id, run_id, trigger, changed is not None, payload, spec)
+    return await _run_now.first(
+        connection, tenant, job_id, run_id, trigger, changed is not None, payload, spec, created_by
+    )
 
 
 class Repeat(msgspec.Struct, frozen=True):
@@ -301,6 +309,7 @@ class Repeat(msgspec.Struct, frozen=True):
     own: UUID | None
     payload: str | None
     spec: str | None
+    created_by: UUID | None = None
 
 
 async def run_again(connection: Connection, tenant: TenantId, item: Repeat) -> ManualRun:
@@ -319,6 +328,7 @@ async def run_again(connection: Connection, tenant: TenantId, item: Repeat) -> M
         item.payload,
         item.spec,
         item.generation,
+        item.created_by,
     )
     assert made is not None  # the statement returns its one row
     return made

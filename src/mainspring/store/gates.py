@@ -11,6 +11,7 @@ import asyncpg
 import msgspec
 
 from mainspring.domain.limits import is_gate
+from mainspring.domain.quotas import lower
 from mainspring.kernel.ids import TenantId
 from mainspring.store.pool import Connection
 from mainspring.store.queries import load
@@ -20,24 +21,44 @@ _SQL = load("gates")
 
 
 class Gate(msgspec.Struct, frozen=True):
-    """The settings of a queue, of a tenant (`queue` is None) or of all tenants (`tenant_id` is EVERY_TENANT)."""
+    """The settings of a queue, of a tenant (`queue` is None) or of all tenants (`tenant_id` is EVERY_TENANT), and the
+    quotas that narrow those of a tenant: `concurrent_runs`, `runs_per_minute` and `queued_runs`."""
 
     gate_id: int
     tenant_id: TenantId
     queue: str | None
     paused_at: datetime | None = None
     paused_by: str | None = None
+    pause_reason: str | None = None
     concurrency: int | None = None
     rate: str | None = None
     burst: int | None = None
     max_depth: int | None = None
     version: int = 1
+    concurrent_runs: int | None = None
+    runs_per_minute: int | None = None
+    queued_runs: int | None = None
 
     @property
     def has_settings(self) -> bool:
         """Whether it limits or pauses anything."""
-        settings = (self.paused_at, self.concurrency, self.rate, self.max_depth)
-        return any(setting is not None for setting in settings)
+        return self.paused_at is not None or self.limits_claims or self.most_waiting is not None
+
+    @property
+    def limits_claims(self) -> bool:
+        return self.most_at_once is not None or self.has_rate
+
+    @property
+    def has_rate(self) -> bool:
+        return self.rate is not None or self.runs_per_minute is not None
+
+    @property
+    def most_at_once(self) -> int | None:
+        return lower(self.concurrency, self.concurrent_runs)
+
+    @property
+    def most_waiting(self) -> int | None:
+        return lower(self.max_depth, self.queued_runs)
 
 
 class GateState(Gate, frozen=True):
@@ -49,10 +70,13 @@ class GateState(Gate, frozen=True):
 
 
 class LockedGate(msgspec.Struct, frozen=True):
+    """`concurrency` is narrowed by the quota of the tenant, and `runs_per_minute` narrows `rate`."""
+
     gate_id: int
     concurrency: int | None
     rate: str | None
     burst: int | None
+    runs_per_minute: int | None
     in_use: int
     counted: bool
     tat: datetime | None
@@ -113,10 +137,15 @@ async def change(connection: Connection, before: Gate, after: Gate, caller: str)
     """Store the settings of `after`, and let every server know. None if the gate has changed since `before`."""
     changed = await _change_gate.first(
         connection, before.gate_id, before.version, after.paused_at is not None, caller, after.concurrency, after.rate,
-        after.burst, after.max_depth,
+        after.burst, after.max_depth, after.pause_reason,
     )  # fmt: skip
-    await connection.fetchval(_SQL["raise_revision"])
+    await raise_revision(connection)
     return changed
+
+
+async def raise_revision(connection: Connection) -> None:
+    """Let every server know that a gate or a quota has changed."""
+    await connection.fetchval(_SQL["raise_revision"])
 
 
 async def hot_transactions(connection: Connection) -> list[str]:

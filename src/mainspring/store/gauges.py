@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
+from uuid import UUID
 
 import msgspec
 
@@ -27,7 +28,23 @@ class Gauge(msgspec.Struct, frozen=True):
     backlog: int
 
 
+class DatabaseFigures(msgspec.Struct, frozen=True):
+    """Who schedules, and how near PostgreSQL is to its limits. shards_held: shards whose lease is valid. epochs: the
+    sum of their epochs, which rises by one when a shard changes its scheduler. transaction_age: transactions since the
+    oldest row was frozen, of two billion. longest_open: how long a transaction is open that this role may see, in
+    seconds."""
+
+    shards_held: int
+    epochs: int
+    connections: int
+    connections_limit: int
+    transaction_age: int
+    longest_open: float
+    bytes: int
+
+
 _depths = RowQuery(LaneDepth, _SQL["depths"])
+_database_figures = RowQuery(DatabaseFigures, _SQL["database_figures"])
 _series = RowQuery(Gauge, _SQL["gauge_series"])
 
 
@@ -68,3 +85,18 @@ async def series(
 
 async def prune(connection: Connection) -> None:
     await connection.execute(_SQL["prune_gauges"], KEPT[Span.MINUTE].total_seconds(), KEPT[Span.HOUR].total_seconds())
+
+
+async def show(connection: Connection, tenant: TenantId, server_id: UUID) -> bool:
+    """Whether this server shows the state of the tenant in its metrics. Of all servers only one does."""
+    return await connection.fetchval(_SQL["show_gauges"], tenant, server_id) is not None
+
+
+async def leave(connection: Connection, server_id: UUID) -> None:
+    """Let another server show what this one did."""
+    await connection.execute(_SQL["leave_gauges"], server_id)
+
+
+async def database_figures(connection: Connection) -> DatabaseFigures:
+    [figures] = await _database_figures.fetch(connection)
+    return figures

@@ -12,6 +12,9 @@ from mainspring.store.pool import Connection
 
 _MOST_STATEMENTS = 4
 _READ_ONLY = ("schema_migrations", "routines")  # only migrations write to them
+# Servers add rows to these, and change none. The owner's routines alone write to the last two.
+_APPENDED = ("audit_entries", "audit_links")
+_DERIVED = ("audit_anchors", "audit_dropped_days")
 _TRUNCATED = ("worker_beats_0", "worker_beats_1")
 _CALLED = ("add_partition", "drop_partition")
 
@@ -27,6 +30,7 @@ with needed as (
     cross join unnest(array['select', 'insert', 'update', 'delete', 'truncate']) as privilege
     where c.relnamespace = 'mainspring'::regnamespace and c.relkind in ('r', 'p') and not c.relispartition
       and not (c.relname = any ($1::text[]) and privilege <> 'select')
+      and not (c.relname = any ($4::text[]) and privilege not in ('select', 'insert'))
       and (privilege <> 'truncate' or c.relname = any ($2::text[]))
       and not has_table_privilege(c.oid, privilege)
     union all
@@ -45,6 +49,7 @@ where n.nspname = 'mainspring' and c.relname = 'schema_migrations'
 """
 _ALL = (
     "grant select, insert, update, delete on all tables in schema mainspring to {role}",
+    "select mainspring.protect_audit()",
     "grant truncate on mainspring.worker_beats_0, mainspring.worker_beats_1 to {role}",
     "grant execute on function mainspring.add_partition, mainspring.drop_partition to {role}",
 )
@@ -72,7 +77,7 @@ async def require_grants(connection: Connection, database: Database) -> None:
     elif not may_use:
         statements = [f"grant usage on schema mainspring to {role}", *(each.format(role=role) for each in _ALL)]
     else:
-        found = await connection.fetch(_MISSING, _READ_ONLY, _TRUNCATED, _CALLED)
+        found = await connection.fetch(_MISSING, (*_READ_ONLY, *_DERIVED), _TRUNCATED, _CALLED, _APPENDED)
         statements = [row[0] for row in found]
         if len(statements) > _MOST_STATEMENTS:
             statements = [each.format(role=role) for each in _ALL]

@@ -22,7 +22,8 @@ _LIGHT_SQL = load_without_payloads("history")
 
 
 class RunRow(PageRow, frozen=True):
-    """What live and ended runs have in common. `state` is a StoredState."""
+    """What live and ended runs have in common. `state` is a StoredState. `created_by`: the token that created the run
+    or its job, whose name is `creator`."""
 
     run_id: UUID
     lane_id: int
@@ -43,6 +44,8 @@ class RunRow(PageRow, frozen=True):
     losses: int
     snoozes: int
     generation: int
+    created_by: UUID | None
+    creator: str | None
 
 
 class LiveRun(RunRow, frozen=True):
@@ -151,7 +154,8 @@ _attempts_of = RowQuery(AttemptRow, _SQL["attempts_of"])
 
 
 class RunFilter(msgspec.Struct, frozen=True):
-    """The filter of `GET /v1/runs`. None means any. `own`: the run that is itself a one-time job."""
+    """The filter of `GET /v1/runs`. None means any. `own`: the run that is itself a one-time job. `created_by`:
+    the name or id of a token. `within`: labels that all of them have, as JSON."""
 
     job_id: str | None = None
     own: UUID | None = None
@@ -164,8 +168,11 @@ class RunFilter(msgspec.Struct, frozen=True):
     created_after: datetime | None = None
     created_before: datetime | None = None
     label: tuple[str, str] | None = None
+    payload: tuple[tuple[str, str], ...] = ()
     generation: int | None = None
     worker_id: UUID | None = None
+    created_by: str | None = None
+    within: str | None = None
 
 
 async def live_run(connection: Connection, tenant: TenantId, run_id: UUID) -> LiveRun | None:
@@ -192,9 +199,9 @@ async def live_runs(
     light: bool = False,
 ) -> list[LiveRun]:
     """Newest first, before `before` and down to `floor`. `light`: without payloads."""
-    wanted = _wanted(tenant, chosen, chosen.live_states, before)
+    arguments = wanted(tenant, chosen, chosen.live_states, before)
     query, straight = _live_rows if light else _live_runs, floor is not None or chosen == RunFilter()
-    return await pages.read(connection, query, *wanted, floor, limit, straight=straight)
+    return await pages.read(connection, query, *arguments, floor, limit, straight=straight)
 
 
 async def ended_runs(
@@ -207,10 +214,10 @@ async def ended_runs(
     *,
     light: bool = False,
 ) -> list[EndedRun]:
-    wanted = _wanted(tenant, chosen, chosen.ended_states, before)
+    arguments = wanted(tenant, chosen, chosen.ended_states, before)
     straight = floor is not None or chosen == RunFilter(job_id=chosen.job_id, own=chosen.own)
     query = _ended_rows if light else _ended_runs
-    return await pages.read(connection, query, *wanted, floor, limit, straight=straight)
+    return await pages.read(connection, query, *arguments, floor, limit, straight=straight)
 
 
 async def ended_between(
@@ -224,27 +231,43 @@ async def ended_between(
     light: bool = False,
 ) -> list[EndedRun]:
     """The newest runs that ended within `span`. Raises SearchTooSlow."""
-    wanted = _wanted(tenant, chosen, chosen.ended_states, before)
+    arguments = wanted(tenant, chosen, chosen.ended_states, before)
     query = _rows_between if light else _runs_between
-    return await pages.read(connection, query, *wanted, *span, limit, by_time=True)
+    return await pages.read(connection, query, *arguments, *span, limit, by_time=True)
 
 
-def _wanted(tenant: TenantId, chosen: RunFilter, states: Sequence[int] | None, before: UUID | None) -> tuple[Any, ...]:
+def wanted(
+    tenant: TenantId, chosen: RunFilter, states: Sequence[int] | None, before: UUID | None = None
+) -> tuple[Any, ...]:
     """The arguments of the fragments wanted_live_run and wanted_ended_run."""
     return (
         tenant, before, chosen.job_id, chosen.lane_ids, states, contains(chosen.error), chosen.since, chosen.until,
-        chosen.own, chosen.created_after, chosen.created_before, *(chosen.label or (None, None)), chosen.generation,
-        chosen.worker_id,
+        chosen.own, chosen.created_after, chosen.created_before, *_values_of(chosen), chosen.generation,
+        chosen.worker_id, chosen.created_by, chosen.within,
     )  # fmt: skip
+
+
+def _values_of(chosen: RunFilter) -> tuple[list[str], list[str]] | tuple[None, None]:
+    """The paths in the spec of the label and of values of the payload, as array literals, and the values."""
+    wanted = [(("labels", chosen.label[0]), chosen.label[1])] if chosen.label is not None else []
+    wanted += [(("found_by", path), value) for path, value in chosen.payload]
+    if not wanted:
+        return None, None
+    return [_array_literal(path) for path, _ in wanted], [value for _, value in wanted]
+
+
+def _array_literal(names: Sequence[str]) -> str:
+    quoted = (name.replace("\\", "\\\\").replace('"', '\\"') for name in names)
+    return "{" + ",".join(f'"{name}"' for name in quoted) + "}"
 
 
 def count_live(tenant: TenantId, chosen: RunFilter) -> Count:
     """How many live runs match."""
-    return Count(_SQL["count_live_runs"], _wanted(tenant, chosen, chosen.live_states, None))
+    return Count(_SQL["count_live_runs"], wanted(tenant, chosen, chosen.live_states))
 
 
 def count_ended(tenant: TenantId, chosen: RunFilter) -> Count:
-    return Count(_SQL["count_ended_runs"], _wanted(tenant, chosen, chosen.ended_states, None))
+    return Count(_SQL["count_ended_runs"], wanted(tenant, chosen, chosen.ended_states))
 
 
 async def runs_of_job(

@@ -11,7 +11,7 @@ from uuid import UUID
 import msgspec
 
 from mainspring.domain.dependencies import edges_of
-from mainspring.domain.errors import Conflict
+from mainspring.domain.health import NEVER_RAN_STATE, HealthState
 from mainspring.domain.job import (
     JobDefinition,
     Overlap,
@@ -23,6 +23,7 @@ from mainspring.domain.job import (
 )
 from mainspring.domain.schedules.nominal_times import latest
 from mainspring.domain.schedules.schedule import Schedule, with_seed
+from mainspring.domain.tags import changed_meanwhile
 from mainspring.domain.transitions import StoredJobStatus
 from mainspring.kernel.config import SHARD_COUNT
 from mainspring.kernel.ids import TenantId
@@ -57,7 +58,8 @@ class NewJob(msgspec.Struct, frozen=True):
 
 class JobRow(PageRow, frozen=True):
     """A job that will fire or can be fired manually. `status` is a StoredJobStatus. `runs_left`: of max_runs.
-    `last_nominal_for`: all nominal times up to it are dealt with."""
+    `last_nominal_for`: all nominal times up to it are dealt with. `created_by`: the token that created it, whose name
+    is `creator`."""
 
     tenant_id: TenantId
     job_id: str
@@ -80,6 +82,8 @@ class JobRow(PageRow, frozen=True):
     pruned_version: int | None
     generation: int
     runs_left: int | None
+    created_by: UUID | None
+    creator: str | None
 
     @property
     def pruned(self) -> bool:
@@ -116,10 +120,12 @@ _get_past_job = RowQuery(JobRow, _SQL["get_past_job"])
 _holders = RowQuery(Holder, _SQL["holders"])
 _list_jobs = RowQuery(JobRow, _SQL["list_jobs"])
 _list_workflows = RowQuery(JobRow, _SQL["list_workflows"])
+_list_unwell = RowQuery(JobRow, _SQL["list_unwell"])
 _list_jobs_at_rest = RowQuery(JobRow, _SQL["list_jobs_at_rest"])
 _LIGHT = {
     _list_jobs: RowQuery(JobRow, _LIGHT_SQL["list_jobs"]),
     _list_workflows: RowQuery(JobRow, _LIGHT_SQL["list_workflows"]),
+    _list_unwell: RowQuery(JobRow, _LIGHT_SQL["list_unwell"]),
     _list_jobs_at_rest: RowQuery(JobRow, _LIGHT_SQL["list_jobs_at_rest"]),
 }
 _lock_job = RowQuery(LockedJob, _SQL["lock_job"])
@@ -165,17 +171,21 @@ def definition_with(row: JobRow, lane: Lane, spec: Spec, schedule: Schedule) -> 
     )
 
 
-async def insert(connection: Connection, tenant: TenantId, new: Sequence[NewJob]) -> None:
+async def insert(
+    connection: Connection, tenant: TenantId, new: Sequence[NewJob], created_by: UUID | None = None
+) -> None:
     """Insert jobs. Later generations replace the rows of ended jobs; the caller has locked these."""
     for statement, chosen in (
         (_SQL["insert_jobs"], [job for job in new if job.generation == 1]),
         (_SQL["renew_jobs"], [job for job in new if job.generation > 1]),
     ):
-        if chosen and await _insert(connection, statement, tenant, chosen) != len(chosen):
-            raise Conflict("jobs changed meanwhile", code="changed_meanwhile", hint="try again")
+        if chosen and await _insert(connection, statement, tenant, chosen, created_by) != len(chosen):
+            raise changed_meanwhile("jobs")
 
 
-async def _insert(connection: Connection, statement: str, tenant: TenantId, new: Sequence[NewJob]) -> int:
+async def _insert(
+    connection: Connection, statement: str, tenant: TenantId, new: Sequence[NewJob], created_by: UUID | None
+) -> int:
     done: str = await connection.execute(
         statement,
         tenant,
@@ -195,6 +205,7 @@ async def _insert(connection: Connection, statement: str, tenant: TenantId, new:
         [job.generation for job in new],
         [job.runs_left for job in new],
         [edges_of(job.definition) for job in new],
+        created_by,
     )
     return int(done.rpartition(" ")[2])
 
@@ -299,7 +310,8 @@ async def cancel_unreadable(connection: Connection, row: LockedJob) -> bool:
 
 
 class JobFilter(msgspec.Struct, frozen=True):
-    """What `GET /v1/jobs` asks for, except the status. None means any. `workflows`: only these, which are few."""
+    """What `GET /v1/jobs` asks for, except the status. None means any. `workflows`: only these, which are few.
+    `created_by`: the name or id of a token. `within`: labels that all of them have, as JSON. `health`: as stored."""
 
     lane_ids: Sequence[int] | None = None
     owner: str | None = None
@@ -311,6 +323,14 @@ class JobFilter(msgspec.Struct, frozen=True):
     next_fire_before: datetime | None = None
     declared_by: str | None = None
     workflows: bool = False
+    created_by: str | None = None
+    within: str | None = None
+    health: Sequence[int] | None = None
+
+    @property
+    def unwell(self) -> bool:
+        """Whether an index has these jobs: none is healthy or has never run."""
+        return self.health is not None and not {HealthState.HEALTHY, NEVER_RAN_STATE} & set(self.health)
 
 
 class RowFilter(msgspec.Struct, frozen=True):
@@ -324,6 +344,11 @@ class RowFilter(msgspec.Struct, frozen=True):
     def at_rest(self) -> bool:
         """Whether an index has these jobs."""
         return int(StoredJobStatus.SCHEDULED) not in self.statuses
+
+    @property
+    def few(self) -> bool:
+        """Whether they are few of many, and are read by their ids."""
+        return self.asked.workflows or self.asked.unwell
 
     @property
     def of_owner(self) -> bool:
@@ -349,12 +374,14 @@ async def list_jobs(
     light: bool = False,
 ) -> list[JobRow]:
     """Newest first, before `before` and down to `floor`. `light`: without payloads."""
-    query = _list_workflows if chosen.asked.workflows else _list_jobs_at_rest if chosen.at_rest else _list_jobs
+    query = _list_jobs_at_rest if chosen.at_rest else _list_jobs
+    if chosen.few:
+        query = _list_workflows if chosen.asked.workflows else _list_unwell
     return await pages.read(
         connection,
         _LIGHT[query] if light else query,
         *_listed(tenant, chosen, before, floor, limit),
-        straight=not chosen.asked.workflows and (chosen.plain or floor is not None),
+        straight=not chosen.few and (chosen.plain or floor is not None),
     )
 
 
@@ -366,7 +393,8 @@ def _listed(
     return (
         tenant, *(before or (None, None)), chosen.statuses, asked.lane_ids, asked.owner, *(asked.label or (None, None)),
         contains(asked.text), *(floor or (None, None)), asked.created_after, asked.created_before,
-        asked.next_fire_after, asked.next_fire_before, chosen.missed, asked.declared_by, limit,
+        asked.next_fire_after, asked.next_fire_before, chosen.missed, asked.declared_by, asked.created_by,
+        asked.within, asked.health, limit,
     )  # fmt: skip
 
 
@@ -379,7 +407,7 @@ async def boundary(
     connection: Connection, tenant: TenantId, chosen: RowFilter, before: Place | None, count: int
 ) -> Place | None:
     """The job down to which `count` jobs come after `before`, of those that an index has. None if there are fewer."""
-    if chosen.asked.workflows:
+    if chosen.few:
         return None
     sql = _SQL["jobs_at_rest_boundary"] if chosen.at_rest else _SQL["jobs_boundary"]
     arguments = [tenant, *(before or (None, None)), count]

@@ -11,8 +11,9 @@ from operator import attrgetter
 import msgspec
 
 from mainspring.domain.job import JobDefinition, Priority
+from mainspring.domain.narrowing import Narrowing
 from mainspring.domain.worker_needs import labels_in, labels_text
-from mainspring.domain.workflows.flow import WORKFLOW_TASK
+from mainspring.domain.workflows.flow import SERVER_TASKS
 from mainspring.kernel.ids import EVERY_TENANT, TenantId
 from mainspring.store.pool import Connection, Store, connect
 from mainspring.store.queries import load
@@ -109,7 +110,7 @@ class LaneRegistry:
         self, tenant: TenantId, queues: Iterable[str], tasks: Iterable[str], labels: Mapping[str, str]
     ) -> list[Lane]:
         """The lanes from which a worker with these queues, tasks and labels may take, grouped by tenant."""
-        queue_set, task_set, label_set = set(queues), set(tasks) - {WORKFLOW_TASK}, labels.items()
+        queue_set, task_set, label_set = set(queues), set(tasks) - SERVER_TASKS, labels.items()
         shared = tenant == EVERY_TENANT
         found = [
             lane
@@ -126,8 +127,19 @@ class LaneRegistry:
     def of_queue(self, tenant: TenantId, queue: str) -> list[int]:
         return [lane.lane_id for lane in self._by_id.values() if lane.tenant_id == tenant and lane.queue == queue]
 
+    def of_tenant(self, tenant: TenantId) -> list[int]:
+        return [lane.lane_id for lane in self._by_id.values() if lane.tenant_id == tenant]
+
     def of_task(self, tenant: TenantId, task: str) -> list[int]:
         return [lane.lane_id for lane in self._by_id.values() if lane.tenant_id == tenant and lane.task == task]
+
+    def within(self, tenant: TenantId, reach: Narrowing) -> list[int]:
+        """The lanes whose queue and task a narrowed token reaches."""
+        return [
+            lane.lane_id
+            for lane in self._by_id.values()
+            if lane.tenant_id == tenant and reach.has_queue(lane.queue) and reach.has_task(lane.task)
+        ]
 
     def of_any_tenant(self, task: str) -> list[int]:
         return [lane.lane_id for lane in self._by_id.values() if lane.task == task]

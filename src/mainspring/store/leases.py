@@ -47,8 +47,9 @@ _counts = RowQuery(LeaseCounts, _SQL["standing"])
 _list_leases = RowQuery(LeaseRow, _SQL["list_leases"])
 
 
-async def node_seen(connection: Connection, node_id: UUID, host: str) -> None:
-    await connection.execute(_SQL["node_seen"], node_id, host)
+async def node_seen(connection: Connection, node_id: UUID, host: str, clock_off: float | None = None) -> None:
+    """`clock_off`: by how many seconds its clock differs from that of the database."""
+    await connection.execute(_SQL["node_seen"], node_id, host, clock_off)
 
 
 async def live_nodes(connection: Connection, within: float) -> list[UUID]:

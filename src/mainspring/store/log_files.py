@@ -38,7 +38,7 @@ _PUT_AT_ONCE = 8
 _NAME = re.compile(r"(\d{15})(?:-(\d{15}))?")
 
 
-class Chunk(NamedTuple):
+class FolderChunk(NamedTuple):
     """Bytes of the log in `folder`, from `offset` on."""
 
     folder: str
@@ -100,11 +100,11 @@ class LogFiles:
         interpreter that ends before that is aborted: 29 of 150 ended so without a pause, none after 20 ms."""
         await asyncio.sleep(_A_MOMENT)
 
-    async def put_all(self, chunks: Sequence[Chunk]) -> None:
+    async def put_all(self, chunks: Sequence[FolderChunk]) -> None:
         """Store chunks of any number of logs, a few at a time."""
         await asyncio.gather(*map(self._put_in_turn, chunks))
 
-    async def _put_in_turn(self, chunk: Chunk) -> None:
+    async def _put_in_turn(self, chunk: FolderChunk) -> None:
         async with self._putting:
             await self.put(*chunk)
 

@@ -16,10 +16,11 @@ from uuid import UUID
 import asyncpg
 
 from mainspring.domain.errors import Unavailable
+from mainspring.domain.log_words import words_in
 from mainspring.kernel.ids import TenantId, uuid7_time
 from mainspring.store import logs
 from mainspring.store.log_failures import LogFailures
-from mainspring.store.log_files import Chunk, key_of
+from mainspring.store.log_files import FolderChunk, key_of
 from mainspring.store.logs import Key, Piece, StoredChunk
 from mainspring.store.pool import AWAY, Connection, Store
 from mainspring.store.queries import load
@@ -56,7 +57,7 @@ class LogTable:
         self._failures = LogFailures()
 
     async def record(
-        self, tenant: TenantId, worker_id: UUID, pieces: Sequence[Piece], chunks: Sequence[Chunk]
+        self, tenant: TenantId, worker_id: UUID, pieces: Sequence[Piece], chunks: Sequence[FolderChunk]
     ) -> dict[Key, int]:
         """Store the chunks of logs that continue, and make them valid. Returns those logs, with the number of the
         attempt. Raises Unavailable if that takes too long."""
@@ -98,8 +99,8 @@ class LogTable:
         except (*AWAY, *SLOW_OR_FULL) as error:
             raise self._unavailable(error) from error
         if sum(row["size"] for row in rows) >= _MUCH:
-            return await asyncio.to_thread(_join, rows, start, end)
-        return _join(rows, start, end)
+            return await asyncio.to_thread(joined, rows, start, end)
+        return joined(rows, start, end)
 
     def _unavailable(self, error: Exception) -> Unavailable:
         return self._failures.unavailable(error)
@@ -119,13 +120,13 @@ def _likely_times(run_id: UUID) -> Iterator[tuple[datetime, datetime]]:
     yield _ANY_TIME
 
 
-def _pack_all(chunks: Sequence[Chunk]) -> list[StoredChunk]:
+def _pack_all(chunks: Sequence[FolderChunk]) -> list[StoredChunk]:
     return [_row(chunk) for chunk in chunks]
 
 
-def _row(chunk: Chunk) -> StoredChunk:
+def _row(chunk: FolderChunk) -> StoredChunk:
     _, run_id, fence = key_of(chunk.folder)
-    return StoredChunk(run_id, fence, chunk.offset, len(chunk.data), pack(chunk.data))
+    return StoredChunk(run_id, fence, chunk.offset, len(chunk.data), pack(chunk.data), words_in(chunk.data))
 
 
 def pack(data: bytes) -> bytes:
@@ -135,7 +136,7 @@ def pack(data: bytes) -> bytes:
     return packed if len(packed) < len(data) else data
 
 
-def _join(rows: Sequence[asyncpg.Record], start: int, end: int) -> bytes:
+def joined(rows: Sequence[tuple[int, int, bytes]], start: int, end: int) -> bytes:
     """The bytes from `start` on that the rows contain without a gap."""
     found, position = [], start
     for first_byte, size, data in rows:

@@ -8,7 +8,7 @@ from uuid import UUID
 
 import msgspec
 
-from mainspring.domain.transitions import StoredState
+from mainspring.domain.transitions import UNKNOWN_STATE, StoredState
 from mainspring.kernel.ids import TenantId
 from mainspring.store.pool import Connection, Record
 from mainspring.store.queries import load
@@ -20,13 +20,14 @@ Key = tuple[UUID, int]
 
 
 class StoredChunk(NamedTuple):
-    """A row of log_chunks: `size` bytes of output, possibly compressed."""
+    """A row of log_chunks: `size` bytes of output, possibly compressed. `words`: see domain/log_words.py."""
 
     run_id: UUID
     fence: int
     first_byte: int
     size: int
     data: bytes
+    words: bytes | None
 
 
 class Piece(msgspec.Struct, frozen=True):
@@ -67,7 +68,8 @@ NOTHING_PRINTED = LogRow(0, 0, 0, truncated=False, ended=False)
 
 
 class LogState(msgspec.Struct, frozen=True):
-    """A run as a reader of its log sees it. `state` is a StoredState. `over`: the run is in the history."""
+    """A run as a reader of its log sees it. `state` is a StoredState, or UNKNOWN_STATE if only the log is left. `over`:
+    the run is not live."""
 
     state: int
     attempt: int
@@ -147,6 +149,8 @@ async def states(connection: Connection, wanted: Sequence[tuple[TenantId, UUID]]
     for run_id, state, attempt, over, number, *log in rows:
         if run_id not in found:
             found[run_id] = LogState(state, attempt, over, {})
+        elif state == UNKNOWN_STATE:  # the newest attempt comes last
+            found[run_id] = LogState(state, attempt, over, found[run_id].logs)
         if number is not None:
             found[run_id].logs[number] = LogRow(number, *log)  # the later of two fences, because that one ran
     return found

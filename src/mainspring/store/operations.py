@@ -8,11 +8,13 @@ from uuid import UUID
 
 import msgspec
 
-from mainspring.domain.errors import Conflict
+from mainspring.domain.narrowing import Narrowing
+from mainspring.domain.tags import changed_meanwhile
 from mainspring.kernel.ids import TenantId
 from mainspring.store.pool import Connection
 from mainspring.store.queries import load
 from mainspring.store.rows import RowQuery
+from mainspring.store.tokens import read_narrowing
 
 _SQL = load("operations")
 
@@ -39,6 +41,13 @@ class OperationRow(msgspec.Struct, frozen=True):
     created_at: datetime
     updated_at: datetime
     ended_at: datetime | None
+    token_id: UUID | None
+    narrowed_text: str | None
+
+    @property
+    def narrowing(self) -> Narrowing | None:
+        """What the token that began it reaches."""
+        return read_narrowing(self.narrowed_text)
 
 
 class NewOperation(msgspec.Struct, frozen=True):
@@ -51,6 +60,7 @@ class NewOperation(msgspec.Struct, frozen=True):
     exact: bool
     expected: int | None
     requested_by: str
+    token_id: UUID | None
 
 
 class Advance(msgspec.Struct, frozen=True):
@@ -73,7 +83,7 @@ async def insert(connection: Connection, tenant: TenantId, new: NewOperation, mo
     """Return False if `most` operations of the tenant have not ended."""
     made = await connection.fetchval(
         _SQL["insert_operation"], new.operation_id, tenant, new.target, new.verb, new.filter_text, new.ids, new.count,
-        new.exact, new.expected, new.requested_by, most,
+        new.exact, new.expected, new.requested_by, most, new.token_id,
     )  # fmt: skip
     return made is not None
 
@@ -83,10 +93,15 @@ async def get(connection: Connection, tenant: TenantId, operation_id: UUID) -> O
 
 
 async def page(
-    connection: Connection, tenant: TenantId, before: UUID | None, states: Sequence[int] | None, limit: int
+    connection: Connection,
+    tenant: TenantId,
+    before: UUID | None,
+    states: Sequence[int] | None,
+    limit: int,
+    begun_by: UUID | None = None,
 ) -> list[OperationRow]:
-    """Newest first."""
-    return await _list.fetch(connection, tenant, before, states, limit)
+    """Newest first, of all tokens or of one."""
+    return await _list.fetch(connection, tenant, before, states, limit, begun_by)
 
 
 async def at_work(connection: Connection, limit: int) -> list[OperationRow]:
@@ -106,7 +121,7 @@ async def advance(connection: Connection, row: OperationRow, step: Advance) -> N
         step.state, step.reason,
     )  # fmt: skip
     if found is None:
-        raise Conflict(f"operation {row.operation_id} changed meanwhile", code="changed_meanwhile", hint="try again")
+        raise changed_meanwhile(f"operation {row.operation_id}")
 
 
 async def cancel(connection: Connection, tenant: TenantId, operation_id: UUID, reason: str) -> bool:

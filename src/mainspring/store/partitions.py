@@ -1,4 +1,4 @@
-"""Day partitions of run_history, attempts and log_chunks. They are created a week ahead, so that no report
+"""Day partitions of run_history, attempts, log_chunks and the audit. They are created a week ahead, so that no report
 has to wait for one.
 
 A partition is created as a separate table and then attached (routines/partitions.sql). `CREATE TABLE ... PARTITION OF`
@@ -17,6 +17,9 @@ from mainspring.store.pool import Connection
 HISTORY = ("run_history", "attempts")
 LOGS = ("log_chunks",)
 PARTITIONED = (*HISTORY, *LOGS)
+AUDIT_ENTRIES = ("audit_entries",)
+AUDIT_LINKS = ("audit_links",)
+_ALL = (*PARTITIONED, *AUDIT_ENTRIES, *AUDIT_LINKS)
 DAYS_AHEAD = 7
 
 # Every server prunes, and two can do so at the same time. These errors mean that another one is dropping the partition.
@@ -49,11 +52,11 @@ async def ensure_ahead(connection: Connection) -> list[str]:
             """select c.relname from pg_inherits i join pg_class c on c.oid = i.inhrelid
                join pg_class p on p.oid = i.inhparent join pg_namespace n on n.oid = p.relnamespace
                where n.nspname = 'mainspring' and p.relname = any($1::text[])""",
-            list(PARTITIONED),
+            list(_ALL),
         )
     }
     made = []
-    for parent in PARTITIONED:
+    for parent in _ALL:
         # From yesterday on, because the clock can be set back over midnight.
         for offset in range(-1, DAYS_AHEAD + 1):
             day = today + timedelta(days=offset)
@@ -86,7 +89,8 @@ async def drop_older(
                 if before_drop is not None and row["attached"] and not row["pending"] and parent == tables[0]:
                     low = datetime(day.year, day.month, day.day, tzinfo=UTC)
                     await before_drop(low, low + timedelta(days=1))
-                if row["attached"] and row["ours"]:
+                # What is dropped of the audit leaves an anchor in the same transaction, so it is not detached before.
+                if row["attached"] and row["ours"] and (row["pending"] or not name.startswith("audit")):
                     await _detach(connection, parent, name, how="finalize" if row["pending"] else "concurrently")
                 await connection.execute(_DROP, parent, day)
             except asyncpg.LockNotAvailableError:  # a subclass of ObjectNotInPrerequisiteStateError, caused by a reader

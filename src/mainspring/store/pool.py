@@ -19,7 +19,10 @@ from mainspring.kernel.ids import TenantId
 from mainspring.kernel.lifecycle import Outage
 from mainspring.store.database import Database, Pooling, database_at
 from mainspring.store.fair_queue import make_fair, queue_of
+from mainspring.store.hosts import READ_WRITE, Host, hosts_of, names_target, open_first
+from mainspring.store.outage_queue import OutageQueue
 from mainspring.store.pooled_connection import TransactionConnection
+from mainspring.store.replica import MAX_STALENESS, Replica
 from mainspring.store.searches import Searches
 
 Connection = asyncpg.Connection | asyncpg.pool.PoolConnectionProxy
@@ -101,6 +104,20 @@ class NoFreeConnection(asyncpg.TooManyConnectionsError):  # type: ignore[misc] #
     FIX = "raise max_connections in PostgreSQL, or run fewer servers, schedulers and other clients"
 
 
+async def _open_somewhere(url: str, **options: Any) -> asyncpg.Connection:
+    """At the primary, if the URL names several hosts and does not say what it wants."""
+    hosts = hosts_of(url)
+    if len(hosts) < 2:
+        return await asyncpg.connect(url, **options)
+    if not names_target(url):
+        options["target_session_attrs"] = READ_WRITE
+
+    async def open_one(host: Host) -> asyncpg.Connection:
+        return await asyncpg.connect(url, host=host.name, port=host.port, **options)
+
+    return await open_first(url, hosts, open_one)
+
+
 async def _open(pooling: Pooling, *args: Any, server_settings: dict[str, str], **options: Any) -> asyncpg.Connection:
     """PgBouncer accepts no settings at the start of a connection but the name of the application."""
     first = {"application_name": server_settings["application_name"]}
@@ -110,7 +127,7 @@ async def _open(pooling: Pooling, *args: Any, server_settings: dict[str, str], *
     if pooling is Pooling.TRANSACTION:
         options |= {"connection_class": TransactionConnection, "statement_cache_size": 0}
     try:
-        connection = await asyncpg.connect(*args, server_settings=first, **options)
+        connection = await _open_somewhere(*args, server_settings=first, **options)
     except asyncpg.TooManyConnectionsError as error:
         raise NoFreeConnection(f"{NoFreeConnection.DETAIL}; {NoFreeConnection.FIX}") from error
     if pooling is Pooling.TRANSACTION:
@@ -143,8 +160,13 @@ class Store:
     connections: WeakSet[asyncpg.Connection] = field(default_factory=WeakSet)
     changes: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(_CHANGES_AT_ONCE))
     searches: Searches = field(default_factory=Searches)
-    outage: Outage = field(default_factory=lambda: Outage(*AWAY))
+    outage: Outage = field(default_factory=lambda: Outage(*AWAY, refusal=asyncpg.ReadOnlySQLTransactionError))
+    waiting: OutageQueue = field(init=False)
     urgent_waits: list[Callable[[], float]] = field(default_factory=list)
+    replica: Replica | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "waiting", OutageQueue(self.outage))
 
     @property
     def url(self) -> str:
@@ -171,8 +193,9 @@ class Store:
     ) -> AsyncIterator[asyncpg.pool.PoolConnectionProxy]:
         """As `search`, but without waiting for a turn. For reads that must not wait for the searches of a tenant."""
         allowed = seconds or self.searches.seconds
+        pool = self.replica.pool if self.replica is not None and self.replica.may_answer() else self.reads
         async with (
-            self.reads.acquire() as connection,
+            pool.acquire() as connection,
             self.searches.limited(allowed),
             connection.transaction(isolation=isolation, readonly=True),
         ):
@@ -203,6 +226,8 @@ class Store:
     async def close(self) -> None:
         for pool in (self.hot, self.reads, self.urgent, self.groups, self.logs):
             pool.terminate()
+        if self.replica is not None:
+            self.replica.pool.terminate()
 
 
 def has_room(pool: asyncpg.Pool) -> bool:
@@ -220,9 +245,17 @@ async def connect(
 
 
 async def open_store(
-    where: str | Database, *, application: str = "server", hot: int = 8, reads: int = _READS, share: int = 1
+    where: str | Database,
+    *,
+    application: str = "server",
+    hot: int = 8,
+    reads: int = _READS,
+    share: int = 1,
+    read_url: str | None = None,
+    max_staleness: float = MAX_STALENESS,
 ) -> Store:
-    """`share`: how many processes divide these connections. Each has at least two of either kind."""
+    """`share`: how many processes divide these connections. Each has at least two of either kind. `read_url`: of a
+    standby for lists and searches, which may be as far behind as `max_staleness` says."""
     hot, reads = max(min(hot, 2), hot // share), max(min(reads, 2), reads // share)
     database = database_at(where)
     connections: WeakSet[asyncpg.Connection] = WeakSet()
@@ -230,30 +263,44 @@ async def open_store(
     async def note(connection: asyncpg.Connection) -> None:
         connections.add(connection)
 
-    async def pool(size: int, settings: dict[str, str], kind: str) -> asyncpg.Pool:
+    async def pool(size: int, settings: dict[str, str], kind: str, at: Database = database) -> asyncpg.Pool:
         made = await asyncpg.create_pool(
-            database.url,
+            at.url,
             min_size=0,
             max_size=size,
             max_inactive_connection_lifetime=0,
             timeout=5,
             command_timeout=35,
             server_settings={"application_name": f"mainspring {application} {kind}", **SESSION_SETTINGS, **settings},
-            connect=partial(_open_in_pool, database.pooling),
+            connect=partial(_open_in_pool, at.pooling),
             init=note,
             reset=_skip_reset,
         )
         return make_fair(made)
 
+    of_primary = await pool(reads, READ_SETTINGS, "reads")
+    replica = None
+    if read_url is not None:
+        replica = Replica(
+            of_primary, await pool(reads, READ_SETTINGS, "replica", Database(_any_server(read_url))), max_staleness
+        )
     return Store(
         database,
         await pool(hot, HOT_SETTINGS, "hot"),
-        await pool(reads, READ_SETTINGS, "reads"),
+        of_primary,
         await pool(1, URGENT_SETTINGS, "urgent"),
         await pool(1, GROUP_SETTINGS, "groups"),
         await pool(LOG_CONNECTIONS, LOG_SETTINGS, "logs"),
         connections,
+        replica=replica,
     )
+
+
+def _any_server(url: str) -> str:
+    """Of several hosts a standby, if the URL does not say what it wants."""
+    if len(hosts_of(url)) < 2 or names_target(url):
+        return url
+    return f"{url}{'&' if '?' in url else '?'}target_session_attrs=standby"
 
 
 async def _skip_reset(_connection: Any) -> None:

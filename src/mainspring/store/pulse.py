@@ -1,5 +1,8 @@
 """Checks four times a second, on a separate connection, whether PostgreSQL answers. If it does not, requests get `503`
 within two seconds instead of hanging, and dead connections are closed.
+
+A refused write ("cannot execute INSERT in a read-only transaction") says that connections may lead to an old primary,
+also if this one does not: it closes all of them, so that the next ones find the primary.
 """
 
 from __future__ import annotations
@@ -23,6 +26,7 @@ log = get_logger("pulse")
 _PATIENCE = 1.5  # together with the interval less than the two seconds that are documented
 _SLICES = 6  # see `_answered`
 _SAY_AGAIN = 5.0
+_REFUSALS_APART = 5.0  # a primary may be read-only itself, and new connections then change nothing
 
 
 class Pulse:
@@ -36,6 +40,9 @@ class Pulse:
         self._away_since = self._said_at = 0.0
         self._connection: asyncpg.Connection | None = None
         self._listeners: list[Callable[[], None]] = []
+        self._refused_at = -_REFUSALS_APART
+        self._on_refusal: list[Callable[[], None]] = []
+        self._outage.on_refusal(self._refused)
 
     @property
     def away(self) -> bool:
@@ -45,10 +52,18 @@ class Pulse:
         """Register a callback. It is called after each check without an answer."""
         self._listeners.append(listener)
 
+    def on_refusal(self, listener: Callable[[], None]) -> None:
+        """Register a callback. It is called after a refused change."""
+        self._on_refusal.append(listener)
+
+    def note(self, error: BaseException) -> None:
+        """An error that a request or a task has got."""
+        self._outage.note(error)
+
     async def run_once(self) -> bool:
         """Check once. Returns whether PostgreSQL answered."""
         try:
-            await _answered(self._ask())
+            await self._answered(self._ask())
         except (*AWAY, asyncpg.PostgresError) as error:
             self._drop()
             self._say_away(error)
@@ -57,8 +72,19 @@ class Pulse:
             return False
         if self.away:
             log.info("PostgreSQL is back", away_for=round(self._clock.monotonic() - self._away_since, 1))
-        self._outage.away = False
+        self._outage.end()
         return True
+
+    def _refused(self) -> None:
+        now = self._clock.monotonic()
+        if now - self._refused_at < _REFUSALS_APART:
+            return
+        self._refused_at = now
+        log.warning("PostgreSQL has refused a change as read-only; looking for the primary")
+        self._outage.suspected = True
+        self._drop()
+        for listener in self._on_refusal:
+            listener()
 
     def _say_away(self, error: Exception) -> None:
         """One line at once, and then one every few seconds."""
@@ -74,7 +100,8 @@ class Pulse:
     async def _ask(self) -> None:
         if self._connection is None or self._connection.is_closed():
             self._connection = await connect(self._database, application=PULSE, timeout=60.0)
-        await self._connection.fetchval(question())
+        if await self._connection.fetchval(question()):
+            raise asyncpg.ReadOnlySQLTransactionError("it is a standby now")
 
     async def close(self) -> None:
         if self._connection is not None:
@@ -86,17 +113,17 @@ class Pulse:
             self._connection.terminate()
             self._connection = None
 
-
-async def _answered(asking: Coroutine[Any, Any, None]) -> None:
-    """Wait for the answer, or raise TimeoutError. The timeout is counted in several short waits: if this process was
-    suspended for two seconds, only one of them has passed, and PostgreSQL is not reported as unavailable."""
-    task = asyncio.create_task(asking)
-    try:
-        for _ in range(_SLICES):
-            await asyncio.wait({task}, timeout=_PATIENCE / _SLICES)
-            if task.done():
-                return task.result()
-        raise TimeoutError
-    finally:
-        task.cancel()
-        task.add_done_callback(lambda done: done.cancelled() or done.exception())  # its result is not needed
+    async def _answered(self, asking: Coroutine[Any, Any, None]) -> None:
+        """Wait for the answer, or raise TimeoutError. The timeout is counted in several short waits: if this process
+        was suspended for two seconds, only one of them has passed, and PostgreSQL is not reported as unavailable."""
+        task = asyncio.create_task(asking)
+        try:
+            for _ in range(_SLICES):
+                await asyncio.wait({task}, timeout=_PATIENCE / _SLICES)
+                if task.done():
+                    return task.result()
+                self._outage.suspected = True
+            raise TimeoutError
+        finally:
+            task.cancel()
+            task.add_done_callback(lambda done: done.cancelled() or done.exception())  # its result is not needed

@@ -16,19 +16,31 @@ from collections.abc import Mapping
 from functools import cache, lru_cache
 from importlib.resources import files
 
+from mainspring.domain.audit import LEAST_DAYS
 from mainspring.domain.backfills import BACKFILL_TRIGGER, BackfillState
 from mainspring.domain.bulk import BulkState
 from mainspring.domain.dependencies import Edges
 from mainspring.domain.fairness import AGING_STEP
+from mainspring.domain.health import LAST_RUNS, LEAST_LEARNED, NEVER_RAN_STATE, HealthState, Told
 from mainspring.domain.job import DUE_TOGETHER, STILL_ALIVE, Delivery, Overlap, Priority
+from mainspring.domain.notify.states import MOST_ATTEMPTS, MessageState
 from mainspring.domain.pacing import LONGEST_LOOK
 from mainspring.domain.rollups import NO_BUCKET, SAMPLE_JOBS, Span
 from mainspring.domain.start_lag import LATE
-from mainspring.domain.transitions import ENDED, SHOWN_SCHEDULED, TRANSITIONS, Follows, StoredJobStatus, StoredState
+from mainspring.domain.transitions import (
+    ENDED,
+    SHOWN_SCHEDULED,
+    TRANSITIONS,
+    UNKNOWN_STATE,
+    Follows,
+    StoredJobStatus,
+    StoredState,
+)
 from mainspring.domain.worker_state import WorkerState
-from mainspring.domain.workflows.flow import RERUN_TRIGGER, STEP_TRIGGER, WORKFLOW_TASK, FanoutState, FlowState
+from mainspring.domain.workflows.flow import RERUN_TRIGGER, SERVER_TASKS, STEP_TRIGGER, FanoutState, FlowState
 from mainspring.domain.workflows.rules import RULE_BITS, Rule, Waiting
-from mainspring.kernel.config import DEFAULT_KEPT_PAYLOAD, MAX_LOG_CHUNK
+from mainspring.domain.workflows.waits import WaitKind
+from mainspring.kernel.config import DEFAULT_KEPT_PAYLOAD, MAX_LOG_CHUNK, SHARD_COUNT
 from mainspring.kernel.ids import DEFAULT_TENANT, EVERY_TENANT
 
 _NAME = re.compile(r"^-- name: (\w+)\s*$")
@@ -41,12 +53,22 @@ CONSTANTS: dict[str, str] = {
     **{f"JOB_{status.name}": str(int(status)) for status in StoredJobStatus},
     **{f"BACKFILL_{state.name}": str(int(state)) for state in BackfillState},
     **{f"BULK_{state.name}": str(int(state)) for state in BulkState},
+    **{f"MESSAGE_{state.name}": str(int(state)) for state in MessageState},
+    "MESSAGE_ATTEMPTS": str(MOST_ATTEMPTS),
+    **{f"HEALTH_{state.name}": str(int(state)) for state in HealthState},
+    "HEALTH_NEVER_RAN": str(NEVER_RAN_STATE),
+    **{f"TOLD_{bit.name}": str(int(bit)) for bit in Told},
+    "LEAST_LEARNED": str(LEAST_LEARNED),
+    "LAST_RUNS": str(LAST_RUNS),
+    "LAST_SHARD": str(SHARD_COUNT - 1),
     "BACKFILL_TRIGGER": f"'{BACKFILL_TRIGGER}'",
     "FOLLOWS_BACKFILL": str(int(Follows.BACKFILL)),
     "FOLLOWS_JOBS": str(int(Follows.JOBS)),
     **{f"EDGES_{bit.name}": str(int(bit)) for bit in Edges},
     "FOLLOWS_FLOW": str(int(Follows.FLOW)),
     "FOLLOWS_STOPS": str(int(Follows.STOPS)),
+    **{f"WAIT_FOR_{kind.name}": str(int(kind)) for kind in WaitKind},
+    "FOLLOWS_WAIT": str(int(Follows.WAIT)),
     "FOLLOWS_STEP": str(int(Follows.STEP)),
     "FOLLOWED_BY_JOINS": str(int(Follows.EDGES | Follows.STEP | Follows.RESULT | Follows.LAST)),
     "RULE_BITS": str(RULE_BITS),
@@ -57,7 +79,7 @@ CONSTANTS: dict[str, str] = {
     **{f"FANOUT_{state.name}": str(int(state)) for state in FanoutState},
     "STEP_TRIGGER": f"'{STEP_TRIGGER}'",
     "RERUN_TRIGGER": f"'{RERUN_TRIGGER}'",
-    "WORKFLOW_TASK": f"'{WORKFLOW_TASK}'",
+    "SERVER_TASKS": ", ".join(f"'{task}'" for task in sorted(SERVER_TASKS)),
     "JOBS_ENDED": f"{StoredJobStatus.CANCELLED:d}, {StoredJobStatus.COMPLETED:d}",
     **{f"WORKER_{state.name}": str(int(state)) for state in WorkerState},
     "WORKERS_ALIVE": f"{WorkerState.LIVE:d}, {WorkerState.DRAINING:d}",
@@ -66,12 +88,14 @@ CONSTANTS: dict[str, str] = {
     "EVERY_TENANT": str(EVERY_TENANT),
     "CRITICAL": str(int(Priority.CRITICAL)),
     "OVERLAP_SKIP": str(int(Overlap.SKIP)),
+    "UNKNOWN_STATE": str(UNKNOWN_STATE),
     "STILL_ALIVE": f"'{STILL_ALIVE}'",
     "DUE_TOGETHER": f"'{DUE_TOGETHER}'",
     "KEPT_PAYLOAD": str(DEFAULT_KEPT_PAYLOAD),
     "MAX_LOG_CHUNK": str(MAX_LOG_CHUNK),
     "AT_MOST_ONCE": f"'{Delivery.AT_MOST_ONCE}'",
     "LONGEST_LOOK": str(LONGEST_LOOK),
+    "AUDIT_LEAST_DAYS": str(LEAST_DAYS),
     **{span.name: str(int(span)) for span in Span},
     "NO_BUCKET": str(NO_BUCKET),
     "LATE_FOR_LAG": str(LATE),

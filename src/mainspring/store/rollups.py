@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from uuid import UUID
 
@@ -51,6 +52,14 @@ class QueueEnds(msgspec.Struct, frozen=True):
     failed: int
 
 
+class QueueDurations(msgspec.Struct, frozen=True):
+    """How long runs of a queue took: their number, and the sum."""
+
+    queue: str
+    runs: int
+    seconds: float
+
+
 class HourOfEnds(msgspec.Struct, frozen=True):
     """An hour, and how many runs ended in it."""
 
@@ -71,6 +80,28 @@ class RunEnd(msgspec.Struct, frozen=True):
     line: str | None
 
 
+class NewestEnd(msgspec.Struct, frozen=True):
+    """One of the newest runs of a job that have ended; without one the fields of the run are null."""
+
+    job_id: str
+    next_fire_at: datetime | None
+    state: int | None
+    ended_at: datetime | None
+    ran_ms: float | None
+    lag_ms: float | None
+
+
+class OutcomeRow(msgspec.Struct, frozen=True):
+    """One of the newest runs of a job that have ended."""
+
+    job_id: str
+    run_id: UUID
+    state: int
+    scheduled_for: datetime
+    ended_at: datetime
+    ran_ms: float | None
+
+
 class RolledUp(msgspec.Struct, frozen=True):
     """How many runs and attempts a round has read, and how many runs failed. `attempts_text`: attempts that failed and
     were followed by another one, as a JSON array of FailureSeen."""
@@ -88,8 +119,11 @@ class _Writers(msgspec.Struct, frozen=True):
 _hours_with_ends = RowQuery(HourOfEnds, _SQL["hours_with_ends"])
 _series = RowQuery(Rollup, _SQL["series"])
 _ends_of_job = RowQuery(RunEnd, _SQL["ends_of_job"])
+_newest_ends = RowQuery(NewestEnd, _SQL["newest_ends"])
+_outcomes = RowQuery(OutcomeRow, _SQL["outcomes"])
 _by_task = RowQuery(TaskRollup, _SQL["by_task"])
 _by_queue = RowQuery(QueueEnds, _SQL["by_queue"])
+_durations_by_queue = RowQuery(QueueDurations, _SQL["durations_by_queue"])
 _fold = RowQuery(RolledUp, _SQL["fold"])
 _writers_since = RowQuery(_Writers, _SQL["writers_since"])
 
@@ -171,6 +205,18 @@ async def ends_of_job(
     return await _ends_of_job.fetch(connection, tenant, job_id, most, own)
 
 
+async def newest_ends(connection: Connection, tenant: TenantId, job_ids: Sequence[str], most: int) -> list[NewestEnd]:
+    """Of each of these jobs that exists, the newest runs that have ended, newest first; by job id."""
+    return await _newest_ends.fetch(connection, tenant, job_ids, most)
+
+
+async def outcomes(
+    connection: Connection, tenant: TenantId, job_ids: Sequence[str], most: int, since: datetime
+) -> list[OutcomeRow]:
+    """Of each of these jobs, the newest runs that have ended since then, newest first; by job id."""
+    return await _outcomes.fetch(connection, tenant, job_ids, most, since)
+
+
 async def hours_with_ends(
     connection: Connection, tenant: TenantId, task: str | None, queue: str | None, most: int
 ) -> list[HourOfEnds]:
@@ -186,6 +232,13 @@ async def by_task(connection: Connection, tenant: TenantId, span: Span, at: date
 async def by_queue(connection: Connection, tenant: TenantId, minute: datetime) -> list[QueueEnds]:
     """How many runs of each queue ended in this minute."""
     return await _by_queue.fetch(connection, tenant, minute)
+
+
+async def durations_by_queue(
+    connection: Connection, tenant: TenantId, span: Span, since: datetime
+) -> list[QueueDurations]:
+    """How long runs took that ended since then, of the queues in which some have."""
+    return await _durations_by_queue.fetch(connection, int(span), tenant, since)
 
 
 async def ended_in_minute(connection: Connection, minute: datetime) -> int:

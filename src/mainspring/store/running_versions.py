@@ -27,7 +27,8 @@ def newest_known() -> int:
 
 
 def question() -> str:
-    return f"select 1 /* knows schema {newest_known()} */"
+    """Whether PostgreSQL is a standby, for example an old primary after a failover."""
+    return f"select pg_is_in_recovery() /* knows schema {newest_known()} */"
 
 
 async def older_than(connection: asyncpg.Connection, version: int) -> list[str]:

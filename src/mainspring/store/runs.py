@@ -22,6 +22,8 @@ _ready_at = attrgetter("ready_at")
 # run_id, follows, the slots and gates that the run held, and the joins that count it; records without conversion, for
 # the hot path
 EndedRow = tuple[UUID, int | None, list[int] | None, list[int] | None]
+# That of a run that has not succeeded: also its tenant and its job
+OtherEnd = tuple[UUID, int | None, list[int] | None, list[int] | None, TenantId, str | None]
 
 # For each lane: the gate of its queue and what may pass it, the same of its tenant, and the gates that a run owns.
 GateColumns = tuple[
@@ -43,6 +45,14 @@ class NewRuns:
         self.payloads: list[str | None] = []
         self.specs: list[str | None] = []
         self.generations: list[int] = []
+
+    @property
+    def columns(self) -> tuple[Sequence[object], ...]:
+        """The arguments of the statements that insert them, in order."""
+        return (
+            self.run_ids, self.lane_ids, self.max_attempts, self.job_ids, self.names, self.payloads, self.specs,
+            self.generations,
+        )  # fmt: skip
 
 
 class HeldRun(msgspec.Struct, frozen=True):
@@ -161,19 +171,15 @@ class PastAttempt(msgspec.Struct, frozen=True):
     usage: str | None = None
 
 
-async def insert(connection: Connection, tenant: TenantId, new: NewRuns, *, waiting: bool = False) -> None:
+async def insert(
+    connection: Connection, tenant: TenantId, new: NewRuns, *, waiting: bool = False, created_by: UUID | None = None
+) -> None:
     """`waiting`: their jobs depend on others."""
     await connection.execute(
         _SQL["insert_waiting_runs"] if waiting else _SQL["insert_runs"],
         tenant,
-        new.run_ids,
-        new.lane_ids,
-        new.max_attempts,
-        new.job_ids,
-        new.names,
-        new.payloads,
-        new.specs,
-        new.generations,
+        *new.columns,
+        created_by,
     )
 
 
@@ -188,21 +194,17 @@ class NewHeldRuns(NewRuns):
         self.boosts: list[float | None] = []
 
 
-async def insert_held(connection: Connection, tenant: TenantId, new: NewHeldRuns) -> None:
+async def insert_held(
+    connection: Connection, tenant: TenantId, new: NewHeldRuns, created_by: UUID | None = None
+) -> None:
     """Insert runs that have limits. They are HELD."""
     await connection.execute(
         _SQL["insert_held_runs"],
         tenant,
-        new.run_ids,
-        new.lane_ids,
-        new.max_attempts,
-        new.job_ids,
-        new.names,
-        new.payloads,
-        new.specs,
-        new.generations,
+        *new.columns,
         ["{" + ",".join(map(str, lines)) + "}" for lines in new.lines],
         new.boosts,
+        created_by,
     )
 
 
@@ -213,10 +215,24 @@ async def insert_plain(
     max_attempts: int,
     run_ids: Sequence[str],
     payloads: Sequence[str | None],
+    created_by: UUID | None = None,
 ) -> None:
     """Insert runs of one lane that have only a payload."""
     ids = arrays.of_uuid_texts(run_ids)
-    await connection.execute(_SQL["insert_plain_runs"], tenant, lane_id, max_attempts, ids, payloads)
+    await connection.execute(_SQL["insert_plain_runs"], tenant, lane_id, max_attempts, ids, payloads, created_by)
+
+
+async def stored_ids(
+    connection: Connection, tenant: TenantId, run_ids: Sequence[str], job_ids: Sequence[str]
+) -> list[str]:
+    """Those that exist."""
+    rows = await connection.fetch(_SQL["stored_ids"], tenant, run_ids, job_ids)
+    return [row["id"] for row in rows]
+
+
+async def ended_ids(connection: Connection, tenant: TenantId, run_ids: Sequence[str]) -> list[str]:
+    rows = await connection.fetch(_SQL["ended_ids"], tenant, run_ids)
+    return [row["id"] for row in rows]
 
 
 async def claim(
@@ -362,10 +378,10 @@ async def requeue(
     )
 
 
-async def end(connection: Connection, endings: Sequence[Ending]) -> list[EndedRow]:
+async def end(connection: Connection, endings: Sequence[Ending]) -> list[OtherEnd]:
     """Move runs to the history with an end other than SUCCESS. Return those that matched."""
     ordered = sorted(endings, key=lambda item: item.run_id)
-    rows: list[EndedRow] = await connection.fetch(
+    rows: list[OtherEnd] = await connection.fetch(
         _SQL["end_runs"],
         [item.run_id for item in ordered],
         [item.fence for item in ordered],

@@ -12,7 +12,7 @@ from mainspring.kernel.ids import TenantId, uuid7
 from mainspring.store.pool import Connection
 from mainspring.store.queries import load
 from mainspring.store.rows import RowQuery
-from mainspring.store.tokens import FoundToken, Principal, hash_token
+from mainspring.store.tokens import FoundToken, Principal, hash_token, principal_of
 
 LONGEST = 7 * 86400.0  # seconds from sign-in to the end of a session
 IDLE = 12 * 3600.0  # seconds without a request after which it ends
@@ -64,14 +64,14 @@ async def use_link(connection: Connection, code: str, *, preview: bool = False) 
     row = await connection.fetchrow(statement, hash_token(code))
     if row is None:
         return None
-    return Principal(TenantId(row["tenant_id"]), row["role"], row["name"], row["token_id"])
+    return principal_of(row)
 
 
-async def insert(connection: Connection, token_id: UUID, secret: str) -> UUID | None:
+async def insert(connection: Connection, token_id: UUID, secret: str, seconds: float = LONGEST) -> UUID | None:
     """Begin a session of this token. None if the token is not valid any more."""
     await connection.execute(_SQL["delete_expired_sessions"])
     session_id: UUID | None = await connection.fetchval(
-        _SQL["insert_session"], uuid7(), hash_token(secret), token_id, LONGEST
+        _SQL["insert_session"], uuid7(), hash_token(secret), token_id, seconds
     )
     return session_id
 
@@ -83,8 +83,7 @@ async def find(connection: Connection, secret_hash: bytes) -> FoundToken | None:
         return None
     if row["unseen"]:
         await connection.execute(_SQL["touch_session"], row["session_id"], _TOUCH)
-    principal = Principal(TenantId(row["tenant_id"]), row["role"], row["name"], row["token_id"], row["session_id"])
-    return FoundToken(principal, row["seconds_left"])
+    return FoundToken(principal_of(row, row["session_id"]), row["seconds_left"])
 
 
 async def get(connection: Connection, session_id: UUID) -> SessionRow | None:

@@ -34,6 +34,7 @@ from mainspring.wire.fields import (
     fields_in,
     task_options,
 )
+from mainspring.wire.schedules import ScheduleIn
 
 _READERS = {
     "DurationIn": "intake_seconds",
@@ -83,7 +84,9 @@ def submit_constants() -> dict[str, str]:
         "SUBMIT_OPTIONS_BY_NAME": _array(field.name for field in _sql_options() if field.kind is PAIRS),
         "SUBMIT_SETUP_OPTIONS": _options(field for field in _options_elsewhere() if _in_setup(field)),
         "SUBMIT_OPTIONS_REFUSED": _array(
-            field.name for field in _options_elsewhere() if not _in_setup(field) and field.kind is not UNIQUE
+            field.name
+            for field in _options_elsewhere()
+            if not _in_setup(field) and field.kind is not UNIQUE and field.stored is not None
         ),
         "SUBMIT_QUEUE": _text(DEFAULT_QUEUE),
         "SUBMIT_PRIORITY": str(int(Priority.NORMAL)),
@@ -115,7 +118,7 @@ def _read(field: Field) -> str:
 def _struct_of(field: Field) -> type[msgspec.Struct] | None:
     """The type of an object in the request."""
     if field.kind is SCHEDULE:
-        return requests.ScheduleIn
+        return ScheduleIn
     found = getattr(requests, field.kind.wire, None)
     return found if isinstance(found, type) and issubclass(found, msgspec.Struct) else None
 

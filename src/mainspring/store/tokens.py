@@ -5,10 +5,12 @@ from __future__ import annotations
 import hashlib
 import secrets
 from datetime import datetime
+from typing import Any
 from uuid import UUID
 
 import msgspec
 
+from mainspring.domain.narrowing import Narrowing
 from mainspring.kernel.ids import TenantId, uuid7
 from mainspring.store.pool import Connection
 from mainspring.store.queries import load
@@ -18,13 +20,17 @@ _SQL = load("tokens")
 
 
 class Principal(msgspec.Struct, frozen=True):
-    """The tenant and role of a token, or of a session of this token."""
+    """The tenant and role of a token, or of a session of this token. user_id: the person whose token it is; member_id:
+    of a personal token, that of its member."""
 
     tenant: TenantId
     role: str
     name: str
     token_id: UUID
     session_id: UUID | None = None
+    narrowing: Narrowing | None = None
+    user_id: UUID | None = None
+    member_id: UUID | None = None
 
 
 class FoundToken(msgspec.Struct, frozen=True):
@@ -35,7 +41,8 @@ class FoundToken(msgspec.Struct, frozen=True):
 
 
 class TokenRow(msgspec.Struct, frozen=True):
-    """A token without its secret. `tenant` is the name of its tenant, or None for a token of every tenant."""
+    """A token without its secret. `tenant` is the name of its tenant, or None for a token of every tenant. `user_mail`:
+    of the person whose personal token it is."""
 
     token_id: UUID
     tenant_id: TenantId
@@ -45,6 +52,12 @@ class TokenRow(msgspec.Struct, frozen=True):
     created_at: datetime
     expires_at: datetime | None
     revoked_at: datetime | None
+    narrowed_text: str | None
+    user_mail: str | None
+
+    @property
+    def narrowing(self) -> Narrowing | None:
+        return read_narrowing(self.narrowed_text)
 
 
 _get_token = RowQuery(TokenRow, _SQL["get_token"])
@@ -61,11 +74,24 @@ def hash_token(token: str) -> bytes:
 
 
 async def insert(
-    connection: Connection, tenant: TenantId, token: str, role: str, name: str, *, expires_in: float | None = None
+    connection: Connection,
+    tenant: TenantId,
+    token: str,
+    role: str,
+    name: str,
+    *,
+    expires_in: float | None = None,
+    narrowing: Narrowing | None = None,
+    user_id: UUID | None = None,
+    member_id: UUID | None = None,
 ) -> UUID:
-    """Store a token. An existing one stays unchanged. Return the id of a new one."""
+    """Store a token. An existing one stays unchanged. Return the id of a new one. user_id, member_id: of a personal
+    token."""
     token_id = uuid7()
-    await connection.execute(_SQL["insert_token"], token_id, tenant, hash_token(token), role, name, expires_in)
+    narrowed = None if narrowing is None else msgspec.json.encode(narrowing).decode()
+    await connection.execute(
+        _SQL["insert_token"], token_id, tenant, hash_token(token), role, name, expires_in, narrowed, user_id, member_id
+    )
     return token_id
 
 
@@ -73,9 +99,18 @@ async def find(connection: Connection, token_hash: bytes) -> FoundToken | None:
     row = await connection.fetchrow(_SQL["find_token"], token_hash)
     if row is None:
         return None
-    return FoundToken(
-        Principal(TenantId(row["tenant_id"]), row["role"], row["name"], row["token_id"]), row["seconds_left"]
-    )
+    return FoundToken(principal_of(row), row["seconds_left"])
+
+
+def principal_of(row: Any, session_id: UUID | None = None) -> Principal:
+    return Principal(
+        TenantId(row["tenant_id"]), row["role"], row["name"], row["token_id"], session_id,
+        read_narrowing(row["narrowed_text"]), row["user_id"], row["member_id"],
+    )  # fmt: skip
+
+
+def read_narrowing(text: str | None) -> Narrowing | None:
+    return None if text is None else msgspec.json.decode(text, type=Narrowing)
 
 
 async def get(connection: Connection, tenants: list[TenantId], token_id: UUID) -> TokenRow | None:

@@ -8,7 +8,7 @@ from uuid import UUID
 
 import msgspec
 
-from mainspring.domain.errors import Conflict
+from mainspring.domain.tags import changed_meanwhile
 from mainspring.kernel.ids import TenantId, parse_uuid
 from mainspring.store.pool import Connection
 from mainspring.store.queries import load
@@ -59,6 +59,7 @@ class WaitingJob(msgspec.Struct, frozen=True):
     lane_id: int
     schedule_text: str
     spec_text: str | None
+    created_by: UUID | None = None
 
 
 class UniqueWaitingRun(msgspec.Struct, frozen=True):
@@ -73,6 +74,7 @@ class UniqueWaitingRun(msgspec.Struct, frozen=True):
     ready_at: datetime
     lane_id: int
     spec_text: str | None
+    created_by: UUID | None = None
 
     @property
     def started(self) -> bool:
@@ -224,4 +226,4 @@ def _count(done: str) -> int:
 
 def _check_count(done: str, expected: int) -> None:
     if _count(done) != expected:
-        raise Conflict("jobs changed meanwhile", code="changed_meanwhile", hint="try again")
+        raise changed_meanwhile("jobs")

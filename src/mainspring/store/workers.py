@@ -394,6 +394,11 @@ async def offers_by_queue(connection: Connection, tenant: TenantId) -> dict[str,
     return dict(await connection.fetch(_SQL["offers_by_queue"], tenant))
 
 
+async def free_by_queue(connection: Connection, tenant: TenantId) -> dict[str, int]:
+    """How many slots of the live workers of each queue hold nothing."""
+    return dict(await connection.fetch(_SQL["free_by_queue"], tenant))
+
+
 async def counts(connection: Connection, tenant: TenantId) -> list[WorkerCount]:
     """By state: the live workers, and those that ended within the last hour."""
     return await _counts.fetch(connection, tenant)

@@ -269,6 +269,7 @@ async def begin_rerun(
     steps: Sequence[int],
     from_step: str | None,
     maps: Sequence[int] = (),
+    created_by: UUID | None = None,
 ) -> bool:
     """These steps run again, and the run `container` stands for them. False if the workflow run has not ended. The
     caller has locked it."""
@@ -277,7 +278,7 @@ async def begin_rerun(
     )
     if again is None:
         return False
-    await connection.execute(_SQL["create_rerun"], flow.flow_id, container, again, join_id, version)
+    await connection.execute(_SQL["create_rerun"], flow.flow_id, container, again, join_id, version, created_by)
     return True
 
 

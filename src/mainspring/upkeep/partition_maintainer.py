@@ -1,4 +1,4 @@
-"""Creates history partitions a week ahead, and drops those that are older than the retention, with their logs."""
+"""Creates partitions a week ahead, and drops those that are older than the retention, with their logs."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from mainspring.kernel.logs import get_logger
 from mainspring.store import (
     backfills,
     dead_letters,
+    events,
     failure_groups,
     gauges,
     idempotency_keys,
@@ -110,3 +111,40 @@ class HistoryPruner:
             count += len(rows)
             if len(rows) < _LOGS_AT_ONCE:
                 return count
+
+
+class AuditPruner:
+    name = "audit_pruner"
+    interval = 3600.0
+
+    def __init__(self, store: Store, retention_days: int) -> None:
+        self._store = store
+        self._days = retention_days
+
+    async def run_once(self) -> list[str]:
+        """Drop the days of the audit that are older than the retention, and two days later their links. Returns the
+        partitions. An entry is linked within a second, or when the oldest transaction has ended."""
+        async with self._store.reads.acquire() as connection:
+            dropped = await partitions.drop_older(connection, self._days, tables=partitions.AUDIT_ENTRIES)
+            dropped += await partitions.drop_older(connection, self._days + 2, tables=partitions.AUDIT_LINKS)
+        if dropped:
+            log.info("audit dropped", names=dropped)
+        return dropped
+
+
+class EventPruner:
+    name = "event_pruner"
+    interval = 600.0
+
+    def __init__(self, store: Store, retention_days: int) -> None:
+        self._store = store
+        self._days = retention_days
+
+    async def run_once(self) -> int:
+        """Delete events that are older than the retention, unless a run that they start is still to be made. Returns
+        how many."""
+        async with self._store.reads.acquire() as connection:
+            deleted = await events.prune(connection, self._days)
+        if deleted:
+            log.info("events dropped", events=deleted)
+        return deleted

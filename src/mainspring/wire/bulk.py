@@ -13,6 +13,7 @@ from mainspring.wire.states import (
     BulkStateWord,
     BulkTargetWord,
     DeadLetterVerbWord,
+    HealthFilter,
     JobStatusFilter,
     JobVerbWord,
     RunStateFilter,
@@ -38,12 +39,15 @@ class JobsFilter(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True)
     next_fire_after: Moment | None = None
     next_fire_before: Moment | None = None
     declared_by: str | None = None
+    created_by: str | None = None
     task: str | None = None
     schedule_type: list[ScheduleTypeFilter] = []
+    health: list[HealthFilter] = []
 
 
 class RunsFilter(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """The parameters of `GET /v1/runs`. All that are given must match."""
+    """The parameters of `GET /v1/runs`. All that are given must match. payload: values of declared keys, such as
+    {"account": "42"}."""
 
     status: list[RunStateFilter] = []
     job: str | None = None
@@ -52,6 +56,8 @@ class RunsFilter(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True)
     error: str | None = None
     label: str | None = None
     worker: str | None = None
+    created_by: str | None = None
+    payload: dict[str, str] = {}
     since: Moment | None = None
     until: Moment | None = None
     created_after: Moment | None = None

@@ -16,6 +16,7 @@ from msgspec import Meta
 from mainspring.kernel.config import DEFAULT_QUEUE
 from mainspring.wire.execution import Cause, RunSetup
 from mainspring.wire.protocol import BASE_PROTOCOL, LONGEST_SECRET
+from mainspring.wire.secrets import RunSecrets
 from mainspring.wire.usage import Usage
 
 Milliseconds = Annotated[float, Meta(ge=0, le=1e12)]  # as a date has room for: 31 years
@@ -47,10 +48,10 @@ class WorkerHello(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True
 
 class Outcome(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     """The outcome of one attempt. RETURNED gives back an unstarted run (drain, recall). It uses no attempt. With an
-    error it gives back a run that had started: the worker ended it with its lease, and the run counts as lost.
-    unstarted: the attempt never began. snooze: the attempt, whose status is FAILED, asks for another one after so many
-    seconds, and uses none. A server that does not know the field sees a failure with the same `retry_after`.
-    usage: what its processes have used."""
+    error it gives back a run that had started, unless it says unstarted: the worker ended it with its lease, and the
+    run counts as lost. unstarted: the attempt never began. snooze: the attempt, whose status is FAILED, asks for
+    another one after so many seconds, and uses none. A server that does not know the field sees a failure with the same
+    `retry_after`. usage: what its processes have used."""
 
     run_id: UUID
     fence: int
@@ -140,7 +141,9 @@ class RunOrder(msgspec.Struct, omit_defaults=True):
     paced: it has a rate, so the worker reports its start soon.
     start_within: after so many seconds, from the moment at which the exchange was sent, the run must not start, because
     the token of its rate is spent. The worker then hands it back. None: at any time.
-    tenant: to which the run belongs. Only with a setup: an executor may serve some tenants only.
+    tenant: to which the run belongs. An executor may serve some tenants only, and log lines about the run name it. None
+    from an older server, unless there is a setup.
+    secrets: the values of those that the job names. The worker hides them in everything that it sends.
     """
 
     run_id: UUID
@@ -166,6 +169,7 @@ class RunOrder(msgspec.Struct, omit_defaults=True):
     start_within: float | None = None
     alone: bool = False
     tenant: int | None = None
+    secrets: RunSecrets | None = None
 
 
 class LeaseGrant(msgspec.Struct, frozen=True):

@@ -10,6 +10,7 @@ import msgspec
 
 from mainspring.wire.field_structs import with_kind_fields
 from mainspring.wire.kind_fields import ShownCalls
+from mainspring.wire.secrets import Variables
 
 
 class ResourceLimits(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -28,11 +29,12 @@ class ResourceLimits(msgspec.Struct, frozen=True, omit_defaults=True):
 class RunSetup(ShownCalls, msgspec.Struct, frozen=True, omit_defaults=True):
     """The part of a job definition that only executors read. Absent if the job sets none of it."""
 
-    env: dict[str, str] | None = None
+    env: Variables | None = None
     limits: ResourceLimits | None = None
     sandbox: str | None = None
     kill_grace: float | None = None
     run_as: str | None = None
+    secrets: list[str] | None = None
 
 
 class Cause(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -7,8 +7,8 @@ The options of `mainspring submit` and `mainspring job edit` are made from the t
 and a field that can be changed later has it in both. cli/field_options.py reads the values by the kind of the field.
 Options that say what runs (the task, the command, the HTTP call and the payload) are in cli/task_options.py.
 
-A plain field has no special rules. It is a duration, a whole number or a line of text, and is stored in the spec and
-shown unchanged. It is declared only in this file. To add one:
+A plain field has no special rules. It is a duration, a whole number, a line of text or a word, and is stored in the
+spec and shown unchanged. It is declared only in this file. To add one:
 
 1. add a row to FIELDS with `plain_field(...)`;
 2. add a line to PlainValues and one to PlainKeywords below, which type checkers read.
@@ -26,13 +26,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import Flag, auto
-from typing import TypedDict
+from typing import Literal, TypedDict
 
 from mainspring.kinds.registry import TaskKind, refuse_kinds, task_kinds
 
 Duration = str | float | timedelta
+OnDeadline = Literal["tell", "cancel"]
 LONGEST_TIMEOUT = 30 * 86400.0
 LONGEST_EXPIRY = 366 * 86400.0
+LONGEST_KEPT = 10 * LONGEST_EXPIRY
 LONGEST_DURATION = 100 * 366 * 86400.0
 MOST_ATTEMPTS = 1000
 LONGEST_NOTE = 10_000
@@ -83,6 +85,8 @@ MOMENT = FieldKind("Moment", keyword="Moment")
 MOMENTS = FieldKind("list[Moment]", keyword="Sequence[Moment]")
 SCHEDULE = FieldKind("ScheduleText | ScheduleIn", keyword="str | Mapping[str, Any]")
 PAIRS = FieldKind("dict[str, str]", keyword="Mapping[str, str]", merged=True)
+VARIABLES = FieldKind("Variables", merged=True)
+SECRETS = FieldKind("list[SecretName]", keyword="Sequence[str]")
 RETRY = FieldKind("RetryIn", keyword="RetryOptions", merged=True)
 RESOURCE_LIMITS = FieldKind("ResourceLimitsIn", keyword="ResourceLimitOptions", merged=True)
 MISFIRE = FieldKind("MisfireIn", keyword="MisfireOptions", merged=True)
@@ -99,11 +103,14 @@ RATE_LIMIT = FieldKind(
     keyword="bool | str | RateLimitOptions | Sequence[RateLimitOptions]",
 )
 CIRCUIT_BREAKER = FieldKind("bool | CircuitBreakerIn", keyword="bool | CircuitBreakerOptions")
+EVENTS_TOGETHER = FieldKind("EventsTogether", keyword="EventsTogetherOptions")
 NAMES = FieldKind("list[str]", keyword="Sequence[str]")
 TRIGGER_RULE = FieldKind("TriggerRuleWord", keyword="Rule")
 ON_UPSTREAM_FAILURE = FieldKind("OnUpstreamFailureWord", keyword="OnUpstreamFailure")
 ANYTHING = FieldKind("Any")
-PLAIN_KINDS = (DURATION, COUNT, TEXT)
+NOTIFY = FieldKind("list[NotifyIn]", keyword="Sequence[NotifyOptions]")
+ON_DEADLINE = FieldKind("OnDeadlineWord", keyword="OnDeadline", stored="str")
+PLAIN_KINDS = (DURATION, COUNT, TEXT, ON_DEADLINE)
 WHEN = "Schedule"
 HOW = "Job options"
 WHERE = "Execution environment"
@@ -155,7 +162,6 @@ class Field:
     shown: tuple[str, ...] = ()
     option: str | None = None
     means: str | None = None
-    later: bool = False
     least: float = 0
     most: float = 0
     plain: bool = False
@@ -182,17 +188,12 @@ _DEPENDENCIES = "jobs that depend on jobs"
 def plain_field(name: str, kind: FieldKind, *, least: float, most: float, help: str) -> Field:
     """A field without special rules. It may appear everywhere."""
     if kind not in PLAIN_KINDS:
-        raise ValueError(f"{name}: a plain field is a duration, a count or a text")
+        raise ValueError(f"{name}: a plain field is a duration, a count, a text or a word")
     metavar = "D" if kind is DURATION else "N" if kind is COUNT else "TEXT"
     return Field(
         name, kind, _DEFAULT, f"spec.{name}", (name,), "--" + name.replace("_", "-"), least=least, most=most,
         plain=True, help=help, metavar=metavar,
     )  # fmt: skip
-
-
-def _later(name: str, kind: FieldKind) -> Field:
-    """A field of a feature that does not exist yet. It is refused by name."""
-    return Field(name, kind, Place.REQUEST | Place.PATCH, later=True)
 
 
 def _of_kind(kind: TaskKind) -> Field:
@@ -223,8 +224,8 @@ _OWN_FIELDS = (
         help="Run by a cron expression: '0 9 * * MON-FRI', @daily.", metavar="E", panel=WHEN),
     Field("timezone", ZONE, _SETTING & _HTTP_ONLY, means="schedule", shown=("timezone",), option="--timezone",
         help="Time zone of --cron: Europe/Berlin.", metavar="Z", panel=WHEN),
-    Field("delay", DURATION, _SETTING & _HTTP_ONLY, means="schedule", shown=("schedule_time",), option="--in",
-        help="Run once after this time: 5m, 1h30m.", metavar="D", panel=WHEN),
+    Field("delay", DURATION, (_SETTING & _HTTP_ONLY) | Place.TASK_OPTION, means="schedule", shown=("schedule_time",),
+        option="--in", help="Run once after this time: 5m, 1h30m.", metavar="D", panel=WHEN),
     Field("at", TIME, Place.KEYWORD, means="schedule", shown=("schedule_time",), option="--at",
         help="Run once at this time: 2026-12-31T23:59:59Z.", metavar="T", panel=WHEN),
     Field("every", DURATION, Place.KEYWORD, means="schedule", shown=("every",), option="--every",
@@ -234,6 +235,15 @@ _OWN_FIELDS = (
     Field("after", NAMES, Place.KEYWORD, means="schedule", shown=("after",), option="--after",
         help="Run when this job has succeeded; can be repeated: when all of them have, since the last time.",
         metavar="JOB", panel=WHEN, not_in_box=_DEPENDENCIES),
+    Field("event", TEXT, Place.KEYWORD, means="schedule", shown=("schedule",), option="--event",
+        help="Run when an event with this name is emitted: order.paid.", metavar="NAME", panel=WHEN,
+        not_in_box="events"),
+    Field("if_", TEXT, Place.KEYWORD, means="schedule", shown=("schedule",), option="--if",
+        help="Only if this condition in CEL holds for the event: 'payload.total > 100'.", metavar="CEL", panel=WHEN),
+    Field("batch", EVENTS_TOGETHER, Place.KEYWORD, means="schedule", shown=("schedule_in_words",), option="--batch",
+        help='Events that share a run: {"size": 100, "wait": "10s"}.', metavar="JSON", panel=WHEN),
+    Field("debounce", DURATION, Place.KEYWORD, means="schedule", shown=("schedule_in_words",), option="--debounce",
+        help="One run, so long after the last event of a key: 30s.", metavar="D", panel=WHEN),
     Field("exdates", MOMENTS, Place.KEYWORD, means="schedule", shown=("exdates",), option="--exdate",
         help="A fire of --rrule that is left out; can be repeated.", metavar="T", panel=WHEN),
     Field("jitter", DURATION, Place.KEYWORD, means="schedule", shown=("jitter",), option="--jitter",
@@ -268,10 +278,32 @@ _OWN_FIELDS = (
     plain_field(
         "expires_in", DURATION, least=0.001, most=LONGEST_EXPIRY, help="Skip a run that has not started by then: 10m."
     ),
+    plain_field(
+        "late_after", DURATION, least=1, most=LONGEST_EXPIRY,
+        help="A run that has not started so long after its time is late: 5m.",
+    ),
+    plain_field(
+        "expected_duration", DURATION, least=0.001, most=LONGEST_TIMEOUT,
+        help="A run that takes longer is told of, and makes the job late: 10m.",
+    ),
+    plain_field(
+        "deadline", DURATION, least=1, most=LONGEST_EXPIRY, help="A run must have ended so long after its time: 2h."
+    ),
+    plain_field(
+        "on_deadline", ON_DEADLINE, least=0, most=1, help="What a missed deadline does: tell, or cancel the run."
+    ),
+    plain_field(
+        "keep_logs", DURATION, least=3600, most=LONGEST_KEPT,
+        help="How long the output of a run is kept, apart from its history: 52w.",
+    ),
     Field("kill_grace", DURATION, _DEFAULT & _HTTP_ONLY, "spec.setup.kill_grace", ("kill_grace",), "--kill-grace",
         help="Time between SIGTERM and SIGKILL: 10s.", metavar="D", panel=WHERE),
-    Field("env", PAIRS, _DEFAULT & _HTTP_ONLY, "spec.setup.env", ("env",), "--env",
-        help="Environment variable; can be repeated.", metavar="K=V", panel=WHERE),
+    Field("env", VARIABLES, _DEFAULT & _HTTP_ONLY, "spec.setup.env", ("env",), "--env",
+        help="Environment variable; can be repeated. K=@secret:NAME is the value of a secret.",
+        metavar="K=V", panel=WHERE),
+    Field("secrets", SECRETS, _DEFAULT & _HTTP_ONLY, "spec.setup.secrets", ("secrets",), "--secret",
+        help="A secret that a Python task reads with ctx.secret(NAME); can be repeated.", metavar="NAME", panel=WHERE,
+        most=32),
     Field("limits", RESOURCE_LIMITS, _DEFAULT & _HTTP_ONLY, "spec.setup.limits", ("limits",), "--limit",
         help="memory=512MB, cpu=30s, processes=8, files=256, output=10MB; can be repeated.",
         metavar="WHAT=N", panel=WHERE),
@@ -331,6 +363,9 @@ _OWN_FIELDS = (
         help="What the job is for.", most=LONGEST_NOTE),
     Field("labels", PAIRS, _SETTING, "spec.labels", ("labels",), "--label",
         help="Label of the job; can be repeated.", metavar="K=V", most=64),
+    Field("search", NAMES, _DEFAULT & _HTTP_ONLY, "spec.search", ("search",), "--search-key",
+        help="A value of the payload by which its runs are found: account, customer.id; can be repeated.",
+        metavar="PATH", most=8),
     Field("declared_by", CHOSEN_ID, _SETTING & _HTTP_ONLY, "declared_by", ("declared_by",)),
     Field("depends_on", NAMES, _SETTING & _HTTP_ONLY, "spec.depends_on", ("depends_on",), "--depends-on",
         help="Its runs wait for this job's run for the same time, or else its next success; can be repeated.",
@@ -341,14 +376,16 @@ _OWN_FIELDS = (
     Field("on_upstream_failure", ON_UPSTREAM_FAILURE, _SETTING & _HTTP_ONLY, "spec.on_upstream_failure",
         ("on_upstream_failure",), "--on-upstream-failure",
         help="If a job that it depends on fails: skip it, or fail.", metavar="F"),
-    _later("notify", ANYTHING),
+    Field("notify", NOTIFY, _SETTING & _HTTP_ONLY, "spec.notify", ("notify",), "--notify",
+        help="Whom to tell of what: failure,recovered=oncall; can be repeated.", metavar="EVENTS=CHANNELS",
+        not_in_box="notifications"),
 )  # fmt: skip
 _BEFORE_CALLS = 4  # job_id, name, task, job_type
 # Fields of the view of a job that its owner does not set.
 FATE = frozenset(
     {
         "status", "pause_reason", "next_fire_at", "last_fired_for", "shard_id", "version", "created_at", "updated_at",
-        "generation", "latest_run", "error_message", "warnings", "workflow_version",
+        "generation", "latest_run", "error_message", "warnings", "health", "workflow_version", "owned_by", "created_by",
     }
 )  # fmt: skip
 refuse_kinds(FATE | {name for field in _OWN_FIELDS for name in (field.name, *field.shown)})
@@ -364,6 +401,11 @@ class PlainValues:
     max_losses: int | None
     run_timeout: float | None
     expires_in: float | None
+    late_after: float | None
+    expected_duration: float | None
+    deadline: float | None
+    on_deadline: str | None
+    keep_logs: float | None
 
 
 class PlainKeywords(TypedDict, total=False):
@@ -372,6 +414,11 @@ class PlainKeywords(TypedDict, total=False):
     max_losses: int | None
     run_timeout: Duration | None
     expires_in: Duration | None
+    late_after: Duration | None
+    expected_duration: Duration | None
+    deadline: Duration | None
+    on_deadline: OnDeadline | None
+    keep_logs: Duration | None
 
 
 PLAIN_FIELDS = tuple(field for field in FIELDS if field.plain)
@@ -394,8 +441,10 @@ def bounds_of(path: str) -> tuple[float, float]:
 
 
 def task_options() -> tuple[Field, ...]:
-    """The options that a worker declares for a task, without the short forms."""
-    return tuple(field for field in fields_in(Place.TASK_OPTION) if field.means is None)
+    """The options that a worker declares for a task, without the short forms of other options."""
+    options = fields_in(Place.TASK_OPTION)
+    names = {field.name for field in options}
+    return tuple(field for field in options if field.means not in names)
 
 
 def can_change(field: Field) -> bool:

@@ -149,6 +149,63 @@ class RunBar(msgspec.Struct):
     duration: float | None
 
 
+class OutcomeBar(msgspec.Struct):
+    """One run of a job: how it ended, and how many seconds it ran."""
+
+    run_id: str
+    status: RunStateWord
+    scheduled_for: datetime
+    ended_at: datetime
+    duration: float | None
+
+
+class JobOutcomes(msgspec.Struct):
+    """The newest runs of a job that have ended: the last ten, newest first, and how many succeeded and failed. more:
+    these are the newest 100 of more runs."""
+
+    job_id: str
+    succeeded: int
+    failed: int
+    more: bool
+    runs: list[OutcomeBar]
+
+
+class JobOutcomeList(msgspec.Struct):
+    """The response to `GET /v1/insights/jobs`. since: the beginning of the week that is counted."""
+
+    since: datetime
+    jobs: list[JobOutcomes]
+
+
+class QueueScale(msgspec.Struct):
+    """The scaling signal of a queue. free: slots of its live workers that hold nothing; those of a worker that serves
+    several queues are in each of them. rate: how many runs ended per second in the last minute. duration: how many
+    seconds a run takes on average, null if none has ended since yesterday. backlog_s: seconds until what waits now has
+    started, with the slots that there are. slots_wanted: slots that keep up and start what waits within `within_s`."""
+
+    queue: str
+    waiting: int
+    running: int
+    free: int
+    workers: int
+    rate: float
+    duration: float | None
+    backlog_s: float
+    slots_wanted: int
+
+
+class Scaling(msgspec.Struct):
+    """The response to `GET /v1/insights/scaling`. backlog_s: the largest of the queues. slots_wanted: their sum.
+    left_out: how many queues are not shown. taken_at: when the runs were counted, if that was not now."""
+
+    within_s: float
+    backlog_s: float
+    slots_wanted: int
+    queues: list[QueueScale]
+    left_out: int = 0
+    taken_at: datetime | None = None
+
+
 class JobSeries(msgspec.Struct, rename={"from_": "from"}):
     """The response to `GET /v1/jobs/{job_id}/series`: what became of the runs of a job. `runs`: the newest 100, newest
     first. The rest counts those that ended within the window; at most the newest 3,000 runs are read, and `searched_to`
@@ -182,7 +239,9 @@ class Overview(msgspec.Struct):
     number of live ones, which share the `shards`. `paused` says in sentences what is paused and by whom. `taken_at`:
     when the runs were counted. `verdict` is the whole in a sentence. `backlog`: jobs that are due and have not fired,
     as sampled, up to 10,000. More than 100,000 dead letters are not counted but estimated, and
-    `dead_letters_estimated` says so. `window` is there if `w` was given.
+    `dead_letters_estimated` says so. `window` is there if `w` was given. `warnings` says in sentences what goes wrong
+    slowly: pauses that were forgotten, jobs that never ran or always fail, and in the tenant `default` clocks that
+    differ and a database near its limits. They do not change `status`.
     """
 
     status: Literal["ok", "degraded"]
@@ -212,3 +271,4 @@ class Overview(msgspec.Struct):
     nodes: list[NodeView] = []
     window: WindowView | None = None
     dead_letters_estimated: bool = False
+    warnings: list[str] = []

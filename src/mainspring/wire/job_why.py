@@ -6,7 +6,7 @@ from datetime import datetime
 
 import msgspec
 
-from mainspring.wire.jobs import MissedRange
+from mainspring.wire.missed_fires import MissedRange
 from mainspring.wire.states import JobStatusWord, JobWhyWord, RunStateWord
 
 

@@ -11,6 +11,7 @@ from msgspec import UNSET, UnsetType
 from mainspring.wire.execution import ResourceLimits
 from mainspring.wire.field_structs import with_kind_fields, with_plain_fields
 from mainspring.wire.fields import PlainValues
+from mainspring.wire.file_owner import FileOwner
 from mainspring.wire.formats import (
     ChosenJobId,
     Cron,
@@ -32,12 +33,14 @@ from mainspring.wire.limits import (
     RateLimitView,
     RateText,
 )
-from mainspring.wire.runs import RunBrief
+from mainspring.wire.rules import JobNotify, NotifyIn
+from mainspring.wire.runs import Creator, RunBrief
+from mainspring.wire.schedules import DstView, ScheduleChange, ScheduleIn
+from mainspring.wire.secrets import SecretName, Variables
 from mainspring.wire.states import (
     BackoffWord,
     DeliveryWord,
-    FoldWord,
-    GapWord,
+    HealthWord,
     JobStatusWord,
     MisfireWord,
     OnUpstreamFailureWord,
@@ -51,63 +54,8 @@ from mainspring.wire.states import (
     ScheduleType,
     TriggerRuleWord,
 )
+from mainspring.wire.states import OnDeadlineWord as OnDeadlineWord
 from mainspring.wire.unique import Unique, UniqueAnswerWord, UniqueIn
-
-
-class DstIn(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """What a cron line does when clocks are moved. gap: a skipped time fires right after it, or not at all. overlap:
-    which of two equal times fires. By default as Debian's cron does."""
-
-    gap: GapWord | None = None
-    overlap: FoldWord | None = None
-
-
-class DstView(msgspec.Struct, omit_defaults=True):
-    """What the job's cron line does when clocks are moved, where that is not the default."""
-
-    gap: GapWord | None = None
-    overlap: FoldWord | None = None
-
-
-class ScheduleIn(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """`schedule` as an object: exactly one of at, every, cron, rrule, after."""
-
-    at: Moment | None = None
-    every: DurationIn | None = None
-    cron: Cron | None = None
-    rrule: str | None = None
-    after: list[str] | None = None
-    timezone: TimeZone | None = None
-    anchor: Moment | None = None
-    calendar: Name | None = None
-    outside: OutsideWord | None = None
-    jitter: DurationIn | None = None
-    start: Moment | None = None
-    end: Moment | None = None
-    max_runs: int | None = None
-    exdates: list[Moment] | None = None
-    dst: DstIn | None = None
-
-
-class ScheduleChange(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """`schedule` of a change. With at, every, cron, rrule or after it is a whole schedule. Otherwise it changes the
-    members that it names, and null removes one."""
-
-    at: Moment | UnsetType | None = UNSET
-    every: DurationIn | UnsetType | None = UNSET
-    cron: Cron | UnsetType | None = UNSET
-    rrule: str | UnsetType | None = UNSET
-    after: list[str] | UnsetType | None = UNSET
-    timezone: TimeZone | UnsetType | None = UNSET
-    anchor: Moment | UnsetType | None = UNSET
-    calendar: Name | UnsetType | None = UNSET
-    outside: OutsideWord | UnsetType | None = UNSET
-    jitter: DurationIn | UnsetType | None = UNSET
-    start: Moment | UnsetType | None = UNSET
-    end: Moment | UnsetType | None = UNSET
-    max_runs: int | UnsetType | None = UNSET
-    exdates: list[Moment] | UnsetType | None = UNSET
-    dst: DstIn | UnsetType | None = UNSET
 
 
 class RetryRuleIn(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
@@ -173,7 +121,8 @@ class JobRequest(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True)
     priority: PriorityIn | None = None
     timeout: DurationIn | None = None
     kill_grace: DurationIn | None = None
-    env: dict[str, str] | None = None
+    env: Variables | None = None
+    secrets: list[SecretName] | None = None
     limits: ResourceLimitsIn | None = None
     sandbox: SandboxWord | None = None
     run_as: str | None = None
@@ -194,12 +143,13 @@ class JobRequest(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True)
     owner: str | None = None
     description: str | None = None
     labels: dict[str, str] | None = None
+    search: list[str] | None = None
     declared_by: ChosenJobId | None = None
     depends_on: list[str] | None = None
     dependencies: list[str] | None = None
     rule: TriggerRuleWord | None = None
     on_upstream_failure: OnUpstreamFailureWord | None = None
-    notify: Any = None
+    notify: list[NotifyIn] | None = None
 
 
 @with_plain_fields("changed", after="timeout")
@@ -224,7 +174,8 @@ class JobPatch(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     priority: PriorityIn | UnsetType | None = UNSET
     timeout: DurationIn | UnsetType | None = UNSET
     kill_grace: DurationIn | UnsetType | None = UNSET
-    env: dict[str, str] | UnsetType | None = UNSET
+    env: Variables | UnsetType | None = UNSET
+    secrets: list[SecretName] | UnsetType | None = UNSET
     limits: ResourceLimitsIn | UnsetType | None = UNSET
     sandbox: SandboxWord | UnsetType | None = UNSET
     run_as: str | UnsetType | None = UNSET
@@ -243,12 +194,13 @@ class JobPatch(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     owner: str | UnsetType | None = UNSET
     description: str | UnsetType | None = UNSET
     labels: dict[str, str] | UnsetType | None = UNSET
+    search: list[str] | UnsetType | None = UNSET
     declared_by: ChosenJobId | UnsetType | None = UNSET
     depends_on: list[str] | UnsetType | None = UNSET
     dependencies: list[str] | UnsetType | None = UNSET
     rule: TriggerRuleWord | UnsetType | None = UNSET
     on_upstream_failure: OnUpstreamFailureWord | UnsetType | None = UNSET
-    notify: Any = UNSET
+    notify: list[NotifyIn] | UnsetType | None = UNSET
 
 
 class Nothing(msgspec.Struct, forbid_unknown_fields=True):
@@ -299,23 +251,38 @@ class MisfireView(msgspec.Struct):
     cap: int
 
 
+class JobHealth(msgspec.Struct, omit_defaults=True):
+    """How a job that can fire again does. healthy: its last run succeeded. late: a run of it started late, takes too
+    long or missed its deadline. failing: its last run failed. silent: it should have fired and has not, or a run of it
+    is ready for an hour. never_ran: no run of it has ended yet. expected_duration: in seconds, learned from the last 20
+    runs that succeeded."""
+
+    state: HealthWord
+    since: datetime
+    reason: str | None = None
+    expected_duration: float | None = None
+
+
 @with_kind_fields("value", after="updated_at")
 @with_plain_fields("value", after="updated_at")
 class JobView(ShownCalls, PlainValues, msgspec.Struct):
     """A job as clients see it. Durations are in seconds. keep_payload: whether the payload stays with a run that has
-    succeeded, or up to how many bytes. declared_by: the application whose code declares the schedule. pause_reason: why
-    the job is PAUSED, unless a person paused it. latest_run: its newest run; of a one-time job that has fired, the run
-    that its status tells of. error_message: the error of the last attempt of that run, in a list its first 2,000
-    characters. generation: how many jobs with this job_id there have been. A job that is created with the job_id of an
-    ended one is the next generation of it. schedule_in_words: when the job runs, with the values that `H` has.
-    runs_left: how many runs of max_runs are left. calendar_version: the version of the calendar that decided
-    next_fire_at. outside: what happens to a fire at a time that the calendar excludes. workflow_version: the job is
-    a workflow, with this version of its definition (GET /v1/workflows/{job_id}); its payload are the parameters.
-    after: the jobs after whose success it fires. depends_on: the jobs for whose runs its own runs wait. rule: which
-    ends of these start it. on_upstream_failure: whether its run is SKIPPED or FAILED when the rule cannot be met.
+    succeeded, or up to how many bytes. declared_by: the application whose code declares the schedule. created_by: the
+    token that created it; null if it was SQL. pause_reason: why the job is PAUSED, unless a person paused it.
+    latest_run: its newest run; of a one-time job that has fired, the run that its status tells of. error_message: the
+    error of the last attempt of that run, in a list its first 2,000 characters. generation: how many jobs with this
+    job_id there have been. A job that is created with the job_id of an ended one is the next generation of it.
+    schedule_in_words: when the job runs, with the values that `H` has. runs_left: how many runs of max_runs are left.
+    calendar_version: the version of the calendar that decided next_fire_at. outside: what happens to a fire at a time
+    that the calendar excludes. workflow_version: the job is a workflow, with this version of its definition (GET
+    /v1/workflows/{job_id}); its payload are the parameters. after: the jobs after whose success it fires. depends_on:
+    the jobs for whose runs its own runs wait. rule: which ends of these start it. on_upstream_failure: whether its run
+    is SKIPPED or FAILED when the rule cannot be met. notify: which channels are told of which of its events.
     schedule_time: of a one-time job, the time that was asked for; if it had passed when a change asked for it, the job
-    fires for the time of the change. warnings: only in the answer to a change, sentences about what may not be meant,
-    such as a recurring job that now fires once."""
+    fires for the time of the change. search: the values of the payload by which its runs are found. owned_by: the job
+    files that say what the job is; not in lists. warnings: only in
+    the answer to a change, sentences about what may not be meant, such as a recurring job that now fires once. health:
+    how a job that can fire again does; null for others and in answers to changes."""
 
     job_id: str
     name: str
@@ -348,15 +315,18 @@ class JobView(ShownCalls, PlainValues, msgspec.Struct):
     created_at: datetime
     updated_at: datetime
     kill_grace: float | None = None
-    env: dict[str, str] = {}
+    env: Variables = {}
+    secrets: list[str] = []
     limits: ResourceLimits | None = None
     sandbox: str | None = None
     run_as: str | None = None
     required_labels: dict[str, str] = {}
     latest_run: RunBrief | None = None
+    health: JobHealth | None = None
     error_message: str | None = None
     keep_payload: bool | int = False
     declared_by: str | None = None
+    created_by: Creator | None = None
     pause_reason: str | None = None
     generation: int = 1
     concurrency: list[ConcurrencyView] = []
@@ -378,8 +348,11 @@ class JobView(ShownCalls, PlainValues, msgspec.Struct):
     workflow_version: int | None = None
     after: list[str] = []
     depends_on: list[str] = []
+    search: list[str] = []
     rule: TriggerRuleWord | None = None
     on_upstream_failure: OnUpstreamFailureWord | None = None
+    notify: list[JobNotify] = []
+    owned_by: FileOwner | None = None
     warnings: list[str] | UnsetType = UNSET
 
 
@@ -402,6 +375,7 @@ class JobListRow(msgspec.Struct):
     queue: str
     priority: PriorityWord
     status: JobStatusWord
+    health: JobHealth | None
     schedule_type: ScheduleType
     schedule: str
     schedule_in_words: str
@@ -414,6 +388,7 @@ class JobListRow(msgspec.Struct):
     owner: str | None
     labels: dict[str, str]
     declared_by: str | None
+    created_by: Creator | None
     workflow_version: int | None
     version: int
     generation: int
@@ -434,42 +409,6 @@ class Upcoming(msgspec.Struct):
 
     job_id: str
     fires: list[datetime]
-
-
-class MissedRange(msgspec.Struct):
-    """A range of fires that were not run. backfills: those that make up for some of them, newest first."""
-
-    first: datetime
-    last: datetime
-    count: int
-    reason: str
-    recorded_at: datetime
-    generation: int = 1
-    backfills: list[str] = []
-
-
-class MissedFires(msgspec.Struct):
-    """A range of fires of a job that were not run. name: that of the job as it is now. backfills: those that make up
-    for some of them, newest first, ten at most."""
-
-    job_id: str
-    name: str
-    first: datetime
-    last: datetime
-    count: int
-    reason: str
-    recorded_at: datetime
-    generation: int = 1
-    backfills: list[str] = []
-
-
-class MissedList(msgspec.Struct, omit_defaults=True):
-    """A page of missed fires. `searched_to`: the page is short because a filter matches few of very many; those that
-    were recorded since then have been searched, and `next` continues there."""
-
-    missed: list[MissedFires]
-    next: str | None = None
-    searched_to: datetime | None = None
 
 
 class RunNowRequest(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Annotated
 from uuid import UUID
 
@@ -10,6 +11,7 @@ from msgspec import Meta
 
 from mainspring.wire.states import RunStateWord
 
+MISSING_WORDS = "bytes of output are missing from the log store"
 Stored = Annotated[int, Meta(ge=0, le=2**31 - 1)]  # as PostgreSQL has room for
 
 
@@ -98,3 +100,28 @@ class LogMatches(msgspec.Struct):
     bytes: int
     more: bool = False
     ended: bool = False
+
+
+class LogHit(msgspec.Struct):
+    """Lines of the log of one attempt that a search of many logs has found. lines: the first ones. more: there may be
+    further ones in this log. printed_at: when its output began."""
+
+    run_id: str
+    job_id: str
+    name: str
+    task: str
+    queue: str
+    status: RunStateWord
+    attempt: int
+    printed_at: datetime
+    lines: list[LogMatch]
+    more: bool = False
+
+
+class LogHits(msgspec.Struct):
+    """A page of a search of many logs, the newest run first. searched_to: the time of the search was over before the
+    page was full; the output of runs that were created since then has been searched, and `next` continues there."""
+
+    hits: list[LogHit]
+    next: str | None = None
+    searched_to: datetime | None = None

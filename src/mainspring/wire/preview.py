@@ -9,8 +9,8 @@ import msgspec
 from msgspec import Meta
 
 from mainspring.wire.formats import ChosenJobId, Cron, DurationIn, Moment, ScheduleText, TimeZone
-from mainspring.wire.jobs import ScheduleIn
 from mainspring.wire.problems import FieldProblem
+from mainspring.wire.schedules import ScheduleIn
 from mainspring.wire.states import ScheduleType, words
 
 MOST_FIRES = 1000

@@ -18,6 +18,8 @@ class FieldProblem(msgspec.Struct, omit_defaults=True):
 
 
 class Problem(msgspec.Struct, omit_defaults=True):
+    """limit, used: of the quota that the request exceeds."""
+
     type: str
     title: str
     status: int
@@ -27,3 +29,5 @@ class Problem(msgspec.Struct, omit_defaults=True):
     expected: str | None = None
     hint: str | None = None
     errors: list[FieldProblem] = []
+    limit: int | None = None
+    used: int | None = None

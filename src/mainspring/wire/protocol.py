@@ -44,13 +44,14 @@ GENERATED_KEY_OF_0_2_0 = "sdk-"
 
 TELLS_STARTS = 2  # a worker of this protocol tells which runs have started
 TAKES_USAGE = 4  # a server of this protocol takes what processes use while they run
+TAKES_SECRETS = 5  # a worker of this protocol hides the secrets of its runs; others do not get any
 
 
 class WireProtocol:
-    """`newer` maps (struct, field) to the number of the protocol that brought the field."""
+    """`newer` maps (struct, field) to the number of the protocol that brought the field. `least`: of what has none."""
 
-    def __init__(self, newer: Mapping[tuple[str, str], int]) -> None:
-        self.number = max(newer.values(), default=BASE_PROTOCOL)
+    def __init__(self, newer: Mapping[tuple[str, str], int], least: int = BASE_PROTOCOL) -> None:
+        self.number = max([least, *newer.values()])
         self._newer = newer
 
     def fit(self, message: S, announced: int) -> S:
@@ -84,4 +85,4 @@ def _default(field: msgspec.structs.FieldInfo) -> Any:
     return field.default
 
 
-PROTOCOL = WireProtocol(NEWER_FIELDS)
+PROTOCOL = WireProtocol(NEWER_FIELDS, TAKES_SECRETS)

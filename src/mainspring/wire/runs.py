@@ -6,11 +6,13 @@ from datetime import datetime
 from typing import Any
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from mainspring.wire.formats import Moment
 from mainspring.wire.gates import GateView
 from mainspring.wire.states import (
     AttemptOutcomeWord,
+    CreatorWord,
     JobEventWord,
     JobStatusWord,
     PriorityWord,
@@ -29,6 +31,14 @@ class ProgressView(msgspec.Struct):
     message: str | None
 
 
+class Creator(msgspec.Struct):
+    """Who created a job or a run: a token, with its id and name."""
+
+    kind: CreatorWord
+    id: str
+    name: str
+
+
 class RunView(msgspec.Struct):
     """A run as clients see it. Durations are in seconds. attempt_number: how many attempts have started; 0 before the
     first one. executor: the name of the worker executor_id, as long as that is known (a day after the worker's end).
@@ -41,7 +51,8 @@ class RunView(msgspec.Struct):
     of the step. index: of a member of a mapped step. usage: what the processes of its last attempt have used; null if
     it had none, as an async or thread task. etag: for If-Match. lag_from: from when its start lag counts, which is
     scheduled_for, the creation of a one-time job whose time had passed by then, or that of a run by hand, a replay or a
-    run of a backfill."""
+    run of a backfill. created_by: the token that ran its job by hand, or else the one that created the job; null for
+    steps and jobs of SQL."""
 
     run_id: str
     job_id: str
@@ -81,6 +92,7 @@ class RunView(msgspec.Struct):
     step: str | None = None
     index: int | None = None
     usage: UsageView | None = None
+    created_by: Creator | None = None
     etag: str = ""
 
 
@@ -137,6 +149,7 @@ class RunListRow(msgspec.Struct):
     generation: int
     workflow_run_id: str | None
     step: str | None
+    created_by: Creator | None
 
 
 class RunRows(msgspec.Struct):
@@ -209,7 +222,8 @@ class QueueView(msgspec.Struct):
     """A queue: waiting and running runs, the age of the oldest waiting run, the runs that ended per second over the
     last minute, and how many of these succeeded and failed. paused: no run of it starts, and `paused_why` says whether
     the queue, the tenant or everything is paused, and by whom. limits: what was set for this queue, with its use now;
-    null if nothing was. held: the runs that wait for room in a limit. version: for If-Match."""
+    null if nothing was. held: the runs that wait for room in a limit. version: for If-Match. behind: only in the answer
+    for one queue, sentences that say why runs wait; none if nothing keeps them."""
 
     name: str
     depth: int
@@ -225,6 +239,7 @@ class QueueView(msgspec.Struct):
     paused_why: str | None = None
     limits: GateView | None = None
     version: int = 1
+    behind: list[str] | UnsetType = UNSET
 
 
 class QueueList(msgspec.Struct, omit_defaults=True):

@@ -16,18 +16,22 @@ Secret = Annotated[str, Meta(min_length=1, max_length=200)]
 
 
 class SignInRequest(msgspec.Struct, forbid_unknown_fields=True):
-    """The body of `POST /v1/session`: the code of a one-time link, or a token. preview: only say as whom the code signs
-    in; it stays valid. replace: in place of the session that this browser has. A code needs it there, because a
-    stranger can send a link."""
+    """The body of `POST /v1/session`: the code of a one-time link, or a token, or mail and password of a user. tenant:
+    in which, of a user in several. preview: only say as whom the code signs in; it stays valid. replace: in place of
+    the session that this browser has. A code needs it there, because a stranger can send a link."""
 
     code: Secret | None = None
     token: Secret | None = None
+    mail: Secret | None = None
+    password: Secret | None = None
+    tenant: Secret | None = None
     preview: bool = False
     replace: bool = False
 
 
 class SessionView(msgspec.Struct):
-    """The caller. name: the name of its token. tenant: the name of its tenant. operations: what its role may do.
+    """The caller. name: the name of its token, or of the person. tenant: the name of its tenant. operations: what its
+    role may do, and what a narrowed token reaches. token_id: as in `created_by`. user_id: of the person.
     session_id, csrf, signed_in_at and expires_at belong to a session; they are null if the caller sent a token."""
 
     name: str
@@ -38,6 +42,8 @@ class SessionView(msgspec.Struct):
     signed_in_at: datetime | None = None
     expires_at: datetime | None = None
     operations: list[str] = []
+    token_id: str = ""
+    user_id: str | None = None
 
 
 class SignedIn(msgspec.Struct):

@@ -120,10 +120,10 @@ DeadLetterVerbWord = Annotated[str, words("DeadLetterVerb", *DEAD_LETTER_VERBS)]
 PriorityWord = Annotated[str, words("Priority", "low", "normal", "high", "critical")]
 PriorityIn = PriorityWord | Annotated[int, Meta(extra_json_schema={"minimum": 0, "maximum": 3})]
 ScheduleType = Annotated[
-    str, words("ScheduleType", "IMMEDIATE", "FUTURE", "CRON", "INTERVAL", "RRULE", "AFTER", "MANUAL")
+    str, words("ScheduleType", "IMMEDIATE", "FUTURE", "CRON", "INTERVAL", "RRULE", "AFTER", "EVENT", "MANUAL")
 ]
 ScheduleTypeFilter = Annotated[
-    str, _filter("ScheduleTypeFilter", ("IMMEDIATE", "FUTURE", "CRON", "INTERVAL", "RRULE", "AFTER", "MANUAL"))
+    str, _filter("ScheduleTypeFilter", ("IMMEDIATE", "FUTURE", "CRON", "INTERVAL", "RRULE", "AFTER", "EVENT", "MANUAL"))
 ]
 GAPS = ("shift", "skip")
 GapWord = Annotated[str, words("Gap", *GAPS)]
@@ -141,6 +141,14 @@ TRIGGER_RULES = ("all_success", "all_done", "one_success", "one_failed")
 TriggerRuleWord = Annotated[str, words("TriggerRule", *TRIGGER_RULES)]
 ON_UPSTREAM_FAILURE = ("skip", "fail")
 OnUpstreamFailureWord = Annotated[str, words("OnUpstreamFailure", *ON_UPSTREAM_FAILURE)]
+ON_DEADLINE = ("tell", "cancel")
+OnDeadlineWord = Annotated[str, words("OnDeadline", *ON_DEADLINE)]
+JOB_HEALTH = ("healthy", "late", "failing", "silent", "never_ran")
+HealthWord = Annotated[str, words("HealthState", *JOB_HEALTH)]
+HealthFilter = Annotated[str, _filter("HealthFilter", JOB_HEALTH)]
 SandboxWord = Annotated[str, words("Sandbox", "bubblewrap", "none")]
-RoleWord = Annotated[str, words("Role", "admin", "operator", "viewer", "metrics", "worker")]
+RoleWord = Annotated[str, words("Role", "admin", "operator", "submitter", "viewer", "metrics", "worker")]
+PersonRoleWord = Annotated[str, words("PersonRole", "admin", "operator", "submitter", "viewer")]
+UserStateWord = Annotated[str, words("UserState", "active", "invited", "disabled")]
+CreatorWord = Annotated[str, words("CreatorKind", "token")]
 TenantsWord = Annotated[str, words("Tenants", "own", "all")]

@@ -10,7 +10,9 @@ from mainspring.wire.field_structs import with_plain_fields
 from mainspring.wire.formats import DurationIn, KeptSizeIn, Name
 from mainspring.wire.jobs import ResourceLimitsIn, RetryIn
 from mainspring.wire.limits import CircuitBreakerIn, ConcurrencyIn, RateLimitIn, RateText
+from mainspring.wire.secrets import SecretName, Variables
 from mainspring.wire.states import DeliveryWord, PriorityIn
+from mainspring.wire.states import OnDeadlineWord as OnDeadlineWord
 from mainspring.wire.unique import UniqueIn
 
 # Options are sent inside the schema of the task's parameters. A server that does not know the keyword ignores it.
@@ -20,7 +22,8 @@ KIND_KEYWORD = "x-mainspring-kind"  # the package of a kind of task, which serve
 
 @with_plain_fields("given", after="timeout")
 class DeclaredOptions(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The default options that a task declares for its jobs. A field in the request for a job takes precedence."""
+    """The default options that a task declares for its jobs. A field in the request for a job takes precedence. delay:
+    for a job that does not say when it runs."""
 
     queue: Name | None = None
     priority: PriorityIn | None = None
@@ -28,7 +31,8 @@ class DeclaredOptions(msgspec.Struct, frozen=True, omit_defaults=True):
     kill_grace: DurationIn | None = None
     retry: RetryIn | None = None
     delivery: DeliveryWord | None = None
-    env: dict[str, str] | None = None
+    env: Variables | None = None
+    secrets: list[SecretName] | None = None
     limits: ResourceLimitsIn | None = None
     required_labels: dict[str, str] | None = None
     keep_payload: KeptSizeIn | None = None
@@ -36,6 +40,8 @@ class DeclaredOptions(msgspec.Struct, frozen=True, omit_defaults=True):
     rate_limit: bool | RateText | RateLimitIn | list[RateLimitIn] | None = None
     circuit_breaker: bool | CircuitBreakerIn | None = None
     unique: bool | UniqueIn | None = None
+    delay: DurationIn | None = None
+    search: list[str] | None = None
 
 
 class TaskView(msgspec.Struct):

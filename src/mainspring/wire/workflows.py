@@ -10,9 +10,11 @@ from msgspec import UNSET, Meta, UnsetType
 
 from mainspring.wire.field_structs import with_kind_fields, with_plain_fields
 from mainspring.wire.formats import ChosenJobId, DurationIn, KeptSizeIn, Name, ScheduleText
-from mainspring.wire.jobs import MisfireIn, MisfireView, ResourceLimitsIn, RetryIn, ScheduleChange, ScheduleIn
+from mainspring.wire.jobs import MisfireIn, MisfireView, ResourceLimitsIn, RetryIn
 from mainspring.wire.limits import CircuitBreakerIn, ConcurrencyIn, RateLimitIn, RateText
-from mainspring.wire.runs import RunBrief
+from mainspring.wire.runs import Creator, RunBrief
+from mainspring.wire.schedules import ScheduleChange, ScheduleIn
+from mainspring.wire.secrets import SecretName, Variables
 from mainspring.wire.states import (
     DeliveryWord,
     JobStatusWord,
@@ -26,6 +28,7 @@ from mainspring.wire.states import (
     Trigger,
     words,
 )
+from mainspring.wire.states import OnDeadlineWord as OnDeadlineWord
 
 LONGEST_STEP_NAME = 100
 MAX_STEPS = 100_000
@@ -33,10 +36,13 @@ MAX_MEMBERS = 1_000_000
 RULES = ("all_success", "all_done", "one_success", "one_failed")
 UPSTREAM_FAILURES = ("skip", "fail")
 DEFINITIONS = ("fired", "current")
+FIELD_TYPES = ("string", "number", "integer", "boolean")
+ON_TIMEOUT = ("fail", "skip", "continue")
 
 StepName = Annotated[str, Meta(min_length=1, max_length=LONGEST_STEP_NAME, pattern=r"^[A-Za-z0-9._-]+$")]
 StepRuleWord = Annotated[str, words("StepRule", *RULES)]
 UpstreamFailureWord = Annotated[str, words("UpstreamFailure", *UPSTREAM_FAILURES)]
+OnTimeoutWord = Annotated[str, words("OnTimeout", *ON_TIMEOUT)]
 DefinitionWord = Annotated[str, words("RerunDefinition", *DEFINITIONS)]
 Count = Annotated[int, Meta(extra_json_schema={"minimum": 0, "maximum": MAX_MEMBERS})]
 AtLeastOne = Annotated[int, Meta(extra_json_schema={"minimum": 1, "maximum": MAX_MEMBERS})]
@@ -55,18 +61,48 @@ class MapIn(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     max_failures: Count | None = None
 
 
+class ApprovalFieldIn(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """What who approves fills in. type: of the value. options: the values that it may have."""
+
+    type: Annotated[str, words("ApprovalField", *FIELD_TYPES)] = "string"
+    required: bool = True
+    title: str | None = None
+    options: list[str | int | float] | None = None
+
+
+class WaitIn(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """What a step waits for without a slot: the approval of a person, or an event. by: who may decide: role:ROLE (or an
+    admin), user:NAME or token:NAME. fields: what is filled in; it is in the result of the step. details: what is shown
+    to who decides; it may have references. key: of the event, without it an event that has none; it may be a reference.
+    since: an event that came up to so long before the wait counts, 5 minutes by default. timeout: how long it waits.
+    on_timeout: whether the step is FAILED then, SKIPPED, or SUCCESS."""
+
+    approval: Name | None = None
+    event: Name | None = None
+    key: Name | dict[str, Any] | None = None
+    since: DurationIn | dict[str, Any] | None = None
+    by: list[str] | None = None
+    fields: dict[str, ApprovalFieldIn] | None = None
+    details: Any = None
+    timeout: DurationIn | dict[str, Any] | None = None
+    on_timeout: OnTimeoutWord | None = None
+
+
 @with_plain_fields("given", after="timeout")
 @with_kind_fields("given", after="job_type")
 class StepIn(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True, gc=False):
-    """A step of a workflow: a job without a schedule, and what it waits for. Its payload may have references:
-    {"$from": step, "path": "a.0"}, {"$parameter": name}, in members of a map {"$item": path}, {"$index": true} and
-    {"$total": true}. {"$literal": ...} is taken as it is. depends_on: names of steps. rule: which ends of these start
-    it. on_upstream_failure: whether it is SKIPPED or FAILED when the rule cannot be met."""
+    """A step of a workflow: a job without a schedule, and what it waits for. sleep: the step runs nothing and takes so
+    long, or until a time ({"until": ...}), without a slot. wait: the same for what it names. Its payload may have
+    references: {"$from": step, "path": "a.0"}, {"$parameter": name}, in members of a map {"$item": path},
+    {"$index": true} and {"$total": true}. {"$literal": ...} is taken as it is. depends_on: names of steps. rule:
+    which ends of these start it. on_upstream_failure: whether it is SKIPPED or FAILED when the rule cannot be met."""
 
     name: StepName
     task: Name | None = None
     job_type: Name | None = None
     payload: msgspec.Raw = msgspec.Raw()
+    sleep: DurationIn | dict[str, Any] | None = None
+    wait: WaitIn | None = None
     depends_on: list[str] | None = None
     rule: StepRuleWord | None = None
     on_upstream_failure: UpstreamFailureWord | None = None
@@ -76,7 +112,8 @@ class StepIn(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True, gc=
     priority: PriorityIn | None = None
     timeout: DurationIn | None = None
     kill_grace: DurationIn | None = None
-    env: dict[str, str] | None = None
+    env: Variables | None = None
+    secrets: list[SecretName] | None = None
     limits: ResourceLimitsIn | None = None
     sandbox: SandboxWord | None = None
     run_as: str | None = None
@@ -188,6 +225,7 @@ class WorkflowView(msgspec.Struct):
     generation: int = 1
     calendar: str | None = None
     declared_by: str | None = None
+    created_by: Creator | None = None
     pause_reason: str | None = None
     idempotency_key: str | None = None
     latest_run: RunBrief | None = None
@@ -244,7 +282,8 @@ class MapProgress(msgspec.Struct):
 class StepRunView(msgspec.Struct, omit_defaults=True):
     """A step in a workflow run, by its latest run. The fields are those of a run. run_id, status: null before the step
     has a run. rerun: in which rerun of the workflow run this run of the step was made; 0 for the first. map: the
-    progress of a mapped step. index: the index of a member of a map; index and total are what its payload may use."""
+    progress of a mapped step. index: the index of a member of a map; index and total are what its payload may use.
+    wakes_at: of a step that waits without a slot, when its sleep or its timeout is over."""
 
     name: str
     task: str
@@ -262,6 +301,7 @@ class StepRunView(msgspec.Struct, omit_defaults=True):
     depends_on: list[str] = []
     map: MapProgress | None = None
     index: int | None = None
+    wakes_at: datetime | None = None
 
 
 class StepRunList(msgspec.Struct):

@@ -24,6 +24,7 @@ from mainspring.kernel.logs import get_logger
 from mainspring.wire.exchange import ExchangeReply, WorkerHello
 from mainspring.wire.execution import Cause
 from mainspring.wire.protocol import PROTOCOL, TAKES_USAGE, TELLS_STARTS
+from mainspring.worker.about_order import about
 from mainspring.worker.drain import Drain
 from mainspring.worker.earliest_timer import EarliestTimer
 from mainspring.worker.exchange.exchange_timing import ExchangeTiming, pause_after
@@ -304,6 +305,7 @@ class Worker:
         elif not self._held_runs.known or self._exchange_timing.failures:
             failures, server = self._exchange_timing.failures, self._server_client.server
             log.detail("connected", worker=str(self._held_runs.worker_id), server=server, failures=failures)
+        fenced = [self._held_runs.about(run_id) for run_id in reply.fenced]
         landing = self._held_runs.landed(flight, reply, now)
         if reply.lease is not None:
             self._lease.grant(reply.lease)
@@ -315,8 +317,8 @@ class Worker:
         useful = bool(landing.taken or landing.stop or reply.superseded or reply.recall or reply.give_back)
         pause = pause_after(flight, reply, newest=self._held_runs.is_newest(flight))
         self._exchange_timing.landed(flight, now, useful=useful, pause=pause)
-        for run_id in landing.fenced:
-            log.warning("a report was fenced: the run belongs to another worker", run=str(run_id))
+        for run in fenced:
+            log.warning("a report was fenced: the run belongs to another worker", **run)
         if flight.request.free and self._runner.quarantine.careful and not any(a.order.losses for a in landing.taken):
             self._runner.quarantine.over()
         self._take([attempt for attempt in landing.taken if attempt.order.run_id not in reply.give_back])
@@ -360,6 +362,8 @@ class Worker:
             self._starts.forget(attempt)
         if attempt.fenced:
             return
+        if attempt.redactor is not None:
+            ending = attempt.redactor.ending(ending)
         self._held_runs.record(attempt, ending, self._now())
         if self._run_lines is not None:
             self._run_lines.ended(attempt, ending)
@@ -367,8 +371,8 @@ class Worker:
             # Without the error: it contains the output of a command or data of a task.
             order, cause = attempt.order, ending.cause or _NO_CAUSE
             log.info(
-                "attempt failed", job=order.job_id, run=str(order.run_id), attempt=order.attempt, task=order.task,
-                exit_code=cause.exit_code, http_status=cause.http_status, error=next(iter(cause.errors), None),
+                "attempt failed", **about(order), task=order.task, exit_code=cause.exit_code,
+                http_status=cause.http_status, error=next(iter(cause.errors), None),
             )  # fmt: skip
 
     def _record_start(self, attempt: Attempt) -> None:

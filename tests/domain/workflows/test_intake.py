@@ -11,7 +11,7 @@ import pytest
 
 from mainspring.domain.errors import InvalidInput, MainspringError
 from mainspring.domain.intake.declaration import TaskDeclaration, defined, read_declaration
-from mainspring.domain.intake.repeat import with_payload
+from mainspring.domain.intake.rerun import with_payload
 from mainspring.domain.intake.workflows import (
     WorkflowSource,
     define_workflow,
@@ -226,8 +226,9 @@ def test_a_step_has_every_field_of_a_job_but_those_of_when_and_which() -> None:
     left_out = {
         "job_id", "schedule", "schedule_type", "schedule_time", "cron_expression", "cron", "timezone", "delay",
         "misfire", "overlap", "idempotency_key", "unique", "declared_by", "dependencies", "notify",
+        "search",
     }  # fmt: skip
-    own = {"map"}
+    own = {"map", "sleep", "wait"}
     assert set(StepIn.__struct_fields__) - own == set(JobRequest.__struct_fields__) - left_out
 
 

@@ -32,6 +32,7 @@ def task_of(assembly: Assembly, kind: type[T]) -> T:
 class Scene:
     def __init__(self, assembly: Assembly, api: httpx.AsyncClient, connection: asyncpg.Connection) -> None:
         assembly.signals.flows._listeners.clear()
+        assembly.signals.wakes._listeners.clear()
         self.starter = task_of(assembly, FlowStarter)
         self.expander = task_of(assembly, FanoutExpander)
         self.join_counter = task_of(assembly, JoinCounter)

@@ -20,6 +20,8 @@ GIVEN: dict[str, Any] = {
     "unique": {"by": ["task"]},
     "depends_on": ["parent"],
     "after": ["parent"],
+    "event": "order.paid",
+    "notify": [{"on": ["failure"], "to": ["oncall"]}],
 }
 SAID = {
     "concurrency": "concurrency limits",
@@ -28,18 +30,30 @@ SAID = {
     "unique": "unique jobs",
     "depends_on": "jobs that depend on jobs",
     "after": "jobs that depend on jobs",
+    "event": "events",
+    "notify": "notifications",
 }
 # The calls that no box answers, and the word for each.
 CALLS = {
+    "approvals": {"approvals", "approve", "reject"},
     "backfills": {"backfills", "cancel_backfill", "change_backfill", "create_backfill", "pause_backfill",
         "read_backfill", "resume_backfill"},
     "bulk operations": {"act_on_many", "cancel_operation", "count_matching", "discard_dead_letters", "operation",
         "operations", "replay_dead_letters"},
+    "channels": {"channel", "channels", "delete_channel", "set_channel", "test_channel"},
+    "rules of notifications": {"delete_rule", "mute_rule", "rule", "rules", "set_rule", "unmute_rule"},
+    "notifications": {"acknowledge_notification", "notification", "notifications", "send_notification"},
+    "audit": {"audit", "audit_chain"},
+    "events": {"emit", "emit_batch", "emitted_event", "emitted_events", "test_condition"},
+    "files": {"apply_files", "export_files", "plan_files"},
     "circuit breakers": {"breakers", "reset_breaker"},
     "declarations": {"declare"},
     "explanations of jobs": {"why_job"},
     "explanations of schedules": {"explain_schedule"},
-    "insights": {"failure_group", "failures", "heatmap", "job_series", "overview", "upcoming_fires"},
+    "insights": {
+        "failure_group", "failures", "heatmap", "job_outcomes", "job_series", "overview", "scaling", "upcoming_fires",
+    },
+    "saved views": {"delete_view", "set_view", "view", "views"},
     "limits": {"limit", "limits", "set_limit", "set_tenant_limits", "tenant_limits"},
     "list of tasks": {"tasks"},
     "list of the missed fires of all jobs": {"missed_fires"},
@@ -47,13 +61,17 @@ CALLS = {
     "pause of all queues": {"pause_all", "resume_all"},
     "previews of schedules": {"preview"},
     "queues": {"pause_queue", "queue", "queues", "resume_queue", "set_queue_limits"},
+    "quotas": {"set_quotas", "tenant_usage"},
     "readiness": {"readiness"},
     "search for ids": {"find_ids"},
-    "search in logs": {"search_log"},
+    "search in logs": {"search_log", "search_logs"},
+    "secrets": {"delete_secret", "rotate_secret_key", "secret", "secrets", "set_secret"},
     "sessions": {"end_session", "sessions", "sign_in_link"},
     "tenants": {"add_tenant", "tenants"},
     "timelines": {"job_timeline", "timeline"},
     "tokens": {"add_token", "revoke_token", "tokens"},
+    "users": {"disable_user", "enable_user", "invite_user", "own_user", "remove_user", "reset_password",
+        "set_user_role", "user", "users"},
     "workers": {"drain_worker", "worker", "workers"},
     "workflows": {"cancel_workflow_run", "check_workflow", "create_workflow", "delete_workflow", "pause_workflow",
         "replace_workflow", "rerun_workflow", "resume_workflow", "start_workflow", "update_workflow", "workflow",
@@ -65,7 +83,7 @@ def an_app(**options: Any) -> Mainspring:
     app = Mainspring("refused")
 
     @app.task(**options)
-    def charge(account: int | None = None) -> int | None:
+    def charge(account: int | None = None, event: Any = None) -> int | None:
         return account
 
     return app
@@ -157,9 +175,24 @@ def test_a_workflow_with_a_schedule_is_refused_at_the_start_and_one_without_when
         assert box.advance("3d") == []
 
 
+def test_a_task_that_events_start_is_refused_at_the_start_unless_the_test_ignores_it() -> None:
+    app = an_app()
+
+    @app.on_event("order.paid", if_="payload.total > 100")
+    def ship(event: dict[str, Any]) -> str:
+        return event["id"]
+
+    with pytest.raises(NotSupportedYet, match=rf"^The test box has no events\. {USE}") as refused:
+        run(app)
+    assert refused.value.hint is not None and 'ignore=["events"]' in refused.value.hint
+    with run(app, ignore=["events"]) as box:
+        assert box.advance("3d") == []
+        assert ship.submit(event={"id": "evt-1"}).result() == "evt-1"
+
+
 def test_only_what_an_application_declares_can_be_ignored() -> None:
     declared = {field.name for field in FIELDS if field.not_in_box and Place.TASK_OPTION in field.places}
-    assert {*IGNORABLE} == declared | {"workflows"}
+    assert {*IGNORABLE} == declared | {"workflows", "events"}
     for name in ("depends_on", "timeout", "limits"):
         with pytest.raises(InvalidInput, match=f"{name!r} cannot be ignored"):
             run(an_app(), ignore=[name])

@@ -24,7 +24,7 @@ from tests.conftest import TOKEN
 pytestmark = pytest.mark.anyio
 OF_THE_MOMENT = {
     "job_id", "run_id", "created_at", "updated_at", "next_fire_at", "last_fired_for", "scheduled_for", "ready_at",
-    "modified_time", "shard_id", "idempotency_key", "lag_from",
+    "modified_time", "shard_id", "idempotency_key", "lag_from", "created_by", "health",
 }  # fmt: skip
 
 

@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
+import pytest
+
 PLUGIN = "mainspring.sdk.pytest_plugin"
 
 TESTS = """
@@ -112,6 +114,7 @@ def test_the_fixture_gives_boxes_and_closes_them(tmp_path: Path) -> None:
     assert "3 passed" in (said := run_pytest(tmp_path)), said
 
 
+@pytest.mark.slow
 def test_the_fixture_gives_a_real_server_and_ends_it(tmp_path: Path) -> None:
     (tmp_path / "shop.py").write_text(SHOP)
     (tmp_path / "test_shop.py").write_text(SERVER_TESTS)

@@ -77,7 +77,8 @@ def blocking(client: Client) -> None:
 
 
 def workflows(ctx: Context) -> None:
-    flow = app.workflow("flow", corn="@daily")  # refused
+    app.workflow("other", corn="@daily")  # refused
+    flow = app.workflow("flow")  # pyright does not know the type of a call that it refuses
     flow.step(greet, nme="you")  # refused
     flow.step(greet, name="you", rule="sometimes")  # refused
     flow.step(refund, account="a1", cents=flow.step(greet, name="you").result)  # refused

@@ -52,7 +52,7 @@ function End({ session, onClose }: { session: OpenSession; onClose: () => void }
     await client.invalidateQueries({ queryKey: ["sessions"] });
   };
   return (
-    <Confirm title={`End a session of ${session.name}?`} verb="End the session" danger act={act} onClose={onClose}>
+    <Confirm title={`End a session of ${session.name}?`} operation="sessions.end" verb="End the session" danger act={act} onClose={onClose}>
       <p>That browser is signed out at once. The token stays valid: revoke it to keep its owner out.</p>
     </Confirm>
   );

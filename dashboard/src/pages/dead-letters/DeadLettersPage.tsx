@@ -115,7 +115,7 @@ function columns(replay: (letter: DeadLetterView) => void): Column<DeadLetterVie
     {
       key: "verbs", head: <span className="sr">Verbs</span>, phone: "first",
       cell: (letter) => (
-        <Button onClick={() => replay(letter)} aria-label={`Replay ${letter.name} ${shortId(letter.run_id)}`}>
+        <Button icon={<RotateCcw size={14} />} onClick={() => replay(letter)} aria-label={`Replay ${letter.name} ${shortId(letter.run_id)}`}>
           Replay
         </Button>
       ),

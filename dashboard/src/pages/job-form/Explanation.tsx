@@ -1,8 +1,8 @@
 // A schedule in words, its warnings and its next fires.
 import type { ScheduleExplanation } from "../../api/schema";
 import { Button } from "../../ui/Button";
+import type { Set } from "./draft";
 import styles from "./JobForm.module.css";
-import type { Set } from "./JobFormPage";
 
 const RATE = new Intl.NumberFormat("en", { maximumSignificantDigits: 3 });
 

@@ -13,14 +13,12 @@ import { Card, Page, Skeleton } from "../../ui/Page";
 import { ProblemBox } from "../../ui/Problem";
 import { say } from "../../ui/Toasts";
 import { AsText } from "./AsText";
-import { changesOf, copyOf, type Draft, draftOf, EMPTY, requestOf } from "./draft";
+import { changesOf, copyOf, type Draft, draftOf, EMPTY, requestOf, type Set } from "./draft";
 import { forget, keep, restored, typedOver } from "./drafts";
 import styles from "./JobForm.module.css";
 import { allProblems, type Problems } from "./problems";
 import { SchedulePart } from "./SchedulePart";
 import { WhatPart } from "./WhatPart";
-
-export type Set = (change: Partial<Draft>) => void;
 
 export function JobFormPage() {
   const { from, edit } = useSearch({ from: "/jobs/new" });
@@ -49,7 +47,7 @@ function JobForm({ job, editing = false }: { job?: JobView; editing?: boolean })
   const [error, setError] = useState<unknown>(null);
   const [problems, setProblems] = useState<Problems>({});
   const [busy, setBusy] = useState(false);
-  const mayChange = useMay("jobs.update");
+  const mayChange = useMay("jobs.update", editing ? (job?.created_by?.id ?? null) : undefined);
   const navigate = useNavigate();
   const client = useQueryClient();
   const set: Set = (change) => setDraft((old) => ({ ...old, ...change }));
@@ -95,6 +93,7 @@ function JobForm({ job, editing = false }: { job?: JobView; editing?: boolean })
   const title = editing ? `Edit ${job?.name ?? ""}` : "Create a job";
   return (
     <Page title={title}>
+      {mayChange ? null : <OnlyLooks />}
       {kept === null ? null : (
         <p role="status">
           What you typed here before is in the form. <Button onClick={startAnew}>Start anew</Button>
@@ -123,7 +122,6 @@ function JobForm({ job, editing = false }: { job?: JobView; editing?: boolean })
         {conflict ? (
           <Button onClick={() => void takeNewest()}>Put my changes on top of the newest version</Button>
         ) : null}
-        {mayChange ? null : <OnlyLooks />}
         <div className={styles.foot}>
           <Button kind="primary" type="submit" busy={busy} disabled={!mayChange}>
             {editing ? "Save" : "Create"}

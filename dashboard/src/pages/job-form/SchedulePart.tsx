@@ -3,15 +3,14 @@ import { LOCAL_ZONE } from "../../lib/time";
 import { Field, Select } from "../../ui/Field";
 import { ProblemBox } from "../../ui/Problem";
 import { Choice } from "../../ui/Tabs";
-import type { Draft, When } from "./draft";
+import type { Draft, Set, When } from "./draft";
 import { Explanation } from "./Explanation";
 import styles from "./JobForm.module.css";
-import type { Set } from "./JobFormPage";
 import type { Problems } from "./problems";
 import { useExplanation } from "./useExplanation";
 
 const KINDS: [When, string][] = [
-  ["now", "Now"], ["at", "At a time"], ["every", "Every"], ["cron", "Cron"], ["rrule", "RRULE"], ["after", "After jobs"], ["manual", "By hand"],
+  ["now", "Now"], ["at", "At a time"], ["every", "Every"], ["cron", "Cron"], ["rrule", "RRULE"], ["after", "After jobs"], ["event", "On an event"], ["manual", "By hand"],
 ];
 const WORDS: Partial<Record<When, string>> = {
   now: "It runs once, as soon as a worker is free.",
@@ -51,6 +50,9 @@ export function SchedulePart({ draft, set, problems: refused }: { draft: Draft; 
         {recurs && draft.calendar.trim() ? choose("outside", "outside", "On excluded days", OUTSIDE) : null}
         {recurs ? text("jitter", "jitter", "Jitter", { help: "a delay of its own for each fire, up to this" }) : null}
       </div>
+      {draft.when === "event" && draft.together ? (
+        <p role="note">Also: {draft.together}. It stays while the event and the condition stay as they are. A copy does not have it.</p>
+      ) : null}
       {recurs ? <More draft={draft} text={text} choose={choose} /> : null}
       {problems["schedule"] && !words ? <p role="alert">{problems["schedule"]}</p> : null}
       <datalist id="zones">
@@ -80,6 +82,13 @@ function rule(when: When, text: Text): React.ReactNode {
       return text("rrule", "rrule", "RRULE", { required: true, placeholder: "FREQ=MONTHLY;BYDAY=-1FR;BYHOUR=18" });
     case "after":
       return text("after", "after", "After these jobs", { required: true, placeholder: "extract, load", help: "ids, with commas between them" });
+    case "event":
+      return (
+        <>
+          {text("event", "event", "Event", { required: true, placeholder: "order.paid" })}
+          {text("condition", "if", "If", { placeholder: "payload.total > 100", help: "without it every event of the name starts a run" })}
+        </>
+      );
     default:
       return null;
   }

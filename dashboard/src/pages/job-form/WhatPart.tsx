@@ -4,9 +4,8 @@ import { Field, Select, TextArea } from "../../ui/Field";
 import { MOST_ROWS } from "../../ui/Parts";
 import { PayloadEditor } from "../../ui/PayloadEditor";
 import { Choice } from "../../ui/Tabs";
-import type { Draft, What } from "./draft";
+import type { Draft, Set, What } from "./draft";
 import styles from "./JobForm.module.css";
-import type { Set } from "./JobFormPage";
 
 export function WhatPart({ draft, set, problems }: { draft: Draft; set: Set; problems: Record<string, string> }) {
   const tasks = useQuery(tasksQuery);

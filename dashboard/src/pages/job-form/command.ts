@@ -3,11 +3,7 @@ import type { JobView } from "../../api/schema";
 import { callOf } from "../../lib/call";
 import { parsed } from "../../ui/PayloadEditor";
 import { type Draft, listed } from "./draft";
-
-/** One word of a command, as a shell reads it. */
-export function word(value: string): string {
-  return /^[\w@%+:,./-]+$/.test(value) ? value : `'${value.replaceAll("'", "'\\''")}'`;
-}
+import { word } from "../../lib/shellWord";
 
 /** The same job as a command. `base`: the job that the draft began with. */
 export function commandOf(draft: Draft, base?: JobView): string {
@@ -24,7 +20,7 @@ function whatOf(draft: Draft, base?: JobView): string[] {
     const { headers = {}, body } = base?.http ?? {};
     return [
       ...option("http", draft.url), ...option("method", draft.method),
-      ...Object.entries(headers).flatMap(([name, value]) => option("header", `${name}: ${value}`)),
+      ...Object.entries(headers).flatMap(([name, value]) => option("header", `${name}: ${typeof value === "string" ? value : `@secret:${value.$secret}`}`)),
       ...option("body", body === undefined ? "" : typeof body === "string" ? body : JSON.stringify(body)),
     ];
   }
@@ -50,6 +46,8 @@ function whenOf(draft: Draft): string[] {
       return [...option("at", draft.at), ...zone];
     case "after":
       return listed(draft.after).flatMap((job) => option("after", job));
+    case "event":
+      return []; // submit has no such option: AsText shows JSON alone
     case "every":
       return [...option("every", draft.every), ...bounds];
     case "cron":

@@ -2,10 +2,10 @@
 import type { JobView } from "../../api/schema";
 import { parsed } from "../../ui/PayloadEditor";
 import { callOf } from "../../lib/call";
-import { word } from "./command";
+import { word } from "../../lib/shellWord";
 
 export type What = "task" | "shell" | "http";
-export type When = "now" | "at" | "every" | "cron" | "rrule" | "after" | "manual";
+export type When = "now" | "at" | "every" | "cron" | "rrule" | "after" | "event" | "manual";
 
 export interface Draft {
   jobId: string;
@@ -22,6 +22,10 @@ export interface Draft {
   at: string;
   rrule: string;
   after: string;
+  event: string;
+  condition: string;
+  /** Which events share a run, in words: a part of the schedule that the form does not change. */
+  together: string;
   timezone: string;
   calendar: string;
   outside: string;
@@ -45,11 +49,11 @@ export interface Draft {
 
 export const EMPTY: Draft = {
   jobId: "", name: "", what: "shell", task: "", payload: "", command: "", url: "", method: "GET", when: "cron",
-  cron: "", every: "", at: "", rrule: "", after: "", timezone: "", calendar: "", outside: "", jitter: "", gap: "",
+  cron: "", every: "", at: "", rrule: "", after: "", event: "", condition: "", together: "", timezone: "", calendar: "", outside: "", jitter: "", gap: "",
   overlapping: "", start: "", end: "", maxRuns: "", exdates: "", queue: "", priority: "", timeout: "", attempts: "", overlap: "", misfire: "", owner: "", description: "", labels: "",
 };
 
-const WHENS: Record<string, When> = { CRON: "cron", INTERVAL: "every", FUTURE: "at", RRULE: "rrule", AFTER: "after", MANUAL: "manual" };
+const WHENS: Record<string, When> = { CRON: "cron", INTERVAL: "every", FUTURE: "at", RRULE: "rrule", AFTER: "after", EVENT: "event", MANUAL: "manual" };
 
 export function draftOf(job: JobView, copy: boolean): Draft {
   return {
@@ -68,6 +72,7 @@ export function draftOf(job: JobView, copy: boolean): Draft {
     at: job.schedule_time ?? "",
     rrule: job.rrule ?? "",
     after: job.after.join(", "),
+    ...eventOf(job),
     timezone: job.timezone ?? "",
     calendar: job.calendar ?? "",
     outside: job.outside ?? "",
@@ -88,6 +93,15 @@ export function draftOf(job: JobView, copy: boolean): Draft {
     description: job.description ?? "",
     labels: Object.entries(job.labels).map(([key, value]) => `${key}=${value}`).join(", "),
   };
+}
+
+/** The event and its condition, from the schedule as text: "on NAME if CONDITION". */
+function eventOf(job: JobView): Pick<Draft, "event" | "condition" | "together"> {
+  if (job.schedule_type !== "EVENT") return { event: "", condition: "", together: "" };
+  const [event = "", ...parts] = job.schedule.replace(/^on /, "").split(" if ");
+  const condition = parts.join(" if ");
+  const words = `When ${event} is emitted${condition ? `, if ${condition}` : ""}`;
+  return { event, condition, together: job.schedule_in_words.slice(words.length).replace(/^, /, "") };
 }
 
 const text = (value: string): string | undefined => value.trim() || undefined;
@@ -114,6 +128,8 @@ export function scheduleOf(draft: Draft): unknown {
       return text(draft.at) && { at: text(draft.at), timezone } || null;
     case "after":
       return text(draft.after) && { after: listed(draft.after) } || null;
+    case "event":
+      return text(draft.event) && { event: text(draft.event), if: text(draft.condition) } || null;
   }
 }
 
@@ -136,7 +152,7 @@ function clocksOf(draft: Draft): Record<string, unknown> | undefined {
 const KEPT = [
   "retry", "misfire", "delivery", "env", "limits", "sandbox", "run_as", "required_labels", "concurrency", "rate_limit",
   "circuit_breaker", "kill_grace", "run_timeout", "expires_in", "max_losses", "keep_payload", "depends_on", "rule",
-  "on_upstream_failure",
+  "on_upstream_failure", "late_after", "expected_duration", "deadline", "on_deadline", "keep_logs",
 ] as const satisfies readonly (keyof JobView)[];
 
 /** The request for a new job that begins as a copy. */
@@ -189,3 +205,6 @@ export function changesOf(base: JobView, before: Draft, after: Draft): Record<st
     if (JSON.stringify(old[name]) !== JSON.stringify(next[name])) changes[name] = next[name] ?? null;
   return changes;
 }
+
+/** Changes some fields of the draft. */
+export type Set = (change: Partial<Draft>) => void;

@@ -31,6 +31,8 @@ export function Definition({ job }: { job: JobView }) {
     ["Labels", labels],
     ["Description", job.description ?? ""],
     ["Declared by", job.declared_by ?? ""],
+    ["Created by", job.created_by?.name ?? ""],
+    ["Owned by files", job.owned_by ? `${job.owned_by.owner}${job.owned_by.source ? ` (${job.owned_by.source})` : ""}` : ""],
     ["Created", <Time key="created" at={job.created_at} focusable />],
     ["Changed", <Time key="changed" at={job.updated_at} focusable />],
     ["Version", `${job.version}, generation ${job.generation}`],

@@ -7,6 +7,7 @@ import { change, type Seen } from "../../api/client";
 import { jobPath, useSchema } from "../../api/queries";
 import type { JobView, RunNowAccepted } from "../../api/schema";
 import { callOf } from "../../lib/call";
+import type { Same } from "../../ui/AsCommand";
 import { Button, LinkButton } from "../../ui/Button";
 import { Confirm } from "../../ui/Dialog";
 import { parsed, PayloadEditor } from "../../ui/PayloadEditor";
@@ -25,12 +26,15 @@ export function JobActions({ job }: { job: JobView }) {
   };
   const client = useQueryClient();
   const renew = (): void => void client.invalidateQueries({ queryKey: ["job", job.job_id] });
-  const shared = { onClose: () => setVerb(null), onConflict: renew };
+  const shared = { onClose: () => setVerb(null), onConflict: renew, creator: job.created_by?.id ?? null };
   const turn = (name: string, done: string) => async (): Promise<void> => {
     await change("POST", `${jobPath(job.job_id)}:${name}`, version, {});
     say(`${job.name} ${done}`);
     renew();
   };
+  const same = (name: "pause" | "resume"): Same => ({
+    command: ["job", name, job.job_id], method: "POST", path: `${jobPath(job.job_id)}:${name}`, python: [name, job.job_id],
+  });
   const cancel = async (): Promise<void> => {
     await change("DELETE", jobPath(job.job_id), version);
     say(`${job.name} is cancelled`);
@@ -45,11 +49,11 @@ export function JobActions({ job }: { job: JobView }) {
         Edit
       </LinkButton>
       {job.status === "PAUSED" ? (
-        <Button icon={<Play size={14} />} onClick={() => ask("resume")}>
+        <Button icon={<Play size={14} />} data-key="." onClick={() => ask("resume")}>
           Resume
         </Button>
       ) : job.next_fire_at !== null ? (
-        <Button icon={<Pause size={14} />} onClick={() => ask("pause")}>
+        <Button icon={<Pause size={14} />} data-key="." onClick={() => ask("pause")}>
           Pause
         </Button>
       ) : null}
@@ -60,7 +64,7 @@ export function JobActions({ job }: { job: JobView }) {
       )}
       {verb === "run" ? <RunNow job={job} seen={version} onClose={() => setVerb(null)} renew={renew} /> : null}
       {verb === "pause" ? (
-        <Confirm title={`Pause ${job.name}?`} verb="Pause" act={turn("pause", "is paused")} {...shared}>
+        <Confirm title={`Pause ${job.name}?`} verb="Pause" act={turn("pause", "is paused")} same={same("pause")} {...shared}>
           <p>
             It does not fire until it is resumed, so not <Time at={job.next_fire_at} /> either. Fires in between are recorded as missed. Runs that
             have started go on.
@@ -68,12 +72,12 @@ export function JobActions({ job }: { job: JobView }) {
         </Confirm>
       ) : null}
       {verb === "resume" ? (
-        <Confirm title={`Resume ${job.name}?`} verb="Resume" act={turn("resume", "is resumed")} {...shared}>
+        <Confirm title={`Resume ${job.name}?`} verb="Resume" act={turn("resume", "is resumed")} same={same("resume")} {...shared}>
           <p>It fires again by its schedule from now on. Missed fires are not made up for.</p>
         </Confirm>
       ) : null}
       {verb === "cancel" ? (
-        <Confirm title={`Cancel ${job.name}?`} verb="Cancel the job" danger act={cancel} {...shared}>
+        <Confirm title={`Cancel ${job.name}?`} verb="Cancel the job" danger act={cancel} same={{ command: ["job", "cancel", job.job_id], method: "DELETE", path: jobPath(job.job_id), python: ["cancel_job", job.job_id] }} {...shared}>
           <p>The job ends: it fires no more, and cannot be resumed. To stop it for a while, pause it. Runs that wait end at once, and workers stop those that run.</p>
         </Confirm>
       ) : null}
@@ -103,8 +107,14 @@ function RunNow({ job, seen, onClose, renew }: { job: JobView; seen: Seen; onClo
     );
     await navigate({ to: "/runs/$run", params: { run: run.run_id } });
   };
+  const given = withPayload && text !== own ? (parsed(text)?.value ?? undefined) : undefined;
+  const payload = given === undefined ? [] : [given];
+  const same: Same = {
+    command: ["job", "run", job.job_id, ...payload.flatMap((one) => ["--payload", JSON.stringify(one)])], method: "POST",
+    path: `${jobPath(job.job_id)}:runNow`, body: given === undefined ? {} : { payload: given }, python: ["run_now", job.job_id, ...payload],
+  };
   return (
-    <Confirm title={`Run ${job.name} now?`} verb="Run now" act={act} onClose={onClose} onConflict={renew}>
+    <Confirm title={`Run ${job.name} now?`} verb="Run now" act={act} onClose={onClose} onConflict={renew} creator={job.created_by?.id ?? null} same={same}>
       <p>It runs once, beside its schedule, which stays as it is.</p>
       {withPayload ? <PayloadEditor schema={schema} text={text} onChange={setText} /> : null}
     </Confirm>

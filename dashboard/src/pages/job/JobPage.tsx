@@ -2,7 +2,8 @@ import { useQuery } from "@tanstack/react-query";
 import { Link, useParams, useSearch } from "@tanstack/react-router";
 import { lazy, Suspense } from "react";
 import { jobQuery, latestRunsQuery, upcomingQuery } from "../../api/queries";
-import type { JobView, RunListRow } from "../../api/schema";
+import type { FileOwner, JobView, RunListRow } from "../../api/schema";
+import { useMay } from "../../api/session";
 import { duration, percent, plural } from "../../lib/format";
 import { useNow } from "../../live/clock";
 import { Card, Page, Skeleton } from "../../ui/Page";
@@ -11,17 +12,20 @@ import { RunBars } from "../../ui/RunBars";
 import { StateMark } from "../../ui/StateMark";
 import { Tabs } from "../../ui/Tabs";
 import { JobZone, Time } from "../../ui/Time";
+import { Changes } from "../audit/Changes";
 import { Definition } from "./Definition";
 import { JobActions } from "./JobActions";
 import styles from "./JobPage.module.css";
 import { JobRuns } from "./JobRuns";
 import { Missed } from "./Missed";
+import { WhyCard } from "./WhyCard";
 
 const Trends = lazy(() => import("./Trends"));
 
 export function JobPage() {
   const { job: id } = useParams({ from: "/jobs/$job" });
   const { tab = "runs", after, w } = useSearch({ from: "/jobs/$job" });
+  const mayAudit = useMay("audit.list");
   const job = useQuery(jobQuery(id));
   const runs = useQuery(latestRunsQuery(id));
   if (job.isPending)
@@ -50,7 +54,7 @@ export function JobPage() {
           <>
             {shown.schedule_in_words || shown.schedule}
             {shown.name === shown.job_id ? null : <> · <code>{shown.job_id}</code></>} · queue{" "}
-            <Link to="/runs" search={{ queue: shown.queue }}>{shown.queue}</Link>
+            <Link to="/queues/$queue" params={{ queue: shown.queue }}>{shown.queue}</Link>
             {shown.workflow_version === null || shown.workflow_version === undefined ? null : (
               <> · <Link to="/workflows/$workflow" params={{ workflow: shown.job_id }}>its steps</Link></>
             )}
@@ -59,6 +63,7 @@ export function JobPage() {
         actions={<JobActions job={shown} />}
       >
         {shown.pause_reason ? <p className={styles.note}>Paused: {shown.pause_reason}</p> : null}
+        {shown.owned_by ? <OwnedByFiles owner={shown.owned_by} /> : null}
         <NextFires job={shown} />
         <Card title="Last runs" aside={<Outcome runs={runs.data ?? []} />}>
           {runs.data === undefined ? <Skeleton lines={2} /> : <Bars runs={runs.data} />}
@@ -66,10 +71,21 @@ export function JobPage() {
         <Suspense fallback={<Skeleton />}>
           <Trends job={id} w={w} />
         </Suspense>
-        <Tabs label="Parts of the job" name="tab" value={tab} tabs={[["runs", "Runs"], ["definition", "Definition"], ["missed", "Missed fires"]]} />
-        {tab === "definition" ? <Definition job={shown} /> : tab === "missed" ? <Missed job={id} /> : <JobRuns job={id} after={after} />}
+        <Tabs label="Parts of the job" name="tab" value={tab} tabs={[["runs", "Runs"], ["definition", "Definition"], ["missed", "Missed fires"], ["why", "Why"], ...(mayAudit ? [["history", "History"] as [string, string]] : [])]} />
+        {tab === "definition" ? <Definition job={shown} /> : tab === "missed" ? <Missed job={id} /> : tab === "why" ? <WhyCard job={shown} /> : tab === "history" ? <Changes query={{ kind: "job", id }} after={after} of={shown.name} /> : <JobRuns job={id} after={after} />}
       </Page>
     </JobZone>
+  );
+}
+
+/** A change by hand lasts until the files are applied again. */
+function OwnedByFiles({ owner }: { owner: FileOwner }) {
+  return (
+    <p className={styles.note}>
+      Owned by job files: {owner.owner}
+      {owner.source ? <> (<code className="wrap">{owner.source}</code>)</> : null}, applied <Time at={owner.applied_at} focusable />.{" "}
+      {owner.changed_since ? "It was changed since then: the next application undoes that." : "Change it there."}
+    </p>
   );
 }
 

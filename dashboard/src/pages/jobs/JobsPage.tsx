@@ -12,6 +12,8 @@ import { StateMark } from "../../ui/StateMark";
 import type { Column } from "../../ui/Table";
 import { Time } from "../../ui/Time";
 import { useKeyset } from "../../ui/useKeyset";
+import { SavedViews, useViewColumns } from "../../views/SavedViews";
+import { Outcomes, OutcomesOfPage, useOutcomes } from "./Outcomes";
 
 const STATES: [string, string][] = [
   ["SCHEDULED", "Scheduled"], ["RUNNING", "Running"], ["PAUSED", "Paused"], ["COMPLETED", "Completed"],
@@ -21,21 +23,26 @@ const idOf = (job: JobListRow): string => job.job_id;
 const nameOf = (job: JobListRow): string => job.name;
 const TYPES: [string, string][] = [
   ["CRON", "Cron"], ["INTERVAL", "Interval"], ["RRULE", "Recurrence rule"], ["FUTURE", "Once, later"],
-  ["IMMEDIATE", "Once, now"], ["AFTER", "After others"], ["MANUAL", "By hand"],
+  ["IMMEDIATE", "Once, now"], ["AFTER", "After others"], ["EVENT", "On an event"], ["MANUAL", "By hand"],
 ];
-const FILTERS = ["q", "status", "latest", "queue", "task", "type", "label", "owner"] as const;
+const HEALTH: [string, string][] = [
+  ["healthy", "Healthy"], ["late", "Late"], ["failing", "Failing"], ["silent", "Silent"], ["never_ran", "Never ran"],
+];
+const FILTERS = ["q", "status", "latest", "health", "queue", "task", "type", "label", "owner", "created_by"] as const;
 
 export function JobsPage() {
   const search = useSearch({ from: "/jobs" });
   const query = {
-    q: search.q, status: search.status, latest_run: search.latest, queue: search.queue, label: search.label,
-    owner: search.owner, task: search.task, schedule_type: search.type,
+    q: search.q, status: search.status, latest_run: search.latest, health: search.health, queue: search.queue, label: search.label,
+    owner: search.owner, task: search.task, schedule_type: search.type, created_by: search.created_by,
   };
   const list = useKeyset<JobRows, JobListRow>({
     path: "/v1/jobs", query: { ...query, view: "row" }, after: search.after, rows: (body) => body.jobs, next: (body) => body.next,
     id: (job) => job.job_id,
   });
-  const active = FILTERS.filter((name) => search[name] !== undefined);
+  const active = [...FILTERS, "view" as const].filter((name) => search[name] !== undefined);
+  const outcomes = useOutcomes(list.rows);
+  const columns = useViewColumns("jobs", search.view, COLUMNS);
   const selection = useSelection(list.rows, query, idOf, nameOf);
   return (
     <Page
@@ -47,21 +54,25 @@ export function JobsPage() {
         </LinkButton>
       }
     >
+      <SavedViews list="jobs" names={FILTERS} search={search} columns={COLUMNS} />
       <Filters active={active}>
         <TextFilter name="q" value={search.q} label="Name or id" wide />
         <ChoiceFilter name="status" value={search.status} label="State" options={STATES} none="not ended" />
         <ChoiceFilter name="latest" value={search.latest} label="Last run" options={[["FAILED", "Failed"], ["SUCCESS", "Succeeded"], ["RUNNING", "Running"]]} />
+        <ChoiceFilter name="health" value={search.health} label="Health" options={HEALTH} />
         <TextFilter name="queue" value={search.queue} label="Queue" />
         <TextFilter name="task" value={search.task} label="Task" />
         <ChoiceFilter name="type" value={search.type} label="Schedule" options={TYPES} />
         <TextFilter name="label" value={search.label} label="Label, key=value" />
         <TextFilter name="owner" value={search.owner} label="Owner" />
+        <TextFilter name="created_by" value={search.created_by} label="Created by" />
       </Filters>
       <BulkBar target="jobs" selection={selection} filter={query} id={idOf} name={nameOf} />
       <Card flush>
+        <OutcomesOfPage value={outcomes}>
         <List
           label="Jobs" list={list} after={search.after} rowKey={(job) => job.job_id} marked={selection.has}
-          columns={[selection.column, ...COLUMNS]}
+          columns={[selection.column, ...columns]}
           empty={
             active.length > 0 ? (
               <Empty title="No job matches.">Clear the filters to see all jobs.</Empty>
@@ -72,6 +83,7 @@ export function JobsPage() {
             )
           }
         />
+        </OutcomesOfPage>
       </Card>
     </Page>
   );
@@ -98,7 +110,17 @@ const COLUMNS: Column<JobListRow>[] = [
         </Link>
       ) : null,
   },
-  { key: "took", head: "Took", align: "end", phone: "none", room: 1, cell: (job) => duration(job.latest_run?.duration) },
-  { key: "queue", head: "Queue", phone: "none", cut: true, room: 2, cell: (job) => job.queue },
+  { key: "outcomes", head: "Last ten, 7 days", phone: "none", room: 1, cell: (job) => <Outcomes job={job.job_id} /> },
+  {
+    key: "health", head: "Health", phone: "none", room: 2,
+    cell: (job) =>
+      job.health ? (
+        <span title={job.health.reason ?? undefined}>
+          <StateMark state={job.health.state} />
+        </span>
+      ) : null,
+  },
+  { key: "took", head: "Took", align: "end", phone: "none", room: 3, cell: (job) => duration(job.latest_run?.duration) },
+  { key: "queue", head: "Queue", phone: "none", cut: true, room: 3, cell: (job) => job.queue },
   { key: "owner", head: "Owner", phone: "none", cut: true, room: 2, cell: (job) => job.owner },
 ];

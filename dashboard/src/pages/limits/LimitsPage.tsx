@@ -1,5 +1,6 @@
 import { useQuery, useQueryClient } from "@tanstack/react-query";
 import { Link, useSearch } from "@tanstack/react-router";
+import { Gauge, RotateCcw } from "lucide-react";
 import { useState } from "react";
 import { change, get } from "../../api/client";
 import type { BreakerList, BreakerView, LimitDetails, LimitList, LimitView } from "../../api/schema";
@@ -15,6 +16,7 @@ import { type Column, Table } from "../../ui/Table";
 import { Time } from "../../ui/Time";
 import { say } from "../../ui/Toasts";
 import { useKeyset } from "../../ui/useKeyset";
+import { HistoryLink } from "../audit/HistoryLink";
 
 export function LimitsPage() {
   const search = useSearch({ from: "/limits" });
@@ -51,7 +53,8 @@ function columns(set: (limit: LimitView) => void, show: (limit: LimitView) => vo
     { key: "held", head: "Held", align: "end", cell: (limit) => (limit.held > 0 ? <StateMark state="HELD" detail={count(limit.held)} /> : "0") },
     { key: "keys", head: "Keys", align: "end", phone: "none", room: 1, cell: (limit) => count(limit.keys) },
     { key: "holders", head: <span className="sr">Holders</span>, phone: "none", cell: (limit) => <Button kind="quiet" onClick={() => show(limit)}>Who holds it</Button> },
-    { key: "verbs", head: <span className="sr">Verbs</span>, phone: "first", cell: (limit) => (limit.rate === null && limit.limit !== null ? <Button onClick={() => set(limit)}>Set</Button> : null) },
+    { key: "history", head: <span className="sr">History</span>, phone: "none", room: 2, cell: (limit) => <HistoryLink kind="limit" id={String(limit.limit_id)} name={limit.name} /> },
+    { key: "verbs", head: <span className="sr">Verbs</span>, phone: "first", cell: (limit) => (limit.rate === null && limit.limit !== null ? <Button icon={<Gauge size={14} />} onClick={() => set(limit)}>Set</Button> : null) },
   ];
 }
 
@@ -121,7 +124,7 @@ function Breakers() {
     { key: "probe", head: "Next probe", cell: (breaker) => <Time at={breaker.probe_at} /> },
     { key: "open", head: "Opens for", phone: "none", cell: (breaker) => duration(breaker.open_for) },
     { key: "held", head: "Held", align: "end", cell: (breaker) => count(breaker.held) },
-    { key: "verbs", head: <span className="sr">Verbs</span>, cell: (breaker) => (breaker.state === "closed" ? null : <Button onClick={() => setResetting(breaker)}>Reset</Button>) },
+    { key: "verbs", head: <span className="sr">Verbs</span>, cell: (breaker) => (breaker.state === "closed" ? null : <Button icon={<RotateCcw size={14} />} onClick={() => setResetting(breaker)}>Reset</Button>) },
   ];
   return (
     <Card flush title="Circuit breakers">

@@ -1,6 +1,7 @@
 // One backfill: progress, range and verbs.
 import { useQuery, useQueryClient } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
+import { Pause, Play, SquareX } from "lucide-react";
 import { useState } from "react";
 import { change, get } from "../../api/client";
 import type { BackfillView } from "../../api/schema";
@@ -92,11 +93,11 @@ export function BackfillVerbs({ backfill }: { backfill: BackfillView }) {
   return (
     <span className={styles.title}>
       {problem ? <ConflictOrProblem error={problem} /> : null}
-      <Button onClick={() => void act(turn, backfill.etag).catch(setProblem)} aria-label={`${turn === "pause" ? "Pause" : "Resume"} the backfill of ${backfill.job_id}`}>
+      <Button icon={turn === "pause" ? <Pause size={14} /> : <Play size={14} />} onClick={() => void act(turn, backfill.etag).catch(setProblem)} aria-label={`${turn === "pause" ? "Pause" : "Resume"} the backfill of ${backfill.job_id}`}>
         {turn === "pause" ? "Pause" : "Resume"}
       </Button>
       {backfill.state === "cancelled" ? null : (
-        <Button onClick={() => setAsked(backfill.etag)} aria-label={`Cancel the backfill of ${backfill.job_id}`}>
+        <Button icon={<SquareX size={14} />} onClick={() => setAsked(backfill.etag)} aria-label={`Cancel the backfill of ${backfill.job_id}`}>
           Cancel
         </Button>
       )}

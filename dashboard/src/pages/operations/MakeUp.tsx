@@ -1,5 +1,6 @@
 // Starts a backfill for a range of missed fires.
 import { useNavigate } from "@tanstack/react-router";
+import { History } from "lucide-react";
 import { useState } from "react";
 import { post } from "../../api/client";
 import { jobPath } from "../../api/queries";
@@ -22,7 +23,7 @@ export function MakeUp({ job, name, range }: { job: string; name: string | null;
   };
   return (
     <>
-      <Button onClick={() => setAsked(true)} aria-label={`Backfill ${what}`}>
+      <Button icon={<History size={14} />} onClick={() => setAsked(true)} aria-label={`Backfill ${what}`}>
         Backfill
       </Button>
       {asked ? (

@@ -1,6 +1,7 @@
 // One operation: progress, what it was asked for, and the things that refused the verb.
 import { useQuery, useQueryClient } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
+import { SquareX } from "lucide-react";
 import { useState } from "react";
 import { change } from "../../api/client";
 import type { OperationView } from "../../api/schema";
@@ -108,7 +109,7 @@ export function StopOperation({ operation }: { operation: OperationView }) {
   };
   return (
     <>
-      <Button onClick={() => setAsked(operation.etag)} aria-label={`Stop ${operationWords(operation)}`}>
+      <Button icon={<SquareX size={14} />} onClick={() => setAsked(operation.etag)} aria-label={`Stop ${operationWords(operation)}`}>
         Stop
       </Button>
       {asked !== null ? (

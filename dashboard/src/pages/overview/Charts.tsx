@@ -1,14 +1,14 @@
 import { useNavigate } from "@tanstack/react-router";
 import type { WindowView } from "../../api/schema";
 import { duration, short } from "../../lib/format";
+import { inAddress } from "../../lib/time";
 import { Chart } from "../../ui/Chart";
 import styles from "../../ui/Chart.module.css";
 
 export default function Charts({ window: shown, queue, task }: { window: WindowView; queue: string | undefined; task: string | undefined }) {
   const navigate = useNavigate();
   const toRuns = (status?: string) => (since: Date, until: Date): void => {
-    const at = (moment: Date): string => moment.toISOString().replace(/\.\d+Z$/, "Z");
-    void navigate({ to: "/runs", search: { status, queue, task, since: at(since), until: at(until) } });
+    void navigate({ to: "/runs", search: { status, queue, task, since: inAddress(since), until: inAddress(until) } });
   };
   const { series } = shown;
   const step = duration(shown.step_s);

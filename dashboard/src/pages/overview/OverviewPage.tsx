@@ -11,8 +11,10 @@ import { ProblemBox } from "../../ui/Problem";
 import { Choice } from "../../ui/Tabs";
 import { Time } from "../../ui/Time";
 import { FailureTable } from "../failures/FailureTable";
+import { FirstSteps } from "./FirstSteps";
 import styles from "./Overview.module.css";
 import { VerdictBox } from "./VerdictBox";
+import { WaitingLine } from "./WaitingLine";
 
 const Charts = lazy(() => import("./Charts"));
 const WINDOWS = ["1h", "6h", "24h", "7d", "30d"] as const;
@@ -33,6 +35,8 @@ export function OverviewPage() {
   return (
     <Page title="Overview">
       {overview ? <VerdictBox overview={overview} /> : null}
+      <WaitingLine />
+      {overview && active.length === 0 ? <FirstSteps overview={overview} /> : null}
       <Toolbar>
         <Choice<Window> label="Window" value={w} options={WINDOWS.map((one) => [one, one])} onChange={(next) => set({ w: next }, true)} />
         <Filters active={active}>

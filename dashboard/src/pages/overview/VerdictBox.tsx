@@ -8,12 +8,12 @@ const ICONS = { ok: CircleCheck, warning: TriangleAlert, critical: OctagonAlert 
 
 /** How things are, in a sentence: the first thing to read at three in the morning. */
 export function VerdictBox({ overview }: { overview: Overview }) {
-  const { verdict, problems, paused } = overview;
+  const { verdict, problems, paused, warnings } = overview;
   if (verdict === null) return null;
   const Icon = ICONS[verdict.level];
   // The first problem is the verdict itself, and the others stand below it, so that nobody has to count them.
-  const text = problems.length > 0 ? verdict.text.replace(/ \(\d+ more\)$/, "") : verdict.text;
-  const more = [...problems.slice(1), ...paused];
+  const text = verdict.text.replace(/ \(\d+ more\)$/, "");
+  const more = [...problems.slice(1), ...paused, ...warnings].filter((line) => !text.toLowerCase().startsWith(line.toLowerCase()));
   return (
     <section className={`${styles.verdict} ${styles[verdict.level]}`} aria-label="Verdict" role="status">
       <Icon size={20} aria-hidden="true" />

@@ -6,7 +6,7 @@ import { runPath } from "../../api/queries";
 import type { RunView } from "../../api/schema";
 import { shortId } from "../../lib/format";
 
-const BY: Record<string, string> = { manual: "hand" };
+const BY: Record<string, string> = { manual: "hand", event: "the event" };
 const OF_SCHEDULE: Record<string, string> = { FUTURE: "its time", IMMEDIATE: "its submission", AFTER: "the jobs before it", MANUAL: "hand" };
 
 function byWhat(run: RunView, kind: string, type: string | undefined): string {
@@ -28,6 +28,15 @@ export function Lead({ run, type }: { run: RunView; type: string | undefined }) 
         {run.queue}
       </Link>
       , {run.priority} priority, by {byWhat(run, kind, type)}
+      {kind === "event" ? (
+        <>
+          {" "}
+          <Link to="/events/$event" params={{ event: run.trigger.slice("event:".length) }}>
+            {run.trigger.slice("event:".length)}
+          </Link>
+        </>
+      ) : null}
+      {run.created_by ? <> of {run.created_by.name}</> : null}
       {kind === "replay" && id ? (
         <>
           {" "}

@@ -5,6 +5,7 @@ import { useState } from "react";
 import { change, type Seen } from "../../api/client";
 import { isLive, runPath, useSchema } from "../../api/queries";
 import type { RunView } from "../../api/schema";
+import type { Same } from "../../ui/AsCommand";
 import { Button } from "../../ui/Button";
 import { Confirm } from "../../ui/Dialog";
 import { parsed, PayloadEditor } from "../../ui/PayloadEditor";
@@ -42,11 +43,11 @@ export function RunActions({ run }: { run: RunView }) {
         </Button>
       )}
       {verb === "cancel" ? (
-        <Confirm title={`Cancel this run of ${run.name}?`} verb="Cancel the run" danger act={cancel} onClose={() => setVerb(null)} onConflict={renew}>
+        <Confirm title={`Cancel this run of ${run.name}?`} verb="Cancel the run" danger act={cancel} onClose={() => setVerb(null)} onConflict={renew} creator={run.created_by?.id ?? null} same={{ command: ["run", "cancel", run.run_id], method: "POST", path: `${runPath(run.run_id)}:cancel`, python: ["cancel_run", run.run_id] }}>
           <p>{run.status === "RUNNING" ? "Its worker stops all processes of the run." : "It ends at once and never starts."} The job stays.</p>
         </Confirm>
       ) : null}
-      {verb === "replay" ? <Replay run={run} path={`${runPath(run.run_id)}:retry`} seen={seen} onClose={() => setVerb(null)} onConflict={renew} /> : null}
+      {verb === "replay" ? <Replay run={run} path={`${runPath(run.run_id)}:retry`} seen={seen} id={run.run_id} onClose={() => setVerb(null)} onConflict={renew} /> : null}
     </>
   );
 }
@@ -55,12 +56,14 @@ interface ReplayProps {
   run: Pick<RunView, "name" | "task" | "payload">;
   /** The verb: of the run, or of its dead letter. */
   path: string;
+  /** The run, where it is one. */
+  id?: string;
   seen: Seen;
   onClose: () => void;
   onConflict: () => void;
 }
 
-export function Replay({ run, path, seen, onClose, onConflict }: ReplayProps) {
+export function Replay({ run, path, id, seen, onClose, onConflict }: ReplayProps) {
   const schema = useSchema(run.task);
   const own = run.payload === null || run.payload === undefined ? "" : JSON.stringify(run.payload, null, 2);
   const [text, setText] = useState(own);
@@ -74,8 +77,14 @@ export function Replay({ run, path, seen, onClose, onConflict }: ReplayProps) {
     say("It runs again, as a new run.");
     await navigate({ to: "/runs/$run", params: { run: made.run_id } });
   };
+  const given = text === own ? undefined : (parsed(text)?.value ?? undefined);
+  const payload = given === undefined ? [] : [given];
+  const same: Same | undefined = id === undefined ? undefined : {
+    command: ["run", "retry", id, ...payload.flatMap((one) => ["--payload", JSON.stringify(one)])], method: "POST", path,
+    body: given === undefined ? {} : { payload: given }, python: ["retry_run", id, ...payload],
+  };
   return (
-    <Confirm title={`Replay this run of ${run.name}?`} verb="Replay" act={act} onClose={onClose} onConflict={onConflict}>
+    <Confirm title={`Replay this run of ${run.name}?`} verb="Replay" act={act} onClose={onClose} onConflict={onConflict} {...(same ? { same } : {})}>
       <p>A new run for the same fire time. Change the payload if the old one was the fault.</p>
       <PayloadEditor schema={schema} text={text} onChange={setText} />
     </Confirm>

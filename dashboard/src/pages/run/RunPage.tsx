@@ -13,6 +13,7 @@ import { StateMark } from "../../ui/StateMark";
 import { Tabs } from "../../ui/Tabs";
 import { JobZone, Time } from "../../ui/Time";
 import { waited, waitedSeconds } from "../runs/columns";
+import { DecideStep, waitsForApproval } from "../approvals/Decide";
 import { Data } from "./Data";
 import { ErrorBox } from "./ErrorBox";
 import { Lead } from "./Lead";
@@ -69,6 +70,7 @@ export function RunPage() {
       >
         {run.error_message ? <ErrorBox run={run} /> : null}
         {isLive(run.status) && run.status !== "RUNNING" ? <WhyBox run={run} /> : null}
+        {waitsForApproval(run) ? <Card title="It waits for a decision"><DecideStep run={run.run_id} /></Card> : null}
         {!isLive(run.status) && !run.error_message && run.reason ? <p className={styles.reason}>{run.reason}</p> : null}
         {run.progress && run.status === "RUNNING" ? <Progress run={run} /> : null}
         <Figures>
@@ -93,11 +95,25 @@ export function RunPage() {
         {tab === "data" ? <Data run={run} /> : null}
         {tab === "log" ? (
           <Suspense fallback={<Skeleton />}>
-            <Log key={run.run_id} run={run} attempt={Number(search.attempt ?? 0)} find={search.find ?? ""} />
+            <Logs key={run.run_id} run={run} />
           </Suspense>
         ) : null}
       </Page>
     </JobZone>
+  );
+}
+
+/** The log of an attempt, and of another one beside it. */
+function Logs({ run }: { run: RunView }) {
+  const { attempt, find = "", at, beside } = useSearch({ from: "/runs/$run" });
+  const other = Number(beside ?? 0);
+  const one = <Log run={run} attempt={Number(attempt ?? 0)} find={find} line={at !== undefined && /^\d+$/.test(at) ? Number(at) : null} other={other} />;
+  if (!(other > 0)) return one;
+  return (
+    <div className={styles.logs}>
+      {one}
+      <Log key={other} run={run} attempt={other} find={find} beside />
+    </div>
   );
 }
 

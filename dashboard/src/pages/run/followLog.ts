@@ -22,7 +22,7 @@ export async function followLog(
   let rest = "";
   for (;;) {
     const { done, value } = await reader.read();
-    if (done) return;
+    if (done || signal.aborted) return;
     rest += value;
     const messages = rest.split("\n\n");
     rest = messages.pop() ?? "";

@@ -19,8 +19,8 @@ export class LogSource {
   opened = false;
   /** The view is at the end, so older lines may be dropped for newer ones. */
   pinned = true;
-  private busy = false;
-  private stopped = new AbortController();
+  private loading: AbortController | null = null;
+  private stopped = false;
   private following: AbortController | null = null;
 
   constructor(
@@ -30,20 +30,20 @@ export class LogSource {
   ) {}
 
   async openEnd(): Promise<void> {
-    await this.load(async () => {
-      this.window.open(await this.range({ lines: LINES, numbered: true }));
-      this.opened = true;
+    await this.jump(async (signal) => {
+      const last = await this.range({ lines: LINES, numbered: true }, signal);
+      this.unfollow();
+      this.window.open(last);
       return null;
     });
-    this.follow();
   }
 
   /** Show the line that begins at this byte, with lines around it. Returns its place among those that are held. */
   async openAt(byte: number): Promise<number | null> {
-    const place = await this.load(async () => {
+    return this.jump(async (signal) => {
       const [before, after] = await Promise.all([
-        byte === 0 ? null : this.range({ before: byte, lines: LINES, numbered: true }),
-        this.range({ start: byte, lines: LINES, numbered: byte === 0 }),
+        byte === 0 ? null : this.range({ before: byte, lines: LINES, numbered: true }, signal),
+        this.range({ start: byte, lines: LINES, numbered: byte === 0 }, signal),
       ]);
       this.unfollow();
       this.window.open(before ?? after);
@@ -52,15 +52,19 @@ export class LogSource {
       this.window.append(after);
       return lines;
     });
-    this.follow();
-    return place;
+  }
+
+  /** Forget a jump or a part that is still loading: where the view is now is what was asked for last. */
+  stay(): void {
+    this.loading?.abort();
+    this.loading = null;
   }
 
   async older(): Promise<Moved | null> {
     const { start } = this.window;
     if (start === 0) return null;
-    return this.load(async () => {
-      const added = this.window.prepend(await this.range({ before: start, lines: LINES }));
+    return this.load(async (signal) => {
+      const added = this.window.prepend(await this.range({ before: start, lines: LINES }, signal));
       if (!this.window.reachesEnd) this.unfollow();
       return { added, dropped: 0 };
     });
@@ -68,9 +72,10 @@ export class LogSource {
 
   async newer(): Promise<Moved | null> {
     if (this.window.reachesEnd) return null;
-    const moved = await this.load(async () => {
+    const moved = await this.load(async (signal) => {
+      const next = await this.range({ start: this.window.end, lines: LINES }, signal);
       const before = this.window.count;
-      const dropped = this.window.append(await this.range({ start: this.window.end, lines: LINES }));
+      const dropped = this.window.append(next);
       return { added: this.window.count + dropped - before, dropped };
     });
     this.follow();
@@ -78,30 +83,47 @@ export class LogSource {
   }
 
   close(): void {
-    this.stopped.abort();
+    this.stopped = true;
+    this.stay();
     this.unfollow();
   }
 
-  /** One request at a time; null if another one is under way or it failed. */
-  private async load<T>(ask: () => Promise<T>): Promise<T | null> {
-    if (this.busy) return null;
-    this.busy = true;
+  /** What is asked for last wins: whatever is loading is given up. */
+  private async jump<T>(ask: (signal: AbortSignal) => Promise<T>): Promise<T | null> {
+    this.stay();
+    const answer = await this.load(async (signal) => {
+      const found = await ask(signal);
+      this.opened = true;
+      return found;
+    });
+    this.follow();
+    return answer;
+  }
+
+  /** One request at a time; null if another one is under way, or if it failed or was given up. */
+  private async load<T>(ask: (signal: AbortSignal) => Promise<T>): Promise<T | null> {
+    if (this.loading !== null || this.stopped) return null;
+    const stop = new AbortController();
+    this.loading = stop;
     try {
-      const answer = await ask();
+      const answer = await ask(stop.signal);
       this.error = null;
       return answer;
     } catch (error) {
-      if (!this.stopped.signal.aborted) this.error = error;
+      if (!stop.signal.aborted) this.error = error;
       return null;
     } finally {
-      this.busy = false;
-      this.changed();
+      if (this.loading === stop) this.loading = null;
+      if (!stop.signal.aborted) this.changed();
     }
   }
 
-  private range(query: Record<string, number | boolean>): Promise<LogRange> {
+  /** It throws where the request was given up, even if the answer has come: nobody may use it. */
+  private async range(query: Record<string, number | boolean>, signal: AbortSignal): Promise<LogRange> {
     const attempt = this.attempt > 0 ? this.attempt : this.opened && this.window.attempt > 0 ? this.window.attempt : undefined;
-    return get<LogRange>(`${runPath(this.run)}/logs/range`, { ...query, attempt }, this.stopped.signal);
+    const answer = await get<LogRange>(`${runPath(this.run)}/logs/range`, { ...query, attempt }, signal);
+    signal.throwIfAborted();
+    return answer;
   }
 
   private unfollow(): void {
@@ -111,7 +133,7 @@ export class LogSource {
 
   private follow(): void {
     const { window } = this;
-    if (this.following !== null || this.stopped.signal.aborted || !this.opened || window.ended || !window.reachesEnd) return;
+    if (this.following !== null || this.stopped || !this.opened || window.ended || !window.reachesEnd) return;
     const stop = new AbortController();
     this.following = stop;
     void this.read(stop.signal);

@@ -47,7 +47,7 @@ export class LogWindow {
       if (before + lines.length > from && before < to) found.push(...lines.slice(Math.max(0, from - before), to - before));
       before += lines.length;
     }
-    if (this.tail !== "" && before >= from && before < to) found.push(toLine(this.tail));
+    if (this.tail !== "" && before >= from && before < to) found.push(toLine(this.tail, this.end - bytesOf(this.tail)));
     return found;
   }
 
@@ -66,7 +66,7 @@ export class LogWindow {
 
   /** Lines before the first one. Returns how many. */
   prepend(range: LogRange): number {
-    const block = { start: range.start, end: range.end, lines: linesOf(range.text) };
+    const block = { start: range.start, end: range.end, lines: linesOf(range.text, range.start) };
     this.blocks.unshift(block);
     if (this.first !== null) this.first -= block.lines.length;
     while (this.count > MOST_LINES && this.blocks.length > 1) {
@@ -80,7 +80,7 @@ export class LogWindow {
   append(range: LogRange): number {
     const last = this.blocks.at(-1);
     if (last !== undefined) last.end = range.start;
-    const lines = linesOf(range.text);
+    const lines = linesOf(range.text, range.start);
     this.tail = "";
     if (range.end >= range.bytes && !range.ended && range.text !== "" && !range.text.endsWith("\n")) {
       lines.pop();
@@ -104,7 +104,11 @@ export class LogWindow {
       last = { start: last?.end ?? 0, end, lines: [] };
       this.blocks.push(last);
     }
-    for (const piece of pieces) last.lines.push(toLine(piece));
+    let at = end - bytesOf(this.tail) - pieces.reduce((sum, piece) => sum + bytesOf(piece) + 1, 0);
+    for (const piece of pieces) {
+      last.lines.push(toLine(piece, at));
+      at += bytesOf(piece) + 1;
+    }
     last.end = end;
     this.bytes = Math.max(this.bytes, end);
   }
@@ -121,9 +125,21 @@ export class LogWindow {
   }
 }
 
-function linesOf(text: string): Line[] {
+function linesOf(text: string, start: number): Line[] {
   if (text === "") return [];
   const pieces = text.split("\n");
   if (pieces.at(-1) === "") pieces.pop();
-  return pieces.map(toLine);
+  let at = start;
+  return pieces.map((piece) => {
+    const line = toLine(piece, at);
+    at += bytesOf(piece) + 1;
+    return line;
+  });
+}
+
+const encoder = new TextEncoder();
+
+/** Output is UTF-8. Where it is not, the next block begins at the right place again. */
+function bytesOf(text: string): number {
+  return /^[\u0000-\u007f]*$/.test(text) ? text.length : encoder.encode(text).length;
 }

@@ -2,14 +2,13 @@
 // move, Ctrl and the wheel or the buttons to zoom.
 import { Maximize, Minus, Plus } from "lucide-react";
 import { type PointerEvent, useCallback, useEffect, useMemo, useRef, useState } from "react";
-import type { WorkflowRunView } from "../../api/schema";
 import { layOut } from "../../lib/layout";
 import { Button } from "../../ui/Button";
 import { words } from "../../ui/StateMark";
 import { fitted, inView, nodeAt, useCamera, zoomed } from "./camera";
 import styles from "./Graph.module.css";
 import { GraphCanvas } from "./GraphCanvas";
-import { GraphNode } from "./GraphNode";
+import { GraphNode, type GraphStep } from "./GraphNode";
 
 const HEIGHT = 480;
 const FAR = 0.4; // the words of a node are smaller than 6 px
@@ -21,10 +20,18 @@ interface Drag {
   moved: number;
 }
 
-export function Graph({ run, chosen, onChoose }: { run: WorkflowRunView; chosen: string | undefined; onChoose: (name: string) => void }) {
-  const shape = `${run.workflow_id} ${run.definition_version} ${run.steps.length}`;
-  const layout = useMemo(() => layOut(run.steps.map((step) => step.name), run.edges as [string, string][]), [shape]);
-  const states = useMemo(() => new Map(run.steps.map((step) => [step.name, step.status ?? "WAITING"])), [run.steps]);
+interface Props {
+  /** Changes with the names of the steps and the edges: only then is the graph laid out anew. */
+  shape: string;
+  steps: GraphStep[];
+  edges: [string, string][];
+  chosen: string | undefined;
+  onChoose: (name: string) => void;
+}
+
+export function Graph({ shape, steps, edges, chosen, onChoose }: Props) {
+  const layout = useMemo(() => layOut(steps.map((step) => step.name), edges), [shape]);
+  const states = useMemo(() => new Map(steps.map((step) => [step.name, step.status ?? "WAITING"])), [steps]);
   const box = useRef<HTMLDivElement>(null);
   const [width, setWidth] = useState(0);
   const drag = useRef<Drag | null>(null);
@@ -76,7 +83,7 @@ export function Graph({ run, chosen, onChoose }: { run: WorkflowRunView; chosen:
     const name = far && clicked && box.current ? nodeAt(layout, camera, ...placeIn(box.current, event)) : null;
     if (name !== null) choose(name);
   };
-  const shown = far ? [] : run.steps.filter((step) => inView(layout, step.name, camera, width, height));
+  const shown = far ? [] : steps.filter((step) => inView(layout, step.name, camera, width, height));
   return (
     <div className={styles.frame}>
       <div

@@ -7,8 +7,13 @@ import hues from "../../ui/hues.module.css";
 import styles from "./Graph.module.css";
 import { isCounted, membersOf } from "./members";
 
+/** A step of a run, or of a definition, which says what it does instead of how it went. */
+export interface GraphStep extends Pick<StepRunView, "name" | "status" | "duration" | "map" | "end_time"> {
+  does?: string;
+}
+
 interface Props {
-  step: StepRunView;
+  step: GraphStep;
   at: Placed;
   current: boolean;
   onChoose: (name: string) => void;
@@ -20,14 +25,14 @@ export const GraphNode = memo(function GraphNode({ step, at, current, onChoose }
   const map = step.map;
   return (
     <button
-      type="button" className={`${styles.node} ${hues[hueOf(state)]} ${styles[hueOf(state)] ?? ""} ${current ? styles.current : ""}`} onClick={() => onChoose(step.name)}
+      type="button" className={`${styles.node} ${step.does === undefined ? `${hues[hueOf(state)]} ${styles[hueOf(state)] ?? ""}` : styles.defined} ${current ? styles.current : ""}`} onClick={() => onChoose(step.name)}
       style={{ left: `${at.x}px`, top: `${at.y}px`, width: `${NODE_WIDTH}px`, height: `${NODE_HEIGHT}px` }}
-      aria-pressed={current} data-step={step.name} data-state={state}
+      aria-pressed={current} data-step={step.name} data-state={step.does === undefined ? state : undefined}
     >
-      <StateShape state={state} />
+      {step.does === undefined ? <StateShape state={state} /> : null}
       <span className={styles.texts}>
         <span className="cut">{step.name}</span>
-        <span className={styles.note}>{map ? membersOf(step) : `${words(state)} ${duration(step.duration)}`}</span>
+        <span className={`${styles.note} cut`}>{step.does ?? (map ? membersOf(step) : `${words(state)} ${duration(step.duration)}`)}</span>
       </span>
       {map && map.total && isCounted(step) ? (
         <span className={styles.bar} aria-hidden="true">

@@ -1,4 +1,5 @@
 import { useQueryClient } from "@tanstack/react-query";
+import { RotateCcw, SquareX } from "lucide-react";
 import { useState } from "react";
 import { change } from "../../api/client";
 import { isLive } from "../../api/queries";
@@ -29,15 +30,15 @@ export function RunVerbs({ run, step }: { run: WorkflowRunView; step: string | u
   return (
     <>
       {isLive(run.status) ? (
-        <Button onClick={() => ask("cancel")}>Cancel</Button>
+        <Button icon={<SquareX size={14} />} onClick={() => ask("cancel")}>Cancel</Button>
       ) : (
         <>
-          {run.status === "SUCCESS" ? null : <Button kind="primary" onClick={() => ask("failed")}>Rerun what failed</Button>}
-          {step ? <Button onClick={() => ask("from")}>Rerun from {step}</Button> : null}
+          {run.status === "SUCCESS" ? null : <Button kind="primary" icon={<RotateCcw size={14} />} onClick={() => ask("failed")}>Rerun what failed</Button>}
+          {step ? <Button icon={<RotateCcw size={14} />} onClick={() => ask("from")}>Rerun from {step}</Button> : null}
         </>
       )}
       {verb === "cancel" ? (
-        <Confirm title={`Cancel this run of ${run.name}?`} verb="Cancel the run" danger act={send("cancel", {}, "Stopping: until its last step has ended.")} {...shared}>
+        <Confirm title={`Cancel this run of ${run.name}?`} verb="Cancel the run" operation="workflow_runs.cancel" danger act={send("cancel", {}, "Stopping: until its last step has ended.")} {...shared}>
           <p>Steps that run are stopped, and the others never start. The run ends with the last of them.</p>
         </Confirm>
       ) : null}

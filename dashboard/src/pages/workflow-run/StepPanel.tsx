@@ -8,6 +8,7 @@ import { Card, Facts } from "../../ui/Page";
 import { StateMark } from "../../ui/StateMark";
 import { Table } from "../../ui/Table";
 import { Time } from "../../ui/Time";
+import { DecideStep, waitsForApproval } from "../approvals/Decide";
 import styles from "./Graph.module.css";
 import { STEP_COLUMNS } from "./StepList";
 
@@ -33,6 +34,7 @@ export function StepPanel({ run, step }: { run: WorkflowRunView; step: StepRunVi
             ...(step.attempt_number ? [["Attempt", `${step.attempt_number} of ${step.max_attempts}`] as [string, string]] : []), // members of a map have their own
           ]}
         />
+        {step.run_id && waitsForApproval(step) ? <DecideStep run={step.run_id} /> : null}
         {step.map ? <Members run={run} step={step} /> : null}
       </div>
     </Card>

@@ -65,7 +65,12 @@ export function WorkflowRunPage() {
       <Choice<View> label="View" value={view} options={[["graph", "Graph"], ["gantt", "Gantt"], ["list", "List"]]} onChange={(next) => set({ view: next })} />
       {run.next ? <p className="muted">The first {run.steps.length} of {run.step_count} steps are shown.</p> : null}
       {step ? <StepPanel run={run} step={step} /> : null}
-      {view === "graph" ? <Graph run={run} chosen={search.step} onChoose={(name) => set({ step: name })} /> : null}
+      {view === "graph" ? (
+        <Graph
+          shape={`${run.workflow_id} ${run.definition_version} ${run.steps.length}`} steps={run.steps} edges={run.edges as [string, string][]}
+          chosen={search.step} onChoose={(name) => set({ step: name })}
+        />
+      ) : null}
       {view === "gantt" ? <Gantt run={run} onChoose={(name) => set({ step: name })} /> : null}
       {view === "list" ? <StepList run={run} /> : null}
     </Page>

@@ -2,12 +2,14 @@
 import type { StepRunView } from "../../api/schema";
 import { plural } from "../../lib/format";
 
-export function isCounted(step: StepRunView): boolean {
+type Mapped = Pick<StepRunView, "map" | "end_time">;
+
+export function isCounted(step: Mapped): boolean {
   const map = step.map;
   return !!map && (!step.end_time || map.succeeded + map.failed + map.skipped === map.total);
 }
 
-export function membersOf(step: StepRunView): string {
+export function membersOf(step: Mapped): string {
   const map = step.map;
   if (!map) return "";
   if (!isCounted(step)) return plural(map.total ?? 0, "member");

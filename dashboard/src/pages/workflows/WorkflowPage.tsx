@@ -1,20 +1,24 @@
 import { useQuery, useQueryClient } from "@tanstack/react-query";
 import { Link, useNavigate, useParams, useSearch } from "@tanstack/react-router";
+import { Pause, Play, SquareX, Zap } from "lucide-react";
 import { useState } from "react";
 import { change, get } from "../../api/client";
 import type { RunNowAccepted, WorkflowRunBrief, WorkflowRunList, WorkflowView } from "../../api/schema";
 import { duration, plural, shortId } from "../../lib/format";
+import type { Same } from "../../ui/AsCommand";
 import { Button } from "../../ui/Button";
 import { Confirm } from "../../ui/Dialog";
-import { TextArea } from "../../ui/Field";
 import { List } from "../../ui/List";
 import { Card, Empty, Page, Skeleton } from "../../ui/Page";
-import { parsed } from "../../ui/PayloadEditor";
+import { parsed, PayloadEditor, type Schema } from "../../ui/PayloadEditor";
 import { ProblemBox } from "../../ui/Problem";
 import { StateMark } from "../../ui/StateMark";
 import type { Column } from "../../ui/Table";
+import { Tabs } from "../../ui/Tabs";
 import { JobZone, Time } from "../../ui/Time";
 import { useKeyset } from "../../ui/useKeyset";
+import { Definition } from "./Definition";
+import { RunGrid } from "./RunGrid";
 
 const COLUMNS: Column<WorkflowRunBrief>[] = [
   { key: "state", head: "State", phone: "first", cell: (run) => <StateMark state={run.status} /> },
@@ -36,13 +40,14 @@ const COLUMNS: Column<WorkflowRunBrief>[] = [
 
 export function WorkflowPage() {
   const { workflow: id } = useParams({ from: "/workflows/$workflow" });
-  const { after } = useSearch({ from: "/workflows/$workflow" });
+  const { after, view, step } = useSearch({ from: "/workflows/$workflow" });
   const path = `/v1/workflows/${encodeURIComponent(id)}`;
   const found = useQuery({ queryKey: ["workflow", id], queryFn: ({ signal }) => get<WorkflowView>(path, {}, signal), refetchInterval: 5000 });
   const list = useKeyset<WorkflowRunList, WorkflowRunBrief>({
     path: `${path}/runs`, query: {}, after, rows: (body) => body.runs, next: (body) => body.next, id: (run) => run.run_id, everyMs: 2000,
   });
   const flow = found.data;
+  const shown = view === "definition" || view === "grid" ? view : "runs";
   if (flow === undefined)
     return <Page title={id}>{found.isPending ? <Skeleton /> : <ProblemBox error={found.error} retry={() => void found.refetch()} />}</Page>;
   return (
@@ -62,12 +67,23 @@ export function WorkflowPage() {
         }
         actions={<Verbs flow={flow} path={path} />}
       >
-        <Card flush title="Runs">
-          <List label="Runs of the workflow" list={list} after={after} rowKey={(run) => run.run_id} columns={COLUMNS} empty={<Empty title="It has not run yet">Run it now, or wait for its next fire.</Empty>} />
-        </Card>
+        <Tabs label="Workflow" name="view" value={shown} tabs={[["runs", "Runs"], ["grid", "Runs and steps"], ["definition", "Definition"]]} clears={["step"]} />
+        {shown === "definition" ? <Definition flow={flow} chosen={step} /> : null}
+        {shown === "grid" ? <RunGrid flow={flow} list={list} /> : null}
+        {shown === "runs" ? (
+          <Card flush title="Runs">
+            <List label="Runs of the workflow" list={list} after={after} rowKey={(run) => run.run_id} columns={COLUMNS} empty={<Empty title="It has not run yet">Run it now, or wait for its next fire.</Empty>} />
+          </Card>
+        ) : null}
       </Page>
     </JobZone>
   );
+}
+
+/** A field for each parameter, of the type of its default. */
+function schemaOf(parameters: Record<string, unknown>): Schema {
+  const typeOf = (value: unknown): string => (typeof value === "string" ? "string" : typeof value === "number" ? "number" : typeof value === "boolean" ? "boolean" : "object");
+  return { properties: Object.fromEntries(Object.entries(parameters).map(([name, value]) => [name, { type: typeOf(value), default: value }])) };
 }
 
 type Verb = "run" | "pause" | "resume" | "cancel";
@@ -84,13 +100,18 @@ function Verbs({ flow, path }: { flow: WorkflowView; path: string }) {
   const navigate = useNavigate();
   const [text, setText] = useState(Object.keys(flow.parameters).length === 0 ? "" : JSON.stringify(flow.parameters, null, 2));
   const renew = (): void => void client.invalidateQueries({ queryKey: ["workflow", flow.workflow_id] });
-  const shared = { onClose: () => setVerb(null), onConflict: renew };
+  const shared = { onClose: () => setVerb(null), onConflict: renew, creator: flow.created_by?.id ?? null };
   const runNow = async (): Promise<void> => {
     const value = parsed(text);
     if (value === null) throw new Error("The parameters are no valid JSON.");
     const body = value.value === undefined ? {} : { parameters: value.value };
     const run = await change<RunNowAccepted>("POST", `${path}:runNow`, version, body);
     await navigate({ to: "/workflows/$workflow/runs/$run", params: { workflow: flow.workflow_id, run: run.run_id } });
+  };
+  const given = parsed(text)?.value;
+  const same: Same = {
+    command: ["workflow", "run", flow.workflow_id, ...Object.entries((given ?? {}) as object).map(([name, value]) => `${name}=${typeof value === "string" ? value : JSON.stringify(value)}`)],
+    method: "POST", path: `${path}:runNow`, body: given === undefined ? {} : { parameters: given }, python: ["start_workflow", flow.workflow_id, ...(given === undefined ? [] : [given])],
   };
   const turn = (name: string) => async (): Promise<void> => {
     await change("POST", `${path}:${name}`, version, {});
@@ -102,13 +123,13 @@ function Verbs({ flow, path }: { flow: WorkflowView; path: string }) {
   };
   return (
     <>
-      <Button kind="primary" onClick={() => ask("run")}>Run now</Button>
-      {flow.status === "PAUSED" ? <Button onClick={() => ask("resume")}>Resume</Button> : flow.next_fire_at ? <Button onClick={() => ask("pause")}>Pause</Button> : null}
-      {flow.status === "CANCELLED" ? null : <Button onClick={() => ask("cancel")}>Cancel</Button>}
+      <Button kind="primary" icon={<Zap size={14} />} onClick={() => ask("run")}>Run now</Button>
+      {flow.status === "PAUSED" ? <Button icon={<Play size={14} />} onClick={() => ask("resume")}>Resume</Button> : flow.next_fire_at ? <Button icon={<Pause size={14} />} onClick={() => ask("pause")}>Pause</Button> : null}
+      {flow.status === "CANCELLED" ? null : <Button icon={<SquareX size={14} />} onClick={() => ask("cancel")}>Cancel</Button>}
       {verb === "run" ? (
-        <Confirm title={`Run ${flow.name} now?`} verb="Run now" act={runNow} {...shared}>
+        <Confirm title={`Run ${flow.name} now?`} verb="Run now" act={runNow} {...shared} same={same}>
           <p>It runs once, beside its schedule.</p>
-          {Object.keys(flow.parameters).length > 0 ? <TextArea label="Parameters (JSON)" value={text} onChange={(event) => setText(event.target.value)} /> : null}
+          {Object.keys(flow.parameters).length > 0 ? <PayloadEditor name="parameters" schema={schemaOf(flow.parameters)} text={text} onChange={setText} /> : null}
         </Confirm>
       ) : null}
       {verb === "pause" ? (

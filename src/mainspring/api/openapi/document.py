@@ -21,12 +21,15 @@ from mainspring.kernel.version import VERSION
 from mainspring.wire.backfills import BackfillView
 from mainspring.wire.bulk import OperationView
 from mainspring.wire.calendars import CalendarView
+from mainspring.wire.channels import ChannelView
 from mainspring.wire.gates import GateView
 from mainspring.wire.jobs import JobView, Nothing
 from mainspring.wire.limits import LimitDetails
 from mainspring.wire.problems import PROBLEM_MEDIA_TYPE, Problem
 from mainspring.wire.protocol import SECRET_HEADER, WORKER_HEADER
+from mainspring.wire.rules import RuleView
 from mainspring.wire.runs import DeadLetterView, QueueView, RunView, WorkerView
+from mainspring.wire.views import ViewView
 from mainspring.wire.workflows import WorkflowRunView
 
 _SHORT = "/jobs"  # the same as /v1/jobs
@@ -43,7 +46,7 @@ _DESCRIPTION = """A distributed job scheduler: every fire time runs once, and no
 """
 _WITH_ETAG = (
     JobView, CalendarView, GateView, QueueView, RunView, WorkflowRunView, DeadLetterView, LimitDetails, WorkerView,
-    OperationView, BackfillView,
+    OperationView, BackfillView, ChannelView, RuleView, ViewView,
 )  # fmt: skip
 _TAGS = {
     "jobs": ("jobs", "What to run and when."),
@@ -51,23 +54,34 @@ _TAGS = {
     "runs": ("runs", "One firing of a job each, with its attempts and its output."),
     "dead_letters": ("dead letters", "Runs that failed for good, kept with their payloads."),
     "missed_fires": ("jobs", "What to run and when."),
+    "events": ("events", "What applications emit, and what it starts."),
     "operations": ("operations", "One verb on many jobs, runs or dead letters."),
     "queues": ("queues", "Named lines of work, and their limits."),
     "tenant": ("queues", "Named lines of work, and their limits."),
     "limits": ("limits", "How many runs at once."),
     "workflows": ("workflows", "Jobs whose runs are graphs of steps."),
     "workflow_runs": ("workflows", "Jobs whose runs are graphs of steps."),
+    "approvals": ("workflows", "Jobs whose runs are graphs of steps."),
     "backfills": ("backfills", "Fires of the past, made up for."),
     "calendars": ("calendars", "Which days and times schedules may use."),
+    "views": ("views", "Saved views of lists."),
+    "secrets": ("secrets", "Values that only workers get."),
+    "channels": ("notifications", "Who is told what has happened."),
+    "rules": ("notifications", "Who is told what has happened."),
+    "notifications": ("notifications", "Who is told what has happened."),
     "breakers": ("circuit breakers", "What stops the runs of a job or task after failures in a row."),
     "tasks": ("tasks", "What workers can do."),
     "workers": ("workers", "Processes that run attempts."),
     "tenants": ("access", "Tenants and tokens."),
     "tokens": ("access", "Tenants and tokens."),
+    "audit": ("access", "Tenants and tokens."),
     "session": ("access", "Tenants and tokens."),
     "sessions": ("access", "Tenants and tokens."),
+    "users": ("people", "Users of tenants, and what they do for themselves."),
+    "user": ("people", "Users of tenants, and what they do for themselves."),
     "worker": ("worker protocol", "What worker programs call."),
     "applications": ("applications", "What the code of applications declares."),
+    "files": ("files", "Job files: plan, apply and export."),
     "search": ("ids", "Ids by a part of them."),
     "nodes": ("insights", "How the whole is doing."),
     "ids": ("ids", "Ids by a part of them."),

@@ -30,10 +30,43 @@ CHOICES: Examples = {
 DECLARATIONS: Examples = {
     "two schedules": {"job_ids": ["nightly-report", "cleanup"], "fingerprint": "9f86d081", "source": "2c26b46b"}
 }
+FILES: Examples = {
+    "a job and its calendar": {
+        "owner": "billing",
+        "objects": [
+            {"kind": "calendars", "id": "business-days", "body": {"weekdays": ["MON", "TUE", "WED", "THU", "FRI"]}},
+            {
+                "kind": "jobs",
+                "id": "invoices",
+                "body": {"schedule": {"cron": "0 9 * * *", "calendar": "business-days"}, "command": "echo invoices"},
+                "source": "jobs.yaml:4",
+            },
+        ],
+    }
+}
+EXPORTS: Examples = {"all jobs": {"kind": "jobs"}, "what these files own": {"kind": "jobs", "owner": "billing"}}
 GATES: Examples = {
     "limits": {"concurrency": 50, "rate": "100/m", "max_depth": 100_000},
     "a rate with a burst": {"rate": {"rate": "100/m", "burst": 20}},
     "no limit of concurrency": {"concurrency": None},
+}
+QUOTAS: Examples = {
+    "a small tenant": {"stored_jobs": 1000, "submissions_per_second": 50, "concurrent_runs": 20, "tokens": 25},
+    "no quota of stored jobs": {"stored_jobs": None},
+}
+SECRETS: Examples = {
+    "for all jobs": {"value": "correct horse battery staple"},
+    "for one queue and task": {"value": "correct horse battery staple", "queues": ["reports"], "tasks": ["shell"]},
+}
+EVENTS: Examples = {
+    "with a payload": {"name": "order.paid", "key": "42", "id": "evt-1", "payload": {"total": 120, "country": "DE"}},
+    "the name alone": {"name": "cache.stale"},
+}
+EVENT_BATCHES: Examples = {
+    "two events": {"events": [{"name": "order.paid", "key": "42"}, {"name": "order.paid", "key": "43"}]},
+}
+EVENT_TESTS: Examples = {
+    "large orders": {"event": "order.paid", "if": "payload.total > 100", "limit": 50},
 }
 CALENDARS: Examples = {
     "business days": {
@@ -50,6 +83,34 @@ CALENDARS: Examples = {
         ]
     },
 }
+VIEWS: Examples = {
+    "jobs that fail": {"list": "jobs", "filter": {"health": "failing", "owner": "bi"}},
+    "columns": {"list": "runs", "filter": {"w": "24h"}, "columns": ["state", "job", "error"]},
+}
+CHANNELS: Examples = {
+    "a webhook": {"kind": "webhook", "url": "https://example.com/alerts", "secret": "whsec_c2VjcmV0"},
+    "chat": {"kind": "slack", "webhook_url": "https://hooks.slack.com/services/T0/B0/x"},
+    "mail": {
+        "kind": "mail",
+        "host": "smtp.example.com",
+        "from": "mainspring@example.com",
+        "to": ["oncall@example.com"],
+        "user": "mainspring",
+        "password": "abc",
+    },
+}
+RULES: Examples = {
+    "failures of a queue": {"on": ["failure", "recovered"], "to": ["oncall"], "queue": "billing"},
+    "with an escalation": {
+        "on": ["tries_exhausted"],
+        "to": ["oncall"],
+        "labels": {"team": "bi"},
+        "escalate": {"after": "30m", "to": ["boss"]},
+        "quiet": {"from": "22:00", "to": "07:00", "timezone": "Europe/Berlin"},
+    },
+    "a rate": {"on": ["success_rate_below"], "to": ["oncall"], "below": 95, "over": "1h"},
+}
+MUTES: Examples = {"for two hours": {"for": "2h"}}
 PREVIEWS: Examples = {
     "a cron line": {"schedule": "0 9 * * MON-FRI", "timezone": "Europe/Berlin", "n": 5},
     "an interval": {"schedule": {"every": "90m"}, "from": "2030-01-01T00:00:00Z"},
@@ -58,7 +119,8 @@ EXPLANATIONS: Examples = {
     "a cron line": {"schedule": {"cron": "30 2 * * *", "timezone": "Europe/Berlin"}},
     "with mistakes": {"schedule": {"cron": "61 9 * * *", "timezone": "Europe/Berln"}},
 }
-PAUSES: Examples = {"of the tenant": {}, "of all tenants": {"all_tenants": True}}
+PAUSES: Examples = {"of the tenant": {"reason": "the database is moved"}, "of all tenants": {"all_tenants": True}}
+QUEUE_PAUSES: Examples = {"a reason": {"reason": "the mail service is down"}}
 BACKFILLS: Examples = {
     "a month": {"from": "2025-01-01T00:00:00Z", "to": "2025-02-01T00:00:00Z"},
     "four at once, the newest first": {
@@ -111,7 +173,36 @@ LIMITS: Examples = {
     "as declared": {"limit": None},
     "end of strict order": {"limit": 5, "order": "priority"},
 }
-SIGN_INS: Examples = {"by a link": {"code": "dGhlIGNvZGUgb2YgdGhlIGxpbms"}, "by a token": {"token": "ms_the-secret"}}
+SIGN_INS: Examples = {
+    "by a link": {"code": "dGhlIGNvZGUgb2YgdGhlIGxpbms"},
+    "by a token": {"token": "ms_the-secret"},
+    "by a password": {"mail": "ada@example.com", "password": "correct horse battery staple"},
+}
+PROVIDER_CHOICES: Examples = {"company": {"provider": "company"}, "confirm": {"provider": "company", "again": True}}
+PROVIDER_ANSWERS: Examples = {
+    "as it came": {
+        "code": "SplxlOBeZQQYbYS6WxSbIA",
+        "state": "af0ifjsldkj-of-this-browser",
+        "iss": "https://id.example.com",
+    }
+}
+INVITATIONS: Examples = {
+    "an operator": {"mail": "ada@example.com", "name": "Ada Lovelace", "role": "operator"},
+    "to another tenant": {"mail": "ada@example.com", "name": "Ada Lovelace", "role": "admin", "tenant": "acme"},
+}
+ROLES_OF_PEOPLE: Examples = {"viewer": {"role": "viewer"}}
+CONFIRMATIONS: Examples = {"with a token": {}, "with a session": {"password": "correct horse battery staple"}}
+ACCEPTANCES: Examples = {
+    "what it is for": {"code": "dGhlIGNvZGUgb2YgdGhlIGxpbms", "preview": True},
+    "with a new password": {"code": "dGhlIGNvZGUgb2YgdGhlIGxpbms", "password": "correct horse battery staple"},
+}
+PASSWORDS: Examples = {
+    "a new one": {"password": "correct horse battery staple", "new_password": "seventeen green umbrellas"}
+}
+TENANT_CHOICES: Examples = {"acme": {"tenant": "acme"}}
+PERSONAL_TOKENS: Examples = {
+    "for a laptop": {"name": "laptop", "expires_in": "90d", "password": "correct horse battery staple"}
+}
 TOKENS: Examples = {"for a worker": {"role": "worker", "name": "worker of host 3", "expires_in": "90d"}}
 EXCHANGES: Examples = {
     "hello": {
@@ -128,3 +219,8 @@ SHIPMENTS: Examples = {
         "chunks": [{"run_id": _RUN_ID, "fence": 1, "attempt": 1, "offset": 0, "data": "aGVsbG8K"}],
     }
 }
+APPROVES: Examples = {
+    "without fields": {},
+    "with what is asked for": {"fields": {"version": "1.4.2"}, "reason": "tested on staging"},
+}
+REJECTS: Examples = {"with a reason": {"reason": "not on a Friday"}}

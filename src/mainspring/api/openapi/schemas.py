@@ -11,18 +11,11 @@ from typing import Any
 import msgspec
 from msgspec import NODEFAULT, UNSET, inspect
 
-from mainspring.wire.fields import FIELDS
-from mainspring.wire.jobs import JobPatch, JobRequest
 from mainspring.wire.states import NAMED
 
 REF = "#/components/schemas/{name}"
 _BOUNDS = {
     "gt": "exclusiveMinimum", "ge": "minimum", "lt": "exclusiveMaximum", "le": "maximum", "pattern": "pattern",
-}  # fmt: skip
-# Fields of features that do not exist yet. They are refused by name, so the document does not offer them.
-_LATER_FIELDS = tuple(field.name for field in FIELDS if field.later)
-_HIDDEN: dict[type, tuple[str, ...]] = {
-    JobRequest: _LATER_FIELDS, JobPatch: _LATER_FIELDS,
 }  # fmt: skip
 
 
@@ -108,11 +101,10 @@ class Schemas:
             least = sum(field.required for field in info.fields)
             return {**self._tuple([self._schema(field.type) for field in info.fields], least), **words}
         # An answer has all its fields, also those with a default, unless the encoder leaves out defaults.
-        hidden = _HIDDEN.get(info.cls, ())
         complete = not config.omit_defaults and not info.forbid_unknown_fields
         schema: dict[str, Any] = {
             "type": "object",
-            "properties": {field.encode_name: self._field(field) for field in info.fields if field.name not in hidden},
+            "properties": {field.encode_name: self._field(field) for field in info.fields},
             "required": [
                 field.encode_name for field in info.fields if field.required or (complete and not _may_be_unset(field))
             ],

@@ -9,6 +9,7 @@ from litestar import Request
 from mainspring.api.answers import LISTS
 from mainspring.api.handlers import get, post
 from mainspring.api.openapi import request_examples as examples
+from mainspring.api.reach import Reach
 from mainspring.api.routes.versions import IfTag, tag_of
 from mainspring.api.services import caller_of, services_of
 from mainspring.domain.errors import NotFound
@@ -26,6 +27,7 @@ from mainspring.wire.access import (
 from mainspring.wire.jobs import Nothing
 
 Http = Request[Any, Any, Any]
+_TYPED = ("wrong_token", "not_your_password", "user_needed", "passwords_busy", "too_many_attempts")
 
 
 @get("/v1/tenants", summary="List tenants", operation="tenants.list", roles=READERS, problems=LISTS)
@@ -36,7 +38,7 @@ async def list_tenants(request: Http) -> TenantList:
 
 @post(
     "/v1/tenants", summary="Create a tenant", operation="tenants.create", roles=ADMINS,
-    problems=("conflict", "instance_admin_only", "token_needed", "wrong_token"), examples=examples.TENANTS,
+    problems=("conflict", "instance_admin_only", "token_needed", *_TYPED), examples=examples.TENANTS,
 )  # fmt: skip
 async def create_tenant(request: Http, data: TenantRequest) -> TenantMade:
     """Only an instance administrator can. The answer has its first admin token, whose secret is not shown again. With a
@@ -51,8 +53,9 @@ async def list_tokens(request: Http) -> TokenList:
 
 
 @post(
-    "/v1/tokens", summary="Create a token", operation="tokens.create", roles=ADMINS,
-    problems=("invalid_duration", "not_supported_yet", "instance_admin_only", "token_needed", "wrong_token"),
+    "/v1/tokens", summary="Create a token", operation="tokens.create", reach=Reach.NONE, roles=ADMINS,
+    problems=("invalid_duration", "not_supported_yet", "instance_admin_only", "quota_exceeded", "token_needed",
+              *_TYPED),
     examples=examples.TOKENS,
 )  # fmt: skip
 async def create_token(request: Http, data: TokenRequest) -> TokenMade:

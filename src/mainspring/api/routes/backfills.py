@@ -10,7 +10,8 @@ from litestar.params import QueryParameter
 from mainspring.api.answers import CHANGES_A_JOB, LISTS, Answer
 from mainspring.api.handlers import get, patch, post
 from mainspring.api.openapi import request_examples as examples
-from mainspring.api.routes.paging import DEFAULT_PAGE, MAX_PAGE, link_header, several
+from mainspring.api.reach import Reach
+from mainspring.api.routes.paging import DEFAULT_PAGE, PageLimit, link_header, several
 from mainspring.api.routes.versions import IfTag, etag, tag_of
 from mainspring.api.services import caller_of, services_of
 from mainspring.operations.access.permissions import OPERATORS, READERS
@@ -20,13 +21,12 @@ from mainspring.wire.states import BackfillStateFilter
 
 Http = Request[Any, Any, Any]
 States = Annotated[list[BackfillStateFilter] | None, QueryParameter(name="state")]
-Limit = Annotated[int, QueryParameter(ge=1, le=MAX_PAGE)]
 _CHANGES = (*CHANGES_A_JOB, "backfill_ended", "version_mismatch")
 
 
 @post(
     "/{job_id:str}/backfill", verb="backfill", 
-    summary="Make up for fires of the past", operation="jobs.backfill", roles=OPERATORS,
+    summary="Make up for fires of the past", operation="jobs.backfill", reach=Reach.OBJECT, roles=OPERATORS,
     answers={201: Answer("The backfill. Its runs are created from now on.", headers=("Location",))},
     problems=(
         *CHANGES_A_JOB, "has_references", "invalid_range", "invalid_time", "job_cancelled", "missing_timezone",
@@ -47,7 +47,7 @@ async def list_backfills(
     job: str | None = None,
     in_state: States = None,
     cursor: str | None = None,
-    limit: Limit = DEFAULT_PAGE,
+    limit: PageLimit = DEFAULT_PAGE,
 ) -> Response[BackfillList]:
     """All, those of a job, or those in some states."""
     states = several(in_state, "state")
@@ -59,6 +59,7 @@ async def list_backfills(
     "/v1/backfills/{backfill_id:str}",
     summary="Get a backfill and its progress",
     operation="backfills.read",
+    reach=Reach.OBJECT,
     roles=READERS,
 )
 async def get_backfill(request: Http, backfill_id: str) -> Response[BackfillView]:
@@ -68,7 +69,8 @@ async def get_backfill(request: Http, backfill_id: str) -> Response[BackfillView
 
 @patch(
     "/v1/backfills/{backfill_id:str}", 
-    summary="Change a backfill's concurrency", operation="backfills.update", roles=OPERATORS, problems=_CHANGES,
+    summary="Change a backfill's concurrency", operation="backfills.update", reach=Reach.OBJECT,
+    roles=OPERATORS, problems=_CHANGES,
     examples=examples.BACKFILL_CHANGES,
 )  # fmt: skip
 async def patch_backfill(
@@ -81,7 +83,7 @@ async def patch_backfill(
 
 @post(
     "/v1/backfills/{backfill_id:str}/pause", verb="pause", status_code=200,
-    summary="Pause a backfill", operation="backfills.pause", roles=OPERATORS, problems=_CHANGES,
+    summary="Pause a backfill", operation="backfills.pause", reach=Reach.OBJECT, roles=OPERATORS, problems=_CHANGES,
 )  # fmt: skip
 async def pause_backfill(
     request: Http, backfill_id: str, data: Nothing | None = None, if_tag: IfTag = None
@@ -92,7 +94,7 @@ async def pause_backfill(
 
 @post(
     "/v1/backfills/{backfill_id:str}/resume", verb="resume", status_code=200,
-    summary="Resume a backfill", operation="backfills.resume", roles=OPERATORS, problems=_CHANGES,
+    summary="Resume a backfill", operation="backfills.resume", reach=Reach.OBJECT, roles=OPERATORS, problems=_CHANGES,
 )  # fmt: skip
 async def resume_backfill(
     request: Http, backfill_id: str, data: Nothing | None = None, if_tag: IfTag = None
@@ -103,7 +105,7 @@ async def resume_backfill(
 
 @post(
     "/v1/backfills/{backfill_id:str}/cancel", verb="cancel", status_code=200,
-    summary="Cancel a backfill", operation="backfills.cancel", roles=OPERATORS, problems=_CHANGES,
+    summary="Cancel a backfill", operation="backfills.cancel", reach=Reach.OBJECT, roles=OPERATORS, problems=_CHANGES,
     examples=examples.BACKFILL_CANCELS,
 )  # fmt: skip
 async def cancel_backfill(

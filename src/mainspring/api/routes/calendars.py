@@ -2,29 +2,27 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Any
 
 from litestar import Request, Response
-from litestar.params import QueryParameter
 
 from mainspring.api.answers import LISTS, Answer
 from mainspring.api.handlers import delete, get, put
 from mainspring.api.openapi import request_examples as examples
-from mainspring.api.routes.paging import DEFAULT_PAGE, MAX_PAGE, link_header
+from mainspring.api.routes.paging import DEFAULT_PAGE, PageLimit, link_header
 from mainspring.api.routes.versions import IfMatch, etag, version_of
 from mainspring.api.services import caller_of, services_of
 from mainspring.operations.access.permissions import ADMINS, READERS
 from mainspring.wire.calendars import CalendarList, CalendarRequest, CalendarView
 
 Http = Request[Any, Any, Any]
-Limit = Annotated[int, QueryParameter(ge=1, le=MAX_PAGE)]
 _CHANGES = ("changed_meanwhile",)
 
 
 @get("/v1/calendars", summary="List calendars, by name", operation="calendars.list", roles=READERS,
      problems=LISTS)  # fmt: skip
 async def list_calendars(
-    request: Http, cursor: str | None = None, limit: Limit = DEFAULT_PAGE
+    request: Http, cursor: str | None = None, limit: PageLimit = DEFAULT_PAGE
 ) -> Response[CalendarList]:
     """The list has the rules of each calendar, but not the number of jobs that use it."""
     page = await services_of(request).calendar_reader.calendars(caller_of(request), cursor, limit)

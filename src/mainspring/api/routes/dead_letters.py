@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Any
 
 from litestar import Request, Response
-from litestar.params import QueryParameter
 
 from mainspring.api.answers import REPEATS_A_RUN, SEARCHES, Answer
 from mainspring.api.handlers import get, post
 from mainspring.api.openapi import request_examples as examples
-from mainspring.api.routes.paging import DEFAULT_PAGE, MAX_PAGE, link_header
+from mainspring.api.reach import Reach
+from mainspring.api.routes.paging import DEFAULT_PAGE, PageLimit, link_header
 from mainspring.api.routes.runs import run_id_of
 from mainspring.api.routes.versions import IfTag, etag, tag_of
 from mainspring.api.services import caller_of, services_of
@@ -30,13 +30,13 @@ from mainspring.wire.runs import (
 )
 
 Http = Request[Any, Any, Any]
-Limit = Annotated[int, QueryParameter(ge=1, le=MAX_PAGE)]
 
 
 @get(
     "/v1/dead-letters",
     summary="List dead letters, newest first",
     operation="dead_letters.list",
+    reach=Reach.FILTERED,
     roles=READERS,
     problems=SEARCHES,
 )
@@ -49,7 +49,7 @@ async def list_dead_letters(
     since: Moment | None = None,
     until: Moment | None = None,
     cursor: str | None = None,
-    limit: Limit = DEFAULT_PAGE,
+    limit: PageLimit = DEFAULT_PAGE,
 ) -> Response[DeadLetterList]:
     """Runs that failed for good, with their payloads, page by page. `since` and `until` are compared with `died_at`."""
     query = DeadLetterQuery(
@@ -66,7 +66,13 @@ async def list_dead_letters(
     return Response(page, headers=link_header(request, page.next))
 
 
-@get("/v1/dead-letters/{run_id:str}", summary="Get a dead letter", operation="dead_letters.read", roles=READERS)
+@get(
+    "/v1/dead-letters/{run_id:str}",
+    summary="Get a dead letter",
+    operation="dead_letters.read",
+    reach=Reach.OBJECT,
+    roles=READERS,
+)
 async def get_dead_letter(request: Http, run_id: str) -> Response[DeadLetterView]:
     """With all attempts and their errors. The ETag is for If-Match."""
     view = await services_of(request).dead_letter_reader.dead_letter(caller_of(request), run_id_of(run_id))
@@ -75,18 +81,20 @@ async def get_dead_letter(request: Http, run_id: str) -> Response[DeadLetterView
 
 @post(
     "/v1/dead-letters:replay", status_code=202,
-    summary="Replay dead letters by filter", operation="dead_letters.replay", roles=OPERATORS,
+    summary="Replay dead letters by filter", operation="dead_letters.replay", reach=Reach.FILTERED, roles=OPERATORS,
     answers={202: Answer("How many run again, and why others do not.")},
     problems=(*SEARCHES, *REPEATS_A_RUN), examples=examples.CHOICES,
 )  # fmt: skip
 async def replay_dead_letters(request: Http, data: DeadLetterChoice) -> Replayed:
     """Each becomes a new run for the same fire time. Call again while `more` is true."""
-    return await services_of(request).replayer.replay_all(caller_of(request), data)
+    services, caller = services_of(request), caller_of(request)
+    services.quota_guard.check_payload(caller, data.payload)
+    return await services.replayer.replay_all(caller, data)
 
 
 @post(
     "/v1/dead-letters:discard", status_code=200,
-    summary="Discard dead letters by filter", operation="dead_letters.discard", roles=OPERATORS,
+    summary="Discard dead letters by filter", operation="dead_letters.discard", reach=Reach.FILTERED, roles=OPERATORS,
     problems=(*SEARCHES, "changed_meanwhile"), examples=examples.CHOICES,
 )  # fmt: skip
 async def discard_dead_letters(request: Http, data: DeadLetterChoice) -> Discarded:
@@ -100,6 +108,7 @@ async def discard_dead_letters(request: Http, data: DeadLetterChoice) -> Discard
     status_code=202,
     summary="Replay a dead letter",
     operation="dead_letters.replay",
+    reach=Reach.FILTERED,
     roles=OPERATORS,
     answers={202: Answer("The new run.")},
     problems=(*REPEATS_A_RUN, "version_mismatch"),
@@ -110,6 +119,7 @@ async def replay_dead_letter(
 ) -> Response[RunView]:
     """A new run for the same fire time, with the payload of the old one, or with another if one is given."""
     services, caller, again = services_of(request), caller_of(request), data or ReplayRequest()
+    services.quota_guard.check_payload(caller, again.payload)
     replay_id = await services.replayer.replay(caller, run_id_of(run_id), again.payload, tag_of(if_tag))
     view = await services.run_reader.run(caller, replay_id)
     return Response(view, status_code=202, headers=etag(view.etag))
@@ -121,6 +131,7 @@ async def replay_dead_letter(
     status_code=200,
     summary="Discard a dead letter",
     operation="dead_letters.discard",
+    reach=Reach.FILTERED,
     roles=OPERATORS,
     problems=("replayed", "version_mismatch"),
 )

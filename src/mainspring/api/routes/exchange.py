@@ -18,6 +18,7 @@ from mainspring.api.large_batch import Undecoded
 from mainspring.api.large_bodies import turn_of
 from mainspring.api.large_exchange import read_exchange
 from mainspring.api.openapi import request_examples as examples
+from mainspring.api.reach import Reach
 from mainspring.api.services import caller_of, services_of
 from mainspring.kernel.config import MAX_EXCHANGE_BYTES
 from mainspring.operations.access.permissions import PUBLIC, WORKERS
@@ -34,6 +35,7 @@ _encode = msgspec.json.Encoder().encode
     status_code=200,
     summary="Exchange: a worker reports outcomes and claims runs (long poll)",
     operation="worker.exchange",
+    reach=Reach.FILTERED,
     roles=WORKERS,
     answers={200: Answer("What is acknowledged, and which runs to start and to stop.")},
     problems=(*SPEAKS_FOR_A_WORKER, "conflict", "fenced", "too_many_workers", "unavailable", "unstorable_value"),

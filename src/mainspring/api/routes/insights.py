@@ -9,12 +9,14 @@ from litestar.params import QueryParameter
 
 from mainspring.api.answers import LISTS
 from mainspring.api.handlers import get
-from mainspring.api.routes.paging import DEFAULT_PAGE, MAX_PAGE, link_header, time_filter
+from mainspring.api.reach import Reach
+from mainspring.api.routes.paging import DEFAULT_PAGE, PageLimit, link_header, time_filter
 from mainspring.api.services import caller_of, services_of
-from mainspring.operations.access.permissions import READERS
+from mainspring.domain.scaling import LEAST_WITHIN, MOST_WITHIN, WITHIN
+from mainspring.operations.access.permissions import METRICS_READERS, READERS
 from mainspring.operations.read.upcoming import UpcomingQuery
 from mainspring.wire.formats import Moment, TimeZone
-from mainspring.wire.insights import FailureGroupView, Failures, Overview, WindowWord
+from mainspring.wire.insights import FailureGroupView, Failures, JobOutcomeList, Overview, Scaling, WindowWord
 from mainspring.wire.preview import HeatMap, RangeWord, UpcomingFires
 
 Name = Annotated[str | None, QueryParameter(min_length=1, max_length=1000)]
@@ -76,6 +78,19 @@ async def get_failure_group(
 
 
 @get(
+    "/v1/insights/jobs",
+    summary="See what became of the newest runs of several jobs",
+    operation="insights.jobs",
+    roles=READERS,
+    problems=("invalid_parameter",),
+)
+async def get_job_outcomes(request: Request[Any, Any, Any], job: list[str]) -> JobOutcomeList:
+    """For each of up to 100 jobs: the last ten runs of the last seven days that have ended, and how many of its newest
+    100 succeeded and failed. Jobs without such runs are left out."""
+    return await services_of(request).job_outcomes.outcomes(caller_of(request), job)
+
+
+@get(
     "/v1/insights/upcoming",
     summary="List the next fires of all jobs, in order of time",
     operation="insights.upcoming",
@@ -87,7 +102,7 @@ async def list_next_fires(
     from_: From = None,
     to: Moment | None = None,
     cursor: str | None = None,
-    limit: Annotated[int, QueryParameter(ge=1, le=MAX_PAGE)] = DEFAULT_PAGE,
+    limit: PageLimit = DEFAULT_PAGE,
 ) -> Response[UpcomingFires]:
     """The list has the jobs of the tenant that are not paused. A job occurs as often as it fires. Without `to`, the
     list reaches up to a year ahead. For a tenant with very many jobs the list ends where it could become incomplete;
@@ -115,4 +130,24 @@ async def get_heat_map(
     return await services_of(request).heat_map_reader.heat_map(caller_of(request), range, from_, timezone)
 
 
-HANDLERS = [get_overview, get_failures, get_failure_group, list_next_fires, get_heat_map]
+@get(
+    "/v1/insights/scaling",
+    summary="See how many slots of workers each queue wants",
+    operation="insights.scaling",
+    reach=Reach.QUEUE,
+    roles=METRICS_READERS,
+    problems=LISTS,
+)
+async def get_scaling(
+    request: Request[Any, Any, Any],
+    queue: Name = None,
+    within: Annotated[float, QueryParameter(ge=LEAST_WITHIN, le=MOST_WITHIN)] = WITHIN,
+) -> Scaling:
+    """For autoscalers of workers, such as KEDA: for each queue how many seconds it is behind, and how many slots keep
+    up and start what waits `within` so many seconds. It follows from what waits and runs, from the rate and the
+    durations of what ended, and from the free slots of live workers. With `queue` of that queue alone,
+    which may not exist yet."""
+    return await services_of(request).scaling_reader.scaling(caller_of(request), queue, within)
+
+
+HANDLERS = [get_overview, get_failures, get_failure_group, get_job_outcomes, list_next_fires, get_heat_map, get_scaling]

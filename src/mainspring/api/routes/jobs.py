@@ -8,17 +8,18 @@ from litestar import Request, Response, Router
 from litestar.params import QueryParameter
 from msgspec import UNSET
 
-from mainspring.api.answers import CHANGES_A_JOB, FIELDS_OF_A_JOB, LISTS, RUNS_NOW, SEARCHES, Answer
+from mainspring.api.answers import CHANGES_A_JOB, FIELDS_OF_A_JOB, LISTS, QUOTAS, RUNS_NOW, SEARCHES, Answer
 from mainspring.api.bodies import BatchBody
 from mainspring.api.handlers import delete, get, patch, post, put
 from mainspring.api.large_batch import JobBatch, Undecoded, read_batch
 from mainspring.api.openapi import request_examples as examples
+from mainspring.api.reach import Reach
 from mainspring.api.routes.backfills import create_backfill
 from mainspring.api.routes.paging import (
     DEFAULT_PAGE,
     MAX_GENERATION,
-    MAX_PAGE,
     ListView,
+    PageLimit,
     label_filter,
     link_header,
     several,
@@ -27,9 +28,8 @@ from mainspring.api.routes.paging import (
 from mainspring.api.routes.versions import IfMatch, etag, version_of
 from mainspring.api.services import caller_of, services_of
 from mainspring.domain.schedules.words import explain
-from mainspring.domain.worker_needs import needs_of
 from mainspring.kernel.config import MAX_BODY_BYTES
-from mainspring.operations.access.permissions import ADMINS, OPERATORS, READERS
+from mainspring.operations.access.permissions import OWNERS, READERS, SUBMITTERS
 from mainspring.operations.paging.search import JobQuery
 from mainspring.wire.checks import JobCheck
 from mainspring.wire.formats import Moment
@@ -43,27 +43,26 @@ from mainspring.wire.jobs import (
     JobRequest,
     JobRows,
     JobView,
-    MissedRange,
     Nothing,
     RunNowAccepted,
     RunNowRequest,
     Upcoming,
 )
+from mainspring.wire.missed_fires import MissedRange
 from mainspring.wire.runs import JobStatus, JobTimelineEntry, RunListRow, RunView
-from mainspring.wire.states import JobStatusFilter, RunStateFilter, ScheduleTypeFilter
+from mainspring.wire.states import HealthFilter, JobStatusFilter, RunStateFilter, ScheduleTypeFilter
 
 Http = Request[Any, Any, Any]
-Limit = Annotated[int, QueryParameter(ge=1, le=MAX_PAGE)]
 Generation = Annotated[int | None, QueryParameter(ge=1, le=MAX_GENERATION)]
 _UNIQUE = ("limited", "unique_other_task", "unique_started")
 _AMENDS = (
     *FIELDS_OF_A_JOB, *CHANGES_A_JOB, "already_fired", "already_fired_for", "is_a_step", "is_a_workflow",
-    "job_cancelled", "version_mismatch", "wrong_status",
+    "job_cancelled", "quota_exceeded", "version_mismatch", "wrong_status",
 )  # fmt: skip
 
 
 @post(
-    "/", summary="Create a job", operation="jobs.create", roles=ADMINS,
+    "/", summary="Create a job", operation="jobs.create", reach=Reach.FILTERED, roles=SUBMITTERS,
     answers={
         201: Answer("The job is stored. It is never lost from now on.", headers=("Location",)),
         200: Answer(
@@ -71,7 +70,7 @@ _AMENDS = (
             ("Location",),
         ),
     },
-    problems=(*FIELDS_OF_A_JOB, *CHANGES_A_JOB, *_UNIQUE, "idempotency_key_reused", "job_exists"),
+    problems=(*FIELDS_OF_A_JOB, *CHANGES_A_JOB, *_UNIQUE, *QUOTAS, "idempotency_key_reused", "job_exists"),
     examples=examples.JOBS,
 )  # fmt: skip
 async def create_job(request: Http, data: JobRequest) -> Response[JobCreated]:
@@ -91,12 +90,12 @@ async def create_job(request: Http, data: JobRequest) -> Response[JobCreated]:
     ["/v1/jobs:batch", "/jobs:batch"],
     dto=BatchBody,
     summary="Create up to 10,000 jobs, all or none",
-    operation="jobs.create_batch", roles=ADMINS,
+    operation="jobs.create_batch", reach=Reach.FILTERED, roles=SUBMITTERS,
     request_max_body_size=MAX_BODY_BYTES,
     answers={201: Answer("All jobs are stored, or were stored before under their idempotency keys.")},
     problems=(
-        *FIELDS_OF_A_JOB, *CHANGES_A_JOB, "batch_too_large", "conflict", "idempotency_key_reused", "invalid_batch",
-        "job_exists", *_UNIQUE,
+        *FIELDS_OF_A_JOB, *CHANGES_A_JOB, *QUOTAS, "batch_too_large", "conflict", "idempotency_key_reused",
+        "invalid_batch", "job_exists", *_UNIQUE,
     ),
     examples=examples.BATCHES,
     body=JobBatch | list[JobRequest],
@@ -112,7 +111,8 @@ async def create_jobs(request: Http, data: JobBatch) -> BatchCreated:
 
 
 @post(
-    ["/v1/jobs:validate", "/jobs:validate"], status_code=200, operation="jobs.validate", roles=READERS,
+    ["/v1/jobs:validate", "/jobs:validate"], status_code=200, operation="jobs.validate", reach=Reach.FILTERED,
+    roles=READERS,
     summary="Check a job without creating it", problems=FIELDS_OF_A_JOB, examples=examples.JOBS,
 )  # fmt: skip
 async def check_job(request: Http, data: JobRequest) -> JobCheck:
@@ -120,19 +120,21 @@ async def check_job(request: Http, data: JobRequest) -> JobCheck:
     nothing is stored."""
     services, caller = services_of(request), caller_of(request)
     found = await services.submitter.validate(caller, data)
-    warnings = await services.offers.warnings(caller, (needs_of(found),))
+    warnings = await services.submitter.warnings(caller, found)
     schedule = found.schedule
     return JobCheck(found.task, found.queue, schedule.kind.value, schedule.words(), explain(schedule), warnings)
 
 
 @get(
-    "/", summary="List jobs, newest first", operation="jobs.list", roles=READERS, problems=SEARCHES,
+    "/", summary="List jobs, newest first", operation="jobs.list", reach=Reach.FILTERED,
+    roles=READERS, problems=SEARCHES,
     answers={200: Answer("The jobs; with `view=row`, their rows.", body=JobList, or_body=JobRows)},
 )  # fmt: skip
 async def list_jobs(
     request: Http,
     status: list[JobStatusFilter] | None = None,
     latest_run: list[RunStateFilter] | None = None,
+    health: list[HealthFilter] | None = None,
     label: str | None = None,
     queue: str | None = None,
     owner: str | None = None,
@@ -142,10 +144,11 @@ async def list_jobs(
     next_fire_after: Moment | None = None,
     next_fire_before: Moment | None = None,
     declared_by: str | None = None,
+    created_by: str | None = None,
     task: str | None = None,
     schedule_type: list[ScheduleTypeFilter] | None = None,
     cursor: str | None = None,
-    limit: Limit = DEFAULT_PAGE,
+    limit: PageLimit = DEFAULT_PAGE,
     view: ListView = "full",
 ) -> Response[Any]:
     """Without `status`: the jobs that have yet to fire or will fire again. With it: the jobs that show one of these
@@ -160,9 +163,11 @@ async def list_jobs(
         cursor,
         limit,
         declared_by=declared_by,
+        created_by=created_by,
         task=task,
         schedule_types=several(schedule_type, "schedule_type"),
         latest=several(latest_run, "latest_run"),
+        health=several(health, "health"),
         created_after=time_filter(created_after, "created_after"),
         created_before=time_filter(created_before, "created_before"),
         next_fire_after=time_filter(next_fire_after, "next_fire_after"),
@@ -174,14 +179,21 @@ async def list_jobs(
     return Response(page, headers=link_header(request, page.next))
 
 
-@get("/{job_id:str}", summary="Get a job, or an earlier generation of it", operation="jobs.read", roles=READERS)
+@get(
+    "/{job_id:str}",
+    summary="Get a job, or an earlier generation of it",
+    operation="jobs.read",
+    reach=Reach.OBJECT,
+    roles=READERS,
+)
 async def get_job(request: Http, job_id: str, generation: Generation = None) -> Response[JobView]:
     """Also a job that has fired, was cancelled or has completed. The ETag is its version, for If-Match."""
     return _with_version(await services_of(request).job_reader.job(caller_of(request), job_id, generation))
 
 
 @patch(
-    "/{job_id:str}", summary="Change some fields of a job", operation="jobs.update", roles=ADMINS,
+    "/{job_id:str}", summary="Change some fields of a job", operation="jobs.update", reach=Reach.FILTERED,
+    roles=SUBMITTERS,
     problems=_AMENDS, examples=examples.CHANGES,
 )  # fmt: skip
 async def patch_job(request: Http, job_id: str, data: JobPatch, if_match: IfMatch = None) -> Response[JobView]:
@@ -193,7 +205,7 @@ async def patch_job(request: Http, job_id: str, data: JobPatch, if_match: IfMatc
 
 @put(
     "/{job_id:str}", summary="Change some fields of a job (as PATCH)",
-    operation="jobs.update", roles=ADMINS, problems=_AMENDS, examples=examples.CHANGES,
+    operation="jobs.update", reach=Reach.FILTERED, roles=SUBMITTERS, problems=_AMENDS, examples=examples.CHANGES,
 )  # fmt: skip
 async def put_job(request: Http, job_id: str, data: JobPatch, if_match: IfMatch = None) -> Response[JobView]:
     """PUT does what PATCH does: fields that are not given keep their values."""
@@ -202,7 +214,7 @@ async def put_job(request: Http, job_id: str, data: JobPatch, if_match: IfMatch 
 
 @delete(
     "/{job_id:str}", status_code=200, summary="Cancel a job and its live runs",
-    operation="jobs.cancel", roles=OPERATORS,
+    operation="jobs.cancel", reach=Reach.OBJECT, roles=OWNERS,
     problems=(*CHANGES_A_JOB, "is_a_step", "version_mismatch"),
 )  # fmt: skip
 async def cancel_job(request: Http, job_id: str, if_match: IfMatch = None) -> Response[JobView]:
@@ -215,7 +227,7 @@ async def cancel_job(request: Http, job_id: str, if_match: IfMatch = None) -> Re
 
 @post(
     "/{job_id:str}/pause", verb="pause", status_code=200, summary="Pause a job",
-    operation="jobs.pause", roles=OPERATORS,
+    operation="jobs.pause", reach=Reach.OBJECT, roles=OWNERS,
     problems=(*CHANGES_A_JOB, "already_fired", "is_a_step", "version_mismatch", "wrong_status"),
 )  # fmt: skip
 async def pause_job(
@@ -230,7 +242,7 @@ async def pause_job(
 
 @post(
     "/{job_id:str}/resume", verb="resume", status_code=200, summary="Resume a paused job",
-    operation="jobs.resume", roles=OPERATORS,
+    operation="jobs.resume", reach=Reach.OBJECT, roles=OWNERS,
     problems=(*CHANGES_A_JOB, "already_fired", "is_a_step", "not_paused", "version_mismatch"),
 )  # fmt: skip
 async def resume_job(
@@ -245,7 +257,7 @@ async def resume_job(
 
 @post(
     ["/{job_id:str}/runNow", "/{job_id:str}/run-now"], verb="runNow", status_code=202,
-    summary="Run a job now", operation="jobs.run_now", roles=OPERATORS,
+    summary="Run a job now", operation="jobs.run_now", reach=Reach.OBJECT, roles=OWNERS,
     answers={
         202: Answer("The new run. It is SKIPPED if another run is alive and the job does not overlap."),
         200: Answer("The idempotency key was used before for this job: the run of that request."),
@@ -258,12 +270,20 @@ async def run_job_now(
     """A run beside the schedule, which stays as it is. It works on paused jobs too, and on one-time jobs that have
     fired, as a repeat."""
     services, caller = services_of(request), caller_of(request)
-    ran = await services.manual_runs.run_now(caller, job_id, data or RunNowRequest(), version_of(if_match))
+    wanted = data or RunNowRequest()
+    services.quota_guard.check_payload(caller, wanted.payload)
+    ran = await services.manual_runs.run_now(caller, job_id, wanted, version_of(if_match))
     accepted = await services.run_reader.accepted(caller, job_id, ran.run_id)
     return Response(accepted, status_code=200 if ran.repeated else 202)
 
 
-@get("/{job_id:str}/status", summary="Get a job's status and its latest run", operation="jobs.status", roles=READERS)
+@get(
+    "/{job_id:str}/status",
+    summary="Get a job's status and its latest run",
+    operation="jobs.status",
+    reach=Reach.OBJECT,
+    roles=READERS,
+)
 async def get_job_status(request: Http, job_id: str) -> JobStatus:
     """The status of the job, and its latest run if it has had one."""
     return await services_of(request).job_reader.status(caller_of(request), job_id)
@@ -273,11 +293,12 @@ async def get_job_status(request: Http, job_id: str) -> JobStatus:
     "/{job_id:str}/timeline",
     summary="List what happened to a job, newest first",
     operation="jobs.timeline",
+    reach=Reach.OBJECT,
     roles=READERS,
     problems=LISTS,
 )
 async def get_job_timeline(
-    request: Http, job_id: str, cursor: str | None = None, limit: Limit = DEFAULT_PAGE
+    request: Http, job_id: str, cursor: str | None = None, limit: PageLimit = DEFAULT_PAGE
 ) -> Response[list[JobTimelineEntry]]:
     """Its runs, each at the time at which it was created, and what is known of its own life: when it was created, its
     last change, and fires that were missed. The next page is in the header Link."""
@@ -300,6 +321,7 @@ async def explain_job(request: Http, job_id: str, at: str | None = None) -> JobW
     "/{job_id:str}/series",
     summary="Get outcomes, durations and lags of a job's runs",
     operation="jobs.series",
+    reach=Reach.OBJECT,
     roles=READERS,
     problems=LISTS,
 )
@@ -312,6 +334,7 @@ async def get_job_series(request: Http, job_id: str, w: WindowWord = "24h") -> J
     "/{job_id:str}/runs",
     summary="List a job's runs, newest first",
     operation="jobs.runs",
+    reach=Reach.FILTERED,
     roles=READERS,
     problems=LISTS,
     answers={200: Answer("The runs; with `view=row`, their rows.", body=list[RunView], or_body=list[RunListRow])},
@@ -320,7 +343,7 @@ async def list_job_runs(
     request: Http,
     job_id: str,
     cursor: str | None = None,
-    limit: Limit = DEFAULT_PAGE,
+    limit: PageLimit = DEFAULT_PAGE,
     generation: Generation = None,
     view: ListView = "full",
 ) -> Response[Any]:
@@ -331,7 +354,13 @@ async def list_job_runs(
     return Response(page.runs, headers=link_header(request, page.next))
 
 
-@get("/{job_id:str}/upcoming", summary="List a job's next fire times", operation="jobs.upcoming", roles=READERS)
+@get(
+    "/{job_id:str}/upcoming",
+    summary="List a job's next fire times",
+    operation="jobs.upcoming",
+    reach=Reach.OBJECT,
+    roles=READERS,
+)
 async def list_upcoming_fires(
     request: Http, job_id: str, n: Annotated[int, QueryParameter(ge=1, le=1000)] = 20
 ) -> Upcoming:
@@ -340,9 +369,13 @@ async def list_upcoming_fires(
 
 
 @get(
-    "/{job_id:str}/missed", summary="List missed fires as ranges, newest first", operation="jobs.missed", roles=READERS
+    "/{job_id:str}/missed",
+    summary="List missed fires as ranges, newest first",
+    operation="jobs.missed",
+    reach=Reach.OBJECT,
+    roles=READERS,
 )
-async def list_missed_fires(request: Http, job_id: str, limit: Limit = 100) -> list[MissedRange]:
+async def list_missed_fires(request: Http, job_id: str, limit: PageLimit = 100) -> list[MissedRange]:
     """Fires that did not run, with the reason: no scheduler could fire them in time, or the job was paused or
     cancelled."""
     return await services_of(request).job_reader.missed(caller_of(request), job_id, limit)
@@ -350,6 +383,7 @@ async def list_missed_fires(request: Http, job_id: str, limit: Limit = 100) -> l
 
 async def _change(request: Http, job_id: str, data: JobPatch, if_match: str | None) -> Response[JobView]:
     services = services_of(request)
+    services.quota_guard.check_payload(caller_of(request), data.payload)
     warnings = await services.amender.update(caller_of(request), job_id, data, version_of(if_match))
     view = await services.job_reader.job(caller_of(request), job_id)
     view.warnings = warnings or UNSET

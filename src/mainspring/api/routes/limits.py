@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Any
 
 from litestar import Request, Response
-from litestar.params import QueryParameter
 
 from mainspring.api.answers import LISTS
 from mainspring.api.handlers import get, put
 from mainspring.api.openapi import request_examples as examples
-from mainspring.api.routes.paging import DEFAULT_PAGE, MAX_PAGE, link_header
+from mainspring.api.routes.paging import DEFAULT_PAGE, PageLimit, link_header
 from mainspring.api.routes.versions import IfTag, etag, tag_of
 from mainspring.api.services import caller_of, services_of
 from mainspring.operations.access.permissions import OPERATORS, READERS
@@ -18,13 +17,12 @@ from mainspring.operations.lookup import no_limit
 from mainspring.wire.limits import LimitDetails, LimitList, LimitRequest
 
 Http = Request[Any, Any, Any]
-Limit = Annotated[int, QueryParameter(ge=1, le=MAX_PAGE)]
 _LARGEST_ID = 2**31 - 1
 
 
 @get("/v1/limits", summary="List limits, by name", operation="limits.list", roles=READERS, problems=LISTS)
 async def list_limits(
-    request: Http, q: str | None = None, cursor: str | None = None, limit: Limit = DEFAULT_PAGE
+    request: Http, q: str | None = None, cursor: str | None = None, limit: PageLimit = DEFAULT_PAGE
 ) -> Response[LimitList]:
     """Every limit that a job or a task has declared, with the runs that have a slot and those that wait. `q`: a part of
     the name."""

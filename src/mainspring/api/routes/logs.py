@@ -11,23 +11,30 @@ from litestar import MediaType, Request, Response
 from litestar.params import HeaderParameter, QueryParameter
 from litestar.response import Stream
 
-from mainspring.api.answers import SPEAKS_FOR_A_WORKER, Answer
+from mainspring.api.answers import SEARCHES, SPEAKS_FOR_A_WORKER, Answer
 from mainspring.api.auth import Admission
 from mainspring.api.bodies import ShipmentBody
 from mainspring.api.handlers import get, post
 from mainspring.api.openapi import request_examples as examples
+from mainspring.api.reach import Reach
+from mainspring.api.routes.paging import label_filter, link_header, several, time_filter, worker_filter
 from mainspring.api.routes.runs import run_id_of
 from mainspring.api.services import caller_of, services_of
-from mainspring.domain.errors import Unavailable
+from mainspring.domain.errors import NotFound, Unavailable
+from mainspring.domain.transitions import UNKNOWN_STATE
 from mainspring.kernel.config import MAX_SHIPMENT_BYTES
 from mainspring.operations.access.permissions import READERS, WORKERS
-from mainspring.operations.logs.log_follower import FollowedEvent, LogFollower, parse_mark
+from mainspring.operations.logs.log_follower import FollowedEvent, LogFollower, parse_position
 from mainspring.operations.logs.log_service import WantedLines
+from mainspring.operations.paging.search import LogQuery
 from mainspring.store.logs import NOTHING_PRINTED
-from mainspring.wire.logs import LogAttempt, LogEnd, LogMatches, LogOutput, LogRange, LogReceipt, LogShipment
+from mainspring.wire.formats import Moment
+from mainspring.wire.logs import LogAttempt, LogEnd, LogHits, LogMatches, LogOutput, LogRange, LogReceipt, LogShipment
+from mainspring.wire.states import RunStateFilter
 
 Http = Request[Any, Any, Any]
 Attempt = Annotated[int | None, QueryParameter(ge=1, le=100_000)]
+SearchedText = Annotated[str, QueryParameter(min_length=1, max_length=200, pattern=r"^[^\r\n]+$")]
 MOST_OUTPUT = 2**53  # bytes; as JSON has room for
 _encode = msgspec.json.Encoder().encode
 _STREAM = """: the log of a run
@@ -47,6 +54,8 @@ data: {"status":"SUCCESS"}
     "/v1/runs/{run_id:str}/logs",
     summary="Get the output of an attempt, or follow the run",
     operation="runs.logs",
+    reach=Reach.OBJECT,
+    shows_payloads=True,
     roles=READERS,
     answers={
         200: Answer(
@@ -69,9 +78,11 @@ async def get_logs(
     until the run ends: `output` and `truncated` have attempt and text, `attempt` says that the next one begins, and
     `end` has the status of the run. A client that was cut off continues with Last-Event-ID."""
     services, caller, found = services_of(request), caller_of(request), run_id_of(run_id)
-    resume = None if last_event_id is None else parse_mark(last_event_id)
+    resume = None if last_event_id is None else parse_position(last_event_id)
     state = await services.logs.state(caller, found, attempt)
     if follow:
+        if state.state == UNKNOWN_STATE:
+            raise NotFound(f"the run {found} is no longer in the history", field="follow", hint="leave it out")
         if request.method == "HEAD":
             return Stream([], media_type="text/event-stream")
         services.logs.watch.quota.check(caller)
@@ -90,6 +101,8 @@ async def get_logs(
     "/v1/runs/{run_id:str}/logs/range",
     summary="Get some lines of the output of an attempt",
     operation="runs.log_range",
+    reach=Reach.OBJECT,
+    shows_payloads=True,
     roles=READERS,
     problems=("log_store_down",),
 )
@@ -113,13 +126,15 @@ async def get_log_range(
     "/v1/runs/{run_id:str}/logs/search",
     summary="Search the output of an attempt",
     operation="runs.log_search",
+    reach=Reach.OBJECT,
+    shows_payloads=True,
     roles=READERS,
     problems=("log_store_down",),
 )
 async def find_in_log(
     request: Http,
     run_id: str,
-    text: Annotated[str, QueryParameter(min_length=1, max_length=200, pattern=r"^[^\r\n]+$")],
+    text: SearchedText,
     attempt: Attempt = None,
     start: Annotated[int, QueryParameter(ge=0, le=MOST_OUTPUT)] = 0,
     limit: Annotated[int, QueryParameter(ge=1, le=1000)] = 100,
@@ -131,12 +146,52 @@ async def find_in_log(
     )
 
 
+@get(
+    "/v1/logs",
+    summary="Search the output of many runs, newest first",
+    operation="runs.search_logs",
+    reach=Reach.FILTERED,
+    shows_payloads=True,
+    roles=READERS,
+    problems=(*SEARCHES, "log_store_down"),
+)
+async def find_in_logs(
+    request: Http,
+    text: SearchedText | None = None,
+    regex: SearchedText | None = None,
+    inside_words: bool = False,
+    job: str | None = None,
+    task: str | None = None,
+    queue: str | None = None,
+    worker: str | None = None,
+    label: str | None = None,
+    status: list[RunStateFilter] | None = None,
+    since: Moment | None = None,
+    until: Moment | None = None,
+    lines: Annotated[int, QueryParameter(ge=1, le=100)] = 5,
+    limit: Annotated[int, QueryParameter(ge=1, le=100)] = 20,
+    cursor: str | None = None,
+) -> Response[LogHits]:
+    """The logs with a line that contains `text`, whatever its case, as whole words: `refused` is not found in
+    `unrefused`, unless `inside_words` is true. Or with a line that matches `regex`, an expression of RE2. At most
+    `limit` logs, and the first `lines` lines of each. `since` and `until`: logs that had output in this time. The other
+    filters are those of `GET /v1/runs`. A request looks for a quarter of a second: as long as there is `next`, ask
+    again with it."""
+    query = LogQuery(
+        text, regex, inside_words, job, queue, task, label_filter(label), worker_filter(worker), several(status),
+        time_filter(since, "since"), time_filter(until, "until"), cursor, limit, lines,
+    )  # fmt: skip
+    page = await services_of(request).log_finder.find(caller_of(request), query)
+    return Response(page, headers=link_header(request, page.next))
+
+
 @post(
     "/v1/exchange/logs",
     dto=ShipmentBody,
     status_code=200,
     summary="Store output that a worker's attempts printed",
     operation="worker.ship_logs",
+    reach=Reach.FILTERED,
     roles=WORKERS,
     answers={200: Answer("How many chunks are stored, and which runs have another owner now.")},
     problems=(*SPEAKS_FOR_A_WORKER, "log_store_down"),
@@ -168,7 +223,7 @@ async def _events(follower: LogFollower) -> AsyncIterator[FollowedEvent | None]:
 
 
 def _encoded(event: FollowedEvent) -> bytes:
-    return b"id: %b\nevent: %b\ndata: %b\n\n" % (str(event.mark).encode(), event.name.encode(), _encode(event.data))
+    return b"id: %b\nevent: %b\ndata: %b\n\n" % (str(event.position).encode(), event.name.encode(), _encode(event.data))
 
 
-HANDLERS = [get_logs, get_log_range, find_in_log, ship_logs]
+HANDLERS = [get_logs, get_log_range, find_in_log, find_in_logs, ship_logs]

@@ -9,12 +9,11 @@ from litestar.params import QueryParameter
 
 from mainspring.api.answers import LISTS
 from mainspring.api.handlers import get
-from mainspring.api.routes.paging import DEFAULT_PAGE, MAX_PAGE, link_header
+from mainspring.api.routes.paging import DEFAULT_PAGE, PageLimit, link_header
 from mainspring.api.services import caller_of, services_of
 from mainspring.operations.access.permissions import READERS
-from mainspring.wire.jobs import MissedList
+from mainspring.wire.missed_fires import MissedList
 
-Limit = Annotated[int, QueryParameter(ge=1, le=MAX_PAGE)]
 Text = Annotated[str | None, QueryParameter(max_length=1000)]
 Part = Annotated[str | None, QueryParameter(max_length=200)]
 
@@ -32,7 +31,7 @@ async def list_all_missed_fires(
     reason: Text = None,
     q: Part = None,
     cursor: str | None = None,
-    limit: Limit = DEFAULT_PAGE,
+    limit: PageLimit = DEFAULT_PAGE,
 ) -> Response[MissedList]:
     """Fires that did not run, with the reason: no scheduler could fire them in time, or the job was paused or
     cancelled. `q`: a part of the name or the id of the job, in upper or lower case. `backfills` make up for some of the

@@ -10,7 +10,8 @@ from litestar.params import QueryParameter
 from mainspring.api.answers import LISTS, SEARCHES, Answer
 from mainspring.api.handlers import get, post
 from mainspring.api.openapi import request_examples as examples
-from mainspring.api.routes.paging import DEFAULT_PAGE, MAX_PAGE, link_header, several
+from mainspring.api.reach import Reach
+from mainspring.api.routes.paging import DEFAULT_PAGE, PageLimit, link_header, several
 from mainspring.api.routes.versions import IfTag, etag, tag_of
 from mainspring.api.services import caller_of, services_of
 from mainspring.domain.bulk import Target
@@ -21,7 +22,6 @@ from mainspring.wire.states import BulkStateFilter
 
 Http = Request[Any, Any, Any]
 States = Annotated[list[BulkStateFilter] | None, QueryParameter(name="state")]
-Limit = Annotated[int, QueryParameter(ge=1, le=MAX_PAGE)]
 _ACTS = (*SEARCHES, "count_changed", "too_many_operations")
 _ANSWERS = {
     202: Answer("The operation. It is carried out from now on.", headers=("Location",), body=OperationView),
@@ -31,7 +31,8 @@ _ANSWERS = {
 
 @post(
     ["/v1/jobs:act", "/jobs:act"], status_code=202, summary="Act on many jobs",
-    operation="jobs.act", roles=OPERATORS, answers=_ANSWERS, problems=_ACTS, examples=examples.JOBS_ACTS,
+    operation="jobs.act", reach=Reach.FILTERED,
+    roles=OPERATORS, answers=_ANSWERS, problems=_ACTS, examples=examples.JOBS_ACTS,
 )  # fmt: skip
 async def act_on_jobs(request: Http, data: JobsAct) -> Response[OperationView | Counted]:
     """Pause, resume, cancel or run now what a filter matches, or what `ids` name. Count it first with `dry_run`. The
@@ -41,7 +42,8 @@ async def act_on_jobs(request: Http, data: JobsAct) -> Response[OperationView | 
 
 @post(
     "/v1/runs:act", status_code=202, summary="Act on many runs",
-    operation="runs.act", roles=OPERATORS, answers=_ANSWERS, problems=_ACTS, examples=examples.RUNS_ACTS,
+    operation="runs.act", reach=Reach.FILTERED,
+    roles=OPERATORS, answers=_ANSWERS, problems=_ACTS, examples=examples.RUNS_ACTS,
 )  # fmt: skip
 async def act_on_runs(request: Http, data: RunsAct) -> Response[OperationView | Counted]:
     """Cancel runs that have not ended, or run ended ones again."""
@@ -50,7 +52,8 @@ async def act_on_runs(request: Http, data: RunsAct) -> Response[OperationView | 
 
 @post(
     "/v1/dead-letters:act", status_code=202, summary="Act on many dead letters",
-    operation="dead_letters.act", roles=OPERATORS, answers=_ANSWERS, problems=_ACTS, examples=examples.LETTERS_ACTS,
+    operation="dead_letters.act", reach=Reach.FILTERED,
+    roles=OPERATORS, answers=_ANSWERS, problems=_ACTS, examples=examples.LETTERS_ACTS,
 )  # fmt: skip
 async def act_on_dead_letters(request: Http, data: DeadLettersAct) -> Response[OperationView | Counted]:
     """Replay or discard them."""
@@ -61,11 +64,12 @@ async def act_on_dead_letters(request: Http, data: DeadLettersAct) -> Response[O
     "/v1/operations",
     summary="List operations, newest first",
     operation="operations.list",
+    reach=Reach.FILTERED,
     roles=READERS,
     problems=LISTS,
 )
 async def list_operations(
-    request: Http, in_state: States = None, cursor: str | None = None, limit: Limit = DEFAULT_PAGE
+    request: Http, in_state: States = None, cursor: str | None = None, limit: PageLimit = DEFAULT_PAGE
 ) -> Response[OperationList]:
     """All, or those in some states."""
     states = several(in_state, "state")
@@ -77,6 +81,7 @@ async def list_operations(
     "/v1/operations/{operation_id:str}",
     summary="Get an operation and its progress",
     operation="operations.read",
+    reach=Reach.FILTERED,
     roles=READERS,
 )
 async def get_operation(request: Http, operation_id: str) -> Response[OperationView]:
@@ -91,6 +96,7 @@ async def get_operation(request: Http, operation_id: str) -> Response[OperationV
     status_code=200,
     summary="Cancel an operation",
     operation="operations.cancel",
+    reach=Reach.FILTERED,
     roles=OPERATORS,
     problems=("operation_ended", "version_mismatch"),
 )

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 from urllib.parse import urlencode
 
 from litestar import Request
+from litestar.params import QueryParameter
 
-from mainspring.domain.intake.filters import label_filter, several, worker_filter
+from mainspring.domain.intake.filters import label_filter, payload_filter, several, worker_filter
 from mainspring.domain.intake.request import parse_time
+from mainspring.kernel.public_url import link_to
 
 __all__ = [
     "DEFAULT_PAGE",
     "MAX_GENERATION",
     "MAX_PAGE",
+    "PageLimit",
     "label_filter",
     "link_header",
+    "payload_filter",
     "several",
     "time_filter",
     "worker_filter",
@@ -25,6 +29,7 @@ __all__ = [
 DEFAULT_PAGE = 50
 ListView = Literal["full", "row"]
 MAX_PAGE = 1000
+PageLimit = Annotated[int, QueryParameter(ge=1, le=MAX_PAGE)]
 MAX_GENERATION = 2**31 - 1
 
 
@@ -32,7 +37,7 @@ def link_header(request: Request[Any, Any, Any], cursor: str | None) -> dict[str
     if cursor is None:
         return {}
     parameters = [(name, value) for name, value in request.query_params.multi_items() if name != "cursor"]
-    address = f"{request.url.path}?{urlencode([*parameters, ('cursor', cursor)])}"
+    address = link_to(f"{request.url.path}?{urlencode([*parameters, ('cursor', cursor)])}")
     return {"Link": f'<{address}>; rel="next"'}
 
 

@@ -9,10 +9,11 @@ from litestar import Request, Response
 from mainspring.api.answers import LISTS
 from mainspring.api.handlers import get, post, put
 from mainspring.api.openapi import request_examples as examples
+from mainspring.api.reach import Reach
 from mainspring.api.routes.versions import IfMatch, etag, version_of
 from mainspring.api.services import caller_of, services_of
 from mainspring.operations.access.permissions import ADMINS, OPERATORS, READERS
-from mainspring.wire.gates import GateRequest, GateView, PauseRequest
+from mainspring.wire.gates import GateRequest, GateView, PauseRequest, QueuePauseRequest
 from mainspring.wire.jobs import Nothing
 from mainspring.wire.runs import QueueList, QueueView
 
@@ -20,7 +21,7 @@ Http = Request[Any, Any, Any]
 _CHANGES = ("changed_meanwhile", "unavailable", "version_mismatch")
 
 
-@get("/v1/queues", summary="List queues", operation="queues.list", roles=READERS, problems=LISTS)
+@get("/v1/queues", summary="List queues", operation="queues.list", reach=Reach.QUEUE, roles=READERS, problems=LISTS)
 async def list_queues(request: Http) -> QueueList:
     """Every queue that has a job or a worker. The largest come first; `left_out` counts those that are not shown."""
     return await services_of(request).queue_reader.queues(caller_of(request))
@@ -30,6 +31,7 @@ async def list_queues(request: Http) -> QueueList:
     "/v1/queues/{name:str}",
     summary="Get a queue: depth, age of the oldest run, rate",
     operation="queues.read",
+    reach=Reach.QUEUE,
     roles=READERS,
     problems=LISTS,
 )
@@ -41,7 +43,8 @@ async def get_queue(request: Http, name: str) -> Response[QueueView]:
 
 @put(
     "/v1/queues/{name:str}", summary="Set the limits of a queue, or pause it",
-    operation="queues.update", roles=OPERATORS, problems=(*_CHANGES, "invalid_rate"), examples=examples.GATES,
+    operation="queues.update", reach=Reach.QUEUE,
+    roles=OPERATORS, problems=(*_CHANGES, "invalid_rate"), examples=examples.GATES,
 )  # fmt: skip
 async def put_queue(request: Http, name: str, data: GateRequest, if_match: IfMatch = None) -> Response[GateView]:
     """Fields that are left out stay as they are; null removes a limit. The limits hold when the answer is sent, also
@@ -52,20 +55,22 @@ async def put_queue(request: Http, name: str, data: GateRequest, if_match: IfMat
 
 @post(
     "/v1/queues/{name:str}/pause", verb="pause", status_code=200, summary="Pause a queue",
-    operation="queues.pause", roles=OPERATORS, problems=_CHANGES,
+    operation="queues.pause", reach=Reach.QUEUE, roles=OPERATORS, problems=_CHANGES, examples=examples.QUEUE_PAUSES,
 )  # fmt: skip
 async def pause_queue(
-    request: Http, name: str, data: Nothing | None = None, if_match: IfMatch = None
+    request: Http, name: str, data: QueuePauseRequest | None = None, if_match: IfMatch = None
 ) -> Response[GateView]:
     """No run of it is given to a worker from now on. Runs that have started go on, and unstarted ones come back from
-    their workers within a beat. Jobs can be submitted, and schedules fire."""
+    their workers within a beat. Jobs can be submitted, and schedules fire. A queue without jobs and workers is paused
+    too, with a warning in the answer."""
     changer, version = services_of(request).gate_changer, version_of(if_match)
-    return _shown(await changer.pause_queue(caller_of(request), name, paused=True, if_version=version))
+    reason = None if data is None else data.reason
+    return _shown(await changer.pause_queue(caller_of(request), name, paused=True, reason=reason, if_version=version))
 
 
 @post(
     "/v1/queues/{name:str}/resume", verb="resume", status_code=200,
-    summary="Resume a paused queue", operation="queues.resume", roles=OPERATORS, problems=_CHANGES,
+    summary="Resume a paused queue", operation="queues.resume", reach=Reach.QUEUE, roles=OPERATORS, problems=_CHANGES,
 )  # fmt: skip
 async def resume_queue(
     request: Http, name: str, data: Nothing | None = None, if_match: IfMatch = None
@@ -98,9 +103,13 @@ async def put_tenant_limits(request: Http, data: GateRequest, if_match: IfMatch 
 async def pause_all(request: Http, data: PauseRequest | None = None, if_match: IfMatch = None) -> Response[GateView]:
     """No run of the tenant is given to a worker from now on, or with `all_tenants`, which only an instance
     administrator may use, no run at all. Jobs can be submitted, and schedules fire."""
-    all_tenants = data is not None and data.all_tenants
-    changer, version = services_of(request).gate_changer, version_of(if_match)
-    return _shown(await changer.pause_all(caller_of(request), paused=True, all_tenants=all_tenants, if_version=version))
+    wanted, version = data or PauseRequest(), version_of(if_match)
+    changer = services_of(request).gate_changer
+    return _shown(
+        await changer.pause_all(
+            caller_of(request), paused=True, all_tenants=wanted.all_tenants, reason=wanted.reason, if_version=version
+        )
+    )
 
 
 @post(

@@ -9,6 +9,7 @@ from litestar import Request
 from mainspring.api.answers import FIELDS_OF_A_JOB
 from mainspring.api.handlers import post
 from mainspring.api.openapi import request_examples as examples
+from mainspring.api.reach import Reach
 from mainspring.api.services import caller_of, services_of
 from mainspring.operations.access.permissions import READERS
 from mainspring.wire.preview import PreviewRequest, ScheduleExplanation, SchedulePreview
@@ -16,7 +17,8 @@ from mainspring.wire.preview import PreviewRequest, ScheduleExplanation, Schedul
 
 @post(
     "/v1/schedules:preview", status_code=200,
-    summary="See the next fires of a schedule, without a job", operation="schedules.preview", roles=READERS,
+    summary="See the next fires of a schedule, without a job", operation="schedules.preview", reach=Reach.NONE,
+    roles=READERS,
     problems=FIELDS_OF_A_JOB, examples=examples.PREVIEWS,
 )  # fmt: skip
 async def preview_schedule(request: Request[Any, Any, Any], data: PreviewRequest) -> SchedulePreview:

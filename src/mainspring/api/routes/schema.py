@@ -11,10 +11,17 @@ from litestar import Litestar, MediaType, Request, Response
 
 from mainspring.api.handlers import get
 from mainspring.api.openapi.document import document
+from mainspring.api.reach import Reach
 from mainspring.operations.access.permissions import READERS
 
 
-@get(["/schema/openapi.json", "/schema"], summary="This document", operation="schema.read", roles=READERS)
+@get(
+    ["/schema/openapi.json", "/schema"],
+    summary="This document",
+    operation="schema.read",
+    reach=Reach.NONE,
+    roles=READERS,
+)
 async def get_openapi(request: Request[Any, Any, Any]) -> Response[dict[str, Any]]:
     """OpenAPI 3.1. `make clients` generates clients from it."""
     return Response(await asyncio.to_thread(_encoded, request.app), media_type=MediaType.JSON)  # type: ignore[arg-type]

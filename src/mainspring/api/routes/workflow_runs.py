@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Any
 
 from litestar import Request, Response
-from litestar.params import QueryParameter
 
 from mainspring.api.answers import CHANGES_A_JOB, LISTS, Answer
 from mainspring.api.handlers import get, post
 from mainspring.api.openapi import request_examples as examples
-from mainspring.api.routes.paging import DEFAULT_PAGE, MAX_PAGE, link_header, several
+from mainspring.api.routes.paging import DEFAULT_PAGE, PageLimit, link_header, several
 from mainspring.api.routes.runs import run_id_of
 from mainspring.api.routes.versions import IfTag, etag, tag_of
 from mainspring.api.services import caller_of, services_of
 from mainspring.domain.errors import InvalidInput
 from mainspring.domain.texts import shown
-from mainspring.operations.access.permissions import OPERATORS, READERS
+from mainspring.operations.access.permissions import OPERATORS, OWNERS, READERS
 from mainspring.operations.workflows.run_reader import StepQuery
 from mainspring.wire.states import RunStateFilter
 from mainspring.wire.workflows import (
@@ -29,7 +28,6 @@ from mainspring.wire.workflows import (
 )
 
 Http = Request[Any, Any, Any]
-Limit = Annotated[int, QueryParameter(ge=1, le=MAX_PAGE)]
 
 
 @get(
@@ -41,7 +39,7 @@ async def list_workflow_runs(
     workflow_id: str,
     status: list[RunStateFilter] | None = None,
     cursor: str | None = None,
-    limit: Limit = DEFAULT_PAGE,
+    limit: PageLimit = DEFAULT_PAGE,
 ) -> Response[WorkflowRunList]:
     """With the number of steps in each state. A rerun of a run is not a run of its own. A page may have fewer runs than
     `limit`, or none, while `next` says that more may follow."""
@@ -72,7 +70,7 @@ async def list_workflow_steps(
     name: str | None = None,
     members: bool = False,
     cursor: str | None = None,
-    limit: Limit = DEFAULT_PAGE,
+    limit: PageLimit = DEFAULT_PAGE,
 ) -> Response[StepRunList]:
     """In the order of the definition. With `name` and `members=true`: the members of that step, by index. A page may
     have fewer than `limit`, or none, while `next` says that more may follow."""
@@ -83,7 +81,7 @@ async def list_workflow_steps(
 
 @post(
     "/v1/workflow-runs/{run_id:str}/cancel", verb="cancel", status_code=202,
-    summary="Cancel a workflow run with its steps", operation="workflow_runs.cancel", roles=OPERATORS,
+    summary="Cancel a workflow run with its steps", operation="workflow_runs.cancel", roles=OWNERS,
     answers={202: Answer("The workflow run. No step of it starts any more. It is CANCELLED when all have ended.")},
     problems=("run_ended", "version_mismatch"), examples=examples.WORKFLOW_CANCELS,
 )  # fmt: skip

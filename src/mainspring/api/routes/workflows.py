@@ -9,15 +9,15 @@ from litestar import Request, Response
 from litestar.params import QueryParameter
 from msgspec import UNSET
 
-from mainspring.api.answers import CHANGES_A_JOB, FIELDS_OF_A_JOB, RUNS_NOW, SEARCHES, Answer
+from mainspring.api.answers import CHANGES_A_JOB, FIELDS_OF_A_JOB, QUOTAS, RUNS_NOW, SEARCHES, Answer
 from mainspring.api.handlers import delete, get, patch, post, put
 from mainspring.api.large_answers import LARGE_ANSWER, LargeResponse
 from mainspring.api.openapi import request_examples as examples
-from mainspring.api.routes.paging import DEFAULT_PAGE, MAX_GENERATION, MAX_PAGE, link_header, several
+from mainspring.api.routes.paging import DEFAULT_PAGE, MAX_GENERATION, PageLimit, link_header, several
 from mainspring.api.routes.versions import IfMatch, etag, version_of
 from mainspring.api.services import caller_of, services_of
 from mainspring.api.workflow_bodies import MAX_WORKFLOW_BYTES, WorkflowBody, WorkflowPatchBody, undecoded
-from mainspring.operations.access.permissions import ADMINS, OPERATORS, READERS
+from mainspring.operations.access.permissions import OWNERS, READERS, SUBMITTERS
 from mainspring.operations.paging.search import JobQuery
 from mainspring.operations.workflows.reader import workflow_view
 from mainspring.wire.jobs import Nothing, RunNowAccepted
@@ -33,10 +33,9 @@ from mainspring.wire.workflows import (
 )
 
 Http = Request[Any, Any, Any]
-Limit = Annotated[int, QueryParameter(ge=1, le=MAX_PAGE)]
 Generation = Annotated[int | None, QueryParameter(ge=1, le=MAX_GENERATION)]
 _STEPS = (
-    *FIELDS_OF_A_JOB, "cycle", "duplicate_step", "invalid_reference", "not_upstream", "unknown_parameter",
+    *FIELDS_OF_A_JOB, *QUOTAS, "cycle", "duplicate_step", "invalid_reference", "not_upstream", "unknown_parameter",
     "unknown_step",
 )  # fmt: skip
 _CHANGES = (
@@ -45,7 +44,7 @@ _CHANGES = (
 
 
 @post(
-    "/v1/workflows", dto=WorkflowBody, summary="Create a workflow", operation="workflows.create", roles=ADMINS,
+    "/v1/workflows", dto=WorkflowBody, summary="Create a workflow", operation="workflows.create", roles=SUBMITTERS,
     request_max_body_size=MAX_WORKFLOW_BYTES,
     answers={
         201: Answer("The workflow is stored.", headers=("Location",)),
@@ -88,7 +87,7 @@ async def list_workflows(
     status: list[JobStatusFilter] | None = None,
     q: str | None = None,
     cursor: str | None = None,
-    limit: Limit = DEFAULT_PAGE,
+    limit: PageLimit = DEFAULT_PAGE,
 ) -> Response[WorkflowList]:
     """Without their steps. Without `status`: those that will fire, or run by hand."""
     query = JobQuery(several(status), text=q, cursor=cursor, limit=limit)
@@ -116,7 +115,7 @@ async def get_workflow(request: Http, workflow_id: str, generation: Generation =
 
 @patch(
     "/v1/workflows/{workflow_id:str}", dto=WorkflowPatchBody,
-    summary="Change some fields of a workflow", operation="workflows.update", roles=ADMINS,
+    summary="Change some fields of a workflow", operation="workflows.update", roles=SUBMITTERS,
     request_max_body_size=MAX_WORKFLOW_BYTES, problems=_CHANGES, examples=examples.WORKFLOW_CHANGES,
 )  # fmt: skip
 async def patch_workflow(
@@ -130,7 +129,7 @@ async def patch_workflow(
 
 @put(
     "/v1/workflows/{workflow_id:str}", dto=WorkflowPatchBody,
-    summary="Change some fields of a workflow (as PATCH)", operation="workflows.update", roles=ADMINS,
+    summary="Change some fields of a workflow (as PATCH)", operation="workflows.update", roles=SUBMITTERS,
     request_max_body_size=MAX_WORKFLOW_BYTES, problems=_CHANGES, examples=examples.WORKFLOW_CHANGES,
 )  # fmt: skip
 async def put_workflow(
@@ -142,7 +141,7 @@ async def put_workflow(
 
 @delete(
     "/v1/workflows/{workflow_id:str}", status_code=200, summary="Cancel a workflow and its live runs",
-    operation="workflows.cancel", roles=OPERATORS, problems=(*CHANGES_A_JOB, "version_mismatch"),
+    operation="workflows.cancel", roles=OWNERS, problems=(*CHANGES_A_JOB, "version_mismatch"),
 )  # fmt: skip
 async def cancel_workflow(request: Http, workflow_id: str, if_match: IfMatch = None) -> Response[WorkflowView]:
     """It fires no more, and its live runs are cancelled with their steps. A second call changes nothing."""
@@ -152,7 +151,7 @@ async def cancel_workflow(request: Http, workflow_id: str, if_match: IfMatch = N
 
 @post(
     "/v1/workflows/{workflow_id:str}/pause", verb="pause", status_code=200,
-    summary="Pause a workflow", operation="workflows.pause", roles=OPERATORS,
+    summary="Pause a workflow", operation="workflows.pause", roles=OWNERS,
     problems=(*CHANGES_A_JOB, "already_fired", "version_mismatch", "wrong_status"),
 )  # fmt: skip
 async def pause_workflow(
@@ -165,7 +164,7 @@ async def pause_workflow(
 
 @post(
     "/v1/workflows/{workflow_id:str}/resume", verb="resume", status_code=200,
-    summary="Resume a paused workflow", operation="workflows.resume", roles=OPERATORS,
+    summary="Resume a paused workflow", operation="workflows.resume", roles=OWNERS,
     problems=(*CHANGES_A_JOB, "already_fired", "not_paused", "version_mismatch"),
 )  # fmt: skip
 async def resume_workflow(
@@ -179,7 +178,7 @@ async def resume_workflow(
 @post(
     "/v1/workflows/{workflow_id:str}/runNow", verb="runNow",
     status_code=202, summary="Run a workflow now",
-    operation="workflows.run_now", roles=OPERATORS,
+    operation="workflows.run_now", roles=OWNERS,
     answers={
         202: Answer("The new run. It is SKIPPED if another run is alive and the workflow does not overlap."),
         200: Answer("The idempotency key was used before for this workflow: the run of that request."),

@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from mainspring.wire.runs import AttemptView, DeadLetterView, Discarded, Replayed
 
 noun = Noun("dead-letter", "Dead letters: runs that failed after their last attempt.", default="show")
+_NONE_MATCHES = "no dead letter matches; see `mainspring dead-letter list`"
 _COLUMNS = (
     Column("RUN", ids=True),
     Column("JOB", rank=3, least=12, ids=True),
@@ -190,6 +191,8 @@ def replay(
     say(f"{done.replayed} replayed" + ("; there are more, repeat the command" if done.more else ""))
     for reason, count in done.left.items():
         say(f"{count} not replayed: {reason}")
+    if not done.replayed and not done.left:
+        say(_NONE_MATCHES)
 
 
 def _by_id(client: Client, run_ids: list[str], payload: dict[str, Any] | None) -> Replayed:
@@ -234,6 +237,8 @@ def discard(
         show_json(done)
     else:
         show_line(f"{done.discarded} discarded" + ("; there are more, repeat the command" if done.more else ""))
+        if not done.discarded:
+            say(_NONE_MATCHES)
 
 
 def _discard_by_id(client: Client, run_ids: list[str]) -> Discarded:

@@ -15,6 +15,7 @@ from mainspring.cli.field_options import edit_options, field_values
 from mainspring.cli.find_id import JobArgument, call_for_job
 from mainspring.cli.job_editing import changed_job, edited_job
 from mainspring.cli.listing import (
+    CreatedBy,
     Listing,
     ListOptions,
     PageCursor,
@@ -46,6 +47,7 @@ _COLUMNS = (
     Column("TASK", rank=4, least=10),
     Column("SCHEDULE", rank=2, least=18),
     Column("STATUS"),
+    Column("HEALTH", rank=6),
     Column("NEXT", rank=1),
     Column("QUEUE", rank=5, least=7),
 )
@@ -55,6 +57,7 @@ _COLUMNS = (
     "list",
     "mainspring job list --status failed",
     "mainspring job list --label team=bi --queue heavy --json",
+    "mainspring job list --health failing,late",
     "mainspring job list --search report --watch",
 )
 @with_list_options
@@ -69,6 +72,15 @@ def list_(
             "--latest-run",
             help="Status of the latest run, e.g. failed.",
             autocompletion=completing.words("running", "success", "failed", "cancelled", "skipped"),
+            show_default=False,
+        ),
+    ] = None,
+    health: Annotated[
+        str | None,
+        typer.Option(
+            "--health",
+            help="healthy, late, failing, silent or never_ran.",
+            autocompletion=completing.words("healthy", "late", "failing", "silent", "never_ran"),
             show_default=False,
         ),
     ] = None,
@@ -88,6 +100,7 @@ def list_(
             "--declared-by", metavar="APP", help="Schedules in the code of an application.", show_default=False
         ),
     ] = None,
+    created_by: CreatedBy = None,
     task: Annotated[
         str | None,
         typer.Option(
@@ -100,7 +113,9 @@ def list_(
             "--schedule-type",
             metavar="TYPE",
             help="Only schedules of this type, e.g. cron.",
-            autocompletion=completing.words("immediate", "future", "cron", "interval", "rrule", "after", "manual"),
+            autocompletion=completing.words(
+                "immediate", "future", "cron", "interval", "rrule", "after", "event", "manual"
+            ),
             show_default=False,
         ),
     ] = None,
@@ -119,8 +134,9 @@ def list_(
         from mainspring.sdk.client import calls
 
         asked = calls.jobs(
-            status=status, latest_run=latest_run, label=wanted, queue=queue, owner=owner, declared_by=declared_by,
-            task=task, schedule_type=schedule_type, q=search, limit=limit, cursor=cursor,
+            status=status, latest_run=latest_run, health=health, label=wanted, queue=queue, owner=owner,
+            declared_by=declared_by, created_by=created_by, task=task, schedule_type=schedule_type, q=search,
+            limit=limit, cursor=cursor,
         )  # fmt: skip
         page = search_list(client, options, asked)
         return Listing(
@@ -137,7 +153,8 @@ def list_(
 def _row(job: JobView, times: TimeFormat) -> tuple[str, ...]:
     name = "" if job.name in (job.task, job.job_id) else job.name
     schedule = job.schedule if job.schedule_time is None else f"at {in_utc(job.schedule_time)}"
-    return job.job_id, name, job.task, schedule, job.status, times.brief(job.next_fire_at), job.queue
+    health = "" if job.health is None else job.health.state
+    return job.job_id, name, job.task, schedule, job.status, health, times.brief(job.next_fire_at), job.queue
 
 
 @noun.verb("show", "mainspring job show daily_report", "mainspring job show daily_report --upcoming 10")
@@ -167,6 +184,16 @@ def show(
     ])  # fmt: skip
 
 
+def _health(job: JobView, times: TimeFormat) -> str | None:
+    if (health := job.health) is None:
+        return None
+    return f"{health.state} since {times.full(health.since)}" + ("" if health.reason is None else f": {health.reason}")
+
+
+def _on_deadline(job: JobView) -> str:
+    return "; then the run is cancelled" if job.on_deadline == "cancel" else ""
+
+
 def _definition(job: JobView, times: TimeFormat) -> list[tuple[str, str | None]]:
     import msgspec
 
@@ -176,6 +203,7 @@ def _definition(job: JobView, times: TimeFormat) -> list[tuple[str, str | None]]
         ("job", job.job_id),
         ("name", job.name),
         ("status", job.status if job.pause_reason is None else f"{job.status}: {job.pause_reason}"),
+        ("health", _health(job, times)),
         ("error", job.error_message if job.latest_run is None else None),  # the latest run shows its own
         ("task", job.task),
         ("command", command_line),
@@ -185,6 +213,10 @@ def _definition(job: JobView, times: TimeFormat) -> list[tuple[str, str | None]]
         ("next fire", times.full(job.next_fire_at) if job.next_fire_at is not None else None),
         ("queue", f"{job.queue}, priority {job.priority}"),
         ("timeout", span(job.timeout)),
+        ("keeps logs", None if job.keep_logs is None else span(job.keep_logs)),
+        ("late after", None if job.late_after is None else span(job.late_after)),
+        ("expected", None if job.expected_duration is None else span(job.expected_duration)),
+        ("deadline", None if job.deadline is None else span(job.deadline) + _on_deadline(job)),
         ("attempts", f"{retry.max_attempts}, {retry.backoff} from {span(retry.base)} to {span(retry.cap)}"),
         ("overlap", f"{job.overlap}, misfire {job.misfire.policy}, {job.delivery}"),
         ("concurrency", "; ".join(map(limit_in_words, job.concurrency)) or None),
@@ -193,9 +225,21 @@ def _definition(job: JobView, times: TimeFormat) -> list[tuple[str, str | None]]
         ("labels", ", ".join(f"{key}={value}" for key, value in sorted(job.labels.items())) or None),
         ("owner", job.owner),
         ("declared by", job.declared_by),
+        ("created by", None if job.created_by is None else job.created_by.name),
+        ("owned by", _owned_by(job)),
         ("description", job.description),
         ("created", f"{times.full(job.created_at)}, version {job.version}"),
     ]
+
+
+def _owned_by(job: JobView) -> str | None:
+    """Such as: job files of billing (jobs.yaml:12), changed since they were applied."""
+    if job.owned_by is None:
+        return None
+    where = f" ({job.owned_by.source})" if job.owned_by.source else ""
+    return f"job files of {job.owned_by.owner}{where}" + (
+        ", changed since they were applied" if job.owned_by.changed_since else ""
+    )
 
 
 def limit_in_words(limit: ConcurrencyView) -> str:

@@ -17,12 +17,13 @@ from mainspring.cli.queue_limits import (
     MaxDepthOption,
     NoLimitsFlag,
     RateOption,
+    ReasonOption,
     limit_fields,
     limits_given,
     needed_limits,
     show_tenant_limits,
 )
-from mainspring.cli.screen import show_fields, show_json
+from mainspring.cli.screen import show_fields, show_json, show_rows
 from mainspring.cli.table import Column
 from mainspring.cli.text_formats import span
 
@@ -41,6 +42,15 @@ _COLUMNS = (
     Column("ENDED/S", rank=3, right=True),
     Column("WORKERS", rank=2, right=True),
     Column("LIMITS", rank=5),
+)
+_SCALING = (
+    Column("QUEUE", least=8),
+    Column("BEHIND", right=True),
+    Column("SLOTS WANTED", right=True),
+    Column("BUSY", rank=1, right=True),
+    Column("FREE", rank=1, right=True),
+    Column("WAITING", rank=1, right=True),
+    Column("A RUN TAKES", rank=2, right=True),
 )
 QueueArgument = Annotated[str, typer.Argument(metavar="QUEUE", help="The queue.", autocompletion=completing.queues)]
 
@@ -114,11 +124,43 @@ def set_(
         _show(client, name, as_json=as_json)
 
 
-@noun.verb("pause", "mainspring queue pause mails")
-def pause(server: Server, name: QueueArgument, as_json: JsonFlag = False) -> None:
+@noun.verb("scaling", "mainspring queue scaling", "mainspring queue scaling mails --within 30")
+def scaling(
+    server: Server,
+    name: Annotated[
+        str | None, typer.Argument(metavar="[QUEUE]", help="Only this queue.", autocompletion=completing.queues)
+    ] = None,
+    within: Annotated[
+        float | None, typer.Option("--within", metavar="SECONDS", help="What waits is to start within this: 60.")
+    ] = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Show how far queues are behind, and how many slots of workers they want."""
+    with server.connect() as client:
+        seen = client.scaling(name, within=within)
+    if as_json:
+        show_json(seen)
+        return
+    rows = [
+        (
+            queue.queue,
+            span(queue.backlog_s),
+            str(queue.slots_wanted),
+            str(queue.running),
+            str(queue.free),
+            str(queue.waiting),
+            "-" if queue.duration is None else span(queue.duration),
+        )
+        for queue in seen.queues
+    ]
+    show_rows(_SCALING, rows, nothing="no queues; the first job creates one")
+
+
+@noun.verb("pause", "mainspring queue pause mails", "mainspring queue pause mails --reason 'the mail service is down'")
+def pause(server: Server, name: QueueArgument, reason: ReasonOption = None, as_json: JsonFlag = False) -> None:
     """Start no run of a queue until `mainspring queue resume`. Runs that have started continue."""
     with server.connect() as client:
-        pause_queue(client, name, as_json=as_json)
+        pause_queue(client, name, reason, as_json=as_json)
 
 
 @noun.verb("resume", "mainspring queue resume mails")
@@ -177,4 +219,5 @@ def _figures(view: QueueView) -> list[tuple[str, str]]:
         ("running", str(view.running)),
         ("ended", f"{view.rate:.1f}/s in the last minute"),
         ("workers", str(view.workers)),
+        *(("behind" if not turn else "", why) for turn, why in enumerate(view.behind or [])),
     ]

@@ -12,6 +12,7 @@ from mainspring.cli.cancel_output import show_cancelled_run
 from mainspring.cli.connect import JsonFlag, Server
 from mainspring.cli.find_id import call_for_job, find_id, job_filter
 from mainspring.cli.listing import (
+    CreatedBy,
     Listing,
     ListOptions,
     PageCursor,
@@ -23,7 +24,7 @@ from mainspring.cli.listing import (
     with_list_options,
 )
 from mainspring.cli.log_output import follow_log, show_matches
-from mainspring.cli.log_parts import last_lines
+from mainspring.cli.log_parts import MissingOutput, last_lines
 from mainspring.cli.noun import Noun
 from mainspring.cli.screen import say, show_fields, show_json, show_line, show_output
 from mainspring.cli.table import Column
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from mainspring.wire.runs import RunView, TimelineEntry
 
 noun = Noun("run", "Runs: one for each time that a job fires. A job stands for its latest run.", default="show")
+_NONE_WITH_A_VALUE = "no runs; only values that the job or its task names in `search` are found"
 _COLUMNS = (
     Column("RUN", ids=True),
     Column("JOB", rank=2, least=12, ids=True),
@@ -102,6 +104,15 @@ def list_(
     error: Annotated[
         str | None, typer.Option("--error", metavar="TEXT", help="Text that the error contains.", show_default=False)
     ] = None,
+    payload: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--payload",
+            metavar="KEY=VALUE",
+            help="A value of the payload, by a key that the job or its task declares with search; can be repeated.",
+            show_default=False,
+        ),
+    ] = None,
     since: Annotated[
         str | None,
         typer.Option(
@@ -111,6 +122,7 @@ def list_(
     until: Annotated[
         str | None, typer.Option("--until", metavar="T", help="Only those due before T.", show_default=False)
     ] = None,
+    created_by: CreatedBy = None,
     limit: PageLimit = 20,
     cursor: PageCursor = None,
     *,
@@ -124,17 +136,20 @@ def list_(
         found = job_filter(client, job)
         asked = calls.runs(
             status=status, job=found, queue=queue, task=task, error=error, since=since, until=until,
-            limit=limit, cursor=cursor,
+            created_by=created_by, limit=limit, cursor=cursor, payload=_payload_keys(payload or []),
         )  # fmt: skip
         page = search_list(client, options, asked)
         rows = page.runs
+        nothing = _NONE_WITH_A_VALUE if payload else "no runs"
         if found is not None and not rows:
-            client.job(found)  # it has no such runs, or there is no such job
+            known = client.job(found)  # it has no such runs, or there is no such job
+            if known.latest_run is None and known.next_fire_at is not None:
+                nothing = f"no runs yet; the first one is due {TimeFormat(datetime.now(UTC)).full(known.next_fire_at)}"
         return Listing(
             page,
             _COLUMNS,
             lambda times: [_row(run, times) for run in rows],
-            "no runs",
+            nothing,
             more_pages(page.next),
         )
 
@@ -153,6 +168,18 @@ def _row(run: RunView, times: TimeFormat) -> tuple[str, ...]:
         "" if run.duration is None else span(run.duration),
         error_line(note),
     )
+
+
+def _payload_keys(given: list[str]) -> dict[str, str]:
+    from mainspring.domain.errors import InvalidInput
+
+    keys = {}
+    for text in given:
+        path, found, value = text.partition("=")
+        if not found or not path:
+            raise InvalidInput(f"{text!r} is not a key and a value", field="payload", expected="such as account=42")
+        keys[path] = value
+    return keys
 
 
 @noun.verb("show", "mainspring run show 6f0a8b11 --watch")
@@ -277,7 +304,8 @@ def logs(
     ] = False,
     as_json: JsonFlag = False,
 ) -> None:
-    """Show the output of a run: stdout, stderr and what its task logged. --json -f prints one JSON object per line."""
+    """Show the output of a run: stdout, stderr and what its task logged. --json -f prints one JSON object per line.
+    Exit with 1 if bytes of it are missing from the log store."""
     if grep is not None and follow:
         raise typer.BadParameter("lines that arrive cannot be filtered; leave out --follow", param_hint="--grep")
     with server.connect() as client:
@@ -288,12 +316,15 @@ def logs(
         if follow:
             raise typer.Exit(follow_log(client, run_id, attempt, last, as_json=as_json, raw=raw))
         text = client.logs(run_id, attempt) if last is None else last.text
+    missing = MissingOutput()
+    missing.see(text)
     if as_json:
         show_json({"run_id": run_id, "attempt": attempt, "text": text})
     else:
         show_output(text, raw=raw)
         if last is not None and last.truncated:
             say("the output was truncated here")
+    raise typer.Exit(missing.exit_code())
 
 
 @noun.verb("why", "mainspring run why 6f0a8b11", "mainspring run why daily_report --at 2026-11-17T03:00")

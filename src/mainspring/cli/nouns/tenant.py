@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -16,9 +16,23 @@ from mainspring.cli.queue_limits import (
     MaxDepthOption,
     NoLimitsFlag,
     RateOption,
+    ReasonOption,
     limits_given,
     needed_limits,
     show_tenant_limits,
+)
+from mainspring.cli.quota_options import (
+    ConcurrentRuns,
+    LogBytes,
+    PayloadBytes,
+    QueuedRuns,
+    RunsPerMinute,
+    StoredJobs,
+    Submissions,
+    Tokens,
+    own_tenant,
+    quotas_given,
+    show_usage,
 )
 from mainspring.cli.screen import say, show_json, show_line
 from mainspring.cli.table import Column
@@ -90,17 +104,55 @@ def set_(
         show_tenant_limits(client.tenant_limits(), as_json=as_json)
 
 
+@noun.verb(
+    "quotas", "mainspring tenant quotas", "mainspring tenant quotas acme --concurrent-runs 20 --tokens 25",
+    "mainspring tenant quotas acme --stored-jobs none",
+)  # fmt: skip
+def quotas(
+    server: Server,
+    name: Annotated[
+        str | None, typer.Argument(metavar="[TENANT]", help="Without it: that of the token.", show_default=False)
+    ] = None,
+    stored_jobs: StoredJobs = None,
+    submissions_per_second: Submissions = None,
+    runs_per_minute: RunsPerMinute = None,
+    queued_runs: QueuedRuns = None,
+    concurrent_runs: ConcurrentRuns = None,
+    payload_bytes: PayloadBytes = None,
+    log_bytes_per_day: LogBytes = None,
+    tokens: Tokens = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Show the quotas of a tenant and how much of them is used, or set those that are given.
+
+    Only an admin of the tenant `default` can set quotas.
+    """
+    given = quotas_given(
+        {
+            "stored_jobs": stored_jobs, "submissions_per_second": submissions_per_second,
+            "runs_per_minute": runs_per_minute, "queued_runs": queued_runs, "concurrent_runs": concurrent_runs,
+            "payload_bytes": payload_bytes, "log_bytes_per_day": log_bytes_per_day, "tokens": tokens,
+        }
+    )  # fmt: skip
+    with server.connect() as client:
+        tenant = name or own_tenant(client)
+        changes: dict[str, Any] = given
+        view = client.set_quotas(tenant, **changes) if given else client.tenant_usage(tenant)
+    show_usage(view, as_json=as_json)
+
+
 @noun.verb("pause", "mainspring tenant pause", "mainspring tenant pause --all-tenants")
 def pause(
     server: Server,
     all_tenants: Annotated[
         bool, typer.Option("--all-tenants", help="Pause everything of all tenants; for instance administrators.")
     ] = False,
+    reason: ReasonOption = None,
     as_json: JsonFlag = False,
 ) -> None:
     """Start no run of your tenant until `mainspring tenant resume`. Runs that have started continue."""
     with server.connect() as client:
-        pause_everything(client, all_tenants=all_tenants, as_json=as_json)
+        pause_everything(client, reason, all_tenants=all_tenants, as_json=as_json)
 
 
 @noun.verb("resume", "mainspring tenant resume", "mainspring tenant resume --all-tenants")

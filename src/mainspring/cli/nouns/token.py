@@ -67,7 +67,9 @@ def _valid(token: TokenView, times: TimeFormat) -> str:
     "add",
     "mainspring token add ci --role admin --expires-in 30d",
     "mainspring token add on-call --role operator",
+    "mainspring token add ci --role submitter --expires-in 90d",
     "(umask 077; mainspring token add web --role worker > worker-token)",
+    "mainspring token add payments --role operator --queue payments --no-payloads",
     "(umask 077; mainspring token add pool --role worker --all-tenants > token)",
     "(umask 077; mainspring token add ops --role admin --tenant acme > acme-token)",
 )
@@ -79,7 +81,8 @@ def add(
         typer.Option(
             metavar="ROLE",
             help="admin: everything in your tenant. operator: read, pause, cancel, run, retry, replay, backfill, "
-            "drain, set limits. viewer: read all of it. metrics: only /metrics. worker: only what workers need.",
+            "drain, set limits. submitter: read, create jobs, change its own. viewer: read all of it. metrics: only "
+            "/metrics. worker: only what workers need.",
         ),
     ],
     all_tenants: Annotated[
@@ -105,13 +108,37 @@ def add(
             metavar="DURATION", help="How long the token is valid, such as 12h or 30d.", show_default="until revoked"
         ),
     ] = None,
+    queue: Annotated[
+        list[str] | None, typer.Option("--queue", metavar="Q", help="Only this queue; repeatable.", show_default=False)
+    ] = None,
+    task: Annotated[
+        list[str] | None, typer.Option("--task", metavar="T", help="Only this task; repeatable.", show_default=False)
+    ] = None,
+    label: Annotated[
+        list[str] | None,
+        typer.Option("--label", metavar="K=V", help="Only jobs with this label; repeatable.", show_default=False),
+    ] = None,
+    no_payloads: Annotated[
+        bool,
+        typer.Option(
+            "--no-payloads", help="Hide payloads, results, variables, headers and output.", show_default=False
+        ),
+    ] = False,
+    address: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--address", metavar="NET", help="Accepted only from this network; repeatable.", show_default=False
+        ),
+    ] = None,
     as_json: JsonFlag = False,
 ) -> None:
     """Create a token and print it. It is not shown again. Redirect it into a file."""
     with server.connect() as client:
         made = client.add_token(
-            name, role, tenants="all" if all_tenants else None, tenant=tenant, expires_in=expires_in
-        )
+            name, role, tenants="all" if all_tenants else None, tenant=tenant, expires_in=expires_in,
+            queues=queue or None, tasks=task or None, labels=_labels(label), payloads=False if no_payloads else None,
+            addresses=address or None,
+        )  # fmt: skip
     if as_json:
         show_json(made)
         return
@@ -119,6 +146,13 @@ def add(
     until = "until it is revoked" if made.expires_at is None else f"until {local(made.expires_at)}"
     whose = "every tenant" if made.tenant is None else f"tenant {made.tenant}"
     say(f"token {made.token_id} ({made.role} of {whose}), valid {until}; it is not shown again")
+
+
+def _labels(given: list[str] | None) -> dict[str, str] | None:
+    for label in given or ():
+        if "=" not in label:
+            raise typer.BadParameter(f"{label!r} is not a label", param_hint="--label K=V")
+    return dict(label.split("=", 1) for label in given) if given else None
 
 
 @noun.verb("revoke", "mainspring token revoke 6f0a8b11")

@@ -10,7 +10,7 @@ import typer
 from mainspring.cli import completing
 from mainspring.cli.connect import JsonFlag, Server
 from mainspring.cli.figures import counted
-from mainspring.cli.find_id import call_for_job, call_with_id
+from mainspring.cli.find_id import call_for_job
 from mainspring.cli.listing import (
     Listing,
     ListOptions,
@@ -28,6 +28,7 @@ from mainspring.cli.table import WHOLE_ID, Column
 from mainspring.cli.task_options import payload_of
 from mainspring.cli.text_formats import TimeFormat, span
 from mainspring.cli.watching import parse_interval
+from mainspring.cli.which_run import call_for_run
 from mainspring.cli.workflow_file import read_with_lines
 from mainspring.cli.workflow_showing import (
     FileArgument,
@@ -349,13 +350,12 @@ def steps(
     """List the steps of a workflow run, or the members of a mapped step."""
 
     def read(client: Client) -> Listing:
-        page = call_with_id(
+        page = call_for_run(
             client,
             run,
             lambda found: client.workflow_steps(
                 found, status=status, name=name, members=members, limit=limit, cursor=cursor
             ),
-            "run",
         )
         return Listing(
             page,
@@ -390,7 +390,7 @@ def watch(
     """Show a workflow run as a tree of its steps, live until it ends. Exit with 0 only on SUCCESS."""
     seconds = parse_interval(interval)
     with server.connect() as client:
-        view = call_with_id(client, run, client.workflow_run, "run")
+        view = call_for_run(client, run, client.workflow_run)
         if not once:
             raise typer.Exit(watch_workflow_run(client, view.run_id, as_json=as_json, interval=seconds))
     if as_json:
@@ -412,7 +412,7 @@ def cancel(
 ) -> None:
     """Cancel a workflow run and all of its steps that have not ended. Steps that run are asked to stop."""
     with server.connect() as client:
-        view = call_with_id(client, run, lambda found: client.cancel_workflow_run(found, reason=reason), "run")
+        view = call_for_run(client, run, lambda found: client.cancel_workflow_run(found, reason=reason))
     if as_json:
         show_json(view)
     elif view.status == "CANCELLED":
@@ -449,9 +449,7 @@ def rerun(
     """Run a part of an ended workflow run again, within that run: the steps that did not succeed and what follows
     them, or one step and what follows it."""
     with server.connect() as client:
-        view = call_with_id(
-            client, run, lambda found: client.rerun_workflow(found, from_step, definition=definition), "run"
-        )
+        view = call_for_run(client, run, lambda found: client.rerun_workflow(found, from_step, definition=definition))
         if watch:
             raise typer.Exit(watch_workflow_run(client, view.run_id, as_json=as_json))
     if as_json:

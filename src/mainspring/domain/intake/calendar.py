@@ -158,8 +158,9 @@ def _weekdays(given: list[str] | None, field: str) -> list[str] | None:
     for index, one in enumerate(given):
         if one.upper() not in WEEKDAYS:
             raise InvalidInput(
-                f"{shown(one)} is not a weekday", field=f"{field}[{index}]", expected=", ".join(WEEKDAYS)
-            )
+                f"{shown(one)} is not a weekday", field=f"{field}[{index}]", expected=", ".join(WEEKDAYS),
+                hint=f"did you mean {short}?" if (short := one[:3].upper()) in WEEKDAYS else None,
+            )  # fmt: skip
         wanted.append(one.upper())
     if not wanted:
         raise InvalidInput(

@@ -18,7 +18,7 @@ from mainspring.domain.schedules.schedule import Schedule, ScheduleKind
 from mainspring.domain.schedules.wall_clock import wall_clock
 from mainspring.domain.schedules.zones import check_timezone, zone
 from mainspring.domain.texts import shown
-from mainspring.wire.jobs import DstIn
+from mainspring.wire.schedules import DstIn
 from mainspring.wire.states import FOLDS, GAPS
 
 ALIASES = {
@@ -34,6 +34,9 @@ UTC_NAMES = frozenset(
     ("UTC", "UCT", "Zulu", "Universal", "Etc/UTC", "Etc/UCT", "Etc/Zulu", "Etc/Universal", "GMT", "Etc/GMT")
 )
 _LONGEST_CRON = 1000
+_SPOKEN = re.compile(
+    r"(?:every )?([0-9]{1,9}) ?(?:(s)(?:ec|econd)?s?|(m)(?:in|inute)?s?|(h)(?:r|our)?s?|(d)(?:ay)?s?)", re.IGNORECASE
+)
 _EVERY = re.compile(r"@every ([0-9a-z]{1,20})", re.IGNORECASE)
 _ZONE = re.compile(r"(CRON_)?TZ=", re.IGNORECASE)
 _DAYS = re.compile(r"\bL-[0-9]|[0-9]W\b")
@@ -103,6 +106,9 @@ def _instead(text: str, fields: int) -> str | None:
     """What to write for what other crons know."""
     if every := _EVERY.fullmatch(text):
         return f'use "every": "{every[1]}" instead of cron'
+    if spoken := _SPOKEN.fullmatch(text):
+        unit = next(one for one in spoken.groups()[1:] if one)
+        return f'use "every": "{spoken[1]}{unit.lower()}" instead of cron'
     if _ZONE.match(text):
         return 'leave it out, and give "timezone"'
     if fields == 7:

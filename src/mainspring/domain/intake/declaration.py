@@ -14,7 +14,9 @@ from typing import Any
 import msgspec
 
 from mainspring.domain.dependencies import has_references
+from mainspring.domain.durations import parse_duration
 from mainspring.domain.errors import InvalidInput, MainspringError
+from mainspring.domain.event_payloads import payload_with_an_event
 from mainspring.domain.intake.execution import limits_as_given
 from mainspring.domain.intake.kind_checks import unknown_kind
 from mainspring.domain.intake.limits import per_task
@@ -23,11 +25,11 @@ from mainspring.domain.intake.rates import breaker_as_given, rates_as_given
 from mainspring.domain.intake.request import define, dependencies_as_depends_on, retry_policy_as_retry
 from mainspring.domain.intake.signature import Signature, read_signature
 from mainspring.domain.intake.spec import concurrency_as_given, retry_in_full
-from mainspring.domain.intake.task_options import fill
+from mainspring.domain.intake.task_options import fill, with_delay
 from mainspring.domain.intake.unique import check_time, check_unchanged, unique_as_given
 from mainspring.domain.job import JobDefinition, Priority, plain_values
 from mainspring.domain.limits import CircuitBreaker
-from mainspring.domain.workflows.flow import WORKFLOW_TASK
+from mainspring.domain.workflows.flow import SERVER_TASKS
 from mainspring.kinds.registry import kind_of_task
 from mainspring.wire.execution import RunSetup
 from mainspring.wire.jobs import JobPatch, JobRequest, ResourceLimitsIn, RetryIn
@@ -75,13 +77,13 @@ def defined(request: JobRequest, now: datetime, known: Mapping[str, TaskDeclarat
     """The definition that `request` describes. The options of its task are the defaults. Raises a MainspringError that
     names the field, also if the payload does not match the task's signature."""
     definition = define(request, now)
-    if definition.task == WORKFLOW_TASK:
+    if definition.task in SERVER_TASKS:
         raise InvalidInput(
-            f"the task {WORKFLOW_TASK} is reserved for workflows", field="task", hint="see POST /v1/workflows"
+            f"the task {definition.task} is reserved for workflows", field="task", hint="see POST /v1/workflows"
         )
     declaration = known.get(definition.task)
     if declaration is not None and not has_references(definition):
-        declaration.check(definition.payload)
+        declaration.check(payload_with_an_event(definition))
     if declaration is None or declaration.options is None:
         if definition.spec.unique is not None:
             check_time(definition)
@@ -90,7 +92,8 @@ def defined(request: JobRequest, now: datetime, known: Mapping[str, TaskDeclarat
     if options.unique is not None and not definition.schedule.one_time:
         options = msgspec.structs.replace(options, unique=None)  # a recurring job is not unique
     try:
-        definition = define(fill(dependencies_as_depends_on(retry_policy_as_retry(request)), options), now)
+        filled = fill(dependencies_as_depends_on(retry_policy_as_retry(request)), options)
+        definition = define(with_delay(filled, options), now)
         check_time(definition)
         return definition
     except InvalidInput as error:  # the request is valid without the options
@@ -107,9 +110,9 @@ def amended(
     """`stored` with the fields of `patch`. The options of the task apply only to fields that `patch` sets to null to
     get the default. A change of the description must not move a job to another queue."""
     changed = amend(stored, patch, now)
-    if WORKFLOW_TASK in (stored.task, changed.task):
+    if taken := SERVER_TASKS & {stored.task, changed.task}:
         raise InvalidInput(
-            f"the task {WORKFLOW_TASK} is reserved for workflows", code="is_a_workflow", field="task",
+            f"the task {min(taken)} is reserved for workflows", code="is_a_workflow", field="task",
             hint="change a workflow with PATCH /v1/workflows/{workflow_id}",
         )  # fmt: skip
     declaration = known.get(changed.task)
@@ -117,7 +120,7 @@ def amended(
         check_unchanged(stored, changed)
         return changed
     if (changed.task != stored.task or changed.payload != stored.payload) and not has_references(changed):
-        declaration.check(changed.payload)
+        declaration.check(payload_with_an_event(changed))
     if declaration.options is not None:
         changed = amend(stored, patch, now, declaration.options)
     check_unchanged(stored, changed)
@@ -169,6 +172,7 @@ def plain_options(given: JobRequest) -> DeclaredOptions | None:
         retry=_only_given(given.retry or RetryIn(), retry_in_full(spec), ["max_attempts"] if sets_attempts else ()),
         delivery=None if given.delivery is None else spec.delivery.value,
         env=setup.env,
+        secrets=setup.secrets,
         limits=_only_given(given.limits or ResourceLimitsIn(), limits_as_given(setup.limits) or ResourceLimitsIn()),
         required_labels=definition.required_labels,
         keep_payload=None if given.keep_payload is None else spec.keep_payload,
@@ -176,6 +180,8 @@ def plain_options(given: JobRequest) -> DeclaredOptions | None:
         rate_limit=per_task(rates_as_given(spec.rate_limit), given.rate_limit, "rate_limit"),
         circuit_breaker=_breaker_of_task(spec.circuit_breaker),
         unique=unique_as_given(spec.unique),
+        delay=None if given.delay is None else parse_duration(given.delay, "delay"),
+        search=spec.search,
         **plain_values(spec),
     )
     return None if options == DeclaredOptions() else options

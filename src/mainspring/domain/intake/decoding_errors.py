@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
+from collections.abc import Collection
 
 import msgspec
 
@@ -12,9 +13,12 @@ from mainspring.domain.intake.kind_checks import unknown_kind
 from mainspring.kinds.registry import package_of, task_kinds
 from mainspring.wire.calendars import BlackoutIn, DateSpanIn, HolidaysIn, HoursIn
 from mainspring.wire.exchange import Outcome, WorkerHello
-from mainspring.wire.jobs import DstIn, JobRequest, MisfireIn, ResourceLimitsIn, RetryIn, RetryRuleIn, ScheduleIn
+from mainspring.wire.jobs import JobRequest, MisfireIn, ResourceLimitsIn, RetryIn, RetryRuleIn
 from mainspring.wire.limits import CircuitBreakerIn, ConcurrencyIn, RateLimitIn
 from mainspring.wire.logs import LogChunk
+from mainspring.wire.rules import NotifyIn
+from mainspring.wire.schedules import DstIn, ScheduleIn
+from mainspring.wire.secrets import REFERENCE
 from mainspring.wire.unique import UniqueIn
 from mainspring.wire.workflows import MapIn, StepIn, WorkflowRequest
 
@@ -43,6 +47,7 @@ _NESTED: dict[str, type[msgspec.Struct]] = {
     "hello": WorkerHello,
     "outcomes": Outcome,
     "chunks": LogChunk,
+    "notify": NotifyIn,
 }
 _CALLS: dict[str, type[msgspec.Struct]] = {}  # of the kinds of task
 for _kind in task_kinds():
@@ -52,6 +57,20 @@ for _kind in task_kinds():
         _NESTED.update(getattr(_types, "NESTED", {}))
 _NESTED.update(_CALLS)
 _OTHER_WORDS: dict[type[msgspec.Struct], dict[str, str]] = {  # what other schedulers call it
+    JobRequest: dict.fromkeys(("args", "kwargs", "arguments", "params", "parameters", "input", "data"), "payload")
+    | dict.fromkeys(("cmd", "script", "shell"), "command")
+    | dict.fromkeys(("run_at", "eta", "start_at", "scheduled_at", "scheduled_for", "when"), "schedule.at")
+    | dict.fromkeys(("countdown", "wait"), "delay")
+    | dict.fromkeys(("func", "function", "handler"), "task")
+    | dict.fromkeys(("id", "key"), "job_id")
+    | dict.fromkeys(("tags",), "labels")
+    | dict.fromkeys(("tz",), "timezone")
+    | dict.fromkeys(("needs", "after", "requires", "upstream"), "depends_on"),
+    RetryIn: dict.fromkeys(("delay", "initial_delay", "min_delay", "interval", "wait", "retry_delay"), "base")
+    | dict.fromkeys(("max_delay", "max_interval", "max_backoff", "backoff_max"), "cap")
+    | dict.fromkeys(("attempts", "tries", "max_tries", "limit"), "max_attempts")
+    | dict.fromkeys(("strategy", "type", "policy"), "backoff"),
+    ScheduleIn: {"tz": "timezone", "interval": "every", "expression": "cron", "time": "at", "run_at": "at"},
     StepIn: dict.fromkeys(("after", "needs", "requires", "upstream", "dependencies", "depends"), "depends_on")
     | dict.fromkeys(("id", "step", "step_id"), "name")
     | dict.fromkeys(("run", "cmd", "script", "shell"), "command")
@@ -87,13 +106,23 @@ _EXAMPLES = {
     "timeout": _DURATION,
     "run_timeout": _DURATION,
     "expires_in": _DURATION,
+    "late_after": _DURATION,
+    "keep_logs": _DURATION,
+    "expected_duration": _DURATION,
+    "deadline": _DURATION,
+    "on_deadline": '"cancel"',
     "kill_grace": _DURATION,
     "delay": _DURATION,
     "every": _DURATION,
     "jitter": _DURATION,
     "at": '"2026-12-31T23:59:59Z"',
+    "schedule_time": '"2026-12-31T23:59:59Z"',
+    "notify": '[{"on": ["failure"], "to": ["oncall"]}]',
+    "depends_on": '["extract"]',
 }
-_ID_PATTERN = "matching regex '^[A-Za-z0-9._-]+$'"
+_EMPTY = "Expected `str` of length >= 1"
+_PATTERN = re.compile(r"matching regex '(.*)'")
+_ALLOWED = {"^[A-Za-z0-9._-]+$": "letters, digits, dots, underscores and hyphens", "^[0-9a-f]+$": "digits and a to f"}
 _NOT_IN_JSON = "JSON has no comments, no trailing commas and no single quotes"
 _LONGEST_NAME = 100  # of an unknown field, in an answer
 
@@ -129,12 +158,12 @@ def in_words(error: Exception, struct: type[msgspec.Struct]) -> InvalidInput:
     if missing := _MISSING.match(text):
         name = missing.group(1)
         return InvalidInput(f"{name} is missing", field=f"{path}.{name}" if path else name, hint=f"give {name}")
-    if _ID_PATTERN in words:
+    if pattern := _PATTERN.search(words):
         return InvalidInput(
-            f"{path} contains a character that is not allowed",
-            field=path,
-            expected="letters, digits, dots, underscores and hyphens",
+            f"{path} contains a character that is not allowed", field=path, expected=_ALLOWED.get(pattern.group(1))
         )
+    if words == _EMPTY:
+        return InvalidInput(f"{path} is empty", field=path, hint="give it, or leave the field out")
     expected = words.removeprefix("Expected ").split(", got ")[0] if words.startswith("Expected ") else None
     part = _INDEX.sub("", path).rpartition(".")[2]
     hint = _example(part, path, words, struct) if expected else None
@@ -150,6 +179,8 @@ def _example(part: str, path: str, words: str, struct: type[msgspec.Struct]) -> 
         return "one job is an object; send a list of jobs to jobs:batch"
     if "`array" in wanted.replace(" | ", "`") and got == "`str`" and part not in _EXAMPLES:
         return "write a list: [...]"
+    if part == "steps" and path.endswith("]"):
+        return 'a step is such as {"name": "first", "command": "echo hello"}'
     if not path.endswith("]") and part in _EXAMPLES:
         return f"such as {_EXAMPLES[part]}"
     if got == "`str`" and "int" in wanted:
@@ -169,10 +200,24 @@ def _instead(name: str, part: str, struct: type[msgspec.Struct]) -> str:
     owner = _NESTED.get(part, struct)
     if owner.__struct_encode_fields__ == ("jobs",) and name in JobRequest.__struct_encode_fields__:
         return 'write {"jobs": [...]}, or send one job to POST /v1/jobs'
+    if (word := _OTHER_WORDS.get(owner, {}).get(name.lower())) is not None:
+        return f"did you mean {word!r}?"
     if owner is not struct and {part, name} <= set(struct.__struct_encode_fields__):
         return f"{name} stands beside {part}, not in it; {_known(owner)}"
+    if name.startswith("$"):
+        return f'write {{"{REFERENCE}": "name of the secret"}}'
+    if part == "notify" and name in ("url", "address", "channel", "channels"):
+        return 'write "to": ["oncall"]: the names of channels, which have the addresses (PUT /v1/channels/oncall)'
     near = _nearest(name, owner)
     return f"did you mean {near!r}?" if near else _known(owner)
+
+
+def other_word(name: str, options: Collection[str]) -> str | None:
+    """A hint for a keyword of Python that is none of `options`, if a job calls it otherwise: `max_attempts`."""
+    option, _, member = (_nearest(name, JobRequest) or "").partition(".")
+    if option not in options:
+        return None
+    return f"did you mean {option}={{{member!r}: ...}}?" if member else f"did you mean {option!r}?"
 
 
 def _nearest(name: str, owner: type[msgspec.Struct]) -> str | None:

@@ -9,10 +9,10 @@ import msgspec
 
 from mainspring.domain.dependencies import ALL_SUCCESS, MAX_PARENTS, SKIP, has_references, parents_of
 from mainspring.domain.errors import InvalidInput
-from mainspring.domain.intake.kind_checks import checks_of, stored_call
+from mainspring.domain.intake.kind_checks import KINDS_BY_TASK, checks_of, stored_call
 from mainspring.domain.job import JobDefinition
 from mainspring.domain.schedules.schedule import ScheduleKind
-from mainspring.domain.texts import check_line, shown
+from mainspring.domain.texts import check_line, read_word, shown
 from mainspring.domain.workflows.references import FROM, collect
 from mainspring.wire.formats import LONGEST_JOB_ID
 from mainspring.wire.states import ON_UPSTREAM_FAILURE, TRIGGER_RULES
@@ -38,21 +38,13 @@ def read_names(given: Sequence[str], field: str) -> list[str]:
 
 def read_rule(given: str | None) -> str | None:
     """None: the default."""
-    word = _word(given, "rule", TRIGGER_RULES)
+    word = None if given is None else read_word(given, "rule", TRIGGER_RULES)
     return None if word == ALL_SUCCESS else word
 
 
 def read_on_upstream_failure(given: str | None) -> str | None:
-    word = _word(given, "on_upstream_failure", ON_UPSTREAM_FAILURE)
+    word = None if given is None else read_word(given, "on_upstream_failure", ON_UPSTREAM_FAILURE)
     return None if word == SKIP else word
-
-
-def _word(given: str | None, field: str, words: Sequence[str]) -> str | None:
-    if given is None:
-        return None
-    if given.lower() not in words:
-        raise InvalidInput(f"{shown(given)} is not a value of {field}", field=field, expected=", ".join(words))
-    return given.lower()
 
 
 def check_dependencies(definition: JobDefinition) -> None:
@@ -71,6 +63,11 @@ def check_dependencies(definition: JobDefinition) -> None:
             raise InvalidInput(
                 "depends_on and schedule.after cannot be combined", field="depends_on",
                 hint="schedule.after fires after all of them; leave out depends_on",
+            )  # fmt: skip
+        if schedule.kind is ScheduleKind.EVENT:
+            raise InvalidInput(
+                "depends_on has no effect on a job that events start", field="depends_on",
+                hint="make it a workflow with steps that depend on each other, or leave it out",
             )  # fmt: skip
         if schedule.kind is ScheduleKind.MANUAL:
             raise InvalidInput(
@@ -97,7 +94,8 @@ def _check_references(definition: JobDefinition) -> None:
     except (msgspec.DecodeError, RecursionError) as error:
         raise InvalidInput(f"the payload cannot be decoded: {error}", field="payload") from None
     parents = set(parents_of(definition))
-    for reference in collect(payload):
+    is_call = definition.task in KINDS_BY_TASK
+    for reference in collect(payload, secrets=is_call):
         if reference.kind != FROM:
             raise InvalidInput(
                 f"{reference.kind} stands for nothing in a job", code="invalid_reference", field=reference.where,

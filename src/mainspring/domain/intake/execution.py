@@ -17,6 +17,7 @@ from mainspring.kinds.registry import TaskKind
 from mainspring.wire.execution import ResourceLimits, RunSetup
 from mainspring.wire.fields import bounds_of
 from mainspring.wire.jobs import JobRequest, ResourceLimitsIn
+from mainspring.wire.secrets import SecretRef, Variables
 
 SANDBOXES = ("bubblewrap",)
 _OUR_PREFIX = "MAINSPRING_"
@@ -40,6 +41,7 @@ def read_setup(request: JobRequest, kind: TaskKind | None, call: Any) -> RunSetu
     if (
         field is None
         and request.env is None
+        and request.secrets is None
         and request.limits is None
         and request.sandbox is None
         and request.run_as is None
@@ -49,6 +51,7 @@ def read_setup(request: JobRequest, kind: TaskKind | None, call: Any) -> RunSetu
     grace = request.kill_grace
     setup = RunSetup(
         env=_env(request.env),
+        secrets=list(dict.fromkeys(request.secrets)) if request.secrets else None,
         limits=None if request.limits is None else _limits(request.limits),
         sandbox=read_sandbox(request.sandbox),
         run_as=_run_as(request.run_as),
@@ -81,10 +84,11 @@ def limits_as_given(limits: ResourceLimits | None) -> ResourceLimitsIn | None:
     return None if limits is None else ResourceLimitsIn(*msgspec.structs.astuple(limits))
 
 
-def _env(env: dict[str, str] | None) -> dict[str, str] | None:
+def _env(env: Variables | None) -> Variables | None:
     if not env:
         return None
-    if len(env) > _MOST_VARIABLES or sum(len(name) + len(value) for name, value in env.items()) > _MOST_ENV_BYTES:
+    size = sum(len(name) + (len(value) if isinstance(value, str) else 0) for name, value in env.items())
+    if len(env) > _MOST_VARIABLES or size > _MOST_ENV_BYTES:
         raise InvalidInput(
             "the environment is too large",
             field="env",
@@ -97,6 +101,8 @@ def _env(env: dict[str, str] | None) -> dict[str, str] | None:
             )
         if name.startswith(_OUR_PREFIX):
             raise InvalidInput(f"{name} is set by Mainspring itself", field=f"env.{name}", hint="choose another name")
+        if isinstance(value, SecretRef):
+            continue
         check_prose(value, f"env.{name}")
         check_no_mask(name, value, f"env.{name}")
     return env

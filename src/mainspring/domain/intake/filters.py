@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from uuid import UUID
 
 from mainspring.domain.errors import InvalidInput
+from mainspring.domain.payload_keys import MOST_KEYS, is_path
+from mainspring.domain.texts import shown
 from mainspring.kernel.ids import parse_uuid
+
+PAYLOAD_PARAMETER = "payload."
 
 
 def several(values: list[str] | None, field: str = "status") -> list[str]:
@@ -25,6 +30,26 @@ def label_filter(text: str | None) -> tuple[str, str] | None:
         if found and name:
             return name, value
     raise InvalidInput("a label filter needs a name and a value", field="label", expected="label=team:bi")
+
+
+def payload_filter(parameters: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
+    """The parameters `payload.account=42` among all: the path and the value of each."""
+    found = []
+    for name, value in parameters:
+        if name.startswith(PAYLOAD_PARAMETER):
+            path = name.removeprefix(PAYLOAD_PARAMETER)
+            if not is_path(path):
+                raise InvalidInput(
+                    f"{shown(name)} is not the path of a value in the payload", code="invalid_parameter",
+                    field=name[:100], expected="such as payload.account",
+                )  # fmt: skip
+            found.append((path, value))
+    if len(found) > MOST_KEYS:
+        raise InvalidInput(
+            f"{len(found)} values of the payload are given", code="invalid_parameter", field=found[0][0],
+            expected=f"at most {MOST_KEYS}",
+        )  # fmt: skip
+    return tuple(found)
 
 
 def worker_filter(text: str | None) -> UUID | None:

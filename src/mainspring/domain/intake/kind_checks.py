@@ -7,7 +7,7 @@ payload of the task. A kind of another package derives from it.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from operator import attrgetter
 from typing import Any, Protocol
 
@@ -18,7 +18,7 @@ from mainspring.domain.workflows.references import ParsedReference, collect, may
 from mainspring.kinds.registry import TaskKind, task_kinds
 from mainspring.wire.execution import ResourceLimits, RunSetup
 
-_NOT_OF_A_PROCESS = ("env", "sandbox", "run_as", "kill_grace")
+_NOT_OF_A_PROCESS = ("env", "secrets", "sandbox", "run_as", "kill_grace")
 _LIMITS_OF_A_PROCESS = ("memory", "cpu", "processes", "files", "disk")
 _NUL_IN_JSON = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")  # after an even number of backslashes
 
@@ -54,6 +54,9 @@ class KindChecks(Protocol):
 
     def check_references(self, call: Any, parents: Sequence[str]) -> None:
         """Refuse references to results of other jobs where they are not replaced."""
+
+    def secrets_in(self, call: Any) -> Iterable[tuple[str, str]]:
+        """The secrets that a stored call names: the field, and the name of the secret."""
 
 
 class CallChecks:
@@ -128,7 +131,7 @@ class CallChecks:
         if not may_refer(text):
             return None, [], given
         value = msgspec.json.decode(text)
-        references = collect(value, self.kind.field)
+        references = collect(value, self.kind.field, secrets=True)
         self.check_places(given)
         if (known := without_references(value)) == value:
             return None, [], given
@@ -148,6 +151,10 @@ class CallChecks:
             raise InvalidInput(
                 f"a reference cannot stand there: {error}", code="invalid_reference", field=self.kind.field
             ) from None
+
+    def secrets_in(self, call: Any) -> Iterable[tuple[str, str]]:
+        """None, unless the executor of the kind puts them in."""
+        return ()
 
     def check_references(self, call: Any, parents: Sequence[str]) -> None:
         self.refuse_references(msgspec.to_builtins(call), self.kind.field, parents)

@@ -11,6 +11,7 @@ from msgspec import UNSET
 from mainspring.domain.errors import InvalidInput
 from mainspring.domain.intake.dependencies import check_dependencies, without_idle_rules
 from mainspring.domain.intake.execution import limits_as_given
+from mainspring.domain.intake.job_secrets import idle_references
 from mainspring.domain.intake.kind_checks import KIND_FIELDS, checks_of, stored_call
 from mainspring.domain.intake.rates import breaker_as_given, rates_as_given
 from mainspring.domain.intake.request import (
@@ -35,7 +36,8 @@ from mainspring.domain.schedules.schedule import Schedule, ScheduleKind
 from mainspring.kinds.registry import task_kinds
 from mainspring.wire.execution import RunSetup
 from mainspring.wire.fields import Place, fields_in
-from mainspring.wire.jobs import JobPatch, JobRequest, MisfireIn, ResourceLimitsIn, RetryIn, ScheduleChange
+from mainspring.wire.jobs import JobPatch, JobRequest, MisfireIn, ResourceLimitsIn, RetryIn
+from mainspring.wire.schedules import ScheduleChange
 from mainspring.wire.tasks import DeclaredOptions
 
 _WHEN_FIELDS = {field.name for field in fields_in(Place.REQUEST) if "schedule" in (field.name, field.means)}
@@ -66,7 +68,7 @@ def amend(
     if not given:
         raise InvalidInput("the body contains no field to change", field="$", hint='such as {"priority": "high"}')
     declared_by = given.pop("declared_by", UNSET)  # it depends on the schedule that the job has in the end
-    base = _long_form(stored)
+    base = long_form(stored)
     if given.keys() & _WHAT_FIELDS:
         _replace_work(stored, given, base)
     if given.keys() & {"retries", "max_retries"}:
@@ -94,7 +96,7 @@ def amend(
     schedule = stored.schedule
     if not keeps_schedule:
         schedule = _changed_schedule(changed.schedule, now)
-    changed = msgspec.structs.replace(changed, schedule=schedule, spec=_not_requested(stored.spec, changed.spec))
+    changed = msgspec.structs.replace(changed, schedule=schedule, spec=keep_unrequested(stored.spec, changed.spec))
     changed = without_idle_rules(changed, given)
     check_dependencies(changed)
     if declared_by is UNSET:
@@ -118,7 +120,7 @@ def _replace_work(stored: JobDefinition, given: dict[str, Any], base: dict[str, 
             base["payload"] = msgspec.Raw()  # the payload described the call that is replaced
 
 
-def _not_requested(stored: Spec, changed: Spec) -> Spec:
+def keep_unrequested(stored: Spec, changed: Spec) -> Spec:
     """Keep what is not part of a request: what a run knows of its workflow, and the time that a change asked for."""
     if stored.workflow is None and stored.step is None and stored.requested_at is None:
         return changed
@@ -133,7 +135,7 @@ def changes_nothing(stored: JobDefinition, changed: JobDefinition, now: datetime
     return changed == stored or changed == amend(stored, neutral, now)
 
 
-def _long_form(stored: JobDefinition) -> dict[str, Any]:
+def long_form(stored: JobDefinition) -> dict[str, Any]:
     """The fields of a request that describes `stored`, without its schedule."""
     spec = stored.spec
     setup = spec.setup or RunSetup()
@@ -148,6 +150,7 @@ def _long_form(stored: JobDefinition) -> dict[str, Any]:
         "timeout": spec.timeout,
         "kill_grace": setup.kill_grace,
         "env": setup.env,
+        "secrets": setup.secrets,
         "limits": limits_as_given(setup.limits),
         "sandbox": setup.sandbox,
         "run_as": setup.run_as,
@@ -159,6 +162,7 @@ def _long_form(stored: JobDefinition) -> dict[str, Any]:
         "owner": spec.owner,
         "description": spec.description,
         "labels": spec.labels,
+        "search": spec.search,
         "idempotency_key": stored.idempotency_key,
         "keep_payload": spec.keep_payload,
         "concurrency": concurrency_as_given(spec),
@@ -168,6 +172,7 @@ def _long_form(stored: JobDefinition) -> dict[str, Any]:
         "depends_on": spec.depends_on,
         "rule": spec.rule,
         "on_upstream_failure": spec.on_upstream_failure,
+        "notify": spec.notify,
         **plain_values(spec),
     }
 
@@ -221,6 +226,11 @@ def _changed_schedule(changed: Schedule, now: datetime) -> Schedule:
 def names_schedule(patch: JobPatch) -> bool:
     """Whether a patch says when the job fires."""
     return any(getattr(patch, name) not in (UNSET, None) for name in _WHEN_FIELDS - {"schedule_type", "timezone"})
+
+
+def change_warnings(stored: JobDefinition, changed: JobDefinition) -> list[str]:
+    """What may not be meant in a change of a job."""
+    return fires_once_from_now_on(stored.schedule, changed.schedule) + idle_references((changed,))
 
 
 def fires_once_from_now_on(stored: Schedule, changed: Schedule) -> list[str]:

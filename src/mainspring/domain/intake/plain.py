@@ -8,9 +8,10 @@ from typing import Any
 
 from mainspring.domain.durations import parse_duration
 from mainspring.domain.errors import InvalidInput
-from mainspring.domain.texts import check_line, shown
-from mainspring.wire.fields import COUNT, DURATION, PLAIN_FIELDS, PLAIN_NAMES, Field
+from mainspring.domain.texts import check_line, read_word, shown
+from mainspring.wire.fields import COUNT, DURATION, ON_DEADLINE, PLAIN_FIELDS, PLAIN_NAMES, Field
 from mainspring.wire.jobs import JobRequest
+from mainspring.wire.states import ON_DEADLINE as ON_DEADLINE_WORDS
 
 # Each submission compares these two. One call reads all plain fields, because most requests have none.
 plain_given = attrgetter(*PLAIN_NAMES)
@@ -22,6 +23,8 @@ def reader_of(field: Field) -> Callable[[Any], float | int | str]:
     name, least, most = field.name, field.least, field.most
     if field.kind is DURATION:
         return lambda value: parse_duration(value, name, least=least, most=most)
+    if field.kind is ON_DEADLINE:
+        return lambda value: read_word(value, name, ON_DEADLINE_WORDS)
     check = _count if field.kind is COUNT else _line
     return lambda value: check(field, value)
 

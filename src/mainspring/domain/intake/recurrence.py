@@ -20,7 +20,7 @@ from mainspring.domain.schedules.rule import read_rule
 from mainspring.domain.schedules.schedule import Schedule, ScheduleKind, for_job
 from mainspring.domain.schedules.zones import check_timezone, zone
 from mainspring.domain.texts import shown
-from mainspring.wire.jobs import ScheduleIn
+from mainspring.wire.schedules import ScheduleIn
 
 MEMBERS = ("jitter", "start", "end", "max_runs")
 MOST_RUNS = 10**9

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from datetime import datetime
-from operator import attrgetter
 from typing import Any
 
 import msgspec
 
-from mainspring.domain.errors import InvalidInput, NotSupportedYet, PayloadTooLarge
+from mainspring.domain.errors import InvalidInput, PayloadTooLarge
 from mainspring.domain.intake.dependencies import check_dependencies
 from mainspring.domain.intake.execution import read_required_labels
 from mainspring.domain.intake.kind_checks import KINDS_BY_TASK, NO_CALLS, checks_of, given_calls
 from mainspring.domain.intake.limits import check_keys
-from mainspring.domain.intake.schedule import read_schedule
+from mainspring.domain.intake.schedule import read_schedule, says_when
 from mainspring.domain.intake.spec import read_spec
 from mainspring.domain.intake.times import parse_time
 from mainspring.domain.intake.unique import check_unique
@@ -26,28 +25,22 @@ from mainspring.domain.job import (
     Spec,
 )
 from mainspring.domain.schedules.schedule import NOW, Schedule
-from mainspring.domain.texts import check_line, shown
+from mainspring.domain.texts import check_line, meant, shown
 from mainspring.kernel.config import DEFAULT_QUEUE, MAX_PAYLOAD_BYTES
 from mainspring.kinds.registry import TaskKind, task_kinds
-from mainspring.wire.fields import FIELDS
 from mainspring.wire.jobs import JobRequest
 
-__all__ = ["LATER_FIELDS", "define", "parse_priority", "parse_time"]
+__all__ = ["define", "parse_priority", "parse_time"]
 
-LATER_FIELDS = tuple(field.name for field in FIELDS if field.later)
-_later_fields = attrgetter(*LATER_FIELDS)
-_NO_LATER_FIELD = _later_fields(JobRequest())
 _KINDS = task_kinds()
 _PRIORITIES = {priority.word: priority for priority in Priority} | {str(int(level)): level for level in Priority}
 # Module constants, because access to an enum member takes 0.1 µs and each submission needs two.
-_NORMAL, _SKIP = Priority.NORMAL, Overlap.SKIP
+_NORMAL, _SKIP, _ALLOW = Priority.NORMAL, Overlap.SKIP, Overlap.ALLOW
 
 
 def define(request: JobRequest, now: datetime, before: Schedule | None = None) -> JobDefinition:
     """The definition that `request` describes. Raises a MainspringError that names the field. `before`: the schedule
     that the job has so far."""
-    if _later_fields(request) != _NO_LATER_FIELD:
-        _refuse_later_fields(request)
     if request.retry_policy is not None:
         request = retry_policy_as_retry(request)
     if request.dependencies is not None:
@@ -63,18 +56,10 @@ def define(request: JobRequest, now: datetime, before: Schedule | None = None) -
         check_line(queue, "queue")
     if job_id is not None:
         _check_job_id(job_id)
-    says_when = (
-        request.schedule is not None
-        or request.schedule_type is not None
-        or request.schedule_time is not None
-        or request.cron_expression is not None
-        or request.cron is not None
-        or request.timezone is not None
-        or request.delay is not None
-    )
-    schedule = read_schedule(request, now, before) if says_when else NOW
+    schedule = read_schedule(request, now, before) if says_when(request) else NOW
     spec = read_spec(request, kind, call)
-    rule = _SKIP if overlap is None else _overlap(overlap)
+    usual = _ALLOW if schedule.event is not None else _SKIP  # each event starts a run
+    rule = usual if overlap is None else _overlap(overlap)
     if spec.concurrency is not None or spec.rate_limit is not None or spec.circuit_breaker is not None:
         _check_limits(spec, payload, rule)
     definition = JobDefinition(
@@ -178,15 +163,10 @@ def parse_priority(value: str | int) -> Priority:
         priority = None if isinstance(value, bool) or not 0 <= value <= 3 else Priority(value)
     if priority is None:
         raise InvalidInput(
-            f"{shown(value)} is not a priority", field="priority", expected="low, normal, high, critical, or 0 to 3"
-        )
+            f"{shown(value)} is not a priority", field="priority", expected="low, normal, high, critical, or 0 to 3",
+            hint=meant(value.lower(), _PRIORITIES, "") or None if isinstance(value, str) else None,
+        )  # fmt: skip
     return priority
-
-
-def _refuse_later_fields(request: JobRequest) -> None:
-    for field in LATER_FIELDS:
-        if getattr(request, field) is not None:
-            raise NotSupportedYet(f"{field} is not supported yet", field=field, hint="leave it out for now")
 
 
 def _what(request: JobRequest, payload: str | None) -> tuple[str, TaskKind | None, Any]:
@@ -240,7 +220,10 @@ def read_payload(raw: msgspec.Raw) -> str | None:
     if text[:1] != "{":
         if text in ("", "null"):
             return None
-        raise InvalidInput("the payload is not an object", field="payload", expected='a JSON object such as {"a": 1}')
+        raise InvalidInput(
+            "the payload is not an object", field="payload", expected='a JSON object such as {"a": 1}',
+            hint="write the object itself, not a text that contains it" if text[:2] == '"{' else None,
+        )  # fmt: skip
     return text
 
 

@@ -10,15 +10,17 @@ from mainspring.domain.durations import parse_duration
 from mainspring.domain.errors import InvalidInput
 from mainspring.domain.intake.cron import read_cron, read_dst, refuse_dst
 from mainspring.domain.intake.dependencies import read_names
+from mainspring.domain.intake.event_schedule import EVENT_MEMBERS, read_event, refuse_without_event
 from mainspring.domain.intake.recurrence import MEMBERS, read_rrule, with_members
 from mainspring.domain.intake.schedule_calendar import in_calendar
 from mainspring.domain.intake.times import parse_time
 from mainspring.domain.schedules.schedule import MANUAL, NOW, Schedule, ScheduleKind
 from mainspring.domain.texts import shown
 from mainspring.wire.fields import bounds_of
-from mainspring.wire.jobs import JobRequest, ScheduleIn
+from mainspring.wire.jobs import JobRequest
+from mainspring.wire.schedules import ScheduleIn
 
-WAYS = ("at", "every", "cron", "rrule", "after")
+WAYS = ("at", "every", "cron", "rrule", "after", "event")
 _SHORTEST_EVERY, _ = bounds_of("schedule.every")
 _OF_A_RULE = (*MEMBERS, "exdates", "calendar", "outside")
 _SOURCES = ("schedule", "schedule_time", "cron_expression", "cron", "delay")
@@ -49,6 +51,19 @@ def read_schedule(request: JobRequest, now: datetime, before: Schedule | None = 
     if timezone is not None and not uses_zone:
         raise InvalidInput("timezone has no effect on this schedule", field=field, hint="leave it out")
     return schedule
+
+
+def says_when(request: JobRequest) -> bool:
+    """Whether the request says when the job runs."""
+    return (
+        request.schedule is not None
+        or request.schedule_type is not None
+        or request.schedule_time is not None
+        or request.cron_expression is not None
+        or request.cron is not None
+        or request.timezone is not None
+        or request.delay is not None
+    )
 
 
 def _one_source(
@@ -98,6 +113,12 @@ def _one_source(
             raise InvalidInput(
                 "schedule_type RRULE needs a schedule", field="schedule", expected='"schedule": {"rrule": "FREQ=DAILY"}'
             )
+        case "EVENT":
+            raise InvalidInput(
+                "schedule_type EVENT needs a schedule",
+                field="schedule",
+                expected='"schedule": {"event": "order.paid"}',
+            )
         case "AFTER":
             raise InvalidInput(
                 "schedule_type AFTER needs a schedule", field="schedule", expected='"schedule": {"after": ["a"]}'
@@ -113,7 +134,7 @@ def _check_type(given: str, schedule: Schedule) -> None:
         raise InvalidInput(
             f"{shown(given)} is not a schedule type",
             field="schedule_type",
-            expected="IMMEDIATE, FUTURE, CRON, INTERVAL, RRULE, AFTER or MANUAL",
+            expected="IMMEDIATE, FUTURE, CRON, INTERVAL, RRULE, AFTER, EVENT or MANUAL",
         )
     if kind != schedule.kind.value:
         raise InvalidInput(
@@ -127,6 +148,9 @@ def _schedule_object(
     given: ScheduleIn, timezone: str | None, timezone_field: str, now: datetime, before: Schedule | None
 ) -> Schedule:
     named = [field for field in WAYS if getattr(given, field) is not None]
+    lonely_event = next((name for name in EVENT_MEMBERS if not named and getattr(given, name) is not None), None)
+    if lonely_event is not None:
+        refuse_without_event(given)
     lonely = None if named else next((field for field in _OF_A_RULE if getattr(given, field) is not None), None)
     if lonely is not None:
         raise InvalidInput(
@@ -136,6 +160,7 @@ def _schedule_object(
         raise InvalidInput(
             "schedule needs exactly one way to say when", field="schedule", expected="one of " + ", ".join(WAYS)
         )
+    refuse_without_event(given)
     if given.anchor is not None and given.every is None:
         raise InvalidInput("anchor needs every", field="schedule.anchor", hint="leave it out")
     schedule = _rule(given, timezone, timezone_field, now)
@@ -154,6 +179,8 @@ def _rule(given: ScheduleIn, timezone: str | None, timezone_field: str, now: dat
         if not names:
             raise InvalidInput("after names no job", field="schedule.after", expected="at least one job_id")
         return Schedule(kind=ScheduleKind.AFTER, after=tuple(names))
+    if given.event is not None:
+        return read_event(given)
     if given.rrule is not None:
         rule = read_rrule(given, timezone, timezone_field)
         gap, fold = read_dst(given.dst, rule.timezone)

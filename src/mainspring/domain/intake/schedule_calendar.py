@@ -9,7 +9,7 @@ from mainspring.domain.intake.calendar_names import check_calendar_name
 from mainspring.domain.schedules.schedule import Schedule
 from mainspring.domain.schedules.zones import check_timezone
 from mainspring.domain.texts import shown
-from mainspring.wire.jobs import ScheduleIn
+from mainspring.wire.schedules import ScheduleIn
 
 SKIP, NEXT = "skip", "next"  # a fire outside the calendar is left out, or moves to the next allowed time
 

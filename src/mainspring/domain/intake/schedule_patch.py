@@ -13,7 +13,7 @@ from mainspring.domain.intake.cron import UTC_NAMES
 from mainspring.domain.intake.schedule import WAYS
 from mainspring.domain.schedules.schedule import Schedule, ScheduleKind
 from mainspring.domain.schedules.zones import check_timezone, zone
-from mainspring.wire.jobs import DstIn, ScheduleChange, ScheduleIn
+from mainspring.wire.schedules import DstIn, ScheduleChange, ScheduleIn
 
 _ZONE_FIELD = "schedule.timezone"
 

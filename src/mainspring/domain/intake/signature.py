@@ -124,12 +124,12 @@ class Signature:
 
     def _takes(self) -> str:
         if not self._required and not self._optional:
-            return f"{self._task} takes no parameters"
+            return f"the task {self._task} takes no parameters"
         needs = ", ".join(self._required[:_SHOWN_NAMES])
         may = ", ".join(self._optional[:_SHOWN_NAMES])
         if not needs:
-            return f"{self._task} takes the optional {may}"
-        return f"{self._task} takes {needs}" + (f" and the optional {may}" if may else "")
+            return f"the task {self._task} takes the optional {may}"
+        return f"the task {self._task} takes {needs}" + (f" and the optional {may}" if may else "")
 
 
 def read_signature(task: str, schema: object) -> Signature | None:

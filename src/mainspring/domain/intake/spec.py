@@ -14,6 +14,8 @@ from mainspring.domain.intake.plain import NONE_GIVEN, plain_given, read_plain
 from mainspring.domain.intake.rates import read_breaker, read_rates
 from mainspring.domain.intake.unique import read_unique
 from mainspring.domain.job import DEFAULT_SPEC, Delivery, Spec
+from mainspring.domain.notify.rules import check_notify
+from mainspring.domain.payload_keys import read_search
 from mainspring.domain.retry import DEFAULT_RETRY, GIVE_UP, RETRY, RetryPolicy, RetryRule
 from mainspring.domain.schedules.misfire import DEFAULT_MISFIRE, MisfirePolicy
 from mainspring.domain.sizes import parse_size
@@ -29,6 +31,10 @@ T = TypeVar("T")
 
 _LEAST_TIMEOUT, _MOST_TIMEOUT = bounds_of("timeout")
 _, _MAX_ATTEMPTS = bounds_of("retry.max_attempts")
+_BACKOFFS_OF_OTHERS = {  # what other schedulers call them
+    **dict.fromkeys(("fixed", "static", "none"), "did you mean 'constant'?"),
+    **dict.fromkeys(("exp", "expo", "exponential_backoff"), "did you mean 'exponential'?"),
+}
 _LEAST_JITTER, _MOST_JITTER = bounds_of("retry.jitter")
 _MAX_RULES = 32
 _MAX_NAMED = 256  # the number of exit codes
@@ -52,6 +58,7 @@ def read_spec(request: JobRequest, kind: TaskKind | None, call: Any) -> Spec:
         and request.owner is None
         and request.description is None
         and request.labels is None
+        and not request.search
         and request.idempotency_key is None
         and request.keep_payload is None
         and (request.rate_limit is None or request.rate_limit is False)
@@ -61,6 +68,7 @@ def read_spec(request: JobRequest, kind: TaskKind | None, call: Any) -> Spec:
         and not request.depends_on
         and request.rule is None
         and request.on_upstream_failure is None
+        and not request.notify
         and plain_given(request) == NONE_GIVEN
     ):
         limit = request.concurrency
@@ -84,6 +92,7 @@ def read_spec(request: JobRequest, kind: TaskKind | None, call: Any) -> Spec:
         owner=request.owner,
         description=request.description,
         labels=request.labels or None,
+        search=read_search(request.search),
         idempotency_key=request.idempotency_key,
         keep_payload=_kept_bytes(request.keep_payload),
         concurrency=None if request.concurrency is None else read_concurrency(request.concurrency),
@@ -93,6 +102,7 @@ def read_spec(request: JobRequest, kind: TaskKind | None, call: Any) -> Spec:
         depends_on=None if request.depends_on is None else read_names(request.depends_on, "depends_on") or None,
         rule=read_rule(request.rule),
         on_upstream_failure=read_on_upstream_failure(request.on_upstream_failure),
+        notify=check_notify(request.notify) if request.notify else None,
         **plain,
     )
 
@@ -175,7 +185,10 @@ def _retry(request: JobRequest, delivery: Delivery) -> RetryPolicy:
     backoff = DEFAULT_RETRY.backoff if given.backoff is None else given.backoff.lower()
     if backoff not in BACKOFFS:
         raise InvalidInput(
-            f"{shown(given.backoff)} is not a backoff", field="retry.backoff", expected=", ".join(BACKOFFS)
+            f"{shown(given.backoff)} is not a backoff",
+            field="retry.backoff",
+            expected=", ".join(BACKOFFS),
+            hint=_BACKOFFS_OF_OTHERS.get(str(given.backoff).lower()),
         )
     jitter = DEFAULT_RETRY.jitter if given.jitter is None else given.jitter
     if not _LEAST_JITTER <= jitter <= _MOST_JITTER:

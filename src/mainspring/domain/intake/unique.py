@@ -37,7 +37,10 @@ def read_unique(given: bool | UniqueIn) -> Unique | None:
     if given is False:
         return None
     if given is True:
-        raise InvalidInput("true does not say by what the job is unique", field="unique", expected="an object or false")
+        raise InvalidInput(
+            "true does not say by what the job is unique", field="unique", expected="an object or false",
+            hint='such as {"by": ["payload.account"]}',
+        )  # fmt: skip
     choice = KEEP if given.else_ is None else given.else_.lower()
     if choice not in UNIQUE_CHOICES:
         raise InvalidInput(

@@ -16,14 +16,15 @@ from msgspec import UNSET, UnsetType
 
 from mainspring.domain.errors import InvalidInput, MainspringError
 from mainspring.domain.intake.declaration import TaskDeclaration
-from mainspring.domain.intake.kind_checks import checks_of, given_calls
+from mainspring.domain.intake.kind_checks import KINDS_BY_TASK, checks_of, given_calls
 from mainspring.domain.intake.maps import read_map
 from mainspring.domain.intake.request import define
 from mainspring.domain.intake.task_options import fill
+from mainspring.domain.intake.waits import wait_of, waits
 from mainspring.domain.job import JobDefinition
 from mainspring.domain.texts import meant, shown
 from mainspring.domain.workflows.definition import ALL_SUCCESS, SKIP, StepDefinition, WorkflowDefinition
-from mainspring.domain.workflows.flow import WORKFLOW_TASK
+from mainspring.domain.workflows.flow import SERVER_TASKS, WAIT_TASK, WORKFLOW_TASK
 from mainspring.domain.workflows.graph import Graph, build, layers, not_upstream, too_many_steps
 from mainspring.domain.workflows.references import (
     DEEPEST,
@@ -43,7 +44,7 @@ from mainspring.wire.states import PriorityIn
 from mainspring.wire.workflows import MAX_STEPS, RULES, UPSTREAM_FAILURES, StepIn, WorkflowPatch, WorkflowRequest
 
 _SHARED = ("name", "schedule", "overlap", "queue", "priority", "owner", "description", "labels", "declared_by")
-_OF_A_STEP = ("depends_on", "rule", "on_upstream_failure", "map", "queue", "priority")
+_OF_A_STEP = ("sleep", "wait", "depends_on", "rule", "on_upstream_failure", "map", "queue", "priority")
 _OF_A_JOB = tuple(name for name in StepIn.__struct_fields__ if name not in _OF_A_STEP)
 _of_a_job = attrgetter(*_OF_A_JOB)
 _NAMES = {"job_id": "workflow_id", "payload": "parameters", "run_timeout": "timeout"}
@@ -168,6 +169,8 @@ def read_step(
 def _read_step(
     step: StepIn, request: JobRequest, now: datetime, known: Mapping[str, TaskDeclaration], parameters: Collection[str]
 ) -> ReadStep:
+    if waits(step):
+        return _read_wait(step, request, now, parameters)
     payload, references = _payload_of(step)
     refers = may_refer(payload)
     kind, call = _call_of(step)
@@ -208,15 +211,38 @@ def _read_step(
     )
 
 
+def _read_wait(step: StepIn, request: JobRequest, now: datetime, parameters: Collection[str]) -> ReadStep:
+    """A step that waits. What it waits for is its payload, and is read again when the step is ready."""
+    wait = wait_of(step)
+    references = [reference for field, value in wait.items() for reference in collect(value, field)]
+    for reference in references:
+        _check_reference(reference, parameters, step)
+    job = define(msgspec.structs.replace(request, task=WAIT_TASK), now)
+    return ReadStep(
+        StepDefinition(
+            name=step.name,
+            task=WAIT_TASK,
+            payload=_encode(wait).decode(),
+            queue=job.queue,
+            priority=job.priority,
+            spec=job.spec,
+            rule=_word(step.rule, RULES, ALL_SUCCESS, "rule", step),
+            on_upstream_failure=_word(step.on_upstream_failure, UPSTREAM_FAILURES, SKIP, "on_upstream_failure", step),
+            refers=bool(references),
+        ),
+        [reference for reference in references if reference.kind == FROM],
+    )
+
+
 def _job(
     request: JobRequest, now: datetime, known: Mapping[str, TaskDeclaration], referring: str | None
 ) -> JobDefinition:
     """The job, with the options that its task declares. A step is not unique, whatever its task declares. `referring`:
     its payload, if that has references."""
     job = define(request, now)
-    if job.task == WORKFLOW_TASK:
+    if job.task in SERVER_TASKS:
         raise InvalidInput(
-            f"the task {WORKFLOW_TASK} is reserved for workflows", field="task", hint="name a task of a worker"
+            f"the task {job.task} is reserved for workflows", field="task", hint="name a task of a worker"
         )
     declaration = known.get(job.task)
     if declaration is None:
@@ -252,7 +278,8 @@ def _payload_of(step: StepIn) -> tuple[str | None, list[ParsedReference]]:
         return None, []
     if not may_refer(text):
         return text, []
-    return text, collect(_decoded(text))
+    is_call = (step.task or step.job_type) in KINDS_BY_TASK
+    return text, collect(_decoded(text), secrets=is_call)
 
 
 def _call_of(step: StepIn) -> tuple[TaskKind | None, Any]:

@@ -13,9 +13,9 @@ from mainspring.domain.schedules.dst_notes import dst_notes
 from mainspring.domain.schedules.forecast import Forecast
 from mainspring.domain.schedules.minutes import MINUTE
 from mainspring.domain.schedules.schedule import Schedule
-from mainspring.wire.jobs import ScheduleIn
 from mainspring.wire.preview import FireTime, PreviewRequest, ScheduleExplanation, ScheduleWarning
 from mainspring.wire.problems import FieldProblem
+from mainspring.wire.schedules import ScheduleIn
 
 _YEAR = timedelta(days=366)
 # Without these there is nothing left to check.

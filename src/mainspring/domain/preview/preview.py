@@ -142,6 +142,8 @@ def notes(asked: Asked, fires: list[datetime], *, cut: bool) -> list[str]:
             notes.append("a job with it runs at once")
         case ScheduleKind.AFTER:
             notes.append("a job with it runs after other jobs, at no time of its own")
+        case ScheduleKind.EVENT:
+            notes.append("a job with it runs when the event is emitted, at no time of its own")
         case ScheduleKind.MANUAL:
             notes.append("a job with it runs only when somebody runs it")
         case ScheduleKind.AT if schedule.at is not None and schedule.at <= asked.now:

@@ -72,7 +72,7 @@ class FieldValues(msgspec.Struct, frozen=True):
 
     @property
     def plain(self) -> bool:
-        """Whether there are only numbers."""
+        """Whether the field matches fixed numbers: neither `L` nor `#`."""
         return not (self.last_day or self.last_weekday or self.nth)
 
 

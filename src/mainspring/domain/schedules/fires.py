@@ -66,7 +66,7 @@ def nominal(schedule: Schedule) -> Occurrences:
 def by_rule(schedule: Schedule) -> Occurrences:
     """The fires before the calendar, too."""
     match schedule.kind:
-        case ScheduleKind.NOW | ScheduleKind.AFTER | ScheduleKind.MANUAL:
+        case ScheduleKind.NOW | ScheduleKind.AFTER | ScheduleKind.EVENT | ScheduleKind.MANUAL:
             return NoOccurrence()
         case ScheduleKind.AT:
             return NoOccurrence() if schedule.at is None else Once(schedule.at)

@@ -8,6 +8,9 @@ from __future__ import annotations
 import warnings
 from datetime import date
 from functools import lru_cache
+from typing import Any
+
+from mainspring.domain.errors import InvalidInput
 
 BLOCK_BITS = 12
 _BLOCK = 1 << BLOCK_BITS  # days, eleven years: to start the library takes as long as some years
@@ -15,11 +18,22 @@ _CACHED_BLOCKS = 16384
 _LAST_DAY = date.max.toordinal()
 
 
+def _library() -> Any:
+    """Raises InvalidInput in an installation without a server, which has no holidays."""
+    try:
+        import holidays
+    except ModuleNotFoundError:
+        raise InvalidInput(
+            "calendars with holidays need the package holidays, which is not installed", field="holidays",
+            hint="pip install 'mainspring[server]'",
+        ) from None  # fmt: skip
+    return holidays
+
+
 @lru_cache(maxsize=_CACHED_BLOCKS)
 def holiday_block(country: str, subdivision: str | None, block: int) -> int:
     """The holidays among the days (ordinals) from block * 4096 on, as bits. Takes up to 10 ms."""
-    import holidays
-
+    holidays = _library()
     start = block << BLOCK_BITS
     years = range(_year(start), _year(start + _BLOCK - 1) + 1)
     with warnings.catch_warnings():  # it warns of years for which it has no dates of some holidays
@@ -46,14 +60,14 @@ def _year(day: int) -> int:
 @lru_cache(maxsize=1)
 def countries() -> dict[str, list[str]]:
     """The subdivisions of each country that the library knows, by ISO 3166 code."""
-    import holidays
-
+    holidays = _library()
     return {code: list(parts) for code, parts in holidays.list_supported_countries(include_aliases=False).items()}
 
 
 @lru_cache(maxsize=1)
 def country_names() -> dict[str, str]:
     """The codes of countries by their names in lower case."""
+    _library()
     from holidays.registry import COUNTRIES
 
     return {name.replace("_", " "): names[1] for name, names in COUNTRIES.items()}

@@ -20,11 +20,12 @@ class ScheduleKind(StrEnum):
     CRON = "CRON"
     RRULE = "RRULE"
     AFTER = "AFTER"
+    EVENT = "EVENT"
     MANUAL = "MANUAL"
 
 
 class Schedule(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One of now, at, every, cron, rrule, after, manual, and what changes its fires (see fires.py).
+    """One of now, at, every, cron, rrule, after, event, manual, and what changes its fires (see fires.py).
 
     anchor: where an every-schedule or a rule begins, by default its start or the job's creation time. seed: a hash of
     the job's id and tenant, from which `H` and jitter take their values. gap, fold: what a cron line or a rule does
@@ -32,6 +33,8 @@ class Schedule(msgspec.Struct, frozen=True, omit_defaults=True):
     schedule makes. outside: what happens to a fire at a time that the calendar excludes. calendar_version,
     calendar_rules: which version of the calendar decides the fires, and the digest of its rules (calendar_rules.py).
     after: the jobs after which it fires (domain/dependencies.py); their ends set the next fire.
+    event: the name of the events that start it. condition: in CEL (conditions/). batch, batch_wait, by_key: how many
+    events share a run, and how long the first one waits for others. debounce: how long no other event of the key comes.
     """
 
     kind: ScheduleKind
@@ -54,6 +57,12 @@ class Schedule(msgspec.Struct, frozen=True, omit_defaults=True):
     calendar_rules: str | None = None
     outside: str | None = None
     after: tuple[str, ...] | None = None
+    event: str | None = None
+    condition: str | None = None
+    batch: int | None = None
+    batch_wait: float | None = None
+    by_key: bool = False
+    debounce: float | None = None
 
     @property
     def recurring(self) -> bool:
@@ -83,6 +92,8 @@ class Schedule(msgspec.Struct, frozen=True, omit_defaults=True):
                 return f"{body_of(self.rrule or '')} ({self.timezone})"
             case ScheduleKind.AFTER:
                 return f"after {', '.join(self.after or ())}"
+            case ScheduleKind.EVENT:
+                return f"on {self.event}{f' if {self.condition}' if self.condition else ''}"
             case ScheduleKind.MANUAL:
                 return "manual"
 

@@ -55,6 +55,8 @@ def why_no_fire(schedule: Schedule, moment: datetime) -> NoFire:
         return NoFire("no_schedule", "The job has no schedule: it runs only by hand.")
     if schedule.kind is ScheduleKind.AFTER:
         return NoFire("no_schedule", f"The job has no times: it runs {schedule.words()}.")
+    if schedule.kind is ScheduleKind.EVENT:
+        return NoFire("no_schedule", f"The job has no times: it runs {schedule.words()}.")
     if schedule.start is not None and moment < schedule.start:
         return NoFire("not_due", f"The schedule begins on {in_zone(schedule.start, schedule)}.")
     if schedule.end is not None and moment > schedule.end:

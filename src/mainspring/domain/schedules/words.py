@@ -63,8 +63,24 @@ def _rule(schedule: Schedule) -> list[str]:
             return [f"By the rule {body_of(schedule.rrule or '')}", schedule.timezone, *left_out]
         case ScheduleKind.AFTER:
             return [f"After {names_in_words(schedule.after or ())}"]
+        case ScheduleKind.EVENT:
+            return _event(schedule)
         case ScheduleKind.MANUAL:
             return ["Only when somebody runs it"]
+
+
+def _event(schedule: Schedule) -> list[str]:
+    words = [f"When {schedule.event} is emitted"]
+    if schedule.condition is not None:
+        words.append(f"if {schedule.condition}")
+    if schedule.batch is not None:
+        of_key = " of a key" if schedule.by_key else ""
+        words.append(
+            f"up to {schedule.batch:,} events{of_key} in {duration_words(schedule.batch_wait or 0.0)} together"
+        )
+    if schedule.debounce is not None:
+        words.append(f"{duration_words(schedule.debounce)} after the last event of a key")
+    return words
 
 
 def _clock_changes(schedule: Schedule) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from difflib import get_close_matches
 from functools import lru_cache
 from zoneinfo import ZoneInfo, available_timezones
@@ -10,6 +11,7 @@ from mainspring.domain.errors import InvalidInput
 from mainspring.domain.texts import shown
 
 _LONGEST_COMPARED = 100
+_ABBREVIATION = re.compile(r"[A-Z]{1,4}T\Z")  # CEST, PST; those that are zones, such as GMT, are not looked up here
 
 
 @lru_cache(maxsize=1024)
@@ -25,6 +27,8 @@ def _zone_names() -> frozenset[str]:
 
 def _meant(name: str) -> str:
     """The zone that is spelt alike, or whose city was given."""
+    if _ABBREVIATION.match(name):
+        return 'name a place, such as "Europe/Berlin": an abbreviation does not say when clocks change'
     folded = {known.lower(): known for known in sorted(_zone_names())}
     cities = {known.rpartition("/")[2].lower(): known for known in sorted(_zone_names(), reverse=True)}
     word = name[:_LONGEST_COMPARED].lower().replace(" ", "_")

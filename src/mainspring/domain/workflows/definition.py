@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from mainspring.domain.job import DEFAULT_SPEC, JobDefinition, Overlap, Priority, Spec
+from mainspring.domain.workflows.flow import WAIT_TASK
 from mainspring.domain.workflows.graph import Graph
 from mainspring.kernel.config import DEFAULT_QUEUE
 
@@ -50,6 +51,11 @@ class StepDefinition(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     on_upstream_failure: str = SKIP
     map: StepMap | None = None
     refers: bool = False
+
+    @property
+    def waits(self) -> bool:
+        """Whether it waits without a slot, and runs nothing."""
+        return self.task == WAIT_TASK
 
     def job(self) -> JobDefinition:
         """The definition of its runs."""

@@ -14,6 +14,8 @@ from mainspring.domain.workflows.rules import JOIN_BLOCK
 STEP_TRIGGER = "step:"  # step:<workflow run>:<number>
 RERUN_TRIGGER = "rerun:"  # rerun:<workflow run>:<number of the rerun>
 WORKFLOW_TASK = "mainspring.workflow"  # of the lanes of workflow runs; no worker takes from them
+WAIT_TASK = "mainspring.wait"  # of steps that wait: no worker takes them either
+SERVER_TASKS = frozenset({WORKFLOW_TASK, WAIT_TASK})
 CANCELLED_WHILE_IT_RAN = "cancelled while it ran"  # of a workflow run, or a mapped step, if no reason is given
 _LAST_32_BITS = (1 << 32) - 1
 _FIRST_OF_MAPS = JOIN_BLOCK // 2  # joins of members have the numbers from here on

@@ -3,7 +3,7 @@
 `{"$from": "extract", "path": "rows.0"}` is the result of an upstream step, or a part of it. `{"$parameter": "region"}`
 is a parameter of the run. In members of a map, `{"$item": "path"}` is the item or a part of it, `{"$index": true}` and
 `{"$total": true}` are numbers. `{"$literal": ...}` is what it contains, without a look inside. Nothing is evaluated:
-a text is never a template.
+a text is never a template. `{"$secret": ...}` of a call stays as it is: only the worker knows its value.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from mainspring.domain.errors import InvalidInput
 from mainspring.domain.texts import shown
 from mainspring.domain.workflows.definition import StepMap
 from mainspring.kernel.config import MAX_PAYLOAD_BYTES
+from mainspring.wire.secrets import is_reference
 from mainspring.wire.workflows import MAX_MEMBERS
 
 FROM, PARAMETER, ITEM, INDEX, TOTAL, LITERAL = "$from", "$parameter", "$item", "$index", "$total", "$literal"
@@ -77,12 +78,13 @@ def is_deeper(value: Any, levels: int = DEEPEST) -> bool:
     return True
 
 
-def collect(value: Any, where: str = "payload") -> list[ParsedReference]:
-    """The references in decoded JSON. Raises InvalidInput for an object with a $ that is none of them."""
-    return list(_collect(value, where))
+def collect(value: Any, where: str = "payload", *, secrets: bool = False) -> list[ParsedReference]:
+    """The references in decoded JSON. Raises InvalidInput for an object with a $ that is none of them. secrets: those
+    to secrets may stand there too; they are not in the list."""
+    return list(_collect(value, where, secrets))
 
 
-def _collect(value: Any, where: str) -> Iterator[ParsedReference]:
+def _collect(value: Any, where: str, secrets: bool) -> Iterator[ParsedReference]:
     left = [(value, where, 0)]
     while left:
         value, where, depth = left.pop()
@@ -91,6 +93,8 @@ def _collect(value: Any, where: str) -> Iterator[ParsedReference]:
         if isinstance(value, list):
             left += [(item, f"{where}[{place}]", depth + 1) for place, item in reversed(list(enumerate(value)))]
         elif isinstance(value, dict):
+            if secrets and is_reference(value):
+                continue
             if any(name.startswith("$") for name in value):
                 reference = read_reference(value, where)
                 if reference.kind != LITERAL:
@@ -199,7 +203,7 @@ def mapped_list(mapped: StepMap, values: Values) -> list[Any]:
 def _replaced(value: Any, put: Callable[[ParsedReference], Any]) -> Any:
     if isinstance(value, list):
         return [_replaced(item, put) for item in value]
-    if not isinstance(value, dict):
+    if not isinstance(value, dict) or is_reference(value):
         return value
     if any(name.startswith("$") for name in value):
         reference = read_reference(value, "payload")

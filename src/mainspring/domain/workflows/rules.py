@@ -35,11 +35,13 @@ class Waiting(IntFlag):
     FAILS       an upstream failure ends it FAILED instead of SKIPPED
     MAPPED      it is a mapped step: when it is ready its members are created
     RESOLVES    its payload has references to results of other steps
+    WAITS       it waits for something else then: a time
     """
 
     FAILS = 8
     MAPPED = 16
     RESOLVES = 32
+    WAITS = 64
 
 
 RULE_BITS = 7

@@ -57,6 +57,9 @@ _WITH_PORT = re.compile(r"(?:\[([^\]]*)\]|([^:]*)):(\d{1,5})\Z", re.ASCII)
 _EXPECTED = "addresses, networks, host names or host:port, such as 10.0.0.0/8,hooks.internal:8080; or *"
 
 
+HTTP_ALLOW = "--http-allow"
+
+
 class AddressRefused(Exception):
     """This worker may not call the address; a retry would not change that."""
 
@@ -83,12 +86,16 @@ class AddressGuard:
 
     allowed: tuple[_Allowed, ...] = ()
     everything: bool = field(default=False)
+    option: str = HTTP_ALLOW  # that allows an address
+    process: str = "worker"  # whose log has the address
 
     @classmethod
-    def from_text(cls, text: str | None) -> AddressGuard:
+    def from_text(cls, text: str | None, *, option: str = HTTP_ALLOW, process: str = "worker") -> AddressGuard:
         """Parse a list such as `10.0.0.0/8,localhost:8080`; raises InvalidInput that names the bad entry."""
         entries = [entry for entry in (piece.strip() for piece in (text or "").split(",")) if entry]
-        return cls(tuple(_entry(entry) for entry in entries if entry != "*"), everything="*" in entries)
+        name = option.removeprefix("--").replace("-", "_")
+        allowed = tuple(_entry(entry, name) for entry in entries if entry != "*")
+        return cls(allowed, everything="*" in entries, option=option, process=process)
 
     def check(self, scheme: str, host: str, port: int, addresses: Iterable[str]) -> None:
         """Raise AddressRefused if any address of `host` may not be called. What a name resolves to is for the log of
@@ -103,10 +110,10 @@ class AddressGuard:
                 log.info("http call refused", host=host, port=port, address=str(address), kind=kind)
                 where = origin_text(scheme, host, port)
                 if _is_literal(name):
-                    raise AddressRefused(f"{where} is {kind} address; allow it with --http-allow {address}")
+                    raise AddressRefused(f"{where} is {kind} address; allow it with {self.option} {address}")
                 raise AddressRefused(
-                    f"{where} is not a public address; allow it with --http-allow {name} or its network (the worker's "
-                    "log has the address)"
+                    f"{where} is not a public address; allow it with {self.option} {name} or its network (the "
+                    f"{self.process}'s log has the address)"
                 )
 
 
@@ -154,14 +161,12 @@ def _embedded(address: Address) -> list[IPv4Address]:
     return []
 
 
-def _entry(text: str) -> _Allowed:
+def _entry(text: str, field: str) -> _Allowed:
     try:
         return _Allowed(ip_network(text[1:-1] if text[:1] == "[" and text[-1:] == "]" else text), None, None)
     except ValueError as error:
         if "/" in text:
-            raise InvalidInput(
-                f"{shown(text)} is not a network: {error}", field="http_allow", expected=_EXPECTED
-            ) from None
+            raise InvalidInput(f"{shown(text)} is not a network: {error}", field=field, expected=_EXPECTED) from None
     host, port = text, None
     if match := _WITH_PORT.match(text):
         host, port = match[1] or match[2], int(match[3])
@@ -171,5 +176,5 @@ def _entry(text: str) -> _Allowed:
             pass  # not an address, so a name
     name = host.lower().rstrip(".")
     if not _NAME.match(name) or (port is not None and not 1 <= port <= 65535):
-        raise InvalidInput(f"{shown(text)} is not an address, network or host", field="http_allow", expected=_EXPECTED)
+        raise InvalidInput(f"{shown(text)} is not an address, network or host", field=field, expected=_EXPECTED)
     return _Allowed(None, name, port)

@@ -6,6 +6,8 @@ from typing import Any
 
 import msgspec
 
+from mainspring.wire.secrets import Variables
+
 
 class SuccessRule(msgspec.Struct, frozen=True, omit_defaults=True):
     """When the response to an HTTP call is a success. `status` contains numbers and classes such as "2xx". `json` is a
@@ -18,11 +20,11 @@ class SuccessRule(msgspec.Struct, frozen=True, omit_defaults=True):
 
 class HttpCall(msgspec.Struct, frozen=True, omit_defaults=True):
     """The call of the task `http`. A string `body` is sent as text, any other as JSON. The default method is POST with
-    a body and GET without."""
+    a body and GET without. {"$secret": name} as a header, or anywhere in the body, is the value of a secret."""
 
     url: str
     method: str = ""
-    headers: dict[str, str] = {}
+    headers: Variables = {}
     body: Any = None
     success: SuccessRule | None = None
     follow_redirects: bool = True

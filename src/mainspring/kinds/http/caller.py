@@ -20,6 +20,7 @@ from mainspring.kinds.http.request import REDIRECTS, BadAddress, HttpRequest, fi
 from mainspring.wire.exchange import RunOrder
 from mainspring.wire.execution import Cause, ResourceLimits
 from mainspring.worker.execution.attempt import Attempt, AttemptEnding, Execute, OpenLog, ending_after_stop, failed
+from mainspring.worker.execution.run_secrets import MissingSecret
 
 _CONNECT_SECONDS = 10.0
 _MOST_REDIRECTS = 5
@@ -89,7 +90,7 @@ class HttpExecutor:
         except (AddressRefused, BadAddress) as refusal:
             self._note(attempt, f"not called: {refusal}")
             return failed(str(refusal), retry=False, cause=Cause(errors=[type(refusal).__name__]))
-        except InvalidInput as error:
+        except (InvalidInput, MissingSecret) as error:
             return failed(str(error), retry=False)
         except _CallFailed as failure:
             return failed(str(failure), cause=Cause(errors=failure.errors))
@@ -141,6 +142,8 @@ class HttpExecutor:
         except asyncio.CancelledError:
             self._note(attempt, f"{request.method} {request.where} -> interrupted after {self._ms(started)}")
             raise
+        if attempt.redactor is not None:  # before it is cut
+            received.body = attempt.redactor.data(received.body, cut=received.cut)
         size = f"{len(received.body)} bytes" + (" and more" if received.cut else "")
         self._note(attempt, f"{request.method} {request.where} -> {received.status} in {self._ms(started)}, {size}")
         return HttpAnswer(request.method, request.where, received)

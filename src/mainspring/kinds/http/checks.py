@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -21,6 +21,7 @@ from mainspring.kinds.http import KIND
 from mainspring.kinds.http.call import HttpCall, HttpCallIn, SuccessRule
 from mainspring.kinds.http.path_memory import LONGEST_PATH, path_problem
 from mainspring.wire.execution import RunSetup
+from mainspring.wire.secrets import REFERENCE, SecretRef, Variables, references_in
 
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 _HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+\Z", re.ASCII)
@@ -90,6 +91,9 @@ class HttpChecks(CallChecks):
             given, body={} if body is None and given.body is not None else body, success=success
         )
 
+    def secrets_in(self, call: HttpCall) -> Iterable[tuple[str, str]]:
+        return _secrets_in(call)
+
     def check_references(self, call: HttpCall, parents: Sequence[str]) -> None:
         self.refuse_references(call.body, "http.body", parents)
 
@@ -108,11 +112,21 @@ def read_http(given: HttpCall, field: str) -> HttpCall:
         if method in ("GET", "HEAD"):
             raise InvalidInput(f"{method} takes no body", field=f"{field}.body", hint='set "method": "POST"')
         check_value(given.body, f"{field}.body", MAX_PAYLOAD_BYTES)
+        for where, reference in references_in(given.body, f"{field}.body"):
+            _read_reference(reference, where)
     _check_headers(given.headers, f"{field}.headers")
     if given.success is not None:
         _check_success(given.success, f"{field}.success")
     success = None if given.success is None else SuccessRule(**msgspec.structs.asdict(given.success))
     return HttpCall(**{**msgspec.structs.asdict(given), "method": method, "success": success})
+
+
+def _secrets_in(call: HttpCall) -> Iterator[tuple[str, str]]:
+    for name, value in call.headers.items():
+        if isinstance(value, SecretRef):
+            yield f"http.headers.{name}", value.name
+    for where, reference in references_in(call.body, "http.body"):
+        yield where, _read_reference(reference, where).name
 
 
 def http_in(payload: str | None) -> HttpCall | None:
@@ -138,13 +152,24 @@ def _check_url(url: str, field: str) -> None:
         )
 
 
-def _check_headers(headers: dict[str, str], field: str) -> None:
+def _read_reference(value: Any, where: str) -> SecretRef:
+    try:
+        return msgspec.convert(value, SecretRef)
+    except msgspec.ValidationError as error:
+        raise InvalidInput(
+            f"this is no reference to a secret: {error}", code="invalid_reference", field=where,
+            expected=f'{{"{REFERENCE}": "name-of-the-secret"}}',
+        ) from None  # fmt: skip
+
+
+def _check_headers(headers: Variables, field: str) -> None:
     if len(headers) > _MOST_HEADERS:
         raise InvalidInput("too many headers", field=field, expected=f"at most {_MOST_HEADERS}")
     if len({name.lower() for name in headers}) < len(headers):
         raise InvalidInput("a header is given twice", field=field, hint="header names are not case-sensitive")
     for name, value in headers.items():
-        if not _HEADER.match(name) or len(value) > _LONGEST_HEADER:
+        text = value if isinstance(value, str) else ""
+        if not _HEADER.match(name) or len(text) > _LONGEST_HEADER:
             raise InvalidInput(
                 f"{shown(name)} is not a header, or its value is too long",
                 field=field,
@@ -154,9 +179,9 @@ def _check_headers(headers: dict[str, str], field: str) -> None:
             raise InvalidInput(
                 f"the header {name} is set by Mainspring itself", field=f"{field}.{name}", hint="leave it out"
             )
-        check_line(value, f"{field}.{name}")
-        check_no_mask(name, value, f"{field}.{name}")
-        if not value.isascii() or value != value.strip():
+        check_line(text, f"{field}.{name}")
+        check_no_mask(name, text, f"{field}.{name}")
+        if not text.isascii() or text != text.strip():
             raise InvalidInput(
                 f"the header {name} is not plain ASCII, or has spaces around it",
                 field=f"{field}.{name}",

@@ -117,7 +117,7 @@ class HttpConnections:
         give_up = self._clock.monotonic() + timeout
         try:
             async with self._clock.timeout(timeout):
-                addresses = await self._addresses(origin)
+                addresses = await self.addresses(origin)
         except TimeoutError:
             raise ConnectTimeout(f"{origin.host} was not resolved within {timeout:g} s") from None
         error: Exception = NameNotFound(f"{origin.host} has no address")
@@ -134,7 +134,8 @@ class HttpConnections:
                 error = ConnectError(f"no connection to {where}: {in_words(failure)}")
         raise error
 
-    async def _addresses(self, origin: Origin) -> list[str]:
+    async def addresses(self, origin: Origin) -> list[str]:
+        """The addresses of a host, all of which may be called. Raises AddressRefused or NameNotFound."""
         try:
             addresses = await self._resolve(origin.host, origin.port)
         except (OSError, UnicodeError) as error:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from mainspring.kinds.option_values import pair, value_of
+from mainspring.kinds.option_values import pair, secret_or_text, value_of
 from mainspring.kinds.registry import KindOptions, Option
 
 _PANEL = "HTTP call"
@@ -25,7 +25,8 @@ def call_of(url: str | None, method: str | None, headers: list[str], body: str |
         call["method"] = method
     if headers:
         call["headers"] = {
-            name.strip(): value.strip() for name, value in (pair(header, "headers", _HEADER, ":") for header in headers)
+            name.strip(): secret_or_text(value.strip(), "headers")
+            for name, value in (pair(header, "headers", _HEADER, ":") for header in headers)
         }
     if body is not None:
         call["body"] = value_of(body)
@@ -40,7 +41,14 @@ OPTIONS = KindOptions(
     of_a_job=(
         Option("http", "--http", "URL", "Call this URL.", panel=_PANEL),
         Option("method", "--method", "M", "HTTP method. Default: POST with a body, GET without.", panel=_PANEL),
-        Option("header", "--header", "'K: V'", "Header of the request; can be repeated.", repeated=True, panel=_PANEL),
+        Option(
+            "header",
+            "--header",
+            "'K: V'",
+            "Header of the request; can be repeated. 'K: @secret:NAME' is the value of a secret.",
+            repeated=True,
+            panel=_PANEL,
+        ),
         Option("body", "--body", "JSON", "Valid JSON is sent as JSON, anything else as text.", panel=_PANEL),
     ),
     call=_call,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import msgspec
@@ -34,7 +34,12 @@ class ShellChecks:
         return command
 
     def check_setup(self, setup: RunSetup) -> None:
-        """Each field has an effect on a command."""
+        """Each field has an effect on a command, but for the secrets of ctx.secret."""
+        if setup.secrets:
+            raise InvalidInput(
+                "secrets has an effect only on Python tasks", field="secrets",
+                hint='give a command its secrets as variables: "env": {"DB_PASSWORD": {"$secret": "db-password"}}',
+            )  # fmt: skip
 
     def is_in_payload(self, call: str | list[str] | None, payload: str | None) -> bool:
         try:
@@ -47,6 +52,10 @@ class ShellChecks:
 
     def in_step(self, given: Any) -> tuple[str | None, list[ParsedReference], Any]:
         return None, [], given
+
+    def secrets_in(self, call: Any) -> Iterable[tuple[str, str]]:
+        """None: a command gets them in its variables, because every user of the machine sees arguments."""
+        return ()
 
     def check_references(self, call: Any, parents: Sequence[str]) -> None:
         """A command has none: it gets results in its payload."""

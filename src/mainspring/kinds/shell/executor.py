@@ -23,6 +23,8 @@ from mainspring.kinds.shell import KIND
 from mainspring.kinds.shell.sandbox.bubblewrap import Bubblewrap, NoSandbox
 from mainspring.wire.exchange import RunOrder
 from mainspring.wire.execution import Cause, RunSetup
+from mainspring.wire.trace_context import traceparent
+from mainspring.worker.about_order import about
 from mainspring.worker.execution.attempt import (
     Attempt,
     AttemptEnding,
@@ -34,6 +36,7 @@ from mainspring.worker.execution.attempt import (
     grace_of,
 )
 from mainspring.worker.execution.attempt_usage import AttemptUsage
+from mainspring.worker.execution.run_secrets import variables_of
 from mainspring.worker.execution.work_folders import WorkFolders
 from mainspring.worker.executors.setting import ExecutorSetting
 from mainspring.worker.output.process_output import Output
@@ -154,7 +157,7 @@ class ShellExecutor:
             return failed(f"the command could not be started: {error}", retry=isinstance(error, OSError))
         finally:
             output.close()
-        log.debug("command ended", run=str(attempt.order.run_id), exit_code=command.exit_code, bytes=output.size)
+        log.debug("command ended", **about(attempt.order), exit_code=command.exit_code, bytes=output.size)
         return _ending(attempt, command, output, account, stopped=stopped)
 
     def _spawn_order(self, order: RunOrder, folder: Path, account: Account | None) -> SpawnOrder:
@@ -162,7 +165,8 @@ class ShellExecutor:
         log_capped(order, self._caps)
         assert order.command
         argv = ["/bin/sh", "-c", order.command] if isinstance(order.command, str) else order.command
-        inside = (setup.env or {}) | environment_of(order)
+        trace = {"TRACEPARENT": traceparent(order.run_id, order.fence)}  # unless the job brings its own
+        inside = trace | variables_of(order) | environment_of(order)
         _refuse_nul(argv, inside)
         if not self._is_confined(order):
             own = {} if account is None else account.environment(str(folder))

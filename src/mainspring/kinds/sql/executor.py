@@ -4,7 +4,7 @@ The URL of a database stays here. Errors of connections are told in our words, b
 and databases. Whatever else is reported is searched for the URL and the password.
 
 A session holds an advisory lock of its run. So a second attempt waits until the session of the first one has
-ended, also if the worker of that one is gone: PostgreSQL looks every two seconds whether the client is still there.
+ended, also if the worker of that one is gone: PostgreSQL checks every two seconds whether the client is still there.
 """
 
 from __future__ import annotations
@@ -206,7 +206,7 @@ class SqlExecutor:
 
 
 class _NotHere(Exception):
-    """Another worker may have it."""
+    """This worker has no such connection; another worker may have it."""
 
 
 class _Failed(Exception):
@@ -275,7 +275,7 @@ class _Session:
         await self._wait_for_earlier()
 
     async def _wait_for_earlier(self) -> None:
-        """Take the lock of the run. Each look is a statement of its own: a session that waits for a lock holds
+        """Take the lock of the run. Each try is a statement of its own: a session that waits for a lock holds
         a snapshot, for which CREATE INDEX CONCURRENTLY of the other session would wait."""
         assert self._database is not None
         digest = hashlib.sha256(b"mainspring run " + self._order.run_id.bytes).digest()
@@ -409,7 +409,7 @@ async def _until(ready: asyncio.Event) -> None:
 
 
 def _check(part: PGresult, order: RunOrder) -> None:
-    """Raise _Failed if it is an error."""
+    """Raise _Failed if the result is an error."""
     from psycopg.errors import lookup
     from psycopg.pq import DiagnosticField, ExecStatus
 

@@ -5,18 +5,23 @@ from __future__ import annotations
 import re
 from uuid import UUID
 
+import msgspec
+
 from mainspring.domain.durations import parse_duration
-from mainspring.domain.errors import Conflict, Forbidden, InvalidInput, NotFound, NotSupportedYet
+from mainspring.domain.errors import Conflict, Forbidden, InvalidInput, NotFound
+from mainspring.domain.narrowing import Narrowing, narrowing_of
+from mainspring.domain.quotas import exceeded
 from mainspring.domain.tags import check_tag, token_tag
-from mainspring.domain.texts import check_line, shown
+from mainspring.domain.texts import check_line, meant, shown
 from mainspring.kernel.ids import DEFAULT_TENANT, EVERY_TENANT, TenantId
 from mainspring.kernel.logs import get_logger
+from mainspring.operations.access.audit_record import record
 from mainspring.operations.access.caller import Caller
-from mainspring.operations.access.failed_sign_ins import FailedSignIns
 from mainspring.operations.access.permissions import ADMIN, PURPOSES, WORKER
+from mainspring.operations.access.typed_again import TypedAgain, check_typed
 from mainspring.operations.paging.search import searching
 from mainspring.operations.signals import Signals
-from mainspring.store import sessions, tenants, tokens
+from mainspring.store import quotas, sessions, tenants, tokens
 from mainspring.store.pool import Connection, Store
 from mainspring.store.tenants import TenantRow
 from mainspring.store.tokens import TokenRow
@@ -32,11 +37,11 @@ from mainspring.wire.access import (
     TokenRequest,
     TokenView,
 )
+from mainspring.wire.users import PersonalTokenRequest
 
 log = get_logger("access")
 
-_ROLES_IN_WORDS = "admin, operator, viewer, metrics or worker"
-_LATER = ("submitter",)
+_ROLES_IN_WORDS = "admin, operator, submitter, viewer, metrics or worker"
 _TENANT_NAME = re.compile(r"[A-Za-z0-9._-]+\Z")
 _LEAST_LIFE = 1.0
 _MOST_LIFE = 100 * 365 * 86400.0
@@ -49,10 +54,10 @@ class AccessAdmin:
     tokens for tenants that have lost theirs. Other admins can manage the tokens of their own tenant only.
     """
 
-    def __init__(self, store: Store, signals: Signals, failed: FailedSignIns) -> None:
+    def __init__(self, store: Store, signals: Signals, typed: TypedAgain) -> None:
         self._store = store
         self._signals = signals
-        self._failed = failed
+        self._typed = typed
 
     async def tenants(self, caller: Caller) -> TenantList:
         """All tenants for an instance administrator, and the own tenant for others."""
@@ -68,14 +73,16 @@ class AccessAdmin:
     async def add_tenant(self, caller: Caller, request: TenantRequest) -> TenantMade:
         """Create a tenant and its first admin token. The token is shown only this once."""
         asker = caller.tenant
-        _instance_admin_only(asker, "only an admin of the tenant default can create tenants", field=None)
+        instance_admin_only(asker, "only an admin of the tenant default can create tenants", field=None)
         if not _TENANT_NAME.match(request.name):
             raise InvalidInput(
                 f"{shown(request.name)} cannot be the name of a tenant", field="name",
                 expected="letters, digits, and . _ -",
             )  # fmt: skip
+        check_typed(
+            caller, await self._typed.is_typed(caller, request.token, request.password), "a session creates no tenant"
+        )
         async with self._store.change() as connection:
-            await self._check_typed(connection, caller, request.token, "a session creates no tenant")
             await tokens.take_turn(connection)
             row = await tenants.insert(connection, request.name)
             if row is None:
@@ -83,7 +90,9 @@ class AccessAdmin:
                     f"a tenant called {request.name!r} exists already", field="name", hint="see GET /v1/tenants"
                 )
             tenant = _tenant_view(row)
-            made = await _make(connection, TenantId(tenant.tenant_id), ADMIN, "first admin", None)
+            made = await make_token(connection, TenantId(tenant.tenant_id), ADMIN, "first admin", None)
+            after = {"name": tenant.name, "admin_token": made.token_id}
+            await record(connection, caller, "tenant", tenant.tenant_id, None, after)
         log.info("tenant created", tenant=tenant.name, tenant_id=tenant.tenant_id)
         return TenantMade(tenant.tenant_id, tenant.name, tenant.created_at, made)
 
@@ -91,7 +100,7 @@ class AccessAdmin:
         asker = caller.tenant
         visible = _visible(asker) if caller.role == ADMIN else [asker]
         async with searching(self._store, asker, "tokens") as connection:
-            return TokenList([_token_view(row) for row in await tokens.list_tokens(connection, visible)])
+            return TokenList([token_view(row) for row in await tokens.list_tokens(connection, visible)])
 
     async def add_token(self, caller: Caller, request: TokenRequest) -> TokenMade:
         """Create a token. It is shown only this once."""
@@ -99,15 +108,17 @@ class AccessAdmin:
         check_line(request.name, "name")
         role = _role(request.role)
         tenant = _tenant_for(asker, role, request)
-        expires_in = None
-        if request.expires_in is not None:
-            expires_in = parse_duration(request.expires_in, "expires_in", least=_LEAST_LIFE, most=_MOST_LIFE)
-        async with self._store.reads.acquire() as connection:
-            kept = await self._kept_from_a_session(connection, caller, role, expires_in)
-            await self._check_typed(connection, caller, request.token, kept)
+        expires_in = life_of(request)
+        narrowing = narrowing_for(caller, role, tenant, request)
+        typed = await self._typed.is_typed(caller, request.token, request.password)
+        async with self._store.change() as connection:
+            check_typed(caller, typed, await self._kept_from_a_session(connection, caller, role, expires_in))
             if request.tenant is not None:
-                tenant = await _named(connection, request.tenant)
-            made = await _make(connection, tenant, role, request.name, expires_in)
+                tenant = await tenant_named(connection, request.tenant)
+            await check_token_quota(connection, tenant)
+            made = await make_token(connection, tenant, role, request.name, expires_in, narrowing)
+            after = {"name": made.name, "role": role, "expires_at": made.expires_at, "narrowing": narrowing}
+            await record(connection, caller, "token", made.token_id, None, after, tenants={asker, tenant})
         log.info("token created", token=made.token_id, name=made.name, role=role, tenant=made.tenant or ALL_TENANTS)
         return made
 
@@ -125,23 +136,6 @@ class AccessAdmin:
             return "a session makes no token that outlives it"
         return None
 
-    async def _check_typed(self, connection: Connection, caller: Caller, typed: str | None, kept: str | None) -> None:
-        """Raise Forbidden unless the token of the caller was typed again, if a session needs that. `kept`: why it
-        does."""
-        if typed is not None:
-            found = await tokens.find(connection, tokens.hash_token(typed))
-            if found is None or found.principal.token_id != caller.credential:
-                self._failed.note("wrong_token", caller.address)
-                raise Forbidden(
-                    "this is not the token that you signed in with", code="wrong_token", field="token",
-                    hint="type the token whose name the page shows",
-                )  # fmt: skip
-        elif caller.session is not None and kept is not None:
-            raise Forbidden(
-                f"{kept}, unless its own token is typed again", code="token_needed", field="token",
-                hint="send the token that you signed in with in the field token, or use it instead of a session",
-            )  # fmt: skip
-
     async def revoke(self, caller: Caller, token_id: UUID, if_match: str | None = None) -> TokenView:
         """Revoke a token. It is invalid from now on; a second call changes nothing. The last admin token of a tenant
         cannot be revoked, because then no token could create another one."""
@@ -153,6 +147,7 @@ class AccessAdmin:
             tenant = row.tenant_id
             if (
                 row.role == ADMIN
+                and row.user_mail is None
                 and row.revoked_at is None
                 and not await tokens.other_admins(connection, tenant, token_id)
             ):
@@ -161,23 +156,65 @@ class AccessAdmin:
                     hint="create another one first, with POST /v1/tokens",
                 )  # fmt: skip
             changed = await tokens.revoke(connection, token_id)
-            row = await _token(connection, asker, token_id)
+            before, row = row, await _token(connection, asker, token_id)
+            if changed:
+                both = ({"name": one.name, "revoked_at": one.revoked_at} for one in (before, row))
+                await record(connection, caller, "token", token_id, *both, tenants={asker, tenant})
         self._signals.tokens.publish(tenant)  # after the commit, so that every later lookup finds it revoked
         if changed:
             log.info("token revoked", token=str(token_id), name=row.name)
-        return _token_view(row)
+        return token_view(row)
 
 
-async def _make(connection: Connection, tenant: TenantId, role: str, name: str, expires_in: float | None) -> TokenMade:
+def life_of(request: TokenRequest | PersonalTokenRequest) -> float | None:
+    """For how many seconds the new token is valid. None: until it is revoked."""
+    if request.expires_in is None:
+        return None
+    return parse_duration(request.expires_in, "expires_in", least=_LEAST_LIFE, most=_MOST_LIFE)
+
+
+def narrowing_for(
+    caller: Caller, role: str, tenant: TenantId, request: TokenRequest | PersonalTokenRequest
+) -> Narrowing | None:
+    """How the new token is narrowed. It reaches nothing that the token of the caller does not."""
+    given = narrowing_of(request.queues, request.tasks, request.labels, request.addresses, payloads=request.payloads)
+    if given is not None and role == WORKER and (given.labels is not None or not given.payloads):
+        raise InvalidInput(
+            "a token of a worker is narrowed by queues, tasks and addresses",
+            field="payloads" if given.labels is None else "labels",
+            hint="leave it out: a worker takes every run of its queues and tasks, with its payload",
+        )
+    if caller.narrowing is None:
+        return given
+    of_another = isinstance(request, TokenRequest) and request.tenant is not None
+    if of_another or tenant != caller.tenant or not (given or Narrowing()).is_within(caller.narrowing):
+        raise Forbidden(
+            "a narrowed token makes none that reaches further than itself", code="outside_token",
+            hint="narrow the new token at least as the token of this request is narrowed",
+        )  # fmt: skip
+    return given
+
+
+async def make_token(
+    connection: Connection,
+    tenant: TenantId,
+    role: str,
+    name: str,
+    expires_in: float | None,
+    narrowing: Narrowing | None = None,
+    *,
+    user_id: UUID | None = None,
+    member_id: UUID | None = None,
+) -> TokenMade:
+    """A new token; with `user_id` and `member_id` a personal one."""
     secret = tokens.new_token()
-    token_id = await tokens.insert(connection, tenant, secret, role, name, expires_in=expires_in)
+    token_id = await tokens.insert(
+        connection, tenant, secret, role, name, expires_in=expires_in, narrowing=narrowing, user_id=user_id,
+        member_id=member_id,
+    )  # fmt: skip
     row = await tokens.get(connection, [tenant], token_id)
     assert row is not None
-    view = _token_view(row)
-    return TokenMade(
-        view.token_id, view.name, view.role, view.tenants, view.tenant, view.created_at, view.expires_at,
-        view.revoked_at, view.etag, token=secret,
-    )  # fmt: skip
+    return TokenMade(**msgspec.structs.asdict(token_view(row)), token=secret)
 
 
 async def _token(connection: Connection, asker: TenantId, token_id: UUID) -> TokenRow:
@@ -195,15 +232,24 @@ def _visible(asker: TenantId) -> list[TenantId]:
 def _role(role: str) -> str:
     if role in PURPOSES:
         return role
-    if role in _LATER:
-        raise NotSupportedYet(
-            f"the role {role!r} is not supported yet", field="role", expected=_ROLES_IN_WORDS,
-            hint="; ".join(f"{role}: {purpose}" for role, purpose in PURPOSES.items()),
-        )  # fmt: skip
-    raise InvalidInput(f"there is no role {shown(role)}", field="role", expected=_ROLES_IN_WORDS)
+    raise InvalidInput(
+        f"there is no role {shown(role)}", field="role", expected=_ROLES_IN_WORDS,
+        hint=meant(role, PURPOSES, "; ".join(f"{one}: {purpose}" for one, purpose in PURPOSES.items())),
+    )  # fmt: skip
 
 
-async def _named(connection: Connection, name: str) -> TenantId:
+async def check_token_quota(connection: Connection, tenant: TenantId) -> None:
+    """Raise QuotaExceeded if the tenant has as many tokens as it may have."""
+    most = (await quotas.get(connection, tenant)).tokens
+    if most is None:
+        return
+    await tokens.take_turn(connection)
+    count = await quotas.count_tokens(connection, tenant)
+    if count >= most:
+        raise exceeded("tokens", most, count + 1, hint="revoke tokens that are not needed")
+
+
+async def tenant_named(connection: Connection, name: str) -> TenantId:
     tenant = await tenants.find(connection, name)
     if tenant is None:
         raise InvalidInput(f"there is no tenant {shown(name)}", field="tenant", hint="see GET /v1/tenants")
@@ -217,7 +263,7 @@ def _tenant_for(asker: TenantId, role: str, request: TokenRequest) -> TenantId:
     if request.tenant is not None:
         check_line(request.tenant, "tenant")
         # This check comes before the lookup, so that a refused caller does not learn which tenants exist.
-        _instance_admin_only(
+        instance_admin_only(
             asker, "only an admin of the tenant default can create tokens for other tenants", field="tenant"
         )
         if wanted == ALL_TENANTS:
@@ -233,13 +279,13 @@ def _tenant_for(asker: TenantId, role: str, request: TokenRequest) -> TenantId:
             f"a token of role {role} belongs to one tenant", field="tenants", expected='"own"',
             hint="only workers can be shared: use the role worker, or leave out tenants",
         )  # fmt: skip
-    _instance_admin_only(
+    instance_admin_only(
         asker, "only an admin of the tenant default can create tokens of shared workers", field="tenants"
     )
     return EVERY_TENANT
 
 
-def _instance_admin_only(asker: TenantId, detail: str, *, field: str | None) -> None:
+def instance_admin_only(asker: TenantId, detail: str, *, field: str | None) -> None:
     if asker != DEFAULT_TENANT:
         raise Forbidden(
             detail, code="instance_admin_only", field=field, hint="ask the administrator of this Mainspring"
@@ -250,7 +296,8 @@ def _tenant_view(row: TenantRow) -> TenantView:
     return TenantView(row.tenant_id, row.name, row.created_at)
 
 
-def _token_view(row: TokenRow) -> TokenView:
+def token_view(row: TokenRow) -> TokenView:
+    narrowed = row.narrowing or Narrowing()
     return TokenView(
         str(row.token_id),
         row.name,
@@ -261,4 +308,10 @@ def _token_view(row: TokenRow) -> TokenView:
         row.expires_at,
         row.revoked_at,
         token_tag(row.revoked_at),
+        None if narrowed.queues is None else list(narrowed.queues),
+        None if narrowed.tasks is None else list(narrowed.tasks),
+        narrowed.labels,
+        narrowed.payloads,
+        None if narrowed.addresses is None else list(narrowed.addresses),
+        row.user_mail,
     )

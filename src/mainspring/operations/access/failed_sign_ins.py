@@ -7,7 +7,10 @@ from mainspring.kernel.logs import PacedLog, get_logger
 
 log = get_logger("sign_in")
 
-REASONS = ("invalid_link", "invalid_token", "worker_token", "wrong_token")
+REASONS = (
+    "invalid_link", "invalid_token", "worker_token", "wrong_token", "wrong_password", "too_many_attempts",
+    "sign_in_over", "sign_in_refused", "sign_in_disabled", "mail_not_verified", "mail_taken",
+)  # fmt: skip
 _EVERY = 10.0  # seconds between two lines about one address
 _MOST_ADDRESSES = 256
 
@@ -20,7 +23,7 @@ class FailedSignIns:
         self._said: dict[str | None, PacedLog] = {}
 
     def note(self, reason: str, address: str | None) -> None:
-        """A link or a token that is not valid."""
+        """A link, a token, a password, or the answer of a provider, that is not valid."""
         if reason not in REASONS:
             return
         metrics.sign_ins_failed.labels(reason=reason).inc()

@@ -12,6 +12,7 @@ from mainspring.operations.access.caller import Caller
 
 ADMIN = "admin"
 OPERATOR = "operator"
+SUBMITTER = "submitter"
 VIEWER = "viewer"
 METRICS = "metrics"
 WORKER = "worker"
@@ -21,17 +22,22 @@ Roles = frozenset[str]
 PUBLIC: Roles = frozenset()
 ADMINS: Roles = frozenset({ADMIN})
 OPERATORS: Roles = frozenset({ADMIN, OPERATOR})
-READERS: Roles = frozenset({ADMIN, OPERATOR, VIEWER})
+# Submitters create jobs, and change only their own ones (operations/access/ownership.py).
+SUBMITTERS: Roles = frozenset({ADMIN, SUBMITTER})
+OWNERS: Roles = OPERATORS | {SUBMITTER}
+READERS: Roles = OWNERS | {VIEWER}
 METRICS_READERS: Roles = READERS | {METRICS}
 WORKERS: Roles = frozenset({ADMIN, WORKER})
 
 # What a role is for, in words: of tokens, in messages and on the page.
 PURPOSES = {
     ADMIN: "everything in its tenant",
-    OPERATOR: "read everything in its tenant, and pause, resume, cancel, run, retry, replay, backfill, drain and set "
-    "limits",
-    VIEWER: "read everything in its tenant",
-    METRICS: "read /metrics",
+    OPERATOR: "read everything in its tenant but the audit, and pause, resume, cancel, run, retry, replay, backfill, "
+    "drain, mute, acknowledge and set limits",
+    SUBMITTER: "read everything in its tenant but the audit, create jobs and workflows, and change, pause, resume, "
+    "run, cancel and delete those that it has created",
+    VIEWER: "read everything in its tenant but the audit",
+    METRICS: "read /metrics and the scaling signal",
     WORKER: "what worker processes do",
 }
 # Tokens of these roles are for programs: they do not sign in.

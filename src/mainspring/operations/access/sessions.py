@@ -14,6 +14,7 @@ import msgspec
 from mainspring.domain.errors import Conflict, Forbidden, InvalidInput, NotFound, Unauthorized
 from mainspring.kernel.ids import EVERY_TENANT
 from mainspring.kernel.logs import get_logger
+from mainspring.operations.access.audit_record import record
 from mainspring.operations.access.caller import Caller
 from mainspring.operations.access.permissions import PROGRAMS, WORKER
 from mainspring.operations.signals import Signals
@@ -30,6 +31,7 @@ log = get_logger("sessions")
 
 PAGE = "/ui/"
 _MOST_LISTED = 1000
+_SIGN_IN = "session.create"  # the operation; the request has no caller before
 
 
 class Begun(msgspec.Struct, frozen=True):
@@ -48,7 +50,10 @@ class Sessions:
         self._signals = signals
         self._failed = failed
 
-    async def sign_in(self, request: SignInRequest, *, current: str | None = None, address: str | None = None) -> Begun:
+    async def sign_in(
+        self, request: SignInRequest, *, current: str | None = None, address: str | None = None,
+        client: str | None = None,
+    ) -> Begun:  # fmt: skip
         """Begin a session. Raises Unauthorized if the code or the token is not valid.
 
         `current`: the secret of the session that the browser has. A link that a stranger has sent must not replace it,
@@ -56,7 +61,7 @@ class Sessions:
         """
         if (request.code is None) == (request.token is None):
             raise InvalidInput(
-                "the body needs either a code or a token", field="code", hint="give one of code and token"
+                "the body needs a code, a token, or mail and password", field="code", hint="give one of them"
             )
         secret = None if request.preview else sessions.new_secret()
         try:
@@ -69,6 +74,12 @@ class Sessions:
                     session_id = await sessions.insert(connection, principal.token_id, secret)
                     if session_id is None:  # it was revoked since
                         raise _invalid_token()
+                    caller = Caller(
+                        principal.tenant, principal.role, principal.name, principal.token_id, address,
+                        session=session_id, client=client, operation=_SIGN_IN,
+                    )  # fmt: skip
+                    by = "token" if request.code is None else "link"
+                    await record(connection, caller, "session", session_id, None, {"by": by})
         except (Unauthorized, Forbidden) as error:
             self._failed.note(error.code, address)
             raise
@@ -82,11 +93,13 @@ class Sessions:
             tenant = await tenants.get(connection, caller.tenant)
             row = None if caller.session is None else await sessions.get(connection, caller.session)
         name = "" if tenant is None else tenant.name
+        user = None if caller.user is None else str(caller.user)
         if row is None:
-            return SessionView(caller.name, caller.role, name)
+            return SessionView(caller.name, caller.role, name, token_id=str(caller.owner), user_id=user)
         return SessionView(
-            caller.name, caller.role, name, str(row.session_id), signed_in_at=row.created_at, expires_at=row.expires_at
-        )
+            caller.name, caller.role, name, str(row.session_id), signed_in_at=row.created_at, expires_at=row.expires_at,
+            token_id=str(caller.owner), user_id=user,
+        )  # fmt: skip
 
     async def sign_out(self, caller: Caller) -> SessionView:
         """End the session of the caller, at every server."""
@@ -98,6 +111,7 @@ class Sessions:
         view = await self.session(caller)
         async with self._store.change() as connection:
             await sessions.end(connection, caller.session)
+            await record(connection, caller, "session", caller.session, {"name": caller.name}, None)
         self._signals.tokens.publish(caller.tenant)  # after the commit: servers that remember the session look again
         log.info("signed out", session=str(caller.session), name=caller.name)
         return view
@@ -113,6 +127,8 @@ class Sessions:
         """End a session of the tenant, at every server. Returns it as it was."""
         async with self._store.change() as connection:
             row = await sessions.end_of(connection, caller.tenant, session_id)
+            if row is not None:
+                await record(connection, caller, "session", session_id, {"name": row.name}, None)
         if row is None:
             raise NotFound(f"there is no session {session_id}", hint="it may have ended")
         self._signals.tokens.publish(caller.tenant)  # after the commit: servers that remember the session look again
@@ -127,7 +143,9 @@ class Sessions:
                 hint="use a token: mainspring open",
             )  # fmt: skip
         async with self._store.change() as connection:
-            return await make_link(connection, caller.credential)
+            link = await make_link(connection, caller.credential)
+            await record(connection, caller, "token", caller.credential, None, {"link_until": link.expires_at})
+            return link
 
 
 def _open_session(row: OpenSessionRow, caller: Caller) -> OpenSession:

@@ -18,6 +18,10 @@ URGENT = frozenset(
         "jobs.pause",
         "runs.cancel",
         "tokens.revoke",
+        "users.disable",
+        "users.remove",
+        "user.revoke_token",
+        "sessions.end",
     }
 )
 

@@ -24,11 +24,12 @@ from mainspring.domain.backfills import (
 from mainspring.domain.errors import Conflict, InvalidInput, NotFound
 from mainspring.domain.job import spec_from_text
 from mainspring.domain.refusals import cancelled
-from mainspring.domain.tags import backfill_tag, check_tag
+from mainspring.domain.tags import backfill_tag, changed_meanwhile, check_tag
 from mainspring.domain.texts import shown
 from mainspring.domain.transitions import StoredJobStatus, StoredState
 from mainspring.kernel.clock import DatabaseClock
 from mainspring.kernel.ids import uuid7
+from mainspring.operations.access.audit_record import record
 from mainspring.operations.access.caller import Caller
 from mainspring.operations.backfills.effects import backfill_ended
 from mainspring.operations.calendars.rules import load_rules
@@ -91,7 +92,7 @@ class BackfillControl:
     ) -> None:
         locked = await jobs.lock(connection, caller.tenant, row.job_id)
         if locked is None or (locked.version, locked.generation) != (row.version, row.generation):
-            raise Conflict(f"job {row.job_id!r} changed meanwhile", code="changed_meanwhile", hint="try again")
+            raise changed_meanwhile(f"job {row.job_id!r}")
         _check_status(locked)
         check_past(chosen, locked.now)
         if await backfills.unfinished(connection, caller.tenant, row.job_id) >= _MOST_OF_JOB:
@@ -100,6 +101,11 @@ class BackfillControl:
                 hint=f"wait for them, or cancel some; see GET /v1/backfills?job={row.job_id}",
             )  # fmt: skip
         await backfills.insert(connection, caller.tenant, new)
+        after = {
+            "job_id": new.job_id, "from": chosen.start, "to": chosen.end, "concurrency": new.concurrency,
+            "total": new.total,
+        }  # fmt: skip
+        await record(connection, caller, "backfill", new.backfill_id, None, after)
 
     async def backfill(self, caller: Caller, backfill_id: str) -> BackfillView:
         async with self._store.reads.acquire() as connection:
@@ -144,6 +150,8 @@ class BackfillControl:
             live = await backfills.lock_runs(connection, tenant, row.live)
             chosen = [run for run in live if running or run.state != StoredState.RUNNING]
             effects = await cancel(connection, chosen, _CANCELLED) if chosen else Effects()
+            before, now = ({"state": BackfillState(one.state).word} for one in (row, after))
+            await record(connection, caller, "backfill", row.backfill_id, before, {**now, "running": running})
             if ended:
                 await backfill_ended(connection, after, effects)
         effects.publish(self._signals)
@@ -160,7 +168,9 @@ class BackfillControl:
             if row.state not in _UNFINISHED:
                 raise is_over(BackfillState(row.state), row.backfill_id, "changed")
             if not await backfills.set_concurrency(connection, caller.tenant, row.backfill_id, concurrency):
-                raise Conflict("the backfill changed meanwhile", code="changed_meanwhile", hint="try again")
+                raise changed_meanwhile("the backfill")
+            before, after = {"concurrency": row.concurrency}, {"concurrency": concurrency}
+            await record(connection, caller, "backfill", row.backfill_id, before, after)
         self._signals.backfills.publish(())
         return await self.backfill(caller, backfill_id)
 
@@ -173,6 +183,8 @@ class BackfillControl:
                 raise is_over(BackfillState(row.state), row.backfill_id, what)
             if row.state != state:
                 await _write(connection, row, state)
+                before, after = ({"state": BackfillState(one).word} for one in (row.state, state))
+                await record(connection, caller, "backfill", row.backfill_id, before, after)
         self._signals.backfills.publish(())
         return await self.backfill(caller, backfill_id)
 

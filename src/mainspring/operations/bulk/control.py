@@ -20,10 +20,12 @@ from mainspring.domain.tags import check_tag, state_tag
 from mainspring.domain.texts import check_line, shown
 from mainspring.kernel.ids import parse_uuid, uuid7
 from mainspring.kernel.logs import get_logger
+from mainspring.operations.access.audit_record import record
 from mainspring.operations.access.caller import Caller
 from mainspring.operations.bulk.counting import Counter
 from mainspring.operations.bulk.selector import BulkRequest, Selector
 from mainspring.operations.lookup import id_in, states_in
+from mainspring.operations.object_guard import ObjectGuard
 from mainspring.operations.paging.cursors import encode_cursor, run_cursor
 from mainspring.operations.paging.search import searching
 from mainspring.store import operations
@@ -45,6 +47,7 @@ class BulkControl:
     def __init__(self, store: Store, lanes: LaneRegistry) -> None:
         self._store = store
         selector = Selector(store, lanes)
+        self._objects = ObjectGuard(store, lanes)
         self._counter = Counter(store, lanes, selector)
 
     async def act(self, caller: Caller, target: Target, request: Act) -> Counted | OperationView:
@@ -60,6 +63,8 @@ class BulkControl:
             counted = await self._counter.count(BulkRequest(caller, target, verb, request.filter))
         else:
             assert ids is not None
+            if not caller.reaches_all:
+                await self._check_reached(caller, target, ids)
             counted = Counted(len(ids), exact=True, examples=ids[:_EXAMPLES])
         if request.dry_run:
             return counted
@@ -67,28 +72,41 @@ class BulkControl:
         new = NewOperation(
             uuid7(), target, verb, None if request.filter is None else msgspec.json.encode(request.filter).decode(),
             ids, counted.count, counted.exact, request.expected, caller.name,
+            caller.credential,
         )  # fmt: skip
         async with self._store.change() as connection:
             if not await operations.insert(connection, caller.tenant, new, MOST_AT_WORK):
                 raise too_many_operations()
+            chosen = {"filter": request.filter} if ids is None else {"ids": ids}
+            after = {"target": new.target, "verb": verb, "count": new.count, **chosen}
+            await record(connection, caller, "operation", new.operation_id, None, after)
         log.info(
             "operation begins", operation=str(new.operation_id), tenant=caller.tenant, target=new.target, verb=verb,
             count=new.count, by=caller.name,
         )  # fmt: skip
         return await self.operation(caller, str(new.operation_id))
 
+    async def _check_reached(self, caller: Caller, target: Target, ids: Sequence[str]) -> None:
+        """Raise NotFound if the token of the caller does not reach one of them."""
+        for one in ids:
+            if target is Target.JOBS:
+                await self._objects.check(caller, job_id=one)
+            else:
+                await self._objects.check(caller, run_id=one)
+
     async def operation(self, caller: Caller, operation_id: str) -> OperationView:
         async with self._store.reads.acquire() as connection:
             row = await operations.get(connection, caller.tenant, id_in(operation_id, _missing))
-        if row is None:
+        if row is None or not (caller.reaches_all or row.token_id == caller.credential):
             raise _missing(operation_id)
         return _view(row)
 
     async def operations(self, caller: Caller, states: Sequence[str], cursor: str | None, limit: int) -> OperationList:
-        """Newest first."""
+        """Newest first. A narrowed token sees only those that it has begun."""
+        begun_by = None if caller.reaches_all else caller.credential
         numbers = states_in(states, BulkState, "an operation", [state.name for state in BulkState])
         async with searching(self._store, caller.tenant, "operations") as connection:
-            rows = await operations.page(connection, caller.tenant, run_cursor(cursor), numbers, limit + 1)
+            rows = await operations.page(connection, caller.tenant, run_cursor(cursor), numbers, limit + 1, begun_by)
         following = encode_cursor(str(rows[limit - 1].operation_id)) if len(rows) > limit else None
         return OperationList([_view(row) for row in rows[:limit]], following)
 
@@ -96,10 +114,16 @@ class BulkControl:
         """What is done stays done. A second call changes nothing. It is only cancelled while it runs, so a tag of
         another state changes nothing either."""
         done = False
+        if not caller.reaches_all:
+            await self.operation(caller, operation_id)
         if if_match in (None, state_tag(BulkState.RUNNING.name)):
             async with self._store.change() as connection:
                 reason = f"cancelled by {caller.name}"
-                done = await operations.cancel(connection, caller.tenant, id_in(operation_id, _missing), reason)
+                number = id_in(operation_id, _missing)
+                done = await operations.cancel(connection, caller.tenant, number, reason)
+                if done:
+                    states = ({"state": state.name} for state in (BulkState.RUNNING, BulkState.CANCELLED))
+                    await record(connection, caller, "operation", number, *states)
         view = await self.operation(caller, operation_id)
         if not done:
             check_tag("operation", view.etag, if_match)

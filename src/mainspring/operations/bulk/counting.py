@@ -47,7 +47,7 @@ class Counter:
 
     async def _jobs(self, request: BulkRequest, chosen: JobsFilter) -> tuple[int, bool]:
         tenant, query = request.caller.tenant, job_query(chosen, None, None, _PAGE)
-        wanted = await wanted_jobs(self._lanes, tenant, query)
+        wanted = await wanted_jobs(self._lanes, request.caller, query)
         rows, fired = row_filter(wanted), any(fired_states(wanted))
         if wanted.latest is None and wanted.schedule_types is None and not rows.missed and not fired:
             with search_in_words("jobs", query), suppress(SearchTooSlow):
@@ -66,7 +66,7 @@ class Counter:
     async def _runs(self, request: BulkRequest, chosen: RunsFilter) -> tuple[int, bool]:
         tenant, query = request.caller.tenant, run_query(chosen, None)
         counts = []
-        for one in await wanted_runs(self._lanes, tenant, query):
+        for one in await wanted_runs(self._lanes, request.caller, query):
             if request.verb == CANCEL and one.live_states != []:
                 counts.append(history.count_live(tenant, one))
             if request.verb != CANCEL and one.ended_states != []:
@@ -76,7 +76,7 @@ class Counter:
 
     async def _dead_letters(self, request: BulkRequest, chosen: DeadLettersFilter) -> tuple[int, bool]:
         query = dead_letter_query(chosen)
-        wanted = await dead_letter_filter(self._lanes, request.caller.tenant, query)
+        wanted = await dead_letter_filter(self._lanes, request.caller, query)
         count = dead_letters.count_of(request.caller.tenant, wanted, FAR)
         with search_in_words("dead letters", query):
             return await self._exact(request, [count])

@@ -8,7 +8,7 @@ from datetime import datetime
 
 from mainspring.domain.bulk import Target
 from mainspring.domain.errors import InvalidInput
-from mainspring.domain.intake.filters import label_filter, several, worker_filter
+from mainspring.domain.intake.filters import PAYLOAD_PARAMETER, label_filter, payload_filter, several, worker_filter
 from mainspring.domain.intake.times import parse_time
 from mainspring.operations.paging.search import DeadLetterQuery, JobQuery, RunQuery
 from mainspring.wire.bulk import AnyFilter, DeadLettersFilter, JobsFilter, RunsFilter
@@ -37,9 +37,11 @@ def job_query(chosen: JobsFilter, begun: datetime | None, cursor: str | None, li
         return JobQuery(
             several(chosen.status), chosen.queue, chosen.owner, label_filter(chosen.label), chosen.q, cursor, limit,
             declared_by=chosen.declared_by,
+            created_by=chosen.created_by,
             task=chosen.task,
             schedule_types=several(chosen.schedule_type, "schedule_type"),
             latest=several(chosen.latest_run, "latest_run"),
+            health=several(chosen.health, "health"),
             created_after=_time(chosen.created_after, "created_after"),
             created_before=_earlier(_time(chosen.created_before, "created_before"), begun),
             next_fire_after=_time(chosen.next_fire_after, "next_fire_after"),
@@ -54,6 +56,8 @@ def run_query(chosen: RunsFilter, begun: datetime | None) -> RunQuery:
             _time(chosen.until, "until"),
             label=label_filter(chosen.label),
             worker_id=worker_filter(chosen.worker),
+            created_by=chosen.created_by,
+            payload=payload_filter((f"{PAYLOAD_PARAMETER}{path}", value) for path, value in chosen.payload.items()),
             created_after=_time(chosen.created_after, "created_after"),
             created_before=_earlier(_time(chosen.created_before, "created_before"), begun),
         )  # fmt: skip

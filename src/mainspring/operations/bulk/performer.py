@@ -21,10 +21,10 @@ from mainspring.operations.access.permissions import ADMIN
 from mainspring.operations.bulk.filters import KINDS
 from mainspring.operations.bulk.selector import BulkRequest, Selection, Selector, by_ids
 from mainspring.operations.bulk.verbs import VerbOutcome, Verbs, apply_verb
-from mainspring.store import operations
+from mainspring.store import alerts, operations
 from mainspring.store.deadlocks import despite_deadlocks
 from mainspring.store.operations import Advance, OperationRow
-from mainspring.store.pool import AWAY, Store
+from mainspring.store.pool import AWAY, Connection, Store
 from mainspring.wire.bulk import Failure
 
 log = get_logger("performer")
@@ -89,7 +89,9 @@ class Performer:
                 if not await operations.lock(connection, row):
                     return None
                 done = await apply_verb(verb, _caller(row), connection, chosen.ids)
-                await operations.advance(connection, row, _advance(row, chosen, done))
+                step = _advance(row, chosen, done)
+                await operations.advance(connection, row, step)
+                await _tell_end(connection, row, step)
                 return done
 
         outcome = await despite_deadlocks(transaction)
@@ -117,12 +119,13 @@ class Performer:
         async with self._store.change() as connection:
             if await operations.lock(connection, row):
                 await operations.advance(connection, row, step)
+                await _tell_end(connection, row, step)
                 log.warning("operation failed", operation=str(row.operation_id), reason=reason)
 
 
 def _caller(row: OperationRow) -> Caller:
     """Who began it. What the token may do was decided then."""
-    return Caller(row.tenant_id, ADMIN, row.requested_by, _NOBODY)
+    return Caller(row.tenant_id, ADMIN, row.requested_by, row.token_id or _NOBODY, narrowing=row.narrowing)
 
 
 def _advance(row: OperationRow, chosen: Selection, done: VerbOutcome) -> Advance:
@@ -138,3 +141,14 @@ def _advance(row: OperationRow, chosen: Selection, done: VerbOutcome) -> Advance
         failures_text=msgspec.json.encode(shown).decode(),
         state=int(BulkState.DONE if over else BulkState.RUNNING),
     )
+
+
+async def _tell_end(connection: Connection, row: OperationRow, step: Advance) -> None:
+    """For rules that want to know of operations that ended."""
+    if step.state != BulkState.RUNNING:
+        done, failed = row.done + step.done, row.failed + step.failed
+        reason = f"{done:,} done, {failed:,} refused" + (f": {step.reason}" if step.reason else "")
+        await alerts.note_event(
+            connection, row.tenant_id, "operation_ended", f"operation {row.verb} on {row.target}", job_id=None,
+            path=f"/ui/operations?op={row.operation_id}", reason=reason,
+        )  # fmt: skip

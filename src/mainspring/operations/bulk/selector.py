@@ -70,7 +70,7 @@ class Selector:
     async def _runs(self, request: BulkRequest, chosen: RunsFilter, place: str | None, limit: int) -> Selection:
         tenant, query = request.caller.tenant, run_query(chosen, request.begun)
         before = None if place is None else UUID(place)
-        asked = await wanted_runs(self._lanes, tenant, query)
+        asked = await wanted_runs(self._lanes, request.caller, query)
         found: list[Run] = []
         async with searching(self._store, tenant, "runs", query, ONE_SNAPSHOT) as connection:
             for one in asked:
@@ -84,7 +84,7 @@ class Selector:
     ) -> Selection:
         tenant, query = request.caller.tenant, dead_letter_query(chosen)
         after = None if place is None else UUID(place)
-        wanted = await dead_letter_filter(self._lanes, tenant, query)
+        wanted = await dead_letter_filter(self._lanes, request.caller, query)
         async with searching(self._store, tenant, "dead letters", query) as connection:
             ids = await dead_letters.some(connection, tenant, wanted, after, request.begun or FAR, limit)
         return Selection([str(run_id) for run_id in ids], str(ids[-1]) if len(ids) == limit else None)

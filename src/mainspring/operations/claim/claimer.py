@@ -11,6 +11,7 @@ from mainspring.domain.errors import Unreadable
 from mainspring.domain.fairness import Party
 from mainspring.kernel import metrics
 from mainspring.kernel.clock import Clock, DatabaseClock
+from mainspring.kernel.logs import about_run, get_logger
 from mainspring.operations.claim.fair_turns import (
     MAX_LANES_PER_CHECK,
     FairPool,
@@ -24,6 +25,8 @@ from mainspring.store.claimed_runs import ClaimedRun, order_of
 from mainspring.store.lanes import Lane, LaneRegistry
 from mainspring.store.pool import Connection
 from mainspring.wire.exchange import Outcome, RunOrder
+
+log = get_logger("claimer")
 
 MAX_LANES_PER_CLAIM = 64
 _BOUND_LAG = timedelta(seconds=5)
@@ -82,35 +85,35 @@ class LaneSizes:
         return sum(size for size, _ in sums.values())
 
 
-class Rooms:
+class GateCapacities:
     """What the gates let pass from each lane of a claim, as columns: the gates of queue and tenant, how many may pass
     each, and the gates that a run owns."""
 
     def __init__(self) -> None:
         self.queue_gates: list[int | None] = []
-        self.queue_rooms: list[int | None] = []
+        self.queue_capacities: list[int | None] = []
         self.tenant_gates: list[int | None] = []
-        self.tenant_rooms: list[int | None] = []
+        self.tenant_capacities: list[int | None] = []
         self.owned: list[str | None] = []
 
     def add(self, of_queue: tuple[int, int] | None, of_tenant: tuple[int, int] | None, owned: Sequence[int]) -> None:
-        queue_gate, queue_room = of_queue or (None, None)
-        tenant_gate, tenant_room = of_tenant or (None, None)
+        queue_gate, queue_capacity = of_queue or (None, None)
+        tenant_gate, tenant_capacity = of_tenant or (None, None)
         self.queue_gates.append(queue_gate)
-        self.queue_rooms.append(queue_room)
+        self.queue_capacities.append(queue_capacity)
         self.tenant_gates.append(tenant_gate)
-        self.tenant_rooms.append(tenant_room)
+        self.tenant_capacities.append(tenant_capacity)
         self.owned.append("{" + ",".join(map(str, owned)) + "}" if owned else None)
 
     @property
     def columns(self) -> runs.GateColumns:
-        return (self.queue_gates, self.queue_rooms, self.tenant_gates, self.tenant_rooms, self.owned)
+        return (self.queue_gates, self.queue_capacities, self.tenant_gates, self.tenant_capacities, self.owned)
 
 
 class Gates(Protocol):
     """The gates of a claim, locked by its transaction."""
 
-    def rooms(self, lanes: Sequence[Lane]) -> Rooms: ...
+    def capacities(self, lanes: Sequence[Lane]) -> GateCapacities: ...
 
     def took(self, rows: Sequence[ClaimedRun]) -> None: ...
 
@@ -171,7 +174,7 @@ class Claimer:
         budget = _MAX_CLAIM_BYTES
         while (step := min(limit - len(rows), self._sizes.estimate_fit(lanes, budget))) > 0:
             if gates is not None:
-                columns = gates.rooms(lanes).columns
+                columns = gates.capacities(lanes).columns
                 some = await runs.claim_through_gates(
                     connection, heads, turns, starts or _ALONE, step, worker_id, seq, columns
                 )
@@ -280,6 +283,17 @@ class Claimer:
             rows = [rows[place] for *_, place in sorted(ranks)]
         return await self.orders(rows, worker_id)
 
+    async def hand_over(self, rows: list[ClaimedRun], eligible: Sequence[Lane], worker_id: UUID) -> list[RunOrder]:
+        """Note and order runs that were handed off to a worker that takes from these lanes. No other run waited there,
+        so no turn was passed over. The runs count as turns."""
+        if eligible[0].tenant_id == eligible[-1].tenant_id and len({lane.queue for lane in eligible}) == 1:
+            return await self.hand_out(rows, worker_id)
+        self._sizes.record(rows)
+        pool, parties = self._pools.pool_for(eligible), self._parties(eligible)
+        starts = pool.shares.starts(parties.values(), {parties[row.lane_id] for row in rows})
+        served = [lane for lane in eligible if parties[lane.lane_id] in starts]
+        return await self._in_turn(rows, served, parties, starts, pool, worker_id)
+
     async def _priority(self, lane_id: int) -> int:
         return (self._lanes.peek(lane_id) or await self._lanes.get(lane_id)).priority
 
@@ -295,6 +309,8 @@ class Claimer:
             try:
                 found.append(order_of(row, lane))
             except Unreadable as problem:
+                run = about_run(lane.tenant_id, row.job_id, row.run_id, row.attempt)
+                log.error("a run cannot be handed out, and fails", **run, error=str(problem))
                 self._unreadable.setdefault(worker_id, []).append(_failure(row, problem))
         return found
 

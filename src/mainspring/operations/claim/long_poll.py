@@ -98,13 +98,13 @@ class LongPolls:
     def offer(self, ready: Mapping[int, int]) -> None:
         """These lanes got so many runs. Wake idle waiters, each for its part; more capacity gets a larger part."""
         for lane_id, count in ready.items():
-            idle = self._idle(lane_id, count)
+            idle = self.idle(lane_id, count)
             parts = divide(count, [waiter.capacity(lane_id) for waiter in idle])
             for waiter, part in zip(idle, parts, strict=True):
                 if part > 0:
                     waiter.reserve(lane_id, part)
 
-    def _idle(self, lane_id: int, count: int) -> list[Waiter]:
+    def idle(self, lane_id: int, count: int) -> list[Waiter]:
         """Waiters with capacity for this lane, the largest first: a few, or as many as can take all the runs."""
         idle, total = [], 0
         for waiter in self._waiters.values():

@@ -9,6 +9,7 @@ from uuid import UUID
 import msgspec
 
 from mainspring.kernel.ids import TenantId
+from mainspring.store.claimed_runs import ClaimedRun
 
 
 class Demand(msgspec.Struct, frozen=True, gc=False):
@@ -40,11 +41,14 @@ class Waiter:
     Runs are reserved for a waiter when it is woken for them, so that the next runs wake another one; `available` is its
     demand without these. Runs that other workers were asked to return for it are counted in `recalled` until
     `recalled_until`.
+
+    Fresh runs that are being stored as its own are counted in `handing`. `hand_off` has what became of them: the runs
+    that it owns by then, or None if that is not known. Until it is, the exchange must not be answered.
     """
 
     __slots__ = (
-        "available", "demand", "event", "recalled", "recalled_until", "reserved", "reserved_by_lane", "seq",
-        "stop_requested", "superseded", "tenant", "worker_id",
+        "available", "demand", "event", "hand_off", "handing", "recalled", "recalled_until", "reserved",
+        "reserved_by_lane", "seq", "stop_requested", "superseded", "tenant", "worker_id",
     )  # fmt: skip
 
     def __init__(self, worker_id: UUID, tenant: TenantId, seq: int, *, stop_requested: bool) -> None:
@@ -60,10 +64,12 @@ class Waiter:
         self.reserved_by_lane: dict[int, int] = {}
         self.recalled = 0
         self.recalled_until = 0.0
+        self.handing = 0
+        self.hand_off: asyncio.Future[list[ClaimedRun] | None] | None = None
 
     def set_demand(self, demand: Demand) -> None:
         self.demand = demand
-        self.available = demand.free - self.reserved
+        self.available = demand.free - self.reserved - self.handing
 
     def capacity(self, lane_id: int) -> int:
         """How many more runs of this lane it can take, besides those reserved for it."""
@@ -85,6 +91,37 @@ class Waiter:
         self.available = self.demand.free
         self.reserved_by_lane.clear()
         return reserved
+
+    @property
+    def can_take_hand_off(self) -> bool:
+        """Whether nothing is about to answer or to wake the exchange."""
+        return self.hand_off is None and not self.superseded and not self.event.is_set()
+
+    def begin_hand_off(self, count: int) -> None:
+        """So many fresh runs are being stored as its own."""
+        self.hand_off = asyncio.get_running_loop().create_future()
+        self.handing = count
+        self.available -= count
+
+    def end_hand_off(self, runs: list[ClaimedRun]) -> None:
+        """The hand-off is over, and these runs are its own. Without any, it goes on waiting."""
+        under_way = self._stop_handing()
+        if runs:
+            self.event.set()
+        else:
+            self.hand_off = None
+        under_way.set_result(runs)
+
+    def doubt_hand_off(self) -> None:
+        """Whether runs are its own is not known."""
+        self._stop_handing().set_result(None)
+        self.event.set()
+
+    def _stop_handing(self) -> asyncio.Future[list[ClaimedRun] | None]:
+        assert self.hand_off is not None
+        self.available += self.handing
+        self.handing = 0
+        return self.hand_off
 
     def recall_capacity(self, now: float) -> int:
         """How many more runs other workers may be asked to return for it."""

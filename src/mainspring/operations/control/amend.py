@@ -19,17 +19,19 @@ from mainspring.domain.backfills import JOB_CANCELLED, BackfillState
 from mainspring.domain.dependencies import parents_of
 from mainspring.domain.errors import Conflict, InvalidInput, NotFound
 from mainspring.domain.intake.declaration import amended
-from mainspring.domain.intake.patch import changes_nothing, fires_once_from_now_on, names_schedule
+from mainspring.domain.intake.patch import change_warnings, changes_nothing, names_schedule
 from mainspring.domain.intake.recurrence import never_fires, runs_left_after
 from mainspring.domain.job import JobDefinition
 from mainspring.domain.refusals import ALREADY_FIRED, already_fired, cancelled, ended, paused
 from mainspring.domain.schedules.nominal_times import first_fire, first_fire_instead
 from mainspring.domain.schedules.schedule import Schedule, ScheduleKind, for_job
-from mainspring.domain.tags import check_tag, check_version, run_tag
+from mainspring.domain.tags import changed_meanwhile, check_tag, check_version, run_tag
 from mainspring.domain.transitions import JobStatus, StoredJobStatus, StoredState, job_may_follow
 from mainspring.kernel import metrics
 from mainspring.kernel.ids import TenantId
+from mainspring.operations.access.audit_record import audited_job, record
 from mainspring.operations.access.caller import Caller
+from mainspring.operations.access.ownership import check_own
 from mainspring.operations.calendars.rules import load_rules, with_current_rules
 from mainspring.operations.dependencies.edge_changes import change_edges, names_parents
 from mainspring.operations.dependencies.edges import fire_if_met
@@ -41,9 +43,13 @@ from mainspring.operations.lifecycle.events import BackfillEnded
 from mainspring.operations.lifecycle.fire_locked import FiredLocked, fire_locked, miss_due
 from mainspring.operations.limits.changed_rules import change_lines
 from mainspring.operations.limits.effects import admit_woken
+from mainspring.operations.limits.quota_guard import check_stored, take_job_places
 from mainspring.operations.lookup import load_lane, no_job, own_run, refuse_step
+from mainspring.operations.notify.job_channels import check_channels_of
+from mainspring.operations.object_guard import check_reached
 from mainspring.operations.read.one_time import fired_job
-from mainspring.operations.read.views import fired_definition
+from mainspring.operations.read.views import fired_definition, job_view
+from mainspring.operations.secrets.secret_check import check_in, named_by
 from mainspring.operations.signals import Signals
 from mainspring.operations.signatures.signature_registry import SignatureRegistry
 from mainspring.operations.signatures.slow_checks import prepare_checks
@@ -102,7 +108,7 @@ class Amender:
         """Give the job the definition that `change` returns. It is called in the transaction that has locked the job,
         perhaps more than once. `patch`: the change, unless it is that of a workflow. Returns warnings."""
         warnings: list[str] = []
-        update = partial(self._update, caller.tenant, job_id, change, if_version, given, patch, warnings)
+        update = partial(self._update, caller, job_id, change, if_version, given, patch, warnings)
         fired = await despite_deadlocks(update)
         if fired is not None:
             self._publish(fired)
@@ -111,7 +117,7 @@ class Amender:
 
     async def _update(
         self,
-        tenant: TenantId,
+        caller: Caller,
         job_id: str,
         change: Change,
         if_version: int | None,
@@ -120,11 +126,12 @@ class Amender:
         warnings: list[str],
     ) -> FiredLocked | None:
         """None if the change is a repeat: the job is so already, or it was before it fired."""
+        tenant = caller.tenant
         async with self._store.change() as connection:
             if names_parents(patch):
                 await dependencies.lock_graph(connection, tenant)
             try:
-                row = await self._lock(connection, tenant, job_id, "changed")
+                row = await self._lock(connection, caller, job_id, "changed")
             except Conflict as refused:
                 repeatable = refused.code == ALREADY_FIRED and if_version is None
                 if repeatable and await self._was_so(connection, tenant, job_id, given):
@@ -136,22 +143,31 @@ class Amender:
             if status is StoredJobStatus.CANCELLED:
                 raise cancelled(job_id, one_time=stored.schedule.one_time)
             changed = await change(connection, row, stored)
+            if caller.narrowing is not None:
+                caller.narrowing.check_inside(changed.queue, changed.task, changed.spec.labels)
+                if parents := set(parents_of(changed)) - set(parents_of(stored)):
+                    await check_reached(self._lanes, connection, caller, parents, "depends_on")
+            if changed.spec.setup != stored.spec.setup or (changed.queue, changed.task) != (stored.queue, stored.task):
+                await check_in(connection, tenant, named_by([changed]))
             again = given.names_schedule and status is StoredJobStatus.COMPLETED  # missed, so it has not fired
             if stored.schedule.one_time and not again and changes_nothing(stored, changed, row.now):
                 return None
+            if changed.spec.notify != stored.spec.notify:
+                await check_channels_of(connection, tenant, changed)
             if changed.schedule.calendar is not None and changed.schedule.calendar_version is None:
                 changed = await with_current_rules(connection, tenant, changed, row.now)
             fired = await fire_locked(connection, row, stored)
             if fired.gone:  # a refused change changes nothing: the transaction ends, and the scheduler fires the job
                 raise already_fired(job_id, "changed", "is due now")
             await self._redefine(connection, fired.row, stored, changed, again=again)
-            warnings[:] = fires_once_from_now_on(stored.schedule, changed.schedule)
+            warnings[:] = change_warnings(stored, changed)
             if parents_of(changed) != parents_of(stored):
                 await change_edges(connection, fired.row, changed, patch)
             if changed.schedule.after is not None:
                 fired.of(DependencyEffects).due |= await fire_if_met(connection, [(tenant, job_id)]) > 0
             await change_lines(connection, tenant, job_id, stored, changed, fired)
             await admit_woken(connection, fired)  # who waits no longer for what the job has given up
+            await self._audit(connection, caller, row)
         return fired
 
     async def _was_so(self, connection: Connection, tenant: TenantId, job_id: str, given: GivenChange) -> bool:
@@ -172,6 +188,7 @@ class Amender:
         """Write the changed definition. Nothing is due by the stored one, except what a pause holds back. `again`: the
         time counts even if it is the stored one."""
         status, next_at, paused_from = StoredJobStatus(row.status), row.next_fire_at, row.paused_from
+        places: int | None = None
         schedule = for_job(changed.schedule, row.tenant_id, row.job_id, row.now)
         changed = msgspec.structs.replace(changed, schedule=schedule)
         if schedule != stored.schedule or (again and schedule.at is not None):
@@ -189,9 +206,11 @@ class Amender:
             )
             next_at, paused_from = (None, first) if status is StoredJobStatus.PAUSED else (first, None)
             if status is StoredJobStatus.COMPLETED:
+                places = await take_job_places(connection, row.tenant_id)
                 status = StoredJobStatus.SCHEDULED
         lanes = await self._lanes.intern(connection, [key := lane_key(row.tenant_id, changed)])
         await self._write(connection, row, status, next_at, paused_from, lanes[key], changed, pruned=row.pruned)
+        await check_stored(connection, row.tenant_id, places)
 
     def _publish(self, fired: FiredLocked) -> None:
         metrics.fired.inc(fired.total)
@@ -208,7 +227,7 @@ class Amender:
         self, caller: Caller, connection: Connection, job_id: str, if_version: int | None = None
     ) -> None:
         """Pause a job in the caller's transaction."""
-        row = await self._lock(connection, caller.tenant, job_id, "paused")
+        row = await self._lock(connection, caller, job_id, "paused")
         check_version("job", row.version, if_version)
         status = StoredJobStatus(row.status)
         if status is StoredJobStatus.PAUSED and not row.pruned:
@@ -216,6 +235,7 @@ class Amender:
         if status is not StoredJobStatus.PAUSED and not job_may_follow(status, StoredJobStatus.PAUSED):
             raise _ended(row, "paused", "wrong_status")
         await self._pause(connection, row)
+        await self._audit(connection, caller, row)
 
     async def prune(self, caller: Caller, application: str, job_id: str, still: Check) -> bool:
         """Pause a job that its application no longer declares, if `still` holds. Return whether it was paused."""
@@ -226,6 +246,7 @@ class Amender:
             if row is None or row.declared_by != application or row.status != StoredJobStatus.SCHEDULED:
                 return False
             await self._pause(connection, row, pruned=True)
+            await self._audit(connection, caller, row)
         return True
 
     async def _pause(self, connection: Connection, row: LockedJob, *, pruned: bool = False) -> None:
@@ -253,7 +274,7 @@ class Amender:
     ) -> bool:
         """Resume a job in the caller's transaction. Return whether the job has changed. If so, the caller calls
         `publish_resumed` after the commit."""
-        row = await self._lock(connection, caller.tenant, job_id, "resumed")
+        row = await self._lock(connection, caller, job_id, "resumed")
         check_version("job", row.version, if_version)
         status = StoredJobStatus(row.status)
         if status is StoredJobStatus.SCHEDULED:
@@ -262,6 +283,7 @@ class Amender:
         if status is StoredJobStatus.COMPLETED or (status is StoredJobStatus.CANCELLED and one_time):
             raise _ended(row, "resumed", "not_paused")
         await self._resume(connection, row, None if row.pruned else row.declared_by)
+        await self._audit(connection, caller, row)
         await fire_if_met(connection, [(caller.tenant, job_id)])
         return True
 
@@ -278,13 +300,15 @@ class Amender:
             if row is None or row.declared_by != application or not row.pruned:
                 return False
             await self._resume(connection, row, application)
+            await self._audit(connection, caller, row)
         self._signals.due.publish()
         return True
 
     async def _resume(self, connection: Connection, row: LockedJob, declared_by: str | None) -> None:
         definition = await self._definition(connection, row)
-        reason = PAUSED
+        reason, places = PAUSED, None  # a job that comes back is a stored one again
         if row.status == StoredJobStatus.CANCELLED:
+            places = await take_job_places(connection, row.tenant_id)
             # The calendar may have changed: the next fires of cancelled jobs do not follow it.
             definition = await with_current_rules(connection, row.tenant_id, definition, row.now)
             # The cancel has recorded what was due by then.
@@ -298,6 +322,7 @@ class Amender:
         over = next_at is None and definition.schedule.recurring
         status = StoredJobStatus.COMPLETED if over else StoredJobStatus.SCHEDULED
         await self._write(connection, row, status, next_at, None, row.lane_id, definition)
+        await check_stored(connection, row.tenant_id, places)
 
     async def cancel_job(self, caller: Caller, job_id: str, if_version: int | None = None) -> None:
         """Delete the job: it fires no more, its queued runs end, and its running ones are told to stop. What is due
@@ -314,6 +339,7 @@ class Amender:
         row = await jobs.lock(connection, tenant, job_id)
         over: list[UUID] = []
         if row is not None:
+            check_own(caller, row.created_by, f"job {job_id!r}")
             check_version("job", row.version, if_version)
         if row is not None and row.status != StoredJobStatus.CANCELLED:
             await self._cancel(connection, row)
@@ -333,6 +359,10 @@ class Amender:
         effects.of(DependencyEffects).check |= await dependencies.poll_again(connection, [(tenant, job_id)]) > 0
         if row is None and own is None and not live and not await self._has_ended(connection, tenant, job_id):
             raise no_job(job_id)
+        if row is not None:
+            await self._audit(connection, caller, row)
+        elif live:
+            await record(connection, caller, "job", job_id, None, {"status": CANCELLED.upper()})
         return effects
 
     async def _cancel(self, connection: Connection, row: LockedJob) -> None:
@@ -363,11 +393,26 @@ class Amender:
                 raise Conflict(f"run {run_id} has ended with {state.name}", code="run_ended")
             check_tag("run", run_tag(row.state, row.fence), if_match)
             effects = await cancel(connection, [row], reason)
+            before = {"status": StoredState(row.state).name}
+            await record(connection, caller, "run", run_id, before, {"status": CANCELLED.upper(), "reason": reason})
         await finish(effects, self._store, self._signals)
 
-    async def _lock(self, connection: Connection, tenant: TenantId, job_id: str, what: str) -> LockedJob:
+    async def _audit(self, connection: Connection, caller: Caller, before: LockedJob) -> None:
+        """Record how the job has changed."""
+        if caller.operation is None:
+            return
+        rows = (before, await jobs.get(connection, before.tenant_id, before.job_id))
+        shown = [
+            None if row is None else audited_job(job_view(row, await load_lane(self._lanes, connection, row.lane_id)))
+            for row in rows
+        ]
+        await record(connection, caller, "job", before.job_id, *shown)
+
+    async def _lock(self, connection: Connection, caller: Caller, job_id: str, what: str) -> LockedJob:
+        tenant = caller.tenant
         row = await jobs.lock(connection, tenant, job_id)
         if row is not None:
+            check_own(caller, row.created_by, f"job {job_id!r}")
             return row
         own = await own_run(connection, tenant, job_id)
         await refuse_step(connection, tenant, job_id, own)
@@ -416,7 +461,7 @@ class Amender:
 
 
 def _changed(row: LockedJob) -> Conflict:
-    return Conflict(f"job {row.job_id!r} changed meanwhile", code="changed_meanwhile", hint="try again")
+    return changed_meanwhile(f"job {row.job_id!r}")
 
 
 def _ended(row: LockedJob, what: str, code: str) -> Conflict:

@@ -10,6 +10,7 @@ from mainspring.domain.tags import check_tag, worker_tag
 from mainspring.domain.worker_state import WorkerState
 from mainspring.kernel.ids import EVERY_TENANT, TenantId
 from mainspring.kernel.logs import get_logger
+from mainspring.operations.access.audit_record import record
 from mainspring.operations.access.caller import Caller
 from mainspring.operations.read.views import worker_view
 from mainspring.operations.signals import Signals
@@ -49,7 +50,10 @@ class Drainer:
             only_from = None if if_match is None else WorkerState(before.state)
             changed = await workers.set_state(connection, worker_id, WorkerState.DRAINING, only_from)
             row = await _row(connection, tenant, worker_id)
-            if not changed:
+            if changed:
+                states = ({"state": WorkerState(one.state).name} for one in (before, row))
+                await record(connection, caller, "worker", worker_id, *states, tenants=[before.tenant_id])
+            else:
                 check_tag("worker", worker_tag(row.state), if_match)  # it may have changed since it was read
         if row.state not in _LIVING:
             state = WorkerState(row.state).name

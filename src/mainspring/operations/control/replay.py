@@ -18,14 +18,15 @@ import asyncpg
 import msgspec
 
 from mainspring.domain.errors import Conflict, InvalidInput, MainspringError, NotFound, PayloadTooLarge
-from mainspring.domain.intake.repeat import repeated
 from mainspring.domain.intake.request import parse_time
+from mainspring.domain.intake.rerun import repeated
 from mainspring.domain.job import ONE_AFTER_ANOTHER, Overlap, spec_from_text, stored_spec
-from mainspring.domain.tags import check_tag, dead_letter_tag, run_tag
+from mainspring.domain.tags import changed_meanwhile, check_tag, dead_letter_tag, run_tag
 from mainspring.domain.texts import check_prose
 from mainspring.domain.transitions import StoredState
 from mainspring.kernel.clock import DatabaseClock
 from mainspring.kernel.ids import TenantId, uuid7, uuid7_batch
+from mainspring.operations.access.audit_record import record
 from mainspring.operations.access.caller import Caller
 from mainspring.operations.lifecycle.discard import discard
 from mainspring.operations.lifecycle.dispatch import RUNS_CREATED
@@ -91,7 +92,8 @@ class Replayer:
             if not letters:
                 raise await _gone(connection, tenant, run_id)
             check_tag("dead letter", dead_letter_tag(letters[0].attempts), if_match)
-            done = await self._replay(connection, tenant, letters, payload)
+            done = await self._replay(connection, caller, letters, payload)
+            await _audit(connection, caller, run_id, done, payload)
         if done.refusal is not None:
             raise done.refusal
         for reason in done.left:
@@ -110,7 +112,9 @@ class Replayer:
             if await history.live_run(connection, tenant, run_id) is not None:
                 raise _alive(run_id)
             if await dead_letters.get(connection, tenant, run_id) is None:
-                done = await self._repeat_ended(connection, tenant, run_id, payload)
+                async with connection.transaction():
+                    done = await self._repeat_ended(connection, caller, run_id, payload)
+                    await _audit(connection, caller, run_id, done, payload)
                 self.publish(done)
                 return done.replayed[0]
         return await self.replay(caller, run_id, payload)
@@ -123,8 +127,8 @@ class Replayer:
             raise _alive(run_id)
         letters = await dead_letters.lock(connection, tenant, [run_id], whole=False)
         if not letters:
-            return await self._repeat_ended(connection, tenant, run_id, msgspec.Raw())
-        done = await self._replay(connection, tenant, letters, msgspec.Raw())
+            return await self._repeat_ended(connection, caller, run_id, msgspec.Raw())
+        done = await self._replay(connection, caller, letters, msgspec.Raw())
         if done.refusal is not None:
             raise done.refusal
         for reason in done.left:
@@ -136,7 +140,7 @@ class Replayer:
         `refused`."""
         tenant = caller.tenant
         letters = await dead_letters.lock(connection, tenant, run_ids, whole=False)
-        done = await self._replay(connection, tenant, letters, msgspec.Raw()) if letters else Repeated()
+        done = await self._replay(connection, caller, letters, msgspec.Raw()) if letters else Repeated()
         for run_id in set(run_ids) - {letter.run_id for letter in letters}:
             done.refused.append((run_id, (await _gone(connection, tenant, run_id)).detail))
         return done
@@ -144,12 +148,13 @@ class Replayer:
     async def replay_all(self, caller: Caller, choice: DeadLetterChoice) -> Replayed:
         """Repeat the chosen dead letters in batches. Each batch is a transaction of its own. Dead letters that a
         changed payload does not fit are left. If it fits none of them, this raises an error."""
-        tenant, query = caller.tenant, _query(choice)
+        query = _query(choice)
         with search_in_words("dead letters", query):
-            chosen = await dead_letter_filter(self._lanes, tenant, query)
-            return await self._replay_chosen(tenant, choice, chosen)
+            chosen = await dead_letter_filter(self._lanes, caller, query)
+            return await self._replay_chosen(caller, choice, chosen)
 
-    async def _replay_chosen(self, tenant: TenantId, choice: DeadLetterChoice, chosen: DeadLetterFilter) -> Replayed:
+    async def _replay_chosen(self, caller: Caller, choice: DeadLetterChoice, chosen: DeadLetterFilter) -> Replayed:
+        tenant = caller.tenant
         most = choice.limit or _MOST
         total, after = Repeated(), None
         begun, changed = await self._begun(), bool(memoryview(choice.payload))
@@ -162,7 +167,9 @@ class Replayer:
                     break
                 letters = await dead_letters.lock(connection, tenant, run_ids, whole=changed)
                 if letters:
-                    batch = await self._replay(connection, tenant, letters, choice.payload)
+                    batch = await self._replay(connection, caller, letters, choice.payload)
+                if batch.replayed and not total.replayed:  # one entry for all of them
+                    await record(connection, caller, "dead_letters", "", None, choice)
             self.publish(batch)
             total.replayed += batch.replayed
             total.left += batch.left
@@ -182,38 +189,42 @@ class Replayer:
                     check_tag("dead letter", dead_letter_tag(letter.attempts), if_match)
             if not await discard(connection, tenant, [run_id]):
                 raise await _gone(connection, tenant, run_id)
+            await record(connection, caller, "run", run_id, None, {"discarded": True})
         return Discarded(1)
 
     async def discard_all(self, caller: Caller, choice: DeadLetterChoice) -> Discarded:
-        tenant = caller.tenant
         if memoryview(choice.payload):
             raise InvalidInput(
                 "a payload cannot be given to discard dead letters", field="payload", hint="leave it out"
             )
         query = _query(choice)
         with search_in_words("dead letters", query):
-            return await self._discard_chosen(tenant, await dead_letter_filter(self._lanes, tenant, query), choice)
+            return await self._discard_chosen(caller, await dead_letter_filter(self._lanes, caller, query), choice)
 
-    async def _discard_chosen(self, tenant: TenantId, chosen: DeadLetterFilter, choice: DeadLetterChoice) -> Discarded:
+    async def _discard_chosen(self, caller: Caller, chosen: DeadLetterFilter, choice: DeadLetterChoice) -> Discarded:
+        tenant = caller.tenant
         most = choice.limit or _MOST
         discarded, seen, after = 0, 0, None
         begun = await self._begun()
         while seen < most:
-            async with self._store.reads.acquire() as connection:
+            async with self._store.reads.acquire() as connection, connection.transaction():
                 run_ids = await dead_letters.some(connection, tenant, chosen, after, begun, min(_BATCH, most - seen))
                 if not run_ids:
                     break
-                discarded += await discard(connection, tenant, run_ids)
+                some = await discard(connection, tenant, run_ids)
+                if some and not discarded:  # one entry for all of them
+                    await record(connection, caller, "dead_letters", "", None, choice)
+                discarded += some
             seen, after = seen + len(run_ids), run_ids[-1]
         return Discarded(discarded, more=await self._more(tenant, chosen, after, begun))
 
     # --- helpers
 
     async def _replay(
-        self, connection: Connection, tenant: TenantId, letters: Sequence[LockedLetter], payload: msgspec.Raw
+        self, connection: Connection, caller: Caller, letters: Sequence[LockedLetter], payload: msgspec.Raw
     ) -> Repeated:
         """Repeat locked dead letters if their jobs allow it."""
-        done = Repeated()
+        tenant, done = caller.tenant, Repeated()
         jobs = await dead_letters.lock_jobs(connection, tenant, sorted({job_id_of(letter) for letter in letters}))
         items: list[dead_letters.Replay] = []
         begun: set[str] = set()
@@ -238,9 +249,9 @@ class Replayer:
             one_at_a_time = job is not None and job.one_at_a_time
             items.append(dead_letters.Replay(letter.run_id, replay_id, one_at_a_time, changed))
         if items:
-            rows = await dead_letters.replay(connection, tenant, items)
+            rows = await dead_letters.replay(connection, tenant, items, caller.created_by)
             if len(rows) != len(items):  # they are locked, so this should not happen
-                raise Conflict("dead letters changed meanwhile", code="changed_meanwhile", hint="try again")
+                raise changed_meanwhile("dead letters")
             done.replayed = [item.replay_id for item in items]
             done.created.update(row.lane_id for row in rows if row.held_key is None)
             held_in = [row.held_key for row in rows if row.held_key is not None]
@@ -248,10 +259,10 @@ class Replayer:
         return done
 
     async def _repeat_ended(
-        self, connection: Connection, tenant: TenantId, run_id: UUID, payload: msgspec.Raw
+        self, connection: Connection, caller: Caller, run_id: UUID, payload: msgspec.Raw
     ) -> Repeated:
         """Repeat an ended run that is not a dead letter, or no longer one."""
-        replay_id = uuid7()
+        tenant, replay_id = caller.tenant, uuid7()
         try:
             async with connection.transaction():
                 row = await self._ended(connection, tenant, run_id)
@@ -267,7 +278,7 @@ class Replayer:
                 changed = await self._changed(connection, tenant, row, replay_id, payload, job)
                 one_at_a_time = job is not None and job.one_at_a_time
                 item = dead_letters.Replay(run_id, replay_id, one_at_a_time, changed)
-                created = await dead_letters.repeat(connection, tenant, item)
+                created = await dead_letters.repeat(connection, tenant, item, caller.created_by)
                 if created is None:
                     raise NotFound(f"run {run_id} no longer exists", hint="see GET /v1/runs")
                 held_in = [] if created.held_key is None else [created.held_key]
@@ -380,6 +391,12 @@ def _overlap(run: LockedLetter | EndedRun) -> Overlap:
     if isinstance(run, EndedRun):
         return spec_from_text(run.spec_text).overlap
     return Overlap.SKIP if run.overlap is None else Overlap(run.overlap)
+
+
+async def _audit(connection: Connection, caller: Caller, run_id: UUID, done: Repeated, payload: msgspec.Raw) -> None:
+    if done.replayed:
+        own = {"payload": payload} if memoryview(payload) else {}
+        await record(connection, caller, "run", run_id, None, {"replayed_as": done.replayed[0], **own})
 
 
 async def _gone(connection: Connection, tenant: TenantId, run_id: UUID) -> MainspringError:

@@ -15,18 +15,20 @@ from uuid import UUID
 import msgspec
 
 from mainspring.domain.dependencies import has_references
-from mainspring.domain.errors import Conflict, InvalidInput, key_reused
+from mainspring.domain.errors import InvalidInput, key_reused
 from mainspring.domain.intake.canonical import canonical_json
-from mainspring.domain.intake.repeat import payload_dropped, with_payload
+from mainspring.domain.intake.rerun import payload_dropped, with_payload
 from mainspring.domain.job import JobDefinition, Overlap, stored_spec
 from mainspring.domain.refusals import cancelled
-from mainspring.domain.tags import check_version
+from mainspring.domain.tags import changed_meanwhile, check_version
 from mainspring.domain.texts import check_line
 from mainspring.domain.transitions import StoredJobStatus, StoredState
 from mainspring.domain.workflows.references import may_refer
 from mainspring.kernel.clock import DatabaseClock
 from mainspring.kernel.ids import TenantId, uuid7
+from mainspring.operations.access.audit_record import record
 from mainspring.operations.access.caller import Caller
+from mainspring.operations.access.ownership import check_own
 from mainspring.operations.dependencies.newest_results import with_newest_results
 from mainspring.operations.lifecycle.fire import FireEffects, cancel_earlier, run_again, run_now
 from mainspring.operations.limits.effects import admit_woken
@@ -120,10 +122,13 @@ class ManualRuns:
         row = await jobs.lock(connection, tenant, job_id)
         check_version("job", generation if row is None else row.version, if_version)
         if row is not None:
-            fired = await self._run(connection, row, run_id, request.payload)
+            check_own(caller, row.created_by, f"job {job_id!r}")
+            fired = await self._run(connection, caller, row, run_id, request.payload)
         else:
-            fired = await self._run_again(connection, tenant, job_id, generation, run_id, request.payload)
+            fired = await self._run_again(connection, caller, job_id, generation, run_id, request.payload)
         await admit_woken(connection, fired)  # the answer tells the status of the run
+        own = {"payload": request.payload} if memoryview(request.payload) else {}
+        await record(connection, caller, "job", job_id, None, {"run_id": run_id, **own})
         # A one-time job has a new row, and its fire is prepared from that.
         due = row is not None and row.next_fire_at is not None and row.next_fire_at < row.now + _SOON
         return RanNow(run_id, repeated=False), RunsMade(fired, due)
@@ -135,7 +140,9 @@ class ManualRuns:
         if made.due:
             self._signals.due.publish()
 
-    async def _run(self, connection: Connection, row: LockedJob, run_id: UUID, payload: msgspec.Raw) -> FireEffects:
+    async def _run(
+        self, connection: Connection, caller: Caller, row: LockedJob, run_id: UUID, payload: msgspec.Raw
+    ) -> FireEffects:
         tenant, job_id = row.tenant_id, row.job_id
         if row.status == StoredJobStatus.CANCELLED:
             raise cancelled(job_id, one_time=schedule_from_text(row.schedule_text).one_time)
@@ -147,9 +154,9 @@ class ManualRuns:
                 changed = self._with_payload(tenant, job_id, definition, payload, row.now)
             elif has_references(definition):
                 changed = (await with_newest_results(connection, tenant, definition), row.spec_text)
-        fired = await run_now(connection, tenant, job_id, run_id, f"manual:{run_id}", changed)
+        fired = await run_now(connection, tenant, job_id, run_id, f"manual:{run_id}", changed, caller.created_by)
         if fired is None:
-            raise Conflict(f"job {job_id!r} changed meanwhile", code="changed_meanwhile", hint="try again")
+            raise changed_meanwhile(f"job {job_id!r}")
         if row.overlap == Overlap.CANCEL_PREVIOUS:
             await cancel_earlier(connection, tenant, job_id, [run_id], fired)
         return fired
@@ -157,13 +164,14 @@ class ManualRuns:
     async def _run_again(
         self,
         connection: Connection,
-        tenant: TenantId,
+        caller: Caller,
         job_id: str,
         generation: int,
         run_id: UUID,
         payload: msgspec.Raw,
     ) -> FireEffects:
         """A repeat of a one-time job that has fired."""
+        tenant = caller.tenant
         await jobs.lock_fired(connection, tenant, [job_id])
         own = await own_run(connection, tenant, job_id)
         await refuse_step(connection, tenant, job_id, own)
@@ -194,6 +202,7 @@ class ManualRuns:
             own=None if own is None else own.run_id,
             payload=text,
             spec=spec,
+            created_by=caller.created_by,
         )
         return await run_again(connection, tenant, item)
 

@@ -17,6 +17,8 @@ from mainspring.store import dependencies
 from mainspring.store.dependencies import Edge, JobKey
 from mainspring.store.pool import Connection
 
+MOST_EDGES = 50_000  # of one request: each step of the work on them takes 25 ms
+
 
 class Dependant(msgspec.Struct, frozen=True):
     """A job and what it depends on. fired_for: its last fire. given_as: the field of the request that names them."""
@@ -33,6 +35,17 @@ class Dependant(msgspec.Struct, frozen=True):
     @property
     def field(self) -> str:
         return self.given_as if self.definition.schedule.after is None else "schedule.after"
+
+
+def check_count(definitions: Sequence[JobDefinition]) -> None:
+    """Raise InvalidInput if jobs that are stored together depend on too many others."""
+    count = sum(len(parents_of(item)) for item in definitions)
+    if count > MOST_EDGES:
+        raise InvalidInput(
+            f"the jobs depend on {count:,} others in all", field="jobs",
+            expected=f"at most {MOST_EDGES:,} in one request",
+            hint="send them in smaller batches, or let a job in between depend on many",
+        )  # fmt: skip
 
 
 class Refused(Exception):
@@ -93,6 +106,9 @@ async def _check_cycles(
     """`instead`: parents of jobs in place of those that are stored."""
     above: dict[str, list[str]] = {}
     level = sorted({item.job_id for item in items})
+    names_itself = any(job in parents for job, parents in (instead or {}).items())
+    if not names_itself and not await dependencies.is_parent(connection, tenant, level):
+        return  # nothing follows them, as it is with most new jobs: however many levels are above, there is no cycle
     while level:
         for job in level:
             above[job] = []

@@ -13,7 +13,7 @@ from mainspring.domain.job import Spec, spec_from_text
 from mainspring.domain.transitions import StoredState
 from mainspring.domain.workflows.references import Unresolved, Values, may_refer, resolved_payload
 from mainspring.kernel.config import MAX_SHELL_PAYLOAD_BYTES
-from mainspring.operations.lifecycle.effects import Effects, RunChanges, carry_out
+from mainspring.operations.lifecycle.effects import Effects, RunChanges, apply_changes
 from mainspring.operations.limits.ready_runs import make_ready
 from mainspring.store import dependencies, joins
 from mainspring.store.dependencies import DependantRun, WaitRow
@@ -50,7 +50,7 @@ async def settle_waiting(connection: Connection, locked: Sequence[DependantRun],
         else:
             (held if run.limited else queued).append(joins.Ready(run.run_id, payload))
     await make_ready(connection, queued, held, effects)
-    await carry_out(connection, RunChanges(endings), effects)
+    await apply_changes(connection, RunChanges(endings), effects)
     await dependencies.delete_waits(
         connection, [run.run_id for run, _ in decided], [(run.tenant_id, run.job_id) for run, _ in decided]
     )

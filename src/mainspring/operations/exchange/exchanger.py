@@ -15,7 +15,7 @@ One `Exchange` passes through these steps:
         transaction         transaction.py: sequence number, outcomes, redelivery, claim; groups.py: with others
         check for stops     stops.py
         recall              recall.py: ask for unstarted runs that idle workers could start, or whose queue is paused
-        wait                claim/long_poll.py
+        wait                claim/long_poll.py; hand_off.py: fresh runs are assigned to it meanwhile
 
 The heartbeat is recorded meanwhile (beats.py). The reply acknowledges it, so it is sent after the heartbeat's commit.
 
@@ -39,9 +39,10 @@ from mainspring.kernel.logs import get_logger
 from mainspring.operations.access.caller import Caller
 from mainspring.operations.claim.claimer import Claimer
 from mainspring.operations.claim.long_poll import LongPolls
-from mainspring.operations.claim.ready_look import ReadyLook
+from mainspring.operations.claim.ready_check import ReadyCheck
 from mainspring.operations.exchange.beats import Beats
 from mainspring.operations.exchange.exchange import Exchange, reports
+from mainspring.operations.exchange.hand_off import HandOffs
 from mainspring.operations.exchange.patience import TOO_LONG, RescuePatience
 from mainspring.operations.exchange.paused_runs import PausedRuns
 from mainspring.operations.exchange.recall import recall_unstarted
@@ -52,9 +53,11 @@ from mainspring.operations.exchange.worker_registry import STALE, HelloDelayed, 
 from mainspring.operations.lifecycle.decide import Random
 from mainspring.operations.limits.gate_registry import GateRegistry
 from mainspring.operations.limits.gate_waker import GateWaker
+from mainspring.operations.secrets.handing_out import SecretHandout
 from mainspring.operations.signals import Signals
 from mainspring.operations.signatures.signature_registry import SignatureRegistry
 from mainspring.store import workers
+from mainspring.store.claimed_runs import ClaimedRun
 from mainspring.store.lanes import LaneRegistry
 from mainspring.store.pool import AWAY, Store
 from mainspring.store.workers import WorkerState
@@ -80,6 +83,7 @@ class Exchanger:
         random: Random,
         signatures: SignatureRegistry,
         gates: GateRegistry,
+        secrets: SecretHandout,
     ) -> None:
         self._store = store
         self._lanes = lanes
@@ -94,9 +98,10 @@ class Exchanger:
         self._gates = gates
         self.waker = GateWaker(store, gates, lanes, long_polls, self._claimer, signals)
         self._transaction = ExchangeTransaction(
-            store, self._registry, self._claimer, lanes, gates, self.waker, signals, clock, random
+            store, self._registry, self._claimer, lanes, gates, self.waker, signals, clock, random, secrets
         )
-        self._ready_look = ReadyLook(self._ready_lanes)
+        self.hand_offs = HandOffs(store, long_polls, self._claimer, gates, lanes)
+        self._ready_check = ReadyCheck(self._ready_lanes)
         self._starts = StartRecorder(store, clock)
         self._stop_check = StopCheck(store, clock, timing)
         self._paused_runs = PausedRuns(store, gates)
@@ -130,10 +135,10 @@ class Exchanger:
             worker = await self._registry.identify(caller, request, patience)
         except HelloDelayed:
             await self._beats.record(request.worker_id)
-            return ExchangeReply(seq=request.seq, superseded=True, retry_in=self._retry_in())
+            return _counted(ExchangeReply(seq=request.seq, superseded=True, retry_in=self._retry_in()))
         if not reports(request) and worker.is_late(request.seq):
             await self._beats.record(request.worker_id)
-            return ExchangeReply(seq=request.seq, superseded=True)
+            return _counted(ExchangeReply(seq=request.seq, superseded=True))
         worker.note_number(request.seq)
         # This comes before the long poll is registered. From then on a newer exchange may end this one.
         if request.started:
@@ -162,7 +167,7 @@ class Exchanger:
             finally:
                 if heartbeat is not None:
                     await heartbeat
-            return exchange.reply
+            return _counted(exchange.reply)
         finally:
             self._active.discard(exchange)
             self._long_polls.release(waiter)
@@ -171,10 +176,13 @@ class Exchanger:
     async def _serve(self, exchange: Exchange) -> None:
         """Go through rounds until the reply says something or the deadline has passed."""
         request, worker, waiter = exchange.request, exchange.worker, exchange.waiter
+        handed: list[ClaimedRun] = []
         while True:
             exchange.update_demand(self._lanes)
             try:
-                if exchange.must_write or await self._may_claim(exchange):
+                if handed:
+                    await self._transaction.hand_out(exchange, handed)
+                elif exchange.must_write or await self._may_claim(exchange):
                     await self._transaction.run(exchange)
             except Conflict as error:
                 # The worker has sent a newer exchange: to this server, or to another one while this one waited.
@@ -202,11 +210,13 @@ class Exchanger:
                 if reply.recall:
                     return
             await self._wait(exchange, now, until)
-            if waiter.superseded:
-                reply.superseded = True
-                return
-            if not exchange.woken and until == exchange.deadline:
-                return
+            handed = await self.hand_offs.result(exchange)
+            if not handed:
+                if waiter.superseded:
+                    reply.superseded = True
+                    return
+                if not exchange.woken and until == exchange.deadline:
+                    return
             exchange.start_next_round()
 
     def _retry_in(self) -> float:
@@ -225,7 +235,7 @@ class Exchanger:
         lanes = self._gates.unblocked(demand.lanes, self._lanes)
         if not lanes:
             return False
-        return await self._ready_look.any_of(lanes)
+        return await self._ready_check.any_of(lanes)
 
     async def _ready_lanes(self, lanes: Collection[int]) -> Collection[int]:
         async with RescuePatience(self._clock).connection(self._store.hot) as connection:
@@ -235,9 +245,11 @@ class Exchanger:
         """Wait until the exchange is woken, at most until then."""
         if exchange.before_wait is not None:
             exchange.before_wait()
+        self.hand_offs.add(exchange)
         try:
             exchange.woken = await self._long_polls.wait(exchange.waiter, until - now)
         finally:
+            self.hand_offs.remove(exchange)
             exchange.waited = True
             exchange.seconds_waited += self._clock.monotonic() - now
 
@@ -309,3 +321,10 @@ class Exchanger:
         for task in self._lane_loads:
             task.cancel()
         await asyncio.gather(*self._lane_loads, return_exceptions=True)
+
+
+def _counted(reply: ExchangeReply) -> ExchangeReply:
+    if reply.superseded:
+        because = "load" if reply.retry_in is not None else "held_rows" if reply.acked else "newer"
+        metrics.superseded.labels(because).inc()
+    return reply

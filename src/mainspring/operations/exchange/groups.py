@@ -29,7 +29,7 @@ from mainspring.operations.exchange.exchange import Exchange
 from mainspring.operations.exchange.patience import Busy
 from mainspring.operations.limits.gate_registry import GateRegistry
 from mainspring.store.database import Pooling
-from mainspring.store.exchange_groups import LaneHead, Member, Passed, Success, exchange_together
+from mainspring.store.exchange_groups import GroupMember, LaneHead, MemberResult, Success, exchange_together
 from mainspring.store.lanes import Lane
 from mainspring.store.pool import AWAY, Store
 from mainspring.wire.exchange import Outcome
@@ -53,7 +53,7 @@ class _Joined(msgspec.Struct, eq=False):
     most: int
     lanes: Sequence[Lane]
     successes: Sequence[Success]
-    done: asyncio.Future[Passed | None]
+    done: asyncio.Future[MemberResult | None]
     since: float
 
 
@@ -74,7 +74,7 @@ class ExchangeGroups:
         """For how many seconds the exchange that is next has waited; 0 if none waits."""
         return self._clock.monotonic() - self._pending[0].since if self._pending else 0.0
 
-    async def join(self, exchange: Exchange) -> Passed | None:
+    async def join(self, exchange: Exchange) -> MemberResult | None:
         """Write this exchange together with others: its number, its outcomes and a claim for its free slots. None:
         nothing was written. Raises Busy if it waits for too long, and nothing was written."""
         if not self._enabled or not _is_plain(exchange) or self._gates.limited(exchange.worker.lanes):
@@ -154,7 +154,7 @@ class ExchangeGroups:
         self._pending = later
         return group
 
-    async def _exchange(self, group: Sequence[_Joined]) -> list[Passed | None]:
+    async def _exchange(self, group: Sequence[_Joined]) -> list[MemberResult | None]:
         places: dict[tuple[int, ...], int] = {}
         lane_sets: list[Sequence[LaneHead]] = []
         members = []
@@ -165,7 +165,7 @@ class ExchangeGroups:
                 lane_sets.append(self._claimer.heads(joined.lanes))
             numbered, tenant = joined.exchange.numbered, joined.exchange.tenant
             members.append(
-                Member(request.worker_id, tenant, request.seq, numbered, joined.most, place, joined.successes)
+                GroupMember(request.worker_id, tenant, request.seq, numbered, joined.most, place, joined.successes)
             )
         async with self._store.groups.acquire() as connection:
             return await exchange_together(connection, members, lane_sets, self._gates.revision)
@@ -217,7 +217,7 @@ def _success(outcome: Outcome) -> Success:
     )  # fmt: skip
 
 
-def _settle(group: Sequence[_Joined], found: Sequence[Passed | None]) -> None:
+def _settle(group: Sequence[_Joined], found: Sequence[MemberResult | None]) -> None:
     for joined, result in zip(group, found, strict=True):
         if not joined.done.done():
             joined.done.set_result(result)

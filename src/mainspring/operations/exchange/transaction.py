@@ -36,8 +36,10 @@ from mainspring.operations.limits.effects import LimitEffects
 from mainspring.operations.limits.gate_registry import GateRegistry
 from mainspring.operations.limits.gate_waker import GateWaker
 from mainspring.operations.limits.gated_claim import GatedClaim
+from mainspring.operations.secrets.handing_out import SecretHandout, naming_secrets
 from mainspring.operations.signals import Signals
 from mainspring.store import runs, workers
+from mainspring.store.claimed_runs import ClaimedRun
 from mainspring.store.lanes import Lane, LaneRegistry
 from mainspring.store.pool import Connection, Store
 from mainspring.store.workers import WorkerState
@@ -64,6 +66,7 @@ class ExchangeTransaction:
         signals: Signals,
         clock: Clock,
         random: Random,
+        secrets: SecretHandout,
     ) -> None:
         self._clock = clock
         self._store = store
@@ -74,6 +77,7 @@ class ExchangeTransaction:
         self._claimer = claimer
         self._signals = signals
         self._random = random
+        self._secrets = secrets
         self._groups = ExchangeGroups(store, claimer, gates, clock)
 
     async def close(self) -> None:
@@ -116,18 +120,28 @@ class ExchangeTransaction:
         exchange.committed = True
         if passed.claimed:
             reply.runs = await self._claimer.hand_out(passed.claimed, request.worker_id)
-            await self._fail_unreadable(exchange)
+            await self._complete(exchange)
         return passed.gates_known or not request.free
 
-    async def _fail_unreadable(self, exchange: Exchange) -> None:
-        """The claim is committed. So if this takes too long, the worker gets no answer instead of an empty one, and
-        recovers."""
-        unreadable = self._claimer.take_unreadable(exchange.request.worker_id)
-        if not unreadable:
+    async def hand_out(self, exchange: Exchange, handed: list[ClaimedRun]) -> None:
+        """Put runs into the reply that were stored as claimed by this exchange, under its number."""
+        exchange.numbered = exchange.committed = True
+        taken = {row.lane_id for row in handed}
+        lanes = [lane for lane in exchange.worker.lanes if lane.lane_id in taken or not self._gates.is_paused(lane)]
+        exchange.reply.runs = await self._claimer.hand_over(handed, lanes, exchange.request.worker_id)
+        await self._complete(exchange)
+
+    async def _complete(self, exchange: Exchange) -> None:
+        """Add secrets to the runs, and end those that cannot be handed out. The claim is committed. So if this takes
+        too long, the worker gets no answer instead of an empty one, and recovers."""
+        failed = self._claimer.take_unreadable(exchange.request.worker_id)
+        if not failed and not naming_secrets(exchange.reply.runs):
             return
         try:
             async with exchange.patience.connection(self._store.hot) as connection:
-                self._signals.gates_freed.publish(await self._fail(connection, exchange, unreadable))
+                failed += await self._add_secrets(connection, exchange)
+                if failed:
+                    self._signals.gates_freed.publish(await self._fail(connection, exchange, failed))
         except TOO_LONG as error:
             raise Unavailable("the claim could not be completed in time", hint="recover") from error
 
@@ -139,8 +153,10 @@ class ExchangeTransaction:
                 apart, freed = await self._write(connection, exchange, seconds, skip_held=skip_held)
             if apart:
                 freed -= await self._claim_apart(connection, exchange, written=writes)
-            if unreadable := self._claimer.take_unreadable(exchange.request.worker_id):
-                freed += await self._fail(connection, exchange, unreadable)
+            failed = self._claimer.take_unreadable(exchange.request.worker_id)
+            failed += await self._add_secrets(connection, exchange)
+            if failed:
+                freed += await self._fail(connection, exchange, failed)
         self._signals.gates_freed.publish(freed)
 
     async def _write(
@@ -179,11 +195,23 @@ class ExchangeTransaction:
             self._registry.evict(request.worker_id)
         return apart, freed
 
+    async def _add_secrets(self, connection: Connection, exchange: Exchange) -> list[Outcome]:
+        """Add the secrets to the runs of the reply that name some. A run that does not get them is not handed out:
+        return the failures."""
+        reply = exchange.reply
+        naming = naming_secrets(reply.runs)
+        if not naming:
+            return []
+        failed = await self._secrets.add(connection, naming, takes_secrets=exchange.worker.takes_secrets)
+        if failed:
+            without = {outcome.run_id for outcome in failed}
+            reply.runs = [order for order in reply.runs if order.run_id not in without]
+            reply.give_back = [run_id for run_id in reply.give_back if run_id not in without]
+        return failed
+
     async def _fail(self, connection: Connection, exchange: Exchange, unreadable: Sequence[Outcome]) -> Counter[int]:
-        """End runs that were claimed and cannot be read. If this process dies before, they are claims whose reply was
-        lost, and come back here. Return the gates that were given back."""
-        for outcome in unreadable:
-            log.error("a run cannot be read, and fails", run=str(outcome.run_id), error=outcome.error)
+        """End runs that were claimed and cannot be handed out. If this process dies before, they are claims whose reply
+        was lost, and come back here. Return the gates that were given back."""
         async with connection.transaction():
             effects = await settle(connection, exchange.request.worker_id, unreadable, self._random)
         return self._published(effects)

@@ -6,7 +6,10 @@ from collections.abc import Mapping, Sequence
 from typing import NoReturn
 from uuid import UUID
 
-from mainspring.domain.errors import Conflict, Fenced, Unavailable
+import msgspec
+
+from mainspring.domain.errors import Conflict, Fenced, Forbidden, Unavailable
+from mainspring.domain.narrowing import Narrowing
 from mainspring.domain.worker_state import WORKER_LABEL
 from mainspring.kernel import metrics
 from mainspring.kernel.clock import Clock
@@ -26,7 +29,7 @@ from mainspring.store.lanes import Lane, LaneRegistry
 from mainspring.store.pool import Connection, Store
 from mainspring.store.workers import WorkerState
 from mainspring.wire.exchange import ExchangeRequest, LeaseGrant, WorkerHello
-from mainspring.wire.protocol import TELLS_STARTS
+from mainspring.wire.protocol import TAKES_SECRETS, TELLS_STARTS
 
 log = get_logger("exchange")
 
@@ -53,7 +56,7 @@ class CachedWorker:
 
     __slots__ = (
         "binding", "checked_at", "labels", "lane_ids", "lanes", "lanes_revision", "numbers", "pauses_checked_at",
-        "queues", "recalled_at", "slots", "state", "stops_sent", "tasks", "tells_starts", "tenant",
+        "queues", "recalled_at", "slots", "state", "stops_sent", "takes_secrets", "tasks", "tells_starts", "tenant",
     )  # fmt: skip
 
     def __init__(
@@ -75,6 +78,7 @@ class CachedWorker:
         self.labels = labels
         self.state = state
         self.tells_starts = protocol >= TELLS_STARTS
+        self.takes_secrets = protocol >= TAKES_SECRETS
         self.lanes_revision = -1
         self.lanes: list[Lane] = []
         self.lane_ids: frozenset[int] = frozenset()
@@ -152,6 +156,8 @@ class WorkerRegistry:
         """`known`: the incarnation is registered already, as this server remembers."""
         tenant = caller.tenant
         check_hello(hello)
+        if caller.narrowing is not None:
+            hello = _narrowed(hello, caller.narrowing)
         schemas = await self._signatures.read(tenant, hello)
         lease = self._timing.granted(hello.lease)
         try:
@@ -280,6 +286,19 @@ class WorkerRegistry:
                 _count_if_noticed(request.worker_id, row)
             raise _ended(WorkerState(row.state))
         raise stale(request.seq, row.last_seq)
+
+
+def _narrowed(hello: WorkerHello, reach: Narrowing) -> WorkerHello:
+    """What the worker offers, without the queues and tasks that its token does not reach."""
+    queues = [queue for queue in hello.queues if reach.has_queue(queue)]
+    tasks = [task for task in hello.tasks if reach.has_task(task)]
+    if not queues or not tasks:
+        what, known = ("queues", reach.queues) if not queues else ("tasks", reach.tasks)
+        raise Forbidden(
+            f"the token of this worker reaches none of its {what}", code="outside_token", field=f"hello.{what}",
+            expected="one of " + ", ".join(known or ()), hint="start the worker with others, or with another token",
+        )  # fmt: skip
+    return msgspec.structs.replace(hello, queues=queues, tasks=tasks)
 
 
 def stale(seq: int, newest: int) -> Conflict:

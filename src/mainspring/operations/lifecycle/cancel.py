@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from mainspring.domain.transitions import Follows, StoredState
 from mainspring.domain.workflows.flow import CANCELLED_WHILE_IT_RAN
 from mainspring.operations.lifecycle.dispatch import CONTAINERS_STOPPED, release, runs_ended
-from mainspring.operations.lifecycle.effects import Effects, RunChanges, carry_out
+from mainspring.operations.lifecycle.effects import Effects, RunChanges, apply_changes
 from mainspring.operations.lifecycle.events import ContainerStopped
 from mainspring.store import runs
 from mainspring.store.pool import Connection
@@ -26,7 +26,7 @@ async def cancel(
         for run in live
         if run.state != StoredState.RUNNING and not run.container
     ]
-    await carry_out(connection, RunChanges(endings), effects)
+    await apply_changes(connection, RunChanges(endings), effects)
     # An admission may have passed over a line whose first run was locked here.
     if left := {run.held_key for run in live if run.held_key is not None}:
         effects.given_back.left |= left

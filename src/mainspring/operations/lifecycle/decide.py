@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 
 from mainspring.domain.job import Delivery, Spec, spec_from_text, spec_to_show
 from mainspring.domain.losses import Death, after_loss
-from mainspring.domain.retry import RetryVerdict, after_failure
+from mainspring.domain.retry import LONGEST_DELAY, RetryVerdict, after_failure
 from mainspring.domain.snoozes import after_snooze, out_of_time
 from mainspring.domain.transitions import StoredState
 from mainspring.kernel.texts import storable_text
@@ -34,7 +34,7 @@ def decide(
     """Add to `changes` what follows. `lost`: the worker was lost and has reported nothing. `death`: how it died, if its
     parent has told it."""
     error = None if outcome.error is None else storable_text(outcome.error[:_MAX_ERROR])
-    lost = lost or (outcome.status == "RETURNED" and error is not None)
+    lost = lost or (outcome.status == "RETURNED" and error is not None and not outcome.unstarted)
     loss = int(lost)
     usage = usage_text(outcome.usage)
 
@@ -64,7 +64,7 @@ def decide(
         alone = lost and death is not None and death.crashed
         if run.gates is not None:
             changes.gates += run.gates
-        if run.limited and _stands_in_line_again(run, waits=delay > 0 and not (lost or given_back)):
+        if run.limited and _stands_in_line_again(run, waits=delay > 0 and not lost):
             failed = how == "FAILED"
             changes.holds.append(
                 HoldBack(run.run_id, run.fence, delay, error, snoozed, loss, given_back, failed, alone)
@@ -80,7 +80,7 @@ def decide(
     elif outcome.status == "CANCELLED":
         end(StoredState.CANCELLED, "cancelled by its worker")
     elif outcome.status == "RETURNED" and not lost:
-        again("RETURNED", 0.0, given_back=1)
+        again("RETURNED", min(max(outcome.retry_after or 0.0, 0.0), LONGEST_DELAY), given_back=1)
     elif (problem := spec_to_show(run.spec_text)[1]) is not None:
         end(StoredState.FAILED, problem)  # it is not known whether it may be tried again
     elif outcome.snooze is not None and outcome.status == "FAILED" and not lost:

@@ -14,8 +14,10 @@ from typing import Generic, Protocol, TypeVar
 from mainspring.operations.lifecycle.effects import Effects
 from mainspring.operations.lifecycle.events import (
     BackfillEnded,
+    BreakerClosed,
     BreakerOpened,
     ContainerStopped,
+    EventEmitted,
     FireMissed,
     LostWorker,
     QueuePaused,
@@ -75,9 +77,11 @@ SLOTS_RELEASED = EventKind[SlotsReleased]("slots that were released")
 FIRES_MISSED = EventKind[FireMissed]("fires that were missed")
 WORKERS_LOST = EventKind[LostWorker]("workers that were lost")
 BREAKERS_OPENED = EventKind[BreakerOpened]("breakers that opened")
+BREAKERS_CLOSED = EventKind[BreakerClosed]("breakers that closed")
 QUEUES_PAUSED = EventKind[QueuePaused]("queues that were paused")
 BACKFILLS_ENDED = EventKind[BackfillEnded]("backfills that ended")
 CONTAINERS_STOPPED = EventKind[ContainerStopped]("containers that have to end")
+EVENTS_EMITTED = EventKind[EventEmitted]("events that were emitted")
 FINISHERS: list[Finisher] = []
 
 

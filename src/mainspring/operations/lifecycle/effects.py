@@ -9,10 +9,10 @@ from uuid import UUID
 
 import msgspec
 
-from mainspring.domain.errors import Conflict
+from mainspring.domain.tags import changed_meanwhile
 from mainspring.domain.transitions import Follows, StoredState
 from mainspring.kernel import metrics
-from mainspring.kernel.logs import get_logger
+from mainspring.kernel.logs import about_run, get_logger
 from mainspring.kernel.time_slices import TimeSlices
 from mainspring.operations.lifecycle.events import RunEnded, SlotsReleased
 from mainspring.operations.signals import Signals
@@ -115,7 +115,7 @@ class Effects(msgspec.Struct):
             part.publish(signals)
 
 
-async def carry_out(connection: Connection, changes: RunChanges, effects: Effects) -> None:
+async def apply_changes(connection: Connection, changes: RunChanges, effects: Effects) -> None:
     """Write the changes. The caller holds the locks of the rows, so all of them match."""
     dead = [item for item in changes.endings if item.state == StoredState.FAILED and item.before != StoredState.WAITING]
     if changes.endings:
@@ -124,9 +124,11 @@ async def carry_out(connection: Connection, changes: RunChanges, effects: Effect
         failed = {item.run_id for item in dead if item.before == StoredState.RUNNING and not item.lost}
         after_end(ended, effects, failed=failed, endings={item.run_id: item for item in changes.endings})
         effects.dead += [item.run_id for item in dead]
+        owners = {run[0]: (run[4], run[5]) for run in ended} if dead else {}
         slices = TimeSlices()
         for item in dead:
-            log.warning("run failed for good", run=str(item.run_id), attempt=item.attempt, reason=item.reason)
+            tenant, job = owners[item.run_id]
+            log.warning("run failed for good", **about_run(tenant, job, item.run_id, item.attempt), reason=item.reason)
             if slices.over:
                 await slices.pause()
     ended_at = await runs.record_attempts(connection, changes.attempts) if changes.attempts else None
@@ -152,7 +154,7 @@ async def carry_out(connection: Connection, changes: RunChanges, effects: Effect
 
 
 def after_end(
-    ended: Iterable[runs.EndedRow],
+    ended: Iterable[runs.EndedRow | runs.OtherEnd],
     effects: Effects,
     *,
     succeeded: bool = False,
@@ -173,9 +175,13 @@ def after_end(
 
 
 def _end(
-    run: runs.EndedRow, ending: runs.Ending | None, results: Mapping[UUID, str | None], *, succeeded: bool
+    run: runs.EndedRow | runs.OtherEnd,
+    ending: runs.Ending | None,
+    results: Mapping[UUID, str | None],
+    *,
+    succeeded: bool,
 ) -> RunEnded:
-    run_id, follows, _, feeds = run
+    run_id, follows, feeds = run[0], run[1], run[3]
     if ending is not None:
         return RunEnded(run_id, follows or 0, feeds, ending.state, ending.reason, cause=ending.cause)
     if not succeeded:
@@ -187,4 +193,4 @@ def _end(
 def check_count(written: int, wanted: int) -> None:
     """Raise Conflict unless a guarded statement has changed all rows that it was to change."""
     if written != wanted:
-        raise Conflict("runs changed meanwhile", code="changed_meanwhile", hint="try again")
+        raise changed_meanwhile("runs")

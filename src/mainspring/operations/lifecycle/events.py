@@ -87,6 +87,12 @@ class BreakerOpened(msgspec.Struct, frozen=True):
     line: int
 
 
+class BreakerClosed(msgspec.Struct, frozen=True):
+    """The circuit breaker of this line was open, and has closed."""
+
+    line: int
+
+
 class QueuePaused(msgspec.Struct, frozen=True):
     """A queue was paused, or resumed. queue: None for the whole tenant."""
 
@@ -112,3 +118,16 @@ class ContainerStopped(msgspec.Struct, frozen=True):
     fence: int
     reason: str
     timed_out: bool
+
+
+class EventEmitted(msgspec.Struct, frozen=True):
+    """An application has emitted an event. It is dealt with once, in the transaction that marks it as matched. key: ''
+    if it has none. payload: JSON, if it has any."""
+
+    tenant_id: TenantId
+    event_id: str
+    seq: int
+    name: str
+    key: str
+    at: datetime
+    payload: str | None

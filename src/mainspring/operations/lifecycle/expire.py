@@ -9,7 +9,7 @@ from mainspring.domain.job import spec_to_show
 from mainspring.domain.snoozes import out_of_time
 from mainspring.domain.transitions import StoredState
 from mainspring.operations.lifecycle.dispatch import CONTAINERS_STOPPED, release, runs_ended
-from mainspring.operations.lifecycle.effects import Effects, RunChanges, carry_out
+from mainspring.operations.lifecycle.effects import Effects, RunChanges, apply_changes
 from mainspring.operations.lifecycle.events import ContainerStopped
 from mainspring.store.pool import Connection
 from mainspring.store.runs import Ending, OverdueRun
@@ -19,7 +19,7 @@ async def expire(connection: Connection, overdue: Sequence[OverdueRun]) -> Effec
     """The field whose time is over determines the end. A workflow run ends when its last step has. The caller holds the
     locks."""
     effects = Effects(waiting_locked=True)
-    await carry_out(connection, RunChanges([_ending(run) for run in overdue if not run.container]), effects)
+    await apply_changes(connection, RunChanges([_ending(run) for run in overdue if not run.container]), effects)
     if containers := [run for run in overdue if run.container]:
         stopped = [ContainerStopped(run.run_id, run.fence, _timeout_of_workflow(run), True) for run in containers]
         await CONTAINERS_STOPPED.happened(connection, stopped, effects)

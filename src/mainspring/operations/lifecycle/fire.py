@@ -194,10 +194,11 @@ async def run_now(
     run_id: UUID,
     trigger: str,
     changed: fires.Changed | None = None,
+    created_by: UUID | None = None,
 ) -> FireEffects | None:
     """Create a manual run, with payload and spec of `changed` if given. It is skipped if nothing was created and it is
     not HELD. Return None if the job is cancelled or does not exist. The caller holds the job's lock."""
-    run = await fires.run_now(connection, tenant, job_id, run_id, trigger, changed)
+    run = await fires.run_now(connection, tenant, job_id, run_id, trigger, changed, created_by)
     return None if run is None else await _manual(connection, run_id, run)
 
 

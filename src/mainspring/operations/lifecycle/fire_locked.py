@@ -14,11 +14,11 @@ from datetime import datetime
 import asyncpg
 import msgspec
 
-from mainspring.domain.errors import Conflict
 from mainspring.domain.job import JobDefinition, Overlap
 from mainspring.domain.schedules.misfire import FirePlan, Missed, limited, missed_through, plan_fires
 from mainspring.domain.schedules.nominal_times import first_fire, latest, nominal_of
 from mainspring.domain.schedules.schedule import Schedule
+from mainspring.domain.tags import changed_meanwhile
 from mainspring.domain.transitions import StoredJobStatus
 from mainspring.kernel.logs import get_logger
 from mainspring.operations.lifecycle.dispatch import FIRES_MISSED, RUNS_CREATED
@@ -50,7 +50,7 @@ async def fire_locked(connection: Connection, row: LockedJob, definition: JobDef
                 await _step(connection, fired, definition)
         except _POISON as error:
             # The change may be what mends the job, so it must not fail with it.
-            log.error("job cannot be fired", job=row.job_id, error=repr(error))
+            log.error("job cannot be fired", tenant=row.tenant_id, job=row.job_id, error=repr(error))
             missed = await miss_due(connection, fired.row, definition, _UNFIT, fired)
             following = first_fire(definition.schedule, row.now, missed.dealt_with)
             fired.row = msgspec.structs.replace(missed, next_fire_at=following, status=int(_status_before(following)))
@@ -101,7 +101,7 @@ async def _step(connection: Connection, fired: FiredLocked, definition: JobDefin
     if definition.overlap is Overlap.CANCEL_PREVIOUS:
         await cancel_earlier(connection, row.tenant_id, row.job_id, done.held, fired)
     if not (done.moved or done.gone):
-        raise Conflict(f"job {row.job_id!r} changed meanwhile", code="changed_meanwhile", hint="try again")
+        raise changed_meanwhile(f"job {row.job_id!r}")
     fired.row = msgspec.structs.replace(
         row,
         next_fire_at=plan.next_fire,

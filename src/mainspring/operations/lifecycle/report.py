@@ -12,7 +12,7 @@ from mainspring.domain.transitions import Follows
 from mainspring.kernel.time_slices import TimeSlices
 from mainspring.operations.lifecycle.decide import Random, decide
 from mainspring.operations.lifecycle.dispatch import release, runs_ended
-from mainspring.operations.lifecycle.effects import NO_RESULTS, Effects, RunChanges, after_end, carry_out
+from mainspring.operations.lifecycle.effects import NO_RESULTS, Effects, RunChanges, after_end, apply_changes
 from mainspring.store import runs
 from mainspring.store.pool import Connection
 from mainspring.wire.exchange import Outcome
@@ -103,5 +103,5 @@ async def _settle_others(
         decide(run, once[key], random, changes)
         if slices.over:
             await slices.pause()
-    await carry_out(connection, changes, effects)
+    await apply_changes(connection, changes, effects)
     return [item for item in others if (item.run_id, item.fence) not in held]

@@ -8,7 +8,7 @@ from uuid import UUID
 from mainspring.domain.losses import Death
 from mainspring.operations.lifecycle.decide import Random, decide
 from mainspring.operations.lifecycle.dispatch import release, runs_ended
-from mainspring.operations.lifecycle.effects import Effects, RunChanges, carry_out
+from mainspring.operations.lifecycle.effects import Effects, RunChanges, apply_changes
 from mainspring.store.pool import Connection
 from mainspring.store.runs import HeldRun
 from mainspring.wire.exchange import Outcome
@@ -36,7 +36,7 @@ async def rescue(
         else:
             lost = Outcome(run.run_id, run.fence, "FAILED", error="worker lost")
             decide(run, lost, random, changes, lost=True, death=death)
-    await carry_out(connection, changes, effects)
+    await apply_changes(connection, changes, effects)
     await runs_ended(connection, effects)
     await release(connection, effects)
     return effects

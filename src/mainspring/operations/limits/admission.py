@@ -26,12 +26,12 @@ from uuid import UUID
 
 import msgspec
 
-from mainspring.domain.errors import Conflict
 from mainspring.domain.job import spec_to_show
 from mainspring.domain.limits import key_id
-from mainspring.operations.lifecycle.dispatch import BREAKERS_OPENED
+from mainspring.domain.tags import changed_meanwhile
+from mainspring.operations.lifecycle.dispatch import BREAKERS_CLOSED, BREAKERS_OPENED
 from mainspring.operations.lifecycle.effects import Effects
-from mainspring.operations.lifecycle.events import BreakerOpened
+from mainspring.operations.lifecycle.events import BreakerClosed, BreakerOpened
 from mainspring.operations.limits.breakers import NO_ATTEMPTS, Attempts, Breakers
 from mainspring.operations.limits.paces import Paces
 from mainspring.operations.signals import Signals
@@ -177,12 +177,15 @@ async def _store_breakers(connection: Connection, breakers: Breakers, admitted: 
             admitted.again += [frozenset({key}) for key in opened]
             admitted.effects = Effects()
             await BREAKERS_OPENED.happened(connection, [BreakerOpened(key) for key in opened], admitted.effects)
+        if closed := sorted(breakers.closed()):
+            admitted.effects = admitted.effects or Effects()
+            await BREAKERS_CLOSED.happened(connection, [BreakerClosed(key) for key in closed], admitted.effects)
     admitted.open = breakers.open
 
 
 def _check(written: object, wanted: object) -> None:
     if written != wanted:
-        raise Conflict("runs changed meanwhile", code="changed_meanwhile", hint="try again")
+        raise changed_meanwhile("runs")
 
 
 class _Plan(msgspec.Struct):

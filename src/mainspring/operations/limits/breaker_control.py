@@ -7,7 +7,11 @@ from mainspring.domain.errors import NotFound
 from mainspring.domain.showing import breaker_view
 from mainspring.domain.tags import breaker_tag, check_tag
 from mainspring.kernel.logs import get_logger
+from mainspring.operations.access.audit_record import record
 from mainspring.operations.access.caller import Caller
+from mainspring.operations.lifecycle.dispatch import BREAKERS_CLOSED
+from mainspring.operations.lifecycle.effects import Effects
+from mainspring.operations.lifecycle.events import BreakerClosed
 from mainspring.operations.signals import Signals
 from mainspring.store import breakers, limits
 from mainspring.store.breakers import BreakerRow
@@ -45,6 +49,10 @@ class BreakerControl:
             check_tag("circuit breaker", breaker_tag(lines[0].failed, lines[0].opened_at), if_match)
             if not await limits.set_breakers(connection, {row.key_id: Breaker()}):
                 raise missing
+            before = {"state": _state(row).word, "failures": lines[0].failed}
+            await record(connection, caller, "breaker", limit_id, before, {"state": "closed", "failures": 0})
+            if lines[0].opened_at is not None:
+                await BREAKERS_CLOSED.happened(connection, [BreakerClosed(row.key_id)], Effects())
         log.info("circuit breaker reset", name=row.name, was=_state(row).word)
         self._signals.admission.publish([frozenset({row.key_id})])
         async with self._store.reads.acquire() as connection:

@@ -72,6 +72,10 @@ class Breakers(msgspec.Struct):
     def open(self) -> set[int]:
         return {key for key, state in self.states.items() if state.opened_at is not None}
 
+    def closed(self) -> set[int]:
+        """Those that were open."""
+        return {key for key, state in self.states.items() if state.opened_at is None and self.before[key].opened_at}
+
     def opened(self) -> set[int]:
         """The breakers that were closed before."""
         return {key for key in self.open if self.before[key].opened_at is None}

@@ -11,8 +11,9 @@ from collections.abc import Iterable
 
 import msgspec
 
-from mainspring.domain.errors import QueueFull
+from mainspring.domain.errors import QueueFull, Unavailable
 from mainspring.domain.job import JobDefinition
+from mainspring.domain.quotas import over
 from mainspring.domain.schedules.schedule import ScheduleKind
 from mainspring.kernel.ids import TenantId
 from mainspring.operations.limits.gate_registry import GateRegistry
@@ -25,8 +26,13 @@ _ROOM = 1_000  # how far a count goes beyond its limit
 
 
 class _Depth(msgspec.Struct):
+    """recent: how many were accepted since the last count began, which may have missed them. quota: whether `most` is
+    the quota of the tenant."""
+
     most: int
     waiting: int
+    recent: int = 0
+    quota: bool = False
 
 
 class Depths:
@@ -37,7 +43,8 @@ class Depths:
         self._depths: dict[tuple[TenantId, str | None], _Depth] = {}
 
     def admit(self, tenant: TenantId, definitions: Iterable[JobDefinition]) -> None:
-        """Count jobs that run at once. Raises QueueFull if they do not fit, all together; then none is counted."""
+        """Count jobs that run at once. Raises QueueFull or OverQuota if they do not fit, all together;
+        then none is counted."""
         if not self._depths:
             return
         wanted: Counter[str | None] = Counter()
@@ -52,6 +59,7 @@ class Depths:
         for _, count, depth in found:
             if depth is not None:
                 depth.waiting += count
+                depth.recent += count
 
     async def count(self) -> None:
         """Count what waits. A count ends a little above its limit, so its cost is bounded by the limit."""
@@ -62,18 +70,26 @@ class Depths:
         counted: dict[tuple[TenantId, str | None], _Depth] = {}
         async with self._store.reads.acquire() as connection:
             for gate in limited:
-                assert gate.max_depth is not None
-                number = await gates.count_waiting(connection, self._lanes_of(gate), gate.max_depth + _ROOM)
-                counted[gate.tenant_id, gate.queue] = _Depth(gate.max_depth, number)
+                key, most = (gate.tenant_id, gate.queue), gate.most_waiting
+                assert most is not None
+                if (before := self._depths.get(key)) is not None:
+                    before.recent = 0
+                number = await gates.count_waiting(connection, self._lanes_of(gate), most + _ROOM)
+                counted[key] = _Depth(most, number, quota=most == gate.queued_runs)
+        for key, depth in counted.items():
+            if (before := self._depths.get(key)) is not None:
+                depth.waiting += before.recent
         self._depths = counted
 
     def _lanes_of(self, gate: Gate) -> list[int]:
         if gate.queue is not None:
             return self._lanes.of_queue(gate.tenant_id, gate.queue)
-        return [lane_id for lane_ids in self._lanes.queues(gate.tenant_id).values() for lane_id in lane_ids]
+        return self._lanes.of_tenant(gate.tenant_id)
 
 
-def _full(queue: str | None, count: int, depth: _Depth) -> QueueFull:
+def _full(queue: str | None, count: int, depth: _Depth) -> Unavailable:
+    if depth.quota:
+        return over("queued_runs", depth.most, depth.waiting, more=count)
     where = "the tenant" if queue is None else f"queue {queue}"
     more = "" if count == 1 else f", and these are {count} more"
     return QueueFull(

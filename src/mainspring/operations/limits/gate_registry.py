@@ -6,11 +6,12 @@ hint: it ends by itself, and when a gate is given back.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
+from mainspring.domain.quotas import Quotas
 from mainspring.kernel.clock import Clock
 from mainspring.kernel.ids import EVERY_TENANT, TenantId
-from mainspring.store import gates
+from mainspring.store import gates, quotas
 from mainspring.store.gates import Gate
 from mainspring.store.lanes import Lane, LaneRegistry
 from mainspring.store.pool import Connection
@@ -25,18 +26,26 @@ class GateRegistry:
         self._by_id: dict[int, Gate] = {}
         self._closed_until: dict[int, float] = {}
         self._openings: dict[int, int] = {}
+        self.quotas: Mapping[TenantId, Quotas] = {}
         self.revision = 0
 
     async def load(self, connection: Connection) -> None:
         """Read all gates. The revision is read first: a change in between is noticed by the next claim."""
         revision = await gates.revision(connection)
         found = await gates.all_gates(connection)
+        allowed = await quotas.all_quotas(connection)
         if revision < self.revision:  # another task was faster
             return
         self._by_key = {(gate.tenant_id, gate.queue): gate for gate in found if gate.has_settings}
         self._by_id = {gate.gate_id: gate for gate in self._by_key.values()}
+        self.quotas = allowed
         self._closed_until.clear()
         self.revision = revision
+
+    def log_bytes_per_day(self, tenant: TenantId) -> int | None:
+        """The quota of the tenant, as far as this server knows."""
+        allowed = self.quotas.get(tenant)
+        return None if allowed is None else allowed.log_bytes_per_day
 
     def __bool__(self) -> bool:
         return bool(self._by_key)
@@ -62,7 +71,7 @@ class GateRegistry:
 
     def may_start_late(self, lane: Lane) -> bool:
         """Whether a run of this lane may start long after it was claimed."""
-        return not self.is_paused(lane) and all(gate is None or gate.rate is None for gate in self.of(lane))
+        return not self.is_paused(lane) and all(gate is None or not gate.has_rate for gate in self.of(lane))
 
     def unpaused(self, lanes: Sequence[Lane]) -> Sequence[Lane]:
         """The lanes from which may be claimed."""
@@ -112,8 +121,8 @@ class GateRegistry:
 
     def with_depth(self) -> list[Gate]:
         """The gates that limit how many runs wait."""
-        return [gate for gate in self._by_id.values() if gate.max_depth is not None]
+        return [gate for gate in self._by_id.values() if gate.most_waiting is not None]
 
 
 def _limiting(gate: Gate | None) -> Gate | None:
-    return None if gate is None or (gate.concurrency is None and gate.rate is None) else gate
+    return None if gate is None or not gate.limits_claims else gate

@@ -6,7 +6,8 @@ import math
 from collections.abc import Iterable
 
 from mainspring.domain.durations import format_duration
-from mainspring.domain.rates import Bucket, parse_rate
+from mainspring.domain.quotas import pace
+from mainspring.domain.rates import Bucket
 from mainspring.kernel.ids import EVERY_TENANT
 from mainspring.store.gates import Gate, GateState, LockedGate
 from mainspring.wire.gates import GateView
@@ -19,6 +20,7 @@ def gate_view(gate: GateState) -> GateView:
         paused=gate.paused_at is not None,
         paused_by=gate.paused_by,
         paused_at=gate.paused_at,
+        pause_reason=gate.pause_reason,
         concurrency=gate.concurrency,
         in_use=None if gate.concurrency is None else gate.in_use,
         rate=gate.rate,
@@ -30,9 +32,8 @@ def gate_view(gate: GateState) -> GateView:
 
 
 def bucket_of(gate: GateState | LockedGate) -> Bucket | None:
-    if gate.rate is None or gate.burst is None:
-        return None
-    return Bucket(parse_rate(gate.rate, "rate").every, gate.burst, gate.tat)
+    found = pace(gate.rate, gate.burst, gate.runs_per_minute)
+    return None if found is None else Bucket(*found, gate.tat)
 
 
 def own_gates(gates: Iterable[GateState], queue: str) -> list[GateState]:
@@ -46,11 +47,12 @@ def pause_in_words(gates: Iterable[Gate]) -> str | None:
     if not paused:
         return None
     gate = min(paused, key=lambda gate: (gate.queue is None, gate.tenant_id == EVERY_TENANT))
+    reason = "" if gate.pause_reason is None else f": {gate.pause_reason}"
     if gate.queue is not None:
-        return f"queue {gate.queue} is paused by {gate.paused_by}"
+        return f"queue {gate.queue} is paused by {gate.paused_by}{reason}"
     if gate.tenant_id == EVERY_TENANT:
-        return f"all tenants are paused by the instance administrator ({gate.paused_by})"
-    return f"everything is paused by {gate.paused_by}"
+        return f"all tenants are paused by the instance administrator ({gate.paused_by}){reason}"
+    return f"everything is paused by {gate.paused_by}{reason}"
 
 
 def closed_in_words(gates: Iterable[GateState]) -> str | None:
@@ -58,11 +60,17 @@ def closed_in_words(gates: Iterable[GateState]) -> str | None:
     words = []
     for gate in gates:
         whose = "the tenant" if gate.queue is None else f"queue {gate.queue}"
-        if gate.concurrency is not None and gate.in_use >= gate.concurrency:
-            words.append(f"{whose} runs {gate.in_use} at once, and its concurrency is {gate.concurrency}")
+        most = gate.most_at_once
+        if most is not None and gate.in_use >= most:
+            which = "concurrency" if most != gate.concurrent_runs else "quota concurrent_runs"
+            words.append(f"{whose} runs {gate.in_use} at once, and its {which} is {most}")
         bucket = bucket_of(gate)
         if bucket is not None and not bucket.tokens(gate.now):
             wait = bucket.wait(gate.now)
             soon = format_duration(math.ceil(wait)) if wait > 1 else f"{wait:.2f}s"
-            words.append(f"{whose} starts {gate.rate} (burst {gate.burst}), and its next start is in {soon}")
+            own = f"{gate.rate} (burst {gate.burst})"
+            per_minute = gate.runs_per_minute
+            of_quota = per_minute is not None and bucket.every == 60.0 / per_minute
+            how_many = f"{per_minute} runs per minute, its quota runs_per_minute" if of_quota else own
+            words.append(f"{whose} starts {how_many}, and its next start is in {soon}")
     return "; ".join(words) or None

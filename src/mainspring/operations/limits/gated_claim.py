@@ -17,7 +17,7 @@ from uuid import UUID
 
 from mainspring.domain.rates import Bucket
 from mainspring.kernel.clock import Clock
-from mainspring.operations.claim.claimer import Claimer, Rooms
+from mainspring.operations.claim.claimer import Claimer, GateCapacities
 from mainspring.operations.limits.gate_registry import GateRegistry
 from mainspring.operations.limits.gate_views import bucket_of
 from mainspring.store import gates
@@ -130,14 +130,14 @@ class GatedClaim:
             for lane_id in self._waiting
         )
 
-    def rooms(self, lanes: Sequence[Lane]) -> Rooms:
+    def capacities(self, lanes: Sequence[Lane]) -> GateCapacities:
         """How many runs may pass from each of these lanes, for the statement of a claim."""
-        rooms = Rooms()
+        capacities = GateCapacities()
         for lane in lanes:
             of_queue, of_tenant = (self._place(gate) for gate in self._gates_of[lane.lane_id])
             owned = [place[0] for place in (of_queue, of_tenant) if place is not None and self._is_owned(place[0])]
-            rooms.add(of_queue, of_tenant, owned)
-        return rooms
+            capacities.add(of_queue, of_tenant, owned)
+        return capacities
 
     def _place(self, gate: Gate | None) -> tuple[int, int] | None:
         return None if gate is None else (gate.gate_id, self._room[gate.gate_id])
@@ -151,7 +151,7 @@ class GatedClaim:
         for row in rows:
             for gate in self._gates_of[row.lane_id]:
                 if gate is not None:
-                    if self._locked[gate.gate_id].rate is not None:
+                    if bucket_of(self._locked[gate.gate_id]) is not None:
                         self._rated.add(row.run_id)
                     self.passed[gate.gate_id] += 1
                     self._room[gate.gate_id] -= 1

@@ -8,6 +8,7 @@ from mainspring.domain.errors import Unavailable
 from mainspring.domain.intake.limits import check_setting
 from mainspring.domain.tags import check_tag, limit_tag
 from mainspring.kernel.clock import Clock
+from mainspring.operations.access.audit_record import record
 from mainspring.operations.access.caller import Caller
 from mainspring.operations.lookup import no_limit
 from mainspring.operations.signals import Signals
@@ -44,10 +45,13 @@ class LimitSetter:
                 check_tag("limit", present, if_match)
                 check_setting(row.name, limit, order, strict=row.strict)
                 await limit_reads.set_slots(connection, limit_id, limit, loose=order is not None)
-            before = await limit_reads.admissions_under_way(connection)
+                before = {"name": row.name, "limit": row.slots if row.pinned else None, "strict": row.strict}
+                after = {"name": row.name, "limit": limit, "strict": row.strict and order is None}
+                await record(connection, caller, "limit", limit_id, before, after)
+            under_way = await limit_reads.admissions_under_way(connection)
             waiting = await limit_reads.lines_that_wait(connection, limit_id, _KNOCKED)
         self._signals.admission.publish([frozenset({line}) for line in waiting])
-        await self._wait_for(before)
+        await self._wait_for(under_way)
 
     async def _wait_for(self, transactions: set[str]) -> None:
         """An admission that began before the change may have read the number before it."""

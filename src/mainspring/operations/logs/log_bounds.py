@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import date
 
 import msgspec
 
+from mainspring.domain.quotas import lower
 from mainspring.domain.sizes import format_size
 from mainspring.kernel.clock import Clock
 from mainspring.kernel.ids import TenantId
@@ -50,8 +51,15 @@ class LogBudget:
     name = "log_budget"
     interval = 1.0
 
-    def __init__(self, store: Store, clock: Clock, bounds: LogBounds = DEFAULT_BOUNDS) -> None:
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock,
+        bounds: LogBounds = DEFAULT_BOUNDS,
+        quota: Callable[[TenantId], int | None] = lambda _: None,
+    ) -> None:
         self._store = store
+        self._quota = quota
         self._clock = clock
         self.bounds = bounds
         self._day: date | None = None
@@ -70,7 +78,8 @@ class LogBudget:
     def room(self, tenant: TenantId, of_run: int) -> int:
         """How many bytes a run of this tenant may store. `of_run`: how many it has stored already."""
         self._asked = True
-        today = self.bounds.tenant - self._stored[tenant] - self._since[tenant]
+        of_tenant = lower(self.bounds.tenant, self._quota(tenant)) or 0
+        today = of_tenant - self._stored[tenant] - self._since[tenant]
         of_all = self.bounds.day - self._stored.total() - self._since.total()
         return max(0, min(self.bounds.run - of_run, today, of_all))
 
@@ -86,10 +95,10 @@ class LogBudget:
                 "output was dropped at a bound",
                 tenant=tenant,
                 per_run=format_size(self.bounds.run),
-                per_tenant_and_day=format_size(self.bounds.tenant),
+                per_tenant_and_day=format_size(lower(self.bounds.tenant, self._quota(tenant)) or 0),
                 per_day=format_size(self.bounds.day),
                 stored_today=self._stored.total() + self._since.total(),
-                hint="raise MAINSPRING_LOG_PER_RUN, _PER_TENANT or _PER_DAY, or name another --log-store",
+                hint="raise MAINSPRING_LOG_PER_RUN, _PER_TENANT or _PER_DAY or the quota, or name another --log-store",
             )
 
     async def run_once(self) -> int:

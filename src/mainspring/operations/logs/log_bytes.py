@@ -20,6 +20,7 @@ import msgspec
 
 from mainspring.store.log_files import LogFiles, Stored
 from mainspring.store.log_stores import LogStore
+from mainspring.wire.logs import MISSING_WORDS
 
 _DIRECT = 2
 _MAX_LISTINGS = 5  # in a row without progress; then the bytes count as lost
@@ -153,4 +154,4 @@ def _parts(spans: Iterable[ByteSpan]) -> Iterator[ByteSpan]:
 
 
 def _missing(count: int) -> bytes:
-    return f"\n[mainspring: {count} bytes of output are missing from the log store]\n".encode()
+    return f"\n[mainspring: {count} {MISSING_WORDS}]\n".encode()

@@ -27,10 +27,10 @@ from mainspring.wire.logs import LogAttempt, LogEnd, LogOutput
 KEEP_ALIVE = 15.0
 _RETRY_DELAY = 0.5
 _MOST_TEXT = 64 * 1024
-_MARK = re.compile(r"(\d{1,5}):(\d{1,15})")
+_POSITION = re.compile(r"(\d{1,5}):(\d{1,15})")
 
 
-class Mark(msgspec.Struct, frozen=True):
+class LogPosition(msgspec.Struct, frozen=True):
     """The position of a reader. It is sent as `id` and comes back as `Last-Event-ID`."""
 
     attempt: int
@@ -43,16 +43,16 @@ class Mark(msgspec.Struct, frozen=True):
 class FollowedEvent(msgspec.Struct, frozen=True):
     name: str
     data: LogOutput | LogAttempt | LogEnd
-    mark: Mark
+    position: LogPosition
 
 
-def parse_mark(text: str) -> Mark:
-    found = _MARK.fullmatch(text.strip())
+def parse_position(text: str) -> LogPosition:
+    found = _POSITION.fullmatch(text.strip())
     if found is None:
         raise InvalidInput(
             "the event id is not valid", field="Last-Event-ID", expected="attempt and offset, such as 1:2048"
         )
-    return Mark(int(found[1]), int(found[2]))
+    return LogPosition(int(found[1]), int(found[2]))
 
 
 class LogFollower:
@@ -67,7 +67,7 @@ class LogFollower:
         state: LogState,
         *,
         attempt: int | None = None,
-        resume: Mark | None = None,
+        resume: LogPosition | None = None,
     ) -> None:
         self._logs = logs
         self._clock = clock
@@ -172,7 +172,7 @@ class LogFollower:
         self._decoder.reset()
 
     def _event(self, name: str, data: LogOutput | LogAttempt | LogEnd) -> FollowedEvent:
-        return FollowedEvent(name, data, Mark(self._attempt, self._offset))
+        return FollowedEvent(name, data, LogPosition(self._attempt, self._offset))
 
 
 def _status(state: LogState, attempt: int) -> str:

@@ -22,7 +22,7 @@ from mainspring.operations.access.caller import Caller
 from mainspring.operations.exchange.worker_registry import check_for_notice
 from mainspring.operations.logs.log_bounds import LogBudget, cut
 from mainspring.store import logs
-from mainspring.store.log_files import Chunk, LogFiles, folder_of
+from mainspring.store.log_files import FolderChunk, LogFiles, folder_of
 from mainspring.store.log_stores import LogStore
 from mainspring.store.log_table import LogTable
 from mainspring.store.logs import FoundLog, Key, Piece
@@ -151,7 +151,7 @@ class LogIntake:
     async def _store_some(self, tenant: TenantId, worker_id: UUID, arrivals: Sequence[Arrival]) -> dict[Key, int]:
         pieces = [arrival.piece for arrival in arrivals]
         new = [
-            Chunk(arrival.folder, chunk.offset, chunk.data)
+            FolderChunk(arrival.folder, chunk.offset, chunk.data)
             for arrival in arrivals
             for chunk in arrival.chunks
             if chunk.data

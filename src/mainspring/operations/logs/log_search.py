@@ -3,12 +3,13 @@ got; the next one continues there."""
 
 from __future__ import annotations
 
+import asyncio
 import re
-from collections.abc import Iterator
-from typing import NamedTuple
+from collections.abc import AsyncIterator, Iterator
+from typing import NamedTuple, Protocol
 
 from mainspring.kernel.time_slices import TimeSlices
-from mainspring.operations.logs.log_bytes import LogBytes
+from mainspring.operations.logs.log_bytes import Bytes
 from mainspring.wire.logs import LogMatch
 
 MOST_BYTES = 16 * 1024 * 1024  # that one search reads
@@ -17,8 +18,24 @@ _LONGEST_LINE = 64 * 1024  # a longer line is searched in parts
 _SHOWN, _SHOWN_BEFORE = 1000, 200  # bytes of a long line, and of these before the match
 
 
+class WantedText(Protocol):
+    """What a search looks for. `longest`: no match has more bytes. `slow`: it is looked for in a thread."""
+
+    slow: bool
+    longest: int
+
+    def lines(self, data: bytes) -> Iterator[int]:
+        """Where the first match of each line is."""
+
+
+class LogSource(Protocol):
+    def read(self, folder: str, start: int, end: int) -> AsyncIterator[Bytes]: ...
+
+
 class Needle:
     """A text to search for in bytes of UTF-8. A character matches its upper and lower case."""
+
+    slow = False
 
     def __init__(self, text: str) -> None:
         self._plain = text.lower().encode() if text.isascii() else None
@@ -35,6 +52,13 @@ class Needle:
             start = data.find(b"\n", at) + 1
             if not start:
                 return
+
+    def places(self, data: bytes) -> Iterator[int]:
+        """Where the matches are, all of them."""
+        lowered = data.lower() if self._plain is not None else b""
+        at = -1
+        while (at := self._find(data, lowered, at + 1)) >= 0:
+            yield at
 
     def _find(self, data: bytes, lowered: bytes, start: int) -> int:
         if self._plain is not None:
@@ -54,7 +78,7 @@ class Searched(NamedTuple):
 class LogSearch:
     """One search of the bytes from `start` to `size`."""
 
-    def __init__(self, needle: Needle, start: int, size: int, limit: int, *, ended: bool) -> None:
+    def __init__(self, needle: WantedText, start: int, size: int, limit: int, *, ended: bool) -> None:
         self._needle = needle
         self._size = size
         self._limit = limit
@@ -64,7 +88,7 @@ class LogSearch:
         self._rest = b""  # what begins at `_at` and was not searched yet
         self._slices = TimeSlices()
 
-    async def run(self, log: LogBytes, folder: str) -> Searched:
+    async def run(self, log: LogSource, folder: str) -> Searched:
         stop = min(self._size, self._at + MOST_BYTES)
         async for piece in log.read(folder, self._at, stop):
             if self._at + len(self._rest) + len(piece.data) != piece.end:  # a line in place of missing bytes
@@ -74,7 +98,7 @@ class LogSearch:
                 return Searched(self._matches, self._at, more=self._at < self._size)
         if stop < self._size:
             return Searched(self._matches, self._at, more=True)
-        over = self._search(self._rest, len(self._rest))
+        over = await self._look(self._rest, len(self._rest))
         if self._ended and not over:
             self._at = self._size
         return Searched(self._matches, self._at, more=over and self._at < self._size)
@@ -85,7 +109,7 @@ class LogSearch:
         done = 0
         while (end := self._section_end(data, done)) > done:
             beyond = 0 if data[end - 1 : end] == b"\n" else self._needle.longest - 1
-            if self._search(data[done : end + beyond], end - done):
+            if await self._look(data[done : end + beyond], end - done):
                 return True
             self._at += end - done
             done = end
@@ -101,6 +125,9 @@ class LogSearch:
         if len(data) - start > _LONGEST_LINE + self._needle.longest:
             return start + _LONGEST_LINE
         return start
+
+    async def _look(self, data: bytes, size: int) -> bool:
+        return await asyncio.to_thread(self._search, data, size) if self._needle.slow else self._search(data, size)
 
     def _search(self, data: bytes, size: int) -> bool:
         """Add the matches that begin in the first `size` bytes of `data`, which begins at `_at`. If there are enough,

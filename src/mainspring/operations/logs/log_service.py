@@ -8,6 +8,7 @@ from uuid import UUID
 
 from mainspring.domain.errors import NotFound
 from mainspring.domain.sizes import format_size
+from mainspring.domain.transitions import UNKNOWN_STATE
 from mainspring.operations.access.caller import Caller
 from mainspring.operations.logs.log_bounds import LogBudget
 from mainspring.operations.logs.log_bytes import LogBytes
@@ -72,7 +73,8 @@ class LogService:
         """The state of the run and its logs. Raises NotFound if the run or the attempt does not exist."""
         async with self._store.reads.acquire() as connection:
             state = (await logs.states(connection, [(caller.tenant, run_id)])).get(run_id)
-        if state is None:
+        if state is None or (state.state == UNKNOWN_STATE and not caller.reaches_all):
+            # Without its run, a log has no queue, task and labels that a narrowed token could reach.
             raise NotFound(f"there is no run {run_id}", hint="see GET /v1/runs")
         begun = max(state.attempt, *state.logs, 0)
         if attempt is not None and not 1 <= attempt <= begun:

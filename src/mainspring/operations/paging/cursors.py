@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import base64
 import binascii
+from collections.abc import Sequence
 from datetime import UTC, datetime
+from typing import Protocol
 from uuid import UUID
 
 from mainspring.domain.errors import InvalidInput
@@ -56,6 +58,24 @@ def missed_cursor(cursor: str | None) -> int | None:
     if not text.isascii() or not text.isdigit() or len(text) > 18:
         raise bad_cursor()
     return int(text)
+
+
+def name_cursor(cursor: str | None) -> str | None:
+    """The name that the next page follows. None for the first page."""
+    name = None if cursor is None else decode_cursor(cursor)
+    if name is not None and "\x00" in name:
+        raise bad_cursor()
+    return name
+
+
+class _Named(Protocol):
+    @property
+    def name(self) -> str: ...
+
+
+def cursor_after_names(rows: Sequence[_Named], limit: int) -> str | None:
+    """The cursor of the next page, after a page of `limit` rows. `rows` has one more if there is a next page."""
+    return encode_cursor(rows[limit - 1].name) if len(rows) > limit else None
 
 
 def decode_cursor(cursor: str) -> str:

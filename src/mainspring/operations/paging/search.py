@@ -24,6 +24,7 @@ _MOST_STATUSES = 20
 _NARROWER = {
     "jobs": "give the job_id itself (GET /v1/jobs/{job_id}), or leave filters out and read page by page",
     "runs": "give `job`, or `since` with a recent time",
+    "output": "give `since` with a recent time, or a job",
     "dead letters": "give `since` with a recent time, or leave `error` out and read page by page",
 }
 
@@ -53,6 +54,8 @@ class RunQuery(msgspec.Struct, frozen=True):
     created_before: datetime | None = None
     generation: int | None = None
     worker_id: UUID | None = None
+    created_by: str | None = None
+    payload: tuple[tuple[str, str], ...] = ()
 
     def __post_init__(self) -> None:
         _check_bounds(self)
@@ -84,6 +87,8 @@ class JobQuery(msgspec.Struct, frozen=True):
     next_fire_before: datetime | None = None
     task: str | None = None
     schedule_types: Sequence[str] = ()
+    created_by: str | None = None
+    health: Sequence[str] = ()
 
     def __post_init__(self) -> None:
         _check_bounds(self)
@@ -105,7 +110,29 @@ class DeadLetterQuery(msgspec.Struct, frozen=True):
         _check_bounds(self)
 
 
-Query = RunQuery | JobQuery | DeadLetterQuery
+class LogQuery(msgspec.Struct, frozen=True):
+    """The parameters of `GET /v1/logs`. `lines`: of each log."""
+
+    text: str | None = None
+    regex: str | None = None
+    inside_words: bool = False
+    job: str | None = None
+    queue: str | None = None
+    task: str | None = None
+    label: tuple[str, str] | None = None
+    worker_id: UUID | None = None
+    statuses: Sequence[str] = ()
+    since: datetime | None = None
+    until: datetime | None = None
+    cursor: str | None = None
+    limit: int = 20
+    lines: int = 5
+
+    def __post_init__(self) -> None:
+        _check_bounds(self)
+
+
+Query = RunQuery | JobQuery | DeadLetterQuery | LogQuery
 
 
 def _check_bounds(query: Query) -> None:
@@ -114,12 +141,12 @@ def _check_bounds(query: Query) -> None:
         if name == "cursor":  # is read by cursors.py
             continue
         value = getattr(query, name)
-        most = _LONGEST_TEXT if name in ("text", "error") else _LONGEST_NAME
+        most = _LONGEST_TEXT if name in ("text", "error", "regex") else _LONGEST_NAME
         if isinstance(value, str) and len(value) > most:
             raise _too_long(_parameter(name), f"at most {most} characters")
         if name == "label" and value is not None and sum(map(len, value)) > _LONGEST_NAME:
             raise _too_long(name, f"at most {_LONGEST_NAME} characters")
-        if name in ("statuses", "latest", "schedule_types") and len(value) > _MOST_STATUSES:
+        if name in ("statuses", "latest", "schedule_types", "health") and len(value) > _MOST_STATUSES:
             raise _too_long(_parameter(name), f"at most {_MOST_STATUSES} of them")
 
 

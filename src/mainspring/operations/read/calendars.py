@@ -5,7 +5,7 @@ from __future__ import annotations
 from mainspring.domain.intake.calendar_names import no_calendar
 from mainspring.operations.access.caller import Caller
 from mainspring.operations.calendars.views import calendar_view
-from mainspring.operations.paging.cursors import bad_cursor, decode_cursor, encode_cursor
+from mainspring.operations.paging.cursors import cursor_after_names, name_cursor
 from mainspring.operations.paging.search import searching
 from mainspring.store import calendars
 from mainspring.store.pool import Store
@@ -18,12 +18,10 @@ class CalendarReader:
 
     async def calendars(self, caller: Caller, cursor: str | None, limit: int) -> CalendarList:
         """The calendars of the tenant, by name."""
-        after = None if cursor is None else decode_cursor(cursor)
-        if after is not None and "\x00" in after:
-            raise bad_cursor()
+        after = name_cursor(cursor)
         async with searching(self._store, caller.tenant, "calendars") as connection:
             rows = await calendars.page(connection, caller.tenant, after, limit + 1)
-        following = encode_cursor(rows[limit - 1].name) if len(rows) > limit else None
+        following = cursor_after_names(rows, limit)
         return CalendarList([calendar_view(row) for row in rows[:limit]], following)
 
     async def calendar(self, caller: Caller, name: str) -> CalendarView:

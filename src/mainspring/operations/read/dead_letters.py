@@ -5,9 +5,8 @@ from __future__ import annotations
 from uuid import UUID
 
 from mainspring.domain.errors import NotFound
-from mainspring.kernel.ids import TenantId
 from mainspring.operations.access.caller import Caller
-from mainspring.operations.lookup import chosen_lanes, load_lane
+from mainspring.operations.lookup import chosen_lanes, labels_within, load_lane
 from mainspring.operations.paging.cursors import encode_cursor, run_cursor
 from mainspring.operations.paging.search import DeadLetterQuery, searching
 from mainspring.operations.read.timeline import attempt_views, workers_in
@@ -27,7 +26,7 @@ class DeadLetterReader:
 
     async def dead_letters(self, caller: Caller, query: DeadLetterQuery) -> DeadLetterList:
         """Newest first."""
-        chosen = await dead_letter_filter(self._lanes, caller.tenant, query)
+        chosen = await dead_letter_filter(self._lanes, caller, query)
         before, limit = run_cursor(query.cursor), query.limit
         async with searching(self._store, caller.tenant, "dead letters", query) as connection:
             page, more = cut(await dead_letters.page(connection, caller.tenant, chosen, before, limit + 1), limit)
@@ -49,7 +48,7 @@ class DeadLetterReader:
         return dead_letter_view(letter, lane, attempt_views(attempts, ended, names))
 
 
-async def dead_letter_filter(lanes: LaneRegistry, tenant: TenantId, query: DeadLetterQuery) -> DeadLetterFilter:
+async def dead_letter_filter(lanes: LaneRegistry, caller: Caller, query: DeadLetterQuery) -> DeadLetterFilter:
     """The filter of the store for a query."""
-    lane_ids = await chosen_lanes(lanes, tenant, query.queue, query.task)
-    return DeadLetterFilter(query.job, lane_ids, query.error, query.since, query.until)
+    lane_ids = await chosen_lanes(lanes, caller, query.queue, query.task)
+    return DeadLetterFilter(query.job, lane_ids, query.error, query.since, query.until, labels_within(caller))

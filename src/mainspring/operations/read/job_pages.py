@@ -21,6 +21,7 @@ import msgspec
 from mainspring.domain.transitions import JobStatus, RunState, StoredJobStatus
 from mainspring.kernel.ids import TenantId, first_uuid7, uuid7_time
 from mainspring.operations.lookup import load_lane
+from mainspring.operations.read.job_health import add_health
 from mainspring.operations.read.one_time import deciding_run, fired_jobs_of, overlapped, states_of, status_of
 from mainspring.operations.read.views import fired_job_view, job_view
 from mainspring.store import fired_jobs, jobs
@@ -37,7 +38,7 @@ YET_TO_FIRE = frozenset({JobStatus.SCHEDULED, JobStatus.PAUSED})
 _CLOCKS_DIFFER = timedelta(hours=1)
 _MOST_AT_A_TIME = 10_000
 _LEAST = 200
-_ONCE = frozenset({"IMMEDIATE", "FUTURE", "MANUAL", "AFTER"})  # types of jobs that may have fired for good
+_ONCE = frozenset({"IMMEDIATE", "FUTURE", "MANUAL", "AFTER", "EVENT"})  # types of jobs that may have fired for good
 
 At = TypeVar("At", Place, UUID)
 
@@ -55,6 +56,8 @@ class Wanted(msgspec.Struct, frozen=True):
     def fires_again(self) -> bool:
         """Whether no one-time job that has fired can match."""
         asked = self.asked
+        if asked.health is not None:
+            return True
         if self.schedule_types is not None and not self.schedule_types & _ONCE:
             return True
         return not (asked.next_fire_after is None and asked.next_fire_before is None and asked.declared_by is None)
@@ -137,6 +140,7 @@ class JobsWithRows:
                 status = status_of_missed(run)
                 brief = None if run is None else fired_jobs.with_cut_error(brief_of(run))
             found.append(Entry((row.created_at, row.job_id), row.weight, job_view(row, lane, brief, status)))
+        await add_health(self._connection, self._tenant, [entry.view for entry in found])
         return found
 
 
@@ -159,6 +163,8 @@ class JobsThatFired:
             text=asked.text,
             created_from=None if after is None else first_uuid7(after),
             created_until=None if until is None else first_uuid7(until),
+            created_by=asked.created_by,
+            within=asked.within,
         )
         self._lowest = None if after is None else first_uuid7(_earlier(after))
 

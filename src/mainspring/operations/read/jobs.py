@@ -5,18 +5,20 @@ from __future__ import annotations
 from datetime import datetime
 from uuid import UUID
 
+from mainspring.domain.health import named_health
 from mainspring.domain.schedules.fires import fires
 from mainspring.domain.schedules.nominal_times import first_fire
-from mainspring.domain.schedules.schedule import Schedule
+from mainspring.domain.schedules.schedule import Schedule, ScheduleKind
 from mainspring.domain.state_names import named_schedule_types, named_states, named_statuses
 from mainspring.domain.workflows.flow import WORKFLOW_TASK
 from mainspring.kernel.ids import TenantId
 from mainspring.kernel.time_slices import TimeSlices
 from mainspring.operations.access.caller import Caller
 from mainspring.operations.calendars.rules import load_rules
-from mainspring.operations.lookup import chosen_lanes, load_lane, no_job
+from mainspring.operations.lookup import chosen_lanes, labels_within, load_lane, no_job
 from mainspring.operations.paging.cursors import encode_cursor, encode_place, job_cursor, missed_cursor
 from mainspring.operations.paging.search import JobQuery, searching
+from mainspring.operations.read.job_health import add_health
 from mainspring.operations.read.job_pages import (
     JobsThatFired,
     JobsWithRows,
@@ -35,17 +37,20 @@ from mainspring.operations.read.missed_pages import MissedFilter, find_missed
 from mainspring.operations.read.one_time import deciding_run, fired_job
 from mainspring.operations.read.runs import ONE_SNAPSHOT, RunReader
 from mainspring.operations.read.views import fired_job_view, job_view
-from mainspring.store import backfills, history, jobs, missed_fires
+from mainspring.store import backfills, file_objects, history, jobs, missed_fires
 from mainspring.store.fired_jobs import brief_of
 from mainspring.store.history import Run
 from mainspring.store.jobs import JobFilter, JobRow
 from mainspring.store.lanes import LaneRegistry
 from mainspring.store.pool import Connection, Store
 from mainspring.store.shown_definitions import schedule_to_show
-from mainspring.wire.jobs import JobList, JobRows, JobView, MissedFires, MissedList, MissedRange, Upcoming
+from mainspring.wire.file_owner import FileOwner
+from mainspring.wire.jobs import JobList, JobRows, JobView, Upcoming
+from mainspring.wire.missed_fires import MissedFires, MissedList, MissedRange
 from mainspring.wire.runs import JobStatus
 
 _BUDGET = 0.2  # seconds for a page of jobs
+_ONCE = (ScheduleKind.NOW.value, ScheduleKind.AT.value)  # no file has such a job
 _BACKFILLS = 100  # of which a range of missed fires names those that cover it
 
 
@@ -65,6 +70,9 @@ class JobReader:
         """A job from any of the tables: jobs, runs or the history. The newest generation, or the given one."""
         async with self._store.reads.acquire() as connection:
             view, _ = await self._load(connection, caller.tenant, job_id, generation)
+            await add_health(connection, caller.tenant, [view])
+            if view.schedule_type not in _ONCE:
+                view.owned_by = await _file_owner(connection, caller.tenant, view)
             return view
 
     async def _row(
@@ -84,7 +92,7 @@ class JobReader:
     async def jobs(self, caller: Caller, query: JobQuery, *, light: bool = False) -> JobList:
         """Newest first. `light`: payloads are not read."""
         tenant = caller.tenant
-        wanted = await wanted_jobs(self._lanes, tenant, query)
+        wanted = await wanted_jobs(self._lanes, caller, query)
         after = job_cursor(query.cursor)
         limit, first = query.limit, self.first_stretch or 2 * query.limit + 50
         async with searching(self._store, tenant, "jobs", query, ONE_SNAPSHOT) as connection:
@@ -200,7 +208,16 @@ class JobReader:
         ]
 
 
-async def wanted_jobs(lanes: LaneRegistry, tenant: TenantId, query: JobQuery) -> Wanted:
+async def _file_owner(connection: Connection, tenant: TenantId, view: JobView) -> FileOwner | None:
+    """The files that own the job."""
+    kind = "jobs" if view.workflow_version is None else "workflows"
+    row = await file_objects.get(connection, tenant, kind, view.job_id)
+    if row is None or row.generation != view.generation:
+        return None
+    return FileOwner(row.owner, row.source, row.applied_at, row.applied_by, row.version != view.version)
+
+
+async def wanted_jobs(lanes: LaneRegistry, caller: Caller, query: JobQuery) -> Wanted:
     """Which jobs a query asks for."""
     statuses, latest = named_statuses(query.statuses), named_states(query.latest, "latest_run")
     return Wanted(
@@ -208,7 +225,8 @@ async def wanted_jobs(lanes: LaneRegistry, tenant: TenantId, query: JobQuery) ->
         latest=latest or None,
         schedule_types=frozenset(named_schedule_types(query.schedule_types)) or None,
         asked=JobFilter(
-            lane_ids=await chosen_lanes(lanes, tenant, query.queue, query.task),
+            lane_ids=await chosen_lanes(lanes, caller, query.queue, query.task),
+            within=labels_within(caller),
             owner=query.owner,
             label=query.label,
             text=query.text,
@@ -217,7 +235,9 @@ async def wanted_jobs(lanes: LaneRegistry, tenant: TenantId, query: JobQuery) ->
             next_fire_after=query.next_fire_after,
             next_fire_before=query.next_fire_before,
             declared_by=query.declared_by,
+            created_by=query.created_by,
             workflows=query.task == WORKFLOW_TASK,
+            health=named_health(query.health) or None,
         ),
     )
 

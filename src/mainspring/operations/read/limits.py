@@ -9,7 +9,7 @@ from mainspring.domain.rates import format_rate
 from mainspring.domain.tags import limit_tag
 from mainspring.operations.access.caller import Caller
 from mainspring.operations.lookup import no_limit
-from mainspring.operations.paging.cursors import bad_cursor, decode_cursor, encode_cursor
+from mainspring.operations.paging.cursors import cursor_after_names, name_cursor
 from mainspring.operations.paging.search import searching
 from mainspring.operations.read.runs import ONE_SNAPSHOT
 from mainspring.store import limit_reads
@@ -32,13 +32,10 @@ class LimitReader:
             raise InvalidInput(
                 "q is too long", code="invalid_parameter", field="q", expected=f"at most {_LONGEST_TEXT} characters"
             )
-        after = None if cursor is None else decode_cursor(cursor)
-        if after is not None and "\x00" in after:
-            raise bad_cursor()
+        after = name_cursor(cursor)
         async with searching(self._store, caller.tenant, "limits") as connection:
             rows = await limit_reads.page(connection, caller.tenant, after, text, limit + 1)
-        more = len(rows) > limit
-        return LimitList([_view(row) for row in rows[:limit]], encode_cursor(rows[limit - 1].name) if more else None)
+        return LimitList([_view(row) for row in rows[:limit]], cursor_after_names(rows, limit))
 
     async def limit(self, caller: Caller, limit_id: int) -> LimitDetails:
         async with searching(self._store, caller.tenant, "limits", isolation=ONE_SNAPSHOT) as connection:

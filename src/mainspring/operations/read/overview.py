@@ -13,6 +13,7 @@ from mainspring.kernel.config import SHARD_COUNT, Timing
 from mainspring.kernel.version import VERSION
 from mainspring.operations.access.caller import Caller
 from mainspring.operations.limits.gate_views import pause_in_words
+from mainspring.operations.read.findings import warnings_of
 from mainspring.operations.read.queues import QueueReader
 from mainspring.operations.read.tenant_counts import TenantCounts, TenantCountsReader, activity_of
 from mainspring.operations.read.verdict import LOOK_BACK, verdict_of
@@ -49,6 +50,7 @@ class OverviewReader:
             now = scheduling.at
             minutes = await rollups.series(connection, tenant, Span.MINUTE, now - LOOK_BACK, None, None)
             sampled = await gauges.series(connection, tenant, Span.MINUTE, now - _SAMPLE_AGE, None)
+            warnings = await warnings_of(connection, tenant)
             window = None if w is None else await read_window(connection, tenant, w, now, task, queue)
         queues = counts.queues
         ages = [queue.oldest_seconds for queue in queues if queue.oldest_seconds is not None]
@@ -79,13 +81,14 @@ class OverviewReader:
             queues=nlargest(_QUEUES, queues, key=activity_of),
             held=sum(queue.held for queue in queues),
             paused=[words for gate in known if (words := pause_in_words([gate])) is not None][:_QUEUES],
-            verdict=verdict_of(problems, queues, minutes, now),
+            verdict=verdict_of(problems, queues, minutes, now, warnings),
             taken_at=counts.taken_at or now,
             backlog=max(sampled, key=lambda each: each.at).backlog if sampled else 0,
             nodes=[
                 NodeView(str(node.node_id), node.host, node.started_at, node.seen_at, node.shards) for node in nodes
             ],
             window=window,
+            warnings=warnings,
         )
 
 

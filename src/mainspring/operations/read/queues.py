@@ -9,10 +9,12 @@ from heapq import nsmallest
 
 from mainspring.domain.errors import NotFound
 from mainspring.domain.rollups import floor_to
+from mainspring.domain.worker_state import WorkerState
 from mainspring.kernel.ids import TenantId
 from mainspring.operations.access.caller import Caller
-from mainspring.operations.limits.gate_views import gate_view, pause_in_words
+from mainspring.operations.limits.gate_views import gate_view, own_gates, pause_in_words
 from mainspring.operations.paging.search import search_in_words
+from mainspring.operations.read.queue_behind import behind
 from mainspring.operations.signatures.offers import untaken
 from mainspring.store import gates, gauges, history, rollups, workers
 from mainspring.store.history import LaneDepth
@@ -26,6 +28,8 @@ from mainspring.wire.runs import QueueList, QueueView
 MOST_QUEUES = 10_000
 MANY_RUNS = 20_000  # that are not counted for a request
 _MINUTE = timedelta(minutes=1)
+_MOST_WORKERS = 1000
+_MOST_REASONS = 5
 _NOTHING = QueueEnds("", 0, 0, 0)
 _SECONDS = 10.0  # counting the runs of a long backlog takes a second for each million
 
@@ -36,10 +40,12 @@ class QueueReader:
         self._store = store
         self._lanes = lanes
 
-    async def queues(self, caller: Caller) -> QueueList:
-        """The queues of the tenant, by name. A list has 10,000 queues at most, and says how many it leaves out."""
+    async def queues(self, caller: Caller, only: str | None = None) -> QueueList:
+        """The queues of the tenant, by name. A list has 10,000 queues at most, and says how many it leaves out. `only`:
+        this queue, if there is one."""
         with search_in_words("queues"):
-            return await self._queues(caller.tenant, self._store.search(caller.tenant, seconds=_SECONDS))
+            found = await self._queues(caller.tenant, self._store.search(caller.tenant, seconds=_SECONDS), only)
+        return _within(caller, found)
 
     async def queues_at_once(self, caller: Caller) -> QueueList:
         """As `queues`, without waiting for the searches of the tenant. The metrics use it, because they must show an
@@ -47,9 +53,9 @@ class QueueReader:
         with search_in_words("queues"):
             return await self._queues(caller.tenant, self._store.read(seconds=_SECONDS))
 
-    async def untaken(self, caller: Caller, most: int) -> list[tuple[str, int]]:
+    async def untaken(self, caller: Caller, most: int, only: str | None = None) -> list[tuple[str, int]]:
         """How many runs wait that no live worker of their queue takes, by the reason. Queues without a worker are left
-        out: they are told as a whole. Nothing is said if counting takes too long."""
+        out: they are told as a whole. Nothing is said if counting takes too long. `only`: those of this queue."""
         tenant = caller.tenant
         try:
             async with self._store.read(seconds=_SECONDS) as connection:
@@ -62,16 +68,27 @@ class QueueReader:
             return []
         served = set[str]().union(*(offer.queues for offer in offers))
         lanes = ((self._lanes.peek(depth.lane_id), depth.depth) for depth in depths)
-        return untaken([(lane, number) for lane, number in lanes if lane and lane.queue in served], offers, most)
+        wanted = served if only is None else served & {only}
+        return untaken([(lane, number) for lane, number in lanes if lane and lane.queue in wanted], offers, most)
 
     async def queue(self, caller: Caller, name: str) -> QueueView:
         with search_in_words("queues"):
             found = await self._queues(caller.tenant, self._store.search(caller.tenant, seconds=_SECONDS), name)
         if not found.queues:
-            raise NotFound(
-                f"there is no queue {name!r}", hint="a queue exists as soon as it has a job, a worker or a limit"
-            )
-        return found.queues[0]
+            raise no_queue(name)
+        [view] = found.queues
+        view.behind = await self._behind(caller, view) if view.depth or view.held else []
+        return view
+
+    async def _behind(self, caller: Caller, view: QueueView) -> list[str]:
+        async with self._store.read(seconds=_SECONDS) as connection:
+            known = await gates.of_tenant(connection, caller.tenant)
+            rows = await workers.list_workers(connection, caller.tenant, _MOST_WORKERS)
+        alive = (WorkerState.LIVE, WorkerState.DRAINING)
+        takers = [row for row in rows if row.state in alive and view.name in (row.queues or ())]
+        takes = any(row.state == WorkerState.LIVE for row in takers)
+        reasons = await self.untaken(caller, _MOST_REASONS, view.name) if takes else []
+        return behind(view, own_gates(known, view.name), takers, reasons)
 
     async def tenant_limits(self, caller: Caller) -> GateView:
         """What limits all runs of the tenant."""
@@ -132,6 +149,18 @@ class QueueReader:
                     before.failed + each.failed,
                 )
         return ends
+
+
+def _within(caller: Caller, found: QueueList) -> QueueList:
+    """The queues that the token of the caller reaches."""
+    reach = caller.narrowing
+    if reach is None or reach.queues is None:
+        return found
+    return QueueList([view for view in found.queues if reach.has_queue(view.name)], taken_at=found.taken_at)
+
+
+def no_queue(name: str) -> NotFound:
+    return NotFound(f"there is no queue {name!r}", hint="a queue exists as soon as it has a job, a worker or a limit")
 
 
 def _view(

@@ -177,7 +177,10 @@ def _with_error(asked: RunFilter) -> RunFilter:
 def is_sparse(asked: RunFilter) -> bool:
     """Whether no index has the runs of this filter. With a time, only the days since then are read."""
     known = (asked.job_id, asked.own, asked.since, asked.created_after)
-    rare = (asked.lane_ids, asked.label, asked.error, asked.generation, asked.worker_id)
+    rare = (
+        asked.lane_ids, asked.label, asked.payload or None, asked.error, asked.generation, asked.worker_id,
+        asked.created_by, asked.within,
+    )  # fmt: skip
     return all(each is None for each in known) and any(each is not None for each in rare)
 
 

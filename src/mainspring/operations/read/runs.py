@@ -8,19 +8,21 @@ from uuid import UUID
 
 import msgspec
 
-from mainspring.domain.errors import NotFound
+from mainspring.domain.errors import Forbidden, NotFound
 from mainspring.domain.job import spec_from_text
 from mainspring.domain.transitions import RunState, StoredState
+from mainspring.domain.workflows.flow import WAIT_TASK
 from mainspring.kernel.ids import TenantId, parse_uuid, uuid7_time
 from mainspring.kernel.time_slices import TimeSlices
 from mainspring.operations.access.caller import Caller
-from mainspring.operations.lookup import chosen_lanes, load_lane, no_job, own_run
+from mainspring.operations.lookup import chosen_lanes, labels_within, load_lane, no_job, own_run
+from mainspring.operations.object_guard import reaches
 from mainspring.operations.paging.cursors import encode_cursor, run_cursor
 from mainspring.operations.paging.search import RunQuery, run_states, searching
 from mainspring.operations.read.list_rows import run_rows
 from mainspring.operations.read.one_time import fired_job
 from mainspring.operations.read.run_pages import FoundPage, find_rare_runs, find_runs, is_sparse, spans_with_ends
-from mainspring.operations.read.timeline import timeline_of, workers_in
+from mainspring.operations.read.timeline import timeline_of, timeline_of_wait, workers_in
 from mainspring.operations.read.views import RunFacts, fired_late, run_view
 from mainspring.operations.read.why import (
     A_MOMENT,
@@ -32,6 +34,7 @@ from mainspring.operations.read.why import (
     waits_sentence,
 )
 from mainspring.store import dead_letters, dependencies, fired_jobs, gates, history, jobs, limit_reads, workers
+from mainspring.store import waits as open_waits
 from mainspring.store.dependencies import WaitRow
 from mainspring.store.history import LiveRun, Run, RunFilter
 from mainspring.store.lanes import LaneRegistry
@@ -94,7 +97,7 @@ class RunReader:
     async def runs(self, caller: Caller, query: RunQuery, *, light: bool = False) -> RunList:
         """The runs of a query, newest first. With `light`, payloads and results are not read."""
         tenant = caller.tenant
-        asked = await wanted_runs(self._lanes, tenant, query)
+        asked = await wanted_runs(self._lanes, caller, query)
         before = run_cursor(query.cursor)
         first = self.first_stretch or 2 * query.limit + 50
         async with searching(self._store, tenant, "runs", query, ONE_SNAPSHOT) as connection:
@@ -154,7 +157,11 @@ class RunReader:
                 found = history.newest_first([*found, own], limit + 1)
             if not found and before is None:
                 await self._check_job(connection, tenant, job_id)
-            return await self._page(connection, tenant, found, limit)
+            page = await self._page(connection, tenant, found, limit)
+            if not caller.reaches_all:  # the job may have been in another queue before
+                seen = {str(run.run_id) for run in found if await reaches(self._lanes, connection, caller, run)}
+                page.runs = [view for view in page.runs if view.run_id in seen]
+            return page
 
     async def _check_job(self, connection: Connection, tenant: TenantId, job_id: str) -> None:
         """Raise NotFound if there is no such job."""
@@ -199,6 +206,10 @@ class RunReader:
             attempts = await history.attempts_of(connection, run_id)
             names = await history.worker_names(connection, workers_in(attempts, run))
             replay_id = await dead_letters.replay_of(connection, caller.tenant, run_id)
+            waits = (await load_lane(self._lanes, connection, run.lane_id)).task == WAIT_TASK
+            wait = (await open_waits.of_runs(connection, [run_id])).get(run_id) if waits else None
+        if waits:
+            return timeline_of_wait(run, wait)
         return timeline_of(run, attempts, names, replay_id)
 
     async def view(self, caller: Caller, connection: Connection, run: Run) -> RunView:
@@ -231,12 +242,19 @@ class RunReader:
         return RunList(views, encode_cursor(str(page[-1].run_id)) if more else None)
 
 
-async def wanted_runs(lanes: LaneRegistry, tenant: TenantId, query: RunQuery) -> list[RunFilter]:
-    """Which runs a query asks for. The run that is itself a job has a filter of its own."""
+async def wanted_runs(lanes: LaneRegistry, caller: Caller, query: RunQuery) -> list[RunFilter]:
+    """Which runs a query asks for. The run that is itself a job has a filter of its own. Raises Forbidden if the token
+    does not see payloads, and the query names values of theirs."""
+    if query.payload and caller.narrowing is not None and not caller.narrowing.payloads:
+        raise Forbidden(
+            "this token does not see payloads, and cannot search by them", code="narrowed_token", field="payload",
+            hint="leave the payload out, or use another token",
+        )  # fmt: skip
     live, ended = run_states(query.statuses)
     chosen = RunFilter(
         job_id=query.job,
-        lane_ids=await chosen_lanes(lanes, tenant, query.queue, query.task),
+        lane_ids=await chosen_lanes(lanes, caller, query.queue, query.task),
+        within=labels_within(caller),
         live_states=live,
         ended_states=ended,
         error=query.error,
@@ -245,8 +263,10 @@ async def wanted_runs(lanes: LaneRegistry, tenant: TenantId, query: RunQuery) ->
         created_after=query.created_after,
         created_before=query.created_before,
         label=query.label,
+        payload=query.payload,
         generation=query.generation,
         worker_id=query.worker_id,
+        created_by=query.created_by,
     )
     if query.job is not None and (own := parse_uuid(query.job)) is not None:
         return [chosen, msgspec.structs.replace(chosen, job_id=None, own=own)]
@@ -275,6 +295,7 @@ async def _facts(connection: Connection, tenant: TenantId, runs: Sequence[Run]) 
         ends=await history.last_attempts(connection, backing_off) if backing_off else {},
         lines=await limit_reads.lines_by_id(connection, lines) if lines else {},
         waits=await _waits_of(connection, waiting) if waiting else {},
+        open_waits=await open_waits.of_runs(connection, waiting) if waiting else {},
         jobs_created={job_id: id_taken.taken_at for job_id, id_taken in taken.items()},
     )
 

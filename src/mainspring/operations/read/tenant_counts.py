@@ -8,12 +8,16 @@ import msgspec
 
 from mainspring.domain.rollups import Span, floor_to
 from mainspring.domain.worker_state import WorkerState
+from mainspring.kernel.ids import DEFAULT_TENANT
 from mainspring.operations.access.caller import Caller
 from mainspring.operations.read.queues import QueueReader
+from mainspring.operations.read.scaling import ScalingReader
 from mainspring.operations.read.windows import Sum
-from mainspring.store import dead_letters, rollups, workers
+from mainspring.store import dead_letters, gauges, rollups, workers
 from mainspring.store.dead_letters import Size
+from mainspring.store.gauges import DatabaseFigures
 from mainspring.store.pool import Store
+from mainspring.wire.insights import QueueScale
 from mainspring.wire.runs import QueueView
 
 _MOST_TASKS = 1000
@@ -23,13 +27,14 @@ _DAY = timedelta(days=1)
 
 class TenantCounts(msgspec.Struct, frozen=True):
     """`workers`: how many are in each state. `slots`: the slots of the live workers. `taken_at`: when the runs were
-    counted, if that was not now."""
+    counted, if that was not now. `scales`: the scaling signal of the queues."""
 
     queues: list[QueueView]
     workers: dict[str, int]
     slots: int
     dead_letters: Size
     taken_at: datetime | None = None
+    scales: list[QueueScale] = []
 
 
 class TaskEnds(msgspec.Struct, frozen=True):
@@ -41,9 +46,10 @@ class TaskEnds(msgspec.Struct, frozen=True):
 
 
 class TenantCountsReader:
-    def __init__(self, store: Store, queues: QueueReader) -> None:
+    def __init__(self, store: Store, queues: QueueReader, scaling: ScalingReader) -> None:
         self._store = store
         self._queues = queues
+        self._scaling = scaling
 
     async def counts(self, caller: Caller) -> TenantCounts:
         queues = await self._queues.queues_at_once(caller)
@@ -57,6 +63,19 @@ class TenantCountsReader:
             dead,
             queues.taken_at,
         )
+
+    async def with_scales(self, caller: Caller) -> TenantCounts:
+        """The counts, and how many slots each queue wants."""
+        counts = await self.counts(caller)
+        scales = await self._scaling.of_queues(caller, counts.queues)
+        return msgspec.structs.replace(counts, scales=scales)
+
+    async def database(self, caller: Caller) -> DatabaseFigures | None:
+        """How near PostgreSQL is to its limits: for the tenant `default`, that of the instance administrator."""
+        if caller.tenant != DEFAULT_TENANT:
+            return None
+        async with self._store.reads.acquire() as connection:
+            return await gauges.database_figures(connection)
 
     async def by_task(self, caller: Caller) -> list[TaskEnds]:
         """The runs that ended since midnight in UTC, by task and queue. There are at most 1,000 tasks."""

@@ -12,11 +12,13 @@ from mainspring.domain.transitions import RunState, StoredState
 from mainspring.kernel.ids import uuid7_time
 from mainspring.operations.read.why import ASSIGNED
 from mainspring.store.history import AttemptRow, EndedRun, LiveRun, Run
+from mainspring.store.waits import OpenWait
 from mainspring.wire.runs import AttemptView, TimelineEntry
 from mainspring.wire.states import TimelineState
 from mainspring.wire.usage import usage_view
 
 Names = Mapping[UUID, str]
+_WAITED = "it waits without a slot"
 _HOLDS_BACK = ("FAILED", TimelineState.SNOOZED)
 
 
@@ -75,6 +77,20 @@ def timeline_of(run: Run, attempts: Sequence[AttemptRow], names: Names, replay_i
         replayed_at = max(uuid7_time(replay_id), known_until)
         entries.append(TimelineEntry(replayed_at, TimelineState.REPLAYED, reason=f"as run {replay_id}"))
     entries.sort(key=lambda entry: entry.at)  # a cancel may have been requested before its attempt began
+    return entries
+
+
+def timeline_of_wait(run: Run, wait: OpenWait | None) -> list[TimelineEntry]:
+    """The entries of a step that waits without a slot. `wait`: None before it begins and after its end."""
+    entries = [
+        TimelineEntry(run.fired_at or run.scheduled_for, TimelineState.FIRED, reason=_trigger_in_words(run)),
+    ]
+    if wait is not None:
+        entries.append(TimelineEntry(wait.began_at, RunState.WAITING, reason=wait.in_words))
+    if isinstance(run, EndedRun):
+        if run.started_at is not None:
+            entries.append(TimelineEntry(run.started_at, RunState.WAITING, reason=_WAITED))
+        entries.append(TimelineEntry(run.ended_at, StoredState(run.state).name, reason=run.reason))
     return entries
 
 

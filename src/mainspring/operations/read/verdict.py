@@ -19,9 +19,13 @@ LOOK_BACK = timedelta(hours=1)
 
 
 def verdict_of(
-    problems: Sequence[str], queues: Sequence[QueueView], minutes: Sequence[Rollup], now: datetime
+    problems: Sequence[str],
+    queues: Sequence[QueueView],
+    minutes: Sequence[Rollup],
+    now: datetime,
+    warnings: Sequence[str] = (),
 ) -> Verdict:
-    """`minutes`: the rollups of the last hour, in any order."""
+    """`minutes`: the rollups of the last hour, in any order. `warnings`: what goes wrong slowly."""
     if problems:
         more = f" ({len(problems) - 1} more)" if len(problems) > 1 else ""
         return Verdict("critical", f"{sentence(problems[0])}{more}")
@@ -38,6 +42,9 @@ def verdict_of(
             f"The queue {worst.name} falls behind{others}: its oldest run waits for {format_duration(seconds)}.",
             now - timedelta(seconds=seconds),
         )  # fmt: skip
+    if warnings:
+        more = f" ({len(warnings) - 1} more)" if len(warnings) > 1 else ""
+        return Verdict("warning", f"{sentence(warnings[0])}{more}")
     succeeded, failed = sum(each.succeeded for each in minutes), sum(each.failed for each in minutes)
     if not succeeded + failed:
         return Verdict("ok", "All is well. No run ended in the last hour.")

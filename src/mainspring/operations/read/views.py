@@ -20,6 +20,7 @@ from mainspring.domain.transitions import JobStatus, RunState, StoredJobStatus, 
 from mainspring.domain.worker_state import WorkerState
 from mainspring.domain.workflows.flow import RERUN_TRIGGER, WORKFLOW_TASK, flow_of
 from mainspring.kernel.ids import EVERY_TENANT, uuid7_time
+from mainspring.kernel.public_url import link_to
 from mainspring.operations.lookup import run_definition
 from mainspring.operations.read.one_time import FiredJob, created_at, status_of
 from mainspring.operations.read.why import ASSIGNED, FOR_A_SLOT, FOR_OTHERS, HELD_BY_A_LIMIT, held_by, waits_in_words
@@ -31,9 +32,10 @@ from mainspring.store.jobs import JobRow
 from mainspring.store.lanes import Lane
 from mainspring.store.limit_reads import LineOfLimit
 from mainspring.store.shown_definitions import definition_to_show
+from mainspring.store.waits import OpenWait
 from mainspring.store.workers import WorkerRow
 from mainspring.wire.jobs import JobView
-from mainspring.wire.runs import AttemptView, DeadLetterView, ProgressView, RunBrief, RunView, WorkerView
+from mainspring.wire.runs import AttemptView, Creator, DeadLetterView, ProgressView, RunBrief, RunView, WorkerView
 from mainspring.wire.usage import usage_view
 
 
@@ -48,8 +50,8 @@ class _OfJob(Protocol):
 
 class RunFacts(msgspec.Struct, frozen=True):
     """What the rows of runs do not say: when workers were last heard, their names, when the last attempts of runs that
-    back off ended, the lines in which runs are HELD, the jobs for which runs WAIT, and when jobs whose only fire was
-    late were created."""
+    back off ended, the lines in which runs are HELD, the jobs for which runs WAIT, what steps wait for without a slot,
+    and when jobs whose only fire was late were created."""
 
     heard: Mapping[UUID, datetime] = {}
     names: Mapping[UUID, str] = {}
@@ -57,6 +59,7 @@ class RunFacts(msgspec.Struct, frozen=True):
     lines: Mapping[int, LineOfLimit] = {}
     waits: Mapping[UUID, Sequence[WaitRow]] = {}
     jobs_created: Mapping[str, datetime] = {}
+    open_waits: Mapping[UUID, OpenWait] = {}
 
 
 _NO_FACTS = RunFacts()
@@ -80,6 +83,7 @@ def job_view(row: JobRow, lane: Lane, latest: BriefRun | None = None, status: Jo
         error_message=problem or _job_error(status, latest),
         generation=row.generation,
         pruned=row.pruned,
+        created_by=_creator(row),
         runs_left=row.runs_left,
     )
 
@@ -104,6 +108,7 @@ def fired_job_view(job: FiredJob, lane: Lane, *, listed: bool = False) -> JobVie
         latest_run=brief_view(latest),
         error_message=_job_error(status, latest) or problem,
         generation=row.generation,
+        created_by=_creator(row),
     )
 
 
@@ -167,6 +172,7 @@ def run_view(
         idempotency_key=_key(row),
         generation=row.generation,
         backfill_id=backfill_of(row.trigger),
+        created_by=_creator(row),
         usage=usage_view(row.usage_text, samples=samples),
         etag=run_tag(row.state, row.fence),
         **_of_workflow(row, lane),
@@ -208,6 +214,7 @@ def _ended_run_view(row: EndedRun, lane: Lane, executor: str | None, facts: RunF
         idempotency_key=_key(row),
         generation=row.generation,
         backfill_id=backfill_of(row.trigger),
+        created_by=_creator(row),
         usage=usage_view(row.usage_text, samples=samples),
         etag=run_tag(row.state, row.fence),
         **_of_workflow(row, lane),
@@ -294,6 +301,8 @@ def _why_not_ready(row: LiveRun, state: RunState, facts: RunFacts) -> str | None
         return held_by(None if row.held_key is None else facts.lines.get(row.held_key))
     if state is RunState.WAITING and row.run_id in facts.waits:
         return waits_in_words(facts.waits[row.run_id])
+    if state is RunState.WAITING and row.run_id in facts.open_waits:
+        return facts.open_waits[row.run_id].in_words
     return None
 
 
@@ -360,6 +369,10 @@ def job_id_of(row: _OfJob) -> str:
     return str(row.run_id) if row.job_id is None else row.job_id
 
 
+def _creator(row: JobRow | Run) -> Creator | None:
+    return None if row.created_by is None else Creator("token", str(row.created_by), row.creator or "")
+
+
 def _trigger(row: Run | BriefRun) -> str:
     return "schedule" if row.trigger in (None, "at") else row.trigger
 
@@ -370,7 +383,7 @@ def _key(row: Run) -> str:
 
 def _log_url(row: Run) -> str | None:
     """The address of the output of its attempts. None for a run that never started."""
-    return f"/v1/runs/{row.run_id}/logs" if _started(row) > 0 else None
+    return link_to(f"/v1/runs/{row.run_id}/logs") if _started(row) > 0 else None
 
 
 def _progress(row: LiveRun) -> ProgressView | None:

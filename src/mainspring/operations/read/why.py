@@ -156,6 +156,8 @@ def sentence(view: RunView, ahead: int, deadline: datetime | None = None, expire
         case RunState.WAITING:
             return f"It is {view.reason}."
         case RunState.SUCCESS:
+            if not view.attempt_number:
+                return "It succeeded."
             return f"It ran and succeeded on attempt {view.attempt_number}."
         case _:
             return f"It ended {view.status}: {view.reason or 'no reason was recorded'}.{_last_error(view)}"

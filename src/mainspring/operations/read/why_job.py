@@ -30,7 +30,8 @@ from mainspring.store.jobs import JobRow
 from mainspring.store.pool import Store
 from mainspring.store.shown_definitions import schedule_to_show
 from mainspring.wire.job_why import JobWhy
-from mainspring.wire.jobs import JobView, MissedRange
+from mainspring.wire.jobs import JobView
+from mainspring.wire.missed_fires import MissedRange
 from mainspring.wire.runs import RunView
 from mainspring.wire.states import JobWhyWord
 
@@ -186,7 +187,12 @@ def _time(text: str, timezone: str) -> datetime:
         return parse_time(text, "at")
     except InvalidInput as error:
         if error.code != "missing_timezone":
-            raise
+            raise InvalidInput(
+                error.detail, code=error.code, field=error.field,
+                expected="a day and a time from 1900 to 9998, with or without a zone",
+                hint="such as 2026-12-31T23:59, 2026-12-31T23:59:59Z, 2026-12-31T23:59+01:00, or 2026-12-31; "
+                f"without a zone it is by {timezone}, and without seconds the whole minute",
+            ) from None  # fmt: skip
     return parse_time(text, "at", timezone)
 
 

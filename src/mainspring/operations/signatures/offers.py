@@ -7,15 +7,14 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 
 import asyncpg
-import msgspec
 
 from mainspring.domain.errors import MainspringError
 from mainspring.domain.texts import meant
 from mainspring.domain.worker_needs import WorkerNeeds
-from mainspring.domain.workflows.flow import WORKFLOW_TASK
+from mainspring.domain.workflows.flow import SERVER_TASKS
 from mainspring.kernel.clock import Clock
 from mainspring.kernel.ids import TenantId
-from mainspring.kernel.logs import get_logger
+from mainspring.kernel.logs import PacedLog, get_logger
 from mainspring.operations.access.caller import Caller
 from mainspring.store import workers
 from mainspring.store.lanes import Lane
@@ -23,6 +22,7 @@ from mainspring.store.pool import AWAY, Store
 from mainspring.store.workers import Offer
 
 log = get_logger("offers")
+_UNREAD = PacedLog(log)  # in an outage it happens to every submission
 
 FOR_A_SERVER = "waiting for a server to start its steps"
 _OFFERED_FOR = 30.0  # seconds for which a task counts as offered after it was found so
@@ -37,7 +37,7 @@ _MOST_KEPT = 10_000
 
 def lacking(wanted: Lane | WorkerNeeds, offers: Sequence[Offer]) -> str | None:
     """Why no live worker can take such a run. None if one can. A server starts workflow runs."""
-    if wanted.task == WORKFLOW_TASK:
+    if wanted.task in SERVER_TASKS:
         return FOR_A_SERVER
     missing = _lacking(wanted, [offer for offer in offers if not offer.draining])
     if missing is not None and _lacking(wanted, offers) is None:
@@ -57,7 +57,8 @@ def _lacking(wanted: Lane | WorkerNeeds, offers: Sequence[Offer]) -> str | None:
     required = wanted.required_labels
     if required is None or any(required.items() <= offer.labels.items() for offer in able):
         return None
-    return f"no worker that offers task {wanted.task} has the required labels {msgspec.json.encode(required).decode()}"
+    labels = ", ".join(f"{name}={value}" for name, value in sorted(required.items()))
+    return f"no worker that offers task {wanted.task} has the required labels {labels}"
 
 
 def in_words(missing: str, wanted: Lane | WorkerNeeds, offers: Sequence[Offer]) -> str:
@@ -74,12 +75,20 @@ def untaken(waiting: Iterable[tuple[Lane, int]], offers: Sequence[Offer], most: 
     found: Counter[str] = Counter()
     samples: dict[str, Lane] = {}
     for lane, number in waiting:
-        if lane.task == WORKFLOW_TASK or (not lane.labels and (lane.queue, lane.task) in served):
+        if lane.task in SERVER_TASKS or (not lane.labels and (lane.queue, lane.task) in served):
             continue
         if (missing := lacking(lane, offers)) is not None:
             found[missing] += number
             samples.setdefault(missing, lane)
     return [(in_words(text, samples[text], offers), number) for text, number in found.most_common(most)]
+
+
+def lacking_by_needs(wanted: Iterable[WorkerNeeds], offers: Sequence[Offer]) -> dict[WorkerNeeds, str]:
+    """Why no live worker can take such runs, for those that none can take. At most 20 are checked."""
+    served = _served(offers)
+    doubtful = [one for one in dict.fromkeys(wanted) if one.labels or (one.queue, one.task) not in served]
+    found = ((one, lacking(one, offers)) for one in doubtful[:_MOST_WARNINGS])
+    return {one: missing for one, missing in found if missing is not None}
 
 
 def _served(offers: Sequence[Offer]) -> set[tuple[str, str]]:
@@ -100,7 +109,7 @@ class _Snapshot:
         """Whether it is certain, and known at once, that a worker takes such runs."""
         if needs.labels:
             return self._missing.get(needs, "") is None
-        return needs.task == WORKFLOW_TASK or (needs.queue, needs.task) in self._served
+        return needs.task in SERVER_TASKS or (needs.queue, needs.task) in self._served
 
     def warnings(self, wanted: Iterable[WorkerNeeds]) -> list[str]:
         if self._offers is None:
@@ -156,6 +165,6 @@ class OfferRegistry:
                 async with self._store.reads.acquire() as connection:
                     offers = await workers.offers(connection, tenant)
         except (MainspringError, asyncpg.PostgresError, *AWAY) as error:
-            log.warning("cannot read what workers offer", tenant=tenant, error=repr(error))
+            _UNREAD.warning("cannot read what workers offer", tenant=tenant, error=repr(error))
         known = self._known[tenant] = _Snapshot(self._clock.monotonic(), offers)
         return known

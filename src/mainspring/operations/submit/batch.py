@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 
@@ -11,14 +12,17 @@ from mainspring.domain.dependencies import parents_of
 from mainspring.domain.errors import Conflict, InvalidInput, MainspringError, key_reused
 from mainspring.domain.intake.limits import strict_order
 from mainspring.domain.intake.recurrence import never_fires
+from mainspring.domain.intake.unique import KEPT
 from mainspring.domain.job import DEFAULT_SPEC, JobDefinition, Overlap, boost_in, has_limits, line_of, stored_spec
 from mainspring.domain.limits import Slot, key_id
 from mainspring.domain.schedules.nominal_times import first_fire
 from mainspring.domain.schedules.schedule import Schedule, ScheduleKind, for_job
 from mainspring.kernel.config import MAX_PAYLOAD_BYTES
-from mainspring.kernel.ids import TenantId, parse_uuid, uuid7_texts
+from mainspring.kernel.ids import parse_uuid, uuid7_texts
 from mainspring.kernel.time_slices import TimeSlices
+from mainspring.operations.access.caller import Caller
 from mainspring.operations.dependencies.edges import Dependant, Refused, make_edges
+from mainspring.operations.exchange.hand_off import HandOff
 from mainspring.operations.lookup import own_run
 from mainspring.operations.submit.chosen_ids import generated_id, of_old_clients, still_held, twice_in_a_batch
 from mainspring.operations.submit.unique import UniqueItem, UniqueMerge
@@ -36,7 +40,7 @@ class SubmitBatch:
 
     def __init__(
         self,
-        tenant: TenantId,
+        caller: Caller,
         digests: Mapping[int, bytes],
         definitions: Sequence[JobDefinition],
         lane_ids: Sequence[int],
@@ -44,15 +48,17 @@ class SubmitBatch:
         *,
         single: bool,
         plain: bool,
+        run_ids: Sequence[str] | None = None,
     ) -> None:
-        self._tenant = tenant
+        self._caller = caller
+        self._tenant = caller.tenant
         self._digests = digests
         self._definitions = definitions
-        self._is_heavy = _are_heavy(definitions)
+        self.is_heavy = _are_heavy(definitions)
         self._lane_ids = lane_ids
         self._now = now
         self._single = single
-        self._run_ids = uuid7_texts(len(definitions))
+        self._run_ids = uuid7_texts(len(definitions)) if run_ids is None else run_ids
         self.job_ids: list[str] = [
             item.job_id if item.job_id is not None else run_id
             for item, run_id in zip(definitions, self._run_ids, strict=True)
@@ -72,7 +78,7 @@ class SubmitBatch:
     @property
     def one_statement(self) -> bool:
         """Whether there are no keys or ids to take, and one insert stores everything."""
-        if not self._plain or len(self._definitions) > CHUNK or self._is_heavy:
+        if not self._plain or len(self._definitions) > CHUNK or self.is_heavy:
             return False
         return len(self._definitions) == 1 or (
             len(set(self._lane_ids)) == 1 and all(_is_default(item) and item.name is None for item in self._definitions)
@@ -81,6 +87,25 @@ class SubmitBatch:
     def new_definitions(self) -> list[JobDefinition]:
         """What is stored, without repeats."""
         return [item for item, repeated in zip(self._definitions, self.repeated, strict=True) if not repeated]
+
+    @property
+    def may_repeat(self) -> bool:
+        """Whether a repeat changes nothing if this was stored: by its keys, or because nothing was written."""
+        return all(
+            item.idempotency_key is not None or self.unique[index] == KEPT
+            for index, item in enumerate(self._definitions)
+        )
+
+    def witnesses(self) -> tuple[list[str], list[str]]:
+        """Ids that show whether this was stored: of runs, and of jobs. They were generated for it."""
+        runs_now, generated = [], []
+        for index, item in enumerate(self._definitions):
+            if not self.repeated[index]:
+                if item.schedule.kind is ScheduleKind.NOW or item.job_id is None:
+                    runs_now.append(self._run_ids[index])
+                if item.job_id is None:
+                    generated.append(self._run_ids[index])
+        return runs_now, generated
 
     def slots(self) -> list[Slot]:
         """What the runs of the jobs that are stored need, without repeats. The last of the batch is the last here."""
@@ -91,7 +116,7 @@ class SubmitBatch:
         return list(reversed(found))
 
     def contradiction(self, names: set[str]) -> MainspringError:
-        """Jobs declare these limits in strict order without it."""
+        """The error for jobs that take part in these limits, which have a strict order, and do not say so."""
         found = {
             index: {slot.name for slot in line if slot.name in names and not slot.strict}
             for index, line in self._slots.items()
@@ -114,7 +139,7 @@ class SubmitBatch:
     def merge_into(self, lanes: LaneRegistry, keys: Mapping[int, bytes]) -> None:
         """Some of the jobs are unique: their keys by index."""
         items = [UniqueItem(index, key, self.job_ids[index], self._definitions[index]) for index, key in keys.items()]
-        self._merge = UniqueMerge(self._tenant, lanes, items, self._now)
+        self._merge = UniqueMerge(self._caller, lanes, items, self._now)
 
     async def _merge_unique(self, connection: Connection, merge: UniqueMerge) -> None:
         merge.items = [item for item in merge.items if not self.repeated[item.index]]
@@ -144,7 +169,7 @@ class SubmitBatch:
             await unique.set_merged(connection, self._tenant, answers)
 
     async def plan_ahead(self) -> None:
-        """Work out the first fires that take long, before the transaction begins: it must not stand still."""
+        """Work out the first fires that take long before the transaction begins, because it must not wait for them."""
         slices = TimeSlices()
         for index, item in enumerate(self._definitions):
             schedule = item.schedule
@@ -189,7 +214,17 @@ class SubmitBatch:
         for lane_id, indexes in bare.items():
             await self._insert_bare(connection, lane_id, indexes)
         if waiting.run_ids:
-            await runs.insert(connection, self._tenant, waiting, waiting=True)
+            await runs.insert(connection, self._tenant, waiting, waiting=True, created_by=self._caller.created_by)
+
+    async def hand_off(self, connection: Connection, hand_off: HandOff) -> int:
+        """Insert jobs that are plain, some as claimed by workers that wait. Return how many these are. `created` counts
+        the others."""
+        new = runs.NewRuns()
+        for index, item in enumerate(self._definitions):
+            self._add_run(new, index, item, None if _is_default(item) else stored_spec(item))
+        handed = await hand_off.store(connection, self._tenant, new, self._caller.created_by)
+        self.created = dict(Counter(self._lane_ids) - handed)
+        return handed.total()
 
     async def make_edges(self, connection: Connection, given_as: Sequence[str]) -> None:
         """Make the edges of the jobs that were stored, and note what their runs wait for. `given_as`: the names of the
@@ -215,25 +250,26 @@ class SubmitBatch:
     async def _insert_full(
         self, connection: Connection, full: runs.NewRuns, limited: runs.NewHeldRuns, new_jobs: list[jobs.NewJob]
     ) -> None:
+        created_by = self._caller.created_by
         if full.run_ids:
-            await runs.insert(connection, self._tenant, full)
+            await runs.insert(connection, self._tenant, full, created_by=created_by)
         if limited.run_ids:
-            await runs.insert_held(connection, self._tenant, limited)
+            await runs.insert_held(connection, self._tenant, limited, created_by)
             self.lines.update(line for lines in limited.lines for line in lines)
         if new_jobs:
-            await jobs.insert(connection, self._tenant, new_jobs)
+            await jobs.insert(connection, self._tenant, new_jobs, created_by)
 
     async def _insert_bare(self, connection: Connection, lane_id: int, indexes: list[int]) -> None:
         """Insert jobs that have only a task and a payload."""
-        attempts = DEFAULT_SPEC.retry.max_attempts
+        attempts, created_by = DEFAULT_SPEC.retry.max_attempts, self._caller.created_by
         for chunk in self._chunks(indexes):
             run_ids = [self._run_ids[index] for index in chunk]
             payloads = [self._definitions[index].payload for index in chunk]
-            await runs.insert_plain(connection, self._tenant, lane_id, attempts, run_ids, payloads)
+            await runs.insert_plain(connection, self._tenant, lane_id, attempts, run_ids, payloads, created_by)
 
     def _chunks(self, indexes: list[int]) -> Iterator[list[int]]:
-        """In parts that one insert may hold."""
-        if len(indexes) <= CHUNK and not self._is_heavy:
+        """The jobs in parts that one insert may hold."""
+        if len(indexes) <= CHUNK and not self.is_heavy:
             yield indexes
             return
         chunk: list[int] = []
@@ -405,8 +441,13 @@ def is_plain(item: JobDefinition) -> bool:
     )
 
 
+def is_stored(item: JobDefinition) -> bool:
+    """Whether it becomes a row of jobs: it waits for a time, or recurs."""
+    return item.schedule.kind is not ScheduleKind.NOW
+
+
 def _is_default(item: JobDefinition) -> bool:
-    """Whether its spec is stored as NULL. Of an immediate job, whose overlap rule is part of it."""
+    """Whether the spec of an immediate job is stored as NULL. The overlap rule is a part of the spec there."""
     return item.spec is DEFAULT_SPEC and item.overlap is Overlap.SKIP
 
 

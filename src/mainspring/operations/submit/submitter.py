@@ -18,32 +18,41 @@ from mainspring.domain.dependencies import parents_of
 from mainspring.domain.errors import InvalidBatch, MainspringError
 from mainspring.domain.intake.canonical import canonical_json
 from mainspring.domain.intake.declaration import defined
+from mainspring.domain.intake.job_secrets import idle_references
 from mainspring.domain.intake.unique import unique_key
 from mainspring.domain.job import JobDefinition, has_limits
 from mainspring.domain.limits import Slot
 from mainspring.domain.worker_needs import WorkerNeeds, needs_of
 from mainspring.kernel import metrics
 from mainspring.kernel.clock import DatabaseClock
-from mainspring.kernel.ids import TenantId
+from mainspring.kernel.ids import TenantId, uuid7_texts
 from mainspring.kernel.time_slices import TimeSlices
 from mainspring.operations.access.caller import Caller
 from mainspring.operations.calendars.rules import CalendarBook, hold_rules
-from mainspring.operations.dependencies.edges import Dependant, Refused, check_edges, check_parents
+from mainspring.operations.dependencies.edges import Dependant, Refused, check_count, check_edges, check_parents
+from mainspring.operations.exchange.hand_off import HandOffs
 from mainspring.operations.lifecycle.dispatch import RUNS_CREATED
 from mainspring.operations.lifecycle.effects import Effects
 from mainspring.operations.lifecycle.events import RunsCreated
 from mainspring.operations.limits.admission import Admitted, release_and_admit
 from mainspring.operations.limits.depths import Depths
 from mainspring.operations.limits.limit_declarer import LimitDeclarer
+from mainspring.operations.limits.quota_guard import QuotaGuard, check_stored, take_job_places
+from mainspring.operations.live.topics import JOBS, QUEUES, RUNS
+from mainspring.operations.notify.job_channels import check_batch, check_channels
+from mainspring.operations.object_guard import check_reached
+from mainspring.operations.secrets.secret_check import SecretCheck
 from mainspring.operations.signals import Signals
 from mainspring.operations.signatures.offers import OfferRegistry
 from mainspring.operations.signatures.signature_registry import SignatureRegistry
 from mainspring.operations.signatures.slow_checks import prepare_checks
-from mainspring.operations.submit.batch import CHUNK, MAX_ERRORS, SubmitBatch, is_plain
+from mainspring.operations.submit.batch import CHUNK, MAX_ERRORS, SubmitBatch, is_plain, is_stored
 from mainspring.operations.submit.submit_batching import SubmitBatcher
+from mainspring.operations.submit.submit_repeat import InDoubt, RepeatedSubmit
 from mainspring.store.deadlocks import despite_deadlocks
 from mainspring.store.dependencies import lock_graph
 from mainspring.store.lanes import LaneKey, LaneRegistry, lane_key
+from mainspring.store.outage_queue import despite_outages
 from mainspring.store.pool import Connection, Store
 from mainspring.wire.jobs import JobRequest
 from mainspring.wire.problems import FieldProblem
@@ -78,10 +87,16 @@ class Submitter:
         signatures: SignatureRegistry,
         depths: Depths,
         offers: OfferRegistry,
+        hand_offs: HandOffs | None,
+        secrets: SecretCheck,
+        quotas: QuotaGuard,
     ) -> None:
         self._store = store
+        self._quotas = quotas
+        self._secrets = secrets
         self._depths = depths
         self._offers = offers
+        self._hand_offs = hand_offs
         self._lanes = lanes
         self._signals = signals
         self._clock = clock
@@ -92,14 +107,22 @@ class Submitter:
         self._calendars = CalendarBook(store, clock)
 
     async def submit(self, caller: Caller, request: JobRequest) -> Submitted:
-        tenant, definition = caller.tenant, await self.check(caller, request)
+        tenant = caller.tenant
+        definition = await despite_outages(self._store.waiting, partial(self.check, caller, request))
+        await self._quotas.admit(caller, [definition])
         if is_plain(definition):
             self._depths.admit(tenant, [definition])
-            job_id = await self._batcher.add(tenant, definition)
-            warnings = await self._offers.warnings(caller, (needs_of(definition),))
-            return Submitted([job_id], [False], [1], [None], warnings)
-        store = partial(self._store_all, tenant, [request], [definition], single=True)
-        return await self._with_warnings(caller, await despite_deadlocks(store))
+            try:
+                job_id = await self._batcher.add(caller, definition)
+            except InDoubt as doubt:
+                job_id = await self._decided(caller, definition, doubt)
+            return Submitted([job_id], [False], [1], [None], await self.warnings(caller, definition))
+        done = await self._store_some(caller, [request], [definition], single=True)
+        return await self._with_warnings(caller, done, [definition])
+
+    async def warnings(self, caller: Caller, definition: JobDefinition) -> list[str]:
+        """What may not be meant in a job that is accepted."""
+        return [*idle_references((definition,)), *await self._offers.warnings(caller, (needs_of(definition),))]
 
     async def validate(self, caller: Caller, request: JobRequest) -> JobDefinition:
         """The definition of the job that this request would create. Raises what its creation would raise, except for
@@ -109,9 +132,10 @@ class Submitter:
         return definition
 
     async def validate_defined(self, caller: Caller, definition: JobDefinition) -> None:
-        """The same for a job that is defined already."""
+        """Check a job that is defined already."""
         if definition.schedule.calendar is not None:
             await self._calendars.resolved(caller.tenant, [definition], single=True)
+        await check_channels(self._store, caller.tenant, definition)
         await self._would_follow(caller.tenant, (), definition)
 
     async def _would_follow(self, tenant: TenantId, requests: Sequence[JobRequest], definition: JobDefinition) -> None:
@@ -129,9 +153,37 @@ class Submitter:
         """The definition of the job that this request would create, apart from what it depends on."""
         await prepare_checks([request])
         definition = defined(request, self._clock.now(), self._signatures.known(caller.tenant))
+        if caller.narrowing is not None:
+            await self._check_inside(caller, [definition], single=True)
         if definition.schedule.calendar is not None:
             definition = (await self._calendars.resolved(caller.tenant, [definition], single=True))[0]
+        if definition.spec.setup is not None:
+            await self._secrets.check(caller.tenant, definition)
+        await check_channels(self._store, caller.tenant, definition)
         return definition
+
+    async def _checked(self, caller: Caller, definitions: Sequence[JobDefinition]) -> Sequence[JobDefinition]:
+        """The jobs of a batch, with the rules of their calendars. Raises if they name what does not exist, or what the
+        caller does not reach."""
+        tenant = caller.tenant
+        errors = await self._secrets.problems(tenant, definitions)
+        errors = errors or (await check_batch(self._store, tenant, definitions))[:MAX_ERRORS]
+        if errors:
+            raise InvalidBatch(errors, more=len(errors) >= MAX_ERRORS)
+        if caller.narrowing is not None:
+            await self._check_inside(caller, definitions, single=False)
+        return await self._calendars.resolved(tenant, definitions, single=False)
+
+    async def _check_inside(self, caller: Caller, definitions: Sequence[JobDefinition], *, single: bool) -> None:
+        """Raise if the token of the caller does not reach one of these jobs, or what it depends on."""
+        reach = caller.narrowing
+        for index, item in enumerate(definitions if reach is not None else ()):
+            where = "" if single else f"jobs[{index}]."
+            assert reach is not None
+            reach.check_inside(item.queue, item.task, item.spec.labels, where)
+            if parents := parents_of(item):
+                async with self._store.reads.acquire() as connection:
+                    await check_reached(self._lanes, connection, caller, parents, f"{where}depends_on")
 
     async def submit_batch(self, caller: Caller, requests: Sequence[JobRequest]) -> Submitted:
         tenant = caller.tenant
@@ -152,12 +204,14 @@ class Submitter:
                 await slices.pause()
         if errors:
             raise InvalidBatch(errors, more=len(errors) >= MAX_ERRORS)
-        resolved = await self._calendars.resolved(tenant, definitions, single=False)
-        store = partial(self._store_all, tenant, requests, resolved, single=False)
-        return await self._with_warnings(caller, await despite_deadlocks(store))
+        resolved = await despite_outages(self._store.waiting, partial(self._checked, caller, definitions))
+        await self._quotas.admit(caller, resolved)
+        done = await self._store_some(caller, requests, resolved, single=False)
+        return await self._with_warnings(caller, done, resolved)
 
-    async def _with_warnings(self, caller: Caller, done: Submitted) -> Submitted:
-        return msgspec.structs.replace(done, warnings=await self._offers.warnings(caller, done.needs))
+    async def _with_warnings(self, caller: Caller, done: Submitted, definitions: Sequence[JobDefinition]) -> Submitted:
+        offered = await self._offers.warnings(caller, done.needs)
+        return msgspec.structs.replace(done, warnings=[*idle_references(definitions), *offered])
 
     async def submit_defined(
         self, caller: Caller, definition: JobDefinition, digest: bytes | None, also: Also
@@ -167,19 +221,61 @@ class Submitter:
         tenant = caller.tenant
         if definition.schedule.calendar is not None:
             definition = (await self._calendars.resolved(tenant, [definition], single=True))[0]
+        await check_channels(self._store, tenant, definition)
+        await self._quotas.admit(caller, [definition])
         digests = {} if digest is None else {0: digest}
         return await despite_deadlocks(
-            partial(self._store_all, tenant, (), [definition], single=True, digests=digests, also=also)
+            partial(
+                self._store_all,
+                caller,
+                (),
+                [definition],
+                RepeatedSubmit(uuid7_texts(1)),
+                single=True,
+                digests=digests,
+                also=also,
+            )
         )
 
-    async def _store_plain(self, tenant: TenantId, definitions: Sequence[JobDefinition]) -> list[str]:
-        return (await self._store_all(tenant, (), definitions, single=True)).job_ids
+    async def _store_plain(self, caller: Caller, definitions: Sequence[JobDefinition], run_ids: Sequence[str]) -> None:
+        await self._store_all(caller, (), definitions, RepeatedSubmit(run_ids), single=True)
+
+    async def _store_some(
+        self, caller: Caller, requests: Sequence[JobRequest], definitions: Sequence[JobDefinition], *, single: bool
+    ) -> Submitted:
+        """Store a request, again after an outage of PostgreSQL."""
+        attempt = RepeatedSubmit(uuid7_texts(len(definitions)))
+        store = partial(self._store_all, caller, requests, definitions, attempt, single=single)
+        done: list[Submitted] = []
+
+        async def once() -> None:
+            done.append(await despite_deadlocks(store))
+
+        await attempt.until_stored(self._store, caller.tenant, once)
+        if done or attempt.batch is None:
+            return done[0]
+        return Submitted(attempt.batch.job_ids, attempt.batch.repeated, attempt.batch.generations, attempt.batch.unique)
+
+    async def _decided(self, caller: Caller, definition: JobDefinition, doubt: InDoubt) -> str:
+        """Store a plain job whose insert was not acknowledged, unless it is stored."""
+        attempt = RepeatedSubmit([doubt.run_id])
+        attempt.batch = SubmitBatch(
+            caller, {}, [definition], [0], self._clock.now(), single=True, plain=True, run_ids=attempt.run_ids
+        )
+
+        async def again() -> None:
+            await self._store_all(caller, (), [definition], attempt, single=True)
+
+        assert doubt.__cause__ is not None
+        await attempt.until_stored(self._store, caller.tenant, again, doubt.__cause__)
+        return doubt.run_id
 
     async def _store_all(
         self,
-        tenant: TenantId,
+        caller: Caller,
         requests: Sequence[JobRequest],
         definitions: Sequence[JobDefinition],
+        attempt: RepeatedSubmit,
         *,
         single: bool,
         digests: dict[int, bytes] | None = None,
@@ -187,41 +283,59 @@ class Submitter:
     ) -> Submitted:
         if not definitions:
             return Submitted([], [], [], [])
+        tenant = caller.tenant
         plain = also is None and all(map(is_plain, definitions))
-        admitted, effects = Admitted(), Effects()
+        admitted, effects, handed = Admitted(), Effects(), 0
         fresh: list[Slot] = []
         # Before the transaction: it must not stand still for long.
         if digests is None:
             digests = {} if plain else await _digests(requests, definitions)
         limited = not plain and any(map(has_limits, definitions))
         dependent = not plain and any(map(parents_of, definitions))
+        if dependent:
+            check_count(definitions)
         unique_keys = {} if plain else await _unique_keys(definitions)
         async with nullcontext() if plain else self._taking, self._store.hot.acquire() as connection:
             if dependent:  # before anything is stored, its lane included
                 await _check_parents(connection, tenant, requests, definitions, single=single)
             lane_ids = await self._lane_ids(connection, tenant, definitions)
-            batch = SubmitBatch(tenant, digests, definitions, lane_ids, self._clock.now(), single=single, plain=plain)
+            batch = SubmitBatch(
+                caller, digests, definitions, lane_ids, self._clock.now(),
+                single=single, plain=plain, run_ids=attempt.run_ids,
+            )  # fmt: skip
             if unique_keys:
                 batch.merge_into(self._lanes, unique_keys)
-            if batch.one_statement:
-                if requests:
-                    self._depths.admit(tenant, definitions)
+            if plain and requests and not attempt.is_repeat:  # those of the batcher are admitted one by one
+                self._depths.admit(tenant, definitions)
+            may_hand_off = plain and not batch.is_heavy and not attempt.is_repeat
+            hand_off = self._hand_offs.begin(lane_ids) if may_hand_off and self._hand_offs is not None else None
+            if hand_off is not None:
+                attempt.batch = batch
+                handed = await batch.hand_off(connection, hand_off)
+                await RUNS_CREATED.happened(connection, [RunsCreated(Counter(lane_ids))], effects)
+            elif batch.one_statement and not attempt.is_repeat:
+                attempt.batch = batch
                 await batch.insert(connection)  # a statement is its own transaction
                 await RUNS_CREATED.happened(connection, [RunsCreated(batch.created)], effects)
             else:
                 await batch.plan_ahead()
                 async with connection.transaction():
+                    places = None
+                    if self._quotas.counts_stored_jobs(caller) and any(map(is_stored, definitions)):
+                        places = await take_job_places(connection, tenant)
                     if dependent:
                         await lock_graph(connection, tenant)
                     await batch.take_keys_and_ids(connection)
                     await hold_rules(connection, tenant, batch.new_definitions())
-                    if requests or also is not None:  # those of the batcher are admitted one by one
+                    if not plain:
                         self._depths.admit(tenant, batch.new_definitions())
                     if limited:
                         fresh, loose = await self._lines.declare(connection, tenant, batch.slots())
                         if loose:
                             raise batch.contradiction(loose)
                     await batch.insert(connection)
+                    if places is not None and not all(batch.repeated):
+                        await check_stored(connection, tenant, places)
                     if also is not None and not batch.repeated[0]:
                         await also(connection, batch.job_ids[0], batch.generations[0])
                     if dependent or max(batch.generations) > 1:
@@ -231,10 +345,14 @@ class Submitter:
                         batch.created.update(Counter(batch.created) + admitted.lanes)
                     created = RunsCreated(batch.created, with_parents=int(dependent))  # the HELD ones are admitted
                     await RUNS_CREATED.happened(connection, [created], effects)
+                    await attempt.check(connection, tenant)
+                    attempt.batch = batch
         effects.publish(self._signals)
         if fresh:
             self._lines.committed(tenant, fresh)
-        metrics.submitted.inc(len(definitions) - sum(batch.repeated))
+        self._count(len(definitions) - sum(batch.repeated))
+        if handed:  # instead of the signal that they are ready
+            self._signals.lists_changed.publish(tenant, (JOBS, RUNS, QUEUES), handed)
         self._signals.ready.publish(batch.created)
         self._signals.admission.publish(admitted.again)
         admitted.publish(self._signals)
@@ -247,6 +365,9 @@ class Submitter:
             batch.unique,
             needs=self._needs(compress(lane_ids, map(not_, batch.repeated))),
         )
+
+    def _count(self, accepted: int) -> None:
+        metrics.submitted.inc(accepted)
 
     def _needs(self, lane_ids: Iterable[int]) -> set[WorkerNeeds]:
         lanes = map(self._lanes.peek, set(lane_ids))

@@ -14,7 +14,7 @@ from datetime import datetime, timedelta
 
 import msgspec
 
-from mainspring.domain.errors import Conflict
+from mainspring.domain.errors import Conflict, Forbidden
 from mainspring.domain.intake.unique import (
     KEEP,
     KEPT,
@@ -29,10 +29,12 @@ from mainspring.domain.intake.unique import (
     pushed,
     with_work_of,
 )
-from mainspring.domain.job import JobDefinition, has_limits, line_of, spec_from_text, spec_to_text
+from mainspring.domain.job import JobDefinition, has_limits, line_of, spec_from_text, spec_to_show, spec_to_text
 from mainspring.domain.schedules.schedule import Schedule, ScheduleKind
-from mainspring.kernel.ids import TenantId
+from mainspring.domain.tags import changed_meanwhile
 from mainspring.kernel.time_slices import TimeSlices
+from mainspring.operations.access.caller import Caller
+from mainspring.operations.access.ownership import check_own
 from mainspring.operations.lookup import load_lane
 from mainspring.store import unique
 from mainspring.store.jobs import schedule_from_text
@@ -91,8 +93,9 @@ class UniqueMerge:
     """The merge of one submission. After `decide`: `merged` by index, the items with their definitions, and
     `conflicts`, which forbid the submission."""
 
-    def __init__(self, tenant: TenantId, lanes: LaneRegistry, items: Sequence[UniqueItem], now: datetime) -> None:
-        self._tenant = tenant
+    def __init__(self, caller: Caller, lanes: LaneRegistry, items: Sequence[UniqueItem], now: datetime) -> None:
+        self._caller = caller
+        self._tenant = caller.tenant
         self._lanes = lanes
         self._now = now
         self.items = items
@@ -103,7 +106,7 @@ class UniqueMerge:
         self._inserted: dict[bytes, UniqueItem] = {}
 
     async def decide(self, connection: Connection) -> None:
-        """Lock the keys and merge. Nothing is written yet, except keys that nobody had."""
+        """Lock the keys and merge. Nothing is written yet, except keys that no job had."""
         await self._take(connection)
         slices = TimeSlices()
         for item in self.items:
@@ -114,6 +117,8 @@ class UniqueMerge:
                 self._holders[item.digest] = _created(item, self._now)
                 continue
             try:
+                if item.unique.else_ != KEEP and (waits := holder.job or holder.run) is not None:
+                    check_own(self._caller, waits.created_by, f"job {holder.job_id!r}")
                 answer = _merge(holder, item)
             except Conflict as refusal:
                 self.conflicts.append((item.index, refusal))
@@ -181,7 +186,7 @@ class UniqueMerge:
             if not unclear:
                 break
         else:
-            raise Conflict("jobs changed meanwhile", code="changed_meanwhile", hint="try again")
+            raise changed_meanwhile("jobs")
         slices = TimeSlices()
         for key in known:
             if slices.over:
@@ -196,7 +201,14 @@ class UniqueMerge:
                 run=runs.get(job),
             )
             if (waits := holder.job or holder.run) is not None:
-                holder.task = (await load_lane(self._lanes, connection, waits.lane_id)).task
+                lane = await load_lane(self._lanes, connection, waits.lane_id)
+                holder.task = lane.task
+                reach = self._caller.narrowing
+                if reach is not None and not reach.has(lane.queue, lane.task, spec_to_show(waits.spec_text)[0].labels):
+                    raise Forbidden(
+                        "a job that this token does not reach has the unique key", code="outside_token", field="unique",
+                        hint="use another key, or else: keep",
+                    )  # fmt: skip
             self._holders[key.digest] = holder
 
 

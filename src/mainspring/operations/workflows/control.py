@@ -10,13 +10,14 @@ import msgspec
 
 from mainspring.domain.errors import Conflict, InvalidInput, NotFound
 from mainspring.domain.job import ONE_AFTER_ANOTHER
-from mainspring.domain.tags import check_tag, workflow_run_tag
+from mainspring.domain.tags import changed_meanwhile, check_tag, workflow_run_tag
 from mainspring.domain.texts import check_line, meant, shown
 from mainspring.domain.transitions import StoredState
 from mainspring.domain.workflows.definition import WorkflowDefinition
 from mainspring.domain.workflows.flow import ALIVE, BEING_STOPPED, FlowState, prefix_of, run_in
 from mainspring.domain.workflows.graph import downstream
 from mainspring.kernel.ids import TenantId, uuid7
+from mainspring.operations.access.audit_record import record
 from mainspring.operations.access.caller import Caller
 from mainspring.operations.lifecycle.cancel import cancel
 from mainspring.operations.lifecycle.discard import discard_of_steps
@@ -57,11 +58,12 @@ class WorkflowRuns:
         step has. A second call changes nothing."""
         if reason is not None:
             check_line(reason, "reason")
-        flow_id = await despite_deadlocks(partial(self._cancel, caller.tenant, run_id, reason, if_match))
+        flow_id = await despite_deadlocks(partial(self._cancel, caller, run_id, reason, if_match))
         if flow_id is not None:
             await self._stopper.stop(flow_id)
 
-    async def _cancel(self, tenant: TenantId, run_id: UUID, reason: str | None, if_match: str | None) -> UUID | None:
+    async def _cancel(self, caller: Caller, run_id: UUID, reason: str | None, if_match: str | None) -> UUID | None:
+        tenant = caller.tenant
         async with self._store.change() as connection:
             flow = await workflows.of_run(connection, tenant, prefix_of(run_id), run_id)
             container = run_id if flow is None else flow.container
@@ -77,6 +79,9 @@ class WorkflowRuns:
                 state = StoredState(ended.state).name
                 raise Conflict(f"workflow run {run_id} has ended with {state}", code="run_ended")
             effects = await cancel(connection, [] if row is None else [row], reason)
+            if row is not None:
+                before, after = StoredState(row.state).name, StoredState.CANCELLED.name
+                await record(connection, caller, "run", run_id, {"status": before}, {"status": after, "reason": reason})
         effects.publish(self._signals)
         return None if flow is None else flow.flow_id
 
@@ -92,7 +97,7 @@ class WorkflowRuns:
         """Let a step run again with all that follows it, or without one the steps that did not succeed and what follows
         them; of a map over the same list only the members that did not succeed then. Dead letters of what runs again
         are discarded. Returns the workflow run."""
-        begun = await despite_deadlocks(partial(self._rerun, caller.tenant, run_id, from_step, definition, if_match))
+        begun = await despite_deadlocks(partial(self._rerun, caller, run_id, from_step, definition, if_match))
         self._signals.flows.publish(FlowNews(rerun=[begun.flow_id]))
         await self._discard_letters(caller.tenant, begun)
         return begun.flow_id
@@ -106,8 +111,9 @@ class WorkflowRuns:
                 found = await discard_of_steps(connection, tenant, begun.first, begun.last, begun.places, _SLICE)
 
     async def _rerun(
-        self, tenant: TenantId, run_id: UUID, from_step: str | None, definition: str, if_match: str | None
+        self, caller: Caller, run_id: UUID, from_step: str | None, definition: str, if_match: str | None
     ) -> _Begun:
+        tenant = caller.tenant
         async with self._store.change() as connection:
             found = await workflows.of_run(connection, tenant, prefix_of(run_id), run_id)
             if found is None:
@@ -153,12 +159,15 @@ class WorkflowRuns:
                 steps=sorted(places),
                 from_step=from_step,
                 maps=maps,
+                created_by=caller.created_by,
             )
             if not begun:
-                raise Conflict(f"workflow run {run_id} changed meanwhile", code="changed_meanwhile", hint="try again")
+                raise changed_meanwhile(f"workflow run {run_id}")
             if rule.overlap in ONE_AFTER_ANOTHER:
                 await take_slot(connection, tenant, flow.job_id, container)
             number = (await workflows.reruns(connection, flow.flow_id))[-1].first_number
+            after = {"rerun_from": from_step, "definition": definition, "steps": len(places)}
+            await record(connection, caller, "run", run_id, None, after)
         return _Begun(flow.flow_id, flow.prefix, run_in(flow.prefix, number - 1), sorted(places))
 
     async def _not_started(self, connection: Connection, tenant: TenantId, run_id: UUID) -> Exception:

@@ -26,7 +26,7 @@ from mainspring.domain.workflows.references import Unresolved
 from mainspring.domain.workflows.rules import Counts
 from mainspring.kernel.logs import get_logger
 from mainspring.operations.lifecycle.dispatch import RUNS_CREATED, release, runs_ended
-from mainspring.operations.lifecycle.effects import Effects, RunChanges, carry_out
+from mainspring.operations.lifecycle.effects import Effects, RunChanges, apply_changes
 from mainspring.operations.lifecycle.events import RunsCreated
 from mainspring.operations.limits.effects import LimitEffects
 from mainspring.operations.signals import FlowNews, Signals
@@ -342,7 +342,7 @@ async def _end(
     connection: Connection, found: list[LockedRun], state: StoredState, reason: str, effects: Effects
 ) -> None:
     endings = [Ending(run.run_id, run.fence, int(state), reason, None, run.state, attempt=run.attempt) for run in found]
-    await carry_out(connection, RunChanges(endings), effects)
+    await apply_changes(connection, RunChanges(endings), effects)
     effects.of(LimitEffects).wake(run.held_key for run in found if run.held_key is not None)
     await runs_ended(connection, effects)
 
@@ -353,5 +353,5 @@ async def _end_unresolved(connection: Connection, failed: dict[UUID, str], effec
         Ending(run_id, 0, int(StoredState.FAILED), reason, None, int(StoredState.QUEUED))
         for run_id, reason in failed.items()
     ]
-    await carry_out(connection, RunChanges(endings), effects)
+    await apply_changes(connection, RunChanges(endings), effects)
     await runs_ended(connection, effects)

@@ -44,7 +44,7 @@ class GraphIndex:
 
 
 def references_in(step: StepDefinition) -> list[ParsedReference]:
-    return collect(msgspec.json.decode(step.payload)) if step.refers and step.payload is not None else []
+    return collect(msgspec.json.decode(step.payload), secrets=True) if step.refers and step.payload is not None else []
 
 
 class GraphPart(msgspec.Struct, frozen=True):
@@ -87,7 +87,7 @@ class GraphRows:
         self._order = [*self._waiting, *ready]
         self.total = 2 + len(self._joins) + len(self._order)
         self.nothing = join_in(part.block, len(definition.joins) + 1)
-        self.wants_nothing = any(steps[place].refers and steps[place].map is None for place in ready)
+        self.wants_nothing = any(_resolves(steps[place]) for place in ready)
 
     def joins(self, first: int, last: int) -> list[NewJoin]:
         """The joins among the rows from `first` to before `last`. Two joins come before those of the definition: one
@@ -143,7 +143,7 @@ class GraphRows:
         step = graph_index.definition.steps[place]
         number = part.numbers[place]
         uses = {graph_index.definition.steps[used].name: self._number(used) for used in graph_index.uses[place]}
-        resolves = step.refers and step.map is None
+        resolves = _resolves(step)
         waits_for: int | None = None
         if (join := self._waiting.get(place)) is not None:
             waits_for = join_in(part.block, join + 1)
@@ -199,7 +199,14 @@ class GraphRows:
             bits |= Waiting.MAPPED
         if resolves:
             bits |= Waiting.RESOLVES
+        if step.waits:
+            bits |= Waiting.WAITS
         return int(bits)
+
+
+def _resolves(step: StepDefinition) -> bool:
+    """Whether there is something to work out when it is ready."""
+    return (step.refers or step.waits) and step.map is None
 
 
 def step_spec(step: StepDefinition, job_id: str, of: StepOf, repeat: str | None = None) -> str | None:

@@ -15,6 +15,7 @@ import msgspec
 
 from mainspring.domain.intake.canonical import canonical_json
 from mainspring.domain.intake.declaration import TaskDeclaration
+from mainspring.domain.intake.job_secrets import named_secrets
 from mainspring.domain.intake.workflows import (
     ReadStep,
     WorkflowSource,
@@ -37,6 +38,14 @@ _MOST_NEEDS = 1000
 _encode = msgspec.json.Encoder().encode
 
 
+class NamedByStep(msgspec.Struct, frozen=True, array_like=True):
+    """The secrets that a step names, each with its field, and the queue and task of the step."""
+
+    named: dict[str, str]
+    queue: str
+    task: str
+
+
 class Version(msgspec.Struct, frozen=True):
     """A definition that is about to be stored, as JSON. needs: what its steps need from workers."""
 
@@ -44,6 +53,7 @@ class Version(msgspec.Struct, frozen=True):
     definition: str
     source: str
     needs: list[WorkerNeeds] = []
+    secrets: list[NamedByStep] = []
 
 
 class Checked(msgspec.Struct, frozen=True):
@@ -51,6 +61,7 @@ class Checked(msgspec.Struct, frozen=True):
 
     answer: WorkflowCheck
     needs: list[WorkerNeeds]
+    secrets: list[NamedByStep] = []
 
 
 async def check(
@@ -67,7 +78,7 @@ async def check(
         first=[graph.names[step] for step in islice(first, _SHOWN)],
         last=[graph.names[step] for step in graph.last()[:_SHOWN]],
     )
-    return Checked(answer, _needs(read))
+    return Checked(answer, _needs(read), _secrets(read))
 
 
 async def version_of(
@@ -76,12 +87,27 @@ async def version_of(
     """What is stored of a workflow. Raises InvalidInput."""
     read = await _read(source, parameters, now, known)
     definition = join_steps(source.steps, read)
-    return Version(len(source.steps), definition_to_text(definition), _encode(source).decode(), _needs(read))
+    return Version(
+        len(source.steps), definition_to_text(definition), _encode(source).decode(), _needs(read), _secrets(read)
+    )
 
 
 def _needs(read: Sequence[ReadStep]) -> list[WorkerNeeds]:
     shapes = {id(each): each for each in read}  # steps of one shape share what was read
     return list(dict.fromkeys(needs_of(each.step) for each in shapes.values()))[:_MOST_NEEDS]
+
+
+def _secrets(read: Sequence[ReadStep]) -> list[NamedByStep]:
+    """Of the first step of each shape that names some."""
+    shapes: dict[int, tuple[int, ReadStep]] = {}
+    for index, each in enumerate(read):
+        shapes.setdefault(id(each), (index, each))
+    found = []
+    for index, each in shapes.values():
+        if named := named_secrets(each.step.task, each.step.spec.setup):
+            fields = {name: f"steps[{index}].{field}" for name, field in named.items()}
+            found.append(NamedByStep(fields, each.step.queue, each.step.task))
+    return found
 
 
 def digest_of(request: WorkflowRequest) -> bytes:

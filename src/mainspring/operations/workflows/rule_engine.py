@@ -12,7 +12,8 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from uuid import UUID
 
-from mainspring.domain.errors import Conflict
+from mainspring.domain.errors import InvalidInput
+from mainspring.domain.tags import changed_meanwhile
 from mainspring.domain.transitions import Follows, StoredState
 from mainspring.domain.workflows.flow import FlowState, ends_a_container, is_final, is_of_map, prefix_of
 from mainspring.domain.workflows.rules import (
@@ -28,15 +29,17 @@ from mainspring.domain.workflows.rules import (
     reason_of,
     skips_by,
 )
-from mainspring.operations.lifecycle.effects import Effects, RunChanges, after_end, carry_out
+from mainspring.operations.lifecycle.effects import Effects, RunChanges, after_end, apply_changes
 from mainspring.operations.lifecycle.events import RunEnded
 from mainspring.operations.limits.ready_runs import make_ready
+from mainspring.operations.waits.beginning import begin, wait_in
 from mainspring.operations.workflows.effects import FlowEffects
 from mainspring.operations.workflows.step_inputs import fanout_results, resolve
 from mainspring.store import fanouts, joins, workflows
 from mainspring.store.joins import JoinCounts, Ready, Tally, WaitingRun
 from mainspring.store.pool import Connection
 from mainspring.store.runs import Ending
+from mainspring.store.waits import NewWait
 
 AT_ONCE = 1000  # runs that one statement deals with
 _SUCCESS, _FAILED, _SKIPPED = StoredState.SUCCESS, StoredState.FAILED, StoredState.SKIPPED
@@ -44,7 +47,7 @@ _SUCCESS, _FAILED, _SKIPPED = StoredState.SUCCESS, StoredState.FAILED, StoredSta
 _STEP, _FLOW, _LAST, _RESULT = map(int, (Follows.STEP, Follows.FLOW, Follows.LAST, Follows.RESULT))
 _STOPS = int(Follows.STOPS)
 _OF_FLOWS = _STEP | _FLOW | _STOPS
-_FAILS, _MAPPED, _RESOLVES = map(int, (Waiting.FAILS, Waiting.MAPPED, Waiting.RESOLVES))
+_FAILS, _MAPPED, _RESOLVES, _WAITS = map(int, (Waiting.FAILS, Waiting.MAPPED, Waiting.RESOLVES, Waiting.WAITS))
 
 
 class StepsAndFlows:
@@ -102,7 +105,7 @@ async def end_stopped(connection: Connection, prefixes: Collection[UUID], effect
     ]
     if endings:
         first = len(effects.ended)
-        await carry_out(connection, RunChanges(endings), effects)
+        await apply_changes(connection, RunChanges(endings), effects)
         for end in effects.ended[first:]:
             end.complete = True
         await _follow_from(connection, first, effects)
@@ -167,7 +170,7 @@ async def settle(connection: Connection, counted: Sequence[JoinCounts], effects:
     room = AT_ONCE - (await _skip(connection, skips, effects) if skips else 0)
     found = await joins.waiting(connection, rules, room) if room else []
     if found:
-        await _Settlement(connection, effects, counts).carry_out(found)
+        await _Settlement(connection, effects, counts).settle(found)
     if len(found) == room:  # there may be more
         await joins.mark(connection, dict.fromkeys(rules, Tally()))
         effects.of(FlowEffects).marked_joins.update(rules)
@@ -203,19 +206,22 @@ class _Settlement:
         self._counts = counts
         self._ready: list[WaitingRun] = []
         self._endings: list[Ending] = []
+        self._waits: list[WaitingRun] = []
         self._maps: list[UUID] = []
         self._members_done: list[WaitingRun] = []
         self._succeeded: dict[UUID, str | None] = {}
         self._failed: dict[UUID, str] = {}
         self._complete: set[UUID] = set()
 
-    async def carry_out(self, found: Sequence[WaitingRun]) -> None:
+    async def settle(self, found: Sequence[WaitingRun]) -> None:
         for run in found:
             self._sort(run)
         if self._members_done:
             await self._end_maps()
         if self._ready:
             await self._start()
+        if self._waits:
+            await self._wait()
         if self._maps:
             _check(len(await fanouts.open_all(self._connection, self._maps)), len(self._maps))
             self._effects.of(FlowEffects).fanouts.update(self._maps)
@@ -225,7 +231,7 @@ class _Settlement:
             _check(len(rows), len(self._succeeded))
             after_end(rows, self._effects, succeeded=True, results=self._succeeded)
         if self._endings:
-            await carry_out(self._connection, RunChanges(self._endings), self._effects)
+            await apply_changes(self._connection, RunChanges(self._endings), self._effects)
         for end in self._effects.ended[first:]:
             end.complete = end.run_id in self._complete
             end.result = self._failed.get(end.run_id, end.result)
@@ -239,6 +245,8 @@ class _Settlement:
         decision = decide(rule, counts)
         if decision is Decision.RUN and run.rule & _MAPPED:
             self._maps.append(run.run_id)
+        elif decision is Decision.RUN and run.rule & _WAITS:
+            self._waits.append(run)
         elif decision is Decision.RUN:
             self._ready.append(run)
         elif decision is Decision.SUCCEED:
@@ -270,6 +278,20 @@ class _Settlement:
                 (held if run.limited else plain).append(resolved.get(run.run_id) or Ready(run.run_id))
         await make_ready(self._connection, plain, held, self._effects)
 
+    async def _wait(self) -> None:
+        resolved, failed = await resolve(self._connection, [run.run_id for run in self._waits])
+        new: list[NewWait] = []
+        for run in self._waits:
+            ready = resolved.get(run.run_id)
+            try:
+                if ready is None or ready.payload is None:
+                    self._end(run, _FAILED, failed[run.run_id])
+                else:
+                    new.append(NewWait(run.run_id, run.fence, ready.payload, wait_in(ready.payload)))
+            except InvalidInput as error:
+                self._end(run, _FAILED, error.detail)
+        await begin(self._connection, new, self._effects)
+
     async def _end_maps(self) -> None:
         """Mapped steps whose members have all ended. Their counts are passed on also if they have failed."""
         closed = await fanouts.close(self._connection, [run.run_id for run in self._members_done])
@@ -287,4 +309,4 @@ class _Settlement:
 
 def _check(written: int, wanted: int) -> None:
     if written != wanted:
-        raise Conflict("runs changed meanwhile", code="changed_meanwhile", hint="try again")
+        raise changed_meanwhile("runs")

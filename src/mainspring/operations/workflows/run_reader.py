@@ -26,13 +26,15 @@ from mainspring.operations.paging.cursors import bad_cursor, decode_cursor, enco
 from mainspring.operations.paging.search import searching
 from mainspring.operations.read.runs import ONE_SNAPSHOT, RunReader
 from mainspring.operations.read.views import brief_view, job_id_of
+from mainspring.operations.signatures.offers import lacking_by_needs
 from mainspring.operations.workflows.definitions import Definitions
 from mainspring.operations.workflows.repeats import member_runs
-from mainspring.store import history, workflow_reads, workflow_versions, workflows
+from mainspring.store import history, waits, workers, workflow_reads, workflow_versions, workflows
 from mainspring.store.fired_jobs import BriefRun, brief_of
 from mainspring.store.history import Run
 from mainspring.store.lanes import LaneRegistry
 from mainspring.store.pool import AWAY, Connection, Store
+from mainspring.store.waits import OpenWait
 from mainspring.store.workflow_reads import KeptEnd, MapRow
 from mainspring.store.workflow_versions import VersionKey
 from mainspring.store.workflows import Flow
@@ -205,7 +207,9 @@ class WorkflowRunReader:
         ends = await workflow_reads.ends(connection, gone) if gone else {}
         mapped = [ids[place] for place in places if place in ids and found.definition.steps[place].map is not None]
         maps = await workflow_reads.maps(connection, mapped) if mapped else {}
-        return [
+        waiting = [ids[place] for place in places if place in ids and found.definition.steps[place].waits]
+        opened = await waits.of_runs(connection, waiting) if waiting else {}
+        views = [
             _step_view(
                 found.definition.steps[place],
                 run_id := ids.get(place),
@@ -214,9 +218,13 @@ class WorkflowRunReader:
                 rerun=found.numbers.of(place)[1],
                 parents=[names[parent] for parent in graph.parents(place)],
                 members=maps.get(run_id) if run_id else None,
+                wait=opened.get(run_id) if run_id else None,
             )
             for place in places
         ]
+        steps = (found.definition.steps[place] for place in places)
+        await _say_what_lacks(connection, tenant, [one for one in zip(steps, views, strict=True) if one[0].map is None])
+        return views
 
     async def _members(
         self,
@@ -254,12 +262,25 @@ class WorkflowRunReader:
                 view = _step_view(step, member, rows.get(member), None, rerun=rerun, index=index)
                 if wanted is None or view.status in wanted:
                     shown.append(view)
+        await _say_what_lacks(connection, tenant, [(step, view) for view in shown])
         return StepRunList(shown, encode_cursor(str(start)) if start < end else None)
 
 
 def _at_once(query: StepQuery) -> int:
     """How many steps one statement reads. Few of those with a certain state may be wanted."""
     return max(query.limit, _AT_ONCE) if query.statuses else query.limit
+
+
+async def _say_what_lacks(
+    connection: Connection, tenant: TenantId, steps: Sequence[tuple[StepDefinition, StepRunView]]
+) -> None:
+    """Give queued steps that no live worker takes the reason why."""
+    waiting = [(needs_of(step), view) for step, view in steps if view.status == "QUEUED" and view.reason is None]
+    if not waiting:
+        return
+    missing = lacking_by_needs((needs for needs, _ in waiting), await workers.offers(connection, tenant))
+    for needs, view in waiting:
+        view.reason = missing.get(needs)
 
 
 async def _rerun_of(connection: Connection, tenant: TenantId, rerun: UUID, first: BriefRun) -> BriefRun:
@@ -281,6 +302,7 @@ def _step_view(
     parents: Sequence[str] = (),
     members: MapRow | None = None,
     index: int | None = None,
+    wait: OpenWait | None = None,
 ) -> StepRunView:
     view = StepRunView(step.name, step.task, None, None, rerun=rerun, depends_on=list(parents), index=index)
     if row is not None:
@@ -292,6 +314,8 @@ def _step_view(
     elif end is not None:
         view.status, view.reason, view.end_time = StoredState(end.state).name, end.reason, end.ended_at
         view.run_id = str(run_id)
+    if wait is not None:
+        view.reason, view.start_time, view.wakes_at = wait.in_words, wait.began_at, wait.wake_at
     if members is not None:
         view.map = MapProgress(members.total, members.expanded, members.ok, members.failed, members.skipped)
     return view

@@ -22,9 +22,9 @@ from mainspring.domain.transitions import StoredState
 from mainspring.domain.workflows.flow import WORKFLOW_TASK, FlowState, prefix_of
 from mainspring.kernel.compute_thread import in_compute_thread
 from mainspring.kernel.ids import uuid7_batch
-from mainspring.kernel.logs import get_logger
+from mainspring.kernel.logs import about_run, get_logger
 from mainspring.operations.lifecycle.dispatch import RUNS_CREATED, release, runs_ended
-from mainspring.operations.lifecycle.effects import Effects, RunChanges, carry_out
+from mainspring.operations.lifecycle.effects import Effects, RunChanges, apply_changes
 from mainspring.operations.lifecycle.events import RunsCreated
 from mainspring.operations.signals import FlowNews, Signals
 from mainspring.operations.workflows.effects import FlowEffects
@@ -142,11 +142,11 @@ class FlowStarter:
             return None
 
     async def _refuse(self, connection: Connection, run: QueuedFlow, effects: Effects) -> None:
-        log.error("workflow run has no definition", run=str(run.run_id))
+        log.error("workflow run has no definition", **about_run(run.tenant_id, run.job_id, run.run_id, 0))
         ending = Ending(
             run.run_id, run.fence, int(StoredState.FAILED), "it has no definition", None, int(StoredState.QUEUED)
         )
-        await carry_out(connection, RunChanges([ending]), effects)
+        await apply_changes(connection, RunChanges([ending]), effects)
         await runs_ended(connection, effects)
         await release(connection, effects)
 

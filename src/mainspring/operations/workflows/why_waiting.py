@@ -14,7 +14,7 @@ from mainspring.domain.workflows.numbers import Numbers
 from mainspring.kernel.ids import TenantId
 from mainspring.operations.signatures.offers import untaken
 from mainspring.operations.workflows.definitions import Definitions
-from mainspring.store import workers, workflow_reads, workflows
+from mainspring.store import waits, workers, workflow_reads, workflows
 from mainspring.store.history import LiveRun, Run
 from mainspring.store.lanes import LaneRegistry
 from mainspring.store.pool import Connection
@@ -49,6 +49,8 @@ async def why_waiting(connection: Connection, definitions: Definitions, lanes: L
         return f"It is being stopped, and ends with its running steps. See GET /v1/workflow-runs/{flow.flow_id}."
     if of is None:
         return await _progress_of_flow(connection, lanes, flow)
+    if (wait := (await waits.of_runs(connection, [run.run_id])).get(run.run_id)) is not None:
+        return sentence(f"it is {wait.in_words}")
     if run.started_at is not None:
         return await _progress_of_map(connection, run.run_id)
     try:

@@ -6,13 +6,14 @@ A large request or patch comes as it was sent, undecoded: it is prepared in anot
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 from functools import partial
 
 import msgspec
 from msgspec import UNSET
 
-from mainspring.domain.errors import Conflict, InvalidInput, MainspringError, VersionMismatch
+from mainspring.domain.errors import InvalidInput, MainspringError, VersionMismatch
 from mainspring.domain.intake.patch import amend, names_schedule
 from mainspring.domain.intake.workflows import (
     WorkflowSource,
@@ -24,12 +25,16 @@ from mainspring.domain.intake.workflows import (
     with_version,
 )
 from mainspring.domain.job import JobDefinition
+from mainspring.domain.tags import changed_meanwhile
 from mainspring.kernel.clock import DatabaseClock
 from mainspring.kernel.config import LARGE_BYTES
 from mainspring.kernel.ids import TenantId
+from mainspring.operations.access.audit_record import record
 from mainspring.operations.access.caller import Caller
 from mainspring.operations.control.amend import Amender, GivenChange
 from mainspring.operations.control.run_now import ManualRuns, RanNow
+from mainspring.operations.limits.quota_guard import QuotaGuard
+from mainspring.operations.secrets.secret_check import NamedByJob, SecretCheck
 from mainspring.operations.signatures.offers import OfferRegistry
 from mainspring.operations.signatures.signature_registry import SignatureRegistry
 from mainspring.operations.submit.submitter import Submitted, Submitter
@@ -41,7 +46,7 @@ from mainspring.operations.workflows.large_preparation import (
     Order,
     Prepared,
 )
-from mainspring.operations.workflows.preparation import Checked, Version, check, digest_of, version_of
+from mainspring.operations.workflows.preparation import Checked, NamedByStep, Version, check, digest_of, version_of
 from mainspring.operations.workflows.reader import StoredSource, WorkflowReader, parameters_of
 from mainspring.store import workflow_versions
 from mainspring.store.jobs import LockedJob
@@ -66,7 +71,11 @@ class WorkflowChanges:
         amender: Amender,
         manual_runs: ManualRuns,
         reader: WorkflowReader,
+        secrets: SecretCheck,
+        quotas: QuotaGuard,
     ) -> None:
+        self._secrets = secrets
+        self._quotas = quotas
         self._clock = clock
         self._signatures = signatures
         self._offers = offers
@@ -76,12 +85,18 @@ class WorkflowChanges:
         self._workflows = reader
         self._large = LargePreparation()
 
-    async def create(self, caller: Caller, request: WorkflowRequest | bytes) -> Submitted:
-        """Store a workflow. With an idempotency key a repeated request creates no second one."""
+    async def create(
+        self, caller: Caller, request: WorkflowRequest | bytes, version: Version | None = None
+    ) -> Submitted:
+        """Store a workflow. With an idempotency key a repeated request creates no second one. version: what was
+        prepared of a large one, if `request` comes without its steps."""
+        digest: bytes | None = None
         if isinstance(request, bytes):
             prepared = await self._prepare(caller.tenant, REQUEST, request, stores=True)
-            definition = define_workflow(_request_in(prepared), self._clock.now())
-            version, digest = _version_in(prepared), prepared.digest
+            definition = define_workflow(request_in(prepared), self._clock.now())
+            version, digest = version_in(prepared), prepared.digest
+        elif version is not None:
+            definition = define_workflow(request, self._clock.now())
         else:
             definition = define_workflow(request, self._clock.now())
             source = WorkflowSource(request.steps, request.queue, request.priority)
@@ -89,8 +104,12 @@ class WorkflowChanges:
             version = await version_of(source, request.parameters or {}, self._clock.now(), known)
             digest = None if request.idempotency_key is None else digest_of(request)
 
+        await self._check_secrets(caller, version.secrets)
+
         async def also(connection: Connection, workflow_id: str, generation: int) -> None:
             await _store(connection, caller, workflow_id, generation, 1, version)
+            after = {"task": definition.task, "schedule": definition.schedule.kind.name, "workflow_version": 1}
+            await record(connection, caller, "job", workflow_id, None, after)
 
         try:
             done = await self._submitter.submit_defined(caller, definition, digest, also)
@@ -103,7 +122,7 @@ class WorkflowChanges:
         prepared: Prepared | None = None
         if isinstance(request, bytes):
             prepared = await self._prepare(caller.tenant, REQUEST, request, stores=False)
-            request = _request_in(prepared)
+            request = request_in(prepared)
         job = define_workflow(request, self._clock.now())
         try:
             await self._submitter.validate_defined(caller, job)
@@ -115,33 +134,47 @@ class WorkflowChanges:
             source = WorkflowSource(request.steps, request.queue, request.priority)
             known = self._signatures.known(caller.tenant)
             checked = await check(source, request.parameters or {}, self._clock.now(), known)
+        await self._check_secrets(caller, checked.secrets)
         warnings = await self._offers.warnings(caller, checked.needs)
         return msgspec.structs.replace(checked.answer, warnings=warnings)
 
     async def update(
-        self, caller: Caller, workflow_id: str, patch: WorkflowPatch | bytes, if_version: int | None
+        self,
+        caller: Caller,
+        workflow_id: str,
+        patch: WorkflowPatch | bytes,
+        if_version: int | None,
+        version: Version | None = None,
     ) -> list[str]:
-        """Change a workflow. Runs that have fired keep the definition that they were fired with. Returns warnings."""
+        """Change a workflow. Runs that have fired keep the definition that they were fired with. Returns warnings.
+        version: what was prepared of a large one, if `patch` comes without its steps."""
         for _ in range(_TRIES):
             try:
-                return await self._update(caller, workflow_id, patch, if_version)
+                return await self._update(caller, workflow_id, patch, if_version, version)
             except VersionMismatch:
                 if if_version is not None:
                     raise
-        raise Conflict(f"workflow {workflow_id!r} changed meanwhile", code="changed_meanwhile", hint="try again")
+        raise changed_meanwhile(f"workflow {workflow_id!r}")
 
     async def _update(
-        self, caller: Caller, workflow_id: str, patch: WorkflowPatch | bytes, if_version: int | None
+        self,
+        caller: Caller,
+        workflow_id: str,
+        patch: WorkflowPatch | bytes,
+        if_version: int | None,
+        prepared: Version | None,
     ) -> list[str]:
         """The steps are checked before the job is locked, with the parameters that this version of it has."""
         view = await self._workflows.job(caller, workflow_id)
-        prepared: Version | None = None
         if isinstance(patch, bytes):
             patch, prepared = await self._large_patch(caller, view, patch)
         job_patch = patch_of_job(patch)
+        if job_patch is not None:
+            self._quotas.check_payload(caller, job_patch.payload, "parameters")
         if prepared is None and any(getattr(patch, name) is not UNSET for name in _OF_A_DEFINITION):
             prepared = await self._changed(caller, view, patch)
         if prepared is not None:
+            await self._check_secrets(caller, prepared.secrets)
             if_version = view.version if if_version is None else if_version
         elif job_patch is None:
             raise InvalidInput("the body contains no field to change", field="$", hint='such as {"priority": "high"}')
@@ -160,6 +193,10 @@ class WorkflowChanges:
             given = GivenChange(same, names_schedule=names_schedule(job_patch))
         return await self._amender.update_by(caller, workflow_id, change, if_version, given)
 
+    async def _check_secrets(self, caller: Caller, found: Sequence[NamedByStep]) -> None:
+        named = [NamedByJob(place, one.named, one.queue, one.task) for place, one in enumerate(found)]
+        await self._secrets.check_named(caller.tenant, named)
+
     async def run_now(
         self, caller: Caller, workflow_id: str, request: WorkflowRunNow, if_version: int | None = None
     ) -> RanNow:
@@ -168,6 +205,7 @@ class WorkflowChanges:
         payload = msgspec.Raw()
         if request.parameters is not None:
             payload = parameters_as_payload(run_parameters(parameters_of(view), request.parameters))
+            self._quotas.check_payload(caller, payload, "parameters")
         run_now = RunNowRequest(payload=payload, idempotency_key=request.idempotency_key)
         try:
             return await self._manual_runs.run_now(caller, workflow_id, run_now, if_version)
@@ -195,7 +233,7 @@ class WorkflowChanges:
         parameters = parameters_of(view) if patch.parameters is UNSET else patch.parameters or {}
         if patch.steps is UNSET and len(source.steps) > LARGE_BYTES:
             changed = StoredSource(source.steps, source.count, queue, priority)
-            return _version_in(
+            return version_in(
                 await self._prepare(
                     caller.tenant, STEPS, source.steps, stores=True, stored=changed, parameters=list(parameters)
                 )
@@ -214,7 +252,7 @@ class WorkflowChanges:
             raise _problem_in(prepared)
         decoded = _decode_patch(prepared.rest)
         patch_of_job(decoded)  # what is wrong with the other fields comes first
-        return decoded, _version_in(prepared) if prepared.has_steps else None
+        return decoded, version_in(prepared) if prepared.has_steps else None
 
     async def _prepare(
         self,
@@ -238,7 +276,7 @@ class WorkflowChanges:
         return await self._large.prepare(tenant, order, text)
 
 
-def _request_in(prepared: Prepared) -> WorkflowRequest:
+def request_in(prepared: Prepared) -> WorkflowRequest:
     """The request without its steps."""
     if not prepared.rest:
         raise _problem_in(prepared)
@@ -251,7 +289,8 @@ def _check_in(prepared: Prepared) -> Checked:
     return prepared.check
 
 
-def _version_in(prepared: Prepared) -> Version:
+def version_in(prepared: Prepared) -> Version:
+    """What is to be stored. Raises what is wrong with it."""
     if prepared.version is None:
         raise _problem_in(prepared)
     return prepared.version

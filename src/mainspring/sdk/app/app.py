@@ -17,7 +17,6 @@ handle = charge.submit(account="a1", cents=1000, priority="high")
 
 from __future__ import annotations
 
-import asyncio
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -52,10 +51,12 @@ from mainspring.sdk.client.field_types import (
     ResourceLimitOptions,
     RetryOptions,
     UniqueOptions,
+    Variables,
 )
 from mainspring.sdk.client.if_exists import IfExists
 from mainspring.sdk.client.job_fields import Duration, JobOptions
 from mainspring.sdk.tasks.decorators import Async, TakesContext, TaskDecorator, Ts
+from mainspring.sdk.tasks.middleware import Around, Middlewares, MiddlewareT
 from mainspring.sdk.tasks.task import FunctionTask, Task
 from mainspring.sdk.tasks.task_function import ExecutorName
 from mainspring.wire.fields import PlainKeywords
@@ -63,13 +64,16 @@ from mainspring.wire.fields import PlainKeywords
 if TYPE_CHECKING:
     # Imported with the first client, because httpx takes 80 ms. An application in a worker or a warm child often
     # submits no jobs.
+    from asyncio import AbstractEventLoop
+
     from mainspring.sdk.client.async_client import AsyncClient
     from mainspring.sdk.client.client import Client
     from mainspring.sdk.tasks.context import Context
     from mainspring.sdk.workflows.batch import Batch
     from mainspring.sdk.workflows.workflow import Workflow, WorkflowOptions
 
-_WHEN = "Write @app.cron('0 9 * * MON-FRI') or @app.every('15m')."
+_WAYS = ("cron", "every", "rrule", "event")
+_WHEN = "Write @app.cron('0 9 * * MON-FRI'), @app.every('15m') or @app.on_event('order.paid')."
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -88,14 +92,16 @@ class TaskOptions(_FirstOptions, PlainKeywords, total=False):
     """Defaults for every job of a task, and how a worker runs it. `executor="process"` runs it in a child interpreter,
     so that a crash or a leak affects only that run. `worker_concurrency` limits how many runs one worker executes at
     a time, `concurrency` how many run at once on all workers: 3, {"limit": 1, "key": "payload.account"}, or a list.
-    `rate` limits how often runs start: "100/m". `circuit_breaker` stops the runs after failures in a row. `delay` is
-    for `task.submit` without a time: with `unique` it debounces."""
+    `rate` limits how often runs start: "100/m". `circuit_breaker` stops the runs after failures in a row. `secrets`
+    are for `ctx.secret`. `delay` is for jobs that do not say when they run: with `unique` it debounces. `search` names
+    values of the payload by which runs are found: ["account", "customer.id"]."""
 
     kill_grace: Duration
     retries: int
     retry: RetryOptions
     delivery: Delivery
-    env: dict[str, str]
+    env: Variables
+    secrets: Sequence[str]
     limits: ResourceLimitOptions
     required_labels: dict[str, str]
     keep_payload: bool | int | str
@@ -104,6 +110,7 @@ class TaskOptions(_FirstOptions, PlainKeywords, total=False):
     rate_limit: bool | str | RateLimitOptions | Sequence[RateLimitOptions]
     circuit_breaker: bool | CircuitBreakerOptions
     unique: bool | UniqueOptions
+    search: Sequence[str]
     delay: Duration
 
 
@@ -141,6 +148,7 @@ class Mainspring:
         self.limits: dict[str, DeclaredLimits] = {}
         self.state: Any = SimpleNamespace()
         self.hooks = WorkerHooks()
+        self.middlewares = Middlewares()
         self._url = url
         self._token = token
         self._data = data
@@ -148,7 +156,7 @@ class Mainspring:
         if patience is not None:
             checked_patience(patience)
         self._lock = threading.Lock()
-        self._async_clients: WeakKeyDictionary[asyncio.AbstractEventLoop, AsyncClient] = WeakKeyDictionary()
+        self._async_clients: WeakKeyDictionary[AbstractEventLoop, AsyncClient] = WeakKeyDictionary()
         self._instead: tuple[Client, AsyncClient] | None = None
 
     @overload
@@ -213,6 +221,16 @@ class Mainspring:
         above @app.task. `payload` are parameters of the task. Raises ValueError for a schedule that no server would
         accept."""
         return self._scheduled({**options, "rrule": rule}, as_written("rrule", rule, options), payload)
+
+    def on_event(
+        self, name: str, /, *, payload: Mapping[str, Any] | None = None, **options: Unpack[JobOptions]
+    ) -> TaskDecorator:
+        """Run the task for each event with this name: `@app.on_event("order.paid", if_="payload.total > 100")`. The
+        task has a parameter `event`, a dict with id, name, key, at and payload. With `batch={"size": 100, "wait":
+        "10s"}` events share a run, and the parameter is the list `events`. With `debounce="30s"` it runs with the last
+        event of a key. It stands above @app.task. `payload` are further parameters of the task. Raises ValueError for a
+        schedule that no server would accept."""
+        return self._scheduled({**options, "event": name}, as_written("on_event", name, options), payload)
 
     def calendar(self, name: str, **rules: Unpack[CalendarOptions]) -> str:
         """Declare a calendar: `berlin = app.calendar("berlin", holidays={"country": "DE", "subdivision": "BE"})`.
@@ -285,14 +303,29 @@ class Mainspring:
         self.hooks.stops.append(checked_hook(hook))
         return hook
 
+    @overload
+    def middleware(self, function: MiddlewareT, /) -> MiddlewareT: ...
+
+    @overload
+    def middleware(self, /, *, around: Around) -> Callable[[MiddlewareT], MiddlewareT]: ...
+
+    def middleware(self, function: Callable[..., Any] | None = None, /, *, around: Around = "attempt") -> Any:
+        """Put a generator function around each attempt of the tasks: it gets the context, and its `yield` is the
+        attempt. With `around="submission"` around each submission of a task: it gets the fields of the job, and may
+        change them. The one that was declared first is the outermost. Raises TypeError for a function that is no
+        generator."""
+        if function is None:
+            return lambda middleware: self.middlewares.add(middleware, around)
+        return self.middlewares.add(function, around)
+
     @property
     def declares(self) -> bool:
-        """Whether it has schedules, workflows, calendars or limits, which workers create at the server."""
+        """Whether the application has schedules, workflows, calendars or limits, which workers create at the server."""
         return bool(self.schedules or self.workflows or self.settings)
 
     @property
     def settings(self) -> list[DeclaredSetting]:
-        """What it declares beside jobs: calendars, which schedules may name, and limits of queues."""
+        """What the application declares beside jobs: calendars, which schedules may name, and limits of queues."""
         return [*self.calendars.values(), *self.limits.values()]
 
     @property
@@ -313,7 +346,7 @@ class Mainspring:
 
     @property
     def namespace(self) -> Mapping[str, Any]:
-        """The globals of the module that has made it."""
+        """The globals of the module that created the application."""
         return self._creator
 
     @contextmanager
@@ -342,9 +375,11 @@ class Mainspring:
         one."""
         if self._instead is not None:
             return self._instead[1]
+        from asyncio import get_running_loop
+
         from mainspring.sdk.client.async_client import AsyncClient
 
-        loop = asyncio.get_running_loop()
+        loop = get_running_loop()
         with self._lock:
             client = self._async_clients.get(loop)
             if client is None:
@@ -358,10 +393,13 @@ class Mainspring:
             raise TypeError(_twice(function, scheduled=any(one.task is function for one in self.schedules)))
         unknown = options.keys() - TaskOptions.__annotations__.keys()
         if unknown:
+            from mainspring.domain.intake.decoding_errors import other_word
             from mainspring.domain.texts import meant
 
             known = list(TaskOptions.__annotations__)
-            hint = meant(min(unknown), known, f"The options are: {', '.join(known)}.")
+            hint = other_word(min(unknown), known) or meant(
+                min(unknown), known, f"The options are: {', '.join(known)}."
+            )
             raise ValueError(f"{', '.join(sorted(unknown))}: not an option of a task. {hint[0].upper()}{hint[1:]}")
         defaults = options.copy()
         executor, at_once = defaults.pop("executor", None), defaults.pop("worker_concurrency", None)
@@ -391,7 +429,7 @@ class Mainspring:
         return job_id
 
     def _scheduled(self, options: Any, decorator: str, payload: Mapping[str, Any] | None) -> TaskDecorator:
-        if callable(when := options.get("cron", options.get("every", options.get("rrule")))):
+        if callable(when := next((options[way] for way in _WAYS if way in options), None)):
             # Otherwise `@app.cron` without parentheses would replace the function and schedule nothing.
             raise TypeError(f"{full_name(when)}: the schedule does not say when. {_WHEN}")
 

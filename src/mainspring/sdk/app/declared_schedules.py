@@ -60,7 +60,8 @@ class AppSchedule:
             ) from None
         try:
             request = msgspec.json.decode(encode(job_request(self.fields())), type=JobRequest)
-            if not define(request, datetime.now(UTC)).schedule.recurring:
+            schedule = define(request, datetime.now(UTC)).schedule
+            if not schedule.recurring and schedule.event is None:
                 raise InvalidInput(
                     "it does not say when to run", expected='a cron expression such as "0 9 * * MON-FRI"'
                 )
@@ -89,7 +90,7 @@ def _short_digest(value: object) -> str:
 def as_written(decorator: str, when: object, options: Mapping[str, Any]) -> str:
     """What a decorator says about the time: `@app.cron('0 9 * * *', timezone='Europe/Berlin')`. Other options may be
     secret (`env`)."""
-    named = ("timezone", "dst", "exdates", "jitter", "start", "end", "max_runs")
+    named = ("if_", "batch", "debounce", "timezone", "dst", "exdates", "jitter", "start", "end", "max_runs")
     rest = "".join(f", {name}={options[name]!r}" for name in named if options.get(name) is not None)
     return f"@app.{decorator}({when!r}{rest})"
 

@@ -3,9 +3,9 @@ the calendars."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypedDict
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypedDict, TypeVar
 
 import msgspec
 
@@ -15,6 +15,7 @@ from mainspring.wire.calendars import CalendarRequest
 if TYPE_CHECKING:
     from mainspring.sdk.client.async_client import AsyncClient
 
+T = TypeVar("T")
 Stored = Literal["created", "updated", "unchanged"]
 
 
@@ -67,12 +68,11 @@ class DeclaredCalendar:
             raise ValueError(f"calendar {self.name}: {in_words(error, CalendarRequest).in_sentences()}") from None
 
     async def put(self, client: AsyncClient) -> Stored:
-        try:
-            before: int | None = (await client.calendar(self.name)).version
-        except NotFound:
-            before = None
-        after = (await client.set_calendar(self.name, self.rules)).version
-        return "created" if before is None else "unchanged" if before == after else "updated"
+        before = await _found(client.calendar(self.name))
+        after = await client.set_calendar(self.name, self.rules)
+        if before is None:
+            return "created"
+        return "unchanged" if before.version == after.version else "updated"
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,11 +90,17 @@ class DeclaredLimits:
         return dict(self.limits)
 
     async def put(self, client: AsyncClient) -> Stored:
-        try:
-            present = (await client.queue(self.queue)).limits
-        except NotFound:
-            present = None
-        if present is not None and all(getattr(present, name) == value for name, value in self.limits.items()):
+        queue = await _found(client.queue(self.queue))
+        before = None if queue is None else queue.limits
+        if before is not None and all(getattr(before, name) == value for name, value in self.limits.items()):
             return "unchanged"
         await client.set_queue_limits(self.queue, **self.limits)
-        return "created" if present is None else "updated"
+        return "created" if before is None else "updated"
+
+
+async def _found(reading: Awaitable[T]) -> T | None:
+    """What is stored at the server, if it is there."""
+    try:
+        return await reading
+    except NotFound:
+        return None

@@ -8,6 +8,7 @@ import msgspec
 
 from mainspring.domain.errors import InvalidInput
 from mainspring.domain.intake.request import define
+from mainspring.domain.schedules.schedule import ScheduleKind
 from mainspring.domain.showing import show_job
 from mainspring.domain.transitions import JobStatus
 from mainspring.sdk.client.core import encode
@@ -16,7 +17,7 @@ from mainspring.wire.jobs import JobRequest, JobView
 _SHOWN_AS = {
     "schedule": (
         *("schedule_type", "cron_expression", "timezone", "every", "dst", "rrule", "exdates"),
-        *("jitter", "start", "end", "max_runs", "calendar", "outside"),
+        *("jitter", "start", "end", "max_runs", "calendar", "outside", "schedule_in_words"),
     ),
     "retries": ("max_retries",),
     "rate": ("rate_limit",),
@@ -71,6 +72,8 @@ def _given_members(members: dict[str, Any]) -> list[str]:
 
 
 def _shown_value(view: JobView, name: str) -> Any:
+    if name == "schedule_in_words" and view.schedule_type != ScheduleKind.EVENT:
+        return None  # the other fields say it
     seen = getattr(view, name)
     if name != "payload":
         return seen

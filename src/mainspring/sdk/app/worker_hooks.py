@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 import threading
 from collections.abc import Awaitable, Callable, Generator
@@ -33,6 +32,8 @@ class WorkerHooks:
     async def start(self) -> None:
         """Run the start hooks: coroutine functions on this loop, plain functions in a thread. Raises HookFailed for
         the first one that fails; the rest is not run."""
+        import asyncio
+
         for hook in self.starts:
             try:
                 await _call(hook)
@@ -45,6 +46,8 @@ class WorkerHooks:
 
     async def stop(self, seconds: float = STOP_SECONDS) -> list[HookFailed]:
         """Run all stop hooks within so many seconds. Returns the errors; no error keeps the next hook from running."""
+        import asyncio
+
         failures: list[HookFailed] = []
         loop = asyncio.get_running_loop()
         deadline = loop.time() + seconds
@@ -107,12 +110,16 @@ async def _call(hook: Hook) -> None:
 
 def _is_asked_to_stop() -> bool:
     """Whether this task is being cancelled. Otherwise a CancelledError comes from the code that it called."""
+    import asyncio
+
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0
 
 
 def _in_a_thread(hook: Hook) -> Awaitable[object]:
     """A daemon thread: one that does not end must not keep the process from ending."""
+    import asyncio
+
     loop = asyncio.get_running_loop()
     future: asyncio.Future[object] = loop.create_future()
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Callable
 
@@ -112,13 +111,15 @@ class AsyncBackfill:
     async def wait(self, timeout: float | None = None, *, seen: Seen | None = None) -> BackfillView:
         """Wait until it is completed, or cancelled and its last run has ended. A paused one is waited for. `seen` is
         called with each answer. Raises TimeoutError after `timeout` seconds."""
+        from asyncio import sleep
+
         watch = BackfillWait(timeout, seen)
         while True:
             call = calls.read_backfill(self.id)
             view = await self._client.send(call, patience=watch.left, persist=watch.answered)
             if watch.over(view):
                 return view
-            await asyncio.sleep(watch.pause())
+            await sleep(watch.pause())
 
     async def pause(self) -> BackfillView:
         """Create no more runs."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 import warnings
 from pathlib import Path
@@ -17,8 +16,12 @@ class BlockingWaitWarning(UserWarning):
 
 def warn_in_coroutine(instead: str) -> None:
     """Warn if an event loop runs in this thread. Python shows the warning once for each line."""
+    if "asyncio" not in sys.modules:  # no loop can run; the import takes 40 ms
+        return
+    from asyncio import get_running_loop
+
     try:
-        asyncio.get_running_loop()
+        get_running_loop()
     except RuntimeError:
         return
     level, frame = 1, sys._getframe()

@@ -9,20 +9,20 @@ from mainspring.sdk.client.methods import awaited, awaited_search, blocking, blo
 class BulkMethods:
     """Operations, for `Client`."""
 
-    count_matching = blocking(calls.count_matching)
-    act_on_many = blocking(calls.act_on_many)
-    operation = blocking(calls.operation)
-    operations = blocking(calls.operations)
-    cancel_operation = blocking(calls.cancel_operation)
-    missed_fires = blocking_search(calls.missed_fires)
+    count_matching = blocking(lambda: calls.count_matching)
+    act_on_many = blocking(lambda: calls.act_on_many)
+    operation = blocking(lambda: calls.operation)
+    operations = blocking(lambda: calls.operations)
+    cancel_operation = blocking(lambda: calls.cancel_operation)
+    missed_fires = blocking_search(lambda: calls.missed_fires)
 
 
 class AsyncBulkMethods:
     """The methods of `BulkMethods` for `AsyncClient`."""
 
-    count_matching = awaited(calls.count_matching)
-    act_on_many = awaited(calls.act_on_many)
-    operation = awaited(calls.operation)
-    operations = awaited(calls.operations)
-    cancel_operation = awaited(calls.cancel_operation)
-    missed_fires = awaited_search(calls.missed_fires)
+    count_matching = awaited(lambda: calls.count_matching)
+    act_on_many = awaited(lambda: calls.act_on_many)
+    operation = awaited(lambda: calls.operation)
+    operations = awaited(lambda: calls.operations)
+    cancel_operation = awaited(lambda: calls.cancel_operation)
+    missed_fires = awaited_search(lambda: calls.missed_fires)

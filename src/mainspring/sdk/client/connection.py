@@ -44,6 +44,7 @@ from mainspring.kernel.trust import (
 )
 
 SERVER_FILE_NAME = "server.json"
+_COVERED = "_MAINSPRING_COVERED"  # for the worker of `mainspring up`
 _NAMES_IN_DATA = {TOKEN_FILE_NAME, LOG_FOLDER_NAME}  # of a server without `up`
 DEFAULT_URL = f"http://{DEFAULT_HOST}:{DEFAULT_PORT}"
 
@@ -185,6 +186,17 @@ def private_paths(
     env = os.environ if environ is None else environ
     named = (token_file, env.get("MAINSPRING_TOKEN_FILE"), data or env.get("MAINSPRING_DATA") or found_folder(start))
     return [Path(path).absolute() for path in named if path]
+
+
+def covering(names: Iterable[str | None]) -> dict[str, str]:
+    """The variable that tells a worker below which other files its commands must not see."""
+    return {_COVERED: os.pathsep.join(str(Path(name).absolute()) for name in names if name)}
+
+
+def covered_paths(environ: Mapping[str, str] | None = None) -> list[Path]:
+    """What `covering` has named."""
+    env = os.environ if environ is None else environ
+    return [Path(name) for name in env.get(_COVERED, "").split(os.pathsep) if name]
 
 
 def secrets_of(paths: Iterable[Path]) -> list[Path]:

@@ -26,8 +26,10 @@ from mainspring.domain.errors import (
     MainspringError,
     NotFound,
     NotSupportedYet,
+    OverQuota,
     PayloadTooLarge,
     QueueFull,
+    QuotaExceeded,
     Unauthorized,
     Unavailable,
     VersionMismatch,
@@ -55,7 +57,7 @@ _BY_CODE: dict[str, type[MainspringError]] = {
     error.code: error
     for error in (
         InvalidInput, NotSupportedYet, PayloadTooLarge, WrongMediaType, Unauthorized, Forbidden, NotFound, Conflict,
-        Fenced, VersionMismatch, Unavailable, QueueFull,
+        Fenced, VersionMismatch, Unavailable, QueueFull, OverQuota, QuotaExceeded,
     )
 }  # fmt: skip
 _BY_STATUS: dict[int, type[MainspringError]] = {
@@ -298,6 +300,8 @@ def error_of(answer: ServerAnswer) -> MainspringError:
         return InvalidBatch(problem.errors)
     kind = _BY_CODE.get(problem.code) or _BY_STATUS.get(problem.status, MainspringError)
     error = kind(problem.detail, code=problem.code, field=problem.field, expected=problem.expected, hint=problem.hint)
+    if isinstance(error, OverQuota | QuotaExceeded):
+        error.limit, error.used = problem.limit, problem.used
     return _with_retry_after(error, answer)
 
 
@@ -325,5 +329,21 @@ def encode(value: Any) -> bytes:
         raise InvalidInput(
             f"the value cannot be encoded as JSON: {error}",
             code="not_json",
+            field=_not_json(value, "") or None,
             hint="use numbers, strings, lists, dicts, dataclasses, datetimes or UUIDs",
         ) from None
+
+
+def _not_json(value: Any, path: str) -> str:
+    """The path of the first value inside that cannot be encoded."""
+    inner: list[tuple[str, Any]] = []
+    if isinstance(value, dict):
+        inner = [(f"{path}.{name}" if path else str(name), one) for name, one in value.items()]
+    elif isinstance(value, list | tuple):
+        inner = [(f"{path}[{index}]", one) for index, one in enumerate(value)]
+    for where, one in inner:
+        try:
+            msgspec.json.encode(one)
+        except (TypeError, msgspec.MsgspecError):
+            return _not_json(one, where)
+    return path

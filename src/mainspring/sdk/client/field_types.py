@@ -6,7 +6,7 @@ compares these types with the structs of the requests.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Literal, Required, TypedDict
 
 from mainspring.wire.fields import Duration
@@ -16,11 +16,31 @@ Delivery = Literal["at_least_once", "at_most_once"]
 Overlap = Literal["skip", "allow", "queue", "cancel_previous"]
 Outside = Literal["skip", "next"]
 Sandbox = Literal["bubblewrap", "none"]
-ScheduleKind = Literal["IMMEDIATE", "FUTURE", "CRON", "INTERVAL", "RRULE", "AFTER", "MANUAL"]
+ScheduleKind = Literal["IMMEDIATE", "FUTURE", "CRON", "INTERVAL", "RRULE", "AFTER", "EVENT", "MANUAL"]
 Rule = Literal["all_success", "all_done", "one_success", "one_failed"]
 OnUpstreamFailure = Literal["skip", "fail"]
 MisfirePolicy = Literal["skip", "once", "all"]
+Variables = Mapping[str, str | Mapping[str, str]]  # {"$secret": name}: the value of a secret
 _Per = Literal["job", "task"]
+_RunEvent = Literal[
+    "failure", "first_failure", "every_failure", "tries_exhausted", "recovered", "success", "fire_missed",
+    "started_late", "ran_too_long", "deadline_missed",
+]  # fmt: skip
+
+
+class NotifyOptions(TypedDict):
+    """Whom to tell of what: {"on": ["failure", "recovered"], "to": ["oncall"]}."""
+
+    on: Sequence[_RunEvent]
+    to: Sequence[str]
+
+
+class EventsTogetherOptions(TypedDict, total=False):
+    """Events that share a run: {"size": 100, "wait": "10s"}. by_key: only those of the same key."""
+
+    size: Required[int]
+    wait: Required[Duration]
+    by_key: bool
 
 
 class RetryRuleOptions(TypedDict, total=False):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Callable
 from typing import Any, Generic, Self, TypeVar
@@ -192,12 +191,14 @@ class AsyncHandle(_Handle[R_co]):
 
     async def wait(self, timeout: float | None = None, *, seen: Seen | None = None) -> RunView:
         """Wait until the run ends and return it, whatever its status. `seen` is called with each polled status."""
+        from asyncio import sleep
+
         watch = self._watch(timeout, seen)
         while True:
             run = watch.ended(await self.look(patience=watch.left(), persist=watch.answered))
             if run is not None:
                 return run
-            await asyncio.sleep(watch.pause())
+            await sleep(watch.pause())
 
     async def result(self, timeout: float | None = None) -> R_co:
         """Wait until the run ends and return its result. Raises RunFailed, or TimeoutError after `timeout` seconds."""

@@ -14,7 +14,9 @@ from mainspring.sdk.client.field_types import (
     ConcurrencyOptions,
     Delivery,
     DstOptions,
+    EventsTogetherOptions,
     MisfireOptions,
+    NotifyOptions,
     OnUpstreamFailure,
     Outside,
     Overlap,
@@ -26,6 +28,7 @@ from mainspring.sdk.client.field_types import (
     Sandbox,
     ScheduleKind,
     UniqueOptions,
+    Variables,
 )
 from mainspring.wire.fields import Duration as Duration
 from mainspring.wire.fields import PlainKeywords
@@ -33,9 +36,9 @@ from mainspring.wire.kind_fields import KindKeywords
 
 Moment = str | datetime
 When = Moment | timedelta
-_WAYS = ("at", "every", "cron", "rrule", "after")
+_WAYS = ("at", "every", "cron", "rrule", "after", "event")
 _SCHEDULE_FIELDS = ("schedule", *_WAYS, "delay", "schedule_time", "cron_expression")
-_MEMBERS = ("exdates", "jitter", "start", "end", "max_runs", "calendar", "outside")
+_MEMBERS = ("if_", "batch", "debounce", "exdates", "jitter", "start", "end", "max_runs", "calendar", "outside")
 
 
 class ExecutionFields(PlainKeywords, total=False):
@@ -45,7 +48,8 @@ class ExecutionFields(PlainKeywords, total=False):
     priority: Priority | None
     timeout: Duration | None
     kill_grace: Duration | None
-    env: Mapping[str, str] | None
+    env: Variables | None
+    secrets: Sequence[str] | None
     limits: ResourceLimitOptions | None
     sandbox: Sandbox | None
     run_as: str | None
@@ -56,6 +60,7 @@ class ExecutionFields(PlainKeywords, total=False):
     owner: str | None
     description: str | None
     labels: Mapping[str, str] | None
+    search: Sequence[str] | None
     keep_payload: bool | int | str | None
     concurrency: bool | int | ConcurrencyOptions | Sequence[ConcurrencyOptions] | None
     rate: str | None
@@ -71,6 +76,10 @@ class _Settings(ExecutionFields, total=False):
     cron: str | None
     rrule: str | None
     after: Sequence[str] | None
+    event: str | None
+    if_: str | None
+    batch: EventsTogetherOptions | None
+    debounce: Duration | None
     exdates: Sequence[Moment] | None
     jitter: Duration | None
     start: Moment | None
@@ -88,6 +97,7 @@ class _Settings(ExecutionFields, total=False):
     depends_on: Sequence[str] | None
     rule: Rule | None
     on_upstream_failure: OnUpstreamFailure | None
+    notify: Sequence[NotifyOptions] | None
 
 
 class _TaskFields(KindKeywords, total=False):
@@ -112,9 +122,10 @@ class JobOptions(_Settings, total=False):
 
 
 class JobFields(JobOptions, _TaskFields, total=False):
-    """All fields of `POST /v1/jobs`. `at`, `every`, `cron`, `rrule` and `after`, and `exdates`, `jitter`, `start`,
-    `end` and `max_runs`, are members of `schedule`. `at` is a time, or a delay such as timedelta(minutes=5) or "5m".
-    `dst` belongs to `cron` and `rrule`: {"gap": "skip", "overlap": "both"}."""
+    """All fields of `POST /v1/jobs`. `at`, `every`, `cron`, `rrule`, `after` and `event`, and `exdates`, `jitter`,
+    `start`, `end` and `max_runs`, are members of `schedule`. `at` is a time, or a delay such as timedelta(minutes=5)
+    or "5m". `dst` belongs to `cron` and `rrule`: {"gap": "skip", "overlap": "both"}. `if_`, a condition in CEL,
+    `batch` and `debounce` belong to `event`."""
 
 
 class PreviewFields(TypedDict, total=False):
@@ -177,7 +188,7 @@ def _with_schedule(body: dict[str, Any]) -> dict[str, Any]:
         raise InvalidInput(f"{given[0]} and {given[1]} both say when", field=given[1], hint="give one of them")
     if isinstance(at := body.get("at"), float) or (isinstance(at, str) and is_duration(at)):
         body["delay"] = body.pop("at")
-    members = {name: body.pop(name) for name in (*_WAYS, *_MEMBERS) if name in body}
+    members = {name.rstrip("_"): body.pop(name) for name in (*_WAYS, *_MEMBERS) if name in body}
     if members:
         schedule = body.get("schedule", {})
         body["schedule"] = members = {**(schedule if isinstance(schedule, Mapping) else {"cron": schedule}), **members}

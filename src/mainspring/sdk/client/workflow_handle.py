@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Callable
 from typing import Any, Protocol, TypeVar, overload
@@ -168,13 +167,15 @@ class AsyncWorkflowRun:
     async def wait(self, timeout: float | None = None, *, seen: Seen | None = None) -> WorkflowRunView:
         """Wait until the run ends and return it, whatever its status. `seen` is called with each answer. Raises
         TimeoutError after `timeout` seconds."""
+        from asyncio import sleep
+
         watch = WorkflowWait(timeout, seen)
         while True:
             call = calls.workflow_run(self.run_id)
             view = await self._client.send(call, patience=watch.left, persist=watch.answered)
             if watch.over(view):
                 return view
-            await asyncio.sleep(watch.pause())
+            await sleep(watch.pause())
 
     async def succeed(self, timeout: float | None = None) -> WorkflowRunView:
         """Wait until the run ends and return it. Raises RunFailed unless it succeeded."""

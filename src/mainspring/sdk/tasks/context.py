@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec, Protocol, TypeVar
+from uuid import UUID
 
 from mainspring.domain.durations import parse_duration
 from mainspring.domain.errors import InvalidInput
@@ -75,6 +76,8 @@ class Context:
     _cancel: threading.Event = field(default_factory=threading.Event, repr=False)
     _channel: Channel | None = field(default=None, repr=False)
     _cleanups: list[Callable[[], object]] = field(default_factory=list, repr=False)
+    _secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
+    _fence: int = field(default=0, repr=False)
     _submitted: Iterator[int] = field(default_factory=partial(count, 1), repr=False)
 
     @property
@@ -83,6 +86,14 @@ class Context:
         and for its replays. A run that repeats a success, or has another payload than the run that it repeats, has a
         key of its own. From the second generation of a job on, the generation is part of it."""
         return self._key or idempotency_key(self.job_id, self.scheduled_for, generation=self.generation)
+
+    @property
+    def traceparent(self) -> str:
+        """The W3C trace context of this attempt, for calls of other services. The trace has the id of the run, so all
+        attempts of the run belong to it. HTTP tasks send the same, and commands have it as TRACEPARENT."""
+        from mainspring.wire.trace_context import traceparent
+
+        return traceparent(UUID(self.run_id), self._fence or self.attempt)
 
     @property
     def cancelled(self) -> bool:
@@ -107,6 +118,17 @@ class Context:
         """Print into the run's log: `ctx.log("charged", account)`. `mainspring run logs` shows it."""
         if self._channel is not None:
             self._channel.log(sep.join(map(str, words)) + end)
+
+    def secret(self, name: str) -> str:
+        """The value of a secret that the task declares: `@app.task(secrets=["db-password"])`. The worker hides it in
+        the log, the result, the error and the progress of the run. Raises InvalidInput if the run does not have it."""
+        try:
+            return self._secrets[name]
+        except KeyError:
+            raise InvalidInput(
+                f"ctx.secret: this run has no secret {name!r}", code="unknown_secret", field="secrets",
+                hint=f'declare it: @app.task(secrets=["{name}"])',
+            ) from None  # fmt: skip
 
     def snooze(self, delay: Duration) -> NoReturn:
         """End this attempt and come back after `delay`: "10m", a number of seconds or a timedelta. The run is SCHEDULED

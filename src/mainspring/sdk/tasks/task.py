@@ -6,7 +6,6 @@ the job before them: checkers match keywords by name wherever they stand (docs/d
 
 from __future__ import annotations
 
-import difflib
 import functools
 import inspect
 from collections.abc import Callable, Mapping
@@ -31,9 +30,10 @@ from mainspring.domain.errors import InvalidInput
 from mainspring.sdk.client.field_types import Priority
 from mainspring.sdk.client.handle import AsyncHandle, Handle
 from mainspring.sdk.client.if_exists import IfExists
-from mainspring.sdk.client.job_fields import OPTION_NAMES, Duration, JobFields, JobOptions, When, recurrence
+from mainspring.sdk.client.job_fields import Duration, JobFields, JobOptions, When, recurrence
 from mainspring.sdk.errors import BadPayload
 from mainspring.sdk.tasks.context import Context
+from mainspring.sdk.tasks.middleware import Middlewares
 from mainspring.sdk.tasks.signature import payload_schema
 from mainspring.sdk.tasks.task_function import (
     ExecutorName,
@@ -42,11 +42,22 @@ from mainspring.sdk.tasks.task_function import (
     check_name,
     check_worker_concurrency,
     context_parameter,
+    lacks_context,
     payload_parameters,
     readable,
     type_hints,
 )
-from mainspring.sdk.tasks.task_options import limits_of_task, plain, with_defaults
+from mainspring.sdk.tasks.task_options import (
+    SAYS_WHEN,
+    SCHEDULE_OPTIONS,
+    check_search,
+    limits_of_task,
+    nearest_option,
+    parameter_of_events,
+    plain,
+    split_options,
+    with_defaults,
+)
 
 if TYPE_CHECKING:
     from mainspring.sdk.client.async_client import AsyncClient
@@ -56,15 +67,6 @@ P = ParamSpec("P")
 R = TypeVar("R")
 F = TypeVar("F", bound=Callable[..., Any])
 Kind = Literal["async", "thread", "process"]
-
-# The job options that `task.submit(...)` accepts. The others are given with `task.options(...)`.
-SUBMIT_OPTIONS = frozenset({
-    "at", "delay", "every", "cron", "timezone", "priority", "queue", "idempotency_key", "job_id", "timeout", "retries",
-    "name", "if_exists",
-})  # fmt: skip
-# The job options that `task.schedule(...)` accepts.
-SCHEDULE_OPTIONS = frozenset({"timezone", "priority", "queue", "job_id", "timeout", "retries", "name"})
-_SAYS_WHEN = frozenset({"at", "delay", "every", "cron", "rrule", "after", "schedule", "schedule_time"})
 
 
 class Application(Protocol):
@@ -77,6 +79,10 @@ class Application(Protocol):
     @property
     def async_client(self) -> AsyncClient:
         """The client that `task.submit_async` uses."""
+
+    @property
+    def middlewares(self) -> Middlewares:
+        """What is around attempts and submissions."""
 
     def declare_schedule(
         self, task: Task[Any, Any], options: Mapping[str, Any], written: str, payload: Mapping[str, Any] | None = None
@@ -92,7 +98,7 @@ class Task(Generic[P, R]):
 
     kind is how a worker runs it: "async" on its event loop, "thread" in a thread, "process" in a child interpreter.
     worker_concurrency is how many runs of it one worker executes at a time. defaults are the options of its jobs, and
-    delay is the delay of a submission that does not say when.
+    delay is the delay of a job that does not say when it runs.
     declared_options are the same options in the form that a worker declares, so that they apply to all jobs of the
     task.
     """
@@ -120,13 +126,21 @@ class Task(Generic[P, R]):
         self.is_async = inspect.iscoroutinefunction(function)
         self.kind: Kind = self.executor or ("async" if self.is_async else "thread")
         self.defaults: JobOptions = defaults or {}
-        self.declared_options = plain(self.name, self.defaults, own_process=self.kind == "process")
+        declared = self.defaults if delay is None else {**self.defaults, "delay": delay}
+        self.declared_options = plain(self.name, declared, own_process=self.kind == "process")
         if self.declared_options is not None:
             self.defaults = limits_of_task(self.defaults, self.declared_options)
         self.signature = inspect.signature(function)
         self.parameters = payload_parameters(self.name, self.signature)
         self.context_parameter = context_parameter(self.signature)
         self.takes_any = any(p.kind is p.VAR_KEYWORD for p in self.signature.parameters.values())
+        if not self.takes_any:
+            check_search(self.name, self.defaults.get("search") or (), self.parameters)
+
+    @property
+    def wants_context(self) -> bool:
+        """Whether an attempt needs a context: for its function, or for a middleware of the application."""
+        return self.context_parameter is not None or bool(self.app.middlewares.attempts)
 
     @property
     def queue(self) -> str | None:
@@ -161,7 +175,7 @@ class Task(Generic[P, R]):
             try:
                 return self.function(*args, **kwargs)
             except TypeError as error:
-                if error.__traceback__.tb_next is not None or not self._lacks_context(args, kwargs):
+                if error.__traceback__.tb_next is not None or not lacks_context(self.signature, args, kwargs):
                     raise
                 raise TypeError(self._needs_context()) from None
 
@@ -215,7 +229,7 @@ class Task(Generic[P, R]):
         timezone=, priority=, queue=, idempotency_key=, job_id=, timeout=, retries= and name= are options of the job,
         unless the function has a parameter with that name (use `options` then). at= is a time, or a delay such as
         "5m" or a timedelta. if_exists= says what to do if a job has the job_id: "keep" it, or "replace" its fields."""
-        if_exists, options, payload = self._split(params)
+        if_exists, options, payload = split_options(params, self.parameters)
         return Submission(self, options)._submit(args, payload, if_exists)
 
     @overload
@@ -262,7 +276,7 @@ class Task(Generic[P, R]):
 
     async def submit_async(self, *args: Any, **params: Any) -> AsyncHandle[R]:
         """Create a job of this task from async code, with the same parameters and options as `submit`."""
-        if_exists, options, payload = self._split(params)
+        if_exists, options, payload = split_options(params, self.parameters)
         return await Submission(self, options)._submit_async(args, payload, if_exists)
 
     @overload
@@ -323,9 +337,16 @@ class Task(Generic[P, R]):
             raise self._bad(error) from None
         return self._call(fields, msgspec.json.decode(raw) if self.takes_any else {}, ctx)
 
-    def payload_of(self, args: tuple[Any, ...], params: Mapping[str, Any]) -> dict[str, Any]:
-        """The payload for a call with these arguments. Raises InvalidInput that names a parameter that does not
-        match."""
+    def payload_of(
+        self, args: tuple[Any, ...], params: Mapping[str, Any], *, later: str | None = None
+    ) -> dict[str, Any]:
+        """The payload for a call with these arguments. `later`: a parameter that each run gets when it starts. Raises
+        InvalidInput that names a parameter that does not match."""
+        if later is not None and later not in self.parameters and not self.takes_any:
+            raise InvalidInput(
+                f"{self.name} has no parameter {later}, with which events start it", field="schedule.event",
+                hint=f"write def {self.name.rpartition('.')[2]}({later}): ...",
+            )  # fmt: skip
         if len(args) > len(self.parameters):
             raise InvalidInput(
                 f"{self.name} takes {len(self.parameters)} parameter(s), not {len(args)}", field="payload"
@@ -336,11 +357,13 @@ class Task(Generic[P, R]):
                 raise InvalidInput(f"{self.name} got the parameter {name} twice", field=f"payload.{name}")
             if name not in self.parameters and not self.takes_any:
                 raise InvalidInput(
-                    f"{self.name} has no parameter {name}", field=f"payload.{name}", hint=self._nearest(name)
+                    f"{self.name} has no parameter {name}",
+                    field=f"payload.{name}",
+                    hint=nearest_option(self.name, self.parameters, self.context_parameter, name),
                 )
             payload[name] = value
         for name, parameter in self.parameters.items():
-            if name not in payload and parameter.default is parameter.empty:
+            if name not in payload and name != later and parameter.default is parameter.empty:
                 raise InvalidInput(f"{self.name} needs the parameter {name}", field=f"payload.{name}")
         return payload
 
@@ -351,7 +374,11 @@ class Task(Generic[P, R]):
                 given[name] = value
         if self.context_parameter is not None and ctx is not None:
             given[self.context_parameter] = ctx
-        return functools.partial(self.function, **given)
+        call = functools.partial(self.function, **given)
+        around = self.app.middlewares
+        if not around.attempts or ctx is None:
+            return call
+        return around.around_attempt(call, ctx, is_async=self.is_async)
 
     def _bad(self, error: Exception) -> BadPayload:
         return BadPayload(f"the payload does not match {self.name}: {error}", field="payload")
@@ -387,35 +414,11 @@ class Task(Generic[P, R]):
     def _decoder(self) -> msgspec.json.Decoder[Any]:
         return msgspec.json.Decoder(self._shape)
 
-    def _split(self, params: dict[str, Any]) -> tuple[IfExists | None, JobOptions, dict[str, Any]]:
-        taken = SUBMIT_OPTIONS - self.parameters.keys()
-        options: Any = {name: value for name, value in params.items() if name in taken}
-        payload = {name: value for name, value in params.items() if name not in taken}
-        return options.pop("if_exists", None), options, payload
-
-    def _lacks_context(self, args: tuple[Any, ...], params: Mapping[str, Any]) -> bool:
-        """Whether a call fails because it has no context."""
-        if self.context_parameter is None or self.context_parameter in params:
-            return False
-        try:
-            self.signature.bind(*args, **params, **{self.context_parameter: None})
-        except TypeError:
-            return False
-        return True
-
     def _needs_context(self) -> str:
         return (
             f"{self.name}() needs {self.context_parameter}, the context that a worker gives it. Run it with "
             f"mainspring.testing, or pass {self.context_parameter}=Context(...)."
         )
-
-    def _nearest(self, name: str) -> str | None:
-        if name == self.context_parameter:
-            return "leave it out: the worker gives it to the task"
-        near = difflib.get_close_matches(name, [*self.parameters, *SUBMIT_OPTIONS], n=1)
-        if near:
-            return f"did you mean {near[0]}?"
-        return f"use {self.name}.options({name}=...) for options of the job" if name in OPTION_NAMES else None
 
 
 class FunctionTask(Task[P, R], Generic[P, R, F]):
@@ -466,7 +469,7 @@ class Submission(Generic[P, R]):
 
     def _fields(self, args: tuple[Any, ...], params: Mapping[str, Any]) -> JobFields:
         options = with_defaults(self._options, self.task.defaults)
-        if self.task.delay is not None and not any(options.get(name) is not None for name in _SAYS_WHEN):
+        if self.task.delay is not None and not any(options.get(name) is not None for name in SAYS_WHEN):
             options["delay"] = self.task.delay
         for name in ("task", "payload"):
             if name in options:
@@ -475,14 +478,19 @@ class Submission(Generic[P, R]):
                     field=name,
                     hint="the payload is the parameters of the function; a schedule takes payload={...}",
                 )
-        return cast(JobFields, {**options, "task": self.task.name, "payload": self.task.payload_of(args, params)})
+        payload = self.task.payload_of(args, params, later=parameter_of_events(options))
+        return cast(JobFields, {**options, "task": self.task.name, "payload": payload})
 
     def _submit(self, args: tuple[Any, ...], params: Mapping[str, Any], if_exists: IfExists | None = None) -> Handle[R]:
-        handle = self.task.app.client.submit(if_exists=if_exists, **self._fields(args, params))
+        app, fields = self.task.app, self._fields(args, params)
+        handle = app.middlewares.submit(cast(Any, fields), lambda: app.client.submit(if_exists=if_exists, **fields))
         return handle.returning(self.task.result_type)
 
     async def _submit_async(
         self, args: tuple[Any, ...], params: Mapping[str, Any], if_exists: IfExists | None = None
     ) -> AsyncHandle[R]:
-        handle = await self.task.app.async_client.submit(if_exists=if_exists, **self._fields(args, params))
+        app, fields = self.task.app, self._fields(args, params)
+        handle = await app.middlewares.submit_async(
+            cast(Any, fields), lambda: app.async_client.submit(if_exists=if_exists, **fields)
+        )
         return handle.returning(self.task.result_type)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from datetime import timedelta
 from types import SimpleNamespace
@@ -96,3 +96,19 @@ def readable(kind: Any) -> Any:
     except TypeError:
         return Any
     return kind
+
+
+def lacks_context(signature: inspect.Signature, args: tuple[Any, ...], params: Mapping[str, Any]) -> bool:
+    """Whether a call of the function fails because it has no context."""
+    name = context_parameter(signature)
+    if name is None or name in params:
+        return False
+    first = next(iter(signature.parameters)) == name
+    try:
+        if first:
+            signature.bind(None, *args, **params)
+        else:
+            signature.bind(*args, **params, **{name: None})
+    except TypeError:
+        return False
+    return True

@@ -21,11 +21,12 @@ from mainspring.sdk.client.handle import AsyncHandle, Handle
 from mainspring.sdk.client.job_fields import Duration, Moment
 from mainspring.sdk.tasks.declared import declared
 from mainspring.sdk.tasks.task import Task
+from mainspring.sdk.tasks.task_options import parameter_of_events
 from mainspring.sdk.testing.clients import BoxAsyncClient, BoxClient
 from mainspring.sdk.testing.driver import Driver
 from mainspring.sdk.testing.engine import Engine
 from mainspring.sdk.testing.local_server import LocalServer
-from mainspring.sdk.testing.not_in_box import WORKFLOWS, check_ignored, not_in_box
+from mainspring.sdk.testing.not_in_box import EVENTS, WORKFLOWS, check_ignored, not_in_box
 from mainspring.sdk.testing.records import BoxRun
 from mainspring.sdk.workflows.step import Step
 from mainspring.sdk.workflows.workflow import Workflow
@@ -83,6 +84,10 @@ class Box:
         for name, rules in {**declared_calendars, **(calendars or {})}.items():
             self.calendar(name, rules)
         for schedule in app.schedules:
+            if parameter_of_events(schedule.options) is not None:
+                if EVENTS not in ignored:
+                    raise not_in_box(EVENTS, field=EVENTS)
+                continue
             self._client.submit(**schedule.declared_by(app.name))
         schedules = [one.definition().get("schedule", "manual") for one in app.workflows.values()]
         if WORKFLOWS not in ignored and any(one != "manual" for one in schedules):  # the box would not fire them

@@ -12,7 +12,7 @@ from mainspring.domain.intake.canonical import canonical_json
 from mainspring.domain.intake.declaration import TaskDeclaration, amended, defined
 from mainspring.domain.intake.patch import changes_nothing, fires_once_from_now_on, names_schedule
 from mainspring.domain.intake.recurrence import never_fires, runs_left_after
-from mainspring.domain.intake.repeat import payload_dropped, with_payload
+from mainspring.domain.intake.rerun import payload_dropped, with_payload
 from mainspring.domain.job import JobDefinition
 from mainspring.domain.refusals import already_fired, cancelled, ended, id_taken, job_exists, paused, run_lives
 from mainspring.domain.schedules.fires import fires
@@ -36,11 +36,11 @@ from mainspring.wire.jobs import (
     JobPatch,
     JobRequest,
     JobView,
-    MissedRange,
     RunNowAccepted,
     RunNowRequest,
     Upcoming,
 )
+from mainspring.wire.missed_fires import MissedRange
 from mainspring.wire.runs import JobStatus, RunView
 
 _YET_TO_FIRE = [JobState.SCHEDULED, JobState.PAUSED]

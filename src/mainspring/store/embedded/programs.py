@@ -7,9 +7,10 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from mainspring.domain.errors import Unavailable
@@ -20,6 +21,7 @@ from mainspring.store.embedded.folder import FolderAccount
 _WORKING_DIRECTORY = Path("/proc/self/cwd")
 _SESSIONS_PATIENCE = 60.0
 _STEPS_BETWEEN_TRIES = 5
+_NO_SETTINGS: Mapping[str, str] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,13 +45,16 @@ class Programs:
         """Options of every PostgreSQL on this data."""
         return safe_settings(self.path_of(data), int((data / "PG_VERSION").read_text(encoding="ascii")))
 
-    def start(self, program: str, arguments: Sequence[str], data: Path, **streams: Any) -> subprocess.Popen[bytes]:
-        """Start a program, with the data folder as its working directory. It ends with this process."""
+    def start(
+        self, program: str, arguments: Sequence[str], data: Path, *, ends_by: signal.Signals = signal.SIGINT,
+        **streams: Any,
+    ) -> subprocess.Popen[bytes]:  # fmt: skip
+        """Start a program, with the data folder as its working directory. It ends with this process, by this signal."""
         try:
             return subprocess.Popen(
                 [str(self.bin_folder / program), *arguments],
                 start_new_session=True,  # Ctrl-C goes only to this process, which stops PostgreSQL last
-                preexec_fn=die_with_parent(signal.SIGINT),
+                preexec_fn=die_with_parent(ends_by),
                 cwd=data,
                 **streams,
                 **self._process_options(),
@@ -66,14 +71,18 @@ class Programs:
         if process.returncode != 0:
             raise Unavailable(f"{program} failed: {said.decode('utf-8', 'replace').strip()}")
 
-    def single_user(self, data: Path, database: str, sql: str) -> Generator[None, None, str]:
+    def single_user(
+        self, data: Path, database: str, sql: str, settings: Mapping[str, str] = _NO_SETTINGS,
+        ends_by: signal.Signals = signal.SIGINT,
+    ) -> Generator[None, None, str]:  # fmt: skip
         """Run SQL as superuser without a server. Statements are separated by empty lines. The first error ends it.
+        `settings` override those of every PostgreSQL on this data.
 
         Yields while it waits, because it first recovers the data if the last server was killed.
         """
         give_up = time.monotonic() + _SESSIONS_PATIENCE
         while True:
-            shown, said = yield from self._single_user(data, database, sql)
+            shown, said = yield from self._single_user(data, database, sql, settings, ends_by)
             if not said:
                 return shown
             # After kill -9 of PostgreSQL its sessions take a moment to end.
@@ -82,13 +91,16 @@ class Programs:
             for _ in range(_STEPS_BETWEEN_TRIES):
                 yield
 
-    def _single_user(self, data: Path, database: str, sql: str) -> Generator[None, None, tuple[str, str]]:
+    def _single_user(
+        self, data: Path, database: str, sql: str, chosen: Mapping[str, str], ends_by: signal.Signals
+    ) -> Generator[None, None, tuple[str, str]]:
         """The output, and the error messages if it failed."""
         settings = self.safe_settings(data) | {
             "exit_on_error": "on",
             "fsync": self.fsync,
             "log_min_messages": "warning",
             "search_path": "pg_catalog",  # a superuser must not call operators that another user put into public
+            **chosen,
         }
         arguments = ["--single", "-j", "-D", self.path_of(data)]
         for name, value in settings.items():
@@ -97,7 +109,7 @@ class Programs:
             script.write(f"{sql.strip()}\n\n".encode())
             script.seek(0)
             process = self.start(
-                "postgres", [*arguments, "--", database], data, stdin=script, stdout=shown, stderr=said
+                "postgres", [*arguments, "--", database], data, ends_by=ends_by, stdin=script, stdout=shown, stderr=said
             )
             try:
                 while process.poll() is None:

@@ -18,7 +18,7 @@ from urllib.parse import quote
 
 from mainspring.domain.errors import Conflict, InvalidInput, Unavailable
 from mainspring.kernel.config import POSTGRES_FOLDER_NAME
-from mainspring.store.embedded.access import DATABASE, ROLE, Access
+from mainspring.store.embedded.access import BACKUP_ROLE, DATABASE, ROLE, Access
 from mainspring.store.embedded.binaries import binary_major, reachable_binaries, tuned_settings, wheel_bin_folder
 from mainspring.store.embedded.folder import FolderLock, account_for_root
 from mainspring.store.embedded.programs import Programs, sessions_remain
@@ -86,6 +86,28 @@ class EmbeddedPostgres:
         contains the port, so that PGPORT in the environment has no effect."""
         where = f"host={quote(str(self.socket_folder))}&port=5432&passfile={quote(str(self.access.password_file))}"
         return f"postgresql://{ROLE}@/{quote(database, safe='')}?{where}"
+
+    def backup_url(self) -> str:
+        """A URL for libpq's programs that copy the data: of the role that can only replicate. A PostgreSQL that another
+        process runs on this folder says itself where its socket is."""
+        lines = self._pid_file()
+        said = Path(lines[4]) if len(lines) > 4 and lines[4] else self.socket_folder
+        sockets = said if said.is_absolute() and not said.is_relative_to("/proc") else self.data
+        where = f"host={quote(str(sockets))}&port=5432&passfile={quote(str(self.access.backup_password_file))}"
+        return f"postgresql://{BACKUP_ROLE}@/?{where}"
+
+    def recovering(self, settings: Mapping[str, str]) -> Generator[None, None, None]:
+        """Recover the data of a backup as recovery.signal and these settings say, without a server. Yields while it
+        waits. The caller holds the lock of the folder. While PostgreSQL waits for WAL it hears no milder signal."""
+        self._choose_programs()
+        self._require_same_major()
+        self._divide_ownership()
+        yield from self._programs.single_user(self.data, "postgres", "select 1;", settings, signal.SIGKILL)
+
+    @property
+    def programs(self) -> Programs:
+        """PostgreSQL's programs, to be run as our own user."""
+        return Programs(self._programs.bin_folder, fsync=self._fsync)
 
     def alive(self) -> bool:
         return self._process is not None and self._process.poll() is None

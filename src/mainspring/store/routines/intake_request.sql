@@ -27,7 +27,7 @@ begin
     elsif task = any ({{SUBMIT_KINDS_ELSEWHERE}}) then
         perform mainspring.intake_refuse(task || ' tasks cannot be given in SQL', 'task',
             'submit this job over HTTP: POST /v1/jobs');
-    elsif task = {{WORKFLOW_TASK}} then
+    elsif task in ({{SERVER_TASKS}}) then
         perform mainspring.intake_refuse('the task ' || task || ' is reserved for workflows', 'task',
             'see POST /v1/workflows');
     elsif task = 'shell' then

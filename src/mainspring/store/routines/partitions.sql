@@ -1,10 +1,10 @@
 -- Day partitions. Servers may have a role that does not own the tables, so these run as the owner.
 
--- The name of a day partition. Only the tables with history and logs have any.
+-- The name of a day partition. Only the tables with history, logs and audit have any.
 create or replace function mainspring.partition_name(parent text, day date) returns text
 language plpgsql immutable strict as $$
 begin
-    if parent not in ('run_history', 'attempts', 'log_chunks') then
+    if parent not in ('run_history', 'attempts', 'log_chunks', 'audit_entries', 'audit_links') then
         raise exception 'mainspring.% has no day partitions', parent using errcode = 'invalid_parameter_value';
     end if;
     return parent || '_' || to_char(day, 'YYYYMMDD');
@@ -19,7 +19,8 @@ declare
     today constant date := ((select clock_timestamp()) at time zone 'UTC')::date;
     low constant timestamptz := day::timestamp at time zone 'UTC';
     high constant timestamptz := (day + 1)::timestamp at time zone 'UTC';
-    key constant text := case parent when 'log_chunks' then 'stored_at' else 'ended_at' end;
+    key constant text := case parent when 'log_chunks' then 'stored_at' when 'audit_entries' then 'at'
+                                     when 'audit_links' then 'linked_at' else 'ended_at' end;
 begin
     if day not between today - 2 and today + 30 then
         raise exception '% is too far from today', day using errcode = 'invalid_parameter_value';
@@ -38,6 +39,12 @@ begin
     execute format('alter table mainspring.%I attach partition mainspring.%I for values from (%L) to (%L)',
         parent, name, low, high);
     execute format('alter table mainspring.%I drop constraint bounds', name);
+    if parent like 'audit%' then
+        -- Row triggers of the table hold for its partitions, those of statements do not.
+        execute format('create trigger kept_whole before truncate on mainspring.%I
+                        for each statement execute function mainspring.refuse_audit_change()', name);
+        perform mainspring.protect_audit(array[name]);
+    end if;
     return true;
 end $$;
 
@@ -47,6 +54,17 @@ language plpgsql volatile strict security definer set search_path = pg_catalog, 
 begin
     if day >= ((select clock_timestamp()) at time zone 'UTC')::date then
         raise exception '% is not over', day using errcode = 'invalid_parameter_value';
+    end if;
+    if parent like 'audit%' and day >= ((select clock_timestamp()) at time zone 'UTC')::date - {{AUDIT_LEAST_DAYS}} then
+        raise exception 'the audit of the last % days is kept', {{AUDIT_LEAST_DAYS}}
+            using errcode = 'invalid_parameter_value';
+    end if;
+    if parent = 'audit_entries' then
+        insert into mainspring.audit_dropped_days (day) values (day) on conflict do nothing;
+    elsif parent = 'audit_links' then
+        execute format('insert into mainspring.audit_anchors (tenant_id, seq, hash)
+                        select distinct on (tenant_id) tenant_id, seq, hash from mainspring.%I
+                        order by tenant_id, seq desc on conflict do nothing', mainspring.partition_name(parent, day));
     end if;
     execute format('drop table mainspring.%I', mainspring.partition_name(parent, day));
 end $$;

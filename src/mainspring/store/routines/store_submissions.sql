@@ -34,7 +34,8 @@ begin
 
     with new_run as (
         select s.run_id, s.tenant_id, l.lane_id, s.max_attempts, false as exclusive, null::timestamptz as scheduled_for,
-               s.job_id, {{generation_of(s)}} as generation, null::text as trigger, s.name, s.payload, s.spec, null::uuid as node_id, false as fired
+               s.job_id, {{generation_of(s)}} as generation, null::text as trigger, s.name, s.payload, s.spec, null::uuid as node_id, false as fired,
+               null::uuid as created_by
         from mainspring.submissions s
         join mainspring.lanes l using (tenant_id, queue, priority, task, labels)
         where s.xact = new.xact and s.turn >= new.turn and s.kind = 'IMMEDIATE'

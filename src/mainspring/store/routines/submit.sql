@@ -71,6 +71,10 @@ begin
     end if;
     given := mainspring.intake_attempts(given);
     select * into "when" from mainspring.intake_schedule(given);
+    if jsonb_typeof(options -> 'delay') = 'number' and not given ?| array['schedule', 'schedule_time', 'schedule_type'] then
+        "when".kind := 'FUTURE';
+        "when".fire_at := (select clock_timestamp()) + (options ->> 'delay')::float8 * interval '1 second';
+    end if;
     if options -> 'unique' <> 'null' and "when".kind in ('IMMEDIATE', 'FUTURE') then
         perform mainspring.intake_refuse(
             format('the task %L declares unique, which cannot be given in SQL', left(what.task, 100)), 'unique',

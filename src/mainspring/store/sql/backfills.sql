@@ -132,7 +132,7 @@ left join lateral (select e.state from mainspring.run_history e
 with new_run as materialized (
     select n.run_id, j.tenant_id, j.lane_id, j.max_attempts, j.overlap = {{OVERLAP_SKIP}} as exclusive, n.scheduled_for,
            n.nominal_for, j.job_id, j.generation, $6::text as trigger, j.name, j.payload,
-           case when $7 then $8::json else j.spec end as spec, null::uuid as node_id, true as fired
+           case when $7 then $8::json else j.spec end as spec, null::uuid as node_id, true as fired, j.created_by
     from mainspring.jobs j
     cross join unnest($4::uuid[], $5::timestamptz[], $9::timestamptz[]) as n (run_id, scheduled_for, nominal_for)
     where j.tenant_id = $1 and j.job_id = $2 and j.generation = $3

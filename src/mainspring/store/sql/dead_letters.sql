@@ -10,9 +10,10 @@ where d.tenant_id = $1
   and ($4::int[] is null or d.lane_id = any ($4))
   and ($6::timestamptz is null or d.died_at >= $6)
   and ($7::timestamptz is null or d.died_at < $7)
+  and ($8::jsonb is null or {{has_labels(d, $8)}})
   and ($5::text is null or d.error ilike $5)
 order by d.run_id desc
-limit $8
+limit $9
 
 -- name: some
 -- The ids of a batch, oldest first, from $2 on. $8: the start of the whole operation, so that a replay that fails
@@ -21,11 +22,11 @@ select d.run_id
 from mainspring.dead_letters d
 where {{chosen_letter}}
 order by d.run_id
-limit $9
+limit $10
 
 -- name: count_some
--- How many of them there are, at most $9.
-select count(*)::int from (select from mainspring.dead_letters d where {{chosen_letter}} limit $9) as found
+-- How many of them there are, at most $10.
+select count(*)::int from (select from mainspring.dead_letters d where {{chosen_letter}} limit $10) as found
 
 -- name: get
 select {{dead_letter_columns}}
@@ -130,7 +131,8 @@ with wanted as (
 ), new_run as (
     select replay_id as run_id, k.tenant_id, lane_id, max_attempts, exclusive, scheduled_for, k.job_id, generation,
            'replay:' || run_id as trigger, name, payload, spec,
-           null::uuid as node_id, true as fired, case when {{has_dependants(k)}} then {{EDGES_FOLLOWED}} end as edges
+           null::uuid as node_id, true as fired, case when {{has_dependants(k)}} then {{EDGES_FOLLOWED}} end as edges,
+           $8::uuid as created_by
     from taken
     cross join lateral (select $1::int as tenant_id, coalesce(taken.job_id, taken.run_id::text) as job_id) as k
 )
@@ -153,7 +155,8 @@ with source as (
 ), new_run as (
     select $3::uuid as run_id, k.tenant_id, lane_id, max_attempts, $7::boolean as exclusive, scheduled_for, k.job_id, generation,
            'replay:' || run_id as trigger, name, payload, spec,
-           null::uuid as node_id, true as fired, case when {{has_dependants(k)}} then {{EDGES_FOLLOWED}} end as edges
+           null::uuid as node_id, true as fired, case when {{has_dependants(k)}} then {{EDGES_FOLLOWED}} end as edges,
+           $8::uuid as created_by
     from source
     cross join lateral (select $1::int as tenant_id, coalesce(source.job_id, source.run_id::text) as job_id) as k
 )

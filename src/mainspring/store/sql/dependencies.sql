@@ -33,6 +33,10 @@ from unnest($2::text[], $3::text[], $4::boolean[], $5::timestamptz[]) as k (pare
 order by k.parent, k.child
 on conflict do nothing
 
+-- name: is_parent
+-- Whether another job depends on one of these.
+select exists (select from mainspring.job_edges e where e.tenant_id = $1 and e.parent = any ($2::text[]))
+
 -- name: edges_above
 select e.child, e.parent from mainspring.job_edges e where e.tenant_id = $1 and e.child = any ($2::text[])
 

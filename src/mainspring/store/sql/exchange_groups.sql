@@ -57,8 +57,8 @@ with member as materialized (
       and r.worker_id = (select workers from passing)[o.number] and r.state + 0 = {{RUNNING}}
     returning r.run_id, r.tenant_id, r.lane_id, r.attempt, r.max_attempts, r.fence, r.scheduled_for, r.claimed_at,
               r.worker_id, r.job_id, r.trigger, r.name, r.payload, r.spec, r.node_id, r.fired_at, r.follows, r.losses,
-              r.snoozes, r.generation, r.limit_keys, r.gates, r.feeds, r.nominal_for, o.held_ms, o.ran_ms, o.result,
-              o.used, {{keeps_payload}} as keeps_payload
+              r.snoozes, r.generation, r.limit_keys, r.gates, r.feeds, r.nominal_for, r.created_by, o.held_ms, o.ran_ms,
+              o.result, o.used, {{keeps_payload}} as keeps_payload
 ), ended_run as (
     {{succeeded_runs}}
 ), recorded as (

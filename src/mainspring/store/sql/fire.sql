@@ -180,7 +180,7 @@ with new_run as materialized (
     select $3::uuid as run_id, j.tenant_id, j.lane_id, j.max_attempts, j.overlap = {{OVERLAP_SKIP}} as exclusive,
            null::timestamptz as scheduled_for, j.job_id, j.generation, $4::text as trigger, j.name,
            case when $5 then $6::json else j.payload end as payload, case when $5 then $7::json else j.spec end as spec,
-           null::uuid as node_id, true as fired, j.edges & {{EDGES_FOLLOWED}} as edges,
+           null::uuid as node_id, true as fired, j.edges & {{EDGES_FOLLOWED}} as edges, $8::uuid as created_by,
            case when j.overlap = {{OVERLAP_SKIP}} and {{has_live_run(j)}} then {{STILL_ALIVE}} end as skip_reason
     from mainspring.jobs j
     where j.tenant_id = $1 and j.job_id = $2 and j.status <> {{JOB_CANCELLED}}
@@ -198,7 +198,7 @@ with new_run as materialized (
 with new_run as materialized (
     select $3::uuid as run_id, o.tenant_id, $5::int as lane_id, $6::smallint as max_attempts, false as exclusive,
            null::timestamptz as scheduled_for, o.job_id, $12::int as generation, $4::text as trigger, $7::text as name,
-           $10::json as payload, $11::json as spec, null::uuid as node_id, true as fired,
+           $10::json as payload, $11::json as spec, null::uuid as node_id, true as fired, $13::uuid as created_by,
            case when {{has_dependants(o)}} then {{EDGES_FOLLOWED}} end as edges,
            case when $8 and ({{has_live_run(o)}}
                              or exists (select from mainspring.runs r

@@ -1,5 +1,5 @@
 -- One-time jobs that have fired: they have no jobs row any more, only their runs.
--- $5: statuses of jobs by rank (live), or states of runs (ended). $12: the limit of the page.
+-- $5: statuses of jobs by rank (live), or states of runs (ended). $14: the limit of the page.
 
 -- name: live
 -- In the order of the ids of the deciding runs, newest first.
@@ -7,7 +7,7 @@ select {{live_run_columns}}
 from mainspring.runs r
 where {{wanted_job(r)}} and {{live_rank(r)}} = any ($5::int[]) and {{live_decides}}
 order by r.run_id desc
-limit $12
+limit $14
 
 -- name: held
 -- The same for RUNNING and CANCELLED: the runs that workers hold. They are few, and have an index in another order.
@@ -18,7 +18,7 @@ where r.run_id = any (array(
     from mainspring.runs r
     where r.state = {{RUNNING}} and {{wanted_job(r)}} and {{live_rank(r)}} = any ($5::int[]) and {{live_decides}}
     order by r.run_id desc
-    limit $12))
+    limit $14))
 order by r.run_id desc
 
 -- name: ended
@@ -31,7 +31,7 @@ from (select {{ended_row}}
       offset 0) as h
 where {{ended_decides}}
 order by h.run_id desc
-limit $12
+limit $14
 
 -- name: unsuccessful
 -- The same for ends other than SUCCESS, which have an index.
@@ -43,7 +43,7 @@ from (select {{ended_row}}
       offset 0) as h
 where {{ended_decides}}
 order by h.run_id desc
-limit $12
+limit $14
 
 -- name: live_boundary
 -- The run that comes $2 runs after $1.

@@ -25,12 +25,13 @@ coalesce({{numbered_lock}}, hashtextextended('mainspring.' || {{name}}, 0))
 -- fragment: new_run_columns
 -- What all inserts of runs share: these columns, with the values below. A column that each run has from its creation on, such
 -- as one that a claim reads, is added to both.
-run_id, tenant_id, lane_id, max_attempts, scheduled_for, ready_at, job_id, trigger, name, payload, spec, generation
+run_id, tenant_id, lane_id, max_attempts, scheduled_for, ready_at, job_id, trigger, name, payload, spec, generation,
+created_by
 
 -- fragment: new_run_values
 -- Of the runs in `new_run`, which has these columns. scheduled_for: null is now.
 n.run_id, n.tenant_id, n.lane_id, n.max_attempts, coalesce(n.scheduled_for, t.now), t.now, n.job_id, n.trigger, n.name,
-n.payload, n.spec, n.generation
+n.payload, n.spec, n.generation, n.created_by
 
 -- fragment: fire_columns
 -- What all share but steps and containers.
@@ -50,6 +51,18 @@ t.now + (n.spec ->> 'expires_in')::float8 * interval '1 second'
 insert into mainspring.runs
     ({{new_run_columns}}, {{fire_columns}}, state, exclusive, follows)
 select {{new_run_values}}, {{fire_values}}, {{QUEUED}}, {{exclusive_by_itself}}, {{follows_jobs}}
+from new_run n, (select clock_timestamp() as now) as t
+
+-- fragment: create_claimed_runs
+-- The same for runs of which some have a worker_id and a claim_seq in `new_run`. These are RUNNING, as after a claim (see
+-- claim_columns); the others are QUEUED.
+insert into mainspring.runs as r
+    ({{new_run_columns}}, {{fire_columns}}, state, exclusive, follows, attempt, fence, worker_id, claim_seq, claimed_at, deadline)
+select {{new_run_values}}, {{fire_values}}, case when n.worker_id is null then {{QUEUED}} else {{RUNNING}} end,
+       {{exclusive_by_itself}}, {{follows_jobs}}, case when n.worker_id is null then 0 else 1 end,
+       case when n.worker_id is null then 0 else 1 end, n.worker_id, n.claim_seq,
+       case when n.worker_id is not null then t.now end,
+       case when n.worker_id is not null then t.now + (n.spec ->> 'run_timeout')::float8 * interval '1 second' end
 from new_run n, (select clock_timestamp() as now) as t
 
 -- fragment: follows_jobs
@@ -211,7 +224,7 @@ select n.run_id, n.tenant_id, n.lane_id, {{SKIPPED}} as state, 0 as attempt, n.m
        n.skip_reason as reason, null::text as error, null::json as result,
        n.payload, n.spec, n.node_id, t.now as fired_at, null::timestamptz as cancel_requested_at,
        null::smallint as follows, 0 as losses, 0 as snoozes, null::boolean as payload_dropped, n.generation,
-       null::bigint[] as held, null::bigint[] as feeds, null::json as usage, {{nominal}} as nominal_for
+       null::bigint[] as held, null::bigint[] as feeds, null::json as usage, {{nominal}} as nominal_for, n.created_by
 from new_run n, (select clock_timestamp() as now) as t
 where n.skip_reason is not null
 
@@ -222,11 +235,11 @@ where n.skip_reason is not null
 insert into mainspring.run_history
     (run_id, tenant_id, lane_id, state, attempt, max_attempts, fence, scheduled_for, started_at, ended_at, ran_ms,
      worker_id, job_id, trigger, name, reason, error, result, payload, spec, node_id, fired_at, cancel_requested_at,
-     follows, losses, snoozes, payload_dropped, generation, held, feeds, usage, nominal_for)
+     follows, losses, snoozes, payload_dropped, generation, held, feeds, usage, nominal_for, created_by)
 select e.run_id, e.tenant_id, e.lane_id, e.state, e.attempt, e.max_attempts, e.fence, e.scheduled_for, e.started_at,
        (select clock_timestamp()), e.ran_ms, e.worker_id, e.job_id, e.trigger, e.name, e.reason, e.error, e.result,
        e.payload, e.spec, e.node_id, e.fired_at, e.cancel_requested_at, e.follows, e.losses,
-       e.snoozes, e.payload_dropped, e.generation, e.held, e.feeds, e.usage, e.nominal_for
+       e.snoozes, e.payload_dropped, e.generation, e.held, e.feeds, e.usage, e.nominal_for, e.created_by
 from ended_run e
 returning run_id, follows, held, feeds
 
@@ -237,7 +250,7 @@ select run_id, tenant_id, lane_id, {{SUCCESS}} as state, attempt, max_attempts, 
        null::text as reason, null::text as error, result, case when keeps_payload then payload end as payload, spec,
        node_id, fired_at, null::timestamptz as cancel_requested_at, follows, losses, snoozes,
        case when not keeps_payload then true end as payload_dropped, generation, {{held_slots(gone)}} as held, feeds,
-       used as usage, nominal_for
+       used as usage, nominal_for, created_by
 from gone
 
 -- fragment: held_slots(run)
@@ -365,7 +378,13 @@ coalesce(r.alone, false) as alone
 
 -- fragment: gate
 -- Gate in store/gates.py.
-g.gate_id, g.tenant_id, g.queue, g.paused_at, g.paused_by, g.concurrency, g.rate, g.burst, g.max_depth, g.version
+g.gate_id, g.tenant_id, g.queue, g.paused_at, g.paused_by, g.pause_reason, g.concurrency, g.rate, g.burst, g.max_depth,
+g.version, {{quota(concurrent_runs)}} as concurrent_runs, {{quota(runs_per_minute)}} as runs_per_minute,
+{{quota(queued_runs)}} as queued_runs
+
+-- fragment: quota(name)
+-- A quota of the tenant, for its gate.
+(select q.{{name}} from mainspring.tenant_quotas q where q.tenant_id = g.tenant_id and g.queue is null)
 
 -- fragment: gate_state
 -- GateState in store/gates.py.
@@ -399,6 +418,10 @@ r.run_id, r.state, r.fence, r.attempt, r.held_key, r.started_at is not null as b
 -- fragment: started_at
 -- When the present attempt began, if that is known. Servers of 0.2.0 do not reset the column.
 case when r.started_at >= r.claimed_at then r.started_at end
+
+-- fragment: ended_since
+-- The same for a run that ends. One that waits without a slot is not claimed.
+case when r.state = {{WAITING}} and r.claimed_at is null then r.started_at else {{started_at}} end
 
 -- fragment: shown_state
 -- A claimed run is shown as QUEUED until it is known to have started. One that backs off is shown as SCHEDULED. A workflow
@@ -456,7 +479,7 @@ set version = j.version
 new_run as materialized (
     select g.run_id, g.tenant_id, g.lane_id, g.max_attempts, false as exclusive, g.next_fire_at as scheduled_for,
            case when g.id_generated then null else g.job_id end as job_id, g.generation, 'at' as trigger, g.name, g.payload, g.spec,
-           {{node}}::uuid as node_id, true as fired, g.edges,
+           {{node}}::uuid as node_id, true as fired, g.created_by, g.edges,
            case when g.overlap = {{OVERLAP_SKIP}} and {{has_live_run(g)}} then {{STILL_ALIVE}} end as skip_reason
     from gone g
 ), created as (
@@ -539,7 +562,7 @@ where j.tenant_id = d.tenant_id and j.job_id = d.job_id
 -- fragment: moved_job
 -- What `runs_of_moved` needs of a job that moves on.
 j.tenant_id, j.job_id, j.lane_id, j.overlap, j.max_attempts, j.name, j.payload, j.spec, j.generation, d.position,
-              d.first_run, d.last_run, d.first_gap, d.last_gap, j.edges, j.last_fired_for
+              d.first_run, d.last_run, d.first_gap, d.last_gap, j.edges, j.last_fired_for, j.created_by
 
 -- fragment: runs_of_moved(node, run_ids, run_times, gap_firsts, gap_lasts, gap_counts, gap_reasons, nominals)
 -- Runs, skips and missed ranges of recurring jobs that have fired: `moved` are their rows, with the subscripts of their
@@ -548,7 +571,7 @@ new_run as materialized (
     select ({{run_ids}}::uuid[])[i] as run_id, m.tenant_id, m.lane_id, m.max_attempts,
            m.overlap = {{OVERLAP_SKIP}} as exclusive, ({{run_times}}::timestamptz[])[i] as scheduled_for,
            ({{nominals}}::timestamptz[])[i] as nominal_for, m.job_id,
-           m.generation, null::text as trigger, m.name, m.payload, m.spec, {{node}}::uuid as node_id, true as fired, m.edges,
+           m.generation, null::text as trigger, m.name, m.payload, m.spec, {{node}}::uuid as node_id, true as fired, m.created_by, m.edges,
            case when m.overlap <> {{OVERLAP_SKIP}} then null
                 when {{has_live_run(m)}} then {{STILL_ALIVE}}
                 when i > m.first_run then {{DUE_TOGETHER}} end as skip_reason
@@ -684,6 +707,8 @@ and ($10::uuid is null or {{run}}.job_id is not null or {{run}}.run_id >= $10)
 and ($11::uuid is null or {{run}}.job_id is not null or {{run}}.run_id < $11)
 and ($6::text is null or {{run}}.spec ->> 'owner' = $6)
 and ($7::text is null or {{run}}.spec -> 'labels' ->> $7 = $8)
+and ($12::text is null or {{run}}.created_by = any ({{tokens_called($1, $12)}}))
+and ($13::jsonb is null or ({{run}}.spec -> 'labels')::jsonb @> $13::jsonb)
 and ($9::text is null or coalesce({{run}}.job_id, {{run}}.run_id::text) ilike $9 or {{run}}.name ilike $9)
 
 -- fragment: job_created(tenant, id, generated)
@@ -697,7 +722,8 @@ case when {{generated}} then to_timestamp(('x' || left(translate({{id}}, '-', ''
 -- fragment: run_columns
 -- The common columns of live and ended runs: the fields of store/history.py RunRow.
 run_id, lane_id, state, attempt, max_attempts, fence, scheduled_for, fired_at, cancel_requested_at, worker_id, node_id,
-       job_id, trigger, name, {{PAYLOAD_TEXT}}, spec::text as spec_text, losses, snoozes, generation
+       job_id, trigger, name, {{PAYLOAD_TEXT}}, spec::text as spec_text, losses, snoozes, generation, created_by,
+       {{creator}} as creator
 
 -- fragment: live_run_columns
 -- The fields of store/history.py LiveRun.
@@ -716,7 +742,7 @@ run_id, lane_id, state, attempt, max_attempts, fence, scheduled_for, fired_at, c
 -- The columns of run_history that ended_run_columns and ended_decides need, as they are stored.
 h.run_id, h.tenant_id, h.lane_id, h.state, h.attempt, h.max_attempts, h.fence, h.scheduled_for, h.fired_at,
 h.cancel_requested_at, h.worker_id, h.node_id, h.job_id, h.trigger, h.name, h.payload, h.spec, h.losses, h.snoozes,
-h.started_at, h.ended_at, h.ran_ms, h.reason, h.error, h.result, h.payload_dropped, h.generation, h.usage
+h.started_at, h.ended_at, h.ran_ms, h.reason, h.error, h.result, h.payload_dropped, h.generation, h.usage, h.created_by
 
 -- fragment: brief_columns
 -- The fields of store/fired_jobs.py BriefRun that live and ended runs share.
@@ -735,12 +761,14 @@ run_id, job_id, state, attempt, max_attempts, losses, snoozes, scheduled_for, fi
 -- Jobs rows. The version of a later generation does not begin with 1.
 insert into mainspring.jobs as j
     (tenant_id, job_id, lane_id, shard, status, version, overlap, max_attempts, one_time, id_generated, next_fire_at,
-     created_at, updated_at, name, schedule, payload, spec, declared_by, generation, runs_left, edges)
+     created_at, updated_at, name, schedule, payload, spec, declared_by, generation, runs_left, edges,
+     created_by)
 select $1, u.job_id, u.lane_id, u.shard, {{JOB_SCHEDULED}}, u.generation, u.overlap, u.max_attempts, u.one_time,
        u.id_generated, u.next_fire_at, c.created_at, c.created_at, u.name, u.schedule, u.payload, u.spec, u.declared_by,
        u.generation, u.runs_left,
        case when u.id_generated then u.edges
-            else nullif(coalesce(u.edges, 0) | case when {{has_dependants(u)}} then {{EDGES_FOLLOWED}} else 0 end, 0) end
+            else nullif(coalesce(u.edges, 0) | case when {{has_dependants(u)}} then {{EDGES_FOLLOWED}} else 0 end, 0) end,
+       $18::uuid
 from (select $1::int as tenant_id, w.* from unnest($2::text[], $3::int[], $4::smallint[], $5::smallint[], $6::smallint[], $7::boolean[], $8::boolean[],
             $9::timestamptz[], $10::text[], $11::json[], $12::json[], $13::json[], $14::text[], $15::int[], $16::int[],
             $17::smallint[])
@@ -763,14 +791,28 @@ set lane_id = excluded.lane_id, status = excluded.status, version = greatest(j.v
     id_generated = excluded.id_generated, next_fire_at = excluded.next_fire_at, last_fired_for = null,
     last_nominal_for = null, paused_from = null, created_at = excluded.created_at, updated_at = excluded.updated_at, name = excluded.name,
     schedule = excluded.schedule, payload = excluded.payload, spec = excluded.spec, declared_by = excluded.declared_by,
-    pruned_version = null, generation = excluded.generation, runs_left = excluded.runs_left, edges = excluded.edges
+    pruned_version = null, generation = excluded.generation, runs_left = excluded.runs_left, edges = excluded.edges,
+    created_by = excluded.created_by
 where j.status in ({{JOBS_ENDED}}) and j.generation < excluded.generation
 
 -- fragment: job_columns
 -- The fields of store/jobs.py JobRow.
 tenant_id, job_id, lane_id, shard, status, version, overlap, next_fire_at, last_fired_for, last_nominal_for, paused_from,
        created_at, updated_at, name, schedule::text as schedule_text, {{PAYLOAD_TEXT}}, spec::text as spec_text,
-       declared_by, pruned_version, generation, runs_left
+       declared_by, pruned_version, generation, runs_left, created_by, {{creator}} as creator
+
+-- fragment: tokens_called(tenant, text)
+-- The tokens of the tenant with this name or id. The list is made once for a statement.
+array(select t.token_id from mainspring.tokens t
+      where t.tenant_id = {{tenant}} and (t.name = {{text}} or t.token_id::text = {{text}}))
+
+-- fragment: has_labels(row, labels)
+-- Whether the labels of a job or run have these names and values, which are JSON.
+({{row}}.spec -> 'labels')::jsonb @> {{labels}}::jsonb
+
+-- fragment: creator
+-- The name of the token in the column created_by.
+(select t.name from mainspring.tokens t where t.token_id = created_by)
 
 -- fragment: listed_job
 -- The filters of a list of jobs that have a row.
@@ -784,9 +826,16 @@ j.tenant_id = $1
   and ($14::timestamptz is null or j.next_fire_at >= $14)
   and ($15::timestamptz is null or j.next_fire_at < $15)
   and ($17::text is null or j.declared_by = $17)
+  and ($18::text is null or j.created_by = any ({{tokens_called($1, $18)}}))
+  and ($19::jsonb is null or {{has_labels(j, $19)}})
   and ($6::text is null or j.spec ->> 'owner' = $6)
   and ($7::text is null or j.spec -> 'labels' ->> $7 = $8)
   and ($9::text is null or j.job_id ilike $9 or j.name ilike $9)
+  and ($20::smallint[] is null
+       or not j.one_time and j.status in ({{JOB_SCHEDULED}}, {{JOB_PAUSED}})
+          and coalesce((select h.state from mainspring.job_health h
+                        where h.tenant_id = j.tenant_id and h.job_id = j.job_id and h.generation = j.generation),
+                       {{HEALTH_NEVER_RAN}}) = any ($20))
 
 -- fragment: dead_letter_columns
 -- The fields of store/dead_letters.py DeadLetterRow.
@@ -867,7 +916,29 @@ select (select count(*) from heard) - (select count(*) from kept)
 
 -- fragment: token_columns
 -- The fields of store/tokens.py TokenRow; t is the token, n its tenant.
-t.token_id, t.tenant_id, n.name as tenant, t.role, t.name, t.created_at, t.expires_at, t.revoked_at
+t.token_id, t.tenant_id, n.name as tenant, t.role, t.name, t.created_at, t.expires_at, t.revoked_at,
+       t.narrowed::text as narrowed_text,
+       (select u.mail from mainspring.users u where u.user_id = t.user_id) as user_mail
+
+-- fragment: principal_columns
+-- What store/tokens.py principal_of reads; t is the token. A personal token has the name of its person, too.
+t.tenant_id, t.role, t.token_id, t.narrowed::text as narrowed_text, t.user_id, t.member_id,
+       case when t.member_id is null then t.name
+            else coalesce((select m.name from mainspring.tokens m where m.token_id = t.member_id) || ': ', '') || t.name
+       end as name
+
+-- fragment: user_columns
+-- The fields of store/users.py UserRow; u is the user.
+u.user_id, u.mail, u.name, u.password_hash, u.password_at, u.disabled_at, u.created_at
+
+-- fragment: is_valid_token
+-- Whether the token t is valid. What belongs to a person ends with the person, and a personal token with its member.
+t.revoked_at is null and (t.expires_at is null or t.expires_at > (select clock_timestamp()))
+  and (t.user_id is null
+       or exists (select from mainspring.users u
+                  left join mainspring.tokens m on m.token_id = t.member_id
+                  where u.user_id = t.user_id and u.disabled_at is null
+                    and (t.member_id is null or m.revoked_at is null)))
 
 -- fragment: tenant_columns
 -- The fields of store/tenants.py TenantRow.
@@ -1079,7 +1150,13 @@ case when h.state = {{FAILED}} then coalesce({{first_line(h.error)}}, h.reason, 
 -- The fields of store/operations.py OperationRow.
 o.operation_id, o.tenant_id, o.target, o.verb, o.filter::text as filter_text, o.ids, o.state, o.count, o.exact,
        o.expected, o.place, o.done, o.failed, o.failures::text as failures_text, o.reason, o.requested_by,
-       o.created_at, o.updated_at, o.ended_at
+       o.created_at, o.updated_at, o.ended_at, o.token_id,
+       (select t.narrowed::text from mainspring.tokens t where t.token_id = o.token_id) as narrowed_text
+
+-- fragment: has_values(spec)
+-- Whether the spec has each value of $13 at its path in $12, such as {labels,team}.
+(select bool_and(coalesce({{spec}} #>> w.path::text[] = w.value, false))
+ from unnest($12::text[], $13::text[]) as w (path, value))
 
 -- fragment: wanted_live_run
 -- The filters of a list of live runs. Texts are compared last, because that costs most.
@@ -1093,9 +1170,11 @@ r.tenant_id = $1
   and ($9::uuid is null or (r.run_id = $9 and r.job_id is null))
   and ($10::timestamptz is null or coalesce(r.fired_at, r.scheduled_for) >= $10)
   and ($11::timestamptz is null or coalesce(r.fired_at, r.scheduled_for) < $11)
-  and ($12::text is null or r.spec -> 'labels' ->> $12 = $13)
+  and ($12::text[] is null or {{has_values(r.spec)}})
   and ($14::int is null or r.generation = $14)
   and ($15::uuid is null or r.worker_id = $15)
+  and ($16::text is null or r.created_by = any ({{tokens_called($1, $16)}}))
+  and ($17::jsonb is null or {{has_labels(r, $17)}})
   and ($6::text is null or r.last_error ilike $6)
 
 -- fragment: wanted_ended_run
@@ -1111,9 +1190,11 @@ h.tenant_id = $1
   and ($10::timestamptz is null
        or (coalesce(h.fired_at, h.scheduled_for) >= $10 and h.ended_at >= $10 - interval '1 hour'))
   and ($11::timestamptz is null or coalesce(h.fired_at, h.scheduled_for) < $11)
-  and ($12::text is null or h.spec -> 'labels' ->> $12 = $13)
+  and ($12::text[] is null or {{has_values(h.spec)}})
   and ($14::int is null or h.generation = $14)
   and ($15::uuid is null or h.worker_id = $15)
+  and ($16::text is null or h.created_by = any ({{tokens_called($1, $16)}}))
+  and ($17::jsonb is null or {{has_labels(h, $17)}})
   and ($6::text is null or h.error ilike $6)
 
 -- fragment: chosen_letter
@@ -1125,6 +1206,7 @@ d.tenant_id = $1
   and ($6::timestamptz is null or d.died_at >= $6)
   and ($7::timestamptz is null or d.died_at < $7)
   and d.died_at <= $8
+  and ($9::jsonb is null or {{has_labels(d, $9)}})
   and ($5::text is null or d.error ilike $5)
 
 -- --------------------------------------------------------------------------------------------------- output of runs
@@ -1137,7 +1219,7 @@ piece as (
     select * from unnest($1::uuid[], $2::int[], $3::bigint[], $4::bigint[], $5::boolean[], $6::boolean[])
         as p (run_id, fence, first_byte, size, truncated, ended)
 ), held as materialized (
-    select r.run_id, r.fence, r.attempt, r.tenant_id, r.worker_id
+    select r.run_id, r.fence, r.attempt, r.tenant_id, r.worker_id, r.lane_id, r.spec ->> 'keep_logs' as keep_logs
     from mainspring.runs r
     where r.run_id = any ($1::uuid[]) and $7 in (r.tenant_id, {{EVERY_TENANT}}) and r.worker_id = $8
       and r.state + 0 = {{RUNNING}}
@@ -1145,8 +1227,9 @@ piece as (
     order by r.run_id
     for share
 ), begun as (
-    insert into mainspring.run_logs (run_id, attempt, fence, tenant_id, worker_id, bytes, truncated, ended)
-    select h.run_id, h.attempt, h.fence, h.tenant_id, h.worker_id, p.size, p.truncated, p.ended
+    insert into mainspring.run_logs (run_id, attempt, fence, tenant_id, worker_id, bytes, truncated, ended, keep_until)
+    select h.run_id, h.attempt, h.fence, h.tenant_id, h.worker_id, p.size, p.truncated, p.ended,
+           (select clock_timestamp()) + h.keep_logs::float8 * interval '1 second'
     from held h
     join piece p on p.run_id = h.run_id and p.fence = h.fence
     where p.first_byte = 0
@@ -1167,3 +1250,57 @@ piece as (
     union all
     select run_id, fence, attempt, tenant_id from grown
 )
+
+-- ----------------------------------------------------------------------------------------------------------- audit
+
+-- fragment: audit_entry
+e.entry_id, e.at, e.tenant_id, e.source, e.token_id, e.session_id, e.actor, e.role, e.address, e.client, e.operation,
+e.kind, e.object_id, e.before, e.after
+-- fragment: channel_columns
+c.tenant_id, c.name, c.kind, c.version, c.settings::text as settings_text, c.created_at, c.updated_at, c.updated_by,
+array(select json_object_keys(s.secrets) from mainspring.channel_secrets s
+      where s.tenant_id = c.tenant_id and s.name = c.name order by 1) as secret_names
+
+-- fragment: notification_columns
+n.notification_id, n.tenant_id, n.channel, n.rule, n.state, n.attempts, n.next_at, n.created_at, n.ended_at, n.error,
+n.title, n.message::text as message_text, n.acknowledged_at, n.acknowledged_by
+
+-- fragment: rule_columns
+r.tenant_id, r.name, r.version, r.rule::text as rule_text, r.muted_until, r.created_at, r.updated_at, r.updated_by
+
+-- fragment: alert_columns
+a.tenant_id, a.grp, a.event, a.subject, a.channels, a.job_id, a.item::text as item_text, a.opened_at, a.last_at, a.count,
+a.told_at, a.closed_at, a.acknowledged_at, a.escalated_at
+
+-- fragment: first_day_of_history
+-- When it begins; today if it is empty.
+(select coalesce(min(to_date(right(c.relname, 8), 'YYYYMMDD'))::timestamp at time zone 'UTC',
+                 date_trunc('day', (select clock_timestamp()), 'UTC'))
+ from pg_inherits i
+ join pg_class c on c.oid = i.inhrelid
+ where i.inhparent = 'mainspring.run_history'::regclass)
+
+-- fragment: has_limits_of_time(run)
+-- Whether a run may have a time to start, an expected duration or a deadline. To search the text is faster than to read it.
+({{run}}.spec is not null
+ and (strpos({{run}}.spec::text, '"deadline"') > 0 or strpos({{run}}.spec::text, '"late_after"') > 0
+      or strpos({{run}}.spec::text, '"expected_duration"') > 0))
+
+-- fragment: due_from(run)
+-- The fire time of a run of a schedule, otherwise when the run was created.
+case when coalesce({{run}}.trigger, 'at') = 'at' then {{run}}.scheduled_for
+     else coalesce({{run}}.fired_at, {{run}}.scheduled_for) end
+
+-- fragment: in_words(moment)
+to_char({{moment}} at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"')
+
+-- ---------------------------------------------------------------------------------------------------------- quotas
+
+-- fragment: quota_numbers
+-- Quotas in domain/quotas.py.
+q.stored_jobs, q.submissions_per_second, q.runs_per_minute, q.queued_runs, q.concurrent_runs, q.payload_bytes,
+q.log_bytes_per_day, q.tokens
+
+-- fragment: quota_row
+-- QuotaRow in store/quotas.py.
+{{quota_numbers}}, q.version, q.updated_by, q.updated_at

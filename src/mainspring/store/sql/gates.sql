@@ -28,9 +28,10 @@ for no key update
 update mainspring.gates g
 set paused_at = case when $3::boolean then coalesce(g.paused_at, (select clock_timestamp())) end,
     paused_by = case when $3 then case when g.paused_at is null then $4::text else g.paused_by end end,
+    pause_reason = case when $3 then $9::text end,
     counted = g.counted and not (g.concurrency is null and $5::int is not null),
     concurrency = $5, rate = $6::text, burst = $7, max_depth = $8,
-    tat = case when $6::text is null then null else g.tat end,
+    tat = case when $6::text is null and {{quota(runs_per_minute)}} is null then null else g.tat end,
     version = g.version + 1, updated_at = (select clock_timestamp())
 where gate_id = $1 and version = $2
 returning {{gate}}
@@ -45,7 +46,7 @@ select l.virtualtransaction
 from pg_locks l
 join pg_stat_activity a on a.pid = l.pid
 where l.locktype = 'virtualxid' and l.mode = 'ExclusiveLock' and l.granted and a.datname = current_database()
-  and a.application_name like 'mainspring % hot' and a.pid <> pg_backend_pid()
+  and a.application_name similar to 'mainspring % (hot|groups)' and a.pid <> pg_backend_pid()
 
 -- name: still_open
 select l.virtualtransaction
@@ -88,7 +89,8 @@ insert into mainspring.gate_marks (gate_id, n) select * from unnest($1::int[], $
 
 -- name: lock_gates
 -- For a claim, in key order.
-select g.gate_id, g.concurrency, g.rate, g.burst, g.in_use, g.counted, g.tat, g.paused_at is not null as paused
+select g.gate_id, least(g.concurrency, {{quota(concurrent_runs)}}) as concurrency, g.rate, g.burst,
+       {{quota(runs_per_minute)}} as runs_per_minute, g.in_use, g.counted, g.tat, g.paused_at is not null as paused
 from mainspring.gates g
 where g.gate_id = any ($1::int[])
 order by g.gate_id

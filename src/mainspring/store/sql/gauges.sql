@@ -105,3 +105,34 @@ where span = $1 and tenant_id = $2 and queue = coalesce($3, '') and at >= $4
 delete from mainspring.gauge_rollups
 where (span = {{MINUTE}} and at < (select clock_timestamp()) - $1 * interval '1 second')
    or (span = {{HOUR}} and at < (select clock_timestamp()) - $2 * interval '1 second')
+
+-- name: show_gauges
+-- Returns true if this server shows the state of the tenant in its metrics: nobody does, it did so last time, or the turn of
+-- the other one is over. A turn lasts three times as long as the time between the last two requests, 20 s at least and 5
+-- minutes at most; the first one 90 s.
+-- guard: server_id, or the end of the turn.
+insert into mainspring.gauge_servers as g (tenant_id, server_id, asked_at, until)
+select $1, $2, now, now + interval '90 seconds' from (select (select clock_timestamp()) as now) as clock
+on conflict (tenant_id) do update
+set server_id = excluded.server_id, asked_at = excluded.asked_at,
+    until = case when g.server_id <> excluded.server_id then excluded.until
+                 else excluded.asked_at + least(interval '300 seconds', greatest(interval '20 seconds',
+                                                                                3 * (excluded.asked_at - g.asked_at))) end
+where g.server_id = excluded.server_id or g.until <= excluded.asked_at
+returning true
+
+-- name: leave_gauges
+-- guard: server_id.
+delete from mainspring.gauge_servers where server_id = $1
+
+-- name: database_figures
+-- DatabaseFigures in store/gauges.py. Each role may count the connections, and see its own transactions.
+select (select count(*) from mainspring.shard_leases where expires_at > (select clock_timestamp()))::int as shards_held,
+       (select sum(epoch) from mainspring.shard_leases)::bigint as epochs,
+       (select sum(numbackends) from pg_stat_database)::int as connections,
+       current_setting('max_connections')::int - current_setting('superuser_reserved_connections')::int
+           as connections_limit,
+       (select max(age(datfrozenxid)) from pg_database)::bigint as transaction_age,
+       (select coalesce(extract(epoch from max((select clock_timestamp()) - xact_start)), 0) from pg_stat_activity
+        where backend_type = 'client backend')::float8 as longest_open,
+       pg_database_size(current_database()) as bytes

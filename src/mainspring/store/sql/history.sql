@@ -13,15 +13,15 @@ order by h.ended_at desc
 limit 1
 
 -- name: live_runs
--- Keyset by run_id, newest first, before $2 and down to $16: UUIDv7 is in order of creation. $3: runs of a job. $9: the run
+-- Keyset by run_id, newest first, before $2 and down to $18: UUIDv7 is in order of creation. $3: runs of a job. $9: the run
 -- that is itself a job; it is read by a separate query, because a condition with "or" would not use an index. Texts are
 -- compared last, because that costs most.
 select {{live_run_columns}}
 from mainspring.runs r
 where {{wanted_live_run}}
-  and ($16::uuid is null or r.run_id >= $16)
+  and ($18::uuid is null or r.run_id >= $18)
 order by r.run_id desc
-limit $17
+limit $19
 
 -- name: ended_runs
 -- No run ends before it is due or created, so $7 and $10 also say which partitions to read. The hour is for clocks that
@@ -29,25 +29,25 @@ limit $17
 select {{ended_run_columns}}
 from mainspring.run_history h
 where {{wanted_ended_run}}
-  and ($16::uuid is null or h.run_id >= $16)
+  and ($18::uuid is null or h.run_id >= $18)
 order by h.run_id desc
-limit $17
+limit $19
 
 -- name: ended_runs_between
--- Those that ended from $16 on and before $17.
+-- Those that ended from $18 on and before $19.
 select {{ended_run_columns}}
 from mainspring.run_history h
 where {{wanted_ended_run}}
-  and h.ended_at >= $16 and h.ended_at < $17
+  and h.ended_at >= $18 and h.ended_at < $19
 order by h.run_id desc
-limit $18
+limit $20
 
 -- name: count_live_runs
--- How many live runs match, at most $16.
-select count(*)::int from (select from mainspring.runs r where {{wanted_live_run}} limit $16) as found
+-- How many live runs match, at most $18.
+select count(*)::int from (select from mainspring.runs r where {{wanted_live_run}} limit $18) as found
 
 -- name: count_ended_runs
-select count(*)::int from (select from mainspring.run_history h where {{wanted_ended_run}} limit $16) as found
+select count(*)::int from (select from mainspring.run_history h where {{wanted_ended_run}} limit $18) as found
 
 -- name: live_runs_of_job
 select {{live_run_columns}}

@@ -154,8 +154,8 @@ where tenant_id = $1 and job_id = $2 and version = $3
 returning version
 
 -- name: count_jobs
--- How many jobs that have a row are listed, at most $18.
-select count(*)::int from (select from mainspring.jobs j where {{listed_job}} limit $18) as found
+-- How many jobs that have a row are listed, at most $21.
+select count(*)::int from (select from mainspring.jobs j where {{listed_job}} limit $21) as found
 
 -- name: list_jobs
 -- Keyset pages, newest first: jobs before ($2, $3), down to ($10, $11). $16: also one-time jobs that were missed, which
@@ -164,7 +164,7 @@ select {{job_columns}}
 from mainspring.jobs j
 where {{listed_job}}
 order by j.created_at desc, j.job_id desc
-limit $18
+limit $21
 
 -- name: list_jobs_at_rest
 -- The same for statuses other than SCHEDULED, which have an index.
@@ -172,7 +172,7 @@ select {{job_columns}}
 from mainspring.jobs j
 where j.status <> {{JOB_SCHEDULED}} and {{listed_job}}
 order by j.created_at desc, j.job_id desc
-limit $18
+limit $21
 
 -- name: list_workflows
 -- The same for workflows: few of many jobs, whose ids are known from their versions.
@@ -181,7 +181,17 @@ from mainspring.jobs j
 where j.job_id = any (array(select workflow_id from mainspring.workflow_versions where tenant_id = $1 group by workflow_id))
   and {{listed_job}}
 order by j.created_at desc, j.job_id desc
-limit $18
+limit $21
+
+-- name: list_unwell
+-- The same for jobs that are late, failing or silent: few of many, which have an index.
+select {{job_columns}}
+from mainspring.jobs j
+where j.job_id = any (array(select k.job_id from mainspring.job_health k
+                            where k.tenant_id = $1 and k.state = any ($20) and k.state <> {{HEALTH_HEALTHY}}))
+  and {{listed_job}}
+order by j.created_at desc, j.job_id desc
+limit $21
 
 -- name: jobs_boundary
 -- The place of the job that comes $4 jobs after ($2, $3).

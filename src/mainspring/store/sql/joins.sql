@@ -131,7 +131,7 @@ with gone as (
            {{waited_ms}} as ran_ms, worker_id, job_id, trigger, name, null::text as reason, null::text as error, result,
            payload, spec, node_id, fired_at, null::timestamptz as cancel_requested_at, follows, losses, snoozes,
            null::boolean as payload_dropped, generation, {{held_slots(gone)}} as held, feeds, null::json as usage,
-           nominal_for
+           nominal_for, created_by
     from gone
 )
 {{enter_history}}
@@ -166,7 +166,7 @@ with found as materialized (
            {{started_at}} as started_at, {{waited_ms}} as ran_ms, worker_id, job_id, trigger, name, reason,
            null::text as error, null::json as result, payload, spec, node_id, fired_at, cancel_requested_at, follows,
            losses, snoozes, null::boolean as payload_dropped, generation, null::bigint[] as held, feeds, usage,
-           nominal_for
+           nominal_for, created_by
     from gone r
 ), kept as (
     insert into mainspring.step_ends (run_id, state, reason)

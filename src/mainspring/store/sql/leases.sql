@@ -2,8 +2,8 @@
 
 -- name: node_seen
 -- unguarded: a node's own row.
-insert into mainspring.nodes (node_id, host) values ($1, $2)
-on conflict (node_id) do update set seen_at = (select clock_timestamp())
+insert into mainspring.nodes (node_id, host, clock_off) values ($1, $2, $3)
+on conflict (node_id) do update set seen_at = (select clock_timestamp()), clock_off = excluded.clock_off
 
 -- name: live_nodes
 select node_id from mainspring.nodes
@@ -50,21 +50,33 @@ returning l.shard, l.epoch
 
 -- name: take
 -- Grants free or expired shards. A row that a fire still holds FOR KEY SHARE is skipped until that fire has ended. So
--- no write under the old epoch can follow the first one under the new epoch.
--- guard: free or expired; the epoch rises with every grant.
+-- no write under the old epoch can follow the first one under the new epoch. Rules are told of a node that did not give
+-- back its shards.
+-- guard: free or expired; the epoch rises with every grant. What rules are told is append-only.
 with open as (
-    select l.shard
+    select l.shard, l.owner
     from mainspring.shard_leases l
     where l.shard = any ($2::smallint[])
       and (l.owner is null or l.expires_at <= (select clock_timestamp()))
     order by l.shard
     for update skip locked
+), taken as (
+    update mainspring.shard_leases l
+    set owner = $1, epoch = l.epoch + 1, expires_at = (select clock_timestamp()) + $3 * interval '1 second'
+    from open
+    where l.shard = open.shard
+    returning l.shard, l.epoch
+), noted as (
+    insert into mainspring.notable_events (tenant_id, event, subject, path, reason)
+    select r.tenant_id, 'scheduler_failover', 'scheduler ' || coalesce(n.host || ' ', '') || o.owner, '/ui/',
+           'it stopped renewing its leases, and another one has taken ' || count(*) || ' of its shards'
+    from open o
+    join (select distinct tenant_id from mainspring.rules where 'scheduler_failover' = any (events)) as r on true
+    left join mainspring.nodes n on n.node_id = o.owner
+    where o.owner <> $1
+    group by r.tenant_id, n.host, o.owner
 )
-update mainspring.shard_leases l
-set owner = $1, epoch = l.epoch + 1, expires_at = (select clock_timestamp()) + $3 * interval '1 second'
-from open
-where l.shard = open.shard
-returning l.shard, l.epoch
+select shard, epoch from taken
 
 -- name: release
 -- guard: owner and epoch.

@@ -23,8 +23,8 @@ limit $6
 -- Before the partition of a day is dropped: copy the output of runs that are still known. They began on that day or
 -- before, and ended days later. The logs of all others have been forgotten.
 -- unguarded: the bytes of a log do not change, and those that were copied already are left out.
-insert into mainspring.log_chunks (run_id, stored_at, first_byte, tenant_id, fence, size, data)
-select c.run_id, (select clock_timestamp()), c.first_byte, c.tenant_id, c.fence, c.size, c.data
+insert into mainspring.log_chunks (run_id, stored_at, first_byte, tenant_id, fence, size, data, words, lane_id)
+select c.run_id, (select clock_timestamp()), c.first_byte, c.tenant_id, c.fence, c.size, c.data, c.words, c.lane_id
 from mainspring.run_logs g
 join mainspring.log_chunks c on c.run_id = g.run_id and c.fence = g.fence
 where g.created_at < $2::timestamptz + interval '1 hour' and c.stored_at >= $1 and c.stored_at < $2

@@ -3,8 +3,8 @@
 -- name: insert_operation
 -- guard: not too many of the tenant are at work ($11).
 insert into mainspring.operations
-    (operation_id, tenant_id, target, verb, filter, ids, state, count, exact, expected, requested_by)
-select $1, $2, $3, $4, $5::json, $6::text[], {{BULK_RUNNING}}, $7, $8, $9::int, $10
+    (operation_id, tenant_id, target, verb, filter, ids, state, count, exact, expected, requested_by, token_id)
+select $1, $2, $3, $4, $5::json, $6::text[], {{BULK_RUNNING}}, $7, $8, $9::int, $10, $12::uuid
 where (select count(*) from mainspring.operations o where o.tenant_id = $2 and o.state = {{BULK_RUNNING}}) < $11
 returning operation_id
 
@@ -18,6 +18,7 @@ where o.tenant_id = $1 and o.operation_id = $2
 select {{operation_columns}}
 from mainspring.operations o
 where o.tenant_id = $1 and ($2::uuid is null or o.operation_id < $2) and ($3::int[] is null or o.state = any ($3))
+  and ($5::uuid is null or o.token_id = $5)
 order by o.operation_id desc
 limit $4
 

@@ -27,11 +27,7 @@ select folded_until from mainspring.rollup_watermark
 -- From the first day of the history on.
 -- guard: there is none.
 insert into mainspring.rollup_watermark (folded_until)
-select coalesce(min(to_date(right(c.relname, 8), 'YYYYMMDD'))::timestamp at time zone 'UTC',
-                date_trunc('day', (select clock_timestamp()), 'UTC'))
-from pg_inherits i
-join pg_class c on c.oid = i.inhrelid
-where i.inhparent = 'mainspring.run_history'::regclass
+select {{first_day_of_history}}
 on conflict (only_row) do nothing
 
 -- name: move_watermark
@@ -204,6 +200,35 @@ union all
 select {{run_end}} from mainspring.run_history h
 where h.tenant_id = $1 and h.run_id = $4::uuid and h.job_id is null
 
+-- name: newest_ends
+-- NewestEnd in store/rollups.py: up to $3 of each of the jobs $2.
+select j.job_id, j.next_fire_at, ended.state, ended.ended_at, ended.ran_ms, ended.lag_ms
+from mainspring.jobs j
+left join lateral (
+    select h.run_id, h.state, h.ended_at, h.ran_ms,
+           case when h.attempt = 1 then {{lag_ms(h, h.started_at)}} end as lag_ms
+    from mainspring.run_history h
+    where h.tenant_id = j.tenant_id and h.job_id = j.job_id
+    order by h.run_id desc
+    limit $3
+) as ended on true
+where j.tenant_id = $1 and j.job_id = any ($2::text[])
+order by j.job_id, ended.run_id desc
+
+-- name: outcomes
+-- OutcomeRow in store/rollups.py: of each of the jobs $2 up to $3 of its newest runs since $4.
+select j.job_id, ended.run_id, ended.state, ended.scheduled_for, ended.ended_at, ended.ran_ms
+from mainspring.jobs j
+cross join lateral (
+    select h.run_id, h.state, h.scheduled_for, h.ended_at, h.ran_ms
+    from mainspring.run_history h
+    where h.tenant_id = j.tenant_id and h.job_id = j.job_id and h.ended_at >= $4
+    order by h.run_id desc
+    limit $3
+) as ended
+where j.tenant_id = $1 and j.job_id = any ($2::text[])
+order by j.job_id, ended.run_id desc
+
 -- name: by_task
 -- The rollups of a span at $3, by task and queue. All rows of that time are read by their age: in the order of the key each
 -- task has rows of many other times.
@@ -220,6 +245,15 @@ limit $4
 select queue, succeeded + failed + cancelled as ended, succeeded, failed
 from mainspring.rollups
 where span = {{MINUTE}} and tenant_id = $1 and task = '' and queue <> '' and at = $2
+
+-- name: durations_by_queue
+-- How long runs of each queue took, of the rollups of a span from $3 on.
+select queue, sum(counted.runs)::bigint as runs, sum(ran_us)::float8 / 1000000 as seconds
+from mainspring.rollups
+cross join lateral (select coalesce(sum(n), 0) as runs from unnest(ran) as n) as counted
+where span = $1 and at >= $3 and tenant_id = $2 and task = '' and queue <> ''
+group by queue
+having sum(counted.runs) > 0
 
 -- name: ended_in_minute
 -- How many runs of all tenants ended in the minute $1.

@@ -9,7 +9,7 @@
 with new_run as (
     select u.run_id, $1::int as tenant_id, u.lane_id, u.max_attempts, false as exclusive,
            null::timestamptz as scheduled_for, u.job_id, u.generation, null::text as trigger, u.name, u.payload, u.spec,
-           null::uuid as node_id, false as fired
+           null::uuid as node_id, false as fired, $10::uuid as created_by
     from unnest($2::uuid[], $3::int[], $4::smallint[], $5::text[], $6::text[], $7::json[], $8::json[], $9::int[])
              as u (run_id, lane_id, max_attempts, job_id, name, payload, spec, generation)
 )
@@ -22,7 +22,7 @@ with new_run as (
 with new_run as (
     select u.run_id, $1::int as tenant_id, u.lane_id, u.max_attempts, null::timestamptz as scheduled_for, u.job_id,
            u.generation, null::text as trigger, u.name, u.payload, u.spec, null::uuid as node_id, false as fired,
-           u.lines::bigint[] as limit_keys, u.boost
+           u.lines::bigint[] as limit_keys, u.boost, $12::uuid as created_by
     from unnest($2::uuid[], $3::int[], $4::smallint[], $5::text[], $6::text[], $7::json[], $8::json[], $9::int[],
                 $10::text[], $11::float8[])
              as u (run_id, lane_id, max_attempts, job_id, name, payload, spec, generation, lines, boost)
@@ -37,10 +37,22 @@ with new_run as (
 with new_run as (
     select u.run_id, $1::int as tenant_id, $2::int as lane_id, $3::smallint as max_attempts, false as exclusive,
            null::timestamptz as scheduled_for, null::text as job_id, 1 as generation, null::text as trigger, null::text as name,
-           u.payload, null::json as spec, null::uuid as node_id, false as fired
+           u.payload, null::json as spec, null::uuid as node_id, false as fired, $6::uuid as created_by
     from unnest($4::text::uuid[], $5::json[]) as u (run_id, payload)
 )
 {{create_runs}}
+
+-- name: stored_ids
+-- Which of these runs, live or ended, and of these jobs exist. After a commit whose answer was lost.
+select r.run_id::text as id from mainspring.runs r where r.tenant_id = $1 and r.run_id = any($2::uuid[])
+union all
+select h.run_id::text from mainspring.run_history h where h.tenant_id = $1 and h.run_id = any($2::uuid[])
+union all
+select j.job_id from mainspring.jobs j where j.tenant_id = $1 and j.job_id = any($3::text[])
+
+-- name: ended_ids
+-- Which of these runs have ended.
+select h.run_id::text as id from mainspring.run_history h where h.tenant_id = $1 and h.run_id = any($2::uuid[])
 
 -- name: insert_waiting_runs
 -- The same for jobs that depend on others.
@@ -49,7 +61,7 @@ with new_run as (
 with new_run as (
     select u.run_id, $1::int as tenant_id, u.lane_id, u.max_attempts, false as exclusive,
            null::timestamptz as scheduled_for, u.job_id, u.generation, null::text as trigger, u.name, u.payload, u.spec,
-           null::uuid as node_id, false as fired,
+           null::uuid as node_id, false as fired, $10::uuid as created_by,
            {{EDGES_WAITS}} | case when u.job_id is not null and {{has_dependants(u)}} then {{EDGES_FOLLOWED}} else 0 end
                as edges
     from (select $1::int as tenant_id, w.*
@@ -288,15 +300,15 @@ with outcome as (
     where end_state = {{FAILED}} and before <> {{WAITING}}
 ), ended_run as (
     select run_id, tenant_id, lane_id, end_state as state, attempt, max_attempts + lost as max_attempts, fence,
-           scheduled_for, coalesce(claimed_at + held_ms * interval '1 millisecond', {{started_at}}) as started_at,
+           scheduled_for, coalesce(claimed_at + held_ms * interval '1 millisecond', {{ended_since}}) as started_at,
            case when state = {{WAITING}} then {{waited_ms}} else ran_ms end as ran_ms,
            worker_id, job_id, trigger, name, reason, error, null::json as result, payload, spec, node_id, fired_at,
            cancel_requested_at, follows, losses + lost as losses, snoozes, null::boolean as payload_dropped, generation,
            case when state <> {{HELD}} then {{held_slots(r)}} end as held, feeds, coalesce(used, usage) as usage,
-           nominal_for
+           nominal_for, created_by
     from gone r
 )
-{{enter_history}}
+{{enter_history}}, tenant_id, job_id
 
 -- name: insert_attempts
 -- Attempts that are followed by another one, $8 seconds later: failed, lost, snoozed, or returned unstarted. The last

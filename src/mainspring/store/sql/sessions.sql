@@ -11,16 +11,16 @@ returning expires_at
 delete from mainspring.sign_in_links l
 using mainspring.tokens t
 where l.code_hash = $1 and l.expires_at > (select clock_timestamp()) and t.token_id = l.token_id
-  and t.revoked_at is null and (t.expires_at is null or t.expires_at > (select clock_timestamp()))
-returning t.tenant_id, t.role, t.name, t.token_id
+  and {{is_valid_token}}
+returning {{principal_columns}}
 
 -- name: get_link
 -- The token of a link that has not been used.
-select t.tenant_id, t.role, t.name, t.token_id
+select {{principal_columns}}
 from mainspring.sign_in_links l
 join mainspring.tokens t using (token_id)
 where l.code_hash = $1 and l.expires_at > (select clock_timestamp())
-  and t.revoked_at is null and (t.expires_at is null or t.expires_at > (select clock_timestamp()))
+  and {{is_valid_token}}
 
 -- name: delete_expired_links
 -- guard: expired.
@@ -32,19 +32,18 @@ delete from mainspring.sign_in_links where expires_at <= (select clock_timestamp
 insert into mainspring.sessions (session_id, secret_hash, token_id, expires_at)
 select $1, $2, t.token_id, least(t.expires_at, (select clock_timestamp()) + $4::float8 * interval '1 second')
 from mainspring.tokens t
-where t.token_id = $3 and t.revoked_at is null
-  and (t.expires_at is null or t.expires_at > (select clock_timestamp()))
+where t.token_id = $3 and {{is_valid_token}}
 returning session_id
 
 -- name: find_session
-select s.session_id, t.token_id, t.tenant_id, t.role, t.name,
+select s.session_id, {{principal_columns}},
        extract(epoch from s.expires_at - (select clock_timestamp()))::float8 as seconds_left,
        s.seen_at < (select clock_timestamp()) - $3::float8 * interval '1 second' as unseen
 from mainspring.sessions s
 join mainspring.tokens t using (token_id)
 where s.secret_hash = $1 and s.expires_at > (select clock_timestamp())
   and s.seen_at > (select clock_timestamp()) - $2::float8 * interval '1 second'
-  and t.revoked_at is null and (t.expires_at is null or t.expires_at > (select clock_timestamp()))
+  and {{is_valid_token}}
 
 -- name: touch_session
 -- guard: not seen for a while, so that several servers write once.
@@ -70,7 +69,7 @@ from mainspring.sessions s
 join mainspring.tokens t using (token_id)
 where t.tenant_id = $1 and s.expires_at > (select clock_timestamp())
   and s.seen_at > (select clock_timestamp()) - $2::float8 * interval '1 second'
-  and t.revoked_at is null and (t.expires_at is null or t.expires_at > (select clock_timestamp()))
+  and {{is_valid_token}}
 order by s.session_id desc
 limit $3
 

@@ -49,7 +49,7 @@ cross join lateral (
 -- name: lock_waiting_jobs
 -- Jobs that wait for their time, in sorted order.
 select job_id, generation, version, next_fire_at, paused_from, lane_id, schedule::text as schedule_text,
-       spec::text as spec_text
+       spec::text as spec_text, created_by
 from mainspring.jobs
 where tenant_id = $1 and job_id = any ($2::text[]) and status in ({{JOB_SCHEDULED}}, {{JOB_PAUSED}})
 order by job_id
@@ -58,7 +58,7 @@ for no key update
 -- name: lock_waiting_runs
 -- The runs of these jobs that no worker has, in key order, after the jobs. `own` are the jobs whose ids are ours.
 select r.run_id, {{job_of(r)}} as job_id, r.generation, r.fence, r.attempt, r.trigger, r.ready_at, r.lane_id,
-       r.spec::text as spec_text
+       r.spec::text as spec_text, r.created_by
 from mainspring.runs r
 where r.run_id = any (array(select o.run_id from mainspring.runs o
                             where o.tenant_id = $1 and o.job_id = any ($2::text[])

@@ -374,6 +374,18 @@ from mainspring.workers w cross join lateral unnest(w.queues) as q (queue)
 where w.tenant_id in ($1, {{EVERY_TENANT}}) and w.state in ({{WORKERS_ALIVE}})
 group by q.queue
 
+-- name: free_by_queue
+-- Slots that hold nothing, of workers that take runs. Those of a worker of several queues are in each of them.
+with held as materialized (
+    select worker_id, count(*) as holding from mainspring.runs where state = {{RUNNING}} group by worker_id
+)
+select q.queue, sum(greatest(0, w.slots - coalesce(h.holding, 0)))::bigint as free
+from mainspring.workers w
+left join held h using (worker_id)
+cross join lateral unnest(w.queues) as q (queue)
+where w.tenant_id in ($1, {{EVERY_TENANT}}) and w.state = {{WORKER_LIVE}}
+group by q.queue
+
 -- name: counts
 select state, count(*)::int as count, sum(slots)::int as slots
 from mainspring.workers

@@ -21,7 +21,7 @@ where e.run_id = any ($1::uuid[])
 select f.flow_id as run_id, f.lane_id, e.state, 1 as attempt, 1 as max_attempts, 0 as fence, f.scheduled_for,
        f.started_at as fired_at, null::timestamptz as cancel_requested_at, null::uuid as worker_id, null::uuid as node_id,
        f.job_id, 'unknown' as trigger, f.name, f.parameters::text as payload_text, f.spec::text as spec_text, 0 as losses,
-       0 as snoozes, f.generation, f.started_at, e.ended_at,
+       0 as snoozes, f.generation, null::uuid as created_by, null::text as creator, f.started_at, e.ended_at,
        (extract(epoch from e.ended_at - f.started_at) * 1000)::float8 as ran_ms, e.reason, null::text as error,
        null::text as result_text, false as payload_dropped, null::text as usage_text
 from mainspring.flows f

@@ -39,7 +39,7 @@ join mainspring.runs r on r.run_id = f.flow_id
 -- unguarded: an insert under ids of the workflow run, in the transaction that moves its cursor; the primary key is the guard.
 with new_run as (
     select u.run_id, u.tenant_id, u.lane_id, u.max_attempts, u.scheduled_for, u.job_id, u.generation, u.trigger, u.name,
-           u.payload, u.spec, u.follows, u.feeds::bigint[] as feeds, u.waits_for, u.rule
+           u.payload, u.spec, u.follows, u.feeds::bigint[] as feeds, u.waits_for, u.rule, null::uuid as created_by
     from unnest($1::uuid[], $2::int[], $3::int[], $4::smallint[], $5::timestamptz[], $6::text[], $7::int[], $8::text[],
                 $9::text[], $10::json[], $11::json[], $12::smallint[], $13::text[], $14::bigint[], $15::smallint[])
              as u (run_id, tenant_id, lane_id, max_attempts, scheduled_for, job_id, generation, trigger, name, payload, spec,
@@ -57,7 +57,8 @@ with new_run as (
     select ($1::text || lpad(to_hex(m.number), 8, '0'))::uuid as run_id, $4::int as tenant_id, $5::int as lane_id,
            $6::smallint as max_attempts, $7::timestamptz as scheduled_for, null::text as job_id, $14::int as generation,
            $8::text || m.number as trigger, $9::text as name, coalesce(m.payload, $10::json) as payload, $11::json as spec,
-           $13::smallint as follows, $15::bigint[] as feeds, null::bigint as waits_for, null::smallint as rule
+           $13::smallint as follows, $15::bigint[] as feeds, null::bigint as waits_for, null::smallint as rule,
+           null::uuid as created_by
     from rows from (generate_series($2::int, $3::int), unnest($12::json[])) as m (number, payload)
 ), made as (
     {{create_step_runs}}
@@ -227,7 +228,8 @@ returning rerun
 with new_run as (
     select $2::uuid as run_id, f.tenant_id, f.lane_id, 1::smallint as max_attempts, f.scheduled_for, f.job_id, f.generation,
            {{RERUN_TRIGGER}} || f.flow_id || ':' || $3::int as trigger, f.name, f.parameters as payload,
-           jsonb_set(coalesce(f.spec, '{}')::jsonb, '{workflow}', to_jsonb($5::int))::json as spec, $4::bigint as waits_for
+           jsonb_set(coalesce(f.spec, '{}')::jsonb, '{workflow}', to_jsonb($5::int))::json as spec, $4::bigint as waits_for,
+           $6::uuid as created_by
     from mainspring.flows f
     where f.flow_id = $1
 )

@@ -109,7 +109,7 @@ class ExchangeTiming:
 
 def pause_after(flight: Flight, reply: ExchangeReply, *, newest: bool) -> float:
     """For how many seconds the server wants no exchange. One that is the newest, and superseded without having waited
-    for runs, has met a busy server or a row that somebody holds. Not every server says when to come back."""
+    for runs, has met a busy server or a row that is locked. Not every server says when to come back."""
     if reply.retry_in is not None:
         return max(0.0, reply.retry_in)
     return _AFTER_LOAD if reply.superseded and newest and not flight.waits else 0.0

@@ -84,21 +84,22 @@ class FailedExchanges:
             return False
         self._lease.store_answers(flight.sent, now)
         rejected = rejection.rejected
+        run = {} if rejected is None else held_runs.about(rejected.run_id)
         if rejected is None:
             log.warning(
                 "an exchange was rejected; searching for the cause", error=str(error), parts=len(flight.carries)
             )
         elif isinstance(rejected, Progress):
-            log.warning("a progress report was rejected; it is dropped", run=str(rejected.run_id), error=str(error))
+            log.warning("a progress report was rejected; it is dropped", **run, error=str(error))
             if (attempt := held_runs.held.get((rejected.run_id.int, rejected.fence))) is not None:
                 self._progress.refused(attempt, now)
         elif rejection.let_go:
             log.error(
                 "an outcome was rejected even without its result; the run is given to others when this worker ends",
-                run=str(rejected.run_id), error=str(error),
+                **run, error=str(error),
             )  # fmt: skip
         else:
-            log.error("an outcome was rejected; reporting the rejection", run=str(rejected.run_id), error=str(error))
+            log.error("an outcome was rejected; reporting the rejection", **run, error=str(error))
         return True
 
     def _put_progress_back(self, reports: Iterable[Progress], held_runs: HeldRuns) -> None:

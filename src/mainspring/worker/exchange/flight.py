@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from uuid import UUID
-
 import msgspec
 
 from mainspring.wire.exchange import ExchangeRequest
@@ -50,4 +48,3 @@ class Landing(msgspec.Struct):
 
     taken: list[Attempt]
     stop: list[Attempt]
-    fenced: list[UUID]

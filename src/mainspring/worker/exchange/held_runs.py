@@ -11,14 +11,17 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from uuid import UUID
 
+from mainspring.kernel.logs import Fields
 from mainspring.wire.exchange import ExchangeReply, ExchangeRequest, Held, Outcome, Progress, WorkerHello
 from mainspring.wire.problems import Problem
+from mainspring.worker.about_order import about
 from mainspring.worker.exchange.flight import Flight, Landing
 from mainspring.worker.exchange.prefetch import WINDOW, Prefetch
 from mainspring.worker.exchange.queue_weights import QUICK, QueueWeights
 from mainspring.worker.exchange.rejected_outcomes import RejectedOutcomes, Rejection
 from mainspring.worker.exchange.slot_forecast import SlotForecast
 from mainspring.worker.execution.attempt import Attempt, AttemptEnding, Key, key_of
+from mainspring.worker.execution.redaction import Redactor
 
 MAX_OUTCOMES = 2000
 MAX_OUTCOME_BYTES = 4 * 1024 * 1024
@@ -60,6 +63,12 @@ class HeldRuns:
         self._busy = 0.0
         self._pending_bytes = 0
         self._settled_meanwhile: set[Key] = set()
+
+    def about(self, run_id: UUID) -> Fields:
+        """What a log line says about this run."""
+        held = (attempt.order for attempt in self.held.values() if attempt.order.run_id == run_id)
+        order = next(held, None)
+        return {"run": str(run_id)} if order is None else about(order)
 
     @property
     def capacity(self) -> int:
@@ -225,7 +234,7 @@ class HeldRuns:
                 self._recovered = max(self._recovered, flight.failures)
         if self._settled_meanwhile and not self._may_be_handed_out_again():
             self._settled_meanwhile.clear()
-        return Landing(taken, self._to_stop(reply.stop), reply.fenced)
+        return Landing(taken, self._to_stop(reply.stop))
 
     def lost(self, flight: Flight, now: float, *, answered: bool = False) -> None:
         """The exchange failed. Unless a server `answered` that it rejects it, it may have been carried out."""
@@ -297,6 +306,8 @@ class HeldRuns:
             if key in held or key in self._settled_meanwhile:
                 continue
             held[key] = attempt = Attempt(order, key, now)
+            if order.secrets is not None:
+                attempt.redactor = Redactor(order.secrets.values.values())
             if order.start_within is not None:
                 attempt.start_by = flight.sent + order.start_within
             taken.append(attempt)

@@ -38,6 +38,8 @@ class ProgressReports:
         """Keep the newest report. A fraction of None keeps the previous one. May be called from any thread, and
         often."""
         before = attempt.progress
+        if message is not None and attempt.redactor is not None:
+            message = attempt.redactor.text(message)
         if fraction is None or not 0.0 <= fraction <= 1.0:
             fraction = None if before is None else before.fraction
         attempt.progress = Progressed(fraction, None if message is None else _clean(message))

@@ -16,20 +16,33 @@ from mainspring.sdk.app.app import Mainspring
 _PACKAGE = str(Path(mainspring.__file__).parent) + os.sep
 
 
+def _is_a_file(module_name: str) -> bool:
+    return "/" in module_name or module_name.endswith(".py")
+
+
+def _form(name: str) -> str:
+    """What to write for an application that is not named as one."""
+    path, _, attribute = name.partition(":")
+    if _is_a_file(path):
+        file = Path(path)
+        where = "" if str(file.parent) == "." else f", in the folder {file.parent}"
+        return f"name the module, not its file: {file.stem}:{attribute or 'app'}{where}"
+    return f"such as {path or 'hello'}:app"
+
+
 def load_app(name: str) -> Mainspring:
     """The application that `module:attribute` names. Modules are searched in the current folder first."""
     module_name, colon, attribute = name.partition(":")
-    if not (module_name and colon and attribute):
-        raise InvalidInput(f"app: {name!r} is not of the form module:attribute", field="app", hint="such as hello:app")
+    if not (module_name and colon and attribute) or _is_a_file(module_name):
+        raise InvalidInput(f"{name!r} is not of the form module:attribute", field="app", hint=_form(name))
     here = os.getcwd()  # noqa: PTH109 - sys.path takes text
     if here not in sys.path:
         sys.path.insert(0, here)
     try:
         module = import_module(module_name)
     except Exception as error:  # the module is user code and may raise anything
-        frames = _own_frames(error)
         raise InvalidInput(
-            f"app: cannot import {module_name}: {type(error).__name__}: {error}\n{''.join(frames)}".rstrip(),
+            f"app: cannot import {module_name}: {type(error).__name__}: {error}{_place_of(error)}",
             field="app",
             hint=f"modules are searched in {here} and in the installed packages"
             if isinstance(error, ImportError)
@@ -53,8 +66,10 @@ def _applications_of(module: ModuleType) -> str:
     return f"use {' or '.join(f'{module.__name__}:{name}' for name in found[:5])}"
 
 
-def _own_frames(error: Exception) -> list[str]:
-    """The last frames in user code, without those of the import system and of this package."""
+def _place_of(error: Exception) -> str:
+    """The last line of user code that the error came through, without the import system and this package."""
     steps = [step for step in traceback.extract_tb(error.__traceback__) if not step.filename.startswith("<frozen")]
     own = [step for step in steps if not step.filename.startswith(_PACKAGE) and "/importlib/" not in step.filename]
-    return traceback.format_list(own[-3:])
+    if not own:
+        return ""
+    return f" ({own[-1].filename}, line {own[-1].lineno}: {own[-1].line})"

@@ -81,6 +81,26 @@ class LogSink(Protocol):
         """Ship the rest; returns when it is stored, rejected, or given up."""
 
 
+class HiddenStream(Protocol):
+    """Hides secrets in bytes that come in pieces."""
+
+    def feed(self, data: bytes) -> bytes: ...
+
+    def end(self) -> bytes: ...
+
+
+class OutputRedactor(Protocol):
+    """Hides the secrets of a run (redaction.py)."""
+
+    def data(self, data: bytes, *, cut: bool = False) -> bytes: ...
+
+    def text(self, text: str) -> str: ...
+
+    def ending(self, ending: AttemptEnding) -> AttemptEnding: ...
+
+    def stream(self) -> HiddenStream: ...
+
+
 class Progressed(msgspec.Struct, frozen=True):
     fraction: float | None
     message: str | None
@@ -93,7 +113,7 @@ class Attempt(msgspec.Struct, eq=False):
     to stop it. interruption: only for an attempt that runs in a thread. progress_sent: how many progress reports were
     sent. start_told: its start is reported to the server. fenced: the run belongs to another worker; the attempt is
     not reported, however it ends. start_by: it is handed back if it starts later. usage: what its processes use; None
-    if it has none.
+    if it has none. redactor: hides the secrets of the run; None if it has none.
     """
 
     order: RunOrder
@@ -115,6 +135,7 @@ class Attempt(msgspec.Struct, eq=False):
     start_told: bool = False
     start_by: float = math.inf
     usage: AttemptUsage | None = None
+    redactor: OutputRedactor | None = None
 
 
 OpenLog = Callable[[Attempt], LogSink]

@@ -23,6 +23,7 @@ from uuid import UUID
 
 from mainspring.kernel.clock import SYSTEM_CLOCK, LoopClock
 from mainspring.kernel.logs import get_logger
+from mainspring.worker.about_order import about
 from mainspring.worker.execution.attempt import (
     CANCELLED,
     RETURNED,
@@ -363,7 +364,10 @@ class Runner:
             self._stopping.deadlines.set(attempt.deadline, now)
         blocked = now - started
         if blocked > _BLOCKED_SECONDS:
-            log.warning("a task blocked the worker; a plain def runs in a thread", task=attempt.order.task, s=blocked)
+            order = attempt.order
+            log.warning(
+                "a task blocked the worker; a plain def runs in a thread", **about(order), task=order.task, s=blocked
+            )
         self._notify()
 
     def _make_way(self, attempt: Attempt) -> None:

@@ -7,6 +7,7 @@ from typing import assert_never
 
 from mainspring.kernel.clock import LoopClock
 from mainspring.kernel.logs import get_logger
+from mainspring.worker.about_order import about
 from mainspring.worker.earliest_timer import EarliestTimer
 from mainspring.worker.execution.attempt import (
     Attempt,
@@ -70,7 +71,7 @@ class Stopping:
         again, raise an exception in the thread, and report a timeout even if the attempt goes on."""
         if attempt not in self._active or attempt.fenced or attempt.stops_by is StopSupport.REQUEST:
             return
-        log.warning("a task ignores its cancellation", task=attempt.order.task, run=str(attempt.order.run_id))
+        log.warning("a task ignores its cancellation", task=attempt.order.task, **about(attempt.order))
         if attempt.stops_by is StopSupport.CANCELLATION:
             self._cancel(attempt)
         else:
@@ -86,7 +87,9 @@ class Stopping:
         if attempt.reported or attempt not in self._active:
             return
         order = attempt.order
-        log.warning("a timed-out run keeps its slot until it returns", task=order.task, timeout=order.timeout)
+        log.warning(
+            "a timed-out run keeps its slot until it returns", task=order.task, **about(order), timeout=order.timeout
+        )
         if not order.exclusive:
             self._report_early(attempt, ending_after_stop(attempt))
             self._notify()

@@ -11,6 +11,7 @@ from mainspring.kernel.clock import LoopClock
 from mainspring.kernel.config import DEFAULT_LOG_BYTES, MAX_LOG_CHUNK
 from mainspring.kernel.logs import get_logger
 from mainspring.wire.logs import LogChunk
+from mainspring.worker.about_order import about
 from mainspring.worker.execution.attempt import Attempt
 
 _GIVE_UP = 5.0  # while the server answers that it cannot store logs
@@ -52,6 +53,7 @@ class AttemptLog:
         self._ending = False
         self._news = False  # a mark has to be sent, even without bytes
         self._done = asyncio.Event()
+        self._hidden = None if attempt.redactor is None else attempt.redactor.stream()
 
     @property
     def full(self) -> bool:
@@ -70,20 +72,26 @@ class AttemptLog:
         with self._shipper.lock:
             if self.over or self._ending:
                 return
-            if len(data) > self._left:
-                data = data[: self._left]
-                self._news = self._news or not self._truncated
-                self._truncated = True
-            self._left -= len(data)
-            self.waiting += data
-            if data or self._news:
-                self._shipper.add(self, len(data))
+            self._append(data if self._hidden is None else self._hidden.feed(data))
+
+    def _append(self, data: bytes) -> None:
+        """Call it under the lock."""
+        if len(data) > self._left:
+            data = data[: self._left]
+            self._news = self._news or not self._truncated
+            self._truncated = True
+        self._left -= len(data)
+        self.waiting += data
+        if data or self._news:
+            self._shipper.add(self, len(data))
 
     async def finish(self) -> None:
         if self._fenced:
             self.drop()
         with self._shipper.lock:
             if not self.over and not self._ending:
+                if self._hidden is not None:
+                    self._append(self._hidden.end())
                 self._ending = self._news = True
                 self._shipper.add(self, 0)
         try:
@@ -112,7 +120,7 @@ class AttemptLog:
     async def give_up(self) -> None:
         """Mark the log as truncated, so that the outcome does not wait for it any longer."""
         order = self.order
-        log.warning("the log of a run is incomplete", run=str(order.run_id), attempt=order.attempt)
+        log.warning("the log of a run is incomplete", **about(order))
         self.drop()
         mark = LogChunk(order.run_id, order.fence, order.attempt, self._kept, b"", truncated=True, end=self._ending)
         await self._shipper.try_once(mark)

@@ -20,6 +20,7 @@ from mainspring.kernel.clock import SYSTEM_CLOCK, LoopClock
 from mainspring.kernel.lifecycle import backoff
 from mainspring.kernel.logs import get_logger
 from mainspring.wire.logs import LogChunk, LogReceipt, LogShipment
+from mainspring.worker.about_order import about
 from mainspring.worker.exchange.server_client import ExchangeRefused, LogStoreDown, ServerClient, ServerClientError
 from mainspring.worker.execution.attempt import Attempt
 from mainspring.worker.incarnation import Incarnation
@@ -251,10 +252,10 @@ class LogShipper:
         refused: set[UUID] = set()
         if receipt is not None:
             refused = {*receipt.fenced, *receipt.gaps}
+            orders = {sink.order.run_id: sink.order for sink, _ in chunks}
             for run_id in receipt.gaps:
-                log.error(
-                    "the server misses output that it had acknowledged; the rest of the log is dropped", run=str(run_id)
-                )
+                run = about(orders[run_id]) if run_id in orders else {"run": str(run_id)}
+                log.error("the server misses output that it had acknowledged; the rest of the log is dropped", **run)
         for sink, chunk in chunks:
             if receipt is None or chunk.run_id in refused:
                 sink.drop()

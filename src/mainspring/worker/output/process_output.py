@@ -24,6 +24,9 @@ class Output:
         self._sink: LogSink | None = None
         self._tail, self._error_tail = bytearray(), bytearray()
         self._waiting: asyncio.Task[None] | None = None
+        redactor = attempt.redactor  # a value may come in two pieces with pieces of the other stream in between
+        self._hidden = None if redactor is None else (redactor.stream(), redactor.stream())
+        self._hidden_both = None if redactor is None else redactor.stream()
         self._loop = asyncio.get_running_loop()
         self._streams = TwoStreams(self._take, self._pause_if_full, clock)
         self.writers = self._streams.writers
@@ -42,6 +45,11 @@ class Output:
     async def finish(self) -> None:
         """When no process is left: read the rest, and wait until the log is stored."""
         self._streams.read_rest(_MOST_LEFT)
+        if self._hidden is not None:
+            for is_error, stream in enumerate(self._hidden):
+                self._keep(stream.end(), bool(is_error))
+        if self._hidden_both is not None:
+            _append(self._tail, self._hidden_both.end())
         self.close()
         if self._sink is not None:
             await self._sink.finish()
@@ -63,7 +71,14 @@ class Output:
 
     def _take(self, chunk: bytes, is_error: bool) -> None:
         self.size += len(chunk)
-        _append(self._tail, chunk)
+        if self._hidden is not None:
+            chunk = self._hidden[is_error].feed(chunk)
+        self._keep(chunk, is_error)
+
+    def _keep(self, chunk: bytes, is_error: bool) -> None:
+        if not chunk:
+            return
+        _append(self._tail, chunk if self._hidden_both is None else self._hidden_both.feed(chunk))
         if is_error:
             _append(self._error_tail, chunk)
         if self._sink is None and self._open_log is not None:

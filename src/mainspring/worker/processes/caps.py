@@ -16,6 +16,7 @@ from mainspring.kernel.logs import get_logger
 from mainspring.kernel.machine import memory_bytes, process_ids
 from mainspring.wire.exchange import RunOrder
 from mainspring.wire.execution import ResourceLimits
+from mainspring.worker.about_order import about
 from mainspring.worker.processes.watchdog import cgroup
 
 RUN_PROCESSES = 1024
@@ -86,7 +87,7 @@ NO_CAPS = Caps()
 def log_capped(order: RunOrder, caps: Caps) -> None:
     """Say that a job asks for more than this worker allows. Its run gets what is allowed."""
     for more in caps.exceeded_by(None if order.setup is None else order.setup.limits):
-        log.info("a job asks for more than this worker allows", job=order.job_id, run=str(order.run_id), asks_for=more)
+        log.info("a job asks for more than this worker allows", **about(order), asks_for=more)
 
 
 def log_caps(caps: Caps) -> None:

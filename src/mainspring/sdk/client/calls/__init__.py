@@ -1,137 +1,47 @@
-"""The calls of the client: one function per route. Each returns the `Call` that a client sends."""
+"""The calls of the client: one function per route. Each returns the `Call` that a client sends.
+
+A module is imported when one of its calls is first made: all of them take 60 ms, as their messages have many classes.
+"""
+
+# ruff: noqa: F403
 
 from __future__ import annotations
 
-from mainspring.sdk.client.calls.access_calls import (
-    add_tenant,
-    add_token,
-    end_session,
-    health,
-    readiness,
-    revoke_token,
-    sessions,
-    sign_in_link,
-    tenants,
-    tokens,
-)
-from mainspring.sdk.client.calls.bulk_calls import (
-    act_on_many,
-    cancel_operation,
-    count_matching,
-    missed_fires,
-    operation,
-    operations,
-)
-from mainspring.sdk.client.calls.insight_calls import failure_group, failures, job_series, overview
-from mainspring.sdk.client.calls.job_calls import (
-    JobFilters,
-    add_job,
-    cancel_job,
-    declare,
-    find_ids,
-    job,
-    job_runs,
-    job_status,
-    job_timeline,
-    jobs,
-    missed,
-    pause,
-    resume,
-    run_now,
-    submit,
-    submit_batch,
-    upcoming,
-    update_job,
-    why_job,
-)
-from mainspring.sdk.client.calls.limit_calls import (
-    breakers,
-    limit,
-    limits,
-    pause_all,
-    pause_queue,
-    queue,
-    queues,
-    reset_breaker,
-    resume_all,
-    resume_queue,
-    set_limit,
-    set_queue_limits,
-    set_tenant_limits,
-    tenant_limits,
-)
-from mainspring.sdk.client.calls.run_calls import (
-    DeadLetterFilters,
-    RunFilters,
-    cancel_run,
-    dead_letter,
-    dead_letters,
-    discard,
-    discard_dead_letters,
-    drain_worker,
-    log_lines,
-    logs,
-    replay,
-    replay_dead_letters,
-    retry_run,
-    run,
-    runs,
-    search_log,
-    tasks,
-    timeline,
-    why,
-    worker,
-    workers,
-)
-from mainspring.sdk.client.calls.schedule_calls import (
-    backfills,
-    calendar,
-    calendars,
-    cancel_backfill,
-    change_backfill,
-    create_backfill,
-    delete_calendar,
-    explain_schedule,
-    heatmap,
-    pause_backfill,
-    preview,
-    read_backfill,
-    resume_backfill,
-    set_calendar,
-    upcoming_fires,
-)
-from mainspring.sdk.client.calls.workflow_calls import (
-    cancel_workflow_run,
-    check_workflow,
-    create_workflow,
-    delete_workflow,
-    pause_workflow,
-    replace_workflow,
-    rerun_workflow,
-    resume_workflow,
-    start_workflow,
-    update_workflow,
-    workflow,
-    workflow_run,
-    workflow_runs,
-    workflow_steps,
-    workflows,
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from mainspring.sdk.client.calls.access_calls import *
+    from mainspring.sdk.client.calls.approval_calls import *
+    from mainspring.sdk.client.calls.audit_calls import *
+    from mainspring.sdk.client.calls.bulk_calls import *
+    from mainspring.sdk.client.calls.event_calls import *
+    from mainspring.sdk.client.calls.file_calls import *
+    from mainspring.sdk.client.calls.insight_calls import *
+    from mainspring.sdk.client.calls.job_calls import *
+    from mainspring.sdk.client.calls.limit_calls import *
+    from mainspring.sdk.client.calls.notify_calls import *
+    from mainspring.sdk.client.calls.quota_calls import *
+    from mainspring.sdk.client.calls.run_calls import *
+    from mainspring.sdk.client.calls.schedule_calls import *
+    from mainspring.sdk.client.calls.secret_calls import *
+    from mainspring.sdk.client.calls.user_calls import *
+    from mainspring.sdk.client.calls.view_calls import *
+    from mainspring.sdk.client.calls.workflow_calls import *
+
+# In the order in which a call is looked for: what programs use most comes first.
+_MODULES = (
+    *("job_calls", "run_calls", "workflow_calls", "schedule_calls", "file_calls", "event_calls", "approval_calls"),
+    *("bulk_calls", "limit_calls", "access_calls", "user_calls", "secret_calls", "notify_calls", "quota_calls"),
+    *("audit_calls", "insight_calls", "view_calls"),
 )
 
-__all__ = [
-    "DeadLetterFilters", "JobFilters", "RunFilters", "act_on_many", "add_job", "add_tenant", "add_token",
-    "backfills", "breakers", "calendar", "calendars", "cancel_backfill", "cancel_job", "cancel_operation",
-    "cancel_run", "cancel_workflow_run", "change_backfill", "check_workflow", "count_matching", "create_backfill",
-    "create_workflow", "dead_letter", "dead_letters", "declare", "delete_calendar", "delete_workflow", "discard",
-    "discard_dead_letters", "drain_worker", "end_session", "explain_schedule", "failure_group", "failures",
-    "find_ids", "health",
-    "heatmap", "job", "job_runs", "job_series", "job_status", "job_timeline", "jobs", "limit", "limits",
-    "log_lines", "logs", "missed", "missed_fires", "operation", "operations", "overview", "pause", "pause_all",
-    "pause_backfill", "pause_queue", "pause_workflow", "preview", "queue", "queues", "read_backfill", "readiness",
-    "replace_workflow", "replay", "replay_dead_letters", "rerun_workflow", "reset_breaker", "resume", "resume_all",
-    "resume_backfill", "resume_queue", "resume_workflow", "retry_run", "revoke_token", "run", "run_now", "runs",
-    "search_log", "sessions", "set_calendar", "set_limit", "set_queue_limits", "set_tenant_limits", "sign_in_link",
-    "start_workflow", "submit", "submit_batch", "tasks", "tenant_limits", "tenants", "timeline", "tokens",
-    "upcoming", "upcoming_fires", "update_job", "update_workflow", "why", "why_job", "worker", "workers", "workflow",
-    "workflow_run", "workflow_runs", "workflow_steps", "workflows",
-]  # fmt: skip
+
+def __getattr__(name: str) -> Any:
+    if not name.startswith("_"):
+        for module in _MODULES:
+            found = vars(import_module(f"{__name__}.{module}")).get(name)
+            if callable(found):
+                globals()[name] = found
+                return found
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 from mainspring.sdk.client.calls.common import verb
 from mainspring.sdk.client.core import Call, encode, json_of, segment
 from mainspring.wire.access import TenantList, TenantMade, TokenList, TokenMade, TokenView
@@ -45,11 +47,21 @@ def add_token(
     tenants: str | None = None,
     tenant: str | None = None,
     expires_in: str | float | None = None,
+    queues: Sequence[str] | None = None,
+    tasks: Sequence[str] | None = None,
+    labels: Mapping[str, str] | None = None,
+    payloads: bool | None = None,
+    addresses: Sequence[str] | None = None,
 ) -> Call[TokenMade]:
-    """Create a token with role "admin", "operator", "viewer", "metrics" or "worker". tenants="all" is for workers that
-    take runs of every tenant. tenant="name" is for another tenant, which only an instance administrator can do. The
-    response contains the secret, which is not shown again."""
-    given = {"name": name, "role": role, "tenants": tenants, "tenant": tenant, "expires_in": expires_in}
+    """Create a token with role "admin", "operator", "submitter", "viewer", "metrics" or "worker". tenants="all" is for
+    workers that take runs of every tenant. tenant="name" is for another tenant, which only an instance administrator
+    can do. `queues`, `tasks` and `labels` narrow it to some of the jobs and runs, `payloads=False` hides their data,
+    and `addresses` are the networks from which it is accepted. The response contains the secret, which is not shown
+    again."""
+    given = {
+        "name": name, "role": role, "tenants": tenants, "tenant": tenant, "expires_in": expires_in, "queues": queues,
+        "tasks": tasks, "labels": labels, "payloads": payloads, "addresses": addresses,
+    }  # fmt: skip
     body = encode({field: value for field, value in given.items() if value is not None})
     return Call("POST", "/v1/tokens", _token_made, body=body, repeatable=False)
 

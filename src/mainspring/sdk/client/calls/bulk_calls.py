@@ -8,7 +8,7 @@ from typing import Any
 from mainspring.sdk.client.calls.common import query_of, text_of, verb
 from mainspring.sdk.client.core import Call, encode, json_of, segment
 from mainspring.wire.bulk import Counted, OperationList, OperationView
-from mainspring.wire.jobs import MissedList
+from mainspring.wire.missed_fires import MissedList
 
 _counted = json_of(Counted)
 _operation = json_of(OperationView)

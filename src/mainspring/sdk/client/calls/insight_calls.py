@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from urllib.parse import quote
 
 from mainspring.sdk.client.calls.common import job_path, query_of
 from mainspring.sdk.client.core import Call, json_of
 from mainspring.sdk.client.job_fields import When
-from mainspring.wire.insights import FailureGroupView, Failures, JobSeries, Overview, WindowWord
+from mainspring.wire.insights import (
+    FailureGroupView,
+    Failures,
+    JobOutcomeList,
+    JobSeries,
+    Overview,
+    Scaling,
+    WindowWord,
+)
 
 _overview = json_of(Overview)
 _failures = json_of(Failures)
 _failure_group = json_of(FailureGroupView)
 _job_series = json_of(JobSeries)
+_job_outcomes = json_of(JobOutcomeList)
+_scaling = json_of(Scaling)
 
 
 def overview(w: WindowWord | None = None, *, queue: str | None = None, task: str | None = None) -> Call[Overview]:
@@ -39,3 +50,14 @@ def failure_group(fingerprint: str, *, since: When | None = None) -> Call[Failur
 def job_series(job_id: str, w: WindowWord = "24h") -> Call[JobSeries]:
     """What became of the runs of a job: the newest 100, and outcomes, lags and durations over time."""
     return Call("GET", job_path(job_id, "/series"), _job_series, params=query_of({"w": w}))
+
+
+def job_outcomes(job_ids: Sequence[str]) -> Call[JobOutcomeList]:
+    """What became of the newest runs of up to 100 jobs within seven days."""
+    return Call("GET", "/v1/insights/jobs", _job_outcomes, params=tuple(("job", job_id) for job_id in job_ids))
+
+
+def scaling(queue: str | None = None, *, within: float | None = None) -> Call[Scaling]:
+    """How far each queue is behind, and how many slots of workers it wants so that what waits starts `within` so many
+    seconds (60)."""
+    return Call("GET", "/v1/insights/scaling", _scaling, params=query_of({"queue": queue, "within": within}))

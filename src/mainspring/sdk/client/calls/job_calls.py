@@ -14,7 +14,8 @@ from mainspring.sdk.client.server_warnings import warning_of
 from mainspring.wire.applications import DeclarationRequest, DeclarationView
 from mainspring.wire.ids import IdList
 from mainspring.wire.job_why import JobWhy
-from mainspring.wire.jobs import BatchCreated, JobCreated, JobList, JobView, MissedRange, RunNowAccepted, Upcoming
+from mainspring.wire.jobs import BatchCreated, JobCreated, JobList, JobView, RunNowAccepted, Upcoming
+from mainspring.wire.missed_fires import MissedRange
 from mainspring.wire.protocol import GENERATED_KEY
 from mainspring.wire.runs import (
     JobStatus,
@@ -41,16 +42,18 @@ _declaration = json_of(DeclarationView)
 
 
 class JobFilters(TypedDict, total=False):
-    """Filters for jobs. `status`, `latest_run` and `schedule_type` may name several, with commas. Times from `_after`
-    on, and before `_before`."""
+    """Filters for jobs. `status`, `latest_run`, `health` and `schedule_type` may name several, with commas. Times from
+    `_after` on, and before `_before`."""
 
     status: str | None
     latest_run: str | None
+    health: str | None
     label: str | None
     queue: str | None
     owner: str | None
     q: str | None
     declared_by: str | None
+    created_by: str | None
     task: str | None
     schedule_type: str | None
     created_after: When | None

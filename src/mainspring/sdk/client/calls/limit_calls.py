@@ -7,7 +7,8 @@ from msgspec import UNSET, UnsetType
 from mainspring.domain.errors import InvalidInput
 from mainspring.sdk.client.calls.common import match_header, query_of, verb
 from mainspring.sdk.client.core import Call, encode, json_of, segment
-from mainspring.wire.gates import GateRequest, GateView, PauseRequest, RateRequest
+from mainspring.sdk.client.server_warnings import warning_of
+from mainspring.wire.gates import GateRequest, GateView, PauseRequest, QueuePauseRequest, RateRequest
 from mainspring.wire.limits import BreakerList, BreakerView, LimitDetails, LimitList, LimitRequest
 from mainspring.wire.runs import (
     QueueList,
@@ -15,6 +16,7 @@ from mainspring.wire.runs import (
 )
 
 _gate = json_of(GateView)
+_changed_gate = warning_of(GateView)
 _queue = json_of(QueueView)
 _queue_list = json_of(QueueList)
 _breaker = json_of(BreakerView)
@@ -67,14 +69,16 @@ def set_queue_limits(
     return _set_limits(f"/v1/queues/{segment(name)}", concurrency, rate, burst, max_depth, if_version)
 
 
-def pause_queue(name: str, *, if_version: int | None = None) -> Call[GateView]:
-    """Start no run of the queue until it is resumed. When this returns, no worker is given one any more."""
-    return verb(f"/v1/queues/{segment(name)}:pause", _gate, only_if=if_version)
+def pause_queue(name: str, *, reason: str | None = None, if_version: int | None = None) -> Call[GateView]:
+    """Start no run of the queue until it is resumed. When this returns, no worker is given one any more. `reason` is
+    shown where people look: in the list of queues, and as the answer to why a run waits."""
+    body = encode(QueuePauseRequest(reason))
+    return verb(f"/v1/queues/{segment(name)}:pause", _changed_gate, body=body, only_if=if_version)
 
 
 def resume_queue(name: str, *, if_version: int | None = None) -> Call[GateView]:
     """Resume a paused queue."""
-    return verb(f"/v1/queues/{segment(name)}:resume", _gate, only_if=if_version)
+    return verb(f"/v1/queues/{segment(name)}:resume", _changed_gate, only_if=if_version)
 
 
 def tenant_limits() -> Call[GateView]:
@@ -94,9 +98,9 @@ def set_tenant_limits(
     return _set_limits("/v1/tenant/limits", concurrency, rate, burst, max_depth, if_version)
 
 
-def pause_all(*, all_tenants: bool = False, if_version: int | None = None) -> Call[GateView]:
-    """Start no run of the tenant, or of all tenants, until `resume_all`."""
-    return verb("/v1/pause", _gate, body=encode(PauseRequest(all_tenants)), only_if=if_version)
+def pause_all(*, all_tenants: bool = False, reason: str | None = None, if_version: int | None = None) -> Call[GateView]:
+    """Start no run of the tenant, or of all tenants, until `resume_all`. `reason` is shown where people look."""
+    return verb("/v1/pause", _gate, body=encode(PauseRequest(all_tenants, reason)), only_if=if_version)
 
 
 def resume_all(*, all_tenants: bool = False, if_version: int | None = None) -> Call[GateView]:
@@ -126,4 +130,4 @@ def _set_limits(
         raise InvalidInput("a burst belongs to a rate", field="burst", hint='give both: rate="100/m", burst=20')
     wanted = RateRequest(rate, burst) if isinstance(rate, str) and burst is not None else rate
     body, headers = encode(GateRequest(concurrency, wanted, max_depth)), match_header(if_version)
-    return Call("PUT", path, _gate, body=body, headers=headers, repeatable=if_version is None)
+    return Call("PUT", path, _changed_gate, body=body, headers=headers, repeatable=if_version is None)

@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, TypedDict, Unpack
 
+from mainspring.domain.payload_keys import value_text
 from mainspring.sdk.client.calls.common import query_of, text_of, verb, with_payload
 from mainspring.sdk.client.core import Call, ServerAnswer, encode, json_of, segment
 from mainspring.sdk.client.job_fields import When
-from mainspring.wire.logs import LogMatches, LogRange
+from mainspring.wire.logs import LogHits, LogMatches, LogRange
 from mainspring.wire.runs import (
     DeadLetterList,
     DeadLetterView,
@@ -36,6 +37,7 @@ _timeline = json_of(list[TimelineEntry])
 _replayed = json_of(Replayed)
 _log_range = json_of(LogRange)
 _log_matches = json_of(LogMatches)
+_log_hits = json_of(LogHits)
 _discarded = json_of(Discarded)
 
 
@@ -49,6 +51,7 @@ class RunFilters(TypedDict, total=False):
     error: str | None
     label: str | None
     worker: str | None
+    created_by: str | None
     since: When | None
     until: When | None
     scheduled_after: When | None
@@ -58,6 +61,7 @@ class RunFilters(TypedDict, total=False):
     generation: int | None
     limit: int | None
     cursor: str | None
+    payload: Mapping[str, Any] | None
 
 
 class DeadLetterFilters(TypedDict, total=False):
@@ -71,14 +75,30 @@ class DeadLetterFilters(TypedDict, total=False):
     until: When | None
 
 
+class LogFilters(TypedDict, total=False):
+    """Filters for the output of runs. `since` and `until`: logs that had output in this time."""
+
+    job: str | None
+    task: str | None
+    queue: str | None
+    worker: str | None
+    label: str | None
+    status: str | None
+    since: When | None
+    until: When | None
+
+
 def run(run_id: str) -> Call[RunView]:
     """The run `run_id`."""
     return Call("GET", _run_path(run_id), _run)
 
 
 def runs(**filters: Unpack[RunFilters]) -> Call[RunList]:
-    """One page of runs, newest first. `error` searches error messages."""
-    return Call("GET", "/v1/runs", _run_list, params=query_of(filters))
+    """One page of runs, newest first. `error` searches error messages. `payload`: values of keys that the job or its
+    task declares with `search`, such as {"account": 42}."""
+    keys = filters.pop("payload", None) or {}
+    values = {f"payload.{path}": value_text(value) for path, value in keys.items()}
+    return Call("GET", "/v1/runs", _run_list, params=(*query_of(filters), *query_of(values)))
 
 
 def cancel_run(run_id: str, *, if_match: str | None = None) -> Call[RunView]:
@@ -137,6 +157,23 @@ def search_log(
     true, ask again with `start` = `searched_to`."""
     asked = {"text": text, "attempt": attempt, "start": start, "limit": limit}
     return Call("GET", _run_path(run_id, "/logs/search"), _log_matches, params=query_of(asked))
+
+
+def search_logs(
+    text: str | None = None,
+    *,
+    regex: str | None = None,
+    inside_words: bool = False,
+    lines: int | None = None,
+    limit: int | None = None,
+    cursor: str | None = None,
+    **filters: Unpack[LogFilters],
+) -> Call[LogHits]:
+    """The logs of all runs with lines that contain `text` as whole words, or match `regex`, an expression of RE2, the
+    newest run first. Of each log at most `lines` lines are returned."""
+    inside = "true" if inside_words else None
+    asked = {"text": text, "regex": regex, "inside_words": inside, **filters, "lines": lines}
+    return Call("GET", "/v1/logs", _log_hits, params=query_of({**asked, "limit": limit, "cursor": cursor}))
 
 
 def dead_letters(

@@ -15,7 +15,7 @@ import msgspec
 
 from mainspring.kernel.clock import SYSTEM_CLOCK, LoopClock
 from mainspring.kernel.logs import get_logger
-from mainspring.worker.execution.attempt import Attempt, LogSink, NoteProgress, OpenLog
+from mainspring.worker.execution.attempt import Attempt, HiddenStream, LogSink, NoteProgress, OpenLog
 from mainspring.worker.execution.attempt_usage import AttemptUsage
 from mainspring.worker.execution.work_folders import WorkFolders
 from mainspring.worker.executors.process.warm.frames import (
@@ -126,6 +126,7 @@ class WarmChild(asyncio.Protocol):
         self._ended: asyncio.Future[Ended | None] | None = None
         self._pausing: asyncio.Task[None] | None = None
         self._tail = b""
+        self._hidden: HiddenStream | None = None
         os.set_blocking(output, False)
         self._loop.add_reader(output, self._read)
 
@@ -170,6 +171,7 @@ class WarmChild(asyncio.Protocol):
         self.runs += 1
         self._tail = b""
         self._attempt = attempt
+        self._hidden = None if attempt.redactor is None else attempt.redactor.stream()
         if self._pausing is not None:
             self._pausing.cancel()
             self._read_on()
@@ -286,7 +288,7 @@ class WarmChild(asyncio.Protocol):
         if not data:
             self._stop_reading()
             return False
-        self._tail = (self._tail + data)[-_TAIL:]
+        self._tail = (self._tail + (data if self._hidden is None else self._hidden.feed(data)))[-_TAIL:]
         if self._attempt is None:
             log.debug("output outside of a run", pid=self.command.pid, bytes=len(data))
         elif self._origin.open_log is not None:

@@ -17,6 +17,7 @@ from mainspring.kernel.trust import CA_VARIABLE, INSECURE_VARIABLE
 from mainspring.sdk.tasks.task import Task
 from mainspring.wire.exchange import RunOrder
 from mainspring.wire.execution import Cause, ResourceLimits
+from mainspring.worker.about_order import about
 from mainspring.worker.execution.attempt import (
     RETURNED,
     Attempt,
@@ -30,6 +31,7 @@ from mainspring.worker.execution.attempt import (
     grace_of,
 )
 from mainspring.worker.execution.attempt_usage import AttemptUsage
+from mainspring.worker.execution.run_secrets import MissingSecret, variables_of
 from mainspring.worker.execution.work_folders import WorkFolders
 from mainspring.worker.executors.process.child import ChildOrigin, Unfit, WarmChild, in_words, start_child
 from mainspring.worker.executors.process.pool import RUNS_EACH, ProcessPool
@@ -144,6 +146,10 @@ class ProcessExecutor:
             return failed(
                 "run_as: a process task runs as the user of its worker; only commands have another", retry=False
             )
+        try:
+            variables_of(attempt.order)
+        except MissingSecret as error:
+            return failed(str(error), retry=False)
         ending = None
         for _ in range(_MOST_CHILDREN):
             child = pool.take_idle()
@@ -185,7 +191,7 @@ class ProcessExecutor:
                 await child.command.limited()
                 fit = child.command.breach is None  # otherwise it is being killed, and must not get the next run
             if not fit:
-                await self._end_child(child, begin, ended)
+                await self._end_child(child, order, ended)
         finally:
             stopping.over()
             child.count(used, ended)
@@ -193,14 +199,14 @@ class ProcessExecutor:
             child.end_run()
             pool.give_back(child, fit=fit)
         if ended is None and child.unread and attempt.stopping is None:
-            log.warning("a child process was dead when it was given a run", pid=child.command.pid, run=begin.run_id)
+            log.warning("a child process was dead when it was given a run", pid=child.command.pid, **about(order))
             return None
         return _ending(attempt, child, ended)
 
-    async def _end_child(self, child: WarmChild, begin: Begin, ended: Ended | None) -> None:
+    async def _end_child(self, child: WarmChild, order: RunOrder, ended: Ended | None) -> None:
         if ended is not None:
             reason = ended.unfit or child.command.breach
-            log.info("a child process is replaced", run=begin.run_id, task=begin.task, reason=reason)
+            log.info("a child process is replaced", **about(order), task=order.task, reason=reason)
         await child.kill_and_wait()
 
 
@@ -245,13 +251,15 @@ def _begin(order: RunOrder, folder: str, caps: Caps) -> Begin:
         name=order.name,
         payload=bytes(memoryview(order.payload)),
         folder=folder,
-        env=setup.env if setup is not None else None,
+        env=variables_of(order) or None,
         limits=caps.applied(limits) if limits is not None or caps.counts_in_runs else None,
         max_attempts=order.max_attempts,
         snoozes=order.snoozes,
         at_most_once=order.at_most_once,
         idempotency_key=order.idempotency_key,
         generation=order.generation,
+        secrets=None if order.secrets is None else order.secrets.values,
+        fence=order.fence,
     )
 
 

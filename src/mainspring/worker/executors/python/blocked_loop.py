@@ -17,6 +17,7 @@ from types import CodeType, FrameType
 from typing import Any
 
 from mainspring.kernel.logs import get_logger
+from mainspring.worker.about_order import about
 
 log = get_logger("worker")
 
@@ -91,7 +92,7 @@ class BlockedLoopWatch:
             return
         self._warned.add(place)
         order: Any = next((f.f_locals["attempt"].order for f in stack if f.f_code is self.of), None)
-        run = {} if order is None else {"task": order.task, "run": str(order.run_id)}
+        run = {} if order is None else {"task": order.task, **about(order)}
         log.warning(
             "an async task blocks the event loop of its worker for a second", **run,
             at=f"{place[0]}:{place[1]}", function=own[0].f_code.co_name, hint=_HINT,

@@ -78,7 +78,7 @@ class PythonExecutor:
         """Does nothing: see `killable`."""
 
     def _on_the_loop(self, task: Task[Any, Any]) -> Execute:
-        wants_context = task.context_parameter is not None
+        wants_context = task.wants_context
         bind, watch = task.bind_json, self._blocked_loop
 
         async def execute(attempt: Attempt) -> AttemptEnding:
@@ -166,6 +166,8 @@ class PythonExecutor:
             _at_most_once=order.at_most_once,
             _key=order.idempotency_key,
             generation=order.generation,
+            _secrets={} if order.secrets is None else order.secrets.values,
+            _fence=order.fence,
         )
         if self._log_writer is None and self._open_log is not None:
             self._log_writer = LogWriter(self._open_log)

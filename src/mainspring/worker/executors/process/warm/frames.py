@@ -40,6 +40,8 @@ class Begin(msgspec.Struct, tag="begin", array_like=True):
     at_most_once: bool
     idempotency_key: str | None = None
     generation: int = 1
+    secrets: dict[str, str] | None = None
+    fence: int = 0
 
 
 class Halt(msgspec.Struct, tag="halt", array_like=True):

@@ -153,7 +153,7 @@ class Interpreter:
         return _ended(ending, unfit, *self._own_use.of_run())
 
     def _ending_of(self, task: Task[Any, Any], begin: Begin) -> AttemptEnding:
-        context = self._context_of(begin) if task.context_parameter is not None else None
+        context = self._context_of(begin) if task.wants_context else None
         try:
             call = task.bind_json(begin.payload, context)
         except BaseException as error:  # noqa: BLE001 - annotations are user code too
@@ -180,6 +180,8 @@ class Interpreter:
             _at_most_once=begin.at_most_once,
             _key=begin.idempotency_key,
             generation=begin.generation,
+            _secrets=begin.secrets or {},
+            _fence=begin.fence,
             _channel=_Channel(self),
         )
 

@@ -1,0 +1,1 @@
+"""Job files: YAML or TOML with jobs, workflows, calendars, limits, notifications, secrets and quotas."""

@@ -1,0 +1,1 @@
+"""Conditions on events: a bounded part of CEL, without side effects."""

@@ -1,0 +1,1 @@
+"""Events that applications emit: stored, listed, and matched with the jobs that they start."""

@@ -1,0 +1,1 @@
+"""Notifications: channels, rules, and the messages that tell people what has happened."""

@@ -1,0 +1,1 @@
+"""People: users of tenants, their passwords, invitations and personal tokens."""

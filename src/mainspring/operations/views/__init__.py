@@ -1,0 +1,1 @@
+"""Saved views of lists: a filter and columns with a name."""

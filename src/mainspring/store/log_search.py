@@ -1,0 +1,117 @@
+"""Searches the output of many runs: which of them may have the words, and the bytes of small logs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from itertools import groupby
+from uuid import UUID
+
+import msgspec
+
+from mainspring.domain.log_words import MOST_ASKED
+from mainspring.kernel.ids import TenantId
+from mainspring.store import history
+from mainspring.store.history import EndedRun, LiveRun, Run, RunFilter
+from mainspring.store.log_table import joined
+from mainspring.store.logs import Key, LogRow
+from mainspring.store.pages import planned
+from mainspring.store.pool import Connection
+from mainspring.store.queries import load, load_without_payloads
+from mainspring.store.rows import RowQuery
+
+_SQL = load("log_search")
+_LIGHT_SQL = load_without_payloads("log_search")
+_A_MOMENT = timedelta(hours=1)  # the clock of the database may be set back
+
+_live_rows = RowQuery(LiveRun, _LIGHT_SQL["live_runs_among"])
+_ended_rows = RowQuery(EndedRun, _LIGHT_SQL["ended_runs_among"])
+
+Times = tuple[datetime, datetime]
+
+
+class Stretch(msgspec.Struct, frozen=True):
+    """Runs that may match, newest first. `to`: the last run that was looked at, which is one of them. None: there are
+    no older ones."""
+
+    run_ids: list[UUID]
+    to: UUID | None
+
+
+class RunLog(msgspec.Struct, frozen=True):
+    run_id: UUID
+    log: LogRow
+    created_at: datetime
+
+    @property
+    def key(self) -> Key:
+        return self.run_id, self.log.fence
+
+
+async def indexed_runs(
+    connection: Connection,
+    tenant: TenantId,
+    before: UUID | None,
+    times: Times,
+    lanes: Sequence[int] | None,
+    words: Sequence[bytes] | None,
+    most: int,
+) -> Stretch:
+    """Runs with a chunk in PostgreSQL that may have the words. At most `most` chunks are looked at."""
+    day = times[0].replace(hour=0, minute=0, second=0, microsecond=0)
+    asked = None if not words else [*words, *[words[0]] * (MOST_ASKED - len(words))]
+    async with planned(connection, straight=True):
+        rows = await connection.fetch(_SQL["indexed_runs"], tenant, before, *times, day, lanes, asked, most)
+    return _stretch(rows, most)
+
+
+async def printing_runs(
+    connection: Connection, tenant: TenantId, before: UUID | None, times: Times, most: int
+) -> Stretch:
+    """Runs with output, wherever it is stored."""
+    async with planned(connection, straight=True):
+        rows = await connection.fetch(_SQL["printing_runs"], tenant, before, *times, most)
+    return _stretch(rows, most)
+
+
+def _stretch(rows: Sequence[tuple[UUID, int]], most: int) -> Stretch:
+    found = [run_id for run_id, _ in rows]
+    return Stretch(found, found[-1] if rows and rows[0][1] == most else None)
+
+
+async def runs_among(
+    connection: Connection, tenant: TenantId, wanted: Sequence[RunFilter], logs: Sequence[RunLog]
+) -> list[Run]:
+    """The runs of these logs that one of the filters shows, newest first, without payloads."""
+    run_ids = [each.run_id for each in logs]
+    since = min(each.created_at for each in logs) - _A_MOMENT  # none of them has ended before
+    found: list[Run] = []
+    for chosen in wanted:
+        if chosen.live_states is None or chosen.live_states:
+            found += await _live_rows.fetch(connection, *history.wanted(tenant, chosen, chosen.live_states), run_ids)
+        if chosen.ended_states is None or chosen.ended_states:
+            arguments = history.wanted(tenant, chosen, chosen.ended_states)
+            found += await _ended_rows.fetch(connection, *arguments, run_ids, since)
+    return history.newest_first(found, len(run_ids))
+
+
+async def logs_of_runs(connection: Connection, tenant: TenantId, run_ids: Sequence[UUID], times: Times) -> list[RunLog]:
+    rows = await connection.fetch(_SQL["logs_of_runs"], tenant, run_ids, *times)
+    return [RunLog(run_id, LogRow(*log), created_at) for run_id, *log, created_at in rows]
+
+
+async def small_logs(connection: Connection, tenant: TenantId, wanted: Sequence[RunLog]) -> dict[Key, bytes]:
+    """The bytes of logs that are in PostgreSQL as a whole."""
+    if not wanted:
+        return {}
+    rows = await connection.fetch(
+        _SQL["chunks_of_logs"], tenant, [each.run_id for each in wanted], [each.log.fence for each in wanted],
+        min(each.created_at for each in wanted) - _A_MOMENT,
+    )  # fmt: skip
+    sizes = {each.key: each.log.bytes for each in wanted}
+    found = {}
+    for key, chunks in groupby(rows, lambda row: (row["run_id"], row["fence"])):
+        data = joined([(row["first_byte"], row["size"], row["data"]) for row in chunks], 0, sizes[key])
+        if len(data) == sizes[key]:
+            found[key] = data
+    return found

@@ -1,0 +1,68 @@
+-- Searches the output of many runs, the newest run first.
+
+-- name: indexed_runs
+-- The runs of a stretch of chunks whose words ($7) and lanes ($6) fit, newest first, and then the last run of the stretch.
+-- The stretch has chunks of all tenants, so that it ends after $8 of them. $3 and $4: when the output was stored; $5 is the
+-- beginning of the first day, which says what partitions to read. The last run may have more chunks beyond the stretch, so
+-- it fits in any case.
+with stretch as materialized (
+    select c.run_id,
+           c.tenant_id = $1 and c.stored_at >= $3 and c.stored_at < $4
+           and ($6::int[] is null or c.lane_id is null or c.lane_id = any ($6))
+           and ($7::bytea[] is null or c.words is null
+                or (position(($7::bytea[])[1] in c.words) > 0 and position(($7::bytea[])[2] in c.words) > 0
+                    and position(($7::bytea[])[3] in c.words) > 0 and position(($7::bytea[])[4] in c.words) > 0)) as fits
+    from mainspring.log_chunks c
+    where ($2::uuid is null or c.run_id < $2) and c.stored_at >= $5
+    order by c.run_id desc
+    limit $8
+), last as (
+    select s.run_id from stretch s order by s.run_id limit 1
+)
+select found.run_id, (select count(*) from stretch)::int as looked
+from (select s.run_id from stretch s where s.fits union select l.run_id from last l) as found
+order by found.run_id desc
+
+-- name: printing_runs
+-- As `indexed_runs`, without an index: runs whose output may be in a folder or object store.
+with stretch as materialized (
+    select g.run_id, g.tenant_id = $1 and g.updated_at >= $3 and g.created_at < $4 as fits
+    from mainspring.run_logs g
+    where ($2::uuid is null or g.run_id < $2)
+    order by g.run_id desc
+    limit $5
+), last as (
+    select s.run_id from stretch s order by s.run_id limit 1
+)
+select found.run_id, (select count(*) from stretch)::int as looked
+from (select s.run_id from stretch s where s.fits union select l.run_id from last l) as found
+order by found.run_id desc
+
+-- name: live_runs_among
+-- Those of the runs $18 that a list with these filters shows.
+select {{live_run_columns}}
+from mainspring.runs r
+where {{wanted_live_run}}
+  and r.run_id = any ($18::uuid[])
+
+-- name: ended_runs_among
+-- None of them has ended before $19, which says what partitions to read.
+select {{ended_run_columns}}
+from mainspring.run_history h
+where {{wanted_ended_run}}
+  and h.run_id = any ($18::uuid[]) and h.ended_at >= $19
+
+-- name: logs_of_runs
+-- The logs of runs that had output from $3 on and before $4; of each run, the newest attempt first.
+select g.run_id, g.attempt, g.fence, g.bytes, g.truncated, g.ended, g.created_at
+from mainspring.run_logs g
+where g.tenant_id = $1 and g.run_id = any ($2::uuid[]) and g.bytes > 0 and g.updated_at >= $3 and g.created_at < $4
+order by g.run_id desc, g.fence desc
+
+-- name: chunks_of_logs
+-- All chunks of small logs, stored since $4.
+select c.run_id, c.fence, c.first_byte, c.size, c.data
+from unnest($2::uuid[], $3::int[]) as w (run_id, fence)
+join mainspring.log_chunks c on c.run_id = w.run_id and c.fence = w.fence
+where c.tenant_id = $1 and c.stored_at >= $4
+order by c.run_id, c.fence, c.first_byte
