@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from litestar import Request
-
 from mainspring.api.answers import LISTS
 from mainspring.api.handlers import get, post
 from mainspring.api.openapi import request_examples as examples
 from mainspring.api.reach import Reach
 from mainspring.api.routes.versions import IfTag, tag_of
 from mainspring.api.services import caller_of, services_of
+from mainspring.api.web import Request
 from mainspring.domain.errors import NotFound
 from mainspring.kernel.ids import parse_uuid
 from mainspring.operations.access.permissions import ADMINS, READERS

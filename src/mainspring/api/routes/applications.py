@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from litestar import Request
-
 from mainspring.api.answers import Answer
 from mainspring.api.bodies import DeclarationBody
 from mainspring.api.handlers import put
 from mainspring.api.openapi import request_examples as examples
 from mainspring.api.services import caller_of, services_of
+from mainspring.api.web import Request
 from mainspring.operations.access.permissions import ADMINS
 from mainspring.wire.applications import DeclarationRequest, DeclarationView
 

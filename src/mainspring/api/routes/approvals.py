@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from litestar import Request, Response
-
 from mainspring.api.answers import LISTS, Answer
 from mainspring.api.handlers import get, post
 from mainspring.api.openapi import request_examples as examples
@@ -13,6 +11,7 @@ from mainspring.api.reach import Reach
 from mainspring.api.routes.paging import DEFAULT_PAGE, PageLimit, link_header
 from mainspring.api.routes.runs import run_id_of
 from mainspring.api.services import caller_of, services_of
+from mainspring.api.web import Request, Response
 from mainspring.operations.access.permissions import OWNERS, READERS
 from mainspring.wire.approvals import ApprovalList, Approve, Decided, Reject
 

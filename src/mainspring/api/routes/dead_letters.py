@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from litestar import Request, Response
-
 from mainspring.api.answers import REPEATS_A_RUN, SEARCHES, Answer
 from mainspring.api.handlers import get, post
 from mainspring.api.openapi import request_examples as examples
@@ -14,6 +12,7 @@ from mainspring.api.routes.paging import DEFAULT_PAGE, PageLimit, link_header
 from mainspring.api.routes.runs import run_id_of
 from mainspring.api.routes.versions import IfTag, etag, tag_of
 from mainspring.api.services import caller_of, services_of
+from mainspring.api.web import Request, Response
 from mainspring.domain.intake.request import parse_time
 from mainspring.operations.access.permissions import OPERATORS, READERS
 from mainspring.operations.paging.search import DeadLetterQuery

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from litestar import Request, Response
-from litestar.params import QueryParameter
-
 from mainspring.api.answers import LISTS, QUOTAS, Answer
 from mainspring.api.handlers import get, post
 from mainspring.api.openapi import request_examples as examples
 from mainspring.api.routes.paging import DEFAULT_PAGE, PageLimit, link_header, time_filter
 from mainspring.api.services import caller_of, services_of
+from mainspring.api.web import QueryParameter, Request, Response
 from mainspring.kernel.config import MAX_BODY_BYTES
 from mainspring.operations.access.permissions import READERS, SUBMITTERS
 from mainspring.operations.events.reader import EventQuery

@@ -8,7 +8,6 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
-from litestar import MediaType, Request, Response
 
 from mainspring.api.answers import SPEAKS_FOR_A_WORKER, Answer
 from mainspring.api.auth import proof_of
@@ -20,6 +19,7 @@ from mainspring.api.large_exchange import read_exchange
 from mainspring.api.openapi import request_examples as examples
 from mainspring.api.reach import Reach
 from mainspring.api.services import caller_of, services_of
+from mainspring.api.web import MediaType, Request, Response
 from mainspring.kernel.config import MAX_EXCHANGE_BYTES
 from mainspring.operations.access.permissions import PUBLIC, WORKERS
 from mainspring.wire.death_notice import DeathNotice, DeathReceipt

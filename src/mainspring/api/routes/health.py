@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from litestar import Request, Response
-
 from mainspring.api.answers import Answer
 from mainspring.api.handlers import get
 from mainspring.api.services import services_of
+from mainspring.api.web import Request, Response
 from mainspring.kernel.version import VERSION
 from mainspring.operations.access.permissions import PUBLIC
 from mainspring.wire.runs import Health, Readiness

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from litestar import Request
-
 from mainspring.api.answers import SEARCHES
 from mainspring.api.handlers import get
 from mainspring.api.routes.paging import several
 from mainspring.api.services import caller_of, services_of
+from mainspring.api.web import Request
 from mainspring.operations.access.permissions import READERS
 from mainspring.operations.read.ids import IdQuery
 from mainspring.wire.ids import IdKind, IdList, IdPart

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from litestar import Request, Response
-from litestar.params import QueryParameter
-
 from mainspring.api.answers import LISTS
 from mainspring.api.handlers import get
 from mainspring.api.reach import Reach
 from mainspring.api.routes.paging import DEFAULT_PAGE, PageLimit, link_header, time_filter
 from mainspring.api.services import caller_of, services_of
+from mainspring.api.web import QueryParameter, Request, Response
 from mainspring.domain.scaling import LEAST_WITHIN, MOST_WITHIN, WITHIN
 from mainspring.operations.access.permissions import METRICS_READERS, READERS
 from mainspring.operations.read.upcoming import UpcomingQuery

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from litestar import Request, Response, Router
-from litestar.params import QueryParameter
 from msgspec import UNSET
 
 from mainspring.api.answers import CHANGES_A_JOB, FIELDS_OF_A_JOB, LISTS, QUOTAS, RUNS_NOW, SEARCHES, Answer
@@ -27,6 +25,7 @@ from mainspring.api.routes.paging import (
 )
 from mainspring.api.routes.versions import IfMatch, etag, version_of
 from mainspring.api.services import caller_of, services_of
+from mainspring.api.web import QueryParameter, Request, Response, Router
 from mainspring.domain.schedules.words import explain
 from mainspring.kernel.config import MAX_BODY_BYTES
 from mainspring.operations.access.permissions import OWNERS, READERS, SUBMITTERS

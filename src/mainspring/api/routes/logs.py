@@ -7,9 +7,6 @@ from collections.abc import AsyncIterator
 from typing import Annotated, Any
 
 import msgspec
-from litestar import MediaType, Request, Response
-from litestar.params import HeaderParameter, QueryParameter
-from litestar.response import Stream
 
 from mainspring.api.answers import SEARCHES, SPEAKS_FOR_A_WORKER, Answer
 from mainspring.api.auth import Admission
@@ -20,6 +17,7 @@ from mainspring.api.reach import Reach
 from mainspring.api.routes.paging import label_filter, link_header, several, time_filter, worker_filter
 from mainspring.api.routes.runs import run_id_of
 from mainspring.api.services import caller_of, services_of
+from mainspring.api.web import HeaderParameter, MediaType, QueryParameter, Request, Response, Stream
 from mainspring.domain.errors import NotFound, Unavailable
 from mainspring.domain.transitions import UNKNOWN_STATE
 from mainspring.kernel.config import MAX_SHIPMENT_BYTES

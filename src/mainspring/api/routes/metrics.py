@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from litestar import Request, Response
-from litestar.params import QueryParameter
-
 from mainspring.api.answers import Answer
 from mainspring.api.handlers import get
 from mainspring.api.services import caller_of, services_of
 from mainspring.api.state_metrics import ready_metric, state_metrics
 from mainspring.api.task_metrics import task_metrics
+from mainspring.api.web import QueryParameter, Request, Response
 from mainspring.kernel.ids import DEFAULT_TENANT
 from mainspring.kernel.metrics import exposition
 from mainspring.operations.access.permissions import METRICS_READERS

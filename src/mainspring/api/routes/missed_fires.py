@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from litestar import Request, Response
-from litestar.params import QueryParameter
-
 from mainspring.api.answers import LISTS
 from mainspring.api.handlers import get
 from mainspring.api.routes.paging import DEFAULT_PAGE, PageLimit, link_header
 from mainspring.api.services import caller_of, services_of
+from mainspring.api.web import QueryParameter, Request, Response
 from mainspring.operations.access.permissions import READERS
 from mainspring.wire.missed_fires import MissedList
 

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from litestar import Request, Response
-from litestar.params import QueryParameter
-
 from mainspring.api.answers import LISTS, SEARCHES, Answer
 from mainspring.api.handlers import get, post
 from mainspring.api.openapi import request_examples as examples
@@ -14,6 +11,7 @@ from mainspring.api.reach import Reach
 from mainspring.api.routes.paging import DEFAULT_PAGE, PageLimit, link_header, several
 from mainspring.api.routes.versions import IfTag, etag, tag_of
 from mainspring.api.services import caller_of, services_of
+from mainspring.api.web import QueryParameter, Request, Response
 from mainspring.domain.bulk import Target
 from mainspring.operations.access.permissions import OPERATORS, READERS
 from mainspring.wire.bulk import Act, Counted, DeadLettersAct, JobsAct, OperationList, OperationView, RunsAct

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from litestar import Request, Response
-
 from mainspring.api.answers import Answer
 from mainspring.api.auth import check_json
 from mainspring.api.handlers import get, post
@@ -14,6 +12,7 @@ from mainspring.api.reach import Reach
 from mainspring.api.services import caller_of, services_of
 from mainspring.api.session_cookie import check_origin, csrf_token
 from mainspring.api.user_cookies import where_from, with_cookies
+from mainspring.api.web import Request, Response
 from mainspring.domain.errors import NotFound
 from mainspring.kernel.ids import parse_uuid
 from mainspring.operations.access.permissions import PUBLIC, READERS

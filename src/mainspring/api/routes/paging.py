@@ -6,9 +6,7 @@ from datetime import datetime
 from typing import Annotated, Any, Literal
 from urllib.parse import urlencode
 
-from litestar import Request
-from litestar.params import QueryParameter
-
+from mainspring.api.web import QueryParameter, Request
 from mainspring.domain.intake.filters import label_filter, payload_filter, several, worker_filter
 from mainspring.domain.intake.request import parse_time
 from mainspring.kernel.public_url import link_to

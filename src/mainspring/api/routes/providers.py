@@ -5,8 +5,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from litestar import Request, Response
-
 from mainspring.api.answers import Answer
 from mainspring.api.auth import check_json
 from mainspring.api.handlers import get, post
@@ -19,6 +17,7 @@ from mainspring.api.session_cookie import (
     provider_secret_of,
 )
 from mainspring.api.user_cookies import where_from, with_cookies
+from mainspring.api.web import Request, Response
 from mainspring.domain.errors import Forbidden
 from mainspring.operations.access.permissions import PUBLIC
 from mainspring.operations.people.provider_sign_in import LIFE

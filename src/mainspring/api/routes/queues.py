@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from litestar import Request, Response
-
 from mainspring.api.answers import LISTS
 from mainspring.api.handlers import get, post, put
 from mainspring.api.openapi import request_examples as examples
 from mainspring.api.reach import Reach
 from mainspring.api.routes.versions import IfMatch, etag, version_of
 from mainspring.api.services import caller_of, services_of
+from mainspring.api.web import Request, Response
 from mainspring.operations.access.permissions import ADMINS, OPERATORS, READERS
 from mainspring.wire.gates import GateRequest, GateView, PauseRequest, QueuePauseRequest
 from mainspring.wire.jobs import Nothing

@@ -5,9 +5,6 @@ from __future__ import annotations
 from typing import Annotated, Any
 from uuid import UUID
 
-from litestar import Request, Response
-from litestar.params import QueryParameter
-
 from mainspring.api.answers import REPEATS_A_RUN, SEARCHES, Answer
 from mainspring.api.handlers import get, post
 from mainspring.api.openapi import request_examples as examples
@@ -26,6 +23,7 @@ from mainspring.api.routes.paging import (
 )
 from mainspring.api.routes.versions import IfTag, etag, tag_of
 from mainspring.api.services import caller_of, services_of
+from mainspring.api.web import QueryParameter, Request, Response
 from mainspring.domain.errors import NotFound
 from mainspring.kernel.ids import parse_uuid
 from mainspring.operations.access.permissions import OPERATORS, OWNERS, READERS

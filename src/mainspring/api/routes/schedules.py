@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from litestar import Request
-
 from mainspring.api.answers import FIELDS_OF_A_JOB
 from mainspring.api.handlers import post
 from mainspring.api.openapi import request_examples as examples
 from mainspring.api.reach import Reach
 from mainspring.api.services import caller_of, services_of
+from mainspring.api.web import Request
 from mainspring.operations.access.permissions import READERS
 from mainspring.wire.preview import PreviewRequest, ScheduleExplanation, SchedulePreview
 

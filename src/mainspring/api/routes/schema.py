@@ -7,11 +7,11 @@ import asyncio
 from typing import Any
 
 import msgspec
-from litestar import Litestar, MediaType, Request, Response
 
 from mainspring.api.handlers import get
 from mainspring.api.openapi.document import document
 from mainspring.api.reach import Reach
+from mainspring.api.web import Litestar, MediaType, Request, Response
 from mainspring.operations.access.permissions import READERS
 
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from litestar import Request, Response
-
 from mainspring.api.answers import LISTS, Answer
 from mainspring.api.handlers import delete, get, post, put
 from mainspring.api.openapi import request_examples as examples
 from mainspring.api.routes.paging import DEFAULT_PAGE, PageLimit, link_header
 from mainspring.api.services import caller_of, services_of
+from mainspring.api.web import Request, Response
 from mainspring.operations.access.permissions import ADMINS, READERS
 from mainspring.wire.jobs import Nothing
 from mainspring.wire.secrets import RewrappedKeys, SecretList, SecretRequest, SecretView

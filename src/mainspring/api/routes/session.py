@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from litestar import Request, Response
-
 from mainspring.api.answers import Answer
 from mainspring.api.auth import check_json, client_of
 from mainspring.api.handlers import delete, get, operations_of_role, post
@@ -14,6 +12,7 @@ from mainspring.api.reach import Reach
 from mainspring.api.services import caller_of, services_of
 from mainspring.api.session_cookie import check_origin, clear_cookie, csrf_token, secret_of, set_cookie
 from mainspring.api.user_cookies import where_from, with_cookies
+from mainspring.api.web import Request, Response
 from mainspring.domain.errors import NotFound, Unauthorized
 from mainspring.kernel.ids import parse_uuid
 from mainspring.operations.access.permissions import ADMINS, PUBLIC, READERS

@@ -8,14 +8,12 @@ from contextlib import suppress
 from typing import Annotated, Any
 
 import msgspec
-from litestar import Request
-from litestar.params import QueryParameter
-from litestar.response import Stream
 
 from mainspring.api.answers import Answer
 from mainspring.api.auth import Admission
 from mainspring.api.handlers import get
 from mainspring.api.services import caller_of, services_of
+from mainspring.api.web import QueryParameter, Request, Stream
 from mainspring.domain.errors import Unavailable
 from mainspring.kernel import metrics
 from mainspring.operations.access.permissions import READERS

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from litestar import Request
-
 from mainspring.api.answers import LISTS
 from mainspring.api.handlers import get
 from mainspring.api.services import caller_of, services_of
+from mainspring.api.web import Request
 from mainspring.operations.access.permissions import READERS
 from mainspring.wire.tasks import TaskList
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from litestar import Request
-
 from mainspring.api.answers import LISTS
 from mainspring.api.handlers import delete, get, post
 from mainspring.api.openapi import request_examples as examples
 from mainspring.api.services import caller_of, services_of
+from mainspring.api.web import Request
 from mainspring.operations.access.permissions import ADMINS
 from mainspring.wire.jobs import Nothing
 from mainspring.wire.users import ConfirmRequest, InviteRequest, RoleRequest, UserLink, UserList, UserView

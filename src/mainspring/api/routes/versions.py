@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from typing import Annotated
 
-from litestar.params import HeaderParameter
-
+from mainspring.api.web import HeaderParameter
 from mainspring.domain.errors import InvalidInput
 from mainspring.domain.tags import TAG
 

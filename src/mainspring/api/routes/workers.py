@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import Any
 from uuid import UUID
 
-from litestar import Request, Response
-
 from mainspring.api.answers import LISTS, Answer
 from mainspring.api.handlers import get, post
 from mainspring.api.routes.versions import IfTag, etag, tag_of
 from mainspring.api.services import caller_of, services_of
+from mainspring.api.web import Request, Response
 from mainspring.domain.errors import NotFound
 from mainspring.kernel.ids import parse_uuid
 from mainspring.operations.access.permissions import OPERATORS, READERS

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from litestar import Request, Response
-
 from mainspring.api.answers import CHANGES_A_JOB, LISTS, Answer
 from mainspring.api.handlers import get, post
 from mainspring.api.openapi import request_examples as examples
@@ -13,6 +11,7 @@ from mainspring.api.routes.paging import DEFAULT_PAGE, PageLimit, link_header, s
 from mainspring.api.routes.runs import run_id_of
 from mainspring.api.routes.versions import IfTag, etag, tag_of
 from mainspring.api.services import caller_of, services_of
+from mainspring.api.web import Request, Response
 from mainspring.domain.errors import InvalidInput
 from mainspring.domain.texts import shown
 from mainspring.operations.access.permissions import OPERATORS, OWNERS, READERS

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Annotated, Any
 
-from litestar import Request, Response
-from litestar.params import QueryParameter
 from msgspec import UNSET
 
 from mainspring.api.answers import CHANGES_A_JOB, FIELDS_OF_A_JOB, QUOTAS, RUNS_NOW, SEARCHES, Answer
@@ -16,6 +14,7 @@ from mainspring.api.openapi import request_examples as examples
 from mainspring.api.routes.paging import DEFAULT_PAGE, MAX_GENERATION, PageLimit, link_header, several
 from mainspring.api.routes.versions import IfMatch, etag, version_of
 from mainspring.api.services import caller_of, services_of
+from mainspring.api.web import QueryParameter, Request, Response
 from mainspring.api.workflow_bodies import MAX_WORKFLOW_BYTES, WorkflowBody, WorkflowPatchBody, undecoded
 from mainspring.operations.access.permissions import OWNERS, READERS, SUBMITTERS
 from mainspring.operations.paging.search import JobQuery
