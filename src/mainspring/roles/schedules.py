@@ -37,7 +37,7 @@ async def keep_schedules(
     # Imported here, because a worker needs httpx and the intake of jobs for nothing else: 0.1 s of CPU time.
     from mainspring.sdk.app.ensure_schedules import ScheduleKeeper
     from mainspring.sdk.client.async_client import AsyncClient
-    from mainspring.sdk.client.core import DEFAULT_PATIENCE
+    from mainspring.sdk.client.patience import DEFAULT_PATIENCE
 
     async with AsyncClient(server, token, ca=ca, patience=DEFAULT_PATIENCE) as client:
         keeping = Schedules(app, ScheduleKeeper(client, app, prune=prune), worker_id)

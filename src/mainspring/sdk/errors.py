@@ -5,10 +5,13 @@ from __future__ import annotations
 
 import math
 from datetime import timedelta
+from typing import TYPE_CHECKING
 
 from mainspring.domain.errors import MainspringError
 from mainspring.domain.retry import LONGEST_DELAY
-from mainspring.wire.runs import RunView
+
+if TYPE_CHECKING:
+    from mainspring.wire.runs import RunView
 
 
 class BadPayload(MainspringError):

@@ -41,7 +41,6 @@ from mainspring.sdk.app.declared_schedules import (
 )
 from mainspring.sdk.app.declared_settings import CalendarOptions, DeclaredCalendar, DeclaredLimits, DeclaredSetting
 from mainspring.sdk.app.worker_hooks import HookT, WorkerHooks, checked_hook
-from mainspring.sdk.client.core import DEFAULT_PATIENCE, checked_patience
 from mainspring.sdk.client.field_types import (
     CircuitBreakerOptions,
     ConcurrencyOptions,
@@ -55,6 +54,7 @@ from mainspring.sdk.client.field_types import (
 )
 from mainspring.sdk.client.if_exists import IfExists
 from mainspring.sdk.client.job_fields import Duration, JobOptions
+from mainspring.sdk.client.patience import DEFAULT_PATIENCE, checked_patience
 from mainspring.sdk.tasks.decorators import Async, TakesContext, TaskDecorator, Ts
 from mainspring.sdk.tasks.middleware import Around, Middlewares, MiddlewareT
 from mainspring.sdk.tasks.task import FunctionTask, Task

@@ -7,9 +7,8 @@ def report() -> None: ...
 
 from __future__ import annotations
 
-import hashlib
+import os
 import re
-import socket
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -20,7 +19,7 @@ from typing import Any
 import msgspec
 
 from mainspring.domain.errors import InvalidInput, MainspringError
-from mainspring.sdk.client.core import encode
+from mainspring.sdk.client.encoding import encode
 from mainspring.sdk.client.job_fields import JobFields, JobOptions, job_request
 from mainspring.sdk.tasks.task import Submission, Task
 from mainspring.wire.formats import ChosenJobId
@@ -84,7 +83,9 @@ def schedule_id(task: str, payload: Mapping[str, Any]) -> str:
 
 
 def _short_digest(value: object) -> str:
-    return hashlib.sha256(encode(value)).hexdigest()[:8]
+    from hashlib import sha256  # loads OpenSSL: 3 ms
+
+    return sha256(encode(value)).hexdigest()[:8]
 
 
 def as_written(decorator: str, when: object, options: Mapping[str, Any]) -> str:
@@ -128,8 +129,10 @@ def default_application_name(namespace: Mapping[str, Any]) -> str:
 
 def source_of(namespace: Mapping[str, Any]) -> str:
     """A digest of the host and the file of the module with these globals."""
+    from hashlib import sha256
+
     file = Path(namespace.get("__file__") or "").resolve()
-    return hashlib.sha256(f"{socket.gethostname()}\0{file}".encode(errors="replace")).hexdigest()[:32]
+    return sha256(f"{os.uname().nodename}\0{file}".encode(errors="replace")).hexdigest()[:32]
 
 
 def creator_of(app: object) -> Mapping[str, Any]:

@@ -9,14 +9,12 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from datetime import timedelta
 from random import random
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Generic, Protocol, TypeVar
 from urllib.parse import parse_qs, quote, urlsplit
 
 import msgspec
 
-from mainspring.domain.durations import parse_duration
 from mainspring.domain.errors import (
     Conflict,
     Fenced,
@@ -37,13 +35,13 @@ from mainspring.domain.errors import (
 )
 from mainspring.kernel.addresses import ServerRotation
 from mainspring.kernel.clock import Clock
-from mainspring.wire.fields import Duration
+from mainspring.sdk.client.encoding import encode as encode
+from mainspring.sdk.client.patience import Patience as Patience
+from mainspring.sdk.client.patience import checked_patience as checked_patience
 from mainspring.wire.problems import Problem
 
 T = TypeVar("T")
 
-DEFAULT_PATIENCE = 15.0
-REFUSED_PATIENCE = 2.0
 ELSEWHERE = "a server elsewhere is named by url= or MAINSPRING_URL"
 _NOT_THERE = f"is it running? start it with: mainspring up; {ELSEWHERE}"
 _MOST_DIGITS = 4300  # Python parses no longer integers
@@ -137,33 +135,6 @@ def following(call: Call[PageT], page: PageT) -> Call[PageT] | None:
         return None
     kept = tuple(pair for pair in call.params if pair[0] != "cursor")
     return replace(call, params=(*kept, ("cursor", page.next)))
-
-
-@dataclass(frozen=True, slots=True)
-class Patience:
-    """For how many seconds a call is repeated: in all, and while connections are refused, because there a server may
-    come back, but is more often not running or has another address."""
-
-    seconds: float = DEFAULT_PATIENCE
-    refused: float = REFUSED_PATIENCE
-
-    @classmethod
-    def of(cls, seconds: float | None) -> Patience:
-        """The patience of a client that was given `seconds`. They hold for refused connections too."""
-        return cls() if seconds is None else cls(seconds, seconds)
-
-    def at_most(self, seconds: float, *, persist: bool = False) -> Patience:
-        """This patience, at most for so many seconds. `persist`: the server has answered before, so it is likely to
-        come back."""
-        refused = self.seconds if persist else self.refused
-        return Patience(min(self.seconds, seconds), min(refused, seconds))
-
-
-def checked_patience(value: Duration | None) -> float | None:
-    """The patience in seconds. Raises InvalidInput if it is no duration."""
-    if value is None:
-        return None
-    return parse_duration(value.total_seconds() if isinstance(value, timedelta) else value, "patience")
 
 
 class RetryingCall(Generic[T]):
@@ -319,31 +290,3 @@ def _with_retry_after(error: MainspringError, answer: ServerAnswer) -> Mainsprin
     if isinstance(error, Unavailable) and seconds is not None:
         error.retry_after = int(seconds)
     return error
-
-
-def encode(value: Any) -> bytes:
-    """`value` as JSON. Supports dataclasses, datetimes, UUIDs and sets."""
-    try:
-        return msgspec.json.encode(value)
-    except (TypeError, msgspec.MsgspecError) as error:
-        raise InvalidInput(
-            f"the value cannot be encoded as JSON: {error}",
-            code="not_json",
-            field=_not_json(value, "") or None,
-            hint="use numbers, strings, lists, dicts, dataclasses, datetimes or UUIDs",
-        ) from None
-
-
-def _not_json(value: Any, path: str) -> str:
-    """The path of the first value inside that cannot be encoded."""
-    inner: list[tuple[str, Any]] = []
-    if isinstance(value, dict):
-        inner = [(f"{path}.{name}" if path else str(name), one) for name, one in value.items()]
-    elif isinstance(value, list | tuple):
-        inner = [(f"{path}[{index}]", one) for index, one in enumerate(value)]
-    for where, one in inner:
-        try:
-            msgspec.json.encode(one)
-        except (TypeError, msgspec.MsgspecError):
-            return _not_json(one, where)
-    return path

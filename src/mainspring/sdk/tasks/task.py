@@ -28,7 +28,6 @@ from msgspec import UNSET, UnsetType
 
 from mainspring.domain.errors import InvalidInput
 from mainspring.sdk.client.field_types import Priority
-from mainspring.sdk.client.handle import AsyncHandle, Handle
 from mainspring.sdk.client.if_exists import IfExists
 from mainspring.sdk.client.job_fields import Duration, JobFields, JobOptions, When, recurrence
 from mainspring.sdk.errors import BadPayload
@@ -62,6 +61,7 @@ from mainspring.sdk.tasks.task_options import (
 if TYPE_CHECKING:
     from mainspring.sdk.client.async_client import AsyncClient
     from mainspring.sdk.client.client import Client
+    from mainspring.sdk.client.handle import AsyncHandle, Handle
 
 P = ParamSpec("P")
 R = TypeVar("R")
