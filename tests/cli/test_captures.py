@@ -203,7 +203,7 @@ def overview() -> dict[str, Any]:
     long = queue | {"name": "nightly-imports-of-the-eu-warehouse", "depth": 120_400, "oldest_seconds": 7260.0}
     return {
         "status": "degraded", "problems": ["120400 runs wait in the queue nightly, and no worker takes runs from it"],
-        "at": away(), "version": "0.2.0", "rate": 83.0, "succeeded": 4800, "failed": 180, "waiting": 120_412,
+        "at": away(), "version": "0.3.0", "rate": 83.0, "succeeded": 4800, "failed": 180, "waiting": 120_412,
         "scheduled": 4, "oldest_seconds": 7260.0, "fire_lag": 0.0, "busy": 3, "slots": 16,
         "workers": {"LIVE": 1, "LOST": 2}, "dead_letters": 4, "schedulers": 1, "shards_held": 128, "shards": 128,
         "queues": [long, queue],

@@ -21,7 +21,7 @@ def overview(**changes: Any) -> dict[str, Any]:
     queue = {"name": "default", "depth": 12, "scheduled": 2, "running": 3, "oldest_seconds": 75.0, "rate": 41.5,
              "workers": 1, "succeeded": 2400, "failed": 90}  # fmt: skip
     return {
-        "status": "ok", "problems": [], "at": "2026-11-15T09:00:00Z", "version": "0.2.0", "rate": 41.5,
+        "status": "ok", "problems": [], "at": "2026-11-15T09:00:00Z", "version": "0.3.0", "rate": 41.5,
         "succeeded": 2400, "failed": 90, "waiting": 12, "scheduled": 2, "oldest_seconds": 75.0, "fire_lag": 0.0,
         "busy": 3, "slots": 16, "workers": {"LIVE": 1, "LOST": 2}, "dead_letters": 4, "schedulers": 1,
         "shards_held": 128, "shards": 128, "queues": [queue, queue | {"name": "a-queue-with-a-very-long-name" * 3}],
