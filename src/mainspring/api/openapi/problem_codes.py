@@ -139,6 +139,7 @@ CODES: dict[str, tuple[int, str]] = {
     "unknown_timezone": (422, "there is no such time zone"),
     "calendar_allows_nothing": (422, "the calendar excludes everything"),
     "calendar_leaves_no_fire": (422, "the calendar of the schedule leaves no fire"),
+    "extra_missing": (422, "the server lacks a library"),
     "unknown_channel": (422, "there is no such channel"),
     "unknown_calendar": (422, "there is no such calendar"),
     "unknown_country": (422, "there are no holidays of this country or subdivision"),

@@ -1,0 +1,1 @@
+"""NATS JetStream. Only this package names its library."""

@@ -1,0 +1,1 @@
+"""RabbitMQ. Only this package names its library."""
