@@ -1,2 +1,1 @@
-"""Brokers: Kafka, NATS JetStream, RabbitMQ and Redis streams. Only the package of a broker names its library, which an
-extra installs."""
+"""Brokers: events go out to them and come in from them. Each broker is one package, and its library is an extra."""

@@ -1,1 +1,1 @@
-"""Kafka. Only this package names its library."""
+"""Apache Kafka."""

@@ -1,1 +1,1 @@
-"""NATS JetStream. Only this package names its library."""
+"""NATS JetStream."""

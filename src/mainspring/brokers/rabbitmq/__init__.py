@@ -1,1 +1,1 @@
-"""RabbitMQ. Only this package names its library."""
+"""RabbitMQ: classic and quorum queues."""

@@ -1,1 +1,1 @@
-"""Redis streams. Only this package names their library."""
+"""Redis streams."""
