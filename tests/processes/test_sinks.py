@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 import signal
 from collections.abc import AsyncIterator
@@ -10,7 +11,7 @@ from contextlib import ExitStack
 import asyncpg
 import pytest
 
-from tests.brokers.readers import TOPIC, Event, prepare, read_all
+from tests.brokers.readers import TOPIC, Event, KafkaCluster, prepare, read_all
 from tests.brokers.servers import NATS_ARGV, RABBITMQ_ARGV, REDIS_ARGV, a_broker
 from tests.processes.cluster import SLOW, Cluster, eventually
 
@@ -18,7 +19,7 @@ pytestmark = pytest.mark.anyio
 
 JOBS = 50
 BROKERS = {"nats": ("nats", NATS_ARGV), "redis": ("redis", REDIS_ARGV), "rabbitmq": ("amqp", RABBITMQ_ARGV)}
-OPTIONS = ["--notify-allow", "127.0.0.1"]
+OPTIONS = ["--notify-allow", "127.0.0.1,localhost"]
 
 
 @pytest.fixture
@@ -35,7 +36,7 @@ async def test_every_change_reaches_the_broker(kind: str, cluster: Cluster, conn
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("kind", BROKERS)
+@pytest.mark.parametrize("kind", [*BROKERS, "kafka"])
 async def test_ten_thousand_changes_reach_the_broker(
     kind: str, cluster: Cluster, connection: asyncpg.Connection
 ) -> None:
@@ -47,21 +48,27 @@ async def changes_with_kills(
 ) -> None:
     """`rounds` changes of each of 50 jobs. The version of a job tells their order."""
     dice = random.Random(rounds)
-    scheme, argv = BROKERS[kind]
     moments = set(dice.sample(range(rounds), kills))
     with ExitStack() as stack:
-        broker = stack.enter_context(a_broker(argv))
-        await prepare(kind, broker.port)
+        broker, kafka, url, topic = None, None, "", TOPIC
+        if kind == "kafka":
+            kafka = KafkaCluster()
+            url, topic = kafka.url, kafka.topic
+        else:
+            scheme, argv = BROKERS[kind]
+            broker = stack.enter_context(a_broker(argv))
+            await prepare(kind, broker.port)
+            url = f"{scheme}://127.0.0.1:{broker.port}"
         server = await cluster.server(options=OPTIONS)
         jobs = [{"task": "noop", "schedule": "manual", "job_id": f"j{number}"} for number in range(JOBS)]
         await cluster.submit_all(jobs)
-        body = {"kind": kind, "url": f"{scheme}://127.0.0.1:{broker.port}", "topic": TOPIC, "on": ["job.changed"]}
+        body = {"kind": kind, "url": url, "topic": topic, "on": ["job.changed"]}
         made = await cluster.http.put("/v1/sinks/out", json=body)
         assert made.status_code in (200, 201), made.text
         for number in range(rounds):
             await connection.execute("update mainspring.jobs set version = version + 1")
             if number in moments:
-                if number % 2:
+                if number % 2 or broker is None:
                     server.send_signal(signal.SIGKILL)
                     server.wait()
                     server = await cluster.server(options=OPTIONS)
@@ -75,7 +82,11 @@ async def changes_with_kills(
 
         # A killed server has a lease of 60 s, and a broker that was away is asked again after at most so long.
         await eventually(all_sent, 6 * SLOW, "all changes are sent")
-        check_order(await read_all(kind, broker.port), rounds)
+        if kafka is not None:
+            check_order(await asyncio.to_thread(kafka.read, rounds * JOBS), rounds)
+        else:
+            assert broker is not None
+            check_order(await read_all(kind, broker.port), rounds)
 
 
 def check_order(events: list[Event], rounds: int) -> None:
@@ -88,5 +99,3 @@ def check_order(events: list[Event], rounds: int) -> None:
             versions.setdefault(event["data"]["job_id"], []).append(event["data"]["version"])
     assert len(versions) == JOBS
     assert all(found == list(range(2, rounds + 2)) for found in versions.values())
-
-

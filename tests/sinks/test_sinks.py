@@ -158,6 +158,13 @@ async def test_a_receiver_that_is_down_gets_everything_later(
         view = await shown(api)
         assert (view["waiting"], view["failures"], view["error"]) == (2, 1, "HTTP 503")
         assert view["lag_s"] > 0
+        metrics = (await api.get("/metrics", params={"gauges": "yes"})).text
+        assert 'mainspring_sink_waiting{sink="out"} 2.0' in metrics
+        assert 'mainspring_sink_lag_seconds{sink="fine"} 0.0' in metrics
+        later = (
+            "update mainspring.sink_positions set retry_at = retry_at + interval '1 hour' where retry_at is not null"
+        )
+        await connection.execute(later)
         await sent(assembly)
         assert len(receiver.asked) == 1  # it is not due
         await connection.execute("update mainspring.sink_positions set retry_at = null")

@@ -25,7 +25,7 @@ CHANGES = (
 GROUPS = ("job", "run", "workflow_run")
 TESTED = "sink.test"
 SinkKindWord = Annotated[str, words("SinkKind", *SINK_KINDS)]
-ChangeWord = Annotated[str, words("Change", *GROUPS, *CHANGES)]
+ChangeWord = Annotated[str, words("SinkChange", *GROUPS, *CHANGES)]
 SinkUrl = Annotated[
     str, Meta(max_length=2000, description="https://, nats://, redis://, amqp:// or kafka://, without a password.")
 ]

@@ -163,6 +163,7 @@ CODES: dict[str, tuple[int, str]] = {
     "too_many_streams": (429, "the session or token has too many event streams"),
     "streams_full": (503, "the server has too many event streams"),
     "provider_unavailable": (503, "the provider does not answer as it should"),
+    "tables_held": (503, "a transaction holds the tables of jobs and runs"),
     "store_down": (503, "the database is unavailable"),
     "busy": (503, "a concurrent change was in conflict; nothing was stored"),
     "unavailable": (503, "it cannot be done at this moment"),

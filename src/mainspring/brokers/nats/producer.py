@@ -22,22 +22,25 @@ async def open_nats(
 ) -> NatsProducer:
     [(host, port)] = address.hosts
     checked = (await reach.addresses(address.scheme, host, port))[0]
-    client = Client()
+    client, said = Client(), list[Exception]()
+
+    async def note(error: Exception) -> None:
+        said.append(error)
+
     tls: dict[str, Any] = {"tls": ssl.create_default_context(), "tls_hostname": host} if address.tls else {}
     try:
         # Without reconnects it does not follow the server to addresses that nobody has checked.
         await client.connect(
             f"{address.scheme}://{f'[{checked}]' if ':' in checked else checked}:{port}",
             name="mainspring", allow_reconnect=False, connect_timeout=_CONNECT, user=settings.get("user"),
-            password=secrets.get("password"), token=secrets.get("token"), error_cb=_quiet, **tls,
+            password=secrets.get("password"), token=secrets.get("token"), error_cb=note, max_reconnect_attempts=1,
+            reconnect_time_wait=0, **tls,
         )  # fmt: skip
     except (OSError, nats.errors.Error, TimeoutError) as error:
-        raise NotTaken(f"no connection to {host} port {port}: {in_words(error, secrets)}") from None
+        why = in_words(said[-1] if said else error, secrets)
+        raise NotTaken(f"no connection to {host} port {port}: {why}") from None
+    said.clear()
     return NatsProducer(client, str(settings["topic"]), secrets)
-
-
-async def _quiet(_error: Exception) -> None:
-    """Whoever publishes gets the error."""
 
 
 class NatsProducer:
