@@ -23,6 +23,7 @@ from mainspring.bench import (
     process_tasks,
     rollup,
     schedules,
+    sinks,
     storm,
     submit,
 )
@@ -52,6 +53,13 @@ async def test_schedules_measures_how_late_the_last_of_many_fires_is() -> None:
     assert (figures["jobs"], figures["fired"]) == (100, 20)
     assert 0 <= number(figures["last_fire_lag_s"]) <= number(figures["last_end_lag_s"])
     assert number(figures["register_per_s"]) > 0 and number(figures["rss_mb"]) > 10
+
+
+@pytest.mark.slow
+async def test_sinks_measures_jobs_with_and_without_a_sink() -> None:
+    figures = await sinks.run(200)
+    assert figures["jobs"] == 200
+    assert number(figures["without_per_s"]) > 0 and number(figures["sent_per_s"]) > 0
 
 
 @pytest.mark.slow

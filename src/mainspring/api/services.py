@@ -98,6 +98,10 @@ from mainspring.operations.secrets.secret_check import SecretCheck
 from mainspring.operations.signals import Signals
 from mainspring.operations.signatures.offers import OfferRegistry
 from mainspring.operations.signatures.signature_registry import SignatureRegistry
+from mainspring.operations.sinks.admin import SinkAdmin
+from mainspring.operations.sinks.keeper import SinkKeeper
+from mainspring.operations.sinks.producers import Producers
+from mainspring.operations.sinks.sender import SinkSender
 from mainspring.operations.submit.submitter import Submitter
 from mainspring.operations.views.saved_views import SavedViews
 from mainspring.operations.waits.approvals import Approvals
@@ -139,6 +143,7 @@ class Services:
         page_url: str | None,
         providers: Sequence[ProviderSettings],
         provider_transport: ProviderTransport,
+        producers: Producers,
     ) -> None:
         self.page_url = page_url
         master_keys = MasterKeys(read_keys, clock)
@@ -179,6 +184,8 @@ class Services:
         self.rules = RuleAdmin(store)
         self.alert_keeper = AlertKeeper(store, clock, page_url)
         self.notification_sender = NotificationSender(store, database_clock, transport)
+        self.sinks = SinkAdmin(store, clock, database_clock, producers)
+        self.sink_sender = SinkSender(store, clock, producers)
         self.limit_setter = LimitSetter(store, signals, clock)
         self.worker_reader = WorkerReader(store)
         self.dead_letter_reader = DeadLetterReader(store, lanes)
@@ -265,6 +272,8 @@ class Services:
             self.streams,
             self.alert_keeper,
             self.notification_sender,
+            self.sink_sender,
+            SinkKeeper(store),
         ]
 
 

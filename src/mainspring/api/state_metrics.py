@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from heapq import nlargest
 
 from prometheus_client import CollectorRegistry, generate_latest
-from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from mainspring.operations.read.job_gauges import JobGauges
@@ -15,6 +15,7 @@ from mainspring.store.gauges import DatabaseFigures
 from mainspring.wire.insights import QueueScale
 from mainspring.wire.quotas import QuotaUse
 from mainspring.wire.runs import QueueView
+from mainspring.wire.sinks import SinkView
 
 _MOST_QUEUES = 1000
 _OF_QUEUE = {
@@ -55,9 +56,15 @@ def ready_metric(*, ready: bool) -> bytes:
 
 
 def state_metrics(
-    counts: TenantCounts, jobs: Sequence[JobGauges], database: DatabaseFigures | None, quotas: Sequence[QuotaUse]
+    counts: TenantCounts,
+    jobs: Sequence[JobGauges],
+    database: DatabaseFigures | None,
+    quotas: Sequence[QuotaUse],
+    sinks: Sequence[SinkView] = (),
 ) -> bytes:
-    return _written([*_of_counts(counts), *_of_jobs(jobs), *_of_database(database), *_of_quotas(quotas)])
+    return _written(
+        [*_of_counts(counts), *_of_jobs(jobs), *_of_database(database), *_of_quotas(quotas), *_of_sinks(sinks)]
+    )
 
 
 class _Families(Collector):
@@ -108,6 +115,20 @@ def _of_jobs(jobs: Sequence[JobGauges]) -> Iterator[Metric]:
 def _of_database(figures: DatabaseFigures | None) -> Iterator[Metric]:
     for name, (words, field) in _OF_DATABASE.items() if figures else ():
         yield GaugeMetricFamily(name, words, getattr(figures, field))
+
+
+def _of_sinks(sinks: Sequence[SinkView]) -> Iterator[Metric]:
+    """None if the tenant has no sinks."""
+    if not sinks:
+        return
+    lag = GaugeMetricFamily("mainspring_sink_lag_seconds", "Age of the oldest change to send", labels=["sink"])
+    waiting = GaugeMetricFamily("mainspring_sink_waiting", "Changes to send, up to 100,000", labels=["sink"])
+    dropped = CounterMetricFamily("mainspring_sink_dropped", "Changes that had waited for too long", labels=["sink"])
+    for sink in sinks:
+        lag.add_metric([sink.name], sink.lag_s or 0.0)
+        waiting.add_metric([sink.name], sink.waiting)
+        dropped.add_metric([sink.name], sink.dropped)
+    yield from (lag, waiting, dropped)
 
 
 def _of_quotas(uses: Sequence[QuotaUse]) -> Iterator[Metric]:

@@ -61,6 +61,15 @@ def limits(jobs: JobsOption = None, as_json: JsonFlag = False) -> None:
     raise typer.Exit(main(jobs, as_json))
 
 
+@app.command(epilog="Example: mainspring bench sinks --jobs 20000")
+def sinks(jobs: JobsOption = None, as_json: JsonFlag = False) -> None:
+    """Measure what one sink costs: jobs per second without a sink, with one that gets the ends of runs, and with one
+    that gets all changes. Default: 50,000 no-op jobs each."""
+    from mainspring.bench.sinks import main
+
+    raise typer.Exit(main(jobs, as_json))
+
+
 @app.command(epilog="Example: mainspring bench overhead --json")
 def overhead(jobs: JobsOption = None, as_json: JsonFlag = False) -> None:
     """Measure the overhead on top of the jobs' own time. Default: 2,000 jobs that sleep for 1 s, on 200 slots."""

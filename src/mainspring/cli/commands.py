@@ -22,7 +22,7 @@ TOPICS: dict[str, tuple[tuple[str, ...], ...]] = {
         ("queue",),
         ("limit",),
         ("calendar",),
-        ("breaker", "task", "channel", "rule", "notification", "view"),
+        ("breaker", "task", "channel", "rule", "notification", "sink", "view"),
     ),
     "Access": (("tenant",), ("user", "token", "secret"), ("session", "open", "audit")),
     "Tools": (("completion", BENCH),),
@@ -30,7 +30,7 @@ TOPICS: dict[str, tuple[tuple[str, ...], ...]] = {
 NOUNS = (
     *("job", "run", "workflow", "approval", "backfill", "dead-letter", "operation", "schedule", "event"),
     *("worker", "task", "queue", "limit", "breaker", "calendar", "tenant", "user", "token", "secret", "session"),
-    *("audit", "channel", "rule", "notification", "view", "import", "backup"),
+    *("audit", "channel", "rule", "notification", "sink", "view", "import", "backup"),
 )
 COMMANDS = tuple(
     name for rows in TOPICS.values() for row in rows for name in row if name not in NOUNS and name != BENCH

@@ -1,4 +1,4 @@
-"""Settings of channels and rules from files."""
+"""Settings of channels, rules and sinks from files."""
 
 from __future__ import annotations
 
@@ -44,8 +44,15 @@ def secret_from(file: str, kind: str) -> tuple[str, str]:
 
     if kind not in _SECRETS:
         raise InvalidInput(f"there is no kind of channel {kind!r}", field="kind", expected=", ".join(_SECRETS))
+    return _SECRETS[kind], read_secret(file)
+
+
+def read_secret(file: str) -> str:
+    """A secret from a file."""
+    from mainspring.domain.errors import InvalidInput
+
     try:
-        return _SECRETS[kind], _text_of(file).strip()
+        return _text_of(file).strip()
     except OSError as error:
         raise InvalidInput(f"{file} cannot be read: {error.strerror}", field="secret-file") from None
     except UnicodeDecodeError:

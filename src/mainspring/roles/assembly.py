@@ -39,6 +39,7 @@ from mainspring.operations.secrets.external import SecretReader
 from mainspring.operations.secrets.master_keys import ReadKeys, no_keys
 from mainspring.operations.signals import Signals
 from mainspring.operations.signatures.signature_registry import SignatureRegistry
+from mainspring.operations.sinks.producers import NoProducers, Producers
 from mainspring.roles.background import ClockSync, ReadyPoll, upkeep_tasks
 from mainspring.roles.notify_guard import notify_guard
 from mainspring.roles.notify_transport import NetworkTransport
@@ -106,6 +107,7 @@ class Assembly:
         self.release_waiters()
         self.monitor.stop()
         await self.services.notification_sender.close()
+        await self.services.sink_sender.close()
         self.services.provider_sign_in.close()
         await self.services.exchanger.close()
         await self.services.external_stores.close()
@@ -132,6 +134,7 @@ async def assemble(
     read_keys: ReadKeys = no_keys,
     secret_readers: Mapping[str, SecretReader] | None = None,
     transport: Transport | None = None,
+    producers: Producers | None = None,
     page_url: str | None = None,
     providers: Sequence[ProviderSettings] = (),
     provider_transport: ProviderTransport | None = None,
@@ -141,7 +144,7 @@ async def assemble(
     stored in PostgreSQL. `old_log_files` may have older output. `read_keys` returns the master keys of secrets.
     `secret_readers`: stores of secrets outside.
     `rates`: how often tokens and addresses may call. `transport` sends messages. `page_url`: where people open the
-    page. `providers`: where they sign in. `read_url`: the standby for lists and searches."""
+    page. `producers` sends changes. `providers`: where they sign in. `read_url`: the standby for lists and searches."""
     share = 1 if place is None else place.count
     store = await open_store(database, share=share, read_url=read_url)
     log_stores = _log_stores(LogTable(store), log_files, old_log_files)
@@ -172,7 +175,7 @@ async def assemble(
         ReadinessCheck(store, node.leaser if node else None, lambda: judge.status, place), failed_sign_ins,
         GaugeServer(store, place), read_keys, secret_readers or {},
         transport or NetworkTransport(notify_guard(None)), page_url, providers,
-        provider_transport or NetworkProviderTransport(),
+        provider_transport or NetworkProviderTransport(), producers or NoProducers(),
     )  # fmt: skip
     token_registry = TokenRegistry(store, clock)
     session_registry = TokenRegistry(store, clock, sessions.find)

@@ -46,6 +46,7 @@ from mainspring.roles.provider_settings import read_providers
 from mainspring.roles.request_rates import request_rates
 from mainspring.roles.retention import audit_days, history_days
 from mainspring.roles.secret_stores import read_secret_stores
+from mainspring.roles.sink_producers import NetworkProducers
 from mainspring.roles.stop_signals import StopSignals
 from mainspring.roles.token import ensure_admin_token, remember_folder
 from mainspring.store.database import Database
@@ -156,6 +157,8 @@ async def _start(options: ServerOptions, log_storage: LogStorage, trusted: bool)
             trusted = True
         if trusted:
             remember_folder(options.data, named=options.data_named)
+        guard = notify_guard(options.notify_allow)
+        transport = NetworkTransport(guard)
         assembly = await assemble(
             options.database,
             SystemClock(),
@@ -169,7 +172,8 @@ async def _start(options: ServerOptions, log_storage: LogStorage, trusted: bool)
             place=options.place,
             read_keys=key_reader(options.data),
             secret_readers=read_secret_stores(),
-            transport=NetworkTransport(notify_guard(options.notify_allow)),
+            transport=transport,
+            producers=NetworkProducers(guard, transport),
             page_url=options.public_url,
             providers=read_providers(options.oidc),
             read_url=options.read_url,

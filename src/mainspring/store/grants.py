@@ -16,7 +16,7 @@ _READ_ONLY = ("schema_migrations", "routines")  # only migrations write to them
 _APPENDED = ("audit_entries", "audit_links")
 _DERIVED = ("audit_anchors", "audit_dropped_days")
 _TRUNCATED = ("worker_beats_0", "worker_beats_1")
-_CALLED = ("add_partition", "drop_partition")
+_CALLED = ("add_partition", "drop_partition", "watch_changes", "mark_changes")
 
 _SCHEMA = """
 select quote_ident(current_user), has_schema_privilege(n.oid, 'usage'), has_schema_privilege(n.oid, 'create'),
@@ -51,7 +51,8 @@ _ALL = (
     "grant select, insert, update, delete on all tables in schema mainspring to {role}",
     "select mainspring.protect_audit()",
     "grant truncate on mainspring.worker_beats_0, mainspring.worker_beats_1 to {role}",
-    "grant execute on function mainspring.add_partition, mainspring.drop_partition to {role}",
+    "grant execute on function mainspring.add_partition, mainspring.drop_partition, mainspring.watch_changes, "
+    "mainspring.mark_changes to {role}",
 )
 
 

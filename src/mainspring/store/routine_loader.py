@@ -23,7 +23,7 @@ from mainspring.store.submit_fields import submit_constants
 
 _RELEASE = re.compile(r"\d+(?:\.\d+)*")
 # Servers call these. A server of an older version would drop what it does not know, so they are not in the list.
-_OF_SERVERS = ("partition_name", "add_partition", "drop_partition")
+_OF_SERVERS = ("partition_name", "add_partition", "drop_partition", "watch_changes", "mark_changes")
 # Functions that this transaction has created or replaced.
 _WRITTEN = """
 select p.oid::regprocedure::text as signature from pg_proc p

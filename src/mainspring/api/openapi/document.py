@@ -29,6 +29,7 @@ from mainspring.wire.problems import PROBLEM_MEDIA_TYPE, Problem
 from mainspring.wire.protocol import SECRET_HEADER, WORKER_HEADER
 from mainspring.wire.rules import RuleView
 from mainspring.wire.runs import DeadLetterView, QueueView, RunView, WorkerView
+from mainspring.wire.sinks import SinkView
 from mainspring.wire.views import ViewView
 from mainspring.wire.workflows import WorkflowRunView
 
@@ -46,7 +47,7 @@ _DESCRIPTION = """A distributed job scheduler: every fire time runs once, and no
 """
 _WITH_ETAG = (
     JobView, CalendarView, GateView, QueueView, RunView, WorkflowRunView, DeadLetterView, LimitDetails, WorkerView,
-    OperationView, BackfillView, ChannelView, RuleView, ViewView,
+    OperationView, BackfillView, ChannelView, RuleView, ViewView, SinkView,
 )  # fmt: skip
 _TAGS = {
     "jobs": ("jobs", "What to run and when."),
@@ -69,6 +70,7 @@ _TAGS = {
     "channels": ("notifications", "Who is told what has happened."),
     "rules": ("notifications", "Who is told what has happened."),
     "notifications": ("notifications", "Who is told what has happened."),
+    "sinks": ("sinks", "Where changes of jobs and runs are sent."),
     "breakers": ("circuit breakers", "What stops the runs of a job or task after failures in a row."),
     "tasks": ("tasks", "What workers can do."),
     "workers": ("workers", "Processes that run attempts."),

@@ -99,6 +99,16 @@ CHANNELS: Examples = {
         "password": "abc",
     },
 }
+SINKS: Examples = {
+    "a webhook": {"kind": "webhook", "url": "https://example.com/changes", "secret": "whsec_c2VjcmV0", "batch": 100},
+    "failures to NATS": {
+        "kind": "nats",
+        "url": "nats://nats.example.com:4222",
+        "topic": "mainspring.failed",
+        "on": ["run.failed"],
+    },
+    "a Redis stream": {"kind": "redis", "url": "rediss://redis.example.com:6379/0", "topic": "mainspring"},
+}
 RULES: Examples = {
     "failures of a queue": {"on": ["failure", "recovered"], "to": ["oncall"], "queue": "billing"},
     "with an escalation": {

@@ -6,11 +6,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from mainspring.domain.durations import format_duration
+from mainspring.domain.notify.messages import one_line
 from mainspring.domain.run_key import rfc3339
 from mainspring.kernel.ids import DEFAULT_TENANT, TenantId
-from mainspring.store import findings
+from mainspring.store import findings, sinks
 from mainspring.store.findings import DatabaseLimits, Since, WrongClock
 from mainspring.store.pool import Connection
+from mainspring.store.sinks import TroubledSink
 
 WEEK = 7 * 86400.0
 FAILURES = 3
@@ -31,6 +33,7 @@ async def warnings_of(connection: Connection, tenant: TenantId) -> list[str]:
         await forgotten_pauses(connection, tenant, None, None, WEEK),
         await never_ran(connection, tenant, None, None, WEEK),
         await always_fails(connection, tenant, None, None, FAILURES),
+        await troubled_sinks(connection, tenant),
     ]
     if tenant == DEFAULT_TENANT:
         found += [await clocks_differ(connection, CLOCK_OFF), await database_near_limit(connection, NEAR)]
@@ -58,6 +61,12 @@ async def always_fails(
     return _listed(rows, f"failed at least {failures} times in a row and never succeeded")
 
 
+async def troubled_sinks(connection: Connection, tenant: TenantId) -> str | None:
+    """Sinks that take nothing, or for which changes were dropped in the last day."""
+    rows = await sinks.troubled(connection, tenant)
+    return "; ".join(text for row in rows[:_NAMED] for text in _sink(row)) or None
+
+
 async def clocks_differ(connection: Connection, above: float) -> str | None:
     """By more than `above` seconds from the clock of the database."""
     rows = await findings.wrong_clocks(connection, above, _SEEN_WITHIN)
@@ -82,6 +91,15 @@ def _listed(rows: Sequence[Since], what: str, named: str = "since") -> str | Non
 def _clock(row: WrongClock) -> str:
     side = "ahead of" if row.off > 0 else "behind"
     return f"the clock of {row.host} is {abs(row.off):.1f} s {side} the clock of the database; start NTP there"
+
+
+def _sink(row: TroubledSink) -> Iterator[str]:
+    if row.failures > FAILURES - 1:
+        yield f"the sink {row.name} takes no changes: {one_line(row.error or '', 200)}"
+    if row.dropped_lately and row.dropped_at is not None:
+        words = "1 change was" if row.dropped == 1 else f"{row.dropped:,} changes were"
+        last = rfc3339(row.dropped_at)
+        yield f"{words} dropped for the sink {row.name}, the last at {last}; they had waited too long"
 
 
 def _near(limits: DatabaseLimits, above: float) -> Iterator[str]:

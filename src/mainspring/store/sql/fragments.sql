@@ -1304,3 +1304,60 @@ q.log_bytes_per_day, q.tokens
 -- fragment: quota_row
 -- QuotaRow in store/quotas.py.
 {{quota_numbers}}, q.version, q.updated_by, q.updated_at
+
+-- ----------------------------------------------------------------------------------------------------------- sinks
+
+-- fragment: kind_of_run(run)
+case when coalesce({{run}}.follows, 0) & {{FOLLOWS_FLOW}} <> 0 then 'workflow_run.' else 'run.' end
+
+-- fragment: data_of_run(run)
+-- What a change tells of a run, live or ended. It has no payload and no result: these can be large, and not for everybody.
+jsonb_build_object(
+    'run_id', {{run}}.run_id, 'job_id', coalesce({{run}}.job_id, {{run}}.run_id::text), 'name', {{run}}.name,
+    'generation', {{run}}.generation, 'trigger', coalesce({{run}}.trigger, 'schedule'),
+    'status', case {{run}}.state when {{QUEUED}} then 'QUEUED' when {{RUNNING}} then 'RUNNING'
+        when {{WAITING}} then 'WAITING' when {{HELD}} then 'HELD' when {{SUCCESS}} then 'SUCCESS'
+        when {{FAILED}} then 'FAILED' when {{CANCELLED}} then 'CANCELLED' when {{SKIPPED}} then 'SKIPPED' end,
+    'attempt', {{run}}.attempt, 'max_attempts', {{run}}.max_attempts, 'scheduled_for', {{run}}.scheduled_for,
+    'started_at', {{run}}.started_at, 'worker_id', {{run}}.worker_id, 'labels', {{run}}.spec -> 'labels')
+
+-- fragment: data_of_job(job)
+jsonb_build_object(
+    'job_id', {{job}}.job_id, 'name', {{job}}.name, 'generation', {{job}}.generation, 'version', {{job}}.version,
+    'status', case {{job}}.status when {{JOB_SCHEDULED}} then 'SCHEDULED' when {{JOB_PAUSED}} then 'PAUSED'
+        when {{JOB_CANCELLED}} then 'CANCELLED' when {{JOB_COMPLETED}} then 'COMPLETED' end,
+    'schedule', {{job}}.schedule, 'next_fire_at', {{job}}.next_fire_at, 'labels', {{job}}.spec -> 'labels')
+
+-- fragment: sink_wants(sink, found)
+-- Whether the sink wants the change. An entry of `changes` is a change, or the word before its dot.
+{{sink}}.tenant_id = {{found}}.tenant_id
+and ({{sink}}.changes is null or {{found}}.change = any ({{sink}}.changes)
+     or split_part({{found}}.change, '.', 1) = any ({{sink}}.changes))
+and ({{sink}}.queue is null or {{sink}}.queue = {{found}}.queue)
+and ({{sink}}.task is null or {{sink}}.task = {{found}}.task)
+and ({{sink}}.job_id is null or {{sink}}.job_id = {{found}}.job_id)
+and ({{sink}}.labels is null or {{found}}.labels::jsonb @> {{sink}}.labels)
+
+-- fragment: log_changes
+-- Of the changes in `found`, those that a sink wants get a number each, and a row for each sink that wants it.
+insert into mainspring.sink_changes (sink_id, seq, at, change, subject, job_id, data)
+select s.sink_id, n.seq, n.at, n.change, n.subject, n.job_id, n.data
+from (
+    select nextval('mainspring.sink_change_numbers') as seq, clock_timestamp() as at, w.*
+    from (
+        select f.change, f.tenant_id, l.queue, l.task, f.subject, f.job_id, f.labels,
+               jsonb_strip_nulls(f.data || f.more || jsonb_build_object('queue', l.queue, 'task', l.task))::json as data
+        from found f
+        join mainspring.lanes l on l.lane_id = f.lane_id
+        cross join lateral (select l.queue, l.task, f.tenant_id, f.change, f.job_id, f.labels) as c
+        where exists (select from mainspring.sinks s where {{sink_wants(s, c)}})
+        order by f.number
+    ) as w
+) as n
+join mainspring.sinks s on {{sink_wants(s, n)}}
+
+-- fragment: sink_columns
+-- SinkRow in store/sinks.py.
+s.sink_id, s.tenant_id, s.name, s.kind, s.version, s.settings::text as settings_text, s.changes, s.queue, s.task,
+s.job_id, s.labels::text as labels_text, s.keep_seconds, s.keep_bytes, s.paused, s.created_at, s.updated_at,
+s.updated_by, array(select json_object_keys(k.secrets) from mainspring.sink_secrets k where k.sink_id = s.sink_id order by 1) as secret_names

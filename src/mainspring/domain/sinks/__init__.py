@@ -1,0 +1,1 @@
+"""Sinks: where changes of jobs and runs are sent, and as what."""

@@ -1,0 +1,1 @@
+"""Sinks: changes of jobs and runs are sent to webhooks and brokers."""
