@@ -49,6 +49,7 @@ from mainspring.operations.live.streams import Streams
 from mainspring.operations.logs.log_bounds import LogBounds, LogBudget
 from mainspring.operations.logs.log_finder import LogFinder
 from mainspring.operations.logs.log_merger import LogMerger
+from mainspring.operations.logs.log_retention import LogRetentionAdmin
 from mainspring.operations.logs.log_service import LogService
 from mainspring.operations.logs.log_watch import LogWatch
 from mainspring.operations.notify.alert_keeper import AlertKeeper
@@ -174,6 +175,7 @@ class Services:
         self.calendar_reader = CalendarReader(store)
         self.saved_views = SavedViews(store)
         self.calendar_changer = CalendarChanger(store, database_clock, computations)
+        self.log_retention = LogRetentionAdmin(store)
         self.channels = ChannelAdmin(store, clock, database_clock, transport, page_url)
         self.notifications = NotificationHistory(store)
         self.rules = RuleAdmin(store)

@@ -11,13 +11,19 @@ from msgspec import Meta
 from mainspring.wire.formats import Name
 from mainspring.wire.states import words
 
-CHANNEL_KINDS = ("mail", "webhook", "slack", "teams", "discord", "telegram", "pagerduty", "opsgenie", "twilio")
+CHANNEL_KINDS = (
+    *("mail", "webhook", "slack", "teams", "discord", "telegram", "pagerduty", "opsgenie", "twilio"),
+    "apprise",
+)
 ChannelKindWord = Annotated[str, words("ChannelKind", *CHANNEL_KINDS)]
 MailTlsWord = Annotated[str, words("MailTls", "starttls", "tls", "none")]
 RegionWord = Annotated[str, words("Region", "us", "eu")]
 # The values of these fields are never in an answer.
 WriteOnly = Annotated[str, Meta(max_length=2000, extra_json_schema={"writeOnly": True, "format": "password"})]
-CHANNEL_SECRETS = ("webhook_url", "secret", "password", "bot_token", "routing_key", "api_key", "auth_token")
+CHANNEL_SECRETS = (
+    *("webhook_url", "secret", "password", "bot_token", "routing_key", "api_key", "auth_token"),
+    "apprise_url",
+)
 ChannelUrl = Annotated[str, Meta(max_length=2000, description="http:// or https://, without a user and password.")]
 
 
@@ -46,6 +52,7 @@ class ChannelRequest(
     region: RegionWord | None = None
     account_sid: Name | None = None
     auth_token: WriteOnly | None = None
+    apprise_url: WriteOnly | None = None
 
 
 class ChannelView(msgspec.Struct, omit_defaults=True, rename={"sender": "from"}):

@@ -84,7 +84,7 @@ def set_(
         typer.Option(
             "--kind",
             metavar="K",
-            help="mail, webhook, slack, teams, discord, telegram, pagerduty, opsgenie or twilio.",
+            help="mail, webhook, slack, teams, discord, telegram, pagerduty, opsgenie, twilio or apprise.",
         ),
     ] = None,
     address: Annotated[

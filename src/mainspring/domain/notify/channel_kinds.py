@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from mainspring.domain.errors import InvalidInput, NotFound
+from mainspring.domain.notify.apprise_urls import check_apprise_url
 from mainspring.domain.texts import check_line, check_prose, shown
 from mainspring.wire.channels import CHANNEL_SECRETS, ChannelRequest
 from mainspring.wire.fields import LONGEST_NOTE
@@ -37,6 +38,7 @@ class ChannelKind:
         return frozenset((*self.needs, *self.may, "kind", "description"))
 
 
+APPRISE = "apprise"
 KINDS = {
     "mail": ChannelKind(("host", "sender", "to"), ("port", "tls", "user", "password"), MOST_RECIPIENTS),
     "webhook": ChannelKind(("url", "secret")),
@@ -47,6 +49,7 @@ KINDS = {
     "pagerduty": ChannelKind(("routing_key",), ("region", "url")),
     "opsgenie": ChannelKind(("api_key",), ("region", "url")),
     "twilio": ChannelKind(("account_sid", "auth_token", "sender", "to"), ("url",)),
+    APPRISE: ChannelKind(("apprise_url",)),
 }
 _WRITTEN = {"sender": "from"}
 
@@ -137,6 +140,8 @@ def _check_values(request: ChannelRequest, kept: frozenset[str]) -> None:
     for name in ("url", "webhook_url"):
         if (url := getattr(request, name)) is not None:
             check_url(url, name)
+    if request.apprise_url is not None:
+        check_apprise_url(request.apprise_url)
     if request.kind == "mail":
         if request.host is not None and not _HOST.match(request.host):
             raise InvalidInput(f"{shown(request.host)} is not a host", field="host", expected="smtp.example.com")

@@ -265,6 +265,8 @@ class AsyncClient(AsyncWorkflowMethods, AsyncBulkMethods):
     set_channel = awaited(lambda: calls.set_channel)
     delete_channel = awaited(lambda: calls.delete_channel)
     test_channel = awaited(lambda: calls.test_channel)
+    log_retention = awaited(lambda: calls.log_retention)
+    set_log_retention = awaited(lambda: calls.set_log_retention)
     rules = awaited(lambda: calls.rules)
     rule = awaited(lambda: calls.rule)
     set_rule = awaited(lambda: calls.set_rule)

@@ -262,6 +262,8 @@ class Client(WorkflowMethods, BulkMethods):
     set_channel = blocking(lambda: calls.set_channel)
     delete_channel = blocking(lambda: calls.delete_channel)
     test_channel = blocking(lambda: calls.test_channel)
+    log_retention = blocking(lambda: calls.log_retention)
+    set_log_retention = blocking(lambda: calls.set_log_retention)
     rules = blocking(lambda: calls.rules)
     rule = blocking(lambda: calls.rule)
     set_rule = blocking(lambda: calls.set_rule)
