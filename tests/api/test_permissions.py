@@ -35,6 +35,7 @@ _INTERNAL = {
     "Previewer": {"fires", "in_thread"},
     "SignatureRegistry": {"known", "texts", "check", "read", "differs", "declare", "refresh", "run_once"},
     "GaugeServer": {"close"},
+    "LogService": {"tail"},
     "Exchanger": {"poll", "close", "forget"},
     "Streams": {"close", "next_id", "run_once"},
     "ExternalStores": {"check", "value", "close"},

@@ -180,7 +180,6 @@ class Services:
         self.notifications = NotificationHistory(store)
         self.rules = RuleAdmin(store)
         self.alert_keeper = AlertKeeper(store, clock, page_url)
-        self.notification_sender = NotificationSender(store, database_clock, transport)
         self.limit_setter = LimitSetter(store, signals, clock)
         self.worker_reader = WorkerReader(store)
         self.dead_letter_reader = DeadLetterReader(store, lanes)
@@ -240,6 +239,7 @@ class Services:
         )
         self.streams = Streams(store, signals, lanes, clock)
         self.logs = LogService(store, log_stores, log_watch, log_merger, self.exchanger.check_worker, log_budget)
+        self.notification_sender = NotificationSender(store, database_clock, transport, logs=self.logs)
         self.log_finder = LogFinder(store, lanes, self.logs)
         self.signatures = signatures
         self.audit_reader = AuditReader(store)

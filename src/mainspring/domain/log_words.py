@@ -1,8 +1,8 @@
-"""Which words a chunk of output contains, as two bytes for each, and which words a search needs.
+"""Which words a chunk of output contains, as three bytes for each, and which words a search needs.
 
-A word is a run of ASCII letters, digits and underscores, in lower case. Its two bytes are the lower half of its CRC-32.
-A chunk can seem to have a word that it does not have, about once in fifty times for one of 10 kB, and never the other
-way round. SQL compares them (store/sql/log_search.sql).
+A word is a run of ASCII letters, digits and underscores, in lower case. Its bytes are the lower three of its CRC-32.
+A chunk can seem to have a word that it does not have, about once in ten thousand times for one of 10 kB, and never the
+other way round. SQL compares them (store/sql/log_search.sql).
 
 A code of a terminal, such as that of a colour, ends in a letter. A word right after it begins there.
 """
@@ -40,7 +40,11 @@ def words_in(data: bytes) -> bytes | None:
     if b"\x1b" in data:
         words.update(word.lower() for word in _AFTER_CODE.findall(data))
     codes = array("I", map(crc32, words))
-    return memoryview(codes).cast("B").cast("H")[sys.byteorder == "big" :: 2].tobytes()
+    if sys.byteorder == "big":
+        codes.byteswap()
+    found = bytearray(codes.tobytes())
+    del found[3::4]
+    return bytes(found)
 
 
 def follows_code(data: bytes, at: int) -> bool:
@@ -49,10 +53,10 @@ def follows_code(data: bytes, at: int) -> bool:
 
 
 def asked(words: Iterable[str]) -> list[bytes] | None:
-    """Two bytes for each of the words that a chunk must have: the longest, which are the rarest. None without words:
+    """Three bytes for each of the words that a chunk must have: the longest, which are the rarest. None without words:
     any chunk may match."""
     chosen = sorted(set(words), key=lambda word: (-len(word), word))[:MOST_ASKED]
-    return [(crc32(word.encode()) & 0xFFFF).to_bytes(2, sys.byteorder) for word in chosen] or None
+    return [crc32(word.encode()).to_bytes(4, "little")[:3] for word in chosen] or None
 
 
 def words_of(text: str) -> list[str]:

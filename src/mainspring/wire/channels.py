@@ -31,7 +31,8 @@ class ChannelRequest(
     msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, rename={"sender": "from"}
 ):
     """The body of `PUT /v1/channels/{name}`. Which fields a kind has, needs and keeps secret is in
-    docs/notifications.md. A secret field that is left out keeps its value."""
+    docs/notifications.md. A secret field that is left out keeps its value. log_lines: how many lines of the output of a
+    run messages have."""
 
     kind: ChannelKindWord
     description: str | None = None
@@ -53,6 +54,7 @@ class ChannelRequest(
     account_sid: Name | None = None
     auth_token: WriteOnly | None = None
     apprise_url: WriteOnly | None = None
+    log_lines: int | None = None
 
 
 class ChannelView(msgspec.Struct, omit_defaults=True, rename={"sender": "from"}):
@@ -76,6 +78,7 @@ class ChannelView(msgspec.Struct, omit_defaults=True, rename={"sender": "from"})
     chat_id: str | None = None
     region: RegionWord | None = None
     account_sid: str | None = None
+    log_lines: int | None = None
 
 
 class ChannelList(msgspec.Struct):

@@ -16,6 +16,7 @@ from mainspring.wire.fields import LONGEST_NOTE
 from mainspring.wire.formats import ChosenJobId
 
 MOST_RECIPIENTS = 50
+MOST_LOG_LINES = 20
 SECRET_FIELDS = frozenset(CHANNEL_SECRETS)
 _ADDRESS = re.compile(r"[^@\s<>,;:\"()\[\]\\]+@[^@\s<>,;:\"()\[\]\\]+\Z")
 _PHONE = re.compile(r"\+?[0-9]{5,20}\Z", re.ASCII)
@@ -35,7 +36,7 @@ class ChannelKind:
 
     @property
     def fields(self) -> frozenset[str]:
-        return frozenset((*self.needs, *self.may, "kind", "description"))
+        return frozenset((*self.needs, *self.may, "kind", "description", "log_lines"))
 
 
 APPRISE = "apprise"
@@ -140,6 +141,8 @@ def _check_values(request: ChannelRequest, kept: frozenset[str]) -> None:
     for name in ("url", "webhook_url"):
         if (url := getattr(request, name)) is not None:
             check_url(url, name)
+    if request.log_lines is not None and not 0 <= request.log_lines <= MOST_LOG_LINES:
+        raise InvalidInput(f"{request.log_lines} lines", field="log_lines", expected=f"0 to {MOST_LOG_LINES}")
     if request.apprise_url is not None:
         check_apprise_url(request.apprise_url)
     if request.kind == "mail":

@@ -19,7 +19,7 @@ from urllib.parse import quote, urlencode
 import msgspec
 
 from mainspring.domain.errors import InvalidInput
-from mainspring.domain.notify.messages import Message, link_to, one_line, runbook_of, text_of, title_of
+from mainspring.domain.notify.messages import Message, link_to, one_line, output_of, runbook_of, text_of, title_of
 from mainspring.domain.run_key import rfc3339
 
 _encode = msgspec.json.Encoder().encode
@@ -116,6 +116,7 @@ def webhook_body(message: Message) -> dict[str, Any]:
             **msgspec.to_builtins(item),
             "url": link_to(message.url, item.path),
             "runbook": runbook_of(item.event),
+            **({"output": lines} if (lines := output_of(item, message)) else {}),
         }
         for item in message.items
     ]
