@@ -257,6 +257,7 @@ async def of_secrets_and_channels(walk: Walk, assembly: Assembly, connection: as
     await walk("POST", f"/v1/notifications/{message}:acknowledge")
     await walk("POST", f"/v1/notifications/{message}:send")
     await walk("DELETE", "/v1/channels/ops")
+    await walk("PUT", "/v1/tenant/log-retention", {"rules": [{"labels": {"audit": "yes"}, "keep_logs": "1y"}]})
     await walk("PUT", "/v1/views/failing", {"list": "jobs", "filter": {"health": "failing"}})
     await walk("DELETE", "/v1/views/failing")
     days = {"kind": "calendars", "id": "days", "body": {"dates": ["2026-12-25"]}}

@@ -35,6 +35,7 @@ _INTERNAL = {
     "Previewer": {"fires", "in_thread"},
     "SignatureRegistry": {"known", "texts", "check", "read", "differs", "declare", "refresh", "run_once"},
     "GaugeServer": {"close"},
+    "LogService": {"tail"},
     "Exchanger": {"poll", "close", "forget"},
     "Streams": {"close", "next_id", "run_once"},
     "ExternalStores": {"check", "value", "close"},
@@ -117,7 +118,8 @@ _OF_ADMINS = {
     "files.apply", "files.export", "files.plan",
     "rules.delete", "rules.put", "jobs.create", "jobs.create_batch", "jobs.update",
     "secrets.delete", "secrets.put", "secrets.rotate_key",
-    "sessions.end", "tenant.update_limits", "tenants.create", "tenants.set_quotas", "tokens.create", "tokens.revoke",
+    "sessions.end", "tenant.set_log_retention",
+    "tenant.update_limits", "tenants.create", "tenants.set_quotas", "tokens.create", "tokens.revoke",
     "users.disable", "users.enable", "users.invite", "users.list", "users.read", "users.remove", "users.reset",
     "users.role", "workflows.create", "workflows.update",
 }  # fmt: skip

@@ -116,7 +116,7 @@ async def test_pages_measures_every_page_of_the_dashboard() -> None:
 
 @pytest.mark.slow
 async def test_logs_measures_searches_for_a_rare_and_a_common_word() -> None:
-    figures = await logs.run(logs.LogSizes(runs=300, size=500))
+    figures = await logs.run(logs.LogSizes(runs=300, size=500, printing=50))
     assert (figures["runs"], figures["rare_logs"], figures["common_logs"]) == (300, 1, 100)
     assert 0 < number(figures["rare_first_s"]) <= number(figures["rare_whole_s"])
     assert 0 < number(figures["common_first_s"]) <= number(figures["common_logs_s"])

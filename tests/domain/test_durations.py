@@ -19,6 +19,7 @@ A_CENTURY = 100 * 366 * 86400.0
         ("15m", 900.0),
         ("1h30m", 5400.0),
         ("1w2d3h4m5s", 788645.0),
+        ("1y", 31_536_000.0),
         ("1.5h", 5400.0),
         ("1.1h", 3960.0),
         ("9ms", 0.009),
@@ -53,7 +54,16 @@ def test_whole_seconds_are_printed_in_whole_units(seconds: int) -> None:
 
 @pytest.mark.parametrize(
     ("seconds", "text"),
-    [(0, "0s"), (90, "1m30s"), (3600, "1h"), (0.25, "250ms"), (1.5, "1.5s"), (604800, "1w"), (-90, "-1m30s")],
+    [
+        (0, "0s"),
+        (90, "1m30s"),
+        (3600, "1h"),
+        (0.25, "250ms"),
+        (1.5, "1.5s"),
+        (604800, "1w"),
+        (31_536_000, "1y"),
+        (-90, "-1m30s"),
+    ],
 )
 def test_a_duration_is_printed_shortly(seconds: float, text: str) -> None:
     assert format_duration(seconds) == text

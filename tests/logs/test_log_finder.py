@@ -114,6 +114,15 @@ async def test_the_filters_of_runs_hold(api: httpx.AsyncClient, worker: HandWork
     assert await ids(since=(soon - timedelta(hours=2)).isoformat(), until=soon.isoformat()) >= both
 
 
+async def test_a_word_right_after_a_colour_is_found(api: httpx.AsyncClient, worker: HandWorker) -> None:
+    coloured = b"\x1b[1;31mconnection\x1b[0m \x1b(B\x1b[mRefused\x1b[K\nre\x1b[1mfused\n"
+    run_id = await printed(worker, coloured)
+    for text in ("connection", "refused", "fused"):
+        assert [hit["run_id"] for hit in await found(api, text=text)] == [str(run_id)], text
+    for text in ("onnection", "efused", "connectio"):
+        assert await found(api, text=text) == [], text
+
+
 @IN_POSTGRESQL
 async def test_chunks_say_their_words_and_a_line_over_two_chunks_is_found(
     api: httpx.AsyncClient, assembly: Assembly, worker: HandWorker

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 import asyncpg
@@ -271,10 +272,52 @@ async def test_a_day_of_output_is_dropped_and_that_of_runs_that_are_still_known_
 
 
 @IN_POSTGRESQL
+async def test_output_is_kept_as_long_as_a_rule_of_its_labels_says(
+    worker: HandWorker, connection: asyncpg.Connection
+) -> None:
+    rules = [
+        {"labels": {"audit": "yes"}, "keep_logs": "1y"},
+        {"labels": {"audit": "yes", "team": "a"}, "keep_logs": "2y"},
+        {"labels": {"noisy": "yes"}, "keep_logs": "2d"},
+    ]
+    url = "/v1/tenant/log-retention"
+    put = await worker.api.put(url, json={"rules": rules}, headers={"If-Match": '"0"'})
+    assert (put.status_code, put.json()["version"]) == (200, 1), put.text
+    wanted: list[tuple[dict[str, Any], int | None]] = [
+        ({"labels": {"audit": "yes"}}, 365),
+        ({"labels": {"audit": "yes", "team": "a", "noisy": "yes"}}, 730),
+        ({"labels": {"audit": "no", "noisy": "yes"}}, 2),
+        ({"labels": {"audit": "yes"}, "keep_logs": "3d"}, 3),
+        ({"labels": {"team": "a"}}, None),
+        ({}, None),
+    ]
+    orders = [await a_run(worker, **fields) for fields, _ in wanted]
+    for order in orders:
+        await ship(worker, chunk(order, 0, b"one\n"))
+    kept = dict(await connection.fetch(
+        "select run_id, round(extract(epoch from keep_until - created_at) / 86400)::int from mainspring.run_logs"
+    ))  # fmt: skip
+    assert [kept[order.run_id] for order in orders] == [days for _, days in wanted]
+
+    stale = await worker.api.put(url, json={"rules": []}, headers={"If-Match": '"0"'})
+    assert stale.status_code == 412
+    for bad, field in (
+        ([{"labels": {}, "keep_logs": "1y"}], "rules[0].labels"),
+        ([{"labels": {"a": "b\n"}, "keep_logs": "1y"}], "rules[0].labels.a"),
+        ([{"labels": {"a": "b"}, "keep_logs": "1s"}], "rules[0].keep_logs"),
+        ([{"labels": {"a": "b"}, "keep_logs": "1y"}] * 2, "rules[1].labels"),
+    ):
+        refused = await worker.api.put(url, json={"rules": bad})
+        assert (refused.status_code, refused.json()["field"]) == (422, field), refused.text
+    assert (await worker.api.get(url)).json()["rules"][2]["keep_logs"] == 2 * 86400
+    assert (await worker.api.put(url, json={"rules": []})).json()["version"] == 2
+
+
+@IN_POSTGRESQL
 async def test_output_is_kept_as_long_as_its_job_says_apart_from_the_history(
     assembly: Assembly, worker: HandWorker, connection: asyncpg.Connection
 ) -> None:
-    long, short = await a_run(worker, keep_logs="52w"), await a_run(worker, keep_logs="2d")
+    long, short = await a_run(worker, keep_logs="1y"), await a_run(worker, keep_logs="2d")
     for order in (long, short):
         await ship(worker, chunk(order, 0, b"one\n"), chunk(order, 4, b"two\n"))
     await worker.report(outcome(long), outcome(short))

@@ -13,6 +13,8 @@ import pytest
 from mainspring.kernel.ids import uuid7
 from mainspring.operations.notify.sender import NotificationSender
 from mainspring.roles.assembly import Assembly
+from tests.logs.scene import a_run, chunk, ship
+from tests.operations.hand_worker import HandWorker, outcome
 from tests.worker.http_service import HttpService, Writer, a_service, answer
 
 from .aging import age
@@ -25,9 +27,9 @@ async def a_channel(api: httpx.AsyncClient, name: str, receiver: HttpService) ->
     assert (await api.put(f"/v1/channels/{name}", json=body)).status_code == 201
 
 
-async def a_message(connection: asyncpg.Connection, channel: str, tenant: str = "default") -> str:
+async def a_message(connection: asyncpg.Connection, channel: str, tenant: str = "default", **fields: str) -> str:
     message_id = uuid7()
-    item = {"event": "failure", "subject": "job a", "since": "2030-01-01T00:00:00Z"}
+    item = {"event": "failure", "subject": "job a", "since": "2030-01-01T00:00:00Z", **fields}
     message = {
         "id": str(message_id), "tenant": "default", "group": "g", "created_at": "2030-01-01T00:00:00Z", "items": [item],
     }  # fmt: skip
@@ -38,6 +40,30 @@ async def a_message(connection: asyncpg.Connection, channel: str, tenant: str = 
         message_id, channel, json.dumps(message), tenant,
     )  # fmt: skip
     return str(message_id)
+
+
+async def test_lines_of_output_are_in_messages_where_the_channel_wants_them(
+    api: httpx.AsyncClient, assembly: Assembly, connection: asyncpg.Connection
+) -> None:
+    worker = HandWorker(api)
+    order = await a_run(worker)
+    await ship(worker, chunk(order, 0, b"first\nsecond\x1b[31m\nthird\n", end=True))
+    await worker.report(outcome(order))
+    sender = assembly.services.notification_sender
+    async with a_service(answer(200)) as receiver:
+        for name, lines in (("plain", {}), ("verbose", {"log_lines": 2})):
+            body = {"kind": "webhook", "url": receiver.url(f"/{name}"), "secret": "s", **lines}
+            made = await api.put(f"/v1/channels/{name}", json=body)
+            assert (made.status_code, made.json().get("log_lines")) == (201, lines.get("log_lines")), made.text
+            await a_message(connection, name, run_id=str(order.run_id))
+        await sender.run_once()
+        await sender.settle()
+        got = {one.target: json.loads(one.body) for one in receiver.asked}
+    assert "third" not in json.dumps(got["/plain"])
+    assert got["/verbose"]["items"][0]["output"] == ["second [31m", "third"]
+    assert "  | third" in got["/verbose"]["text"].splitlines()
+    refused = await api.put("/v1/channels/x", json={**body, "log_lines": 21})
+    assert (refused.status_code, refused.json()["field"]) == (422, "log_lines")
 
 
 async def shown(api: httpx.AsyncClient, message_id: str) -> dict[str, Any]:

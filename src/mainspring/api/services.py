@@ -49,6 +49,7 @@ from mainspring.operations.live.streams import Streams
 from mainspring.operations.logs.log_bounds import LogBounds, LogBudget
 from mainspring.operations.logs.log_finder import LogFinder
 from mainspring.operations.logs.log_merger import LogMerger
+from mainspring.operations.logs.log_retention import LogRetentionAdmin
 from mainspring.operations.logs.log_service import LogService
 from mainspring.operations.logs.log_watch import LogWatch
 from mainspring.operations.notify.alert_keeper import AlertKeeper
@@ -179,11 +180,11 @@ class Services:
         self.calendar_reader = CalendarReader(store)
         self.saved_views = SavedViews(store)
         self.calendar_changer = CalendarChanger(store, database_clock, computations)
+        self.log_retention = LogRetentionAdmin(store)
         self.channels = ChannelAdmin(store, clock, database_clock, transport, page_url)
         self.notifications = NotificationHistory(store)
         self.rules = RuleAdmin(store)
         self.alert_keeper = AlertKeeper(store, clock, page_url)
-        self.notification_sender = NotificationSender(store, database_clock, transport)
         self.sinks = SinkAdmin(store, clock, database_clock, producers)
         self.sink_sender = SinkSender(store, clock, producers)
         self.limit_setter = LimitSetter(store, signals, clock)
@@ -245,6 +246,7 @@ class Services:
         )
         self.streams = Streams(store, signals, lanes, clock)
         self.logs = LogService(store, log_stores, log_watch, log_merger, self.exchanger.check_worker, log_budget)
+        self.notification_sender = NotificationSender(store, database_clock, transport, logs=self.logs)
         self.log_finder = LogFinder(store, lanes, self.logs)
         self.signatures = signatures
         self.audit_reader = AuditReader(store)

@@ -1,40 +1,55 @@
-"""Logs: how soon a server finds a rare word and a common one in the output of many runs, stored in PostgreSQL."""
+"""Logs: how soon a server finds a rare word and a common one in the output of many runs, stored in PostgreSQL, and what
+the index of their words costs where output is stored."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from uuid import UUID
 
 import asyncpg
 import httpx
 import uvloop
+from rich.progress import Progress
 
-from mainspring.bench.arena import empty_arena, fresh_postgres
+from mainspring.bench.arena import Arena, BenchWorker, empty_arena, fresh_postgres, submit_batch
+from mainspring.bench.cpu import cpu_seconds_of_tree
 from mainspring.bench.figures import progress, show
 from mainspring.bench.generated import add_lanes, add_runs
+from mainspring.bench.recorded import until_recorded
 from mainspring.domain.log_words import words_in
 from mainspring.kernel.ids import DEFAULT_TENANT
-from mainspring.store.log_table import pack
+from mainspring.store.log_table import joined, pack
 
 _POSTGRES = {"shared_buffers": "256MB", "max_wal_size": "4GB"}
 _AT_ONCE = 2000  # runs whose output is copied at once
+_TEXTS = 20_000  # different ones; then they are repeated
+_PRINTING = 2000  # runs that really print, for the cost
+_BATCH = 500
 _RARE, _COMMON = "pinkelephant", "connected"
 _PAGE = 100  # logs
 # run_id, lane_id, attempt, fence, worker_id, ended_at
 _RUNS = """
-select run_id, lane_id, attempt, fence, worker_id, ended_at from mainspring.run_history order by run_id
+select run_id, lane_id, attempt, fence, worker_id, ended_at from mainspring.run_history
+where $1::uuid is null or run_id > $1 order by run_id limit $2
 """
+_CHUNKS = "select size, data from mainspring.log_chunks where run_id in (select run_id from mainspring.run_history)"
+_CHUNK_COLUMNS = ("run_id", "stored_at", "first_byte", "tenant_id", "fence", "size", "data", "words", "lane_id")
+_LOG_COLUMNS = (
+    *("run_id", "attempt", "fence", "tenant_id", "worker_id", "bytes", "ended", "created_at", "updated_at"),
+)
+
+Stored = tuple[int, bytes, bytes | None]  # of a chunk: size, data, words
 
 
 @dataclass(frozen=True, slots=True)
 class LogSizes:
-    """`size`: bytes of output of each run."""
+    """`size`: bytes of output of each run. `printing`: how many runs really print, for the cost."""
 
     runs: int
     size: int
+    printing: int = _PRINTING
 
 
 def main(sizes: LogSizes, as_json: bool) -> int:
@@ -43,11 +58,18 @@ def main(sizes: LogSizes, as_json: bool) -> int:
 
 
 async def run(sizes: LogSizes) -> dict[str, object]:
+    with progress() as bar:
+        cost = await _cost(sizes, bar)
+        found = await _searches(sizes, bar)
+    return {"runs": sizes.runs, **found, **cost}
+
+
+async def _searches(sizes: LogSizes, bar: Progress) -> dict[str, object]:
     async with fresh_postgres(_POSTGRES) as (postgres, folder), empty_arena(postgres, folder) as arena:
         connection = await arena.connect()
         try:
             began = time.perf_counter()
-            stored = await _fill(connection, sizes)
+            stored = await _fill(connection, sizes, bar)
             filled = time.perf_counter() - began
             on_disk = await connection.fetchval(
                 "select sum(pg_total_relation_size(relid)) from pg_partition_tree('mainspring.log_chunks')"
@@ -57,70 +79,119 @@ async def run(sizes: LogSizes) -> dict[str, object]:
         await arena.start_server(scheduler=False)
         async with httpx.AsyncClient(base_url=arena.server_url, headers=arena.headers, timeout=60) as client:
             await _search(client, _COMMON, most=1)  # the first request of a server loads modules
+            before = sum(arena.cpu_seconds())
             rare_first, rare_whole, rare_logs = await _search(client, _RARE)
+            rare_cpu = sum(arena.cpu_seconds()) - before
             common_first, common_page, common_logs = await _search(client, _COMMON, most=_PAGE)
     return {
-        "runs": sizes.runs,
         "output_mb": round(stored / 1e6, 1),
         "on_disk_mb": round(float(on_disk) / 1e6, 1),
         "fill_s": round(filled, 1),
         "rare_logs": rare_logs,
         "rare_first_s": rare_first,
         "rare_whole_s": rare_whole,
+        "rare_cpu_s": round(rare_cpu, 2),
         "common_logs": common_logs,
         "common_first_s": common_first,
         "common_logs_s": common_page,
     }
 
 
-async def _fill(connection: asyncpg.Connection, sizes: LogSizes) -> int:
+async def _cost(sizes: LogSizes, bar: Progress) -> dict[str, object]:
+    """The CPU time of server, worker and PostgreSQL for a run that prints so much, and that of finding the words of its
+    chunks, as they were stored."""
+    async with fresh_postgres(_POSTGRES) as (postgres, folder), empty_arena(postgres, folder) as arena:
+        server = await arena.start_server()
+        worker = await arena.start_worker(server.url)
+        await _print(arena, sizes, range(_BATCH), bar)  # what is loaded and planned once
+        before = _cpu(arena, worker)
+        await _print(arena, sizes, range(_BATCH, _BATCH + sizes.printing), bar)
+        spent = _cpu(arena, worker) - before
+        connection = await arena.connect()
+        try:
+            chunks = [joined([(0, size, data)], 0, size) for size, data in await connection.fetch(_CHUNKS)]
+        finally:
+            await connection.close()
+    began = time.process_time()
+    for chunk in chunks:
+        words_in(chunk)
+    words = (time.process_time() - began) * sizes.printing / (sizes.printing + _BATCH)
+    return {
+        "printing_runs": sizes.printing,
+        "cpu_ms_per_printing_run": round(spent * 1000 / sizes.printing, 3),
+        "words_ms_per_printing_run": round(words * 1000 / sizes.printing, 3),
+        "words_percent": round(100 * words / spent, 1),
+    }
+
+
+async def _print(arena: Arena, sizes: LogSizes, numbers: Sequence[int], bar: Progress) -> None:
+    """Let runs print, and wait for their end."""
+    going = bar.add_task("printing runs", total=len(numbers))
+    connection = await arena.connect()
+    try:
+        async with httpx.AsyncClient(headers=arena.headers, timeout=60) as client:
+            for first in range(0, len(numbers), _BATCH):
+                jobs = (
+                    f'{{"task":"bench.print","payload":{{"number":{number},"size":{sizes.size}}}}}'
+                    for number in numbers[first : first + _BATCH]
+                )
+                await submit_batch(client, arena.server_url, f'{{"jobs":[{",".join(jobs)}]}}'.encode())
+            await until_recorded(connection, bar, going)
+    finally:
+        await connection.close()
+
+
+def _cpu(arena: Arena, worker: BenchWorker) -> float:
+    return sum(arena.cpu_seconds()) + cpu_seconds_of_tree(worker.pid)
+
+
+async def _fill(connection: asyncpg.Connection, sizes: LogSizes, bar: Progress) -> int:
     """Ended runs with output. The oldest one has the rare word, so that a search looks at all others first. Return the
     bytes of output."""
     await connection.execute("set synchronous_commit = off")
     lanes = await add_lanes(connection, tasks=100)
     now = datetime.now(UTC)
     await add_runs(connection, lanes, sizes.runs, now - timedelta(hours=1), now)
-    rows = await connection.fetch(_RUNS)
-    total = 0
-    with progress() as bar:
-        going = bar.add_task("output", total=len(rows))
-        for first in range(0, len(rows), _AT_ONCE):
-            batch = rows[first : first + _AT_ONCE]
-            printed = [_output(row["run_id"], sizes.size, rare=first + n == 0) for n, row in enumerate(batch)]
-            total += sum(map(len, printed))
-            await connection.copy_records_to_table(
-                "log_chunks", schema_name="mainspring", records=_chunks(batch, printed),
-                columns=["run_id", "stored_at", "first_byte", "tenant_id", "fence", "size", "data", "words", "lane_id"],
-            )  # fmt: skip
-            await connection.copy_records_to_table(
-                "run_logs", schema_name="mainspring", records=_logs(batch, printed),
-                columns=[
-                    "run_id", "attempt", "fence", "tenant_id", "worker_id", "bytes", "ended",
-                    "created_at", "updated_at",
-                ],
-            )  # fmt: skip
-            bar.advance(going, len(batch))
+    rare = _stored(_output(0, sizes.size) + f"ERROR a {_RARE} was seen\n".encode())
+    texts = [_stored(_output(_mixed(number), sizes.size)) for number in range(min(_TEXTS, sizes.runs))]
+    total, after = 0, None
+    going = bar.add_task("output", total=sizes.runs)
+    while rows := await connection.fetch(_RUNS, after, _AT_ONCE):
+        printed = [texts[_mixed(row["run_id"].int) % len(texts)] for row in rows]
+        if after is None:
+            printed[0] = rare
+        total += sum(size for size, _, _ in printed)
+        for table, records, columns in (
+            ("log_chunks", _chunks(rows, printed), _CHUNK_COLUMNS), ("run_logs", _logs(rows, printed), _LOG_COLUMNS),
+        ):  # fmt: skip
+            await connection.copy_records_to_table(table, schema_name="mainspring", records=records, columns=columns)
+        after = rows[-1]["run_id"]
+        bar.advance(going, len(rows))
     await connection.execute("analyze")
     return total
 
 
-def _chunks(rows: list[asyncpg.Record], printed: list[bytes]) -> Iterator[tuple[object, ...]]:
-    for row, data in zip(rows, printed, strict=True):
-        stored = (row["fence"], len(data), pack(data), words_in(data), row["lane_id"])
-        yield (row["run_id"], row["ended_at"], 0, DEFAULT_TENANT, *stored)
+def _stored(data: bytes) -> Stored:
+    return len(data), pack(data), words_in(data)
 
 
-def _logs(rows: list[asyncpg.Record], printed: list[bytes]) -> Iterator[tuple[object, ...]]:
-    for row, data in zip(rows, printed, strict=True):
+def _chunks(rows: list[asyncpg.Record], printed: list[Stored]) -> Iterator[tuple[object, ...]]:
+    for row, (size, data, words) in zip(rows, printed, strict=True):
+        yield row["run_id"], row["ended_at"], 0, DEFAULT_TENANT, row["fence"], size, data, words, row["lane_id"]
+
+
+def _logs(rows: list[asyncpg.Record], printed: list[Stored]) -> Iterator[tuple[object, ...]]:
+    for row, (size, _, _) in zip(rows, printed, strict=True):
         at = row["ended_at"]
-        yield (
-            row["run_id"], row["attempt"], row["fence"], DEFAULT_TENANT, row["worker_id"], len(data), True, at, at,
-        )  # fmt: skip
+        yield row["run_id"], row["attempt"], row["fence"], DEFAULT_TENANT, row["worker_id"], size, True, at, at
 
 
-def _output(run_id: UUID, size: int, *, rare: bool) -> bytes:
-    """Lines that differ from run to run. The first one has the common word."""
-    number = run_id.int & 0xFFFFFFFF
+def _mixed(number: int) -> int:
+    return (number * 2654435761) & 0xFFFFFFFF
+
+
+def _output(number: int, size: int) -> bytes:
+    """Lines that differ from text to text. The first one has the common word."""
     lines = [f"INFO {_COMMON} to db-{number % 16}.example.com as account {number % 5000}\n"]
     length = len(lines[0])
     while length < size:
@@ -129,8 +200,6 @@ def _output(run_id: UUID, size: int, *, rare: bool) -> bytes:
             f"INFO order {number} of customer {number % 99991} charged {number % 9000} cents in {number % 89} ms\n"
         )
         length += len(lines[-1])
-    if rare:
-        lines.append(f"ERROR a {_RARE} was seen\n")
     return "".join(lines).encode()
 
 

@@ -23,6 +23,23 @@ async def line(number: int, **_payload: Any) -> None:
     print("processed", number)  # noqa: T201
 
 
+@app.task("bench.print")
+async def print_lines(number: int, size: int, **_payload: Any) -> None:
+    """Prints lines that differ from run to run."""
+    printed = 0
+    while printed < size:
+        number = (number * 1103515245 + 12345) & 0x7FFFFFFF
+        line = f"INFO order {number} of customer {number % 99991} charged {number % 9000} cents in {number % 89} ms"
+        print(line)  # noqa: T201
+        printed += len(line) + 1
+
+
+@app.task("bench.fail")
+async def fail(**_payload: Any) -> None:
+    """Fails."""
+    raise ValueError("as asked")
+
+
 @app.task("bench.moment")
 async def moment(**_payload: Any) -> float:
     """Returns its start time on this machine's clock (benchmarks run on one machine)."""

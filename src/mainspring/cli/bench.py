@@ -277,6 +277,19 @@ def growth(
     raise typer.Exit(main(GrowthSizes(sizes_up_to(jobs)), as_json))
 
 
+@app.command(epilog="Example: mainspring bench told --rounds 5 --json")
+def told(
+    jobs: JobsOption = None,
+    rounds: Annotated[int | None, typer.Option("--rounds", min=1, help="How often both are measured, in turn.")] = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Measure how many runs per second fail with a rule that tells of them, and without one, in turn, and how many
+    messages the failures of a minute become. Default: 10,000 failures, 5 rounds."""
+    from mainspring.bench.told import main
+
+    raise typer.Exit(main(jobs, rounds, as_json))
+
+
 @app.command(epilog="Example: mainspring bench logs --runs 100000 --bytes 10000 --json")
 def logs(
     runs: Annotated[int, typer.Option("--runs", min=1, help="How many runs have printed.")] = 5_000,

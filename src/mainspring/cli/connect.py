@@ -60,6 +60,16 @@ NotifyAllowOption = Annotated[
         "mail.internal:587. * allows every address.",
     ),
 ]
+AppriseSchemesOption = Annotated[
+    str | None,
+    typer.Option(
+        "--apprise-schemes",
+        metavar="A,B",
+        envvar="MAINSPRING_APPRISE_SCHEMES",
+        help="Services of apprise that channels may use, by scheme: ntfy,matrix. Needs the extra apprise.",
+        show_default="none",
+    ),
+]
 PublicUrlOption = Annotated[
     str | None,
     typer.Option(

@@ -21,7 +21,7 @@ NEEDS = {
 }
 # Modules of the extras that our code imports. `up` is `server` and a PostgreSQL, which --postgres-bin can replace.
 _OF_SERVER = ("asyncpg", "cryptography", "holidays", "jwt", "litestar", "obstore", "prometheus_client", "uvicorn")
-_EXTRAS = {**dict.fromkeys(_OF_SERVER, "server"), "opentelemetry": "otel", "psycopg": "sql"}
+_EXTRAS = {**dict.fromkeys(_OF_SERVER, "server"), "opentelemetry": "otel", "psycopg": "sql", "apprise": "apprise"}
 
 
 def require_extra(command: str) -> None:

@@ -38,6 +38,8 @@ OTHER_COMMANDS = {
     "POST /v1/schedules:explain": "schedule preview",
     "GET /v1/tenant/limits": "tenant show",
     "PUT /v1/tenant/limits": "tenant set",
+    "GET /v1/tenant/log-retention": "tenant logs",
+    "PUT /v1/tenant/log-retention": "tenant logs",
     "PUT /v1/tenants/{}/quotas": "tenant quotas {}",
     "GET /v1/tenants/{}/usage": "tenant quotas {}",
     "POST /v1/pause": "tenant pause",

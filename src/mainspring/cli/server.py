@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from mainspring.cli.connect import (
+    AppriseSchemesOption,
     InsecureListenFlag,
     LogFormatOption,
     LogLevelOption,
@@ -95,6 +96,7 @@ def command(
     ] = MAX_UNAUTHENTICATED,
     log_store: LogStoreOption = None,
     notify_allow: NotifyAllowOption = None,
+    apprise_schemes: AppriseSchemesOption = None,
     log_level: LogLevelOption = "info",
     log_format: LogFormatOption = "auto",
 ) -> None:
@@ -124,6 +126,7 @@ def command(
         public_url=checked_public_url(public_url),
         log_store=log_store or None,
         notify_allow=notify_allow,
+        apprise_schemes=apprise_schemes,
         oidc=oidc,
         read_url=checked_url(read_url, "read_url") if read_url else None,
         tls=checked_listening(host, tls_cert, tls_key, insecure_http=insecure_http),

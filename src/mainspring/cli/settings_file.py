@@ -38,7 +38,7 @@ _TOKENS = ("MAINSPRING_TOKEN", "MAINSPRING_TOKEN_FILE")
 # which providers they believe in sign-ins. And where copies of the whole database go, with which key, and which of them
 # are removed.
 _OF_SERVERS = (
-    *("log_store", "notify_allow", "public_url", "allow_host", "oidc"),
+    *("log_store", "notify_allow", "apprise_schemes", "public_url", "allow_host", "oidc"),
     *("backup", "backup_every", "backup_keep", "backup_key"),
 )
 _NOTED = "_MAINSPRING_NOTED_CONFIG"  # the file that a process above has named to the user

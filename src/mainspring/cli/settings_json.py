@@ -10,6 +10,7 @@ from typing import Any
 _SECRETS = {
     "mail": "password", "webhook": "secret", "slack": "webhook_url", "teams": "webhook_url", "discord": "webhook_url",
     "telegram": "bot_token", "pagerduty": "routing_key", "opsgenie": "api_key", "twilio": "auth_token",
+    "apprise": "apprise_url",
 }  # fmt: skip
 
 

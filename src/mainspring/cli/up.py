@@ -19,6 +19,7 @@ from mainspring.cli.caps import (
     read_caps,
 )
 from mainspring.cli.connect import (
+    AppriseSchemesOption,
     HttpAllowOption,
     InsecureListenFlag,
     LogFormatOption,
@@ -75,6 +76,7 @@ def command(
     insecure_http: InsecureListenFlag = False,
     log_store: LogStoreOption = None,
     notify_allow: NotifyAllowOption = None,
+    apprise_schemes: AppriseSchemesOption = None,
     public_url: PublicUrlOption = None,
     oidc: OidcOption = None,
     http_allow: HttpAllowOption = None,
@@ -163,6 +165,7 @@ def command(
         ),
         log_store=log_store or None,
         notify_allow=notify_allow,
+        apprise_schemes=apprise_schemes,
         oidc=oidc,
         public_url=checked_public_url(public_url),
         reload=reload,

@@ -1,4 +1,4 @@
-"""Durations: `"90s"`, `"15m"`, `"1h30m"`, or a number of seconds."""
+"""Durations: `"90s"`, `"15m"`, `"1h30m"`, or a number of seconds. A year, `"1y"`, has 365 days."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ _UNITS = {
     "h": Decimal(3600),
     "d": Decimal(86400),
     "w": Decimal(604800),
+    "y": Decimal(365 * 86400),
 }
-_PART = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d|w)", re.ASCII)
-_WHOLE = re.compile(r"(?:\d+(?:\.\d+)?(?:ms|s|m|h|d|w))+\Z", re.ASCII)
+_PART = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d|w|y)", re.ASCII)
+_WHOLE = re.compile(r"(?:\d+(?:\.\d+)?(?:ms|s|m|h|d|w|y))+\Z", re.ASCII)
 _SECONDS = re.compile(r"[+-]?\d+(?:\.\d+)?\Z", re.ASCII)
 _HINT = 'write "90s", "15m", "1h30m" or a number of seconds'
 _LONGEST_TEXT = 400
@@ -76,7 +77,7 @@ def format_duration(seconds: float) -> str:
             return f"{milliseconds}ms"
         return f"{Decimal(repr(float(seconds))):f}s"
     parts = []
-    for unit in ("w", "d", "h", "m", "s"):
+    for unit in ("y", "w", "d", "h", "m", "s"):
         size = int(_UNITS[unit])
         if whole >= size:
             parts.append(f"{whole // size}{unit}")

@@ -1,8 +1,10 @@
-"""Which words a chunk of output contains, as two bytes for each, and which words a search needs.
+"""Which words a chunk of output contains, as three bytes for each, and which words a search needs.
 
-A word is a run of ASCII letters, digits and underscores, in lower case. Its two bytes are the lower half of its CRC-32.
-A chunk can seem to have a word that it does not have, about once in fifty times for one of 10 kB, and never the other
-way round. SQL compares them (store/sql/log_search.sql).
+A word is a run of ASCII letters, digits and underscores, in lower case. Its bytes are the lower three of its CRC-32.
+A chunk can seem to have a word that it does not have, about once in ten thousand times for one of 10 kB, and never the
+other way round. SQL compares them (store/sql/log_search.sql).
+
+A code of a terminal, such as that of a colour, ends in a letter. A word right after it begins there.
 """
 
 from __future__ import annotations
@@ -16,6 +18,10 @@ from zlib import crc32
 MOST_INDEXED = 16 * 1024  # bytes of a chunk: of a larger one, finding the words costs more than it saves
 MOST_ASKED = 4  # words of a search: more of them leave out hardly more chunks
 _WORD = re.compile(r"[a-z0-9_]+")
+_CODE = rb"\x1b(?:\[[0-?]*[ -/]*[@-~]|[()][0-9A-Za-z])"  # of ECMA-48, and of a character set
+_AFTER_CODE = re.compile(_CODE + rb"([0-9A-Za-z_]+)")
+_ENDS_IN_CODE = re.compile(_CODE + rb"\Z")
+_LONGEST_CODE = 40
 _IN_WORDS = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_")
 _SEPARATED = bytes(code if code in _IN_WORDS else ord(" ") for code in range(256)).lower()
 # A character of a regular expression that stands for itself; what stands for any character or a place; what repeats.
@@ -30,15 +36,27 @@ def words_in(data: bytes) -> bytes | None:
     in the next chunk."""
     if len(data) > MOST_INDEXED or not data.endswith(b"\n"):
         return None
-    codes = array("I", map(crc32, set(data.translate(_SEPARATED).split())))
-    return memoryview(codes).cast("B").cast("H")[sys.byteorder == "big" :: 2].tobytes()
+    words = set(data.translate(_SEPARATED).split())
+    if b"\x1b" in data:
+        words.update(word.lower() for word in _AFTER_CODE.findall(data))
+    codes = array("I", map(crc32, words))
+    if sys.byteorder == "big":
+        codes.byteswap()
+    found = bytearray(codes.tobytes())
+    del found[3::4]
+    return bytes(found)
+
+
+def follows_code(data: bytes, at: int) -> bool:
+    """Whether a code of a terminal ends where the byte `at` begins."""
+    return _ENDS_IN_CODE.search(data[max(0, at - _LONGEST_CODE) : at]) is not None
 
 
 def asked(words: Iterable[str]) -> list[bytes] | None:
-    """Two bytes for each of the words that a chunk must have: the longest, which are the rarest. None without words:
+    """Three bytes for each of the words that a chunk must have: the longest, which are the rarest. None without words:
     any chunk may match."""
     chosen = sorted(set(words), key=lambda word: (-len(word), word))[:MOST_ASKED]
-    return [(crc32(word.encode()) & 0xFFFF).to_bytes(2, sys.byteorder) for word in chosen] or None
+    return [crc32(word.encode()).to_bytes(4, "little")[:3] for word in chosen] or None
 
 
 def words_of(text: str) -> list[str]:

@@ -6,7 +6,7 @@ import asyncio
 import ssl
 from collections.abc import Callable
 
-from mainspring.domain.notify.deliveries import Delivery, HttpDelivery, MailDelivery
+from mainspring.domain.notify.deliveries import AppriseDelivery, Delivery, HttpDelivery, MailDelivery
 from mainspring.kernel.clock import SYSTEM_CLOCK, LoopClock
 from mainspring.kernel.light_httpx import httpx
 from mainspring.kernel.version import VERSION
@@ -15,6 +15,8 @@ from mainspring.kinds.http.answer import NOT_WORTH_RETRYING, retry_after
 from mainspring.kinds.http.connection import ConnectError, ConnectTimeout, Origin, TransportError, in_words
 from mainspring.kinds.http.network import HttpConnections, Resolve
 from mainspring.operations.notify.transport import NotSent, Sent
+from mainspring.roles.apprise.sender import AppriseSender, apprise_schemes
+from mainspring.roles.notify_guard import notify_guard
 from mainspring.roles.smtp import SmtpError, SmtpSession
 
 _SECONDS = 30.0
@@ -35,7 +37,9 @@ class NetworkTransport:
         clock: LoopClock = SYSTEM_CLOCK,
         seconds: float = _SECONDS,
         tls: Callable[[], ssl.SSLContext] = httpx.create_ssl_context,
+        apprise: AppriseSender | None = None,
     ) -> None:
+        self._apprise = apprise or AppriseSender(frozenset(), None)
         self._connections = HttpConnections(guard, resolve=resolve, clock=clock)
         self._clock = clock
         self._seconds = seconds
@@ -47,6 +51,8 @@ class NetworkTransport:
             async with self._clock.timeout(self._seconds):
                 if isinstance(delivery, HttpDelivery):
                     return await self._post(delivery)
+                if isinstance(delivery, AppriseDelivery):
+                    return await self._apprise.deliver(delivery)
                 return await self._mail(delivery)
         except TimeoutError:
             raise NotSent(f"no answer within {self._seconds:g} s") from None
@@ -54,6 +60,9 @@ class NetworkTransport:
             raise NotSent(str(refusal), final=True) from None
         except TransportError as error:
             raise NotSent(f"{type(error).__name__}: {error}" if str(error) else type(error).__name__) from None
+
+    def check_apprise(self, url: str) -> None:
+        self._apprise.check_url(url)
 
     def close(self) -> None:
         self._connections.close()
@@ -124,3 +133,8 @@ class NetworkTransport:
         finally:
             session.close()
         return Sent()
+
+
+def notify_transport(allowed: str | None, schemes: str | None) -> NetworkTransport:
+    """With --notify-allow and --apprise-schemes. Raises InvalidInput that names the bad entry."""
+    return NetworkTransport(notify_guard(allowed), apprise=AppriseSender(apprise_schemes(schemes), allowed))

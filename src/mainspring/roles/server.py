@@ -35,13 +35,14 @@ from mainspring.kernel.parent_death import kill_after_supervisor
 from mainspring.kernel.private_files import write_privately
 from mainspring.kernel.public_url import set_public_url
 from mainspring.kernel.siblings import SiblingPlace
+from mainspring.roles.apprise.sender import apprise_schemes
 from mainspring.roles.assembly import Assembly, assemble
 from mainspring.roles.database import prepare_database, when_available
 from mainspring.roles.listening import require_free_port
 from mainspring.roles.log_storage import LogStorage, log_bounds, open_log_storage
 from mainspring.roles.master_key import key_reader
 from mainspring.roles.notify_guard import notify_guard
-from mainspring.roles.notify_transport import NetworkTransport
+from mainspring.roles.notify_transport import notify_transport
 from mainspring.roles.provider_settings import read_providers
 from mainspring.roles.request_rates import request_rates
 from mainspring.roles.retention import audit_days, history_days
@@ -75,6 +76,7 @@ class ServerOptions:
     max_connections: int = MAX_CONNECTIONS
     max_unauthenticated_per_address: int = MAX_UNAUTHENTICATED
     notify_allow: str | None = None
+    apprise_schemes: str | None = None
     oidc: Path | None = None
     read_url: str | None = None  # of a standby, for lists and searches
     place: SiblingPlace | None = None  # among the processes of one server, which divide what it may use
@@ -97,6 +99,7 @@ async def run_server(options: ServerOptions) -> int:
     request_rates(SystemClock())
     key_reader(options.data)
     notify_guard(options.notify_allow)
+    apprise_schemes(options.apprise_schemes)
     read_providers(options.oidc)
     set_public_url(options.public_url)
     if options.place is None:
@@ -157,8 +160,7 @@ async def _start(options: ServerOptions, log_storage: LogStorage, trusted: bool)
             trusted = True
         if trusted:
             remember_folder(options.data, named=options.data_named)
-        guard = notify_guard(options.notify_allow)
-        transport = NetworkTransport(guard)
+        transport = notify_transport(options.notify_allow, options.apprise_schemes)
         assembly = await assemble(
             options.database,
             SystemClock(),
@@ -173,7 +175,7 @@ async def _start(options: ServerOptions, log_storage: LogStorage, trusted: bool)
             read_keys=key_reader(options.data),
             secret_readers=read_secret_stores(),
             transport=transport,
-            producers=NetworkProducers(guard, transport),
+            producers=NetworkProducers(notify_guard(options.notify_allow), transport),
             page_url=options.public_url,
             providers=read_providers(options.oidc),
             read_url=options.read_url,

@@ -34,6 +34,7 @@ from mainspring.kernel.ownership import ForeignFile, require_own
 from mainspring.kinds.http.address_guard import AddressGuard
 from mainspring.operations.access.sessions import PAGE
 from mainspring.roles.application_check import check_application
+from mainspring.roles.apprise.sender import apprise_schemes
 from mainspring.roles.backup.archive_id import prepare_folder
 from mainspring.roles.backup.keeper import checked_interval
 from mainspring.roles.backup.repository import Repository
@@ -111,6 +112,7 @@ class UpOptions:
     reload: bool = False
     http_allow: str | None = None
     notify_allow: str | None = None
+    apprise_schemes: str | None = None
     oidc: Path | None = None
     public_url: str | None = None
     kind_flags: Sequence[str] = ()
@@ -147,6 +149,7 @@ async def run_up(options: UpOptions) -> int:
     # These checks report a mistake here instead of in a child that restarts forever.
     AddressGuard.from_text(options.http_allow)
     notify_guard(options.notify_allow)
+    apprise_schemes(options.apprise_schemes)
     read_providers(options.oidc)
     history_days()
     audit_days()
@@ -276,6 +279,8 @@ def server_program(options: UpOptions, database: Database) -> Program:
         argv += ["--log-store", options.log_store]
     if options.notify_allow is not None:
         argv += ["--notify-allow", options.notify_allow]
+    if options.apprise_schemes is not None:
+        argv += ["--apprise-schemes", options.apprise_schemes]
     if options.oidc is not None:
         argv += ["--oidc", str(options.oidc.absolute())]
     if options.public_url is not None:

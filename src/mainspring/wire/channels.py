@@ -11,13 +11,19 @@ from msgspec import Meta
 from mainspring.wire.formats import Name
 from mainspring.wire.states import words
 
-CHANNEL_KINDS = ("mail", "webhook", "slack", "teams", "discord", "telegram", "pagerduty", "opsgenie", "twilio")
+CHANNEL_KINDS = (
+    *("mail", "webhook", "slack", "teams", "discord", "telegram", "pagerduty", "opsgenie", "twilio"),
+    "apprise",
+)
 ChannelKindWord = Annotated[str, words("ChannelKind", *CHANNEL_KINDS)]
 MailTlsWord = Annotated[str, words("MailTls", "starttls", "tls", "none")]
 RegionWord = Annotated[str, words("Region", "us", "eu")]
 # The values of these fields are never in an answer.
 WriteOnly = Annotated[str, Meta(max_length=2000, extra_json_schema={"writeOnly": True, "format": "password"})]
-CHANNEL_SECRETS = ("webhook_url", "secret", "password", "bot_token", "routing_key", "api_key", "auth_token")
+CHANNEL_SECRETS = (
+    *("webhook_url", "secret", "password", "bot_token", "routing_key", "api_key", "auth_token"),
+    "apprise_url",
+)
 ChannelUrl = Annotated[str, Meta(max_length=2000, description="http:// or https://, without a user and password.")]
 
 
@@ -25,7 +31,8 @@ class ChannelRequest(
     msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, rename={"sender": "from"}
 ):
     """The body of `PUT /v1/channels/{name}`. Which fields a kind has, needs and keeps secret is in
-    docs/notifications.md. A secret field that is left out keeps its value."""
+    docs/notifications.md. A secret field that is left out keeps its value. log_lines: how many lines of the output of a
+    run messages have."""
 
     kind: ChannelKindWord
     description: str | None = None
@@ -46,6 +53,8 @@ class ChannelRequest(
     region: RegionWord | None = None
     account_sid: Name | None = None
     auth_token: WriteOnly | None = None
+    apprise_url: WriteOnly | None = None
+    log_lines: int | None = None
 
 
 class ChannelView(msgspec.Struct, omit_defaults=True, rename={"sender": "from"}):
@@ -69,6 +78,7 @@ class ChannelView(msgspec.Struct, omit_defaults=True, rename={"sender": "from"})
     chat_id: str | None = None
     region: RegionWord | None = None
     account_sid: str | None = None
+    log_lines: int | None = None
 
 
 class ChannelList(msgspec.Struct):

@@ -294,7 +294,7 @@ _OWN_FIELDS = (
     ),
     plain_field(
         "keep_logs", DURATION, least=3600, most=LONGEST_KEPT,
-        help="How long the output of a run is kept, apart from its history: 52w.",
+        help="How long the output of a run is kept, apart from its history: 1y.",
     ),
     Field("kill_grace", DURATION, _DEFAULT & _HTTP_ONLY, "spec.setup.kill_grace", ("kill_grace",), "--kill-grace",
         help="Time between SIGTERM and SIGKILL: 10s.", metavar="D", panel=WHERE),

@@ -25,7 +25,7 @@ ScheduleText = Annotated[
 TimeZone = Annotated[str, _form("timezone", "The name of an IANA time zone.", "Europe/Berlin", "UTC")]
 Moment = Annotated[str, _form("date-time", "RFC 3339.", "2030-12-31T23:59:59Z")]
 DurationIn = (
-    Annotated[str, _form("timespan", "Numbers with units: ms, s, m, h, d, w.", "90s", "15m", "1h30m")]
+    Annotated[str, _form("timespan", "Numbers with units: ms, s, m, h, d, w, y.", "90s", "15m", "1h30m")]
     | Annotated[int, Meta(description="Seconds.", extra_json_schema={"minimum": 0})]
     | Annotated[float, Meta(description="Seconds.", extra_json_schema={"minimum": 0})]
 )

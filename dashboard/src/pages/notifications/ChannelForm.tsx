@@ -8,6 +8,7 @@ import { type ChannelField, KINDS } from "./kinds";
 import { listed, store, useProblems } from "./settings";
 
 type Values = Record<string, string>;
+const NUMBERS = new Set(["port", "log_lines"]);
 
 export function ChannelForm({ channel, onClose, renew }: { channel: ChannelView | null; onClose: () => void; renew: () => void }) {
   const [name, setName] = useState(channel?.name ?? "");
@@ -27,6 +28,7 @@ export function ChannelForm({ channel, onClose, renew }: { channel: ChannelView 
       {KINDS[kind].map((field) => (
         <Setting key={field.name} field={field} kept={isKept(field, kind, channel)} problem={problems.of(field.name)} value={values[field.name] ?? ""} onChange={type(field.name)} />
       ))}
+      <Field label="Lines of output" help="so many last lines of a run are in messages; empty: none" problem={problems.of("log_lines")} value={values["log_lines"] ?? ""} onChange={type("log_lines")} />
       <Field label="Description" problem={problems.of("description")} value={values["description"] ?? ""} onChange={type("description")} />
     </Confirm>
   );
@@ -60,11 +62,11 @@ function valuesOf(channel: ChannelView | null): Values {
 
 /** Only the fields of the kind: a value that was typed for another kind is not sent. */
 function bodyOf(kind: ChannelKind, values: Values): Record<string, unknown> {
-  const fields: ChannelField[] = [...KINDS[kind], { name: "description", label: "" }];
+  const fields: ChannelField[] = [...KINDS[kind], { name: "log_lines", label: "" }, { name: "description", label: "" }];
   const given = fields.filter((field) => (values[field.name] ?? "").trim() !== "");
   const value = ({ name, list }: ChannelField): unknown => {
     const text = (values[name] ?? "").trim();
-    return list ? listed(text) : name === "port" && Number.isInteger(Number(text)) ? Number(text) : text;
+    return list ? listed(text) : NUMBERS.has(name) && Number.isInteger(Number(text)) ? Number(text) : text;
   };
   return { kind, ...Object.fromEntries(given.map((field) => [field.name, value(field)])) };
 }

@@ -38,4 +38,5 @@ export const KINDS: Record<ChannelKind, ChannelField[]> = {
     { name: "to", label: "To", needed: true, list: true },
     RELAY,
   ],
+  apprise: [{ name: "apprise_url", label: "Address of apprise", needed: true, secret: true, help: "for administrators of the instance, of a scheme that the servers allow", placeholder: "ntfy://topic" }],
 };

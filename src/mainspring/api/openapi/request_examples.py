@@ -54,6 +54,10 @@ QUOTAS: Examples = {
     "a small tenant": {"stored_jobs": 1000, "submissions_per_second": 50, "concurrent_runs": 20, "tokens": 25},
     "no quota of stored jobs": {"stored_jobs": None},
 }
+LOG_RETENTION: Examples = {
+    "a year for the audit": {"rules": [{"labels": {"audit": "yes"}, "keep_logs": "1y"}]},
+    "as the history": {"rules": []},
+}
 SECRETS: Examples = {
     "for all jobs": {"value": "correct horse battery staple"},
     "for one queue and task": {"value": "correct horse battery staple", "queues": ["reports"], "tasks": ["shell"]},

@@ -66,6 +66,7 @@ def _show(view: ChannelView, *, as_json: bool) -> None:
             ("port", None if view.port is None else str(view.port)), ("tls", view.tls), ("user", view.user),
             ("from", view.sender), ("to", ", ".join(view.to) or None), ("chat", view.chat_id),
             ("region", view.region), ("account", view.account_sid), ("secrets", ", ".join(view.secrets) or None),
+            ("log lines", None if view.log_lines is None else str(view.log_lines)),
         ]
     )  # fmt: skip
 
@@ -84,7 +85,7 @@ def set_(
         typer.Option(
             "--kind",
             metavar="K",
-            help="mail, webhook, slack, teams, discord, telegram, pagerduty, opsgenie or twilio.",
+            help="mail, webhook, slack, teams, discord, telegram, pagerduty, opsgenie, twilio or apprise.",
         ),
     ] = None,
     address: Annotated[
@@ -104,6 +105,10 @@ def set_(
     user: Annotated[str | None, typer.Option("--mail-user", metavar="U", help="The user at the mail server.")] = None,
     sender: Annotated[str | None, typer.Option("--from", metavar="A", help="The sender of mail or SMS.")] = None,
     to: Annotated[list[str] | None, typer.Option("--to", metavar="A", help="A recipient; can be repeated.")] = None,
+    log_lines: Annotated[
+        int | None,
+        typer.Option("--log-lines", metavar="N", help="So many last lines of the output of a run are in messages."),
+    ] = None,
     description: Annotated[str | None, typer.Option("--description", metavar="TEXT", help="For people.")] = None,
     file: Annotated[
         str | None,
@@ -117,6 +122,7 @@ def set_(
     """Create a channel, or replace its settings. A secret that is left out keeps its value."""
     given: dict[str, Any] = {
         "kind": kind, "url": address, "host": host, "user": user, "from": sender, "to": to, "description": description,
+        "log_lines": log_lines,
     }  # fmt: skip
     given = {field: value for field, value in given.items() if value is not None}
     settings = read_settings(file, given, ("kind",))

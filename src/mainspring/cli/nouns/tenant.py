@@ -8,6 +8,7 @@ import typer
 
 from mainspring.cli.connect import JsonFlag, Server
 from mainspring.cli.listing import Listing, ListOptions, show_list, with_list_options
+from mainspring.cli.log_keeping import keep_logs, rule_given, show_retention
 from mainspring.cli.noun import Noun
 from mainspring.cli.pause_changes import pause_everything, resume_everything
 from mainspring.cli.queue_limits import (
@@ -139,6 +140,29 @@ def quotas(
         changes: dict[str, Any] = given
         view = client.set_quotas(tenant, **changes) if given else client.tenant_usage(tenant)
     show_usage(view, as_json=as_json)
+
+
+@noun.verb("logs", "mainspring tenant logs", "mainspring tenant logs --label audit=yes --keep 1y")
+def logs(
+    server: Server,
+    label: Annotated[
+        list[str] | None,
+        typer.Option("--label", metavar="K=V", help="Of runs with this label; can be repeated.", show_default=False),
+    ] = None,
+    keep: Annotated[
+        str | None,
+        typer.Option("--keep", metavar="D", help="How long: 1y; or none to remove the rule.", show_default=False),
+    ] = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Show how long the output of runs with certain labels is kept, or set it.
+
+    `--keep-logs` of a job comes first. Of several rules that fit a run, the longest time holds.
+    """
+    wanted = rule_given(label, keep)
+    with server.connect() as client:
+        view = client.log_retention() if wanted is None else keep_logs(client, *wanted)
+    show_retention(view, as_json=as_json)
 
 
 @noun.verb("pause", "mainspring tenant pause", "mainspring tenant pause --all-tenants")

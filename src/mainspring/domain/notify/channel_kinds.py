@@ -9,12 +9,14 @@ from urllib.parse import urlsplit
 import msgspec
 
 from mainspring.domain.errors import InvalidInput, NotFound
+from mainspring.domain.notify.apprise_urls import check_apprise_url
 from mainspring.domain.texts import check_line, check_prose, shown
 from mainspring.wire.channels import CHANNEL_SECRETS, ChannelRequest
 from mainspring.wire.fields import LONGEST_NOTE
 from mainspring.wire.formats import ChosenJobId
 
 MOST_RECIPIENTS = 50
+MOST_LOG_LINES = 20
 SECRET_FIELDS = frozenset(CHANNEL_SECRETS)
 _ADDRESS = re.compile(r"[^@\s<>,;:\"()\[\]\\]+@[^@\s<>,;:\"()\[\]\\]+\Z")
 _PHONE = re.compile(r"\+?[0-9]{5,20}\Z", re.ASCII)
@@ -34,9 +36,10 @@ class ChannelKind:
 
     @property
     def fields(self) -> frozenset[str]:
-        return frozenset((*self.needs, *self.may, "kind", "description"))
+        return frozenset((*self.needs, *self.may, "kind", "description", "log_lines"))
 
 
+APPRISE = "apprise"
 KINDS = {
     "mail": ChannelKind(("host", "sender", "to"), ("port", "tls", "user", "password"), MOST_RECIPIENTS),
     "webhook": ChannelKind(("url", "secret")),
@@ -47,6 +50,7 @@ KINDS = {
     "pagerduty": ChannelKind(("routing_key",), ("region", "url")),
     "opsgenie": ChannelKind(("api_key",), ("region", "url")),
     "twilio": ChannelKind(("account_sid", "auth_token", "sender", "to"), ("url",)),
+    APPRISE: ChannelKind(("apprise_url",)),
 }
 _WRITTEN = {"sender": "from"}
 
@@ -137,6 +141,10 @@ def _check_values(request: ChannelRequest, kept: frozenset[str]) -> None:
     for name in ("url", "webhook_url"):
         if (url := getattr(request, name)) is not None:
             check_url(url, name)
+    if request.log_lines is not None and not 0 <= request.log_lines <= MOST_LOG_LINES:
+        raise InvalidInput(f"{request.log_lines} lines", field="log_lines", expected=f"0 to {MOST_LOG_LINES}")
+    if request.apprise_url is not None:
+        check_apprise_url(request.apprise_url)
     if request.kind == "mail":
         if request.host is not None and not _HOST.match(request.host):
             raise InvalidInput(f"{shown(request.host)} is not a host", field="host", expected="smtp.example.com")

@@ -19,7 +19,7 @@ from urllib.parse import quote, urlencode
 import msgspec
 
 from mainspring.domain.errors import InvalidInput
-from mainspring.domain.notify.messages import Message, link_to, one_line, runbook_of, text_of, title_of
+from mainspring.domain.notify.messages import Message, link_to, one_line, output_of, runbook_of, text_of, title_of
 from mainspring.domain.run_key import rfc3339
 
 _encode = msgspec.json.Encoder().encode
@@ -53,7 +53,16 @@ class MailDelivery(msgspec.Struct, frozen=True):
     content: bytes
 
 
-Delivery = HttpDelivery | MailDelivery
+class AppriseDelivery(msgspec.Struct, frozen=True):
+    """One message to apprise. Every part of the URL may be secret: nothing logs it. good: it tells no trouble."""
+
+    url: str
+    title: str
+    body: str
+    good: bool
+
+
+Delivery = HttpDelivery | MailDelivery | AppriseDelivery
 
 
 def delivery_of(
@@ -83,6 +92,8 @@ def delivery_of(
             return _opsgenie(settings, secrets["api_key"], message)
         case "twilio":
             return _twilio(settings, secrets["auth_token"], message)
+        case "apprise":
+            return _apprise(secrets["apprise_url"], message)
     raise InvalidInput(f"there is no kind of channel {kind!r}", field="kind")
 
 
@@ -105,6 +116,7 @@ def webhook_body(message: Message) -> dict[str, Any]:
             **msgspec.to_builtins(item),
             "url": link_to(message.url, item.path),
             "runbook": runbook_of(item.event),
+            **({"output": lines} if (lines := output_of(item, message)) else {}),
         }
         for item in message.items
     ]
@@ -214,6 +226,12 @@ def _mail(settings: Mapping[str, Any], secrets: Mapping[str, str], message: Mess
         password=secrets.get("password"), sender=sender, recipients=recipients,
         content=mail.as_bytes(),
     )  # fmt: skip
+
+
+def _apprise(url: str, message: Message) -> AppriseDelivery:
+    """Apprise has no key of a message, so the id is in the text."""
+    body = f"{text_of(message)}, message {message.id}"
+    return AppriseDelivery(url, _cut(title_of(message), 200), _cut(body, 20_000), message.good)
 
 
 def _cut(text: str, most: int) -> str:

@@ -12,6 +12,7 @@ from mainspring.wire.notifications import MessageItem
 SHOWN_ITEMS = 10  # of one message; of the others only the number is told
 _LONGEST_REASON = 300
 _LONGEST_SUBJECT = 200
+_LONGEST_LINE = 300  # of output
 RECOVERED = "recovered"
 TEST = "test"
 
@@ -80,7 +81,7 @@ GOOD = frozenset({RECOVERED, "success", "breaker_closed", "backfill_ended", "ope
 class Message(msgspec.Struct, frozen=True, omit_defaults=True):
     """A message of a rule. items: the first of them. more: how many others there are. group: the same for all messages
     of a rule, so that pagers know which alert a message belongs to. escalated: an earlier message was not
-    acknowledged."""
+    acknowledged. output: the last lines of runs by their ids, for channels that want them; it is not stored."""
 
     id: str
     tenant: str
@@ -91,6 +92,7 @@ class Message(msgspec.Struct, frozen=True, omit_defaults=True):
     rule: str | None = None
     url: str | None = None
     escalated: bool = False
+    output: dict[str, list[str]] = {}
 
     @property
     def good(self) -> bool:
@@ -119,7 +121,7 @@ def text_of(message: Message) -> str:
     """The message as plain text, a paragraph for each item."""
     lines = [title_of(message), ""]
     for item in message.items:
-        lines += [*_item_lines(item, message.url), ""]
+        lines += [*_item_lines(item, message.url), *_output_lines(item, message), ""]
     if message.more:
         lines += [f"and {message.more:,} more", ""]
     where = f"tenant {message.tenant}" + (f", rule {message.rule}" if message.rule else "")
@@ -134,6 +136,16 @@ def runbook_of(event: str) -> str | None:
 
 def link_to(base: str | None, path: str | None) -> str | None:
     return None if base is None or path is None else f"{base.rstrip('/')}{path}"
+
+
+def output_of(item: MessageItem, message: Message) -> list[str]:
+    """The last lines of the run, without control characters."""
+    return [one_line(line, _LONGEST_LINE) for line in message.output.get(item.run_id or "", ())]
+
+
+def _output_lines(item: MessageItem, message: Message) -> list[str]:
+    lines = output_of(item, message)
+    return ["  output:", *(f"  | {line}" for line in lines)] if lines else []
 
 
 def _item_lines(item: MessageItem, base: str | None) -> list[str]:

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from mainspring.domain.errors import InvalidInput
-from mainspring.domain.log_words import asked, words_of, words_of_pattern
+from mainspring.domain.log_words import asked, follows_code, words_of, words_of_pattern
 from mainspring.operations.logs.log_search import Needle, WantedText
 from mainspring.operations.paging.search import LogQuery
 
@@ -31,13 +31,18 @@ class Words(Needle):
         for at in self.places(data):
             if at < done:
                 continue
-            before, after = data[at - 1 : at] if at else b"", data[at + self._size : at + self._size + 1]
-            if (self._begins and before and before[0] in _IN_WORDS) or (self._ends and after and after[0] in _IN_WORDS):
+            after = data[at + self._size : at + self._size + 1]
+            if (self._begins and self._goes_on(data, at)) or (self._ends and after and after[0] in _IN_WORDS):
                 continue
             yield at
             done = data.find(b"\n", at) + 1
             if not done:
                 return
+
+    @staticmethod
+    def _goes_on(data: bytes, at: int) -> bool:
+        """Whether the byte at `at` continues a word."""
+        return at > 0 and data[at - 1] in _IN_WORDS and not follows_code(data, at)
 
 
 class Expression:

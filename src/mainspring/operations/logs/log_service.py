@@ -9,6 +9,7 @@ from uuid import UUID
 from mainspring.domain.errors import NotFound
 from mainspring.domain.sizes import format_size
 from mainspring.domain.transitions import UNKNOWN_STATE
+from mainspring.kernel.ids import TenantId
 from mainspring.operations.access.caller import Caller
 from mainspring.operations.logs.log_bounds import LogBudget
 from mainspring.operations.logs.log_bytes import LogBytes
@@ -103,6 +104,15 @@ class LogService:
         line = await number_of_line(self.bytes, folder, found.start) if wanted.numbered else None
         ended = state.has_ended(number)
         return LogRange(number, found.start, found.end, log.bytes, found.text, line, log.truncated, ended)
+
+    async def tail(self, tenant: TenantId, run_id: UUID, most: int) -> str:
+        """The last lines of the newest attempt that has a log. Empty if none has one."""
+        async with self._store.reads.acquire() as connection:
+            state = (await logs.states(connection, [(tenant, run_id)])).get(run_id)
+        if state is None or not state.logs:
+            return ""
+        log = state.logs[max(state.logs)]
+        return (await lines_before(self.bytes, folder_of(tenant, run_id, log.attempt, log.fence), log.bytes, most)).text
 
     async def search(
         self, caller: Caller, run_id: UUID, attempt: int | None, text: str, *, start: int, limit: int

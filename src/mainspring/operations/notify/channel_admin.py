@@ -6,8 +6,16 @@ from typing import Any
 
 import msgspec
 
-from mainspring.domain.errors import Conflict, InvalidInput
-from mainspring.domain.notify.channel_kinds import KINDS, SECRET_FIELDS, check_channel, check_name, divided, no_channel
+from mainspring.domain.errors import Conflict, Forbidden, InvalidInput
+from mainspring.domain.notify.channel_kinds import (
+    APPRISE,
+    KINDS,
+    SECRET_FIELDS,
+    check_channel,
+    check_name,
+    divided,
+    no_channel,
+)
 from mainspring.domain.notify.deliveries import delivery_of
 from mainspring.domain.notify.messages import TEST, Message, title_of
 from mainspring.domain.tags import changed_meanwhile, check_named_version
@@ -61,6 +69,9 @@ class ChannelAdmin:
         """Create or change a channel. Returns whether it was created. A secret that is left out keeps its value, if
         the kind and the place stay the same: it must not be sent to another place."""
         check_name(name, "channel")
+        if request.kind == APPRISE and request.apprise_url is not None and caller.is_instance_admin:
+            check_channel(request)
+            self._transport.check_apprise(request.apprise_url)
         async with self._store.change() as connection:
             return await put_channel(connection, caller, name, request, if_version)
 
@@ -132,6 +143,11 @@ async def put_channel(
 ) -> bool:
     """Create or change a channel in the caller's transaction. Returns whether it was created."""
     tenant = caller.tenant
+    if request.kind == APPRISE and not caller.is_instance_admin:
+        raise Forbidden(
+            "only an admin of the tenant default can make channels of apprise", code="instance_admin_only",
+            hint="use a webhook, or ask the administrator of this Mainspring",
+        )  # fmt: skip
     row = await channels.lock(connection, tenant, name)
     check_named_version("channel", name, row, if_version)
     wanted = await wanted_channel(connection, tenant, request, row)

@@ -20,7 +20,9 @@ from mainspring.domain.notify.states import MOST_ATTEMPTS, retry_delay
 from mainspring.kernel.clock import DatabaseClock
 from mainspring.kernel.ids import TenantId
 from mainspring.kernel.logs import get_logger
+from mainspring.operations.logs.log_service import LogService
 from mainspring.operations.notify.channel_secrets import resolved_secrets
+from mainspring.operations.notify.log_lines import with_log_lines
 from mainspring.operations.notify.transport import NotSent, Transport
 from mainspring.operations.notify.views import decode_message
 from mainspring.store import channels, notifications
@@ -30,7 +32,7 @@ from mainspring.store.pool import Store
 log = get_logger("notify_sender")
 
 AT_ONCE = 2  # attempts of one channel, by this process
-LEASE = 90.0  # seconds; an attempt takes 30 at most
+LEASE = 90.0  # seconds; an attempt takes 35 at most
 _OF_A_TENANT = 64  # attempts of one tenant, by this process
 _MOST_AT_ONCE = 512
 _settings = msgspec.json.Decoder(dict[str, Any]).decode
@@ -40,8 +42,17 @@ class NotificationSender:
     name = "notification_sender"
 
     def __init__(
-        self, store: Store, clock: DatabaseClock, transport: Transport, *, interval: float = 1.0, lease: float = LEASE
+        self,
+        store: Store,
+        clock: DatabaseClock,
+        transport: Transport,
+        *,
+        logs: LogService | None = None,
+        interval: float = 1.0,
+        lease: float = LEASE,
     ) -> None:
+        """`logs`: for channels that want lines of output."""
+        self._logs = logs
         self.interval = interval
         self._store = store
         self._clock = clock
@@ -99,6 +110,8 @@ class NotificationSender:
         if channel is None:
             return NotSent("the channel was deleted", final=True)
         settings, message = _settings(channel.settings_text), decode_message(row.message_text)
+        if self._logs is not None and (lines := settings.get("log_lines")):
+            message = await with_log_lines(self._logs, row.tenant_id, message, lines)
         try:
             delivery = delivery_of(channel.kind, settings, secrets, message, int(self._clock.now().timestamp()))
             await self._transport.deliver(delivery)

@@ -31,6 +31,9 @@ class NotSent(Exception):
 class Transport(Protocol):
     async def deliver(self, delivery: Delivery, /) -> Sent: ...
 
+    def check_apprise(self, url: str, /) -> None:
+        """Raise InvalidInput unless this process may use the scheme of an address of apprise."""
+
     def close(self) -> None: ...
 
 
@@ -39,5 +42,7 @@ class NoTransport:
 
     async def deliver(self, _: Delivery, /) -> Sent:
         raise NotSent("this process sends no messages")
+
+    def check_apprise(self, _: str, /) -> None: ...
 
     def close(self) -> None: ...

@@ -272,6 +272,8 @@ class AsyncClient(AsyncWorkflowMethods, AsyncBulkMethods):
     pause_sink = awaited(lambda: calls.pause_sink)
     resume_sink = awaited(lambda: calls.resume_sink)
     test_sink = awaited(lambda: calls.test_sink)
+    log_retention = awaited(lambda: calls.log_retention)
+    set_log_retention = awaited(lambda: calls.set_log_retention)
     rules = awaited(lambda: calls.rules)
     rule = awaited(lambda: calls.rule)
     set_rule = awaited(lambda: calls.set_rule)

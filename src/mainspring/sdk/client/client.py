@@ -269,6 +269,8 @@ class Client(WorkflowMethods, BulkMethods):
     pause_sink = blocking(lambda: calls.pause_sink)
     resume_sink = blocking(lambda: calls.resume_sink)
     test_sink = blocking(lambda: calls.test_sink)
+    log_retention = blocking(lambda: calls.log_retention)
+    set_log_retention = blocking(lambda: calls.set_log_retention)
     rules = blocking(lambda: calls.rules)
     rule = blocking(lambda: calls.rule)
     set_rule = blocking(lambda: calls.set_rule)

@@ -53,6 +53,7 @@ _CALLS = {  # what a call is about, where its path has another word for it
     "tasks": "list of tasks",
     "user": "users",
     "tenant": "limits",
+    "tenant/log-retention": "log retention",
     "tenants/{}/quotas": "quotas",
     "tenants/{}/usage": "quotas",
     "workflow-runs": WORKFLOWS,

@@ -157,10 +157,11 @@ begin
     if jsonb_typeof(value) = 'number' then
         seconds := value::numeric;
     elsif jsonb_typeof(value) = 'string' and length(words) <= 400 then
-        if words ~ '^([0-9]+(\.[0-9]+)?(ms|s|m|h|d|w))+$' then
+        if words ~ '^([0-9]+(\.[0-9]+)?(ms|s|m|h|d|w|y))+$' then
             select sum(part[1]::numeric * case part[3] when 'ms' then 0.001 when 's' then 1 when 'm' then 60
-                       when 'h' then 3600 when 'd' then 86400 else 604800 end) into seconds
-            from regexp_matches(words, '([0-9]+(\.[0-9]+)?)(ms|s|m|h|d|w)', 'g') as part;
+                       when 'h' then 3600 when 'd' then 86400 when 'w' then 604800
+                       else 31536000 end) into seconds
+            from regexp_matches(words, '([0-9]+(\.[0-9]+)?)(ms|s|m|h|d|w|y)', 'g') as part;
         elsif words ~ '^[+-]?[0-9]+(\.[0-9]+)?$' then
             seconds := words::numeric;
         end if;

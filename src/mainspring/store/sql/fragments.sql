@@ -1219,7 +1219,8 @@ piece as (
     select * from unnest($1::uuid[], $2::int[], $3::bigint[], $4::bigint[], $5::boolean[], $6::boolean[])
         as p (run_id, fence, first_byte, size, truncated, ended)
 ), held as materialized (
-    select r.run_id, r.fence, r.attempt, r.tenant_id, r.worker_id, r.lane_id, r.spec ->> 'keep_logs' as keep_logs
+    select r.run_id, r.fence, r.attempt, r.tenant_id, r.worker_id, r.lane_id, r.spec ->> 'keep_logs' as keep_logs,
+           r.spec -> 'labels' as labels
     from mainspring.runs r
     where r.run_id = any ($1::uuid[]) and $7 in (r.tenant_id, {{EVERY_TENANT}}) and r.worker_id = $8
       and r.state + 0 = {{RUNNING}}
@@ -1229,7 +1230,11 @@ piece as (
 ), begun as (
     insert into mainspring.run_logs (run_id, attempt, fence, tenant_id, worker_id, bytes, truncated, ended, keep_until)
     select h.run_id, h.attempt, h.fence, h.tenant_id, h.worker_id, p.size, p.truncated, p.ended,
-           (select clock_timestamp()) + h.keep_logs::float8 * interval '1 second'
+           (select clock_timestamp()) + coalesce(h.keep_logs::float8, (
+               select max(k.seconds)
+               from mainspring.log_retention t
+               cross join jsonb_to_recordset(t.rules) as k (labels jsonb, seconds float8)
+               where t.tenant_id = h.tenant_id and h.labels::jsonb @> k.labels)) * interval '1 second'
     from held h
     join piece p on p.run_id = h.run_id and p.fence = h.fence
     where p.first_byte = 0
@@ -1264,6 +1269,9 @@ array(select json_object_keys(s.secrets) from mainspring.channel_secrets s
 -- fragment: notification_columns
 n.notification_id, n.tenant_id, n.channel, n.rule, n.state, n.attempts, n.next_at, n.created_at, n.ended_at, n.error,
 n.title, n.message::text as message_text, n.acknowledged_at, n.acknowledged_by
+
+-- fragment: log_retention_columns
+k.version, k.rules::text as rules_text, k.updated_at, k.updated_by
 
 -- fragment: rule_columns
 r.tenant_id, r.name, r.version, r.rule::text as rule_text, r.muted_until, r.created_at, r.updated_at, r.updated_by

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from mainspring.sdk.client.calls.limit_calls import *
     from mainspring.sdk.client.calls.notify_calls import *
     from mainspring.sdk.client.calls.quota_calls import *
+    from mainspring.sdk.client.calls.retention_calls import *
     from mainspring.sdk.client.calls.run_calls import *
     from mainspring.sdk.client.calls.schedule_calls import *
     from mainspring.sdk.client.calls.secret_calls import *
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 _MODULES = (
     *("job_calls", "run_calls", "workflow_calls", "schedule_calls", "file_calls", "event_calls", "approval_calls"),
     *("bulk_calls", "limit_calls", "access_calls", "user_calls", "secret_calls", "notify_calls", "quota_calls"),
-    *("audit_calls", "insight_calls", "view_calls", "sink_calls"),
+    *("retention_calls", "audit_calls", "insight_calls", "view_calls", "sink_calls"),
 )
 
 

@@ -1,0 +1,1 @@
+"""Sends messages with apprise, in a child process for each message."""
