@@ -196,6 +196,8 @@ async def test_a_unique_key_changes_no_job_outside(tenants: Tenants, api: httpx.
     refused = await client.post("/v1/jobs", json={**INSIDE, **rule, "payload": {"x": 1, "of": "us"}})
     assert (refused.status_code, problem(refused)["code"]) == (403, "outside_token"), refused.text
     assert (await api.get("/v1/jobs/theirs")).json()["payload"]["of"] == "them"
+    taken = problem(await client.post("/v1/jobs", json={**INSIDE, "job_id": "theirs"}))
+    assert (taken["code"], taken["detail"]) == ("job_exists", "a job called 'theirs' exists already")  # not its status
 
 
 async def test_what_cannot_leave_out_the_rest_is_refused(tenants: Tenants) -> None:

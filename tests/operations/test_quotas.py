@@ -210,6 +210,29 @@ async def test_queued_runs_under_64_clients_and_the_size_of_payloads(
     assert refusal(changed)[1] == "quota_exceeded"
 
 
+async def check_held(acme: httpx.AsyncClient, reason: str, number: int) -> None:
+    """Runs over quota are HELD with that quota as the reason, wherever they are shown."""
+    held = (await acme.get("/v1/runs", params={"status": "held"})).json()["runs"]
+    assert len(held) == number
+    assert (await acme.get("/v1/runs", params={"status": "queued"})).json()["runs"] == []
+    run_id = held[0]["run_id"]
+    one = (await acme.get(f"/v1/runs/{run_id}")).json()
+    of_job = (await acme.get(f"/v1/jobs/{one['job_id']}/runs")).json()[0]
+    latest = (await acme.get(f"/v1/jobs/{one['job_id']}")).json()["latest_run"]
+    for view in (*held, one, of_job, latest):
+        assert view["status"] == "HELD" and view["reason"].startswith(reason), view
+    listed = (await acme.get("/v1/jobs", params={"status": "scheduled", "latest_run": "held"})).json()["jobs"]
+    assert len(listed) == number
+    why = (await acme.get(f"/v1/runs/{run_id}/why")).json()
+    assert (why["status"], why["why"].startswith(f"It is held by the {reason}")) == ("HELD", True), why
+    last = (await acme.get(f"/v1/runs/{run_id}/timeline")).json()[-1]
+    assert last["state"] == "HELD" and last["reason"].startswith(reason)
+    [queue] = (await acme.get("/v1/queues")).json()["queues"]
+    assert (queue["depth"], queue["held"], queue["held_by_quota"]) == (0, number, number)
+    cancel = {"verb": "cancel", "filter": {"status": ["held"]}, "dry_run": True}
+    assert (await acme.post("/v1/runs:act", json=cancel)).json()["count"] == number
+
+
 async def test_concurrent_runs_and_runs_per_minute_hold_what_fires_and_let_it_go(
     tenants: Tenants, acme: httpx.AsyncClient, connection: asyncpg.Connection
 ) -> None:
@@ -223,10 +246,7 @@ async def test_concurrent_runs_and_runs_per_minute_hold_what_fires_and_let_it_go
     workers = [HandWorker(acme) for _ in range(8)]
     claimed = [order for some in await asyncio.gather(*(take(one, 4) for one in workers)) for order in some]
     assert len(claimed) == 1
-    waiting = (await acme.get("/v1/runs", params={"status": "queued"})).json()["runs"]
-    assert "quota concurrent_runs is 2" in waiting[0]["reason"]
-    why = (await acme.get(f"/v1/runs/{waiting[0]['run_id']}/why")).json()
-    assert "quota concurrent_runs is 2" in str(why)
+    await check_held(acme, "quota concurrent_runs (2): 2 runs are with workers", 5)
     assert (await used(acme))["concurrent_runs"] == (2, 2, True)
     await early.report(outcome(running))
     await check_counts(connection)
@@ -235,8 +255,7 @@ async def test_concurrent_runs_and_runs_per_minute_hold_what_fires_and_let_it_go
     await acme.put("/v1/tenant/limits", json={"concurrency": None, "rate": "1000/s"})
     more = [order for some in [await take(one) for one in workers] for order in some]
     assert len(more) == 1
-    waiting = (await acme.get("/v1/runs", params={"status": "queued"})).json()["runs"]
-    assert len(waiting) == 3 and "quota runs_per_minute" in waiting[0]["reason"]
+    await check_held(acme, "quota runs_per_minute (1): the next start is in", 3)
     await acme.put("/v1/tenant/limits", json={"rate": None})  # does not fill the bucket of the quota
     assert not await take(workers[0])
     await put(tenants, runs_per_minute=None)

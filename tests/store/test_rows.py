@@ -6,7 +6,7 @@ import importlib
 import pkgutil
 import types
 import typing
-from datetime import datetime
+from datetime import date, datetime
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -40,6 +40,7 @@ PYTHON_TYPES: dict[str, object] = {
     "text": str,
     "bytea": bytes,
     "uuid": UUID,
+    "date": date,
     "timestamptz": datetime,
     "text[]": list[str],
     "int4[]": list[int],

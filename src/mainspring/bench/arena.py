@@ -121,9 +121,12 @@ class Arena:
             await connection.close()
         return scheduler
 
-    async def start_worker(self, server_url: str, *, slots: int | None = None, app: str = BENCH_TASKS) -> BenchWorker:
-        """Start a worker with the tasks of the benchmarks and wait until it is registered. Start only one at a time."""
-        arguments = ["worker", "--server", server_url, "--token-file", str(self._data / TOKEN_FILE_NAME)]
+    async def start_worker(
+        self, server_url: str, *, slots: int | None = None, app: str = BENCH_TASKS, token_file: Path | None = None
+    ) -> BenchWorker:
+        """Start a worker with the tasks of the benchmarks and wait until it is registered. Start only one at a time.
+        `token_file`: None for that of the administrator."""
+        arguments = ["worker", "--server", server_url, "--token-file", str(token_file or self._data / TOKEN_FILE_NAME)]
         arguments += ["--app", app, *(["--slots", str(slots)] if slots else [])]
         connection = await self.connect()
         try:

@@ -41,6 +41,19 @@ ServersOption = Annotated[int, typer.Option("--servers", min=1, help="How many s
 OnlyOption = Annotated[list[BenchPart] | None, typer.Option("--only", help="Stop only this part. Can be repeated.")]
 
 
+@app.command(epilog="Example: mainspring bench guarded --rounds 7")
+def guarded(
+    jobs: JobsOption = None,
+    rounds: Annotated[int, typer.Option("--rounds", min=1, help="How many times both are measured, in turn.")] = 5,
+    as_json: JsonFlag = False,
+) -> None:
+    """Measure what access control costs: jobs per second with narrowed tokens, all quotas and the audit, in turn with
+    none of them. Default: 50,000 no-op jobs in each of 5 rounds."""
+    from mainspring.bench.guarded import main
+
+    raise typer.Exit(main(jobs, rounds, as_json))
+
+
 @app.command(epilog="Example: mainspring bench throughput --jobs 20000")
 def throughput(
     jobs: JobsOption = None, pgbouncer: BenchPoolingOption = Pooling.NONE, as_json: JsonFlag = False

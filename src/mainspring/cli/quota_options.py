@@ -30,6 +30,7 @@ ConcurrentRuns = Annotated[str | None, _option("concurrent-runs", "Runs that are
 PayloadBytes = Annotated[str | None, _option("payload-bytes", "Bytes of the payload of one job.")]
 LogBytes = Annotated[str | None, _option("log-bytes-per-day", "Bytes of output that are stored on a day.")]
 Tokens = Annotated[str | None, _option("tokens", "Valid tokens.")]
+HistoryDays = Annotated[str | None, _option("history-days", "Days for which ended runs are kept.")]
 
 
 def quotas_given(options: dict[str, str | None]) -> dict[str, object]:

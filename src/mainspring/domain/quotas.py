@@ -27,6 +27,7 @@ class Quotas(msgspec.Struct, frozen=True):
     payload_bytes: int | None = None
     log_bytes_per_day: int | None = None
     tokens: int | None = None
+    history_days: int | None = None
 
 
 NO_QUOTAS = Quotas()
@@ -54,6 +55,17 @@ def changed_quotas(before: Quotas, request: QuotasRequest) -> Quotas:
             raise InvalidInput(f"{value} is out of range", field=name, expected=f"1 to {HIGHEST[name]}", hint=hint)
         wanted[name] = value
     return msgspec.structs.replace(before, **wanted)
+
+
+def check_history_days(request: QuotasRequest, days_of_all: int) -> None:
+    """Raise InvalidInput if the tenant would keep its history for longer than the servers keep any."""
+    days = request.history_days
+    if days is not UNSET and days is not None and days > days_of_all:
+        raise InvalidInput(
+            f"history is kept for {days_of_all} days here, so a tenant cannot keep it for {days}",
+            field="history_days", expected=f"1 to {days_of_all}",
+            hint="start all servers and schedulers with a higher MAINSPRING_HISTORY_DAYS first; null removes the quota",
+        )  # fmt: skip
 
 
 def lower(own: int | None, quota: int | None) -> int | None:

@@ -37,6 +37,7 @@ class StoredState(IntEnum):
 
 
 SHOWN_SCHEDULED = 0  # no run is stored with it; SQL shows it for one that backs off
+SHOWN_ASSIGNED = 5  # nor with it: the fragment listed_state shows it for one that is claimed and has not started
 
 
 class StoredJobStatus(IntEnum):
@@ -139,6 +140,14 @@ def shown_state(state: int, ready_at: datetime | None, started_at: datetime | No
     if state == StoredState.WAITING and started_at is not None:
         return RunState.RUNNING
     return RunState(StoredState(state).name)
+
+
+def shown_of_listed(state: int, *, quota_holds: bool) -> int:
+    """The number of the state that users see, from that of the fragment listed_state. `quota_holds`: whether a quota of
+    the tenant holds what is ready."""
+    if state == SHOWN_ASSIGNED:
+        return StoredState.QUEUED
+    return StoredState.HELD if quota_holds and state == StoredState.QUEUED else state
 
 
 def mermaid() -> str:

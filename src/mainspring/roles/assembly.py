@@ -44,6 +44,7 @@ from mainspring.roles.background import ClockSync, ReadyPoll, upkeep_tasks
 from mainspring.roles.notify_guard import notify_guard
 from mainspring.roles.notify_transport import NetworkTransport
 from mainspring.roles.provider_transport import NetworkProviderTransport
+from mainspring.roles.retention import history_days
 from mainspring.scheduler.node import SchedulerNode
 from mainspring.store import sessions
 from mainspring.store.connection_budget import ConnectionBudget
@@ -151,7 +152,7 @@ async def assemble(
     database_clock = DatabaseClock(clock)
     signals, lanes, long_polls = Signals(store), LaneRegistry(store), LongPolls()
     clock_sync = ClockSync(store, clock, database_clock)
-    signatures, gates = SignatureRegistry(store), GateRegistry(clock)
+    signatures, gates = SignatureRegistry(store), GateRegistry(clock, history_days())
     try:
         await clock_sync.run_once()
         await lanes.refresh()

@@ -48,6 +48,7 @@ from mainspring.upkeep.rollup_keeper import RollupKeeper
 from mainspring.upkeep.run_rescuer import RunRescuer
 from mainspring.upkeep.silence_judge import SilenceJudge
 from mainspring.upkeep.slot_reconciler import SlotReconciler
+from mainspring.upkeep.tenant_history_pruner import TenantHistoryPruner
 
 
 class ClockSync:
@@ -116,6 +117,7 @@ def upkeep_tasks(
         GaugeSampler(store, clock),
         PartitionMaintainer(store),
         HistoryPruner(store, history_days(), log_stores),
+        *([] if log_stores is None else [TenantHistoryPruner(store, history_days(), log_stores)]),
         AuditLinker(store),
         AuditPruner(store, audit_days()),
         EventPruner(store, event_days()),

@@ -3,7 +3,7 @@ many run at once. It gives them back with a mark, which needs no lock."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from uuid import UUID
 
@@ -99,6 +99,7 @@ class Passed(msgspec.Struct, frozen=True):
 
 _all_gates = RowQuery(Gate, _SQL["all_gates"])
 _gates_of_tenant = RowQuery(GateState, _SQL["gates_of_tenant"])
+_gates_with_quotas = RowQuery(GateState, _SQL["gates_with_quotas"])
 _lock_gate = RowQuery(Gate, _SQL["lock_gate"])
 _change_gate = RowQuery(Gate, _SQL["change_gate"])
 _lock_gates = RowQuery(LockedGate, _SQL["lock_gates"])
@@ -117,6 +118,11 @@ async def all_gates(connection: Connection) -> list[Gate]:
 async def of_tenant(connection: Connection, tenant: TenantId) -> list[GateState]:
     """The gates of the tenant, with that of all tenants."""
     return await _gates_of_tenant.fetch(connection, tenant)
+
+
+async def with_quotas(connection: Connection, tenants: Collection[TenantId]) -> list[GateState]:
+    """The gates of these tenants that have a quota of runs."""
+    return await _gates_with_quotas.fetch(connection, list(tenants))
 
 
 async def count(connection: Connection, tenant: TenantId) -> int:

@@ -29,6 +29,7 @@ from mainspring.domain.rollups import NO_BUCKET, SAMPLE_JOBS, Span
 from mainspring.domain.start_lag import LATE
 from mainspring.domain.transitions import (
     ENDED,
+    SHOWN_ASSIGNED,
     SHOWN_SCHEDULED,
     TRANSITIONS,
     UNKNOWN_STATE,
@@ -50,6 +51,7 @@ _INSERT = re.compile(r"\{\{(\w+)(?:\(([^(){}]*)\))?\}\}")
 CONSTANTS: dict[str, str] = {
     **{state.name: str(int(state)) for state in StoredState},
     "SHOWN_SCHEDULED": str(SHOWN_SCHEDULED),
+    "SHOWN_ASSIGNED": str(SHOWN_ASSIGNED),
     **{f"JOB_{status.name}": str(int(status)) for status in StoredJobStatus},
     **{f"BACKFILL_{state.name}": str(int(state)) for state in BackfillState},
     **{f"BULK_{state.name}": str(int(state)) for state in BulkState},

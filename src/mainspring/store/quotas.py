@@ -38,6 +38,7 @@ class _OfTenant(msgspec.Struct, frozen=True):
     payload_bytes: int | None
     log_bytes_per_day: int | None
     tokens: int | None
+    history_days: int | None
 
 
 class Submissions(msgspec.Struct, frozen=True):

@@ -377,8 +377,10 @@ async def take_numbers(connection: Connection, flow_id: UUID, count: int) -> tup
     return None if row is None else (row["number"], row["map"])
 
 
-async def prune(connection: Connection, days: float, batch: int = 1000) -> int:
-    """Forget workflow runs that ended long ago. Returns how many rows were deleted."""
+async def prune(
+    connection: Connection, days: float, batch: int = 1000, tenants: Sequence[TenantId] | None = None
+) -> int:
+    """Forget workflow runs that ended long ago. Returns how many rows were deleted. `tenants`: None for all."""
     deleted = 0
     for statement in (
         _SQL["prune_step_ends"],
@@ -390,7 +392,7 @@ async def prune(connection: Connection, days: float, batch: int = 1000) -> int:
         _SQL["prune_flows"],
     ):
         while True:
-            done = int((await connection.execute(statement, days, batch)).rpartition(" ")[2])
+            done = int((await connection.execute(statement, days, batch, tenants)).rpartition(" ")[2])
             deleted += done
             if done < batch:
                 break

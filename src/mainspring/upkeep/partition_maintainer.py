@@ -18,6 +18,7 @@ from mainspring.store import (
     operations,
     partitions,
     rollups,
+    tenant_history,
     unique,
     workflow_versions,
     workflows,
@@ -73,6 +74,8 @@ class HistoryPruner:
             await backfills.prune(connection, self._days)
             await operations.prune(connection, self._days)
             await workflows.prune(connection, self._days * _FLOWS_KEPT)
+            for days, tenants in await tenant_history.tenants_by_days(connection, self._days):
+                await workflows.prune(connection, days * _FLOWS_KEPT, tenants=tenants)
             await workflow_versions.prune(connection, self._days)
             for kept in (rollups, failure_groups, gauges):
                 await kept.prune(connection)

@@ -13,7 +13,8 @@ class QuotasRequest(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=Tr
 
     stored_jobs: jobs that wait for a time or recur. submissions_per_second: jobs that are submitted. runs_per_minute:
     starts of runs. queued_runs: runs that wait. concurrent_runs: runs that are with workers. payload_bytes: the payload
-    of one job. log_bytes_per_day: output that PostgreSQL stores on one day (UTC). tokens: valid tokens.
+    of one job. log_bytes_per_day: output that PostgreSQL stores on one day (UTC). tokens: valid tokens. history_days:
+    for how long ended runs are kept, with their payloads and output.
     """
 
     stored_jobs: int | UnsetType | None = UNSET
@@ -24,12 +25,13 @@ class QuotasRequest(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=Tr
     payload_bytes: int | UnsetType | None = UNSET
     log_bytes_per_day: int | UnsetType | None = UNSET
     tokens: int | UnsetType | None = UNSET
+    history_days: int | UnsetType | None = UNSET
 
 
 class QuotaUse(msgspec.Struct):
     """One quota. limit: null if there is none. used: how much of it is used now; null if it is not counted:
-    payload_bytes holds for each payload alone, and runs are counted where there is a limit. near: whether 80 % of it
-    are used."""
+    payload_bytes holds for each payload alone, history_days for each run, and runs are counted where there is a limit.
+    near: whether 80 % of it are used."""
 
     quota: str
     limit: int | None

@@ -222,8 +222,9 @@ class QueueView(msgspec.Struct):
     """A queue: waiting and running runs, the age of the oldest waiting run, the runs that ended per second over the
     last minute, and how many of these succeeded and failed. paused: no run of it starts, and `paused_why` says whether
     the queue, the tenant or everything is paused, and by whom. limits: what was set for this queue, with its use now;
-    null if nothing was. held: the runs that wait for room in a limit. version: for If-Match. behind: only in the answer
-    for one queue, sentences that say why runs wait; none if nothing keeps them."""
+    null if nothing was. held: the runs that wait for room in a limit, or in a quota of the tenant (held_by_quota).
+    version: for If-Match. behind: only in the answer for one queue, sentences that say why runs wait; none if nothing
+    keeps them."""
 
     name: str
     depth: int
@@ -239,6 +240,7 @@ class QueueView(msgspec.Struct):
     paused_why: str | None = None
     limits: GateView | None = None
     version: int = 1
+    held_by_quota: int = 0
     behind: list[str] | UnsetType = UNSET
 
 

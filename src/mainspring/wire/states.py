@@ -16,8 +16,8 @@ NAMED = "x-name"  # the document makes a schema of this name
 
 
 class RunState(StrEnum):
-    """SCHEDULED: it backs off before its next attempt. HELD: it waits for room in a limit. QUEUED: it waits for a
-    worker, or to be started by one. WAITING: it waits for other runs to end. The last four are ends."""
+    """SCHEDULED: it backs off before its next attempt. HELD: it waits for room in a limit or a quota. QUEUED: it waits
+    for a worker, or to be started by one. WAITING: it waits for other runs to end. The last four are ends."""
 
     SCHEDULED = "SCHEDULED"
     WAITING = "WAITING"

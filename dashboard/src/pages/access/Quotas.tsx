@@ -24,6 +24,7 @@ const WORDS: Record<string, string> = {
   payload_bytes: "Bytes of a payload",
   log_bytes_per_day: "Bytes of output per day",
   tokens: "Tokens",
+  history_days: "Days of history",
 };
 
 export function Quotas({ tenants }: { tenants: TenantView[] }) {

@@ -24,6 +24,7 @@ from mainspring.cli.queue_limits import (
 )
 from mainspring.cli.quota_options import (
     ConcurrentRuns,
+    HistoryDays,
     LogBytes,
     PayloadBytes,
     QueuedRuns,
@@ -122,6 +123,7 @@ def quotas(
     payload_bytes: PayloadBytes = None,
     log_bytes_per_day: LogBytes = None,
     tokens: Tokens = None,
+    history_days: HistoryDays = None,
     as_json: JsonFlag = False,
 ) -> None:
     """Show the quotas of a tenant and how much of them is used, or set those that are given.
@@ -133,6 +135,7 @@ def quotas(
             "stored_jobs": stored_jobs, "submissions_per_second": submissions_per_second,
             "runs_per_minute": runs_per_minute, "queued_runs": queued_runs, "concurrent_runs": concurrent_runs,
             "payload_bytes": payload_bytes, "log_bytes_per_day": log_bytes_per_day, "tokens": tokens,
+            "history_days": history_days,
         }
     )  # fmt: skip
     with server.connect() as client:

@@ -66,7 +66,8 @@ class Counter:
     async def _runs(self, request: BulkRequest, chosen: RunsFilter) -> tuple[int, bool]:
         tenant, query = request.caller.tenant, run_query(chosen, None)
         counts = []
-        for one in await wanted_runs(self._lanes, request.caller, query):
+        asked, _ = await wanted_runs(self._store, self._lanes, request.caller, query)
+        for one in asked:
             if request.verb == CANCEL and one.live_states != []:
                 counts.append(history.count_live(tenant, one))
             if request.verb != CANCEL and one.ended_states != []:

@@ -70,7 +70,7 @@ class Selector:
     async def _runs(self, request: BulkRequest, chosen: RunsFilter, place: str | None, limit: int) -> Selection:
         tenant, query = request.caller.tenant, run_query(chosen, request.begun)
         before = None if place is None else UUID(place)
-        asked = await wanted_runs(self._lanes, request.caller, query)
+        asked, _ = await wanted_runs(self._store, self._lanes, request.caller, query)
         found: list[Run] = []
         async with searching(self._store, tenant, "runs", query, ONE_SNAPSHOT) as connection:
             for one in asked:

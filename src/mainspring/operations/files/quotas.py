@@ -8,7 +8,7 @@ from typing import Any
 
 from msgspec import UNSET
 
-from mainspring.domain.quotas import NAMES, NO_QUOTAS, changed_quotas
+from mainspring.domain.quotas import NAMES, NO_QUOTAS, changed_quotas, check_history_days
 from mainspring.operations.access.caller import Caller
 from mainspring.operations.files.kinds import Done, FileEntry, differing
 from mainspring.operations.files.parts import FileServices, Parts
@@ -32,6 +32,7 @@ class QuotasOfFiles:
         given = {name: getattr(entry.body, name) for name in NAMES}
         entry.wanted = QuotasRequest(**{name: None if one is UNSET else one for name, one in given.items()})
         changed_quotas(NO_QUOTAS, entry.wanted)
+        check_history_days(entry.wanted, services.quotas.history_days)
 
     async def put(self, parts: Parts, entry: FileEntry) -> Done:
         tenant = await tenant_named(parts.connection, parts.caller, entry.id)

@@ -20,8 +20,10 @@ _FULL_FOR = 1.0  # seconds for which a full gate is believed to be full, in case
 
 
 class GateRegistry:
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, history_days: int) -> None:
+        """`history_days`: for how long the servers keep the history of a tenant without a quota."""
         self._clock = clock
+        self.history_days = history_days
         self._by_key: dict[tuple[TenantId, str | None], Gate] = {}
         self._by_id: dict[int, Gate] = {}
         self._closed_until: dict[int, float] = {}

@@ -66,11 +66,31 @@ def closed_in_words(gates: Iterable[GateState]) -> str | None:
             words.append(f"{whose} runs {gate.in_use} at once, and its {which} is {most}")
         bucket = bucket_of(gate)
         if bucket is not None and not bucket.tokens(gate.now):
-            wait = bucket.wait(gate.now)
-            soon = format_duration(math.ceil(wait)) if wait > 1 else f"{wait:.2f}s"
             own = f"{gate.rate} (burst {gate.burst})"
-            per_minute = gate.runs_per_minute
-            of_quota = per_minute is not None and bucket.every == 60.0 / per_minute
-            how_many = f"{per_minute} runs per minute, its quota runs_per_minute" if of_quota else own
-            words.append(f"{whose} starts {how_many}, and its next start is in {soon}")
+            of_quota = f"{gate.runs_per_minute} runs per minute, its quota runs_per_minute"
+            how_many = of_quota if _is_of_quota(bucket, gate) else own
+            words.append(f"{whose} starts {how_many}, and its next start is in {_wait_in_words(bucket, gate)}")
     return "; ".join(words) or None
+
+
+def quota_in_words(gate: GateState) -> str | None:
+    """Which quota keeps every run of the tenant back now."""
+    most = gate.concurrent_runs
+    if most is not None and gate.in_use >= most:
+        with_workers = "1 run is" if gate.in_use == 1 else f"{gate.in_use} runs are"
+        return f"quota concurrent_runs ({most}): {with_workers} with workers"
+    bucket = bucket_of(gate)
+    if bucket is not None and _is_of_quota(bucket, gate) and not bucket.tokens(gate.now):
+        soon = _wait_in_words(bucket, gate)
+        return f"quota runs_per_minute ({gate.runs_per_minute}): the next start is in {soon}"
+    return None
+
+
+def _is_of_quota(bucket: Bucket, gate: GateState) -> bool:
+    """Whether the quota of the tenant is slower than its own rate."""
+    return gate.runs_per_minute is not None and bucket.every == 60.0 / gate.runs_per_minute
+
+
+def _wait_in_words(bucket: Bucket, gate: GateState) -> str:
+    wait = bucket.wait(gate.now)
+    return format_duration(math.ceil(wait)) if wait > 1 else f"{wait:.2f}s"

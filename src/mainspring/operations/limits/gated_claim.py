@@ -5,16 +5,18 @@ The transaction that does this has recorded no outcome: a claim can sleep on a r
 holds a gate must not wait for one that waits for a gate. A run is claimed through a gate only for a slot that is free:
 a run that waits in a worker would keep others from starting, or start with others in a burst. So while runs wait
 behind an open gate, the worker gets nothing in advance from other queues either: it would never have a free slot.
+Gates that are far from closed are an exception: with room for twice as many runs, a worker gets runs in advance, too.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime
 from math import inf
 from uuid import UUID
 
+from mainspring.domain.quotas import pace
 from mainspring.domain.rates import Bucket
 from mainspring.kernel.clock import Clock
 from mainspring.operations.claim.claimer import Claimer, GateCapacities
@@ -32,6 +34,7 @@ _Gates = tuple[Gate | None, Gate | None]
 _NONE: _Gates = (None, None)
 _UNLIMITED = 2**31 - 1
 START_WITHIN = 0.25  # seconds from the token to the start
+_WIDE = 10  # times the slots of a worker
 _LEAST_WAIT = 0.005  # seconds between polls for a token: at high rates a claim takes several
 
 
@@ -70,13 +73,13 @@ class GatedClaim:
         if not limited:
             return
         ready = await self._claimer.ready_lanes(connection, limited)
-        wanted = {gate.gate_id for lane_id in ready for gate in self._gates_of[lane_id] if gate is not None}
+        wanted = {gate.gate_id for gate in self._gates_before(ready)}
         if not wanted:
             return
         self._waiting = set(ready)
         held = await gates.count_held(connection, worker_id)
         self._free_now = max(0, self._slots - held)
-        if not self._free_now:
+        if not self._free_now and not all(_is_wide(gate, self._slots) for gate in self._gates_before(ready)):
             return
         self._openings = {gate_id: registry.openings(gate_id) for gate_id in wanted}
         self._locked = {gate.gate_id: gate for gate in await gates.lock_for_claim(connection, sorted(wanted))}
@@ -86,6 +89,9 @@ class GatedClaim:
         for gate in self._locked.values():
             self._room[gate.gate_id] = self._room_of(gate)
         self._through = set(ready)
+
+    def _gates_before(self, lane_ids: Iterable[int]) -> list[Gate]:
+        return [gate for lane_id in lane_ids for gate in self._gates_of[lane_id] if gate is not None]
 
     def _room_of(self, gate: LockedGate) -> int:
         """How many runs may pass a gate now."""
@@ -105,7 +111,8 @@ class GatedClaim:
         claimer, open_lanes = self._claimer, [lane for lane in lanes if lane.lane_id in self._gates_of]
         free = [lane for lane in open_lanes if not any(self._gates_of[lane.lane_id])]
         through = {lane.lane_id for lane in open_lanes if lane.lane_id in self._through and self._lets_pass(lane)}
-        now = min(limit, self._free_now)
+        in_advance = bool(through) and self._has_room_for_others(through, limit)
+        now = limit if in_advance else min(limit, self._free_now)
         if not through or not now:
             most = now if self._is_awaited() else limit
             orders = await claimer.claim(connection, free, most, worker_id, seq)
@@ -114,13 +121,17 @@ class GatedClaim:
         unlimited = {lane.lane_id for lane in free}
         both = [lane for lane in open_lanes if lane.lane_id in through or lane.lane_id in unlimited]
         orders = await claimer.claim(connection, both, now, worker_id, seq, self)
-        self._free_now -= len(orders)
+        self._free_now = max(0, self._free_now - len(orders))
         if len(orders) == now and limit > now and not self._is_awaited():  # the rest would wait in the worker
             orders += await claimer.claim(connection, free, limit - now, worker_id, seq)
         return orders
 
     def _lets_pass(self, lane: Lane) -> bool:
         return all(self._room.get(gate.gate_id, 0) > 0 for gate in self._gates_of[lane.lane_id] if gate is not None)
+
+    def _has_room_for_others(self, lane_ids: Collection[int], limit: int) -> bool:
+        """Whether so many runs may wait in the worker: others find as much room again, and as many tokens."""
+        return all(self._room.get(gate.gate_id, 0) >= 2 * limit for gate in self._gates_before(lane_ids))
 
     def _is_awaited(self) -> bool:
         """Whether runs behind gates wait for a slot of this worker. Without a free slot the gates were not locked: a
@@ -190,3 +201,10 @@ class GatedClaim:
                     wait = max(_LEAST_WAIT, after.wait(self._now))
                     self.waits[gate_id] = wait
             self._registry.close(gate_id, self._openings[gate_id], None if wait == inf else wait)
+
+
+def _is_wide(gate: Gate, slots: int) -> bool:
+    """Whether it may have room for runs that wait in a worker with so many slots. Then it is worth to lock it."""
+    found = pace(gate.rate, gate.burst, gate.runs_per_minute)
+    most, burst = gate.most_at_once, None if found is None else found[1]
+    return all(limit is None or limit >= _WIDE * slots for limit in (most, burst))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mainspring.domain.errors import Conflict, Forbidden, NotFound, VersionMismatch
-from mainspring.domain.quotas import NAMES, Quotas, changed_quotas, near_in_words
+from mainspring.domain.quotas import NAMES, Quotas, changed_quotas, check_history_days, near_in_words
 from mainspring.domain.texts import shown
 from mainspring.kernel.ids import TenantId
 from mainspring.kernel.logs import get_logger
@@ -33,6 +33,7 @@ class QuotaAdmin:
     ) -> TenantUsage:
         """Set quotas. When the answer is sent, no run starts by the earlier quotas."""
         check_may_set(caller)
+        check_history_days(request, self._registry.history_days)
         async with self._store.change() as connection:
             tenant = await tenant_named(connection, caller, name)
             _, gate = await put_quotas(connection, caller, tenant, request, if_version)

@@ -73,6 +73,11 @@ class QuotaGuard:
             size = len(memoryview(payload)) if isinstance(payload, msgspec.Raw) else _size(payload)
             _check_size(allowed.payload_bytes, size, field)
 
+    @property
+    def history_days(self) -> int:
+        """For how long the history of a tenant without a quota is kept."""
+        return self._registry.history_days
+
     def counts_stored_jobs(self, caller: Caller) -> bool:
         allowed = self._registry.quotas.get(caller.tenant)
         return allowed is not None and allowed.stored_jobs is not None

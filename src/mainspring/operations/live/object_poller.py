@@ -8,14 +8,18 @@ takes at most a twentieth of the time, and the longest pause is five seconds.
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
-from mainspring.domain.transitions import SHOWN_SCHEDULED, RunState, StoredState
+from msgspec.structs import replace
+
+from mainspring.domain.transitions import SHOWN_SCHEDULED, RunState, StoredState, shown_of_listed
 from mainspring.kernel.clock import Clock
 from mainspring.kernel.ids import EVERY_TENANT, TenantId, parse_uuid
 from mainspring.operations.live.topics import JOB, RUN, WORKERS, WORKFLOW_RUN, Topic
+from mainspring.operations.read.quota_hold import held_tenants
 from mainspring.store import watched_objects
 from mainspring.store.pool import Connection, Store
 from mainspring.store.watched_objects import WatchedFlow, WatchedRun
@@ -140,14 +144,19 @@ async def _poll_flows(connection: Connection, keys: Collection[Key]) -> dict[Key
     wanted = [(tenant, UUID(topic.id)) for tenant, topic in keys]
     runs = await _runs(connection, wanted)
     flows: dict[tuple[TenantId, UUID], list[WatchedFlow]] = {}
-    for row in await watched_objects.flows(connection, wanted):
+    found = await watched_objects.flows(connection, wanted)
+    held = await held_tenants(connection, {row.tenant_id for row in found if row.step_state == StoredState.QUEUED})
+    for row in found:
         flows.setdefault((row.tenant_id, row.flow_id), []).append(row)
     seen: dict[Key, Seen] = {}
     for key, named in zip(keys, wanted, strict=True):
         run, rows = runs.get(named), flows.get(named, [])
         if run is None:
             continue
-        steps = {_name(row.step_state): row.number or 0 for row in rows if row.step_state is not None}
+        steps = Counter[str]()
+        for row in rows:
+            if row.step_state is not None:
+                steps[_name(shown_of_listed(row.step_state, quota_holds=key[0] in held))] += row.number or 0
         state = [(row.state, row.reruns) for row in rows[:1]]
         seen[key] = ((run, state, sorted(steps.items())), Change(
             key[1].name, status=_name(run.state), steps=steps or None
@@ -161,7 +170,12 @@ async def _poll_workers(connection: Connection, keys: Collection[Key]) -> dict[K
 
 
 async def _runs(connection: Connection, wanted: Any) -> dict[tuple[TenantId, UUID | None], WatchedRun]:
-    return {(run.tenant_id, run.run_id): run for run in await watched_objects.runs(connection, list(set(wanted)))}
+    found = await watched_objects.runs(connection, list(set(wanted)))
+    held = await held_tenants(connection, {run.tenant_id for run in found if run.state == StoredState.QUEUED})
+    return {
+        (run.tenant_id, run.run_id): replace(run, state=shown_of_listed(run.state, quota_holds=run.tenant_id in held))
+        for run in found
+    }
 
 
 def _change_of(topic: Topic, run: WatchedRun) -> Change:

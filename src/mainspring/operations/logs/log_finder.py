@@ -23,6 +23,7 @@ from mainspring.operations.logs.log_service import LogService
 from mainspring.operations.lookup import load_lane
 from mainspring.operations.paging.cursors import bad_cursor, decode_cursor, encode_cursor
 from mainspring.operations.paging.search import LogQuery, RunQuery, searching
+from mainspring.operations.read.quota_hold import read_quota_hold
 from mainspring.operations.read.run_pages import find_runs
 from mainspring.operations.read.runs import wanted_runs
 from mainspring.operations.read.views import job_id_of
@@ -69,8 +70,8 @@ class LogFinder:
     async def find(self, caller: Caller, query: LogQuery) -> LogHits:
         """The logs that match, as far as one request looks. Raises InvalidInput for a text that cannot be searched."""
         search, place = search_of(query), _place(query.cursor)
-        asked = await wanted_runs(
-            self._lanes, caller,
+        asked, _ = await wanted_runs(
+            self._store, self._lanes, caller,
             RunQuery(
                 query.statuses, query.job, query.queue, query.task, label=query.label, worker_id=query.worker_id
             ),
@@ -198,6 +199,9 @@ class _Page:
         state = RunState[StoredState(run.state).name]
         if isinstance(run, LiveRun):
             state = shown_state(run.state, run.ready_at, run.started_at, run.now)
+            if run.state == StoredState.QUEUED and state is RunState.QUEUED:
+                held = await read_quota_hold(self._connection, self._caller.tenant)
+                state = state if held is None else RunState.HELD
         return LogHit(
             str(run.run_id), job_id_of(run), run.name or lane.task, lane.task, lane.queue, state.value,
             log.log.attempt, log.created_at, found.matches, found.more,

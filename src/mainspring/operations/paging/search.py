@@ -12,7 +12,7 @@ import msgspec
 
 from mainspring.domain.errors import InvalidInput, Unavailable
 from mainspring.domain.state_names import named_states
-from mainspring.domain.transitions import LIVE, SHOWN_SCHEDULED, RunState, StoredState
+from mainspring.domain.transitions import LIVE, SHOWN_ASSIGNED, SHOWN_SCHEDULED, RunState, StoredState
 from mainspring.kernel.ids import TenantId
 from mainspring.store.pool import Store
 from mainspring.store.searches import SearchesBusy, SearchTooSlow
@@ -197,11 +197,19 @@ def search_in_words(what: str, query: Query | None = None) -> Iterator[None]:
         ) from None  # fmt: skip
 
 
-def run_states(names: Sequence[str]) -> tuple[list[int] | None, list[int] | None]:
-    """The numbers of live states, as they are shown, and of ended ones. None for any."""
+def run_states(names: Sequence[str], *, quota_holds: bool = False) -> tuple[list[int] | None, list[int] | None]:
+    """The numbers of live states, as they are listed, and of ended ones. None for any. `quota_holds`: whether runs that
+    are QUEUED and not assigned to a worker are shown as HELD."""
     if not names:
         return None, None
     wanted = named_states(names)
     stored = {StoredState[state.name] for state in wanted if state is not RunState.SCHEDULED}
     shown = {SHOWN_SCHEDULED} if RunState.SCHEDULED in wanted else set()
-    return sorted(shown | (stored & LIVE)), sorted(stored - LIVE)
+    if RunState.QUEUED in wanted:
+        shown.add(SHOWN_ASSIGNED)
+    live = shown | (stored & LIVE)
+    if quota_holds:
+        live.discard(StoredState.QUEUED)
+        if RunState.HELD in wanted:
+            live.add(StoredState.QUEUED)
+    return sorted(live), sorted(stored - LIVE)

@@ -11,7 +11,7 @@ the jobs that were created at that time.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from datetime import datetime, timedelta
 from typing import Generic, Protocol, TypeVar
 from uuid import UUID
@@ -23,6 +23,7 @@ from mainspring.kernel.ids import TenantId, first_uuid7, uuid7_time
 from mainspring.operations.lookup import load_lane
 from mainspring.operations.read.job_health import add_health
 from mainspring.operations.read.one_time import deciding_run, fired_jobs_of, overlapped, states_of, status_of
+from mainspring.operations.read.quota_hold import show_quota_holds
 from mainspring.operations.read.views import fired_job_view, job_view
 from mainspring.store import fired_jobs, jobs
 from mainspring.store.fired_jobs import FiredFilter, brief_of
@@ -33,6 +34,7 @@ from mainspring.store.pages import PAGE_BYTES, cut
 from mainspring.store.pool import Connection
 from mainspring.store.shown_definitions import schedule_to_show
 from mainspring.wire.jobs import JobView
+from mainspring.wire.runs import RunBrief
 
 YET_TO_FIRE = frozenset({JobStatus.SCHEDULED, JobStatus.PAUSED})
 _CLOCKS_DIFFER = timedelta(hours=1)
@@ -141,6 +143,7 @@ class JobsWithRows:
                 brief = None if run is None else fired_jobs.with_cut_error(brief_of(run))
             found.append(Entry((row.created_at, row.job_id), row.weight, job_view(row, lane, brief, status)))
         await add_health(self._connection, self._tenant, [entry.view for entry in found])
+        await show_quota_holds(self._connection, self._tenant, _latest_runs(found))
         return found
 
 
@@ -186,7 +189,12 @@ class JobsThatFired:
         for run, job in zip(runs, await fired_jobs_of(self._connection, self._tenant, runs), strict=True):
             lane = await load_lane(self._lanes, self._connection, job.fired.lane_id)
             found.append(Entry(run.run_id, run.weight, fired_job_view(job, lane, listed=True)))
+        await show_quota_holds(self._connection, self._tenant, _latest_runs(found))
         return found
+
+
+def _latest_runs(entries: Sequence[Entry[At]]) -> list[RunBrief]:
+    return [entry.view.latest_run for entry in entries if entry.view.latest_run is not None]
 
 
 async def gather(

@@ -14,6 +14,7 @@ from mainspring.operations.lookup import no_job, own_run
 from mainspring.operations.paging.cursors import bad_cursor, decode_cursor, encode_cursor
 from mainspring.operations.paging.search import searching
 from mainspring.operations.read.one_time import fired_job
+from mainspring.operations.read.quota_hold import show_quota_holds
 from mainspring.operations.read.runs import ONE_SNAPSHOT
 from mainspring.operations.read.views import brief_view
 from mainspring.store import history, jobs, missed_fires
@@ -56,8 +57,11 @@ class JobTimelineReader:
             found = await history.runs_of_job(connection, tenant, job_id, position.run_id, limit + 1)
             runs, more_runs = cut(found, limit)
             missed = await missed_fires.page_of_job(connection, tenant, job_id, position.missed_id, limit + 1)
+            entries = [_run(run) for run in runs]
+            shown = [entry.run for entry in (*entries, *others) if entry.run is not None]
+            await show_quota_holds(connection, tenant, shown)
         heads = _Heads(
-            [(_run(run), run.run_id) for run in runs],
+            [(entry, run.run_id) for entry, run in zip(entries, runs, strict=True)],
             [(_missed(one), one.missed_id) for one in missed[:limit]],
             [(entry, number) for number, entry in enumerate(others, start=1)][position.others :],
         )

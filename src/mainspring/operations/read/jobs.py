@@ -35,6 +35,7 @@ from mainspring.operations.read.job_pages import (
 from mainspring.operations.read.list_rows import job_row
 from mainspring.operations.read.missed_pages import MissedFilter, find_missed
 from mainspring.operations.read.one_time import deciding_run, fired_job
+from mainspring.operations.read.quota_hold import show_quota_holds
 from mainspring.operations.read.runs import ONE_SNAPSHOT, RunReader
 from mainspring.operations.read.views import fired_job_view, job_view
 from mainspring.store import backfills, file_objects, history, jobs, missed_fires
@@ -70,6 +71,7 @@ class JobReader:
         """A job from any of the tables: jobs, runs or the history. The newest generation, or the given one."""
         async with self._store.reads.acquire() as connection:
             view, _ = await self._load(connection, caller.tenant, job_id, generation)
+            await show_quota_holds(connection, caller.tenant, [view.latest_run] if view.latest_run else [])
             await add_health(connection, caller.tenant, [view])
             if view.schedule_type not in _ONCE:
                 view.owned_by = await _file_owner(connection, caller.tenant, view)

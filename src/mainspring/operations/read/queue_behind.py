@@ -32,8 +32,8 @@ def behind(
     found += [f"{_runs(number)} for a worker: {reason}" for reason, number in untaken]
     if (closed := closed_in_words(gates)) is not None:
         found.append(closed)
-    if view.held:
-        found.append(f"{_runs(view.held)} for room in a limit of their job or task")
+    if by_limits := view.held - view.held_by_quota:
+        found.append(f"{_runs(by_limits)} for room in a limit of their job or task")
     live = [worker for worker in takers if worker.state == WorkerState.LIVE]
     slots, held = sum(worker.slots for worker in live), sum(worker.holding for worker in live)
     if live and held >= slots:

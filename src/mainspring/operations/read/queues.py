@@ -15,6 +15,7 @@ from mainspring.operations.access.caller import Caller
 from mainspring.operations.limits.gate_views import gate_view, own_gates, pause_in_words
 from mainspring.operations.paging.search import search_in_words
 from mainspring.operations.read.queue_behind import behind
+from mainspring.operations.read.quota_hold import quota_hold
 from mainspring.operations.signatures.offers import untaken
 from mainspring.store import gates, gauges, history, rollups, workers
 from mainspring.store.history import LaneDepth
@@ -127,6 +128,8 @@ class QueueReader:
             view.paused = view.paused_why is not None
             view.limits = None if own is None else gate_view(own)
             view.version = versions.get(name, 1)
+            if quota_hold(every) is not None:
+                view.held, view.held_by_quota, view.depth = view.held + view.depth, view.depth, 0
             views.append(view)
         return QueueList(views, left_out=len(grouped) - len(views) if only is None else 0, taken_at=taken_at)
 

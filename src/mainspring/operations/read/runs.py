@@ -7,11 +7,12 @@ from typing import Protocol, TypeGuard
 from uuid import UUID
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from mainspring.domain.errors import Forbidden, NotFound
 from mainspring.domain.job import spec_from_text
 from mainspring.domain.transitions import RunState, StoredState
-from mainspring.domain.workflows.flow import WAIT_TASK
+from mainspring.domain.workflows.flow import SERVER_TASKS, WAIT_TASK
 from mainspring.kernel.ids import TenantId, parse_uuid, uuid7_time
 from mainspring.kernel.time_slices import TimeSlices
 from mainspring.operations.access.caller import Caller
@@ -21,23 +22,26 @@ from mainspring.operations.paging.cursors import encode_cursor, run_cursor
 from mainspring.operations.paging.search import RunQuery, run_states, searching
 from mainspring.operations.read.list_rows import run_rows
 from mainspring.operations.read.one_time import fired_job
+from mainspring.operations.read.quota_hold import quota_hold, quota_hold_in_filter, read_quota_hold, show_held
 from mainspring.operations.read.run_pages import FoundPage, find_rare_runs, find_runs, is_sparse, spans_with_ends
 from mainspring.operations.read.timeline import timeline_of, timeline_of_wait, workers_in
 from mainspring.operations.read.views import RunFacts, fired_late, run_view
 from mainspring.operations.read.why import (
     A_MOMENT,
+    held_by_quota,
     held_sentence,
     kept_back,
     left_waiting,
     of_backfill,
     sentence,
+    unready,
     waits_sentence,
 )
 from mainspring.store import dead_letters, dependencies, fired_jobs, gates, history, jobs, limit_reads, workers
 from mainspring.store import waits as open_waits
 from mainspring.store.dependencies import WaitRow
 from mainspring.store.history import LiveRun, Run, RunFilter
-from mainspring.store.lanes import LaneRegistry
+from mainspring.store.lanes import Lane, LaneRegistry
 from mainspring.store.pages import cut
 from mainspring.store.pool import Connection, Store
 from mainspring.wire.jobs import RunNowAccepted
@@ -97,7 +101,7 @@ class RunReader:
     async def runs(self, caller: Caller, query: RunQuery, *, light: bool = False) -> RunList:
         """The runs of a query, newest first. With `light`, payloads and results are not read."""
         tenant = caller.tenant
-        asked = await wanted_runs(self._lanes, caller, query)
+        asked, hold = await wanted_runs(self._store, self._lanes, caller, query)
         before = run_cursor(query.cursor)
         first = self.first_stretch or 2 * query.limit + 50
         async with searching(self._store, tenant, "runs", query, ONE_SNAPSHOT) as connection:
@@ -107,7 +111,7 @@ class RunReader:
                 found = await find_runs(
                     connection, tenant, asked, before, query.limit + 1, lambda: budget.over, first, light=light
                 )
-            page = await self._page(connection, tenant, found.runs, query.limit)
+            page = await self._page(connection, tenant, found.runs, query.limit, hold if query.statuses else UNSET)
         if page.next is None and found.reached is not None:
             page.next, page.searched_to = encode_cursor(str(found.reached)), uuid7_time(found.reached)
         return page
@@ -206,11 +210,13 @@ class RunReader:
             attempts = await history.attempts_of(connection, run_id)
             names = await history.worker_names(connection, workers_in(attempts, run))
             replay_id = await dead_letters.replay_of(connection, caller.tenant, run_id)
-            waits = (await load_lane(self._lanes, connection, run.lane_id)).task == WAIT_TASK
+            lane = await load_lane(self._lanes, connection, run.lane_id)
+            waits = lane.task == WAIT_TASK
             wait = (await open_waits.of_runs(connection, [run_id])).get(run_id) if waits else None
+            hold = await read_quota_hold(connection, caller.tenant) if _has_gates(run, lane) else None
         if waits:
             return timeline_of_wait(run, wait)
-        return timeline_of(run, attempts, names, replay_id)
+        return timeline_of(run, attempts, names, replay_id, hold)
 
     async def view(self, caller: Caller, connection: Connection, run: Run) -> RunView:
         """A run as clients see it. For a queued run, the view includes what it waits for."""
@@ -219,7 +225,12 @@ class RunReader:
         if not _is_queued(run):
             return run_view(run, lane, facts=facts, samples=True)
         known = await gates.of_tenant(connection, caller.tenant)
-        missing = kept_back(lane, await workers.offers(connection, caller.tenant), known)
+        offers = await workers.offers(connection, caller.tenant)
+        if _has_gates(run, lane) and (hold := quota_hold(known)) is not None:
+            view = run_view(run, lane, facts=facts)
+            show_held([view], held_by_quota(hold, unready(lane, offers, known)))
+            return view
+        missing = kept_back(lane, offers, known)
         waited = (run.now - run.ready_at).total_seconds()
         # Most runs are fetched at once, so the query starts after a moment.
         if missing is None and waited >= A_MOMENT:
@@ -227,7 +238,15 @@ class RunReader:
             missing = left_waiting(lane, takers, waited)
         return run_view(run, lane, lacking=missing, facts=facts)
 
-    async def _page(self, connection: Connection, tenant: TenantId, found: Sequence[Run], limit: int) -> RunList:
+    async def _page(
+        self,
+        connection: Connection,
+        tenant: TenantId,
+        found: Sequence[Run],
+        limit: int,
+        hold: str | UnsetType | None = UNSET,
+    ) -> RunList:
+        """`hold`: that of a filter, which must not differ from what is shown. UNSET to read it."""
         page, more = cut(found, limit)
         lanes = {
             lane_id: await load_lane(self._lanes, connection, lane_id) for lane_id in {run.lane_id for run in page}
@@ -239,18 +258,28 @@ class RunReader:
         missing = {lane_id: kept_back(lanes[lane_id], offers, known) for lane_id in waiting}
         facts = await _facts(connection, tenant, page)
         views = [run_view(run, lanes[run.lane_id], lacking=missing.get(run.lane_id), facts=facts) for run in page]
+        held = quota_hold(known) if hold is UNSET else hold
+        if held is not None:
+            besides = {lane_id: unready(lanes[lane_id], offers, known) for lane_id in waiting}
+            for run, view in zip(page, views, strict=True):
+                if _has_gates(run, lanes[run.lane_id]):
+                    show_held([view], held_by_quota(held, besides.get(run.lane_id)))
         return RunList(views, encode_cursor(str(page[-1].run_id)) if more else None)
 
 
-async def wanted_runs(lanes: LaneRegistry, caller: Caller, query: RunQuery) -> list[RunFilter]:
-    """Which runs a query asks for. The run that is itself a job has a filter of its own. Raises Forbidden if the token
-    does not see payloads, and the query names values of theirs."""
+async def wanted_runs(
+    store: Store, lanes: LaneRegistry, caller: Caller, query: RunQuery
+) -> tuple[list[RunFilter], str | None]:
+    """Which runs a query asks for, and the quota that holds them if it asks for HELD or QUEUED ones. The run that is
+    itself a job has a filter of its own. Raises Forbidden if the token does not see payloads, and the query names
+    values of theirs."""
     if query.payload and caller.narrowing is not None and not caller.narrowing.payloads:
         raise Forbidden(
             "this token does not see payloads, and cannot search by them", code="narrowed_token", field="payload",
             hint="leave the payload out, or use another token",
         )  # fmt: skip
-    live, ended = run_states(query.statuses)
+    hold = await quota_hold_in_filter(store, caller.tenant, query.statuses)
+    live, ended = run_states(query.statuses, quota_holds=hold is not None)
     chosen = RunFilter(
         job_id=query.job,
         lane_ids=await chosen_lanes(lanes, caller, query.queue, query.task),
@@ -269,8 +298,8 @@ async def wanted_runs(lanes: LaneRegistry, caller: Caller, query: RunQuery) -> l
         created_by=query.created_by,
     )
     if query.job is not None and (own := parse_uuid(query.job)) is not None:
-        return [chosen, msgspec.structs.replace(chosen, job_id=None, own=own)]
-    return [chosen]
+        return [chosen, msgspec.structs.replace(chosen, job_id=None, own=own)], hold
+    return [chosen], hold
 
 
 async def _find(connection: Connection, tenant: TenantId, run_id: UUID) -> Run:
@@ -313,6 +342,11 @@ def _has_started(run: Run) -> bool:
 
 def _waits(run: Run) -> TypeGuard[LiveRun]:
     return isinstance(run, LiveRun) and run.state in (StoredState.QUEUED, StoredState.HELD)
+
+
+def _has_gates(run: Run, lane: Lane) -> bool:
+    """Whether it is ready to be claimed. Servers take the others."""
+    return _is_queued(run) and run.ready_at <= run.now and lane.task not in SERVER_TASKS
 
 
 def _is_queued(run: Run) -> TypeGuard[LiveRun]:

@@ -55,8 +55,10 @@ def attempt_views(attempts: Sequence[AttemptRow], ended: EndedRun | None, names:
     return views
 
 
-def timeline_of(run: Run, attempts: Sequence[AttemptRow], names: Names, replay_id: UUID | None) -> list[TimelineEntry]:
-    """The entries of a run in order. `attempts` are those before the present one."""
+def timeline_of(
+    run: Run, attempts: Sequence[AttemptRow], names: Names, replay_id: UUID | None, hold: str | None = None
+) -> list[TimelineEntry]:
+    """The entries of a run in order. `attempts` are those before the present one. `hold`: the quota that holds it."""
     known_until = run.ended_at if isinstance(run, EndedRun) else run.now
     spec = spec_to_show(run.spec_text)[0]
     line = spec.line
@@ -71,6 +73,8 @@ def timeline_of(run: Run, attempts: Sequence[AttemptRow], names: Names, replay_i
         entries += _past_attempt(one, names, known_until, gives_up=line is not None)
     if line is not None and isinstance(run, LiveRun):
         entries += _admission(run, entries)
+    if hold is not None and entries and entries[-1].state == RunState.QUEUED:
+        entries[-1].state, entries[-1].reason = RunState.HELD, hold
     entries += _end(run, names) if isinstance(run, EndedRun) else _present(run, names)
     if replay_id is not None:
         # The time in an id comes from a server's clock, in milliseconds. All other times are the database's.

@@ -29,7 +29,17 @@ A_MOMENT = 1.0  # seconds within which a worker with a free slot fetches a run
 def kept_back(lane: Lane, offers: Sequence[Offer], gates: Sequence[GateState]) -> str | None:
     """Why a ready run of this lane is not claimed: a pause, no worker for it, or a limit of its queue or tenant."""
     own = own_gates(gates, lane.queue)
-    return pause_in_words(own) or lacking(lane, offers) or closed_in_words(own)
+    return unready(lane, offers, gates) or closed_in_words(own)
+
+
+def unready(lane: Lane, offers: Sequence[Offer], gates: Sequence[GateState]) -> str | None:
+    """The same without limits."""
+    return pause_in_words(own_gates(gates, lane.queue)) or lacking(lane, offers)
+
+
+def held_by_quota(hold: str, other: str | None) -> str:
+    """Why a run over quota does not start. `other`: what keeps it back besides."""
+    return hold if other is None else f"{hold}; besides, {other}"
 
 
 def left_waiting(lane: Lane, takers: Sequence[Taker], waited: float) -> str | None:
@@ -148,6 +158,8 @@ def sentence(view: RunView, ahead: int, deadline: datetime | None = None, expire
             if view.reason == snoozed_until(view.ready_at):
                 return f"It asked to come back later: it is {view.reason}.{_until(deadline)}"
             return f"It is {view.reason}, until {_stamp(view.ready_at)}.{_last_error(view)}{_until(deadline)}"
+        case RunState.HELD:
+            return f"It is held by the {view.reason}.{_expiry(expires_at)}{_until(deadline)}"
         case RunState.RUNNING:
             if view.reason:
                 return f"It runs on worker {view.executor_id}: {view.reason}."

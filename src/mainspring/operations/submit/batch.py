@@ -385,7 +385,7 @@ class SubmitBatch:
     ) -> list[tuple[str, Conflict]]:
         """Begin a new generation of ids that were taken before. Return those whose jobs have not ended."""
         keys_of_held = {job_id: self._definitions[chosen[job_id]].idempotency_key for job_id in held}
-        refused = of_old_clients(keys_of_held) or await still_held(connection, self._tenant, held)
+        refused = of_old_clients(keys_of_held) or await still_held(connection, self._caller, held)
         if refused:
             return refused
         generations = await jobs.next_generations(connection, self._tenant, held)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
@@ -13,7 +14,7 @@ from mainspring.domain.errors import InvalidInput, MainspringError, NotFound
 from mainspring.domain.job import spec_from_text
 from mainspring.domain.state_names import named_states
 from mainspring.domain.tags import workflow_run_tag
-from mainspring.domain.transitions import SHOWN_SCHEDULED, RunState, StoredState
+from mainspring.domain.transitions import SHOWN_SCHEDULED, RunState, StoredState, shown_of_listed
 from mainspring.domain.worker_needs import WorkerNeeds, needs_of
 from mainspring.domain.workflows.definition import StepDefinition, WorkflowDefinition
 from mainspring.domain.workflows.flow import ALIVE, RERUN_TRIGGER, WORKFLOW_TASK, FlowState, number_of
@@ -24,6 +25,7 @@ from mainspring.operations.access.caller import Caller
 from mainspring.operations.lookup import load_lane
 from mainspring.operations.paging.cursors import bad_cursor, decode_cursor, encode_cursor
 from mainspring.operations.paging.search import searching
+from mainspring.operations.read.quota_hold import held_tenants, read_quota_hold, show_held, show_quota_holds
 from mainspring.operations.read.runs import ONE_SNAPSHOT, RunReader
 from mainspring.operations.read.views import brief_view, job_id_of
 from mainspring.operations.signatures.offers import lacking_by_needs
@@ -94,7 +96,7 @@ class WorkflowRunReader:
             found = await self._find(connection, caller.tenant, run_id)
             places = range(found.definition.graph().page_end(0, min(len(found.definition.steps), SHOWN_STEPS)))
             steps = await self._steps(connection, caller.tenant, found, places)
-            counts = await _counts(connection, found)
+            counts = await _counts(connection, caller.tenant, found)
         brief = _brief(found, counts)
         parameters: dict[str, Any] = msgspec.json.decode(found.run.payload_text or "{}")
         more = len(found.definition.steps) > len(places)
@@ -173,7 +175,7 @@ class WorkflowRunReader:
                 except NotFound:  # it was pruned meanwhile
                     continue
                 if wanted is None or brief_view(found.container).status in wanted:
-                    shown.append(_brief(found, await _counts(connection, found)))
+                    shown.append(_brief(found, await _counts(connection, caller.tenant, found)))
         return WorkflowRunList(shown, page.next)
 
     async def _find(self, connection: Connection, tenant: TenantId, run_id: UUID) -> FoundRun:
@@ -224,6 +226,7 @@ class WorkflowRunReader:
         ]
         steps = (found.definition.steps[place] for place in places)
         await _say_what_lacks(connection, tenant, [one for one in zip(steps, views, strict=True) if one[0].map is None])
+        await show_quota_holds(connection, tenant, views)
         return views
 
     async def _members(
@@ -247,6 +250,7 @@ class WorkflowRunReader:
                 )  # fmt: skip
             return StepRunList([])
         shown: list[StepRunView] = []
+        hold = await read_quota_hold(connection, tenant)
         first, end = start, row.expanded if row.repeats is None else row.total or 0
         while start < end and len(shown) < query.limit and start - first < _LOOKED_AT:
             indexes = range(start, min(start + _at_once(query), end))
@@ -260,6 +264,7 @@ class WorkflowRunReader:
                     continue
                 rerun = found.numbers.rerun_of(number_of(member))
                 view = _step_view(step, member, rows.get(member), None, rerun=rerun, index=index)
+                show_held([view], hold)
                 if wanted is None or view.status in wanted:
                     shown.append(view)
         await _say_what_lacks(connection, tenant, [(step, view) for view in shown])
@@ -321,13 +326,18 @@ def _step_view(
     return view
 
 
-async def _counts(connection: Connection, found: FoundRun) -> dict[str, int]:
+async def _counts(connection: Connection, tenant: TenantId, found: FoundRun) -> dict[str, int]:
     """How many steps are in each state."""
     if found.flow is None:
         return {}
-    counts: dict[str, int] = {}
+    listed: Counter[int] = Counter()
     for first, last in found.numbers.ranges:
-        for state, number in (await workflow_reads.count(connection, first, last, found.numbers.replaced)).items():
+        listed.update(await workflow_reads.count(connection, first, last, found.numbers.replaced))
+    held = await held_tenants(connection, [tenant] if listed[StoredState.QUEUED] else [])
+    counts: dict[str, int] = {}
+    for one, number in listed.items():
+        if number:
+            state = shown_of_listed(one, quota_holds=bool(held))
             word = RunState.SCHEDULED.value if state == SHOWN_SCHEDULED else StoredState(state).name
             counts[word] = counts.get(word, 0) + number
     return counts

@@ -275,7 +275,8 @@ f.flow_id, f.container, f.tenant_id, f.job_id, f.generation, f.version, f.block,
 f.made, f.reruns, f.scheduled_for, f.parameters::text as parameters_text, f.stop_reason, f.started_at, f.ended_at
 
 -- fragment: flow_is_old
-f.ended_at < (select clock_timestamp()) - $1 * interval '1 day'
+-- $3: of these tenants; null for all.
+f.ended_at < (select clock_timestamp()) - $1 * interval '1 day' and ($3::int[] is null or f.tenant_id = any ($3))
 
 -- fragment: fanout_columns
 -- Fanout in store/fanouts.py.
@@ -430,6 +431,11 @@ case when r.state in ({{QUEUED}}, {{HELD}}) and r.ready_at > (select clock_times
      when r.state = {{RUNNING}} and (r.started_at >= r.claimed_at) is not true then {{QUEUED}}
      when r.state = {{WAITING}} and r.started_at >= r.claimed_at then {{RUNNING}}
      else r.state end
+
+-- fragment: listed_state
+-- As shown_state, with a number of its own for a run that is claimed and has not started: quotas hold the others that are
+-- QUEUED (docs/decisions/0102).
+case when r.state = {{RUNNING}} and (r.started_at >= r.claimed_at) is not true then {{SHOWN_ASSIGNED}} else {{shown_state}} end
 
 -- fragment: time_left
 extract(epoch from r.deadline - (select clock_timestamp()))::float8 as time_left
@@ -950,6 +956,25 @@ case {{run}}.state when {{QUEUED}} then 'queued' when {{RUNNING}} then 'running'
 
 -- ------------------------------------------------------------------------------------------- idempotency keys
 
+-- fragment: run_with_keys
+run_id, tenant_id, ended_at, spec ->> 'idempotency_key' as key, coalesce(job_id, run_id::text) as job_id, generation
+
+-- fragment: kept_keys
+-- The keys of the jobs of the ended runs in `page` remember these ends.
+kept as (
+    update mainspring.idempotency_keys k
+    set created_at = p.ended_at
+    from (select tenant_id, key, max(ended_at) as ended_at from page where key is not null group by tenant_id, key) as p
+    where k.tenant_id = p.tenant_id and k.key = p.key and k.created_at < p.ended_at
+), kept_run_now as (
+    update mainspring.run_now_keys k
+    set created_at = p.ended_at
+    from (select tenant_id, job_id, generation, max(ended_at) as ended_at
+          from page group by tenant_id, job_id, generation) as p
+    where k.tenant_id = p.tenant_id and k.job_id = p.job_id and k.generation = p.generation
+      and k.created_at < p.ended_at
+)
+
 -- fragment: keys_of_ended_jobs(table, days, limit)
 -- Keys of jobs that ended more than so many days ago. A job has not ended while its generation has its row or a live run.
 -- `created_at` is the time of the request, or of a later end whose history was dropped (`keep_keys`).
@@ -1164,7 +1189,7 @@ r.tenant_id = $1
   and ($2::uuid is null or r.run_id < $2)
   and ($3::text is null or r.job_id = $3)
   and ($4::int[] is null or r.lane_id = any ($4))
-  and ($5::smallint[] is null or {{shown_state}} = any ($5))
+  and ($5::smallint[] is null or {{listed_state}} = any ($5))
   and ($7::timestamptz is null or r.scheduled_for >= $7)
   and ($8::timestamptz is null or r.scheduled_for < $8)
   and ($9::uuid is null or (r.run_id = $9 and r.job_id is null))
@@ -1307,7 +1332,7 @@ to_char({{moment}} at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"')
 -- fragment: quota_numbers
 -- Quotas in domain/quotas.py.
 q.stored_jobs, q.submissions_per_second, q.runs_per_minute, q.queued_runs, q.concurrent_runs, q.payload_bytes,
-q.log_bytes_per_day, q.tokens
+q.log_bytes_per_day, q.tokens, q.history_days
 
 -- fragment: quota_row
 -- QuotaRow in store/quotas.py.

@@ -10,6 +10,14 @@ select {{gate}} from mainspring.gates g
 -- The gates of a tenant as they are now, with that of all tenants.
 select {{gate}}, {{gate_state}} from mainspring.gates g where tenant_id in ($1, {{EVERY_TENANT}})
 
+-- name: gates_with_quotas
+-- The gates of these tenants that have a quota of runs.
+select {{gate}}, {{gate_state}}
+from mainspring.gates g
+where g.tenant_id = any ($1::int[]) and g.queue is null
+  and exists (select from mainspring.tenant_quotas q
+              where q.tenant_id = g.tenant_id and (q.concurrent_runs is not null or q.runs_per_minute is not null))
+
 -- name: count_gates
 select count(*)::int from mainspring.gates where tenant_id = $1
 

@@ -233,25 +233,12 @@ where ctid = any (array({{keys_of_ended_jobs(run_now_keys, $1, $2)}}))
 -- the last run of the page.
 -- unguarded: the time only rises.
 with page as materialized (
-    select run_id, tenant_id, ended_at, spec ->> 'idempotency_key' as key, coalesce(job_id, run_id::text) as job_id,
-           generation
+    select {{run_with_keys}}
     from mainspring.run_history
     where ended_at >= $1 and ended_at < $2 and run_id > $3
     order by run_id
     limit $4
-), kept as (
-    update mainspring.idempotency_keys k
-    set created_at = p.ended_at
-    from (select tenant_id, key, max(ended_at) as ended_at from page where key is not null group by tenant_id, key) as p
-    where k.tenant_id = p.tenant_id and k.key = p.key and k.created_at < p.ended_at
-), kept_run_now as (
-    update mainspring.run_now_keys k
-    set created_at = p.ended_at
-    from (select tenant_id, job_id, generation, max(ended_at) as ended_at
-          from page group by tenant_id, job_id, generation) as p
-    where k.tenant_id = p.tenant_id and k.job_id = p.job_id and k.generation = p.generation
-      and k.created_at < p.ended_at
-)
+), {{kept_keys}}
 select run_id from page order by run_id desc limit 1
 
 -- name: prune_ids

@@ -6,7 +6,7 @@ select w.tenant_id, w.run_id, coalesce(r.state, h.state) as state, coalesce(r.at
        r.progress_number, coalesce(r.stopping, false) as stopping
 from unnest($1::int[], $2::uuid[]) as w (tenant_id, run_id)
 left join lateral (
-    select {{shown_state}} as state, r.attempt, r.progress, r.progress_number,
+    select {{listed_state}} as state, r.attempt, r.progress, r.progress_number,
            r.cancel_requested_at is not null as stopping
     from mainspring.runs r
     where r.run_id = w.run_id and r.tenant_id = w.tenant_id
@@ -50,7 +50,7 @@ join mainspring.flows f on f.flow_id = w.run_id and f.tenant_id = w.tenant_id
 left join lateral (
     select t.state, count(*)::int as number
     from (
-        select {{shown_state}} as state
+        select {{listed_state}} as state
         from mainspring.runs r
         where r.run_id between f.prefix and (left(f.prefix::text, 28) || 'ffffffff')::uuid
         union all

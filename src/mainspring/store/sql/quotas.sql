@@ -17,7 +17,7 @@ insert into mainspring.tenant_quotas (tenant_id, version, updated_by) values ($1
 -- guard: version; the caller has locked the row.
 update mainspring.tenant_quotas q
 set stored_jobs = $4, submissions_per_second = $5, runs_per_minute = $6, queued_runs = $7, concurrent_runs = $8,
-    payload_bytes = $9, log_bytes_per_day = $10, tokens = $11, version = q.version + 1, updated_by = $3,
+    payload_bytes = $9, log_bytes_per_day = $10, tokens = $11, history_days = $12, version = q.version + 1, updated_by = $3,
     updated_at = (select clock_timestamp())
 where tenant_id = $1 and version = $2
 returning {{quota_row}}

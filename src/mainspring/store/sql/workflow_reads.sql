@@ -38,10 +38,10 @@ order by n.rerun
 select {{flow_columns}} from mainspring.flows f where f.tenant_id = $1 and f.flow_id = any ($2::uuid[])
 
 -- name: count_steps
--- The runs with ids from $1 to $2 by state, without those of $3, which have run again. Live ones as they are shown.
+-- The runs with ids from $1 to $2 by state, without those of $3, which have run again. Live ones as they are listed.
 select s.state, count(*)::int as number
 from (
-    select {{shown_state}} as state
+    select {{listed_state}} as state
     from mainspring.runs r
     where r.run_id between $1 and $2 and not r.run_id = any ($3::uuid[])
     union all

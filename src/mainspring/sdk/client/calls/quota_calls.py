@@ -28,6 +28,7 @@ def set_quotas(
     payload_bytes: int | UnsetType | None = UNSET,
     log_bytes_per_day: int | UnsetType | None = UNSET,
     tokens: int | UnsetType | None = UNSET,
+    history_days: int | UnsetType | None = UNSET,
     if_version: int | None = None,
 ) -> Call[TenantUsage]:
     """Set quotas of a tenant, as an instance administrator. What is left out stays as it is, and None removes a quota.
@@ -35,7 +36,7 @@ def set_quotas(
     body = encode(
         QuotasRequest(
             stored_jobs, submissions_per_second, runs_per_minute, queued_runs, concurrent_runs, payload_bytes,
-            log_bytes_per_day, tokens,
+            log_bytes_per_day, tokens, history_days,
         )
     )  # fmt: skip
     path, headers = f"/v1/tenants/{segment(tenant)}/quotas", match_header(if_version)
