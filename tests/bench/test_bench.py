@@ -11,6 +11,7 @@ import pytest
 
 from mainspring.bench import (
     dag,
+    events,
     failover,
     fleet,
     growth,
@@ -86,6 +87,13 @@ async def test_dag_measures_workflows_that_all_succeeded() -> None:
     assert number(figures["fanout_per_s"]) > 0 and number(figures["fanout_ratio"]) > 0
     assert number(figures["layers_s"]) > 0 and number(figures["small_workflows_s"]) > 0
     assert number(figures["fanout_rss_mb"]) > 10 and number(figures["check_s"]) >= 0
+
+
+@pytest.mark.slow
+async def test_events_measures_events_that_each_started_one_run() -> None:
+    figures = await events.run(250, rate=1000)
+    assert figures["events"] == 250 and 0 < number(figures["lag_p50_ms"]) <= number(figures["lag_p99_ms"])
+    assert number(figures["events_per_s"]) > 0 and number(figures["starts_per_s"]) > 0
 
 
 @pytest.mark.slow

@@ -72,3 +72,36 @@ create trigger note after insert on mainspring.flow_reruns
     for each row execute function cluster_audit.note('flow_reruns');
 create trigger note after insert or update on mainspring.fanouts
     for each row execute function cluster_audit.note('fanouts');
+
+-- Events with their payloads, the events that each run got, and what each step waits for.
+create function cluster_audit.note_whole() returns trigger language plpgsql as $$
+begin
+    insert into cluster_audit.events (tbl, op, old, new)
+    values (tg_argv[0], left(tg_op, 1), case when tg_op <> 'INSERT' then to_jsonb(old) end,
+            case when tg_op <> 'DELETE' then to_jsonb(new) end);
+    return null;
+end
+$$;
+
+create function cluster_audit.note_payload() returns trigger language plpgsql as $$
+begin
+    insert into cluster_audit.events (tbl, op, new)
+    values (tg_argv[0], 'I', jsonb_build_object('run_id', new.run_id, 'job_id', new.job_id, 'payload', new.payload));
+    return null;
+end
+$$;
+
+create trigger note_change after update on mainspring.events
+    for each row when (old.payload::text is distinct from new.payload::text or old.name <> new.name or old.key <> new.key)
+    execute function cluster_audit.note_whole('events');
+create trigger note_whole after insert or delete on mainspring.events
+    for each row execute function cluster_audit.note_whole('events');
+create trigger note_whole after insert or delete on mainspring.waits
+    for each row execute function cluster_audit.note_whole('waits');
+create trigger note_payload after insert on mainspring.runs
+    for each row when (new.payload::jsonb ?| array['event', 'events'])
+    execute function cluster_audit.note_payload('given_events');
+create trigger note_begun after update on mainspring.runs
+    for each row when (new.state = 3 and old.started_at is null and new.started_at is not null
+                       and new.payload::jsonb ?| array['sleep', 'wait'])
+    execute function cluster_audit.note_payload('begun_waits');

@@ -17,6 +17,7 @@ from mainspring.worker.processes.watchdog.namespaces import why_not
 from tests.cluster import load_flows, load_limits, load_schedules
 from tests.cluster.history import Call
 from tests.cluster.line_book import SET
+from tests.cluster.load_events import EventLoad
 from tests.cluster.rules_flows import CANCEL_FLOW
 from tests.cluster.tasks import LEDGER_VARIABLE, family_command, shell_command
 
@@ -105,6 +106,7 @@ class Load:
         self._submitted: list[str] = []
         self._busy: set[asyncio.Task[Any]] = set()
         self._over = asyncio.Event()
+        self._events = EventLoad(clients, random.Random(seed), self._over_after)
 
     async def start(self) -> None:
         await self._change_rules()
@@ -118,7 +120,10 @@ class Load:
         for number, name in enumerate(load_flows.FLOWS):  # one of each, however slow the machine is
             body = {"idempotency_key": f"first-{number}", "parameters": {"seconds": 0}}
             await self._clients.insist("workflow run", "POST", f"/v1/workflows/{name}:runNow", body, target=name)
+        await self._events.start()
         self._go(self._run())
+        self._go(self._events.wait(0))
+        self._go(self._events.steer())
         self._go(self._steer())
         self._go(self._redefine())
         self._go(self._declare_again())
@@ -138,6 +143,7 @@ class Load:
         while self._busy:
             await asyncio.gather(*self._busy)
         await self._clients.insist(SET, "POST", f"/v1/queues/{load_limits.NARROW}:resume")
+        await self._events.stop()
         for job_id in RECURRING:
             call = await self._clients.steer(job_id, "pause")
             assert call.result == "ok", call
@@ -165,7 +171,7 @@ class Load:
             (5, self._thread), (3, self._bad), (3, self._same_key_other_body), (6, self._cancel_one),
             (4, self._family), (5, self._process), (6, self._print), (1, self._poison), (3, self._snooze),
             (5, self._again), (4, self._retry_one), (30, self._limited), (12, self._unique),
-            (10, self._workflow),
+            (10, self._workflow), (10, self._events.emit), (6, self._events.wait),
         ]  # fmt: skip
         weights = [weight for weight, _ in choices]
         await self._random.choices([choice for _, choice in choices], weights)[0](self._number)

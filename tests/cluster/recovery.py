@@ -68,10 +68,12 @@ async def _a_job_gets_through(arena: Arena) -> float:
 
 
 async def at_rest(arena: Arena, within: float) -> bool:
-    """True when no run is live and no job is due."""
+    """True when no run is live, no job is due, and events have started what they start."""
     query = (
         "select (select count(*) from mainspring.runs) "
-        "     + (select count(*) from mainspring.jobs where next_fire_at is not null) as left_over"
+        "     + (select count(*) from mainspring.jobs where next_fire_at is not null) "
+        "     + (select count(*) from mainspring.events where not matched) "
+        "     + (select count(*) from mainspring.event_starts where due_at is not null) as left_over"
     )
     deadline = time.monotonic() + within
     while time.monotonic() < deadline:

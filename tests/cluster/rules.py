@@ -7,6 +7,7 @@ from itertools import chain
 
 from tests.cluster import (
     rules_client,
+    rules_events,
     rules_fire,
     rules_flows,
     rules_gates,
@@ -17,6 +18,7 @@ from tests.cluster import (
     rules_run,
     rules_schedules,
     rules_unique,
+    rules_waits,
 )
 from tests.cluster.history import History, Violation
 
@@ -68,6 +70,17 @@ RULES: dict[str, Rule] = {
     "S11": _all(rules_run.s11_after_a_cancel_nothing_begins, rules_run.s11_cancelled_when_the_last_process_is_gone),
     "S12": rules_logs.s12_a_log_is_a_prefix,
     "S14": rules_loss.s14_losses_are_counted_and_allowed,
+    "S16": _all(
+        rules_events.s16_an_acknowledged_event_is_stored_once,
+        rules_events.s16_an_event_starts_each_job_once,
+        rules_events.s16_batches_and_pauses_hold,
+        rules_events.s16_events_of_a_key_start_in_order,
+        rules_waits.s16_a_wait_begins_and_ends_once,
+        rules_waits.s16_a_sleep_is_neither_short_nor_long,
+        rules_waits.s16_a_timeout_is_neither_short_nor_long,
+        rules_waits.s16_an_event_ends_the_wait_for_it,
+        rules_waits.s16_a_decision_counts_once,
+    ),
     "L1": rules_fire.l1_fires_on_time,
     "L2": _all(rules_fire.l2_runs_and_missed_are_all_fires, rules_nominal.l2_a_change_loses_no_time_that_has_come),
     "L3": rules_run.l3_a_dead_workers_runs_are_requeued,

@@ -55,6 +55,16 @@ async def note(ctx: Context, seconds: float = 0.0, failures: int = 0, account: s
     return ctx.attempt
 
 
+@app.task("note.event")
+async def note_events(
+    ctx: Context, event: dict[str, object] | None = None, events: list[dict[str, object]] | None = None
+) -> int:
+    """A run that events start."""
+    write(ctx, "start")
+    write(ctx, "end")
+    return 1 if events is None else len(events)
+
+
 @app.task("note.thread")
 def note_in_a_thread(ctx: Context, seconds: float = 0.0) -> int:
     """The same in a thread. It checks for a cancel."""

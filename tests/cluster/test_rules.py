@@ -171,5 +171,5 @@ def test_a_process_that_was_killed_for_another_clock_when_it_was_to_drain_is_not
 
 
 def test_every_rule_is_tested() -> None:
-    elsewhere = {"S9", "S10"}  # test_flow_rules.py, test_limit_rules.py
+    elsewhere = {"S9", "S10", "S16"}  # test_flow_rules.py, test_limit_rules.py, test_event_rules.py
     assert {rule for rule, _ in WRONGS} | elsewhere == set(RULES)

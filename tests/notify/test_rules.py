@@ -20,6 +20,7 @@ from mainspring.roles.assembly import Assembly
 from mainspring.store import leases
 from mainspring.upkeep.health_keeper import HealthKeeper
 from tests.operations.hand_worker import HandWorker, outcome
+from tests.operations.workflows.scene import Scene as FlowScene
 from tests.worker.http_service import HttpService, a_service, answer
 
 from .aging import age
@@ -284,6 +285,21 @@ async def test_missed_fires_and_lost_workers_are_told(scene: Scene) -> None:
     told = items(await scene.told())
     assert sorted(told) == [("fire_missed", "job a", 7), ("worker_lost", "worker by-hand", 1)]
     assert await scene.connection.fetchval("select count(*) from mainspring.notable_events") == 0
+
+
+async def test_a_step_that_waits_for_an_approval_is_told_with_a_link_that_decides_nothing(scene: Scene) -> None:
+    await scene.rule("asks", on=["approval_waits"], to=["oncall"], group_wait=0)
+    steps: list[dict[str, Any]] = [{"name": "gate", "task": None, "wait": {"approval": "release", "timeout": "2d"}}]
+    flows = FlowScene(scene.assembly, scene.api, scene.connection)
+    await flows.begin(await flows.create(steps, workflow_id="ship"))
+    [approval] = (await scene.api.get("/v1/approvals")).json()["approvals"]
+    told = await scene.told()
+    assert items(told) == [("approval_waits", "step gate@ship", 1)]
+    [item] = told[0]["items"]
+    assert item["path"] == f"/ui/runs/{approval['run_id']}" and item["reason"].startswith("release, until 2")
+    assert (await scene.api.get(item["path"])).status_code in (200, 404)  # the page may not be built
+    assert (await scene.api.get(f"/v1/runs/{approval['run_id']}")).json()["status"] == "WAITING"
+    assert (await scene.api.post(f"/v1/approvals/{approval['run_id']}:approve", json={})).status_code == 200
 
 
 async def test_an_event_that_no_rule_wants_writes_nothing(scene: Scene) -> None:

@@ -243,3 +243,23 @@ async def test_what_needs_times_says_that_an_event_job_has_none(scene: Scene) ->
     assert (refused.status_code, problem(refused)["code"]) == (422, "not_recurring")
     parents = await scene.api.post("/v1/jobs", json={"task": "t", "schedule": {"event": "a"}, "depends_on": ["ship"]})
     assert (parents.status_code, problem(parents)["field"]) == (422, "depends_on")
+
+
+async def test_a_patch_changes_the_members_of_a_schedule_that_it_names(scene: Scene) -> None:
+    batch = {"size": 10, "wait": "5s", "by_key": True}
+    await scene.job("ship", "order.paid", when={"if": "payload.total > 100", "batch": batch})
+    kept = {"kind": "EVENT", "event": "order.paid"}
+    together = {"batch": 10, "batch_wait": 5.0, "by_key": True}
+    changes: list[tuple[dict[str, Any], dict[str, Any]]] = [
+        ({"if": "payload.total > 5"}, {**kept, "condition": "payload.total > 5", **together}),
+        ({"batch": None}, {**kept, "condition": "payload.total > 5"}),
+        ({"if": None, "debounce": "2s"}, {**kept, "debounce": 2.0}),
+        ({"event": "order.sent"}, {"kind": "EVENT", "event": "order.sent"}),
+    ]
+    for change, stored in changes:
+        answer = await scene.api.patch("/v1/jobs/ship", json={"schedule": change})
+        assert answer.status_code == 200, answer.text
+        text = await scene.connection.fetchval("select schedule::text from mainspring.jobs where job_id = 'ship'")
+        assert msgspec.json.decode(text) == stored
+    refused = await scene.api.patch("/v1/jobs/ship", json={"schedule": {"if": "payload."}})
+    assert (refused.status_code, problem(refused)["field"]) == (422, "schedule.if")

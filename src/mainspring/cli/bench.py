@@ -123,6 +123,19 @@ def submit(jobs: JobsOption = None, as_json: JsonFlag = False) -> None:
     raise typer.Exit(main(jobs, as_json))
 
 
+@app.command(epilog="Example: mainspring bench events --events 20000 --rate 3000")
+def events(
+    events: Annotated[int, typer.Option("--events", min=1, help="How many events are emitted.")] = 50_000,
+    rate: Annotated[int, typer.Option("--rate", min=1, help="How many a second.")] = 5000,
+    as_json: JsonFlag = False,
+) -> None:
+    """Measure events: how many are taken per second in batches of 100, how many runs they start, and how soon. Default:
+    50,000 events, 5,000 a second, each of which starts a run."""
+    from mainspring.bench.events import main
+
+    raise typer.Exit(main(events, rate, as_json))
+
+
 @app.command(epilog="Example: mainspring bench schedules --jobs 10000")
 def schedules(jobs: JobsOption = None, as_json: JsonFlag = False) -> None:
     """Measure how soon 20,000 cron jobs fire that are due at once: in the same second, among 100,000 jobs."""

@@ -12,6 +12,7 @@ from mainspring.operations.dependencies.follow import DependantJobs
 from mainspring.operations.event_metrics import EventCounter, fires_of, pause_or_resume
 from mainspring.operations.events.started_jobs import StartedJobs
 from mainspring.operations.lifecycle.dispatch import (
+    APPROVALS_ASKED,
     BACKFILLS_ENDED,
     BREAKERS_CLOSED,
     BREAKERS_OPENED,
@@ -29,6 +30,7 @@ from mainspring.operations.limits.effects import HeldRunsCreated, ReleasedSlots
 from mainspring.operations.live.effects import ListsChange
 from mainspring.operations.live.topics import JOBS, RUNS
 from mainspring.operations.notify.handlers import (
+    AskedApprovalAlerts,
     ClosedBreakerAlerts,
     EndedBackfillAlerts,
     LostWorkerAlerts,
@@ -48,6 +50,7 @@ BREAKERS_OPENED.handled_by(EventCounter("breaker_opened"), OpenedBreakersAudited
 BREAKERS_CLOSED.handled_by(ClosedBreakerAlerts())
 QUEUES_PAUSED.handled_by(EventCounter(pause_or_resume))
 BACKFILLS_ENDED.handled_by(EventCounter("backfill_ended"), ListsChange(JOBS, RUNS), EndedBackfillAlerts())
+APPROVALS_ASKED.handled_by(AskedApprovalAlerts())
 CONTAINERS_STOPPED.handled_by(StoppedFlows())
 EVENTS_EMITTED.handled_by(StartedJobs(), CalledByEvents())
 FINISHERS.append(StopFinisher())

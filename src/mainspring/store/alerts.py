@@ -169,6 +169,11 @@ async def note_breakers(connection: Connection, lines: Collection[int], *, opene
     await connection.execute(_SQL["note_breakers"], sorted(lines), opened)
 
 
+async def note_approvals(connection: Connection, run_ids: Sequence[UUID]) -> None:
+    """Steps have begun to wait for people."""
+    await connection.execute(_SQL["note_approvals"], run_ids)
+
+
 async def note_event(
     connection: Connection,
     tenant: TenantId,

@@ -18,6 +18,7 @@ RUN_EVENTS = (
 )  # fmt: skip
 OTHER_EVENTS = (
     "worker_lost", "breaker_opened", "breaker_closed", "backfill_ended", "operation_ended", "scheduler_failover",
+    "approval_waits",
 )  # fmt: skip
 CONDITIONS = (
     "success_rate_below", "retries_above", "lag_above", "dead_letters_above", "queue_behind", "no_worker", "quota_near",

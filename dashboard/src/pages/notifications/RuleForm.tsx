@@ -17,6 +17,7 @@ const EVENTS: Record<NotableEvent, string> = {
   retries_above: "too many attempts are retried", dead_letters_above: "too many dead letters", queue_behind: "runs wait too long", no_worker: "no worker takes a run", quota_near: "80 % of a quota are used",
   lag_above: "runs start late", pause_forgotten: "a pause was forgotten", never_ran: "a job never ran", always_fails: "a job always fails",
   clocks_differ: "clocks differ", database_near_limit: "the database is near its limits", scheduler_failover: "a scheduler was replaced",
+  approval_waits: "a step waits for an approval",
 };
 const CONDITIONS: NotableEvent[] = [
   "success_rate_below", "retries_above", "lag_above", "dead_letters_above", "queue_behind", "no_worker", "quota_near", "pause_forgotten", "never_ran", "always_fails", "clocks_differ",

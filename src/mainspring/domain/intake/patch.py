@@ -26,6 +26,7 @@ from mainspring.domain.intake.schedule_patch import (
     schedule_as_given,
     whole,
     with_members_of,
+    with_members_of_event,
     with_other_line,
 )
 from mainspring.domain.intake.spec import concurrency_as_given, misfire_as_given, retry_as_given
@@ -194,6 +195,9 @@ def _fill_schedule(stored: Schedule, given: dict[str, Any], base: dict[str, Any]
     """Fill in what the patch keeps of the schedule: all that a schedule without every, cron or rrule does not name; the
     rule, if it sets only the zone; and all but the rule, if it sets a cron line as text."""
     schedule, zone = given.get("schedule"), given.get("timezone")
+    if isinstance(schedule, ScheduleChange) and stored.kind is ScheduleKind.EVENT:
+        given["schedule"] = with_members_of_event(stored, schedule)
+        return
     if isinstance(schedule, ScheduleChange):
         merged_with = with_members_of(stored, schedule, zone) if stored.recurring else None
         given["schedule"] = whole(schedule) if merged_with is None else merged_with

@@ -13,6 +13,7 @@ from mainspring.domain.intake.cron import UTC_NAMES
 from mainspring.domain.intake.schedule import WAYS
 from mainspring.domain.schedules.schedule import Schedule, ScheduleKind
 from mainspring.domain.schedules.zones import check_timezone, zone
+from mainspring.wire.events import EventsTogether
 from mainspring.wire.schedules import DstIn, ScheduleChange, ScheduleIn
 
 _ZONE_FIELD = "schedule.timezone"
@@ -60,6 +61,22 @@ def with_members_of(stored: Schedule, change: ScheduleChange, timezone: str | No
     given = members.get("timezone")
     base = schedule_as_given(stored, timezone if given is None else given, "timezone" if given is None else _ZONE_FIELD)
     return msgspec.structs.replace(base, **members)
+
+
+def with_members_of_event(stored: Schedule, change: ScheduleChange) -> ScheduleIn:
+    """The stored schedule by an event with the members of a change, which removes those that are null. A change that
+    names a way to say when is a whole one."""
+    named = _named(change)
+    if any(named.get(way) is not None for way in WAYS):
+        return whole(change)
+    batch = stored.batch
+    base = ScheduleIn(
+        event=stored.event,
+        condition=stored.condition,
+        batch=None if batch is None else EventsTogether(batch, stored.batch_wait or 0.0, stored.by_key),
+        debounce=stored.debounce,
+    )
+    return msgspec.structs.replace(base, **{name: value for name, value in named.items() if name not in WAYS})
 
 
 def with_other_line(stored: Schedule, cron: str, timezone: str | None) -> ScheduleIn:

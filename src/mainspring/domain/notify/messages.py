@@ -46,6 +46,7 @@ TITLES = {
     "clocks_differ": "has clocks that differ",
     "database_near_limit": "has a database near its limits",
     "scheduler_failover": "was replaced by another one",
+    "approval_waits": "waits for an approval",
     TEST: "works",
 }
 # What to do about an event: pages of docs/runbooks.
@@ -67,6 +68,7 @@ RUNBOOKS = {
     "pause_forgotten": "jobs-stuck.md",
     "never_ran": "jobs-stuck.md",
     "always_fails": "jobs-stuck.md",
+    "approval_waits": "jobs-stuck.md",
     "clocks_differ": "it-is-slow.md",
     "database_near_limit": "database-full.md",
     "scheduler_failover": "failover.md",

@@ -13,6 +13,7 @@ from typing import Generic, Protocol, TypeVar
 
 from mainspring.operations.lifecycle.effects import Effects
 from mainspring.operations.lifecycle.events import (
+    ApprovalAsked,
     BackfillEnded,
     BreakerClosed,
     BreakerOpened,
@@ -80,6 +81,7 @@ BREAKERS_OPENED = EventKind[BreakerOpened]("breakers that opened")
 BREAKERS_CLOSED = EventKind[BreakerClosed]("breakers that closed")
 QUEUES_PAUSED = EventKind[QueuePaused]("queues that were paused")
 BACKFILLS_ENDED = EventKind[BackfillEnded]("backfills that ended")
+APPROVALS_ASKED = EventKind[ApprovalAsked]("steps that began to wait for people")
 CONTAINERS_STOPPED = EventKind[ContainerStopped]("containers that have to end")
 EVENTS_EMITTED = EventKind[EventEmitted]("events that were emitted")
 FINISHERS: list[Finisher] = []

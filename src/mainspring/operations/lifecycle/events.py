@@ -111,6 +111,12 @@ class BackfillEnded(msgspec.Struct, frozen=True):
     state: int
 
 
+class ApprovalAsked(msgspec.Struct, frozen=True):
+    """A step has begun to wait for a person."""
+
+    run_id: UUID
+
+
 class ContainerStopped(msgspec.Struct, frozen=True):
     """A run that consists of other runs has to end: it was cancelled, or it has timed out."""
 

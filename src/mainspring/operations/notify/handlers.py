@@ -7,7 +7,13 @@ from collections.abc import Sequence
 
 from mainspring.domain.backfills import BackfillState
 from mainspring.operations.lifecycle.effects import Effects
-from mainspring.operations.lifecycle.events import BackfillEnded, BreakerClosed, BreakerOpened, LostWorker
+from mainspring.operations.lifecycle.events import (
+    ApprovalAsked,
+    BackfillEnded,
+    BreakerClosed,
+    BreakerOpened,
+    LostWorker,
+)
 from mainspring.store import alerts
 from mainspring.store.pool import Connection
 
@@ -50,3 +56,13 @@ class EndedBackfillAlerts:
                 connection, event.tenant_id, "backfill_ended", f"backfill of job {event.job_id}",
                 job_id=event.job_id, path=f"/ui/operations?backfill={event.backfill_id}", reason=f"it is {state}",
             )  # fmt: skip
+
+
+class AskedApprovalAlerts:
+    """The message has a link to the page of the run, on which a person decides. A GET decides nothing."""
+
+    def wants(self, _: ApprovalAsked, /) -> bool:
+        return True
+
+    async def handle(self, connection: Connection, events: Sequence[ApprovalAsked], _: Effects, /) -> None:
+        await alerts.note_approvals(connection, [event.run_id for event in events])

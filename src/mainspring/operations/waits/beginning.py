@@ -10,7 +10,9 @@ from mainspring.domain.errors import InvalidInput
 from mainspring.domain.intake.waits import read_wait
 from mainspring.domain.tags import changed_meanwhile
 from mainspring.domain.workflows.waits import Wait, WaitKind
+from mainspring.operations.lifecycle.dispatch import APPROVALS_ASKED
 from mainspring.operations.lifecycle.effects import Effects
+from mainspring.operations.lifecycle.events import ApprovalAsked
 from mainspring.operations.waits.effects import WaitEffects
 from mainspring.store import waits
 from mainspring.store.pool import Connection
@@ -33,6 +35,8 @@ async def begin(connection: Connection, new: Sequence[NewWait], effects: Effects
     wakes = await waits.open_all(connection, new)
     if len(wakes) != len(new):
         raise changed_meanwhile("runs")
+    if asked := [ApprovalAsked(one.run_id) for one in new if one.wait.kind == WaitKind.APPROVAL]:
+        await APPROVALS_ASKED.happened(connection, asked, effects)
     effects.of(WaitEffects).wakes += [seconds for seconds in wakes if seconds is not None]
     if any(one.wait.kind == WaitKind.EVENT for one in new):
         effects.of(WaitEffects).wakes.append(0.0)  # perhaps the event is there already

@@ -83,6 +83,18 @@ cross join (select case when $2 then 'breaker_opened' else 'breaker_closed' end 
 where k.key_id = any ($1::bigint[])
   and exists (select from mainspring.rules r where r.tenant_id = l.tenant_id and e.event = any (r.events))
 
+-- name: note_approvals
+-- Steps that have begun to wait for people, with a link to the page on which they are decided.
+-- unguarded: append-only; in the transaction of the cause.
+insert into mainspring.notable_events (tenant_id, event, subject, job_id, path, reason)
+select r.tenant_id, 'approval_waits', 'step ' || coalesce(r.job_id, r.name), r.job_id, '/ui/runs/' || r.run_id,
+       (w.about ->> 'name') || case when w.wake_at is null then ''
+           else ', until ' || to_char(w.wake_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"') end
+from mainspring.waits w
+join mainspring.runs r on r.run_id = w.run_id
+where w.run_id = any ($1::uuid[]) and w.kind = {{WAIT_FOR_APPROVAL}}
+  and exists (select from mainspring.rules u where u.tenant_id = r.tenant_id and 'approval_waits' = any (u.events))
+
 -- name: note_event
 -- An event of a tenant, if a rule of it wants it.
 -- unguarded: append-only; in the transaction of the cause.
