@@ -77,6 +77,14 @@ const routes = [
     component: lazyRouteComponent(patiently(() => import("./pages/calendar/CalendarPage")), "CalendarPage"),
   }),
   createRoute({
+    getParentRoute: () => root, path: "/calendars", validateSearch: only("create", "year", "after"),
+    component: lazyRouteComponent(patiently(() => import("./pages/calendars/CalendarsPage")), "CalendarsPage"),
+  }),
+  createRoute({
+    getParentRoute: () => root, path: "/calendars/$calendar", validateSearch: only("year", "edit"),
+    component: lazyRouteComponent(patiently(() => import("./pages/calendars/CalendarPage")), "CalendarPage"),
+  }),
+  createRoute({
     getParentRoute: () => root, path: "/failures", validateSearch: only("w", "since", "task", "queue", "job"),
     component: lazyRouteComponent(patiently(() => import("./pages/failures/FailuresPage")), "FailuresPage"),
   }),
