@@ -52,7 +52,7 @@ const routes = [
     component: lazyRouteComponent(patiently(() => import("./pages/workflows/WorkflowsPage")), "WorkflowsPage"),
   }),
   createRoute({
-    getParentRoute: () => root, path: "/workflows/$workflow", validateSearch: only("after", "view", "step"),
+    getParentRoute: () => root, path: "/workflows/$workflow", validateSearch: only("after", "view", "step", "w", "from", "to"),
     component: lazyRouteComponent(patiently(() => import("./pages/workflows/WorkflowPage")), "WorkflowPage"),
   }),
   createRoute({

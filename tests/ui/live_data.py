@@ -70,11 +70,11 @@ def fill(server: httpx.Client) -> None:
     server.put("/v1/queues/mail", json={"concurrency": 2}).raise_for_status()
     for number in range(55):
         team = TEAMS[number % len(TEAMS)]
-        calendar = {"calendar": "de-business"} if number % 6 == 0 else {}
+        calendar = {"calendar": "de-business", "timezone": "Europe/Berlin"} if number % 6 == 1 else {}
         post(
             "/v1/jobs", job_id=f"{team}.job-{number:02}", name=f"{team.title()} job {number}",
             command="true" if number % 4 else "exit 1" if number % 8 else NOISE.join(('python3 -c "', '"')), retries=0,
-            schedule={"cron": "0 9 * * *" if number % 3 else "*/5 * * * * *", **({} if number % 3 == 0 else calendar)},
+            schedule={"cron": "0 9 * * *" if number % 3 else "*/5 * * * * *", **calendar},
             owner=team, labels={"team": team}, queue="mail" if team == "mail" else "default",
         )  # fmt: skip
     charge = {"task": "shop.charge", "retries": 0, "name": "Charge"}
