@@ -72,7 +72,8 @@ promtool: # for the tests of the alert rules; its package starts a service, whic
 	  || echo "prometheus is not installed: the tests of the alert rules are skipped"
 
 screenshots: $(STAMP) page chromium ## write a picture of every page of the dashboard to screenshots/
-	$(BIN)/python -m tests.ui.screenshots
+	MAINSPRING_PAGE=development $(BIN)/python -m tools.page
+	$(BIN)/python -m tests.ui.screenshots; status=$$?; $(BIN)/python -m tools.page; exit $$status
 
 faults: $(STAMP) ## inject faults into a cluster for MINUTES=10 and report; a violation names the command that repeats it
 	$(BIN)/python -m tests.cluster --minutes $(or $(MINUTES),10) $(ARGS)

@@ -153,6 +153,14 @@ const routes = [
     getParentRoute: () => root, path: "/settings",
     component: lazyRouteComponent(patiently(() => import("./pages/settings/SettingsPage")), "SettingsPage"),
   }),
+  ...(import.meta.env.MODE === "production"
+    ? []
+    : [
+        createRoute({
+          getParentRoute: () => root, path: "/patterns",
+          component: lazyRouteComponent(patiently(() => import("./pages/patterns/PatternsPage")), "PatternsPage"),
+        }),
+      ]),
 ];
 
 export const router = createRouter({

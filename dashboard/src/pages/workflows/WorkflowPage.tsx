@@ -35,8 +35,8 @@ const COLUMNS: Column<WorkflowRunBrief>[] = [
       </Link>
     ),
   },
-  { key: "for", head: "Scheduled for", cell: (run) => <Time at={run.scheduled_for} /> },
-  { key: "took", head: "Took", align: "end", cell: (run) => duration(run.duration) },
+  { key: "for", by: (run) => run.scheduled_for, head: "Scheduled for", cell: (run) => <Time at={run.scheduled_for} /> },
+  { key: "took", by: (run) => run.duration, head: "Took", align: "end", cell: (run) => duration(run.duration) },
   { key: "steps", head: "Steps", cell: (run) => Object.entries(run.counts).map(([state, number]) => `${number} ${state.toLowerCase()}`).join(", ") || plural(run.step_count, "step") },
   { key: "reruns", head: "Reruns", align: "end", phone: "none", cell: (run) => run.reruns || "" },
   { key: "version", head: "Definition", align: "end", phone: "none", cell: (run) => `v${run.definition_version}` },
