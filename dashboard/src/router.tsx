@@ -52,7 +52,7 @@ const routes = [
     component: lazyRouteComponent(patiently(() => import("./pages/workflows/WorkflowsPage")), "WorkflowsPage"),
   }),
   createRoute({
-    getParentRoute: () => root, path: "/workflows/$workflow", validateSearch: only("after", "view", "step"),
+    getParentRoute: () => root, path: "/workflows/$workflow", validateSearch: only("after", "view", "step", "w", "from", "to"),
     component: lazyRouteComponent(patiently(() => import("./pages/workflows/WorkflowPage")), "WorkflowPage"),
   }),
   createRoute({
@@ -75,6 +75,14 @@ const routes = [
   createRoute({
     getParentRoute: () => root, path: "/calendar", validateSearch: only("range", "at"),
     component: lazyRouteComponent(patiently(() => import("./pages/calendar/CalendarPage")), "CalendarPage"),
+  }),
+  createRoute({
+    getParentRoute: () => root, path: "/calendars", validateSearch: only("create", "year", "after"),
+    component: lazyRouteComponent(patiently(() => import("./pages/calendars/CalendarsPage")), "CalendarsPage"),
+  }),
+  createRoute({
+    getParentRoute: () => root, path: "/calendars/$calendar", validateSearch: only("year", "edit"),
+    component: lazyRouteComponent(patiently(() => import("./pages/calendars/CalendarPage")), "CalendarPage"),
   }),
   createRoute({
     getParentRoute: () => root, path: "/failures", validateSearch: only("w", "since", "task", "queue", "job"),
@@ -145,6 +153,14 @@ const routes = [
     getParentRoute: () => root, path: "/settings",
     component: lazyRouteComponent(patiently(() => import("./pages/settings/SettingsPage")), "SettingsPage"),
   }),
+  ...(import.meta.env.MODE === "production"
+    ? []
+    : [
+        createRoute({
+          getParentRoute: () => root, path: "/patterns",
+          component: lazyRouteComponent(patiently(() => import("./pages/patterns/PatternsPage")), "PatternsPage"),
+        }),
+      ]),
 ];
 
 export const router = createRouter({

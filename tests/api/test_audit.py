@@ -37,6 +37,7 @@ WITHOUT_AN_ENTRY = {
     "events.test": "it changes nothing",
     "workflows.validate": "it changes nothing",
     "schedules.preview": "it changes nothing",
+    "calendars.preview": "it changes nothing",
     "schedules.explain": "it changes nothing",
     "session.begin": "nobody is signed in yet",
     "session.answer": "its entries need a provider: test_providers.py",

@@ -59,6 +59,8 @@ WITHOUT = {
     ("pages/operations/MakeUp.tsx", "`${jobPath(job)}:backfill`"): _NEW,
     ("pages/job-form/problems.ts", '"/v1/jobs:validate"'): _ASKS,
     ("pages/job-form/useExplanation.ts", '"/v1/schedules:explain"'): _ASKS,
+    ("pages/workflows/EditDefinition.tsx", '"/v1/workflows:validate"'): _ASKS,
+    ("pages/calendars/usePreview.ts", "`/v1/calendars/${encodeURIComponent(name)}:preview`"): _ASKS,
 }
 # Operations of the API that change something, and do not know If-Match.
 OPERATIONS_WITHOUT = {

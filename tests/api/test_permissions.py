@@ -87,6 +87,7 @@ def test_what_a_role_may_do() -> None:
 
 # What reads under a method of its own, or changes nothing but the session.
 _VIEWED = {
+    "calendars.preview",
     "schedules.preview", "schedules.explain", "events.test", "jobs.validate", "workflows.validate", "session.read",
     "session.end", "session.link", "user.create_token", "user.password", "user.revoke_token", "user.tenant",
 }  # fmt: skip

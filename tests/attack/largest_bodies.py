@@ -210,6 +210,10 @@ def many_dates(size: int) -> bytes:
     return json.dumps({"dates": dates}).encode()
 
 
+def many_previewed_dates(size: int) -> bytes:
+    return b'{"rules":' + many_dates(size - 20) + b"}"
+
+
 def many_exdates(size: int) -> bytes:
     dates = ",".join(f"{2027 + n // 336 % 50}{n // 28 % 12 + 1:02}{n % 28 + 1:02}T000000" for n in range(size // 17))
     rule = f"DTSTART:20270101T000000\nRRULE:FREQ=DAILY\nEXDATE:{dates}"
@@ -261,6 +265,7 @@ HEAVY: dict[str, dict[str, Sized]] = {
     "schedules.preview": {"hard": hard_preview},
     "schedules.explain": {"hard": hard_preview},
     "calendars.put": {"many dates": many_dates},
+    "calendars.preview": {"many dates": many_previewed_dates},
     "worker.exchange": {"signatures": exchange, "outcomes": outcomes},
     "worker.ship_logs": {"chunks": shipment},
 }

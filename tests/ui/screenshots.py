@@ -1,4 +1,6 @@
-"""Writes a picture of every page: wide and light, huge and dark, on a phone in the light and in the dark.
+"""Writes a picture of every page at 1440, 1024 and 390 pixels, in the light and in the dark.
+
+`/patterns` is there if the page is a development build.
 
 `python -m tests.ui.screenshots [FOLDER] [PART OF A PATH]`.
 """
@@ -7,17 +9,20 @@ from __future__ import annotations
 
 import sys
 import tempfile
+from itertools import product
 from pathlib import Path
 
 import httpx
 from playwright.sync_api import Page, ViewportSize
 
 from tests.eventually import until
-from tests.ui.serving import CHROMIUM, HUGE, PAGES, PHONE, ROOT, WIDE, browser, is_loaded, look, serving, sign_in
+from tests.ui.serving import CHROMIUM, PAGES, ROOT, browser, is_loaded, look, serving, sign_in
 
-LOOKS: dict[str, tuple[ViewportSize, bool]] = {
-    "wide": (WIDE, False), "huge-dark": (HUGE, True), "phone": (PHONE, False), "phone-dark": (PHONE, True),
-}  # fmt: skip
+SIZES: dict[str, ViewportSize] = {
+    "1440": {"width": 1440, "height": 900},
+    "1024": {"width": 1024, "height": 800},
+    "390": {"width": 390, "height": 800},
+}
 
 STEPS = [
     {"name": "extract", "command": "echo '[1, 2, 3]'"},
@@ -48,6 +53,12 @@ def furnish(server: httpx.Client) -> list[str]:
         schedule={"cron": "0 9 * * MON-FRI", "timezone": "Europe/Berlin"}, owner="grace", queue="reports",
         description="Sums up what was sold, and mails it.", labels={"team": "sales", "tier": "gold"},
     )  # fmt: skip
+    rules = {
+        "weekdays": ["MON", "TUE", "WED", "THU", "FRI"],
+        "holidays": {"country": "DE"},
+        "timezone": "Europe/Berlin",
+    }
+    server.put("/v1/calendars/business-days", json=rules).raise_for_status()
     create(job_id="cleanup", command="true", schedule={"every": "1h"})
     create(job_id="import.night", command="true", schedule="H 2 * * *")
     server.post("/v1/jobs/cleanup:pause", json={})
@@ -68,7 +79,8 @@ def furnish(server: httpx.Client) -> list[str]:
         misfire={"policy": "skip"},
         name="Every second",
     )
-    server.post("/v1/workflows", json={"workflow_id": "nightly", "schedule": "0 2 * * *", "steps": STEPS})
+    server.post("/v1/workflows", json={"workflow_id": "nightly", "schedule": "0 2 * * *", "steps": STEPS[:3]})
+    server.patch("/v1/workflows/nightly", json={"steps": STEPS}).raise_for_status()
     for _ in range(3):
         run = server.post("/v1/workflows/nightly:runNow", json={}).raise_for_status().json()["run_id"]
         until(lambda run=run: server.get(f"/v1/workflow-runs/{run}").json()["end_time"] is not None)
@@ -76,7 +88,9 @@ def furnish(server: httpx.Client) -> list[str]:
         "/jobs/tick", "/jobs/tick?tab=definition", "/jobs/tick?tab=missed", "/jobs/new?edit=reports.daily",
         f"/runs/{failed}", f"/runs/{failed}?tab=timeline", f"/runs/{failed}?tab=data", f"/runs/{waiting}",
         f"/runs/{talking}", "/workflows/nightly", "/workflows/nightly?view=grid",
-        "/workflows/nightly?view=definition&step=check", "/jobs/tick?tab=why", "/queues/mail", "/queues/default",
+        "/workflows/nightly?view=definition&step=check", "/workflows/nightly?view=edit",
+        "/workflows/nightly?view=versions", "/workflows/nightly?view=trend", "/calendars/business-days",
+        "/calendars/business-days?edit=1", "/patterns", "/jobs/tick?tab=why", "/queues/mail", "/queues/default",
         f"/workers/{server.get('/v1/workers').json()['workers'][0]['worker_id']}",
         f"/workflows/nightly/runs/{run}", f"/workflows/nightly/runs/{run}?view=gantt",
         f"/workflows/nightly/runs/{run}?view=list", f"/workflows/nightly/runs/{run}?step=refuse", "/nowhere",
@@ -109,8 +123,11 @@ def act(server: httpx.Client) -> list[str]:
 
 def shoot(page: Page, path: str, folder: Path) -> None:
     page.goto("/ui" + path)
-    is_loaded(page)
-    if "edit=" in path:  # the schedule is explained a moment later
+    if path == "/patterns":  # something there loads for ever
+        page.get_by_role("heading", level=1).wait_for()
+    else:
+        is_loaded(page)
+    if "new?edit=" in path:  # the schedule is explained a moment later
         page.get_by_role("list", name="Next fires").wait_for()
     size = page.viewport_size
     assert size is not None
@@ -129,9 +146,10 @@ def main() -> None:
     part = sys.argv[2] if len(sys.argv) > 2 else ""
     with tempfile.TemporaryDirectory() as data, serving(Path(data) / "data") as server, browser() as shown:
         paths = [path for path in (*PAGES, *furnish(server)) if part in path]
-        for name, (size, dark) in LOOKS.items():
+        for (width, size), dark in product(SIZES.items(), (False, True)):
+            name = f"{width}-dark" if dark else width
             (folder / name).mkdir(parents=True, exist_ok=True)
-            context = look(shown, server, phone=size is PHONE, dark=dark, size=size)
+            context = look(shown, server, phone=width == "390", dark=dark, size=size)
             sign_in(context, server)
             page = context.new_page()
             for path in paths:

@@ -19,13 +19,13 @@ from tests.eventually import PATIENCE, until
 CHROMIUM = shutil.which("chromium-headless-shell") or shutil.which("chromium")  # the first takes a third less CPU time
 ROOT = Path(__file__).resolve().parents[2]
 WIDE: ViewportSize = {"width": 1280, "height": 900}
-HUGE: ViewportSize = {"width": 1920, "height": 1080}
 PHONE: ViewportSize = {"width": 360, "height": 740}
 PAGES = (
     "/", "/jobs", "/jobs/new", "/runs", "/logs", "/workflows", "/approvals", "/approvals?of=everybody", "/events",
-    "/calendar", "/failures", "/dead-letters", "/missed", "/audit", "/notifications",
-    "/notifications?tab=rules", "/notifications?tab=channels", "/operations", "/operations?tab=backfills", "/queues",
-    "/workers", "/limits", "/access", "/secrets", "/docs", "/settings",
+    "/calendar", "/calendars",
+    "/calendars?create=1", "/failures", "/dead-letters", "/missed", "/audit", "/notifications",
+    "/notifications?tab=rules", "/notifications?tab=channels", "/operations", "/operations?tab=backfills",
+    "/queues", "/workers", "/limits", "/access", "/secrets", "/docs", "/settings",
 )  # fmt: skip
 
 

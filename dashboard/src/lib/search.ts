@@ -13,11 +13,11 @@ export function stringifySearch(search: Record<string, unknown>): string {
   return text === "" ? "" : `?${text}`;
 }
 
-/** Keeps the parameters that a page knows. */
+/** Keeps the parameters that a page knows, and by which column its list is sorted. */
 export function only<Name extends string>(...names: Name[]) {
-  return (search: Record<string, unknown>): Partial<Record<Name, string>> => {
-    const found: Partial<Record<Name, string>> = {};
-    for (const name of names) {
+  return (search: Record<string, unknown>): Partial<Record<Name | "sort", string>> => {
+    const found: Partial<Record<Name | "sort", string>> = {};
+    for (const name of [...names, "sort"] as const) {
       const value = search[name];
       if (value !== undefined && value !== "") found[name] = String(value);
     }

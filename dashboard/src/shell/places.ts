@@ -1,6 +1,6 @@
 // The pages that the side bar, the palette and the keys lead to.
 import {
-  Activity, AlarmClockOff, Bell, BookOpen, CalendarDays, CircleX, FileText, Gauge, Inbox, KeyRound, Layers, ListChecks, ListTodo, LockKeyhole, type LucideIcon,
+  Activity, AlarmClockOff, Bell, BookOpen, CalendarDays, CalendarOff, CircleX, FileText, Gauge, Inbox, KeyRound, Layers, ListChecks, ListTodo, LockKeyhole, type LucideIcon,
   ScrollText, Server, Settings, UserCheck, Users, Workflow, Wrench, Zap,
 } from "lucide-react";
 
@@ -21,6 +21,7 @@ export const PLACES: Place[] = [
   { to: "/approvals", name: "Waiting for you", key: "y", icon: UserCheck, group: "Work" },
   { to: "/events", name: "Events", key: "v", icon: Zap, group: "Work" },
   { to: "/calendar", name: "Calendar", key: "c", icon: CalendarDays, group: "Work" },
+  { to: "/calendars", name: "Calendars", key: "h", icon: CalendarOff, group: "Work" },
   { to: "/failures", name: "Failures", key: "f", icon: CircleX, group: "Trouble" },
   { to: "/dead-letters", name: "Dead letters", key: "d", icon: Inbox, group: "Trouble" },
   { to: "/missed", name: "Missed fires", key: "m", icon: AlarmClockOff, group: "Trouble" },

@@ -2,12 +2,15 @@
 import { Link } from "@tanstack/react-router";
 import { ArrowUp } from "lucide-react";
 import type { ReactNode } from "react";
+import type { Total } from "../bulk/useTotal";
+import { count } from "../lib/format";
 import styles from "./List.module.css";
 import { Skeleton } from "./Page";
 import { ProblemBox } from "./Problem";
 import { type Column, Table } from "./Table";
 import { Time } from "./Time";
 import type { Keyset } from "./useKeyset";
+import { MOST_SORTED } from "./useSorted";
 
 interface Props<Row> {
   label: string;
@@ -17,9 +20,11 @@ interface Props<Row> {
   empty: ReactNode;
   after: string | undefined;
   marked?: (row: Row) => boolean;
+  /** How many rows the list has in all, where somebody knows. */
+  total?: Total | null;
 }
 
-export function List<Row>({ label, list, columns, rowKey, empty, after, marked }: Props<Row>) {
+export function List<Row>({ label, list, columns, rowKey, empty, after, marked, total = null }: Props<Row>) {
   if (list.error && list.rows.length === 0)
     return (
       <div className={styles.pad}>
@@ -27,6 +32,8 @@ export function List<Row>({ label, list, columns, rowKey, empty, after, marked }
       </div>
     );
   if (list.pending) return <Skeleton lines={8} />;
+  const whole = after === undefined && list.next === null;
+  const sortable = whole || (after === undefined && total !== null && total.exact && total.count <= MOST_SORTED);
   const nothing = list.rows.length === 0 && list.waiting === 0;
   return (
     <div className={list.stale ? styles.old : undefined} aria-busy={list.stale} {...list.area}>
@@ -37,9 +44,9 @@ export function List<Row>({ label, list, columns, rowKey, empty, after, marked }
           </button>
         </div>
       ) : null}
-      {nothing && list.next === null ? empty : <Table label={label} columns={columns} rows={list.rows} rowKey={rowKey} marked={marked} />}
+      {nothing && list.next === null ? empty : <Table label={label} columns={columns} rows={list.rows} rowKey={rowKey} marked={marked} whole={sortable} />}
       {list.next !== null && (nothing || list.searchedTo !== null) ? <Looked nothing={nothing} to={list.searchedTo} /> : null}
-      <Pager after={after} next={list.next} goOn={list.searchedTo !== null} />
+      <Pager after={after} next={list.next} goOn={list.searchedTo !== null} total={total} />
     </div>
   );
 }
@@ -53,12 +60,13 @@ function Looked({ nothing, to }: { nothing: boolean; to: string | null }) {
   );
 }
 
-function Pager({ after, next, goOn }: { after: string | undefined; next: string | null; goOn: boolean }) {
-  if (after === undefined && next === null) return null;
+function Pager({ after, next, goOn, total }: { after: string | undefined; next: string | null; goOn: boolean; total: Total | null }) {
+  if (after === undefined && next === null && !total?.count) return null;
   return (
     <nav className={styles.pager} aria-label="Pages of the list">
-      {after === undefined ? <span className="muted">First page</span> : <PageLink to={undefined}>First page</PageLink>}
-      {next === null ? <span className="muted">Last page</span> : <PageLink to={next}>{goOn ? "Go on" : "Next page"}</PageLink>}
+      {total ? <span className={styles.total}>{total.exact ? count(total.count) : `about ${count(total.count)}`} in all</span> : null}
+      {after === undefined && next === null ? null : after === undefined ? <span className="muted">First page</span> : <PageLink to={undefined}>First page</PageLink>}
+      {after === undefined && next === null ? null : next === null ? <span className="muted">Last page</span> : <PageLink to={next}>{goOn ? "Go on" : "Next page"}</PageLink>}
     </nav>
   );
 }

@@ -2,6 +2,7 @@
 import type { ReactNode } from "react";
 import { Parts } from "./Parts";
 import styles from "./Table.module.css";
+import { type SortKey, useSorted } from "./useSorted";
 
 export interface Column<Row> {
   key: string;
@@ -16,6 +17,9 @@ export interface Column<Row> {
   cut?: boolean;
   /** How much room the table must have for this column: 1 is some, 3 is much. Without it the column always stays. */
   room?: 1 | 2 | 3;
+  /** Makes the column one to sort by, where all rows are there. */
+  by?: (row: Row) => SortKey;
+  sorted?: "ascending" | "descending";
 }
 
 interface Props<Row> {
@@ -26,12 +30,15 @@ interface Props<Row> {
   /** How many rows are shown at once. */
   most?: number;
   marked?: (row: Row) => boolean;
+  /** Whether the rows are all that there are. */
+  whole?: boolean;
 }
 
 export function Table<Row>(props: Props<Row>) {
+  const { rows, columns } = useSorted(props.rows, props.columns, props.whole ?? true);
   return (
-    <Parts label={props.label} rows={props.rows} most={props.most}>
-      {(shown) => <Shown {...props} rows={shown} />}
+    <Parts label={props.label} rows={rows} most={props.most}>
+      {(shown) => <Shown {...props} columns={columns} rows={shown} />}
     </Parts>
   );
 }
@@ -43,7 +50,7 @@ function Shown<Row>({ label, columns, rows, rowKey, marked }: Props<Row>) {
         <thead role="rowgroup">
           <tr role="row">
             {columns.map((column) => (
-              <th key={column.key} role="columnheader" scope="col" className={classOf(column)}>
+              <th key={column.key} role="columnheader" scope="col" aria-sort={column.sorted} className={classOf(column)}>
                 {column.head}
               </th>
             ))}

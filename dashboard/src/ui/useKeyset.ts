@@ -3,6 +3,7 @@
 import { keepPreviousData, useQuery } from "@tanstack/react-query";
 import { useCallback, useRef, useState } from "react";
 import { call, type Query } from "../api/client";
+import { MOST_SORTED, useSort } from "./useSorted";
 
 interface Options<Body, Row> {
   path: string;
@@ -31,7 +32,8 @@ export interface Keyset<Row> {
 }
 
 export function useKeyset<Body, Row>(options: Options<Body, Row>): Keyset<Row> {
-  const { path, query, after, limit = 50, everyMs = 4000, enabled = true } = options;
+  const { path, query, after, everyMs = 4000, enabled = true } = options;
+  const limit = options.limit ?? (useSort() === undefined ? 50 : MOST_SORTED);
   const held = useRef(false);
   const shown = useRef<{ key: string; rows: Row[] }>({ key: "", rows: [] });
   const [, render] = useState(0);

@@ -66,6 +66,7 @@ from mainspring.operations.people.provider_sign_in import ProviderSignIn
 from mainspring.operations.people.provider_transport import ProviderTransport
 from mainspring.operations.people.sign_in import PasswordSignIn
 from mainspring.operations.people.user_admin import UserAdmin
+from mainspring.operations.read.calendar_preview import CalendarPreviewer
 from mainspring.operations.read.calendars import CalendarReader
 from mainspring.operations.read.dead_letters import DeadLetterReader
 from mainspring.operations.read.explanation import Explainer
@@ -181,6 +182,7 @@ class Services:
         self.saved_views = SavedViews(store)
         self.calendar_changer = CalendarChanger(store, database_clock, computations)
         self.log_retention = LogRetentionAdmin(store)
+        self.calendar_previewer = CalendarPreviewer(store, database_clock, computations)
         self.channels = ChannelAdmin(store, clock, database_clock, transport, page_url)
         self.notifications = NotificationHistory(store)
         self.rules = RuleAdmin(store)

@@ -36,6 +36,7 @@ OTHER_COMMANDS = {
     "GET /v1/insights/upcoming": "schedule upcoming",
     "GET /v1/insights/heatmap": "schedule heatmap",
     "POST /v1/schedules:explain": "schedule preview",
+    "POST /v1/calendars/{}:preview": "calendar set {} --preview",
     "GET /v1/tenant/limits": "tenant show",
     "PUT /v1/tenant/limits": "tenant set",
     "GET /v1/tenant/log-retention": "tenant logs",

@@ -13,6 +13,7 @@ from mainspring.store.queries import load
 from mainspring.store.rows import RowQuery
 
 _SQL = load("calendars")
+_ANY_VERSION = 2**31 - 1
 
 
 class CalendarRow(msgspec.Struct, frozen=True):
@@ -172,6 +173,11 @@ async def to_recompute(
     connection: Connection, row: CalendarRow, after: tuple[int, str], limit: int
 ) -> list[JobToRecompute]:
     return await _jobs_to_recompute.fetch(connection, row.tenant_id, row.name, row.rules_version, *after, limit)
+
+
+async def jobs_in(connection: Connection, row: CalendarRow, limit: int) -> list[JobToRecompute]:
+    """Jobs that use the calendar and can fire, whatever version decided their next fire."""
+    return await _jobs_to_recompute.fetch(connection, row.tenant_id, row.name, _ANY_VERSION, 0, "", limit)
 
 
 async def completed_to_recompute(

@@ -122,3 +122,57 @@ class CalendarView(msgspec.Struct, omit_defaults=True):
 class CalendarList(msgspec.Struct):
     calendars: list[CalendarView]
     next: str | None = None
+
+
+ClosedBecause = Annotated[str, words("ClosedBecause", "weekday", "holiday", "date", "blackout")]
+Year = Annotated[int, Meta(ge=1970, le=2200)]
+
+
+class CalendarPreviewRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """The body of `POST /v1/calendars/{name}:preview`. rules: as in PUT; without them those that the calendar has.
+    year: which days are listed; by default those of the present year."""
+
+    rules: CalendarRequest | None = None
+    year: Year | None = None
+
+
+class ClosedDay(msgspec.Struct, omit_defaults=True):
+    """A day without a fire. name: of the holiday. partly: a blackout leaves some of the day open."""
+
+    date: DayText
+    because: ClosedBecause
+    name: str | None = None
+    partly: bool = False
+
+
+class MovedFires(msgspec.Struct):
+    """What becomes of the fires of one job from now on and up to `until`: how many go and how many come, and the first
+    20 of each. Both are 0 for a job whose fires stay as they are."""
+
+    job_id: str
+    schedule: str
+    paused: bool
+    next_fire_at: datetime | None
+    until: datetime
+    go: int
+    come: int
+    going: list[datetime]
+    coming: list[datetime]
+
+
+class CalendarPreview(msgspec.Struct):
+    """What rules would do. version: that of the stored calendar, or null if there is none. closed: the days of the year
+    without a fire, and those that a blackout divides. jobs: how many use the calendar. compared: for how many of them
+    the fires of the next 366 days were compared, at most 1,000 fires of each. changed: how many of these would fire at
+    other times. moved: at most 100 jobs, those first that fire at other times."""
+
+    name: str
+    version: int | None
+    year: int
+    timezone: TimeZone | None
+    open_days: int
+    closed: list[ClosedDay]
+    jobs: int
+    compared: int
+    changed: int
+    moved: list[MovedFires]

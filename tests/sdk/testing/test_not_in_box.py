@@ -50,6 +50,7 @@ CALLS = {
     "declarations": {"declare"},
     "explanations of jobs": {"why_job"},
     "explanations of schedules": {"explain_schedule"},
+    "previews of calendars": {"preview_calendar"},
     "insights": {
         "failure_group", "failures", "heatmap", "job_outcomes", "job_series", "overview", "scaling", "upcoming_fires",
     },

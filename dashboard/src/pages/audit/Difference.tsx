@@ -5,16 +5,20 @@ import styles from "./Difference.module.css";
 const MOST = 8;
 
 export function Difference({ entry }: { entry: AuditEntry }) {
-  const before = flat(entry.before ?? {});
-  const after = flat(entry.after ?? {});
+  return <Members before={entry.before ?? {}} after={entry.after ?? {}} />;
+}
+
+export function Members({ before: was, after: is, most = MOST }: { before: Record<string, unknown>; after: Record<string, unknown>; most?: number }) {
+  const before = flat(was);
+  const after = flat(is);
   const names = [...new Set([...Object.keys(before), ...Object.keys(after)])].filter((name) => words(before[name]) !== words(after[name]));
   if (names.length === 0) return null;
   return (
     <dl className={styles.members}>
-      {names.slice(0, MOST).map((name) => (
+      {names.slice(0, most).map((name) => (
         <Member key={name} name={name} before={before[name]} after={after[name]} />
       ))}
-      {names.length > MOST ? <dt>and {names.length - MOST} more</dt> : null}
+      {names.length > most ? <dt>and {names.length - most} more</dt> : null}
     </dl>
   );
 }

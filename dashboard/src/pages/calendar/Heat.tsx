@@ -56,6 +56,7 @@ function Legend({ scale }: { scale: Scale }) {
           {count(fires)}
         </span>
       ))}
+      {alike(scale) ? <span>Each cell has about {count(least)}; its label is what it has beyond them.</span> : null}
       <span className="muted">Open a cell to see which jobs fire.</span>
     </p>
   );
@@ -64,6 +65,20 @@ function Legend({ scale }: { scale: Scale }) {
 interface Scale {
   least: number;
   most: number;
+}
+
+/** Whether most cells would have the same label. */
+function alike({ least, most }: Scale): boolean {
+  return most > least && least >= 1000 && tiny(least) === tiny(most);
+}
+
+function labelOf(fires: number, scale: Scale): string {
+  return !alike(scale) || fires < least90(scale) ? tiny(fires) : fires > scale.least ? `+${tiny(fires - scale.least)}` : "·";
+}
+
+/** A cell that has begun, or that the clocks cut short, has fewer. */
+function least90({ least }: Scale): number {
+  return least * 0.9;
 }
 
 /** From 0.15 to 1. Jobs that fire all the time raise every cell, so the shade says what is above the emptiest tenth. */
@@ -92,9 +107,9 @@ function Cells({ cells, scale }: { cells: HeatCell[]; scale: Scale }) {
       ) : (
         <Link
           to="/calendar" search={(old: Record<string, unknown>) => ({ ...old, at: cells[0]?.at }) as never} resetScroll={false}
-          aria-label={`${tiny(fires)}: ${count(fires)} fires from ${cells[0].local.slice(5, 16).replace("T", " ")}`}
+          aria-label={`${labelOf(fires, scale)}: ${count(fires)} fires from ${cells[0].local.slice(5, 16).replace("T", " ")}`}
         >
-          {tiny(fires)}
+          {labelOf(fires, scale)}
         </Link>
       )}
       {cells.length > 1 ? <sup title="the clocks repeat this hour">2×</sup> : null}

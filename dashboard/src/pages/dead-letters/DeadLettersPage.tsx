@@ -6,6 +6,7 @@ import { ActDialog } from "../../bulk/ActDialog";
 import { type Verb, VERBS } from "../../bulk/acts";
 import { BulkBar } from "../../bulk/BulkBar";
 import { useSelection } from "../../bulk/useSelection";
+import { useTotal } from "../../bulk/useTotal";
 import type { DeadLetterList, DeadLetterView } from "../../api/schema";
 import { errorLine, plain, shortId } from "../../lib/format";
 import { Button } from "../../ui/Button";
@@ -37,6 +38,7 @@ export function DeadLettersPage() {
     id: (letter) => letter.run_id,
   });
   const active = [...FILTERS, ...RANGE].filter((name) => search[name] !== undefined);
+  const total = useTotal("dead-letters", filter, list, search.after);
   const selection = useSelection(list.rows, filter, idOf, nameOf);
   const some = list.rows.length > 0;
   return (
@@ -66,7 +68,7 @@ export function DeadLettersPage() {
       <BulkBar target="dead-letters" selection={selection} filter={filter} id={idOf} name={nameOf} />
       <Card flush title="Letters">
         <List
-          label="Dead letters" list={list} after={search.after} rowKey={idOf} marked={selection.has}
+          label="Dead letters" list={list} after={search.after} total={total} rowKey={idOf} marked={selection.has}
           columns={[selection.column, ...columns(setReplaying)]}
           empty={
             active.length > 0 ? (

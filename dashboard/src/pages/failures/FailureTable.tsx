@@ -24,7 +24,7 @@ const COLUMNS: Column<FailureView>[] = [
     ),
   },
   { key: "task", head: "Task", cut: true, cell: (group) => group.tasks.join(", ") },
-  { key: "count", head: "Failed attempts", align: "end", cell: (group) => count(group.count) },
+  { key: "count", by: (group) => group.count, head: "Failed attempts", align: "end", cell: (group) => count(group.count) },
   { key: "ended", head: "Ended runs", align: "end", phone: "none", room: 3, cell: (group) => count(group.failed) },
   { key: "trend", head: "Trend", phone: "none", room: 1, cell: (group) => <Spark values={group.series} label={`${count(group.count)} over time`} /> },
   {
@@ -36,8 +36,8 @@ const COLUMNS: Column<FailureView>[] = [
         </Link>
       ),
   },
-  { key: "since", head: "Since", phone: "none", room: 2, cell: (group) => <Time at={group.first} /> },
-  { key: "last", head: "Last", cell: (group) => <Time at={group.last} /> },
+  { key: "since", by: (group) => group.first, head: "Since", phone: "none", room: 2, cell: (group) => <Time at={group.first} /> },
+  { key: "last", by: (group) => group.last, head: "Last", cell: (group) => <Time at={group.last} /> },
   {
     key: "letters", head: <span className="sr">More</span>, phone: "none", room: 1,
     cell: (group) => (

@@ -1,4 +1,5 @@
 // What the job does, in words first, then whole.
+import { Link } from "@tanstack/react-router";
 import type { ReactNode } from "react";
 import type { JobView } from "../../api/schema";
 import { callOf } from "../../lib/call";
@@ -19,7 +20,7 @@ export function Definition({ job }: { job: JobView }) {
     ]),
     ["Schedule", job.schedule],
     ["Zone", job.timezone ?? ""],
-    ["Calendar", job.calendar ?? ""],
+    ["Calendar", job.calendar ? <Link to="/calendars/$calendar" params={{ calendar: job.calendar }}>{job.calendar}</Link> : ""],
     ["Queue", job.queue],
     ["Priority", job.priority],
     ["Timeout", duration(job.timeout)],

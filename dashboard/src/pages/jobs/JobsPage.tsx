@@ -2,6 +2,7 @@ import { Link, useSearch } from "@tanstack/react-router";
 import { Plus } from "lucide-react";
 import { BulkBar } from "../../bulk/BulkBar";
 import { useSelection } from "../../bulk/useSelection";
+import { useTotal } from "../../bulk/useTotal";
 import type { JobListRow, JobRows } from "../../api/schema";
 import { duration } from "../../lib/format";
 import { LinkButton } from "../../ui/Button";
@@ -43,6 +44,7 @@ export function JobsPage() {
   const active = [...FILTERS, "view" as const].filter((name) => search[name] !== undefined);
   const outcomes = useOutcomes(list.rows);
   const columns = useViewColumns("jobs", search.view, COLUMNS);
+  const total = useTotal("jobs", query, list, search.after);
   const selection = useSelection(list.rows, query, idOf, nameOf);
   return (
     <Page
@@ -71,7 +73,7 @@ export function JobsPage() {
       <Card flush>
         <OutcomesOfPage value={outcomes}>
         <List
-          label="Jobs" list={list} after={search.after} rowKey={(job) => job.job_id} marked={selection.has}
+          label="Jobs" list={list} after={search.after} total={total} rowKey={(job) => job.job_id} marked={selection.has}
           columns={[selection.column, ...columns]}
           empty={
             active.length > 0 ? (
@@ -90,9 +92,9 @@ export function JobsPage() {
 }
 
 const COLUMNS: Column<JobListRow>[] = [
-  { key: "state", head: "State", phone: "first", cell: (job) => <StateMark state={job.status} /> },
+  { key: "state", by: (job) => job.status, head: "State", phone: "first", cell: (job) => <StateMark state={job.status} /> },
   {
-    key: "name", head: "Job", phone: "first", grow: true,
+    key: "name", by: (job) => job.name, head: "Job", phone: "first", grow: true,
     cell: (job) => (
       <Link to="/jobs/$job" params={{ job: job.job_id }} title={job.job_id}>
         {job.name}
@@ -100,7 +102,7 @@ const COLUMNS: Column<JobListRow>[] = [
     ),
   },
   { key: "schedule", head: "Schedule", cell: (job) => <span className="short" title={`${job.schedule_in_words}\n${job.schedule}`}>{job.schedule_in_words || job.schedule}</span> },
-  { key: "next", head: "Next fire", cell: (job) => <Time at={job.next_fire_at} /> },
+  { key: "next", by: (job) => job.next_fire_at, head: "Next fire", cell: (job) => <Time at={job.next_fire_at} /> },
   {
     key: "last", head: "Last run",
     cell: (job) =>
@@ -120,7 +122,7 @@ const COLUMNS: Column<JobListRow>[] = [
         </span>
       ) : null,
   },
-  { key: "took", head: "Took", align: "end", phone: "none", room: 3, cell: (job) => duration(job.latest_run?.duration) },
-  { key: "queue", head: "Queue", phone: "none", cut: true, room: 3, cell: (job) => job.queue },
-  { key: "owner", head: "Owner", phone: "none", cut: true, room: 2, cell: (job) => job.owner },
+  { key: "took", by: (job) => job.latest_run?.duration, head: "Took", align: "end", phone: "none", room: 3, cell: (job) => duration(job.latest_run?.duration) },
+  { key: "queue", by: (job) => job.queue, head: "Queue", phone: "none", cut: true, room: 3, cell: (job) => job.queue },
+  { key: "owner", by: (job) => job.owner, head: "Owner", phone: "none", cut: true, room: 2, cell: (job) => job.owner },
 ];

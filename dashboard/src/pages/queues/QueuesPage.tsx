@@ -47,7 +47,7 @@ export function QueuesPage() {
 function columns(setVerb: (verb: QueueVerb) => void): Column<QueueView>[] {
   return [
     {
-      key: "name", head: "Queue", phone: "first", grow: true,
+      key: "name", by: (queue) => queue.name, head: "Queue", phone: "first", grow: true,
       cell: (queue) => (
         <Link to="/queues/$queue" params={{ queue: queue.name }}>
           {queue.name}
@@ -55,15 +55,15 @@ function columns(setVerb: (verb: QueueVerb) => void): Column<QueueView>[] {
       ),
     },
     { key: "state", head: "State", phone: "first", cell: (queue) => <span title={queue.paused_why ?? ""}><StateMark state={stateOf(queue)} /></span> },
-    { key: "depth", head: "Waiting", align: "end", cell: (queue) => <RunsIn queue={queue} status="QUEUED" number={queue.depth} unit="waiting" /> },
-    { key: "oldest", head: "Oldest", align: "end", cell: (queue) => (queue.oldest_seconds ? <><span className="onPhone">oldest </span>{duration(queue.oldest_seconds)}</> : null) },
-    { key: "held", head: "Held", align: "end", phone: "none", room: 1, cell: (queue) => <RunsIn queue={queue} status="HELD" number={queue.held} /> },
+    { key: "depth", by: (queue) => queue.depth, head: "Waiting", align: "end", cell: (queue) => <RunsIn queue={queue} status="QUEUED" number={queue.depth} unit="waiting" /> },
+    { key: "oldest", by: (queue) => queue.oldest_seconds, head: "Oldest", align: "end", cell: (queue) => (queue.oldest_seconds ? <><span className="onPhone">oldest </span>{duration(queue.oldest_seconds)}</> : null) },
+    { key: "held", by: (queue) => queue.held, head: "Held", align: "end", phone: "none", room: 1, cell: (queue) => <RunsIn queue={queue} status="HELD" number={queue.held} /> },
     { key: "scheduled", head: "Backing off", align: "end", phone: "none", room: 3, cell: (queue) => <RunsIn queue={queue} status="SCHEDULED" number={queue.scheduled} /> },
-    { key: "running", head: "Running", align: "end", phone: "none", cell: (queue) => <RunsIn queue={queue} status="RUNNING" number={queue.running} /> },
-    { key: "rate", head: "Ended", align: "end", phone: "none", room: 2, cell: (queue) => <span className={queue.rate === 0 ? "muted" : ""}>{rate(queue.rate)}</span> },
-    { key: "failed", head: "Failed, 1 min", align: "end", phone: "none", room: 2, cell: (queue) => <RunsIn queue={queue} status="FAILED" number={queue.failed} /> },
+    { key: "running", by: (queue) => queue.running, head: "Running", align: "end", phone: "none", cell: (queue) => <RunsIn queue={queue} status="RUNNING" number={queue.running} /> },
+    { key: "rate", by: (queue) => queue.rate, head: "Ended", align: "end", phone: "none", room: 2, cell: (queue) => <span className={queue.rate === 0 ? "muted" : ""}>{rate(queue.rate)}</span> },
+    { key: "failed", by: (queue) => queue.failed, head: "Failed, 1 min", align: "end", phone: "none", room: 2, cell: (queue) => <RunsIn queue={queue} status="FAILED" number={queue.failed} /> },
     { key: "empty", head: "Empty in", align: "end", phone: "none", room: 3, cell: (queue) => (queue.depth > 0 && queue.rate > 0 ? `≈ ${duration(queue.depth / queue.rate)}` : "") },
-    { key: "workers", head: "Workers", align: "end", phone: "none", cell: (queue) => (queue.workers === 0 ? <span className="muted">0</span> : <Link to="/workers" search={{ q: queue.name }}>{count(queue.workers)}</Link>) },
+    { key: "workers", by: (queue) => queue.workers, head: "Workers", align: "end", phone: "none", cell: (queue) => (queue.workers === 0 ? <span className="muted">0</span> : <Link to="/workers" search={{ q: queue.name }}>{count(queue.workers)}</Link>) },
     {
       key: "limits", head: "Limits", phone: "none", cut: true, room: 1,
       cell: (queue) => <span className={queue.limits ? "" : "muted"} title={limitWords(queue)}>{limitWords(queue)}</span>,

@@ -1,6 +1,7 @@
 import { useSearch } from "@tanstack/react-router";
 import { BulkBar } from "../../bulk/BulkBar";
 import { useSelection } from "../../bulk/useSelection";
+import { useTotal } from "../../bulk/useTotal";
 import type { RunListRow, RunRows } from "../../api/schema";
 import { shortId } from "../../lib/format";
 import { ChoiceFilter, Filters, TextFilter } from "../../ui/Filters";
@@ -36,6 +37,7 @@ export function RunsPage() {
     path: "/v1/runs", query: { ...query, view: "row" }, after: search.after, rows: (body) => body.runs, next: (body) => body.next,
     id: (run) => run.run_id, everyMs: 3000,
   });
+  const total = useTotal("runs", query, list, search.after);
   const selection = useSelection(list.rows, query, idOf, nameOf);
   const columns = useViewColumns("runs", search.view, COLUMNS);
   const active = [...ACTIVE, ...RANGE, "view" as const].filter((name) => search[name] !== undefined);
@@ -57,7 +59,7 @@ export function RunsPage() {
       <BulkBar target="runs" selection={selection} filter={query} id={idOf} name={nameOf} />
       <Card flush>
         <List
-          label="Runs" list={list} after={search.after} rowKey={idOf} marked={selection.has}
+          label="Runs" list={list} after={search.after} total={total} rowKey={idOf} marked={selection.has}
           columns={[selection.column, ...columns]}
           empty={
             active.length > 0 ? (

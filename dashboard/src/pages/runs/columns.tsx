@@ -8,7 +8,7 @@ import { Time } from "../../ui/Time";
 
 export function runColumns(options: { job: boolean }): Column<RunListRow>[] {
   const all: (Column<RunListRow> | null)[] = [
-    { key: "state", head: "State", phone: "first", cell: (run) => <StateMark state={run.status} /> },
+    { key: "state", by: (run) => run.status, head: "State", phone: "first", cell: (run) => <StateMark state={run.status} /> },
     {
       key: "run", head: "Run", phone: "first",
       cell: (run) => (
@@ -27,11 +27,11 @@ export function runColumns(options: { job: boolean }): Column<RunListRow>[] {
           ),
         }
       : null,
-    { key: "for", head: "Scheduled for", cell: (run) => <Time at={run.scheduled_for} /> },
-    { key: "waited", head: "Waited", align: "end", phone: "none", room: 1, cell: (run) => waited(run) },
-    { key: "ran", head: "Ran", align: "end", cell: (run) => (run.duration === null ? null : `${duration(run.duration)}`) },
-    { key: "attempt", head: "Attempt", align: "end", phone: "none", room: 2, cell: (run) => `${run.attempt_number} of ${run.max_attempts}` },
-    { key: "worker", head: "Worker", phone: "none", cut: true, room: 1, cell: (run) =>
+    { key: "for", by: (run) => run.scheduled_for, head: "Scheduled for", cell: (run) => <Time at={run.scheduled_for} /> },
+    { key: "waited", by: (run) => (run.start_time === null ? null : waitedSeconds(run, Date.parse(run.start_time))), head: "Waited", align: "end", phone: "none", room: 1, cell: (run) => waited(run) },
+    { key: "ran", by: (run) => run.duration, head: "Ran", align: "end", cell: (run) => (run.duration === null ? null : `${duration(run.duration)}`) },
+    { key: "attempt", by: (run) => run.attempt_number, head: "Attempt", align: "end", phone: "none", room: 2, cell: (run) => `${run.attempt_number} of ${run.max_attempts}` },
+    { key: "worker", by: (run) => run.executor, head: "Worker", phone: "none", cut: true, room: 1, cell: (run) =>
         run.executor_id ? (
           <Link to="/runs" search={{ worker: run.executor_id }} title={`Runs of worker ${run.executor_id}`}>
             {run.executor ?? shortId(run.executor_id)}

@@ -16,22 +16,22 @@ import styles from "./WorkersPage.module.css";
 
 export function workerColumns(drain?: (worker: WorkerView) => void): Column<WorkerView>[] {
   const all: (Column<WorkerView> | null)[] = [
-    { key: "state", head: "State", phone: "first", cell: (worker) => <StateMark state={worker.state} /> },
-    { key: "name", head: "Worker", phone: "first", grow: true, cell: (worker) => (
+    { key: "state", by: (worker) => worker.state, head: "State", phone: "first", cell: (worker) => <StateMark state={worker.state} /> },
+    { key: "name", by: (worker) => worker.name, head: "Worker", phone: "first", grow: true, cell: (worker) => (
         <Link to="/workers/$worker" params={{ worker: worker.worker_id }} title={worker.worker_id}>
           {worker.name}
         </Link>
       ),
     },
     {
-      key: "slots", head: "Busy", align: "end",
+      key: "slots", by: (worker) => worker.running / Math.max(1, worker.slots), head: "Busy", align: "end",
       cell: (worker) => (
         <span className={styles.slots}>
           <meter min={0} max={Math.max(1, worker.slots)} value={worker.running} aria-label="Busy slots" /> {worker.running} of {worker.slots}
         </span>
       ),
     },
-    { key: "beat", head: "Last beat", cell: (worker) => <Time at={worker.last_beat_at} /> },
+    { key: "beat", by: (worker) => worker.last_beat_at, head: "Last beat", cell: (worker) => <Time at={worker.last_beat_at} /> },
     { key: "queues", head: "Queues", phone: "none", cell: (worker) => (
         <span className={styles.list} title={worker.queues.join(", ")}>
           {worker.queues.slice(0, 8).map((queue, index) => (
@@ -46,7 +46,7 @@ export function workerColumns(drain?: (worker: WorkerView) => void): Column<Work
     { key: "tasks", head: "Tasks", phone: "none", room: 2, cell: (worker) => <span className={styles.list} title={worker.tasks.join(", ")}>{plural(worker.tasks.length, "task")}: {worker.tasks.join(", ")}</span> },
     { key: "labels", head: "Labels", phone: "none", room: 3, cell: (worker) => <span className={styles.list}>{Object.entries(worker.labels).map(([key, value]) => `${key}=${value}`).join(", ")}</span> },
     { key: "version", head: "Version", phone: "none", room: 1, cell: (worker) => worker.version },
-    { key: "since", head: "Since", phone: "none", room: 3, cell: (worker) => <Time at={worker.registered_at} /> },
+    { key: "since", by: (worker) => worker.registered_at, head: "Since", phone: "none", room: 3, cell: (worker) => <Time at={worker.registered_at} /> },
     drain
       ? {
           key: "verbs", head: <span className="sr">Verbs</span>,

@@ -1,4 +1,5 @@
 // The definition of a workflow: its graph, what the chosen step does, and the whole as JSON.
+import { Link } from "@tanstack/react-router";
 import { useMemo } from "react";
 import type { StepIn, WorkflowView } from "../../api/schema";
 import { duration, plural } from "../../lib/format";
@@ -31,7 +32,7 @@ export function Definition({ flow, chosen }: { flow: WorkflowView; chosen: strin
           rows={[
             ["Schedule", flow.schedule],
             ["Zone", flow.timezone ?? ""],
-            ["Calendar", flow.calendar ?? ""],
+            ["Calendar", flow.calendar ? <Link to="/calendars/$calendar" params={{ calendar: flow.calendar }}>{flow.calendar}</Link> : ""],
             ["Queue", flow.queue],
             ["Priority", flow.priority],
             ["Timeout of a run", duration(flow.timeout)],

@@ -1,7 +1,7 @@
 import { useQuery, useQueryClient } from "@tanstack/react-query";
 import { Link, useNavigate, useParams, useSearch } from "@tanstack/react-router";
-import { Pause, Play, SquareX, Zap } from "lucide-react";
-import { useState } from "react";
+import { Pause, Pencil, Play, SquareX, Zap } from "lucide-react";
+import { lazy, Suspense, useState } from "react";
 import { change, get } from "../../api/client";
 import type { RunNowAccepted, WorkflowRunBrief, WorkflowRunList, WorkflowView } from "../../api/schema";
 import { duration, plural, shortId } from "../../lib/format";
@@ -18,7 +18,12 @@ import { Tabs } from "../../ui/Tabs";
 import { JobZone, Time } from "../../ui/Time";
 import { useKeyset } from "../../ui/useKeyset";
 import { Definition } from "./Definition";
+import { EditDefinition } from "./EditDefinition";
 import { RunGrid } from "./RunGrid";
+import { Versions } from "./Versions";
+
+const Trends = lazy(() => import("../job/Trends"));
+const VIEWS = ["grid", "trend", "definition", "versions", "edit"];
 
 const COLUMNS: Column<WorkflowRunBrief>[] = [
   { key: "state", head: "State", phone: "first", cell: (run) => <StateMark state={run.status} /> },
@@ -30,8 +35,8 @@ const COLUMNS: Column<WorkflowRunBrief>[] = [
       </Link>
     ),
   },
-  { key: "for", head: "Scheduled for", cell: (run) => <Time at={run.scheduled_for} /> },
-  { key: "took", head: "Took", align: "end", cell: (run) => duration(run.duration) },
+  { key: "for", by: (run) => run.scheduled_for, head: "Scheduled for", cell: (run) => <Time at={run.scheduled_for} /> },
+  { key: "took", by: (run) => run.duration, head: "Took", align: "end", cell: (run) => duration(run.duration) },
   { key: "steps", head: "Steps", cell: (run) => Object.entries(run.counts).map(([state, number]) => `${number} ${state.toLowerCase()}`).join(", ") || plural(run.step_count, "step") },
   { key: "reruns", head: "Reruns", align: "end", phone: "none", cell: (run) => run.reruns || "" },
   { key: "version", head: "Definition", align: "end", phone: "none", cell: (run) => `v${run.definition_version}` },
@@ -40,14 +45,14 @@ const COLUMNS: Column<WorkflowRunBrief>[] = [
 
 export function WorkflowPage() {
   const { workflow: id } = useParams({ from: "/workflows/$workflow" });
-  const { after, view, step } = useSearch({ from: "/workflows/$workflow" });
+  const { after, view, step, w, from, to } = useSearch({ from: "/workflows/$workflow" });
   const path = `/v1/workflows/${encodeURIComponent(id)}`;
   const found = useQuery({ queryKey: ["workflow", id], queryFn: ({ signal }) => get<WorkflowView>(path, {}, signal), refetchInterval: 5000 });
   const list = useKeyset<WorkflowRunList, WorkflowRunBrief>({
     path: `${path}/runs`, query: {}, after, rows: (body) => body.runs, next: (body) => body.next, id: (run) => run.run_id, everyMs: 2000,
   });
   const flow = found.data;
-  const shown = view === "definition" || view === "grid" ? view : "runs";
+  const shown = view !== undefined && VIEWS.includes(view) ? view : "runs";
   if (flow === undefined)
     return <Page title={id}>{found.isPending ? <Skeleton /> : <ProblemBox error={found.error} retry={() => void found.refetch()} />}</Page>;
   return (
@@ -67,8 +72,11 @@ export function WorkflowPage() {
         }
         actions={<Verbs flow={flow} path={path} />}
       >
-        <Tabs label="Workflow" name="view" value={shown} tabs={[["runs", "Runs"], ["grid", "Runs and steps"], ["definition", "Definition"]]} clears={["step"]} />
+        <Tabs label="Workflow" name="view" value={shown} tabs={[["runs", "Runs"], ["grid", "Runs and steps"], ["trend", "Durations"], ["definition", "Definition"], ["versions", "Versions"]]} clears={["step", "w", "from", "to"]} />
         {shown === "definition" ? <Definition flow={flow} chosen={step} /> : null}
+        {shown === "edit" ? <EditDefinition flow={flow} path={path} /> : null}
+        {shown === "versions" ? <Versions flow={flow} path={path} from={from} to={to} /> : null}
+        {shown === "trend" ? <Suspense fallback={<Skeleton />}><Trends job={id} w={w} /></Suspense> : null}
         {shown === "grid" ? <RunGrid flow={flow} list={list} /> : null}
         {shown === "runs" ? (
           <Card flush title="Runs">
@@ -124,6 +132,7 @@ function Verbs({ flow, path }: { flow: WorkflowView; path: string }) {
   return (
     <>
       <Button kind="primary" icon={<Zap size={14} />} onClick={() => ask("run")}>Run now</Button>
+      {flow.status === "CANCELLED" ? null : <Button icon={<Pencil size={14} />} onClick={() => void navigate({ to: ".", search: { view: "edit" } as never })}>Edit</Button>}
       {flow.status === "PAUSED" ? <Button icon={<Play size={14} />} onClick={() => ask("resume")}>Resume</Button> : flow.next_fire_at ? <Button icon={<Pause size={14} />} onClick={() => ask("pause")}>Pause</Button> : null}
       {flow.status === "CANCELLED" ? null : <Button icon={<SquareX size={14} />} onClick={() => ask("cancel")}>Cancel</Button>}
       {verb === "run" ? (

@@ -5,14 +5,20 @@ from __future__ import annotations
 from typing import Any
 
 from mainspring.api.answers import LISTS, Answer
-from mainspring.api.handlers import delete, get, put
+from mainspring.api.handlers import delete, get, post, put
 from mainspring.api.openapi import request_examples as examples
 from mainspring.api.routes.paging import DEFAULT_PAGE, PageLimit, link_header
 from mainspring.api.routes.versions import IfMatch, etag, version_of
 from mainspring.api.services import caller_of, services_of
 from mainspring.api.web import Request, Response
 from mainspring.operations.access.permissions import ADMINS, READERS
-from mainspring.wire.calendars import CalendarList, CalendarRequest, CalendarView
+from mainspring.wire.calendars import (
+    CalendarList,
+    CalendarPreview,
+    CalendarPreviewRequest,
+    CalendarRequest,
+    CalendarView,
+)
 
 Http = Request[Any, Any, Any]
 _CHANGES = ("changed_meanwhile",)
@@ -56,6 +62,20 @@ async def put_calendar(
     return await _shown(request, name, 201 if created else 200)
 
 
+@post(
+    "/v1/calendars/{name:str}/preview", verb="preview", status_code=200,
+    summary="See the days of a calendar, and what other rules would change",
+    operation="calendars.preview", roles=READERS, examples=examples.CALENDAR_PREVIEWS,
+    problems=("calendar_allows_nothing", "unknown_country", "unknown_timezone"),
+)  # fmt: skip
+async def preview_calendar(request: Http, name: str, data: CalendarPreviewRequest | None = None) -> CalendarPreview:
+    """The closed days of a year, and the fires of the next 366 days that would go or come if the calendar had these
+    rules. Without rules it is about those that the calendar has. There need be no calendar of this name yet. At most
+    1,000 jobs are compared, and fewer if that takes too long: `compared` says how many. Nothing is stored."""
+    previewer = services_of(request).calendar_previewer
+    return await previewer.preview(caller_of(request), name, data or CalendarPreviewRequest())
+
+
 @delete(
     "/v1/calendars/{name:str}",
     status_code=200,
@@ -74,4 +94,4 @@ async def _shown(request: Http, name: str, status: int) -> Response[CalendarView
     return Response(view, status_code=status, headers=etag(view.version))
 
 
-HANDLERS = [list_calendars, get_calendar, put_calendar, delete_calendar]
+HANDLERS = [list_calendars, get_calendar, put_calendar, preview_calendar, delete_calendar]

@@ -100,10 +100,14 @@ async def list_workflows(
     operation="workflows.read",
     roles=READERS,
 )
-async def get_workflow(request: Http, workflow_id: str, generation: Generation = None) -> Response[WorkflowView]:
-    """The steps are as they were given. The ETag is its version, for If-Match."""
+async def get_workflow(
+    request: Http, workflow_id: str, generation: Generation = None, definition: Generation = None
+) -> Response[WorkflowView]:
+    """The steps are as they were given. The ETag is its version, for If-Match. With `definition` the steps are those of
+    an earlier `definition_version`, as long as it is stored; all else is as it is now."""
     caller, reader = caller_of(request), services_of(request).workflow_reader
     job = await reader.job(caller, workflow_id, generation)
+    job.workflow_version = definition or job.workflow_version
     size = (await reader.brief(caller, job)).size
     if size < LARGE_ANSWER:
         return Response(await reader.workflow(caller, job), headers=etag(job.version))

@@ -15,8 +15,11 @@ from mainspring.cli.screen import show_fields, show_json, show_line
 from mainspring.cli.table import Column
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import datetime
+
     from mainspring.sdk.client.client import Client
-    from mainspring.wire.calendars import BlackoutIn, CalendarView, DateSpanIn, HolidaysIn, TimeSpanIn
+    from mainspring.wire.calendars import BlackoutIn, CalendarPreview, CalendarView, DateSpanIn, HolidaysIn, TimeSpanIn
 
 noun = Noun("calendar", "Calendars: which days and times schedules may use.", default="show")
 _COLUMNS = (
@@ -155,6 +158,7 @@ def _fields(view: CalendarView) -> list[tuple[str, str | None]]:
     "mainspring calendar set quiet --blackout 2026-12-20T00:00..2026-12-21T06:00",
     "mainspring calendar set office --date 2026-12-24 --timezone Europe/Berlin",
     "mainspring calendar set de-business --file calendar.json",
+    "mainspring calendar set de-business --weekdays MON-SAT --preview",
 )
 def set_(
     server: Server,
@@ -196,6 +200,9 @@ def set_(
     if_version: Annotated[
         int | None, typer.Option("--if-version", metavar="N", help="Only if the calendar has this version.")
     ] = None,
+    preview: Annotated[
+        bool, typer.Option("--preview", help="Show which fires would move, and change nothing.")
+    ] = False,
     as_json: JsonFlag = False,
 ) -> None:
     """Create a calendar, or replace its rules. The next fires of its jobs follow."""
@@ -215,9 +222,33 @@ def set_(
         raise InvalidInput(
             f"--file and {next(iter(given))} cannot be combined", field="file", hint="the file has all rules"
         )
+    wanted = given if file is None else _read(file)
     with server.connect() as client:
-        view = client.set_calendar(name, given if file is None else _read(file), if_version=if_version)
-        show_calendar(view, as_json=as_json)
+        if preview:
+            _show_preview(client.preview_calendar(name, wanted), as_json=as_json)
+        else:
+            show_calendar(client.set_calendar(name, wanted, if_version=if_version), as_json=as_json)
+
+
+def _show_preview(found: CalendarPreview, *, as_json: bool) -> None:
+    if as_json:
+        show_json(found)
+        return
+    holidays = [f"{one.date} {one.name}" for one in found.closed if one.name is not None]
+    rows: list[tuple[str, str | None]] = [
+        ("calendar", found.name),
+        ("open days", f"{found.open_days} of {found.year}"),
+        ("holidays", _some(holidays, 20) or None),
+        ("jobs", f"{found.jobs:,}, of which {found.compared:,} were compared, and {found.changed:,} would change"),
+    ]
+    rows += [(one.job_id, f"{_fires(one.going, one.go, 'go')}, {_fires(one.coming, one.come, 'come')}")
+             for one in found.moved if one.go or one.come]  # fmt: skip
+    show_fields(rows)
+
+
+def _fires(shown: Sequence[datetime], number: int, verb: str) -> str:
+    first = f": {shown[0]:%Y-%m-%dT%H:%M:%SZ}{' ...' if number > 1 else ''}" if shown else ""
+    return f"{number:,} {'fire' if number == 1 else 'fires'} {verb}{first}"
 
 
 def _read(file: str) -> dict[str, Any]:

@@ -214,16 +214,24 @@ def list_(
     show_list(options, read)
 
 
-@noun.verb("show", "mainspring workflow show nightly", "mainspring workflow show nightly --json")
+@noun.verb(
+    "show",
+    "mainspring workflow show nightly",
+    "mainspring workflow show nightly --json",
+    "mainspring workflow show nightly --definition 2",
+)
 def show(
     server: Server,
     workflow: WorkflowArgument,
+    definition: Annotated[
+        int | None, typer.Option("--definition", metavar="N", help="The steps of this version of the definition.")
+    ] = None,
     utc: UtcFlag = False,
     as_json: JsonFlag = False,
 ) -> None:
     """Show a workflow: its schedule, its parameters and its steps."""
     with server.connect() as client:
-        view = call_for_job(client, workflow, client.workflow)
+        view = call_for_job(client, workflow, lambda found: client.workflow(found, definition=definition))
     if as_json:
         show_json(view)
     else:

@@ -47,6 +47,17 @@ def holiday_block(country: str, subdivision: str | None, block: int) -> int:
     return found
 
 
+@lru_cache(maxsize=1024)
+def holiday_names(country: str, subdivision: str | None, year: int) -> dict[date, str]:
+    """The names of the holidays of a year, in English where the library has them."""
+    holidays = _library()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        languages = holidays.country_holidays(country, subdiv=subdivision).supported_languages
+        language = "en_US" if "en_US" in languages else None
+        return dict(holidays.country_holidays(country, subdiv=subdivision, years=year, language=language))
+
+
 def learn_holidays(country: str, subdivision: str | None, first: int, last: int) -> None:
     """Compute the holidays of these days, so that no request has to wait for them later."""
     for block in range(first >> BLOCK_BITS, (last >> BLOCK_BITS) + 1):

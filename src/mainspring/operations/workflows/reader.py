@@ -91,7 +91,8 @@ def version_key(view: JobView) -> VersionKey:
 
 
 def _without_definition(view: JobView) -> NotFound:
-    return NotFound(f"workflow {view.job_id!r} has no definition", hint="create it again")
+    which = f"workflow {view.job_id!r} has no definition {view.workflow_version}"
+    return NotFound(which, hint="a definition that no run has is deleted some days after it was replaced")
 
 
 def workflow_view(view: JobView, step_count: int, steps: msgspec.Raw | None = None) -> WorkflowView:

@@ -259,6 +259,7 @@ class AsyncClient(AsyncWorkflowMethods, AsyncBulkMethods):
     calendars = awaited(lambda: calls.calendars)
     calendar = awaited(lambda: calls.calendar)
     set_calendar = awaited(lambda: calls.set_calendar)
+    preview_calendar = awaited(lambda: calls.preview_calendar)
     delete_calendar = awaited(lambda: calls.delete_calendar)
     channels = awaited(lambda: calls.channels)
     channel = awaited(lambda: calls.channel)

@@ -256,6 +256,7 @@ class Client(WorkflowMethods, BulkMethods):
     calendars = blocking(lambda: calls.calendars)
     calendar = blocking(lambda: calls.calendar)
     set_calendar = blocking(lambda: calls.set_calendar)
+    preview_calendar = blocking(lambda: calls.preview_calendar)
     delete_calendar = blocking(lambda: calls.delete_calendar)
     channels = blocking(lambda: calls.channels)
     channel = blocking(lambda: calls.channel)

@@ -36,6 +36,7 @@ _CALLS = {  # what a call is about, where its path has another word for it
     "dead-letters:discard": "bulk operations",
     "dead-letters:replay": "bulk operations",
     "breakers": "circuit breakers",
+    "calendars/{}:preview": "previews of calendars",
     "ids": "search for ids",
     "missed-fires": "list of the missed fires of all jobs",
     "pause": "pause of all queues",

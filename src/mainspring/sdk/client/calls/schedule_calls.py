@@ -9,7 +9,7 @@ from mainspring.sdk.client.calls.common import job_path, match_header, query_of,
 from mainspring.sdk.client.core import Call, encode, json_of, segment
 from mainspring.sdk.client.job_fields import PreviewFields, When, job_request
 from mainspring.wire.backfills import BackfillList, BackfillView
-from mainspring.wire.calendars import CalendarList, CalendarView
+from mainspring.wire.calendars import CalendarList, CalendarPreview, CalendarView
 from mainspring.wire.preview import HeatMap, RangeWord, ScheduleExplanation, SchedulePreview, UpcomingFires
 
 _heat_map = json_of(HeatMap)
@@ -20,6 +20,7 @@ _backfill = json_of(BackfillView)
 _backfill_list = json_of(BackfillList)
 _calendar_list = json_of(CalendarList)
 _calendar = json_of(CalendarView)
+_calendar_preview = json_of(CalendarPreview)
 
 
 def preview(
@@ -81,6 +82,15 @@ def set_calendar(
     return Call("PUT", _calendar_path(name), _calendar, body=encode({**(rules or {}), **members}), headers=headers)
 
 
+def preview_calendar(
+    name: str, rules: Mapping[str, Any] | None = None, *, year: int | None = None
+) -> Call[CalendarPreview]:
+    """The closed days of a year, and the fires that would go or come if the calendar had these rules. Without `rules`:
+    the days of those that it has. Nothing is stored."""
+    body = {name: value for name, value in (("rules", rules), ("year", year)) if value is not None}
+    return Call("POST", _calendar_path(name, ":preview"), _calendar_preview, body=encode(body))
+
+
 def delete_calendar(name: str, *, if_version: int | None = None) -> Call[CalendarView]:
     """Delete a calendar that no job uses. Returns it as it was. Not repeated after a lost response."""
     headers = match_header(if_version)
@@ -132,8 +142,8 @@ def cancel_backfill(backfill_id: str, *, running: bool = False, if_match: str | 
     return verb(_backfill_path(backfill_id, ":cancel"), _backfill, body=body, only_if=if_match)
 
 
-def _calendar_path(name: str) -> str:
-    return f"/v1/calendars/{segment(name)}"
+def _calendar_path(name: str, rest: str = "") -> str:
+    return f"/v1/calendars/{segment(name)}{rest}"
 
 
 def _backfill_path(backfill_id: str, rest: str = "") -> str:

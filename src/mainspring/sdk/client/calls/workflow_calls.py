@@ -52,9 +52,11 @@ def check_workflow(workflow: BuiltWorkflow | Mapping[str, Any]) -> Call[Workflow
     return Call("POST", "/v1/workflows:validate", _check, body=encode(_definition(workflow)))
 
 
-def workflow(workflow_id: str, *, generation: int | None = None) -> Call[WorkflowView]:
-    """The workflow with its definition, or an earlier generation of it."""
-    return Call("GET", _path(workflow_id), _workflow, params=query_of({"generation": generation}))
+def workflow(workflow_id: str, *, generation: int | None = None, definition: int | None = None) -> Call[WorkflowView]:
+    """The workflow with its definition, or an earlier generation of it. With `definition` its steps are those of an
+    earlier `definition_version`."""
+    params = query_of({"generation": generation, "definition": definition})
+    return Call("GET", _path(workflow_id), _workflow, params=params)
 
 
 def workflows(
