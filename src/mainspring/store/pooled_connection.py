@@ -6,8 +6,8 @@ failover each of them is new, and a busy machine takes long for every question.
 
 Through a PgBouncer in transaction mode each transaction may run in another session of PostgreSQL. So nothing may
 outlive a transaction. A setting of the session becomes SET LOCAL, which travels with BEGIN. A statement outside a
-transaction gets one of its own. Prepared statements have no name: each execution parses its text again, in the same round trip.
-What is known about its parameters and its result is kept here.
+transaction gets one of its own. Prepared statements have no name: each execution parses its text again, in the same
+round trip. What is known about its parameters and its result is kept here.
 """
 
 from __future__ import annotations
