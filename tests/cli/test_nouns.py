@@ -149,6 +149,7 @@ def test_every_earlier_name_is_known_and_has_a_new_one() -> None:
         "schema",
         "backup",
         "restore",
+        "upgrade-database",
         "emit",
         "event",
     }
@@ -295,7 +296,7 @@ def test_a_verb_that_sets_needs_something_to_set(stocked: CannedServer, call: Ca
 def test_the_connection_options_come_from_one_place() -> None:
     """A command has all of them or none, by its parameter `server`."""
     root: Any = typer.main.get_command(build())
-    own_data = {"up", "server", "backup", "restore"}
+    own_data = {"up", "server", "backup", "restore", "upgrade-database"}
     for noun in set(NOUNS) - own_data:
         for verb in load_noun(noun).verbs.values():
             flags = {flag for each in root.commands[noun].commands[verb.name].params for flag in each.opts}

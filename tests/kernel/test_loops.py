@@ -184,3 +184,27 @@ def test_an_outage_explains_its_own_errors_and_only_for_a_moment_if_it_is_not_co
     outage.away = True
     assert outage.explains(refused, 1000)
     assert not outage.explains(ValueError("a bug"), 1)
+
+
+def test_the_end_of_an_outage_ends_the_backoff() -> None:
+    async def run() -> None:
+        outage = Outage(OSError)
+        loops, failing = Loops(outage), Signalling(interval=SOON, body=_away)
+        loops.start(failing)
+        try:
+            for turn in (1, 2, 3):
+                await failing.wait_for_turn(turn)
+                while not loops._backing_off:
+                    await asyncio.sleep(0)
+                outage.end()  # without an outage before it changes nothing
+                assert len(failing.turns) == turn
+                outage.away = True
+                outage.end()
+        finally:
+            await loops.stop()
+
+    asyncio.run(asyncio.wait_for(run(), SOON))
+
+
+async def _away(_: int) -> None:
+    raise OSError

@@ -23,7 +23,7 @@ import pytest
 from mainspring.domain.errors import Conflict, InvalidInput, Unavailable
 from mainspring.kernel.clock import SYSTEM_CLOCK
 from mainspring.operations.secrets.master_keys import new_key
-from mainspring.roles.backup import commands
+from mainspring.roles.backup import base_backup, commands
 from mainspring.roles.backup import restore as restoring
 from mainspring.roles.backup.archive_id import archive_of, archives_of, begin_archive
 from mainspring.roles.backup.base_backup import take_backup
@@ -240,7 +240,7 @@ def test_a_restore_refuses_what_it_cannot_restore_and_leaves_nothing(
         with pytest.raises(Conflict, match="belongs to PostgreSQL 18"):
             restore(repository, backup, target)
     with monkeypatch.context() as patched:
-        patched.setattr(restoring, "room_of", lambda _: 1000)
+        patched.setattr(base_backup, "room_of", lambda _: 1000)
         with pytest.raises(Unavailable, match="MB free"):
             restore(repository, backup, target)
     base = repository.base_file(backup)

@@ -162,7 +162,7 @@ def test_data_of_another_major_version_is_refused_with_the_way_out(folder: Path)
     with pytest.raises(Conflict) as refusal:
         postgres.start()
     assert refusal.value.code == "postgres_major"
-    for word in ("PostgreSQL 16", "--postgres-bin", "pg_dump"):
+    for word in ("PostgreSQL 16", "--postgres-bin", "upgrade-database"):
         assert word in refusal.value.detail
     assert not postgres.lock.held
 

@@ -62,6 +62,23 @@ async def test_a_host_that_does_not_answer_does_not_use_up_the_time_of_the_other
     assert hosts._last["a url"] == names[1]  # it is asked first from now on
 
 
+async def test_a_standby_is_asked_again_while_another_host_says_nothing() -> None:
+    """The machine of the primary hangs, and the standby becomes the primary before the time of the try is over."""
+    opened, asked = object(), []
+
+    async def open_one(host: Host) -> asyncpg.Connection:
+        if host.name == "silent":
+            await asyncio.sleep(60)
+        asked.append(host)
+        if len(asked) < 3:
+            raise asyncpg.TargetServerAttributeNotMatched("it is a standby")
+        return opened
+
+    async with asyncio.timeout(PATIENCE):
+        assert await open_first("another url", [Host("silent", 1), Host("standby", 1)], open_one) is opened
+    assert len(asked) == 3
+
+
 async def test_if_none_answers_the_error_is_that_of_the_first(silent: int) -> None:
     url = f"postgresql://nobody@127.0.0.1:1,127.0.0.1:{silent}/nothing?sslmode=disable"
     with pytest.raises(OSError):

@@ -10,11 +10,14 @@ import time
 from asyncio import create_task, sleep, start_server, wait_for
 from asyncio.streams import StreamReader, StreamWriter
 
+import asyncpg
 import pytest
 
 from mainspring.kernel.clock import ManualClock
 from mainspring.kernel.lifecycle import Outage
 from mainspring.store import pulse as module
+from mainspring.store.pool import connect, open_store
+from mainspring.store.pooled_connection import StoreConnection
 from mainspring.store.pulse import Pulse
 from tests.processes.cluster import SLOW, eventually
 
@@ -85,3 +88,38 @@ async def test_an_outage_is_said_at_once_and_then_every_few_seconds(monkeypatch:
         "PostgreSQL is still away 5.0",
         "PostgreSQL is still away 10.0",
     ]
+
+
+async def test_while_it_is_away_the_pool_is_tried_and_has_a_connection_when_it_is_back(database_url: str) -> None:
+    store = await open_store(database_url, hot=2)
+    store.outage.away = True
+    pulse = Pulse(database_url, store.outage, hot=store.hot)
+    assert store.hot.get_size() == 0
+    await eventually(pulse.run_once, SLOW, "PostgreSQL answers")
+    assert not pulse.away and store.hot.get_idle_size() == 1
+    await pulse.run_once()
+    assert pulse._connection is not None  # its own session, which says what this version knows
+    await pulse.close()
+    await store.close()
+
+
+async def test_array_types_of_postgresql_are_asked_for_once(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(StoreConnection, "_asked", {})
+    asked: list[object] = []
+    ask = asyncpg.Connection._introspect_types
+
+    async def counted(self: asyncpg.Connection, *arguments: object) -> object:
+        asked.append(arguments)
+        return await ask(self, *arguments)
+
+    monkeypatch.setattr(asyncpg.Connection, "_introspect_types", counted)
+    for _ in range(2):
+        connection = await connect(database_url, application="test")
+        assert await connection.fetchval("select $1::int[]", [1, 2]) == [1, 2]
+        await connection.close()
+    assert len(asked) == 1
+    connection = await connect(database_url, application="test")
+    await connection.execute("create type pair as (a int, b int[])")
+    assert await connection.fetchval("select row(1, '{2}')::pair") == (1, [2])  # one of a user is asked for each time
+    await connection.close()
+    assert len(asked) == 2

@@ -160,6 +160,13 @@ def asyncpg_statement() -> None:
     assert source.count("self._get_statement(") >= 3, "statements are prepared elsewhere"
 
 
+def asyncpg_types() -> None:
+    takes(asyncpg.Connection._introspect_types, "typeoids", "timeout")
+    source = inspect.getsource(asyncpg.Connection._get_statement)
+    assert "types, intro_stmt = await self._introspect_types(" in source, "types are asked for in another way"
+    assert source.count("intro_stmt") == 2 and "not intro_stmt.name" in source, "more of the statement is used"
+
+
 def asyncpg_queue() -> None:
     pool = inspect.getsource(asyncpg.Pool)
     assert "await self._queue.get()" in pool, "connections are taken from elsewhere"
@@ -294,6 +301,11 @@ PARTS = (
         "asyncpg", "Connection._get_statement and mark_unprepared", ("store/pooled_connection.py",),
         "statements through a PgBouncer have no name and are parsed again: override what prepares them now",
         asyncpg_statement, frozenset({"_get_statement"}),
+    ),
+    Part(
+        "asyncpg", "Connection._introspect_types", ("store/pooled_connection.py",),
+        "array types of PostgreSQL itself are asked for once in a process: override what asks for them now, or drop it",
+        asyncpg_types, frozenset({"_introspect_types"}),
     ),
     Part(
         "asyncpg", "Pool._queue", ("store/fair_queue.py", "store/connection_budget.py", "store/pool.py"),

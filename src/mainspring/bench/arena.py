@@ -74,6 +74,15 @@ class Arena:
         return self._postgres
 
     @property
+    def processes(self) -> dict[str, int]:
+        """The pid of each process of the product, by its role and number, and that of PostgreSQL."""
+        found = {} if self._postgres is None or self._postgres.pid is None else {"postgres": self._postgres.pid}
+        for process in self._started:
+            number = sum(name.startswith(process.name) for name in found) + 1
+            found[f"{process.name}-{number}"] = process.pid
+        return found
+
+    @property
     def server_url(self) -> str:
         return self.servers[0].url
 

@@ -37,8 +37,11 @@ class Process:
     def pid(self) -> int:
         return self._popen.pid
 
+    def lives(self) -> bool:
+        return self._popen.poll() is None
+
     def check_alive(self) -> None:
-        if self._popen.poll() is not None:
+        if not self.lives():
             raise Unavailable(f"the process {self.name} ended with {self._popen.returncode} during the benchmark")
 
     def peak_mb(self) -> float | None:

@@ -219,6 +219,21 @@ def failover(
     raise typer.Exit(main(rounds, [part.value for part in only or BenchPart], as_json))
 
 
+@app.command(epilog="Example: mainspring bench soak --minutes 60 --json")
+def soak(
+    minutes: Annotated[float, typer.Option("--minutes", min=0.2, help="How long the load lasts.")] = 60.0,
+    snapshot: Annotated[
+        bool, typer.Option("--snapshot/--no-snapshot", help="Whether another session keeps a snapshot open.")
+    ] = True,
+    as_json: JsonFlag = False,
+) -> None:
+    """Measure whether hours of full load end as they began: throughput of the first and the last part, memory of each
+    process, and the size of tables and indexes. Exit code 1 if not."""
+    from mainspring.bench.soak import main
+
+    raise typer.Exit(main(minutes, as_json, snapshot=snapshot))
+
+
 @app.command(epilog="Example: mainspring bench output --json")
 def output(
     megabytes: Annotated[

@@ -13,7 +13,7 @@ from mainspring.cli.noun import Noun, NounVerb
 BENCH = "bench"
 # What people want to do, and the nouns and commands for it. Those in one row share a line of the help.
 TOPICS: dict[str, tuple[tuple[str, ...], ...]] = {
-    "Start": (("up",), ("server", "scheduler", "migrate", "backup", "restore")),
+    "Start": (("up",), ("server", "scheduler", "migrate", "backup", "restore", "upgrade-database")),
     "Submit": (("submit", "emit"), ("schedule", "apply", "export", "import", "schema")),
     "Steer": (("job",), ("run",), ("workflow", "approval"), ("backfill",), ("dead-letter",), ("act", "operation")),
     "Watch": (("event", "status", "overview", "failures", "missed", "top", "logs", "doctor"),),

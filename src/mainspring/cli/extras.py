@@ -16,6 +16,7 @@ NEEDS = {
     "migrate": "server",
     "backup": "server",
     "restore": "up",
+    "upgrade-database": "up",
     "up": "up",
     "bench": "up",
 }

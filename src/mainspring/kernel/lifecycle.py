@@ -27,6 +27,7 @@ class Outage:
         self.away = False
         self.suspected = False  # there is no answer yet, and it is later than usual
         self._followers: list[Callable[[], None]] = []
+        self._on_return: list[Callable[[], None]] = []
         self._on_refusal: list[Callable[[], None]] = []
 
     @property
@@ -35,13 +36,18 @@ class Outage:
 
     def end(self) -> None:
         """There is an answer."""
+        was_away = self.away
         self.away = self.suspected = False
-        for follower in self._followers:
+        for follower in (*self._followers, *(self._on_return if was_away else ())):
             follower()
 
     def on_answer(self, follower: Callable[[], None]) -> None:
         """Register a callback. It is called after each answer, in the thread that has got it."""
         self._followers.append(follower)
+
+    def on_return(self, follower: Callable[[], None]) -> None:
+        """Register a callback. It is called after the first answer, in the thread that has got it."""
+        self._on_return.append(follower)
 
     def on_refusal(self, follower: Callable[[], None]) -> None:
         """Register a callback. It is called after each error which says that changes are not accepted there any
@@ -74,13 +80,15 @@ class PeriodicTask(Protocol):
 
 
 class Loops:
-    """Runs periodic tasks concurrently. An error is logged and the task is repeated after a backoff. The errors of an
-    outage are logged as details."""
+    """Runs periodic tasks concurrently. An error is logged and the task is repeated after a backoff, or at the end of
+    an outage. The errors of an outage are logged as details."""
 
     def __init__(self, outage: Outage = NO_OUTAGE) -> None:
         self._outage = outage
         self._tasks: list[asyncio.Task[None]] = []
         self._stopping = asyncio.Event()
+        self._backing_off: set[asyncio.Event] = set()
+        outage.on_return(self._cut_backoffs)
 
     def start(self, *tasks: PeriodicTask) -> None:
         for task in tasks:
@@ -100,12 +108,13 @@ class Loops:
                 except Exception as error:  # noqa: BLE001 - the loop must survive any single failure
                     failures += 1
                     self._log_failure("task failed", name, error, failures)
-                    await self._pause(backoff(failures))
+                    await self._back_off(backoff(failures))
 
         self._tasks.append(asyncio.create_task(guarded(), name=name))
 
     async def stop(self) -> None:
         self._stopping.set()
+        self._cut_backoffs()
         for task in self._tasks:
             task.cancel()
         for task in self._tasks:
@@ -124,7 +133,10 @@ class Loops:
             except Exception as error:  # noqa: BLE001 - the loop must survive any single failure
                 failures += 1
                 self._log_failure("periodic task failed", task.name, error, failures)
-            await self._pause(task.interval if failures == 0 else backoff(failures, floor=task.interval))
+            if failures:
+                await self._back_off(backoff(failures, floor=task.interval))
+            else:
+                await self._pause(task.interval)
 
     def _log_failure(self, event: str, task: str, error: Exception, failures: int) -> None:
         say = log.debug if self._outage.explains(error, failures) else log.warning
@@ -133,6 +145,21 @@ class Loops:
     async def _pause(self, seconds: float) -> None:
         with suppress(TimeoutError):
             await asyncio.wait_for(self._stopping.wait(), seconds)
+
+    async def _back_off(self, seconds: float) -> None:
+        cut = asyncio.Event()
+        self._backing_off.add(cut)
+        try:
+            async with asyncio.timeout(seconds):
+                await cut.wait()
+        except TimeoutError:
+            pass
+        finally:
+            self._backing_off.discard(cut)
+
+    def _cut_backoffs(self) -> None:
+        for cut in self._backing_off:
+            cut.set()
 
 
 def backoff(failures: int, *, floor: float = 0.1, cap: float = 2.0) -> float:

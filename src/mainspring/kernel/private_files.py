@@ -59,3 +59,12 @@ def _close_all(folder: Path) -> None:
         log.warning("older files stay readable to others", folder=str(folder), error=str(error))
     if changed:
         log.info("only their owner may read older files now", folder=str(folder), changed=changed)
+
+
+def sync_folder(folder: Path) -> None:
+    """Make the names in this folder survive a power failure."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

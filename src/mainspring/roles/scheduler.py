@@ -48,7 +48,7 @@ async def run_scheduler(options: SchedulerOptions) -> int:
     loops = Loops(store.outage)
     signals, lanes = Signals(store), LaneRegistry(store)
     node = SchedulerNode(store, LaneRegistry(store), signals, clock, database_clock, timing)
-    pulse = Pulse(options.database, store.outage)
+    pulse = Pulse(options.database, store.outage, hot=store.hot)
     pulse.on_away(store.cut)
     pulse.on_refusal(store.cut)
     monitor = LoopMonitor()

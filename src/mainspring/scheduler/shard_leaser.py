@@ -30,6 +30,8 @@ from mainspring.store.pool import connect
 
 log = get_logger("shard_leaser")
 
+_LONGEST_BACKOFF = 0.4  # seconds: after a failover nothing fires before the first round
+
 
 class ShardLease(msgspec.Struct, frozen=True):
     epoch: int
@@ -173,7 +175,7 @@ class LeaseThread:
                 failures += 1
                 say = log.debug if self._outage.explains(error, failures) else log.warning
                 say("lease renewal failed", error=repr(error), failures=failures)
-                await asyncio.to_thread(self._stopping.wait, backoff(failures, cap=1.0))
+                await asyncio.to_thread(self._stopping.wait, backoff(failures, cap=_LONGEST_BACKOFF))
             finally:
                 if connection is not None:
                     with suppress(OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError):

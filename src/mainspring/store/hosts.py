@@ -2,7 +2,8 @@
 
 A URL may name several hosts, of which one is the primary. The driver tries them one after another within one timeout:
 a machine without power, which refuses nothing, would use all of it. So each host has a head start before the next one,
-the host of the last success comes first, and the first primary that answers wins.
+the host of the last success comes first, and the first primary that answers wins. While a host says nothing, those that
+have refused are asked again: a standby may have become the primary meanwhile.
 """
 
 from __future__ import annotations
@@ -63,8 +64,10 @@ async def open_first(url: str, hosts: Sequence[Host], open_one: Open) -> asyncpg
                 host = waiting.pop(0)
                 attempts[asyncio.ensure_future(open_one(host))] = host
             done, _ = await asyncio.wait(
-                attempts, timeout=HEAD_START if waiting else None, return_when=asyncio.FIRST_COMPLETED
+                attempts, timeout=HEAD_START if waiting or errors else None, return_when=asyncio.FIRST_COMPLETED
             )
+            if not done and not waiting:
+                waiting = [host for host in order if errors.pop(host, None) is not None]
             for task in done:
                 host = attempts.pop(task)
                 if (error := task.exception()) is not None:

@@ -21,7 +21,7 @@ from mainspring.store.database import Database, Pooling, database_at
 from mainspring.store.fair_queue import make_fair, queue_of
 from mainspring.store.hosts import READ_WRITE, Host, hosts_of, names_target, open_first
 from mainspring.store.outage_queue import OutageQueue
-from mainspring.store.pooled_connection import TransactionConnection
+from mainspring.store.pooled_connection import StoreConnection, TransactionConnection
 from mainspring.store.replica import MAX_STALENESS, Replica
 from mainspring.store.searches import Searches
 
@@ -124,6 +124,7 @@ async def _open(pooling: Pooling, *args: Any, server_settings: dict[str, str], *
     later = {name: value for name, value in server_settings.items() if name not in first}
     if pooling is Pooling.NONE:
         first, later = server_settings, {}
+    options["connection_class"] = StoreConnection
     if pooling is Pooling.TRANSACTION:
         options |= {"connection_class": TransactionConnection, "statement_cache_size": 0}
     try:
@@ -142,7 +143,8 @@ async def _open_in_pool(pooling: Pooling, *args: Any, **options: Any) -> asyncpg
     """A connection of a pool, whose transactions are short."""
     connection = await _open(pooling, *args, **options)
     if pooling is not Pooling.TRANSACTION and connection.get_server_version().major >= _HAS_TRANSACTION_TIMEOUT:
-        await connection.execute(f"set transaction_timeout = '{_LONGEST_TRANSACTION}'")
+        patience = options.get("timeout")  # of a machine that stops now
+        await connection.execute(f"set transaction_timeout = '{_LONGEST_TRANSACTION}'", timeout=patience)
     return connection
 
 

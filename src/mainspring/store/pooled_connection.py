@@ -1,21 +1,51 @@
-"""A connection through a PgBouncer in transaction mode. Each transaction may run in another session of PostgreSQL.
+"""Our connections, and those through a PgBouncer in transaction mode.
 
-So nothing may outlive a transaction. A setting of the session becomes SET LOCAL, which travels with BEGIN. A statement
-outside a transaction gets one of its own. Prepared statements have no name: each execution parses its text again, in
-the same round trip. What is known about its parameters and its result is kept here.
+The driver asks PostgreSQL about each array type that a statement uses, on each connection again, by two or three
+statements. PostgreSQL's own types are the same everywhere, so one answer is enough for all connections: after a
+failover each of them is new, and a busy machine takes long for every question.
+
+Through a PgBouncer in transaction mode each transaction may run in another session of PostgreSQL. So nothing may
+outlive a transaction. A setting of the session becomes SET LOCAL, which travels with BEGIN. A statement outside a
+transaction gets one of its own. Prepared statements have no name: each execution parses its text again, in the same
+round trip. What is known about its parameters and its result is kept here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 import asyncpg
 
 _BEGIN = "BEGIN"
 
 
-class TransactionConnection(asyncpg.Connection):  # type: ignore[misc] # asyncpg has no types
+_FIRST_OF_INITDB = 10_000  # smaller ids are the same in every database, and in every version that has the type
+
+
+class _Asked(NamedTuple):
+    """In place of the statement that has asked. The driver looks at its name: without one, it would have taken the
+    place of the statement that is being prepared."""
+
+    name: str = "asked before"
+
+
+class StoreConnection(asyncpg.Connection):  # type: ignore[misc] # asyncpg has no types
+    _asked: dict[frozenset[int], Any] = {}  # noqa: RUF012 - of all connections
+
+    async def _introspect_types(self, typeoids: Sequence[int], timeout: float | None) -> tuple[Any, Any]:
+        key = frozenset(typeoids)
+        if max(key) >= _FIRST_OF_INITDB:
+            return await super()._introspect_types(typeoids, timeout)  # type: ignore[no-any-return]
+        known = self._asked.get(key)
+        if known is not None:
+            return known, _Asked()
+        found, statement = await super()._introspect_types(typeoids, timeout)
+        self._asked[key] = found
+        return found, statement
+
+
+class TransactionConnection(StoreConnection):
     """Needs `statement_cache_size=0`: only then does asyncpg parse unnamed statements again."""
 
     def __init__(self, *args: Any, **options: Any) -> None:

@@ -3,6 +3,9 @@ within two seconds instead of hanging, and dead connections are closed.
 
 A refused write ("cannot execute INSERT in a read-only transaction") says that connections may lead to an old primary,
 also if this one does not: it closes all of them, so that the next ones find the primary.
+
+While PostgreSQL is away, it looks through the pool of the hot statements: the connection that finds the primary is then
+open for what has waited for it.
 """
 
 from __future__ import annotations
@@ -18,7 +21,7 @@ from mainspring.kernel.clock import SYSTEM_CLOCK, Clock
 from mainspring.kernel.lifecycle import Outage
 from mainspring.kernel.logs import get_logger
 from mainspring.store.database import Database, database_at
-from mainspring.store.pool import AWAY, connect
+from mainspring.store.pool import AWAY, Connection, connect, has_room
 from mainspring.store.running_versions import PULSE, question
 
 log = get_logger("pulse")
@@ -33,8 +36,12 @@ class Pulse:
     name = "pulse"
     interval = 0.25
 
-    def __init__(self, where: str | Database, outage: Outage | None = None, clock: Clock = SYSTEM_CLOCK) -> None:
+    def __init__(
+        self, where: str | Database, outage: Outage | None = None, clock: Clock = SYSTEM_CLOCK,
+        hot: asyncpg.Pool | None = None,
+    ) -> None:  # fmt: skip
         self._database = database_at(where)
+        self._hot = hot
         self._outage = outage or Outage()
         self._clock = clock
         self._away_since = self._said_at = 0.0
@@ -98,9 +105,17 @@ class Pulse:
             log.warning("PostgreSQL is still away", away_for=round(now - self._away_since, 1), error=repr(error))
 
     async def _ask(self) -> None:
+        if self.away and self._hot is not None and has_room(self._hot):
+            async with self._hot.acquire() as connection:
+                await self._ask_on(connection)
+            return
         if self._connection is None or self._connection.is_closed():
             self._connection = await connect(self._database, application=PULSE, timeout=60.0)
-        if await self._connection.fetchval(question()):
+        await self._ask_on(self._connection)
+
+    @staticmethod
+    async def _ask_on(connection: Connection) -> None:
+        if await connection.fetchval(question()):
             raise asyncpg.ReadOnlySQLTransactionError("it is a standby now")
 
     async def close(self) -> None:

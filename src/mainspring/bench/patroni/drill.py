@@ -84,6 +84,8 @@ class Drill:
                 return probe.writable_at is not None and submissions.first_after(probe.writable_at) is not None
 
             await until(written_again, f"submissions are stored after the fault {fault!r}", within=_RECOVERY)
+        except Unavailable as error:
+            raise Unavailable(f"{error}; {await self._state(probe, began)}") from None
         finally:
             await probe.stop()
         await asyncio.sleep(_AFTER)
@@ -96,6 +98,17 @@ class Drill:
         assert probe.writable_at is not None
         self.back.append(max(0.0, (submissions.first_after(probe.writable_at) or ended) - probe.writable_at))
         self.refused[fault] += submissions.refused.total() - refused
+
+    async def _state(self, probe: PromotionProbe, began: float) -> str:
+        """What PostgreSQL, Patroni and the servers say of a round that does not end."""
+        promoted = None if probe.promoted_at is None else round(probe.promoted_at - began, 1)
+        writable = None if probe.writable_at is None else round(probe.writable_at - began, 1)
+        living = sum(server.lives() for server in self._arena.servers)
+        return (
+            f"seconds until another node was promoted: {promoted}, and took a write: {writable}; servers that live: "
+            f"{living} of {len(self._arena.servers)}; answers by status: {dict(self._submissions.refused)}; "
+            f"the nodes: {await self._nodes.members()}"
+        )
 
 
 async def run(rounds: int, per_second: float = PER_SECOND, only: Sequence[str] = tuple(FAULTS)) -> dict[str, object]:

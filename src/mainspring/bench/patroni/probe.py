@@ -31,7 +31,7 @@ class PromotionProbe:
 
     async def _watch(self, url: str) -> None:
         while self.writable_at is None:
-            with suppress(OSError, asyncpg.PostgresError, asyncpg.InterfaceError):
+            with suppress(OSError, asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError):
                 await self._ask(url)
             await asyncio.sleep(_EVERY)
 

@@ -17,7 +17,10 @@ _MOST = 100
 
 
 def archive_of(data: Path, repository: Repository) -> str | None:
-    """The archive of this data folder in this folder of backups."""
+    """The archive of this data folder in this folder of backups. None if it has none, or if that one has ended."""
+    content = read_own(data, _FILE)
+    if content is None or json.loads(content).get("ended"):
+        return None
     return next(reversed(archives_of(data, repository)), None)
 
 
@@ -51,3 +54,10 @@ def begin_archive(data: Path, repository: Repository, now: datetime) -> str:
     said = {"archive": archive, "folder": str(repository.folder), "before": archives_of(data, repository)[-_MOST:]}
     replace_file(data / _FILE, json.dumps(said) + "\n")
     return archive
+
+
+def end_archive(data: Path) -> None:
+    """What is written from now on does not continue the archive: another one has to begin."""
+    content = read_own(data, _FILE)
+    if content is not None:
+        replace_file(data / _FILE, json.dumps({**json.loads(content), "ended": True}) + "\n")

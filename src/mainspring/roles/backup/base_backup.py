@@ -128,3 +128,12 @@ def room_of(path: Path) -> int:
         path = path.parent
     found = os.statvfs(path)
     return found.f_bavail * found.f_frsize
+
+
+def require_room(folder: Path, needed: int, what: str) -> None:
+    """Raises Unavailable if fewer bytes are free where this folder is, or will be."""
+    free = room_of(folder)
+    if free < needed:
+        raise Unavailable(
+            f"{folder} has {free // 1024**2} MB free, and {what} needs {needed // 1024**2} MB", code="no_room"
+        )

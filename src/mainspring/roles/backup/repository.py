@@ -24,7 +24,8 @@ import msgspec
 from mainspring.domain.errors import Conflict, InvalidInput, MainspringError, NotFound, not_ours
 from mainspring.kernel.logs import get_logger
 from mainspring.kernel.ownership import ForeignFile, require_own
-from mainspring.roles.backup.sealed_files import Keys, damaged, sync_folder
+from mainspring.kernel.private_files import sync_folder
+from mainspring.roles.backup.sealed_files import Keys, damaged
 from mainspring.roles.backup.wal import WalArchive, number_of, segment_of
 
 FORMAT = 1

@@ -22,10 +22,11 @@ import uvloop
 
 from mainspring.domain.errors import Conflict, InvalidInput, MainspringError, Unavailable
 from mainspring.kernel.config import POSTGRES_FOLDER_NAME
-from mainspring.roles.backup.base_backup import FOLDER_FILES, room_of
+from mainspring.kernel.private_files import sync_folder
+from mainspring.roles.backup.base_backup import FOLDER_FILES, require_room
 from mainspring.roles.backup.fencing import Settled, settle
 from mainspring.roles.backup.repository import BASE_NAME, FOLDER_NAME, Backup, Repository
-from mainspring.roles.backup.sealed_files import damaged, reading, sync_folder
+from mainspring.roles.backup.sealed_files import damaged, reading
 from mainspring.roles.backup.wal import SEGMENT_BYTES, first_gap, is_segment, number_of, segment_name
 from mainspring.roles.database import prepare_database
 from mainspring.store import restores
@@ -94,12 +95,7 @@ def restore(
             f"{postgres.programs.bin_folder} has another version",
             code="postgres_major", hint=f"name the programs of PostgreSQL {backup.postgres}: --postgres-bin DIR",
         )  # fmt: skip
-    free, needed = room_of(target.parent), backup.size + _MARGIN
-    if free < needed:
-        raise Unavailable(
-            f"{target.parent} has {free // 1024**2} MB free, and the backup needs {needed // 1024**2} MB",
-            code="no_room",
-        )
+    require_room(target.parent, backup.size + _MARGIN, "the backup")
     postgres.lock.acquire()
     try:
         _empty(draft)

@@ -207,12 +207,3 @@ def reading(path: Path, keys: Keys, place: str) -> Iterator[IO[bytes]]:
                 yield cast(IO[bytes], unpacked)
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise damaged(path, str(error)) from error
-
-
-def sync_folder(folder: Path) -> None:
-    """Make the names in this folder survive a power failure."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -12,7 +12,8 @@ from contextlib import suppress
 from pathlib import Path
 from shutil import copyfileobj
 
-from mainspring.roles.backup.sealed_files import Keys, damaged, reading, sync_folder, writing
+from mainspring.kernel.private_files import sync_folder
+from mainspring.roles.backup.sealed_files import Keys, damaged, reading, writing
 
 SEGMENT_BYTES = 16 * 1024 * 1024
 PARTIAL = ".partial"

@@ -22,6 +22,7 @@ from typing import Protocol
 
 from mainspring.kernel.config import BACKUP_PASSWORD_FILE_NAME, POSTGRES_PASSWORD_FILE_NAME
 from mainspring.kernel.ownership import read_own
+from mainspring.kernel.private_files import sync_folder
 from mainspring.store.embedded.disarm import DATABASE_SQL, FIRST_NORMAL, cluster_sql, shown_names
 
 DATABASE = "mainspring"
@@ -224,8 +225,4 @@ def replace_file(path: Path, content: str) -> None:
         file.flush()
         os.fsync(descriptor)
     draft.replace(path)
-    place = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(place)
-    finally:
-        os.close(place)
+    sync_folder(path.parent)

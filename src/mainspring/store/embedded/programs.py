@@ -50,9 +50,18 @@ class Programs:
         **streams: Any,
     ) -> subprocess.Popen[bytes]:  # fmt: skip
         """Start a program, with the data folder as its working directory. It ends with this process, by this signal."""
+        return self._start([str(self.bin_folder / program), *arguments], program, data, ends_by, streams)
+
+    def start_shell(self, script: str, folder: Path, **streams: Any) -> subprocess.Popen[bytes]:
+        """A script that runs programs, in this folder."""
+        return self._start(["/bin/sh", "-c", script], "a shell", folder, signal.SIGKILL, streams)
+
+    def _start(
+        self, command: Sequence[str], name: str, data: Path, ends_by: signal.Signals, streams: Mapping[str, Any]
+    ) -> subprocess.Popen[bytes]:
         try:
             return subprocess.Popen(
-                [str(self.bin_folder / program), *arguments],
+                command,
                 start_new_session=True,  # Ctrl-C goes only to this process, which stops PostgreSQL last
                 preexec_fn=die_with_parent(ends_by),
                 cwd=data,
@@ -60,16 +69,17 @@ class Programs:
                 **self._process_options(),
             )
         except OSError as error:
-            raise Unavailable(f"{program} could not be started: {error}") from error
+            raise Unavailable(f"{name} could not be started: {error}") from error
 
-    def run(self, program: str, arguments: Sequence[str], data: Path) -> None:
-        """Run a program to its end."""
+    def run(self, program: str, arguments: Sequence[str], data: Path) -> str:
+        """Run a program to its end. Returns its output."""
         process = self.start(
-            program, arguments, data, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+            program, arguments, data, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE
         )
-        _, said = process.communicate()
+        shown, said = process.communicate()
         if process.returncode != 0:
             raise Unavailable(f"{program} failed: {said.decode('utf-8', 'replace').strip()}")
+        return shown.decode("utf-8", "replace")
 
     def single_user(
         self, data: Path, database: str, sql: str, settings: Mapping[str, str] = _NO_SETTINGS,

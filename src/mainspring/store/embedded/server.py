@@ -20,6 +20,7 @@ from mainspring.domain.errors import Conflict, InvalidInput, Unavailable
 from mainspring.kernel.config import POSTGRES_FOLDER_NAME
 from mainspring.store.embedded.access import BACKUP_ROLE, DATABASE, ROLE, Access
 from mainspring.store.embedded.binaries import binary_major, reachable_binaries, tuned_settings, wheel_bin_folder
+from mainspring.store.embedded.exchange import finish_exchange
 from mainspring.store.embedded.folder import FolderLock, account_for_root
 from mainspring.store.embedded.programs import Programs, sessions_remain
 
@@ -90,7 +91,7 @@ class EmbeddedPostgres:
     def backup_url(self) -> str:
         """A URL for libpq's programs that copy the data: of the role that can only replicate. A PostgreSQL that another
         process runs on this folder says itself where its socket is."""
-        lines = self._pid_file()
+        lines = _pid_file(self.data)
         said = Path(lines[4]) if len(lines) > 4 and lines[4] else self.socket_folder
         sockets = said if said.is_absolute() and not said.is_relative_to("/proc") else self.data
         where = f"host={quote(str(sockets))}&port=5432&passfile={quote(str(self.access.backup_password_file))}"
@@ -103,6 +104,20 @@ class EmbeddedPostgres:
         self._require_same_major()
         self._divide_ownership()
         yield from self._programs.single_user(self.data, "postgres", "select 1;", settings, signal.SIGKILL)
+
+    def resting(self) -> Generator[None, None, None]:
+        """Bring the data to rest, without a server: end one that was left behind, and recover what a crash has left.
+        Yields while it waits. The caller holds the lock of the folder."""
+        self._choose_programs()
+        self._require_same_major()
+        self._divide_ownership()
+        yield from end_orphan(self.data)
+        yield from self._single_user("postgres", "select 1;")
+
+    def account_programs(self) -> Programs:
+        """PostgreSQL's programs, to be run as the account that owns the data."""
+        self._choose_programs()
+        return self._programs
 
     @property
     def programs(self) -> Programs:
@@ -129,11 +144,12 @@ class EmbeddedPostgres:
         self.lock.acquire()
         try:
             self._choose_programs()
+            finish_exchange(self.folder)
             fresh = not (self.data / "PG_VERSION").exists()
             if not fresh:
                 self._require_same_major()
                 self._divide_ownership()
-                yield from self._end_orphan()
+                yield from end_orphan(self.data)
             else:
                 self._initialise()
             self._prepare_socket_folder()
@@ -171,8 +187,8 @@ class EmbeddedPostgres:
         if found != str(major):
             raise Conflict(
                 f"The data in {self.data} belongs to PostgreSQL {found}, but {programs} contains PostgreSQL {major}. "
-                f"Start with --postgres-bin and the folder of PostgreSQL {found}'s binaries, or dump the data with "
-                f"pg_dump {found} and restore it into a new data folder.",
+                f"Convert it by `mainspring upgrade-database --data {self.folder}`, or start with --postgres-bin and "
+                f"the folder of PostgreSQL {found}'s binaries.",
                 code="postgres_major",
                 field="data",
             )
@@ -190,13 +206,17 @@ class EmbeddedPostgres:
         fresh = self.folder / "postgres.new"
         if fresh.exists():
             shutil.rmtree(fresh)
+        self.initialise_in(fresh)
+        fresh.rename(self.data)
+
+    def initialise_in(self, fresh: Path, *options: str) -> None:
+        """Run initdb in this new folder."""
         fresh.mkdir(mode=0o700)
         if self._programs.account is not None:
             self._programs.account.own(fresh)
         arguments = ["--pgdata", self._programs.path_of(fresh), "--username=postgres", "--encoding=UTF8", "--no-locale"]
-        arguments += ["--no-instructions", "--auth=reject", *(["--no-sync"] if self._fsync == "off" else [])]
+        arguments += ["--no-instructions", "--auth=reject", *(["--no-sync"] if self._fsync == "off" else []), *options]
         self._programs.run("initdb", arguments, fresh)
-        fresh.rename(self.data)
 
     def _divide_ownership(self) -> None:
         """As root: PostgreSQL's data belongs to its account, and the folder around it to us. Earlier versions gave the
@@ -247,15 +267,8 @@ class EmbeddedPostgres:
             self._process = self._programs.start("postgres", arguments, self.data, stdout=output, stderr=output)
 
     def _ready(self) -> bool:
-        lines = self._pid_file()
+        lines = _pid_file(self.data)
         return len(lines) >= 8 and lines[0] == str(self.pid) and lines[7] == "ready"
-
-    def _pid_file(self) -> list[str]:
-        """The lines of postmaster.pid: pid, data folder, start, port, socket folder, address, shared memory, status."""
-        try:
-            return [line.strip() for line in (self.data / "postmaster.pid").read_text().splitlines()]
-        except FileNotFoundError:
-            return []
 
     def _log_since_launch(self) -> str:
         with self.log_file.open("rb") as log:
@@ -274,22 +287,31 @@ class EmbeddedPostgres:
                     continue
         self._process = None
 
-    def _end_orphan(self) -> Iterator[None]:
-        """Stop a PostgreSQL that survived a killed Mainspring. We hold the lock, so no other process uses it."""
-        lines = self._pid_file()
-        number = int(lines[0]) if lines and lines[0].lstrip("-").isdigit() else 0
-        pid = abs(number)
-        if not pid:
-            return
-        # A negative number means single-user mode, where SIGINT is lost between two statements.
-        for stop_signal in (signal.SIGINT if number > 0 else signal.SIGTERM, signal.SIGQUIT):
-            give_up = time.monotonic() + _ORPHAN_PATIENCE
-            if runs_on(pid, self.data):
-                os.kill(pid, stop_signal)
-            while runs_on(pid, self.data) and time.monotonic() < give_up:
-                yield
-        if runs_on(pid, self.data):
-            raise Conflict(f"A PostgreSQL (process {pid}) uses {self.data} and does not stop. Stop it manually.")
+
+def end_orphan(data: Path) -> Iterator[None]:
+    """Stop a PostgreSQL that survived a killed Mainspring. The caller holds the lock, so no other process uses it."""
+    lines = _pid_file(data)
+    number = int(lines[0]) if lines and lines[0].lstrip("-").isdigit() else 0
+    pid = abs(number)
+    if not pid:
+        return
+    # A negative number means single-user mode, where SIGINT is lost between two statements.
+    for stop_signal in (signal.SIGINT if number > 0 else signal.SIGTERM, signal.SIGQUIT):
+        give_up = time.monotonic() + _ORPHAN_PATIENCE
+        if runs_on(pid, data):
+            os.kill(pid, stop_signal)
+        while runs_on(pid, data) and time.monotonic() < give_up:
+            yield
+    if runs_on(pid, data):
+        raise Conflict(f"A PostgreSQL (process {pid}) uses {data} and does not stop. Stop it manually.")
+
+
+def _pid_file(data: Path) -> list[str]:
+    """The lines of postmaster.pid: pid, data folder, start, port, socket folder, address, shared memory, status."""
+    try:
+        return [line.strip() for line in (data / "postmaster.pid").read_text().splitlines()]
+    except FileNotFoundError:
+        return []
 
 
 def runs_on(pid: int, data: Path) -> bool:
