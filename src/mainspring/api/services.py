@@ -98,6 +98,8 @@ from mainspring.operations.secrets.secret_check import SecretCheck
 from mainspring.operations.signals import Signals
 from mainspring.operations.signatures.offers import OfferRegistry
 from mainspring.operations.signatures.signature_registry import SignatureRegistry
+from mainspring.operations.sources.source_reader import SourceReader
+from mainspring.operations.sources.taker import SourceTaker
 from mainspring.operations.submit.submitter import Submitter
 from mainspring.operations.views.saved_views import SavedViews
 from mainspring.operations.waits.approvals import Approvals
@@ -165,6 +167,8 @@ class Services:
             store, lanes, signals, database_clock, signatures, depths, self.offers, self.exchanger.hand_offs,
             secret_check, quota_guard,
         )  # fmt: skip
+        self.source_taker = SourceTaker(store, signals, quota_guard, self.submitter)
+        self.source_reader = SourceReader(store)
         self.amender = Amender(store, lanes, signals, signatures)
         self.declarer = Declarer(store, lanes, self.amender)
         self.job_reader = JobReader(store, lanes, self.run_reader)
