@@ -105,6 +105,8 @@ class Connector:
         """Ask the server where the partition is, and read on from there."""
         stored = (await self._sent(self._request(partition))).offset
         first = await consumer.place(partition, stored)
+        if first is None:
+            return
         if stored is None:
             # From now on it begins there, whatever is killed before the first message.
             with suppress(Conflict):

@@ -58,9 +58,9 @@ class OffsetConsumer(Consumer, Protocol):
     def unplaced(self) -> list[str]:
         """Partitions that are assigned to this consumer, and are not read before `place` was called."""
 
-    async def place(self, partition: str, offset: int | None) -> int:
+    async def place(self, partition: str, offset: int | None) -> int | None:
         """Read the partition behind this offset; None: from where the settings say. Returns the offset before the first
-        message that is read."""
+        message that is read. None if the partition is no longer assigned."""
 
 
 # The module that the extra of a broker brings.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import socket
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -22,6 +23,7 @@ log = get_logger("connect")
 
 _PATIENCE = 5.0  # then the connector says that the server is away, and goes on trying
 _ORPHANED_SECONDS = 5.0
+_LIBRARIES = ("aio_pika", "aiokafka", "aiormq", "nats")
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +40,8 @@ async def run_connect(options: ConnectOptions) -> int:
     """Run until SIGTERM or SIGINT; returns the exit code. Whatever is under way is given up: nothing is lost by it."""
     configure_logs(role="connect", log_format=options.log_format, level=options.log_level)
     kill_after_supervisor(_ORPHANED_SECONDS)
+    for library in _LIBRARIES:
+        logging.getLogger(library).setLevel(logging.CRITICAL)  # the connectors log what they raise
     stop = StopSignals()
     name = options.name or socket.gethostname()
     client = AsyncClient(options.server, options.token, patience=_PATIENCE)
