@@ -7,7 +7,7 @@ PIP_FLAGS := --quiet --disable-pip-version-check
 CODE := src tests examples tools hatch_build.py benchmarks
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run page types test test-slow test-long matrix chromium screenshots sandbox pgbouncer shells promtool faults chaos oracle witness check format bench cluster patroni peers lock docs deploy-tools audit clients wheel release clean
+.PHONY: help setup run page types test test-slow test-long matrix chromium screenshots sandbox pgbouncer shells promtool redis rabbitmq faults chaos oracle witness check format bench cluster patroni peers lock docs deploy-tools audit clients wheel release clean
 
 help: ## show this help
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-11s %s\n", $$1, $$2}'
@@ -42,7 +42,7 @@ matrix: $(STAMP) page ## run tests on each Python (3.11 to 3.14) and PostgreSQL 
 	$(BIN)/python -m tools.matrix $(ARGS)
 
 # Three at a time: they need more of the machine than the others, and some measure it.
-test-slow: $(STAMP) page sandbox pgbouncer shells promtool chromium deploy-tools $(VENV)/site/.installed ## run the tests that need many seconds each (a part of test-long)
+test-slow: $(STAMP) page sandbox pgbouncer shells promtool redis rabbitmq chromium deploy-tools $(VENV)/site/.installed ## run the tests that need many seconds each (a part of test-long)
 	$(BIN)/python -m pytest -m "slow and not long" -n 3 $(ARGS)
 
 test-long: test-slow patroni ## run what needs minutes: slow and long tests, faults, oracle, witness, bench
@@ -70,6 +70,13 @@ shells: # for the tests of completion
 promtool: # for the tests of the alert rules; its package starts a service, which the tests do not use
 	@command -v promtool >/dev/null || $(call INSTALL,--no-install-recommends prometheus) \
 	  || echo "prometheus is not installed: the tests of the alert rules are skipped"
+
+redis: # for the tests of connectors; its package starts a service, which the tests do not use
+	@command -v redis-server >/dev/null || $(call INSTALL,redis-server) \
+	  || echo "redis-server is not installed: its tests are skipped"
+rabbitmq: # for the tests of connectors; its package starts a service, which the tests do not use
+	@PATH="$$PATH:/usr/sbin" command -v rabbitmq-server >/dev/null || $(call INSTALL,rabbitmq-server) \
+	  || echo "rabbitmq-server is not installed: its tests are skipped"
 
 screenshots: $(STAMP) page chromium ## write a picture of every page of the dashboard to screenshots/
 	$(BIN)/python -m tests.ui.screenshots

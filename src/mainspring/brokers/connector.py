@@ -16,7 +16,7 @@ from typing import Protocol
 import msgspec
 
 from mainspring.brokers.connect_settings import SourceSettings
-from mainspring.brokers.consumers import Consumer, Message, OffsetConsumer
+from mainspring.brokers.consumers import Consumer, BrokerMessage, OffsetConsumer
 from mainspring.brokers.messages import buried, converted
 from mainspring.domain.errors import Conflict, Forbidden, InvalidInput, MainspringError, PayloadTooLarge, Unauthorized
 from mainspring.kernel.lifecycle import backoff
@@ -36,7 +36,7 @@ Take = Callable[[str, SourceTake], Awaitable[SourceTaken]]
 Pause = Callable[[float], Awaitable[None]]
 
 
-class Server(Protocol):
+class TakingServer(Protocol):
     async def take(self, source: str, request: SourceTake) -> SourceTaken:
         """POST /v1/sources/{source}:take"""
 
@@ -49,7 +49,7 @@ class Connector:
     """One source. `make`: a new consumer of its broker."""
 
     def __init__(
-        self, source: SourceSettings, name: str, server: Server, make: Callable[[], Consumer], pause: Pause
+        self, source: SourceSettings, name: str, server: TakingServer, make: Callable[[], Consumer], pause: Pause
     ) -> None:
         self._source = source
         self._name = name
@@ -114,7 +114,7 @@ class Connector:
         self._positions[partition] = stored
         log.info("partition begins", source=self._source.name, partition=partition, offset=stored)
 
-    async def _take(self, partition: str, messages: Sequence[Message]) -> None:
+    async def _take(self, partition: str, messages: Sequence[BrokerMessage]) -> None:
         made = [
             converted(self._source, message)
             if len(message.value) <= _BYTES_AT_ONCE
@@ -123,7 +123,9 @@ class Connector:
         ]
         await self._take_some(partition, made, messages)
 
-    async def _take_some(self, partition: str, made: Sequence[SourceMessage], messages: Sequence[Message]) -> None:
+    async def _take_some(
+        self, partition: str, made: Sequence[SourceMessage], messages: Sequence[BrokerMessage]
+    ) -> None:
         """Let the server take messages; in parts if it does not take them together."""
         request = self._request(partition, messages=list(made))
         try:
@@ -198,13 +200,13 @@ class Connector:
         )
 
 
-def _partition_of(message: Message) -> str:
+def _partition_of(message: BrokerMessage) -> str:
     return message.partition
 
 
-def _parts(messages: Sequence[Message]) -> list[list[Message]]:
+def _parts(messages: Sequence[BrokerMessage]) -> list[list[BrokerMessage]]:
     """The messages in parts that one request may hold."""
-    parts: list[list[Message]] = [[]]
+    parts: list[list[BrokerMessage]] = [[]]
     size = 0
     for message in messages:
         size += len(message.value) + 500
@@ -215,7 +217,7 @@ def _parts(messages: Sequence[Message]) -> list[list[Message]]:
     return parts
 
 
-def _named(message: Message) -> Message:
+def _named(message: BrokerMessage) -> BrokerMessage:
     """With an id that the server takes."""
     if message.id is None or (0 < len(message.id) <= _LONGEST_ID and message.id.isprintable()):
         return message

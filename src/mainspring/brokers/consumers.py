@@ -20,7 +20,7 @@ OPEN_SECONDS = 10.0
 ANSWER_SECONDS = 10.0
 
 
-class Message(msgspec.Struct, frozen=True):
+class BrokerMessage(msgspec.Struct, frozen=True):
     """A message of a broker. id: under which the broker may deliver it again; None: it has none. offset: its place in
     the partition, where the broker has offsets. receipt: what the consumer needs to settle it."""
 
@@ -38,10 +38,10 @@ class Consumer(Protocol):
     async def open(self) -> None:
         """Connect, and begin to consume."""
 
-    async def read(self, most: int, wait: float) -> list[Message]:
+    async def read(self, most: int, wait: float) -> list[BrokerMessage]:
         """Up to so many messages. None if there are none within `wait` seconds."""
 
-    async def settle(self, messages: Sequence[Message]) -> list[str]:
+    async def settle(self, messages: Sequence[BrokerMessage]) -> list[str]:
         """The messages are stored. Returns the ids that the broker will not deliver again."""
 
     async def lag(self) -> dict[str, int]:

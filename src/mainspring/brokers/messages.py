@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from mainspring.brokers.connect_settings import EmitIn, SourceSettings
-from mainspring.brokers.consumers import Message
+from mainspring.brokers.consumers import BrokerMessage
 from mainspring.brokers.templates import Missing, fill
 from mainspring.wire.sources import LONGEST_DEAD, LONGEST_PROBLEM, DeadReport, SourceMessage
 
@@ -23,7 +23,7 @@ class Undecodable(Exception):
     """The message cannot become an event or a job. The text says why."""
 
 
-def converted(source: SourceSettings, message: Message) -> SourceMessage:
+def converted(source: SourceSettings, message: BrokerMessage) -> SourceMessage:
     """What the server gets of the message."""
     try:
         return _made(source, message)
@@ -33,13 +33,13 @@ def converted(source: SourceSettings, message: Message) -> SourceMessage:
         return buried(message, "the value is nested too deeply")
 
 
-def buried(message: Message, reason: str) -> SourceMessage:
+def buried(message: BrokerMessage, reason: str) -> SourceMessage:
     """The message as a dead one."""
     text = message.value[:LONGEST_DEAD].decode(errors="replace").replace("\x00", "�")
     return SourceMessage(message.id, message.offset, dead=DeadReport(reason[:LONGEST_PROBLEM], text[:LONGEST_DEAD]))
 
 
-def _made(source: SourceSettings, message: Message) -> SourceMessage:
+def _made(source: SourceSettings, message: BrokerMessage) -> SourceMessage:
     value = _decoded(source.format, message.value)
     event: Mapping[str, Any] = {}
     whole = False
@@ -68,7 +68,7 @@ def _made(source: SourceSettings, message: Message) -> SourceMessage:
 
 
 def _event(
-    source: SourceSettings, emit: EmitIn, message: Message, parts: Mapping[str, Any], payload: Any
+    source: SourceSettings, emit: EmitIn, message: BrokerMessage, parts: Mapping[str, Any], payload: Any
 ) -> dict[str, Any]:
     event = parts["event"]
     made: dict[str, Any] = {
@@ -90,7 +90,7 @@ def _event(
     return {field: value for field, value in made.items() if value is not None}
 
 
-def _event_id(source: SourceSettings, message: Message, event: Mapping[str, Any]) -> str | None:
+def _event_id(source: SourceSettings, message: BrokerMessage, event: Mapping[str, Any]) -> str | None:
     """The id of a CloudEvent is one of its source. Another message has its place in the broker."""
     if "id" in event:
         text = f"{event.get('source')}/{event['id']}"
@@ -117,7 +117,7 @@ def _decoded(form: str, value: bytes) -> Any:
         raise Undecodable(f"the value is no JSON: {error}") from None
 
 
-def _cloud_event(message: Message, value: Any) -> tuple[Mapping[str, Any], Any]:
+def _cloud_event(message: BrokerMessage, value: Any) -> tuple[Mapping[str, Any], Any]:
     """The attributes of a CloudEvent and its data. No attributes if the message is none."""
     if isinstance(value, dict) and all(isinstance(value.get(name), str) for name in _CLOUD_EVENT):
         attributes = {name: one for name, one in value.items() if name not in ("data", "data_base64")}

@@ -16,10 +16,7 @@ TOPICS: dict[str, tuple[tuple[str, ...], ...]] = {
     "Start": (("up",), ("server", "scheduler", "connect", "migrate", "backup", "restore")),
     "Submit": (("submit", "emit"), ("schedule", "apply", "export", "import", "schema")),
     "Steer": (("job",), ("run",), ("workflow", "approval"), ("backfill",), ("dead-letter",), ("act", "operation")),
-    "Watch": (
-        ("event", "source"),
-        ("status", "overview", "failures", "missed", "top", "logs", "doctor"),
-    ),
+    "Watch": (("event", "source", "status", "overview", "failures", "missed", "top", "logs", "doctor"),),
     "Operate": (
         ("worker",),
         ("queue",),

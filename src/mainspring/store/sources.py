@@ -16,7 +16,7 @@ _SQL = load("sources")
 _PRUNED_AT_ONCE = 5000
 
 
-class SourceRow(msgspec.Struct, frozen=True):
+class ReadSource(msgspec.Struct, frozen=True):
     """A source, or one of its partitions."""
 
     name: str
@@ -72,7 +72,7 @@ class PartPosition(msgspec.Struct, frozen=True):
     stored_offset: int | None
 
 
-_list = RowQuery(SourceRow, _SQL["list_sources"])
+_list = RowQuery(ReadSource, _SQL["list_sources"])
 _dead = RowQuery(DeadMessageRow, _SQL["list_dead_messages"])
 _delete = RowQuery(PartPosition, _SQL["delete_source"])
 
@@ -131,7 +131,7 @@ async def insert_dead(
     )  # fmt: skip
 
 
-async def page(connection: Connection, tenant: TenantId, after: tuple[str, str] | None, limit: int) -> list[SourceRow]:
+async def page(connection: Connection, tenant: TenantId, after: tuple[str, str] | None, limit: int) -> list[ReadSource]:
     name, part = after or (None, None)
     return await _list.fetch(connection, tenant, name, part, limit)
 

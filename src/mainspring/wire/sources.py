@@ -113,8 +113,8 @@ class DeadMessageList(msgspec.Struct, omit_defaults=True):
     next: str | None = None
 
 
-class SourceForgotten(msgspec.Struct):
-    """The answer to `DELETE /v1/sources/{name}`. partitions: how many were forgotten."""
+class SourceDeleted(msgspec.Struct):
+    """The answer to `DELETE /v1/sources/{name}`. partitions: how many it had."""
 
     name: str
     partitions: int

@@ -45,6 +45,7 @@ async def get_metrics(
         counts = await services.tenant_counts.with_scales(caller)
         jobs = await services.job_gauges.jobs(caller, jobs_shown or [])
         database, quotas = await services.tenant_counts.database(caller), await services.quotas.limited(caller)
-        text += state_metrics(counts, jobs, database, quotas)
+        sources = await services.source_reader.for_metrics(caller)
+        text += state_metrics(counts, jobs, database, quotas, sources)
         text += await task_metrics(await services.tenant_counts.by_task(caller))
     return Response(text, media_type=_MEDIA_TYPE)

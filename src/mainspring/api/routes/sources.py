@@ -12,7 +12,7 @@ from mainspring.api.services import caller_of, services_of
 from mainspring.api.web import Request, Response
 from mainspring.kernel.config import MAX_BODY_BYTES
 from mainspring.operations.access.permissions import OPERATORS, READERS, SUBMITTERS
-from mainspring.wire.sources import DeadMessageList, SourceForgotten, SourceList, SourceTake, SourceTaken
+from mainspring.wire.sources import DeadMessageList, SourceDeleted, SourceList, SourceTake, SourceTaken
 
 Http = Request[Any, Any, Any]
 
@@ -50,12 +50,12 @@ async def list_dead_messages(
     return Response(page, headers=link_header(request, page.next))
 
 
-@delete("/v1/sources/{name:str}", status_code=200, summary="Forget a source", operation="sources.delete",
+@delete("/v1/sources/{name:str}", status_code=200, summary="Delete a source", operation="sources.delete",
         roles=OPERATORS)  # fmt: skip
-async def forget_source(request: Http, name: str) -> SourceForgotten:
+async def delete_source(request: Http, name: str) -> SourceDeleted:
     """Its offsets, the ids of its messages and its dead messages. Its events and jobs stay. A connector that reads it
     begins anew: at the beginning of the stream, or at its end, as its file says."""
-    return await services_of(request).source_reader.forget(caller_of(request), name)
+    return await services_of(request).source_reader.delete(caller_of(request), name)
 
 
-HANDLERS = [take_messages, list_sources, list_dead_messages, forget_source]
+HANDLERS = [take_messages, list_sources, list_dead_messages, delete_source]

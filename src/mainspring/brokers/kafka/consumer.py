@@ -13,7 +13,7 @@ from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, ConsumerRecord
 from aiokafka.errors import KafkaError
 
 from mainspring.brokers.connect_settings import SourceSettings
-from mainspring.brokers.consumers import ANSWER_SECONDS, Consumer, Message
+from mainspring.brokers.consumers import ANSWER_SECONDS, Consumer, BrokerMessage
 from mainspring.kernel.logs import get_logger
 
 log = get_logger("connect")
@@ -55,7 +55,7 @@ class KafkaConsumer:
             if following > end:
                 raise RuntimeError(
                     f"offset {offset} is stored, and {partition} ends before it: was the topic made again? Then run: "
-                    f"mainspring source forget {self._settings.name}"
+                    f"mainspring source delete {self._settings.name}"
                 )
             if following < first:
                 log.warning(
@@ -70,12 +70,12 @@ class KafkaConsumer:
         self._unplaced.discard(found)
         return following - 1
 
-    async def read(self, most: int, wait: float) -> list[Message]:
+    async def read(self, most: int, wait: float) -> list[BrokerMessage]:
         found = await self._consumer.getmany(timeout_ms=int(wait * 1000), max_records=most)
         placed = [some for partition, some in found.items() if partition not in self._unplaced]
         return [_message(record) for some in placed for record in some]
 
-    async def settle(self, messages: Sequence[Message]) -> list[str]:
+    async def settle(self, messages: Sequence[BrokerMessage]) -> list[str]:
         last = messages[-1]
         assert last.offset is not None
         with suppress(KafkaError):  # what counts is stored
@@ -130,8 +130,8 @@ def connection_settings(url: str) -> dict[str, Any]:
     return found
 
 
-def _message(record: ConsumerRecord) -> Message:
-    return Message(
+def _message(record: ConsumerRecord) -> BrokerMessage:
+    return BrokerMessage(
         record.value or b"",
         key=None if record.key is None else _key(record.key),
         headers={name: value.decode(errors="replace") for name, value in record.headers},

@@ -13,7 +13,7 @@ from nats.errors import TimeoutError as NatsTimeout
 from nats.js.api import AckPolicy, ConsumerConfig, DeliverPolicy
 
 from mainspring.brokers.connect_settings import SourceSettings
-from mainspring.brokers.consumers import ANSWER_SECONDS, OPEN_SECONDS, Consumer, Message
+from mainspring.brokers.consumers import ANSWER_SECONDS, OPEN_SECONDS, Consumer, BrokerMessage
 
 _ACK_WAIT = 30.0  # seconds after which a message that is not acknowledged is delivered again
 _AT_ONCE = 100  # acknowledgements under way
@@ -48,7 +48,7 @@ class NatsConsumer:
             self._settings.subject or "", durable=self._settings.group, stream=self._settings.place, config=config
         )
 
-    async def read(self, most: int, wait: float) -> list[Message]:
+    async def read(self, most: int, wait: float) -> list[BrokerMessage]:
         try:
             found = await self._subscription.fetch(most, timeout=wait)
         except (NatsTimeout, TimeoutError):
@@ -57,7 +57,7 @@ class NatsConsumer:
             return []
         return [self._message(one) for one in found]
 
-    async def settle(self, messages: Sequence[Message]) -> list[str]:
+    async def settle(self, messages: Sequence[BrokerMessage]) -> list[str]:
         for start in range(0, len(messages), _AT_ONCE):
             part = messages[start : start + _AT_ONCE]
             await asyncio.gather(*(message.receipt.ack_sync(timeout=ANSWER_SECONDS) for message in part))
@@ -73,9 +73,9 @@ class NatsConsumer:
                 await asyncio.wait_for(self._connection.close(), ANSWER_SECONDS)
             self._connection = None
 
-    def _message(self, one: Any) -> Message:
+    def _message(self, one: Any) -> BrokerMessage:
         number = one.metadata.sequence.stream
-        return Message(
+        return BrokerMessage(
             one.data, f"{self._begun}:{number}", headers=dict(one.headers or {}), topic=one.subject, receipt=one
         )
 

@@ -12,7 +12,7 @@ from aio_pika.abc import AbstractChannel, AbstractConnection, AbstractIncomingMe
 from aiormq.exceptions import AMQPError
 
 from mainspring.brokers.connect_settings import SourceSettings
-from mainspring.brokers.consumers import ANSWER_SECONDS, OPEN_SECONDS, Consumer, Message
+from mainspring.brokers.consumers import ANSWER_SECONDS, OPEN_SECONDS, Consumer, BrokerMessage
 
 
 def make(settings: SourceSettings, connector: str) -> Consumer:
@@ -36,8 +36,8 @@ class RabbitConsumer:
         queue = await self._channel.declare_queue(self._settings.place, passive=True, timeout=ANSWER_SECONDS)
         await queue.consume(self._delivered.put, timeout=ANSWER_SECONDS)
 
-    async def read(self, most: int, wait: float) -> list[Message]:
-        found: list[Message] = []
+    async def read(self, most: int, wait: float) -> list[BrokerMessage]:
+        found: list[BrokerMessage] = []
         with suppress(TimeoutError):
             found.append(_message(await asyncio.wait_for(self._delivered.get(), wait)))
         while found and len(found) < most and not self._delivered.empty():
@@ -46,7 +46,7 @@ class RabbitConsumer:
             raise ConnectionError("the connection to RabbitMQ is closed")
         return found
 
-    async def settle(self, messages: Sequence[Message]) -> list[str]:
+    async def settle(self, messages: Sequence[BrokerMessage]) -> list[str]:
         """Acknowledgements are not answered. RabbitMQ has seen them when it answers what follows."""
         assert self._channel is not None
         await messages[-1].receipt.ack(multiple=True)  # all before it are stored too
@@ -65,11 +65,11 @@ class RabbitConsumer:
             self._connection = self._channel = None
 
 
-def _message(one: AbstractIncomingMessage) -> Message:
+def _message(one: AbstractIncomingMessage) -> BrokerMessage:
     headers = {name: _text(value) for name, value in one.headers.items()}
     if one.content_type:
         headers["content-type"] = one.content_type
-    return Message(one.body, one.message_id or None, headers=headers, topic=one.routing_key or "", receipt=one)
+    return BrokerMessage(one.body, one.message_id or None, headers=headers, topic=one.routing_key or "", receipt=one)
 
 
 def _text(value: Any) -> str:

@@ -12,7 +12,7 @@ from redis.asyncio import Redis
 from redis.exceptions import RedisError, ResponseError
 
 from mainspring.brokers.connect_settings import SourceSettings
-from mainspring.brokers.consumers import ANSWER_SECONDS, OPEN_SECONDS, Consumer, Message
+from mainspring.brokers.consumers import ANSWER_SECONDS, OPEN_SECONDS, Consumer, BrokerMessage
 
 _ABANDONED_MS = 60_000  # after this time entries of other members are taken over
 _CLAIM_EVERY = 20.0
@@ -49,7 +49,7 @@ class RedisConsumer:
                 raise
         self._own_after = "0"
 
-    async def read(self, most: int, wait: float) -> list[Message]:
+    async def read(self, most: int, wait: float) -> list[BrokerMessage]:
         if self._own_after is not None:
             entries = await self._next_of_group(self._own_after, most)
             if entries:
@@ -60,7 +60,7 @@ class RedisConsumer:
             return await self._messages(entries)
         return await self._messages(await self._next_of_group(">", most, wait))
 
-    async def settle(self, messages: Sequence[Message]) -> list[str]:
+    async def settle(self, messages: Sequence[BrokerMessage]) -> list[str]:
         ids = [message.id for message in messages if message.id is not None]
         await self._open.xack(self._settings.place, self._settings.group, *ids)
         return ids
@@ -98,20 +98,20 @@ class RedisConsumer:
             self._claimed_at = time.monotonic()
         return list(found[1])
 
-    async def _messages(self, entries: Sequence[Any]) -> list[Message]:
+    async def _messages(self, entries: Sequence[Any]) -> list[BrokerMessage]:
         gone = [entry_id for entry_id, fields in entries if not fields]  # deleted or trimmed before they were read
         if gone:
             await self._open.xack(self._settings.place, self._settings.group, *gone)
         return [self._message(_text(entry_id), fields) for entry_id, fields in entries if fields]
 
-    def _message(self, entry_id: str, fields: Mapping[bytes, bytes]) -> Message:
+    def _message(self, entry_id: str, fields: Mapping[bytes, bytes]) -> BrokerMessage:
         field = self._settings.field
         if field is None and len(fields) == 1:
             field = _text(next(iter(fields)))
         texts = {_text(name): value for name, value in fields.items()}
         headers = {name: _text(value) for name, value in texts.items() if name != field}
         value = texts.get(field, b"") if field is not None else msgspec.json.encode(headers)
-        return Message(value, entry_id, headers=headers, topic=self._settings.place)
+        return BrokerMessage(value, entry_id, headers=headers, topic=self._settings.place)
 
 
 def _text(value: Any) -> str:

@@ -75,15 +75,15 @@ def dead(source: NameArgument, limit: PageLimit = 50, cursor: PageCursor = None,
     show_list(options, read)
 
 
-@noun.verb("forget", "mainspring source forget orders")
-def forget(server: Server, source: NameArgument, as_json: JsonFlag = False) -> None:
-    """Forget where a source is. A connector that reads it begins anew."""
+@noun.verb("delete", "mainspring source delete orders")
+def delete(server: Server, source: NameArgument, as_json: JsonFlag = False) -> None:
+    """Delete what is stored of a source. A connector that reads it begins anew."""
     with server.connect() as client:
-        done = client.forget_source(source)
+        done = client.delete_source(source)
     if as_json:
         show_json(done)
     else:
-        show_line(f"source {done.name} is forgotten")
+        show_line(f"source {done.name} is deleted")
 
 
 def _row(one: SourceView, times: TimeFormat) -> tuple[str, ...]:

@@ -31,7 +31,7 @@ class Readings(msgspec.Struct):
     dead: list[DeadMessage] = []
 
 
-class Reader:
+class MessageReader:
     def __init__(self, submitter: Submitter, quotas: QuotaGuard) -> None:
         self._submitter = submitter
         self._quotas = quotas

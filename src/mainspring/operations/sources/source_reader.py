@@ -1,4 +1,4 @@
-"""Lists sources and their dead messages, and forgets sources."""
+"""Lists sources and their dead messages, and deletes sources."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from mainspring.operations.paging.search import searching
 from mainspring.operations.sources.taker import check_source_name
 from mainspring.store import sources
 from mainspring.store.pool import Store
-from mainspring.store.sources import SourceRow
-from mainspring.wire.sources import DeadMessageList, DeadMessageView, SourceForgotten, SourceList, SourceView
+from mainspring.store.sources import ReadSource
+from mainspring.wire.sources import DeadMessageList, DeadMessageView, SourceDeleted, SourceList, SourceView
 
 MOST_IN_METRICS = 1000
 
@@ -52,7 +52,7 @@ class SourceReader:
             following,
         )
 
-    async def forget(self, caller: Caller, name: str) -> SourceForgotten:
+    async def delete(self, caller: Caller, name: str) -> SourceDeleted:
         """Delete a source with its offsets, message ids and dead messages."""
         check_source_name(name)
         async with self._store.change() as connection:
@@ -61,8 +61,8 @@ class SourceReader:
                 raise NotFound(f"there is no source {name!r}", hint="see GET /v1/sources")
             offsets = {part.part: part.stored_offset for part in gone}
             await record(connection, caller, "source", name, {"kind": gone[0].kind, "offsets": offsets}, None)
-        log.info("source forgotten", tenant=caller.tenant, source=name, by=caller.name)
-        return SourceForgotten(name, len(gone))
+        log.info("source deleted", tenant=caller.tenant, source=name, by=caller.name)
+        return SourceDeleted(name, len(gone))
 
 
 def _after(cursor: str | None) -> tuple[str, str] | None:
@@ -77,7 +77,7 @@ def _after(cursor: str | None) -> tuple[str, str] | None:
     return name, part
 
 
-def _view(row: SourceRow) -> SourceView:
+def _view(row: ReadSource) -> SourceView:
     return SourceView(
         row.name, row.kind, row.seen_at, row.connector, row.taken, row.repeated, row.dead, row.problems, row.part,
         row.stored_offset, row.lag, row.problem, row.problem_at, row.taken_at,

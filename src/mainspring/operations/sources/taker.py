@@ -17,7 +17,7 @@ from mainspring.kernel.logs import get_logger
 from mainspring.operations.access.caller import Caller
 from mainspring.operations.limits.quota_guard import QuotaGuard
 from mainspring.operations.signals import Signals
-from mainspring.operations.sources.readings import Reader, Readings, dead
+from mainspring.operations.sources.readings import MessageReader, Readings, dead
 from mainspring.operations.submit.submitter import Submitter
 from mainspring.store import events, sources
 from mainspring.store.deadlocks import despite_deadlocks
@@ -47,7 +47,7 @@ class SourceTaker:
         self._signals = signals
         self._quotas = quotas
         self._submitter = submitter
-        self._reader = Reader(submitter, quotas)
+        self._reader = MessageReader(submitter, quotas)
 
     async def take(self, caller: Caller, name: str, request: SourceTake) -> SourceTaken:
         """Raises SourceMoved if another offset is stored. A message that cannot become an event or a job is kept as a
@@ -144,7 +144,7 @@ class SourceTaker:
             if await sources.count(connection, tenant) >= MOST_SOURCES:
                 raise InvalidInput(
                     f"the tenant has {MOST_SOURCES} sources and partitions already", field="name",
-                    hint="forget one: DELETE /v1/sources/{name}",
+                    hint="see GET /v1/sources, and delete those that nobody reads",
                 )  # fmt: skip
             await sources.add(connection, tenant, name, part, request.kind)
             exists, stored = await sources.lock(connection, tenant, name, part)

@@ -315,7 +315,7 @@ class AsyncClient(AsyncWorkflowMethods, AsyncBulkMethods):
     job_outcomes = awaited(lambda: calls.job_outcomes)
     sources = awaited(lambda: calls.sources)
     dead_messages = awaited(lambda: calls.dead_messages)
-    forget_source = awaited(lambda: calls.forget_source)
+    delete_source = awaited(lambda: calls.delete_source)
     take_messages = awaited(lambda: calls.take_messages)
     views = awaited(lambda: calls.views)
     view = awaited(lambda: calls.view)

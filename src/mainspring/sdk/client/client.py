@@ -312,7 +312,7 @@ class Client(WorkflowMethods, BulkMethods):
     job_outcomes = blocking(lambda: calls.job_outcomes)
     sources = blocking(lambda: calls.sources)
     dead_messages = blocking(lambda: calls.dead_messages)
-    forget_source = blocking(lambda: calls.forget_source)
+    delete_source = blocking(lambda: calls.delete_source)
     take_messages = blocking(lambda: calls.take_messages)
     views = blocking(lambda: calls.views)
     view = blocking(lambda: calls.view)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from mainspring.sdk.client.calls.common import query_of
 from mainspring.sdk.client.core import Call, encode, json_of, segment
-from mainspring.wire.sources import DeadMessageList, SourceForgotten, SourceList, SourceTake, SourceTaken
+from mainspring.wire.sources import DeadMessageList, SourceDeleted, SourceList, SourceTake, SourceTaken
 
 _taken = json_of(SourceTaken)
 _source_list = json_of(SourceList)
 _dead_list = json_of(DeadMessageList)
-_forgotten = json_of(SourceForgotten)
+_deleted = json_of(SourceDeleted)
 
 
 def take_messages(source: str, request: SourceTake) -> Call[SourceTaken]:
@@ -28,10 +28,10 @@ def dead_messages(source: str, *, limit: int | None = None, cursor: str | None =
     return Call("GET", f"{_path(source)}/dead-messages", _dead_list, params=query_of(given))
 
 
-def forget_source(source: str) -> Call[SourceForgotten]:
-    """Forget a source: its offsets, the ids of its messages and its dead messages. Not repeated after a lost
+def delete_source(source: str) -> Call[SourceDeleted]:
+    """Delete a source: its offsets, the ids of its messages and its dead messages. Not repeated after a lost
     response."""
-    return Call("DELETE", _path(source), _forgotten, repeatable=False)
+    return Call("DELETE", _path(source), _deleted, repeatable=False)
 
 
 def _path(source: str) -> str:
