@@ -69,6 +69,10 @@ const routes = [
     component: lazyRouteComponent(patiently(() => import("./pages/events/EventsPage")), "EventsPage"),
   }),
   createRoute({
+    getParentRoute: () => root, path: "/sources", validateSearch: only("after"),
+    component: lazyRouteComponent(patiently(() => import("./pages/events/SourcesPage")), "SourcesPage"),
+  }),
+  createRoute({
     getParentRoute: () => root, path: "/events/$event",
     component: lazyRouteComponent(patiently(() => import("./pages/events/EventPage")), "EventPage"),
   }),

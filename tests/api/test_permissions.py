@@ -115,7 +115,7 @@ async def test_a_viewer_may_call_what_reads_and_nothing_that_changes(assembly: A
 _OF_ADMINS = {
     "applications.declare", "audit.chain", "audit.list",
     "calendars.delete", "calendars.put", "channels.delete", "channels.put", "channels.test",
-    "events.emit", "events.emit_batch",
+    "events.emit", "events.emit_batch", "sources.take",
     "files.apply", "files.export", "files.plan",
     "rules.delete", "rules.put", "jobs.create", "jobs.create_batch", "jobs.update",
     "secrets.delete", "secrets.put", "secrets.rotate_key",

@@ -29,6 +29,7 @@ WITHOUT_JSON = (
         "up",
         "server",
         "scheduler",
+        "connect",
         "worker start",
         "top",
         "completion",

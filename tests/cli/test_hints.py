@@ -102,6 +102,7 @@ WITHOUT_A_COMMAND = {
     "GET /v1/search": "for the dashboard",
     "GET /v1/stream": "for clients and the dashboard",
     "POST /v1/events:batch": "for clients",
+    "POST /v1/sources/{}:take": "for connectors",
     "POST /v1/jobs:batch": "for clients",
     "POST /v1/jobs:validate": "for clients",
     "PUT /v1/applications/{}": "workers declare what their code has",

@@ -164,6 +164,11 @@ class Cluster:
         await eventually(registered, START, "the worker is registered")
         return child
 
+    def connector(self, sources: Path, *options: str) -> subprocess.Popen[bytes]:
+        """Start a process that reads sources."""
+        arguments = ["connect", "--sources", str(sources), "--server", self.url, "--token-file", str(self._token_file)]
+        return self._start([*arguments, *options], {})
+
     async def submit(self, **fields: Any) -> str:
         answer = await self.http.post("/v1/jobs", json=with_key(fields))
         assert answer.status_code in TAKEN, answer.text

@@ -17,6 +17,7 @@ SECTIONS: dict[str, tuple[str, ...]] = {
         "workflows",
         "dependencies",
         "events",
+        "connect",
         "waits",
         "middleware",
         "http-tasks",

@@ -104,6 +104,8 @@ from mainspring.operations.sinks.admin import SinkAdmin
 from mainspring.operations.sinks.keeper import SinkKeeper
 from mainspring.operations.sinks.producers import Producers
 from mainspring.operations.sinks.sender import SinkSender
+from mainspring.operations.sources.source_reader import SourceReader
+from mainspring.operations.sources.taker import SourceTaker
 from mainspring.operations.submit.submitter import Submitter
 from mainspring.operations.views.saved_views import SavedViews
 from mainspring.operations.waits.approvals import Approvals
@@ -172,6 +174,8 @@ class Services:
             store, lanes, signals, database_clock, signatures, depths, self.offers, self.exchanger.hand_offs,
             secret_check, quota_guard,
         )  # fmt: skip
+        self.source_taker = SourceTaker(store, signals, quota_guard, self.submitter)
+        self.source_reader = SourceReader(store)
         self.amender = Amender(store, lanes, signals, signatures)
         self.declarer = Declarer(store, lanes, self.amender)
         self.job_reader = JobReader(store, lanes, self.run_reader)

@@ -16,6 +16,7 @@ from mainspring.wire.insights import QueueScale
 from mainspring.wire.quotas import QuotaUse
 from mainspring.wire.runs import QueueView
 from mainspring.wire.sinks import SinkView
+from mainspring.wire.sources import SourceView
 
 _MOST_QUEUES = 1000
 _OF_QUEUE = {
@@ -50,6 +51,14 @@ _OF_DATABASE = {
 }
 
 
+_OF_SOURCE = {
+    "mainspring_source_lag": ("Messages that waited at the broker when the connector last said so", "lag"),
+    "mainspring_source_taken": ("Messages that were taken", "taken"),
+    "mainspring_source_dead_messages": ("Messages that could not become an event or a job", "dead"),
+    "mainspring_source_problems": ("How often the connector could not read or write", "problems"),
+}
+
+
 def ready_metric(*, ready: bool) -> bytes:
     """Whether this server is ready, as /readyz says."""
     return _written([GaugeMetricFamily("mainspring_ready", "1 if the server is ready, as /readyz says", int(ready))])
@@ -60,10 +69,18 @@ def state_metrics(
     jobs: Sequence[JobGauges],
     database: DatabaseFigures | None,
     quotas: Sequence[QuotaUse],
-    sinks: Sequence[SinkView] = (),
+    sinks: Sequence[SinkView],
+    sources: Sequence[SourceView],
 ) -> bytes:
     return _written(
-        [*_of_counts(counts), *_of_jobs(jobs), *_of_database(database), *_of_quotas(quotas), *_of_sinks(sinks)]
+        [
+            *_of_counts(counts),
+            *_of_jobs(jobs),
+            *_of_database(database),
+            *_of_quotas(quotas),
+            *_of_sinks(sinks),
+            *_of_sources(sources),
+        ]
     )
 
 
@@ -142,3 +159,13 @@ def _of_quotas(uses: Sequence[QuotaUse]) -> Iterator[Metric]:
         if use.used is not None:
             used.add_metric([use.quota], use.used)
     yield from (limits, used)
+
+
+def _of_sources(sources: Sequence[SourceView]) -> Iterator[Metric]:
+    """None if the tenant has no sources."""
+    for name, (words, field) in _OF_SOURCE.items() if sources else ():
+        family = GaugeMetricFamily(name, words, labels=["source", "partition"])
+        for source in sources:
+            if (value := getattr(source, field)) is not None:
+                family.add_metric([source.name, source.partition], value)
+        yield family

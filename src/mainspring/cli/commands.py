@@ -13,10 +13,10 @@ from mainspring.cli.noun import Noun, NounVerb
 BENCH = "bench"
 # What people want to do, and the nouns and commands for it. Those in one row share a line of the help.
 TOPICS: dict[str, tuple[tuple[str, ...], ...]] = {
-    "Start": (("up",), ("server", "scheduler", "migrate", "backup", "restore", "upgrade-database")),
+    "Start": (("up",), ("server", "scheduler", "connect", "migrate", "backup", "restore", "upgrade-database")),
     "Submit": (("submit", "emit"), ("schedule", "apply", "export", "import", "schema")),
     "Steer": (("job",), ("run",), ("workflow", "approval"), ("backfill",), ("dead-letter",), ("act", "operation")),
-    "Watch": (("event", "status", "overview", "failures", "missed", "top", "logs", "doctor"),),
+    "Watch": (("event", "source", "status", "overview", "failures", "missed", "top", "logs", "doctor"),),
     "Operate": (
         ("worker",),
         ("queue",),
@@ -28,7 +28,7 @@ TOPICS: dict[str, tuple[tuple[str, ...], ...]] = {
     "Tools": (("completion", BENCH),),
 }
 NOUNS = (
-    *("job", "run", "workflow", "approval", "backfill", "dead-letter", "operation", "schedule", "event"),
+    *("job", "run", "workflow", "approval", "backfill", "dead-letter", "operation", "schedule", "event", "source"),
     *("worker", "task", "queue", "limit", "breaker", "calendar", "tenant", "user", "token", "secret", "session"),
     *("audit", "channel", "rule", "notification", "sink", "view", "import", "backup"),
 )
@@ -82,6 +82,7 @@ OLD_NAMES = {
     "session-end": "session end",
 }
 # Those of them that do more than the verb: `pause --queue` is `queue pause`.
+_MODULES = {"connect": "connector"}  # where the module has another name
 OLD_COMMANDS = ("pause", "resume", "cancel")
 
 
@@ -111,7 +112,7 @@ def load_command(name: str) -> NounVerb:
     if name in OLD_NAMES:
         noun, _, verb = OLD_NAMES[name].partition(" ")
         return load_verb(noun, verb)
-    module = import_module(f"mainspring.cli.{name.replace('-', '_')}")
+    module = import_module(f"mainspring.cli.{_MODULES.get(name, name).replace('-', '_')}")
     return NounVerb(name, module.command, module.EXAMPLES)
 
 

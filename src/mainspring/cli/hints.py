@@ -61,6 +61,7 @@ OTHER_COMMANDS = {
     "GET /v1/audit/chain": "audit verify",
     "POST /v1/secrets:rotateKey": "secret rotate-key",
     "POST /v1/events": "event emit",
+    "GET /v1/sources/{}/dead-messages": "source dead {}",
     "POST /v1/files:plan": "apply --plan",
     "POST /v1/files:apply": "apply",
     "POST /v1/files:export": "export",

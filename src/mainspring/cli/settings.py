@@ -13,7 +13,7 @@ from typing import Any, get_args, get_origin
 from mainspring.cli.commands import find_command
 from mainspring.cli.shared_options import parameters_of
 
-STARTING = ("up", "server", "scheduler", "worker", "migrate")
+STARTING = ("up", "server", "scheduler", "worker", "connect", "migrate")
 CLIENTS = "client commands"
 # The client of the SDK reads these variables itself, so the options have none of their own.
 OF_CLIENTS = {"url": "MAINSPRING_URL", "token_file": "MAINSPRING_TOKEN_FILE", "data": "MAINSPRING_DATA"}
@@ -38,7 +38,7 @@ class Setting:
 # Without an option: `ps` would show a token, and the others are for one process or another, however it is started.
 VARIABLES = (
     Setting(
-        "token", "", "", "MAINSPRING_TOKEN", ("worker", CLIENTS), str, "",
+        "token", "", "", "MAINSPRING_TOKEN", ("worker", "connect", CLIENTS), str, "",
         "The token itself. It counts more than a file.",
     ),
     Setting(

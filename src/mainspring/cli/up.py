@@ -35,6 +35,7 @@ from mainspring.cli.connect import (
     checked_log_format,
     checked_log_level,
 )
+from mainspring.cli.connector import SourcesOption, read_sources_file
 from mainspring.cli.shared_options import CaOption
 from mainspring.cli.task_options import flags_of_kinds, worker_options
 from mainspring.cli.worker import DEFAULT_SLOTS, IsolationOption, PruneFlag, QueuesOption, RunAsOption, check_isolation
@@ -89,6 +90,7 @@ def command(
     max_processes: MaxProcessesOption = None,
     max_cpus: MaxCpusOption = None,
     prune: PruneFlag = False,
+    sources: SourcesOption = None,
     backup: Annotated[
         Path | None,
         typer.Option(
@@ -137,6 +139,8 @@ def command(
         from mainspring.worker.processes.accounts import command_accounts
 
         command_accounts(run_as)
+    if sources is not None:
+        read_sources_file(sources)  # report a mistake before anything is started
     level, wanted_format = checked_log_level(log_level), checked_log_format(log_format)
     configure_logs(role="up", log_format=wanted_format, level=level)
     options = UpOptions(
@@ -173,6 +177,7 @@ def command(
         ca=trusted,
         insecure_http=insecure_http,
         prune_schedules=prune,
+        sources=sources,
         backups=None if backup is None else Backups(backup.absolute(), backup_every, backup_keep, backup_key),
     )
     raise typer.Exit(uvloop.run(run_up(options)))

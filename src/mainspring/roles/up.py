@@ -124,6 +124,7 @@ class UpOptions:
     caps: Mapping[str, str] = field(default_factory=dict)  # options of the worker
     prune_schedules: bool = False
     backups: Backups | None = None
+    sources: Path | None = None
     data_named: bool = True  # named by the user; otherwise the folder can have come with a repository
 
     @property
@@ -243,6 +244,8 @@ async def _start(
     supervisor.release("server")
     await _until_healthy(options.url, options.ca, _HEALTH_PATIENCE + database.wait)
     supervisor.start(worker_program(options))
+    if options.sources is not None:
+        supervisor.start(connect_program(options, options.sources))
     page = None
     if sys.stdout.isatty():  # a log keeps what is printed, and others read it
         page = await when_available(database, partial(_sign_in_page, database, token))
@@ -308,6 +311,18 @@ def backup_program(options: UpOptions, backups: Backups) -> Program:
         argv += ["--postgres-bin", str(options.postgres_bin.absolute())]
     argv += ["--log-level", options.log_level, "--log-format", options.log_format]
     return Program("backup", tuple(argv), worker_environment())
+
+
+def connect_program(options: UpOptions, sources: Path) -> Program:
+    """The process that reads sources from brokers. Its environment does not lead to the database."""
+    argv = [*MAINSPRING, "connect", "--sources", str(sources.absolute()), "--server", options.url]
+    argv += ["--token-file", str(options.token_file), "--log-level", options.log_level]
+    argv += ["--log-format", options.log_format]
+    if options.ca is not None:
+        argv += ["--ca", options.ca]
+    if options.insecure_http:
+        argv.append("--insecure-http")
+    return Program("connect", tuple(argv), worker_environment())
 
 
 def _check_backups(options: UpOptions) -> None:

@@ -18,6 +18,7 @@ from mainspring.store import (
     operations,
     partitions,
     rollups,
+    sources,
     tenant_history,
     unique,
     workflow_versions,
@@ -144,10 +145,11 @@ class EventPruner:
         self._days = retention_days
 
     async def run_once(self) -> int:
-        """Delete events that are older than the retention, unless a run that they start is still to be made. Returns
-        how many."""
+        """Delete events that are older than the retention, unless a run that they start is still to be made, and the
+        ids of messages that their broker does not deliver again. Returns how many events."""
         async with self._store.reads.acquire() as connection:
             deleted = await events.prune(connection, self._days)
+            await sources.prune_messages(connection, self._days)
         if deleted:
             log.info("events dropped", events=deleted)
         return deleted

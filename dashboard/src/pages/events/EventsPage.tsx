@@ -20,7 +20,7 @@ export function EventsPage() {
   });
   const active = (["name", "key"] as const).filter((one) => search[one] !== undefined);
   return (
-    <Page title="Events" lead="What applications say has happened. Jobs and workflows start on events.">
+    <Page title="Events" lead={<>What applications say has happened. Jobs and workflows start on events. Some come from <Link to="/sources">sources</Link>.</>}>
       <Filters active={active}>
         <TextFilter name="name" value={name} label="Name" wide />
         {name === undefined ? null : <TextFilter name="key" value={search.key} label="Key" />}

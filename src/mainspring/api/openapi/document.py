@@ -56,6 +56,7 @@ _TAGS = {
     "dead_letters": ("dead letters", "Runs that failed for good, kept with their payloads."),
     "missed_fires": ("jobs", "What to run and when."),
     "events": ("events", "What applications emit, and what it starts."),
+    "sources": ("sources", "What connectors read from brokers."),
     "operations": ("operations", "One verb on many jobs, runs or dead letters."),
     "queues": ("queues", "Named lines of work, and their limits."),
     "tenant": ("queues", "Named lines of work, and their limits."),

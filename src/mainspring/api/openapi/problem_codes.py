@@ -62,6 +62,7 @@ CODES: dict[str, tuple[int, str]] = {
     "already_fired": (409, "a one-time job that has fired cannot be changed"),
     "unreadable": (409, "what is stored about it cannot be read; it can only be cancelled"),
     "is_a_step": (409, "a step of a workflow is not a job of its own"),
+    "source_moved": (409, "another connector has taken messages of the partition; continue from the stored offset"),
     "changed_meanwhile": (409, "somebody else has changed it; try again"),
     "owned_elsewhere": (409, "other job files own it"),
     "declared_in_code": (409, "the code of an application declares it"),

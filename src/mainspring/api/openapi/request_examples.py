@@ -76,6 +76,20 @@ CALENDAR_PREVIEWS: Examples = {
     "the days of the stored rules": {"year": 2027},
     "other rules": {"rules": {"weekdays": ["MON", "TUE", "WED", "THU"]}, "year": 2027},
 }
+SOURCE_TAKES: Examples = {
+    "of a partition": {
+        "kind": "kafka", "connector": "host-1", "partition": "orders/0", "after": 41,
+        "messages": [{"offset": 42, "event": {"name": "order.paid", "key": "42", "payload": {"total": 120}}}],
+    },
+    "with ids": {
+        "kind": "redis", "connector": "host-1", "settled": ["1700000000000-0"],
+        "messages": [
+            {"id": "1700000000000-1", "job": {"task": "shop.ship", "payload": {"order": 42}}},
+            {"id": "1700000000000-2", "dead": {"reason": "the value is no JSON", "value": "{"}},
+        ],
+    },
+    "where it is": {"kind": "kafka", "connector": "host-1", "partition": "orders/0"},
+}  # fmt: skip
 CALENDARS: Examples = {
     "business days": {
         "timezone": "Europe/Berlin",

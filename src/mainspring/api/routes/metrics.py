@@ -46,6 +46,7 @@ async def get_metrics(
         jobs = await services.job_gauges.jobs(caller, jobs_shown or [])
         database, quotas = await services.tenant_counts.database(caller), await services.quotas.limited(caller)
         sinks = await services.sinks.all_sinks(caller)
-        text += state_metrics(counts, jobs, database, quotas, sinks)
+        sources = await services.source_reader.for_metrics(caller)
+        text += state_metrics(counts, jobs, database, quotas, sinks, sources)
         text += await task_metrics(await services.tenant_counts.by_task(caller))
     return Response(text, media_type=_MEDIA_TYPE)

@@ -30,7 +30,7 @@ class Emitter:
 
     async def emit(self, caller: Caller, request: EventRequest) -> EventsAccepted:
         """Store one event. One with the id of a stored event changes nothing."""
-        return await self._emit(caller, [_read(request)], single=True)
+        return await self._emit(caller, [read_event(request)], single=True)
 
     async def emit_batch(self, caller: Caller, requests: Sequence[EventRequest]) -> EventsAccepted:
         """Store events, all or none."""
@@ -38,7 +38,7 @@ class Emitter:
         read: list[NewEvent] = []
         for index, request in enumerate(requests):
             try:
-                read.append(_read(request))
+                read.append(read_event(request))
             except MainspringError as error:
                 error.field = f"events[{index}].{error.field}"
                 raise
@@ -66,7 +66,7 @@ class Emitter:
             return len(await events.insert(connection, caller.tenant, new, caller.created_by))
 
 
-def _read(request: EventRequest) -> NewEvent:
+def read_event(request: EventRequest) -> NewEvent:
     if not request.name.strip():
         raise InvalidInput("the name of the event is empty", field="name", expected='a name such as "order.paid"')
     check_line(request.name, "name")

@@ -237,6 +237,19 @@ class Submitter:
             )
         )
 
+    async def submit_with(
+        self, caller: Caller, definitions: Sequence[JobDefinition], also: Callable[[Connection], Awaitable[None]]
+    ) -> Submitted:
+        """Store jobs that are defined already, without idempotency keys. `also` is called in the transaction that
+        stores them."""
+        await self._quotas.admit(caller, definitions)
+        attempt = RepeatedSubmit(uuid7_texts(len(definitions)))
+
+        async def with_these(connection: Connection, _job_id: str, _generation: int) -> None:
+            await also(connection)
+
+        return await self._store_all(caller, (), definitions, attempt, single=False, digests={}, also=with_these)
+
     async def _store_plain(self, caller: Caller, definitions: Sequence[JobDefinition], run_ids: Sequence[str]) -> None:
         await self._store_all(caller, (), definitions, RepeatedSubmit(run_ids), single=True)
 
@@ -336,7 +349,7 @@ class Submitter:
                     await batch.insert(connection)
                     if places is not None and not all(batch.repeated):
                         await check_stored(connection, tenant, places)
-                    if also is not None and not batch.repeated[0]:
+                    if also is not None and not (single and batch.repeated[0]):
                         await also(connection, batch.job_ids[0], batch.generations[0])
                     if dependent or max(batch.generations) > 1:
                         await batch.make_edges(connection, _given_as(requests, definitions))

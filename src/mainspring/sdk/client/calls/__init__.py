@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from mainspring.sdk.client.calls.schedule_calls import *
     from mainspring.sdk.client.calls.secret_calls import *
     from mainspring.sdk.client.calls.sink_calls import *
+    from mainspring.sdk.client.calls.source_calls import *
     from mainspring.sdk.client.calls.user_calls import *
     from mainspring.sdk.client.calls.view_calls import *
     from mainspring.sdk.client.calls.workflow_calls import *
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
 _MODULES = (
     *("job_calls", "run_calls", "workflow_calls", "schedule_calls", "file_calls", "event_calls", "approval_calls"),
     *("bulk_calls", "limit_calls", "access_calls", "user_calls", "secret_calls", "notify_calls", "quota_calls"),
-    *("retention_calls", "audit_calls", "insight_calls", "view_calls", "sink_calls"),
+    *("retention_calls", "audit_calls", "insight_calls", "view_calls", "sink_calls", "source_calls"),
 )
 
 

@@ -1,0 +1,1 @@
+"""Sources: what connectors read from brokers becomes events and jobs, once."""

@@ -1,0 +1,112 @@
+"""Connectors, servers and brokers are killed while messages come in: none is lost, and none comes in twice."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import asyncpg
+import pytest
+
+from tests.brokers.publishers import KafkaPublisher, NatsPublisher, RabbitPublisher, RedisPublisher, publish_all
+from tests.brokers.servers import RABBITMQ, REDIS, a_broker
+from tests.processes.cluster import SLOW, Cluster, eventually
+
+pytestmark = [pytest.mark.anyio, pytest.mark.slow]
+
+needs_redis = pytest.mark.skipif(REDIS is None, reason="redis-server is not installed")
+needs_rabbitmq = pytest.mark.skipif(RABBITMQ is None, reason="rabbitmq-server is not installed")
+BROKERS = [
+    pytest.param(RedisPublisher, marks=needs_redis, id="redis"),
+    pytest.param(NatsPublisher, id="nats"),
+    pytest.param(RabbitPublisher, marks=needs_rabbitmq, id="rabbitmq"),
+    pytest.param(KafkaPublisher, id="kafka"),
+]
+
+
+def sources_file(folder: Path, url: str, settings: dict[str, Any]) -> Path:
+    """Two sources of the same messages: one emits events with ids of their own, one submits jobs."""
+    first, second = {"url": url, **settings}, {"url": url, **settings, "group": "of-jobs"}
+    if "queue" in settings:  # a queue has one reader: there are two of them
+        first, second = ({"url": url, "queue": f"{settings['queue']}-{name}"} for name in ("events", "jobs"))
+    path = folder / "connect.yaml"
+    path.write_text(
+        json.dumps(
+            {
+                "sources": [
+                    {"name": "events", **first, "emit": {"name": "order.paid", "id": None}},
+                    {"name": "jobs", **second, "submit": {"task": "shop.ship"}},
+                ]
+            }
+        )
+    )
+    return path
+
+
+async def come_in(cluster: Cluster, database_url: str, publisher: Any, count: int, kills: int) -> None:
+    dice = random.Random(7)
+    server = await cluster.server()
+    with a_broker(publisher.argv) as broker:
+        await publisher.prepare(broker)
+        file = sources_file(cluster.folder, publisher.url(broker), publisher.settings)
+        connector = cluster.connector(file)
+        publishing = asyncio.create_task(publish_all(publisher, broker, count))
+        connection = await asyncpg.connect(database_url)
+        try:
+            for turn in range(kills):
+                await asyncio.sleep(dice.random() * 1.5)  # the moment of the kill is what varies
+                if turn % 3 == 0:
+                    connector.send_signal(signal.SIGKILL)
+                    connector.wait()
+                    connector = cluster.connector(file)
+                elif turn % 3 == 1:
+                    server.send_signal(signal.SIGKILL)
+                    server.wait()
+                    server = await cluster.server()
+                elif publisher.kills_broker:
+                    broker.kill()
+                    broker.start()
+            await publishing
+            await eventually(_settled(connection, publisher, count), 4 * SLOW, "all messages come in")
+            assert await _found(connection) == [(count, count), (count, count)]
+        finally:
+            publishing.cancel()
+            await connection.close()
+
+
+def _settled(connection: asyncpg.Connection, publisher: Any, count: int) -> Callable[[], Any]:
+    async def look() -> bool:
+        """All are in, and the brokers deliver none of them again."""
+        [events, jobs] = await _found(connection)
+        settled = await connection.fetchval(publisher.settled)
+        return events[1] == jobs[1] == count and settled == 2 * count
+
+    return look
+
+
+async def _found(connection: asyncpg.Connection) -> list[tuple[int, int]]:
+    """How many events and runs there are, and how many numbers they have."""
+    return [
+        tuple(await connection.fetchrow(f"select count(*), count(distinct payload ->> 'n') from mainspring.{table}"))
+        for table in ("events", "runs")
+    ]
+
+
+@pytest.mark.parametrize("publisher", BROKERS)
+async def test_some_messages_come_in_once_despite_kills(
+    cluster: Cluster, database_url: str, publisher: Callable[[], Any]
+) -> None:
+    await come_in(cluster, database_url, publisher(), 300, 3)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("publisher", BROKERS)
+async def test_ten_thousand_messages_come_in_once_despite_kills(
+    cluster: Cluster, database_url: str, publisher: Callable[[], Any]
+) -> None:
+    await come_in(cluster, database_url, publisher(), 10_000, 18)
