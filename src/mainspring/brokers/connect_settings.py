@@ -10,15 +10,13 @@ from urllib.parse import urlsplit
 import msgspec
 from msgspec import Meta
 
+from mainspring.brokers.addresses import SCHEMES
 from mainspring.brokers.templates import check_template
 from mainspring.domain.errors import InvalidInput
 from mainspring.wire.jobs import JobRequest
 
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
-KINDS = {
-    "redis": "redis", "rediss": "redis", "nats": "nats", "tls": "nats", "amqp": "rabbitmq", "amqps": "rabbitmq",
-    "kafka": "kafka", "kafkas": "kafka",
-}  # fmt: skip
+KINDS = {scheme: kind for kind, schemes in SCHEMES.items() for scheme in schemes}
 # What each broker reads from, and which other settings it has.
 _PLACES = {"redis": "stream", "nats": "stream", "rabbitmq": "queue", "kafka": "topic"}
 _OWN = {

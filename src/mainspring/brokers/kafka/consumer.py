@@ -68,7 +68,7 @@ class KafkaConsumer:
         self._consumer.seek(found, following)
         self._consumer.resume(found)
         self._unplaced.discard(found)
-        return following - 1
+        return int(following) - 1
 
     async def read(self, most: int, wait: float) -> list[BrokerMessage]:
         found = await self._consumer.getmany(timeout_ms=int(wait * 1000), max_records=most)
