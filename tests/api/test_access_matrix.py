@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from mainspring.api.app import app_without_a_server
-from mainspring.api.handlers import operation_of, roles_of, routed_handlers
+from mainspring.api.handlers import routed_handlers
 from mainspring.api.reach import reaches
 from mainspring.domain.narrowing import Narrowing
 from mainspring.kernel.clock import SystemClock
@@ -92,16 +92,15 @@ async def everything(connection: asyncpg.Connection) -> dict[str, Any]:
 def requests(ids: dict[str, str]) -> Iterator[tuple[str, str, Any, set[str]]]:
     """Method, path, handler and the names in the path. The stream does not end, and is tested by itself."""
     for route, handler in routed_handlers(app_without_a_server()):
-        if not roles_of(handler) or operation_of(handler) == "stream.read":
+        if not handler.roles or handler.operation == "stream.read":
             continue
         path = route.path
         for name in re.findall(r"\{(\w+)", path):
             named = "dead" if name == "run_id" and "dead-letters" in path else name
             if name == "run_id" and ("/approvals/" in path or "/workflow-runs/" in path):
                 named = path.split("/")[2]
-            path = path.replace("{" + name + ":str}", ids.get(named, "x"))
-        for method in sorted(handler.http_methods - {"HEAD"}):
-            yield method, path, handler, set(re.findall(r"\{(\w+)", route.path))
+            path = path.replace("{" + name + "}", ids.get(named, "x"))
+        yield handler.method, path, handler, set(re.findall(r"\{(\w+)", route.path))
 
 
 async def make_more(api: httpx.AsyncClient) -> dict[str, str]:
@@ -171,7 +170,7 @@ async def test_the_matrix(tenants: Tenants, api: httpx.AsyncClient, connection: 
     for (tenant, role, narrowed), client in clients.items():
         # A queue or calendar of that name in another tenant is another one.
         for method, path, handler, names in requests({**real, "name": real["name"] if tenant == "default" else "own"}):
-            allowed = role in roles_of(handler) and (not narrowed or reaches(handler, reach))
+            allowed = role in handler.roles and (not narrowed or reaches(handler, reach))
             if allowed and tenant == "default" and not narrowed:
                 continue  # below, with guessed ids
             answer = await send(client, method, path)
@@ -189,7 +188,7 @@ async def test_the_matrix(tenants: Tenants, api: httpx.AsyncClient, connection: 
         assert (await tenants.clients["foreign"].get(f"/v1/{kind}/{MARK}")).status_code == 404, kind
     for role in PURPOSES:
         for method, path, handler, names in requests(guessed):
-            allowed = role in roles_of(handler)
+            allowed = role in handler.roles
             if allowed and not names:
                 continue  # it reaches no object, or creates one
             answer = await send(clients["default", role, False], method, path)

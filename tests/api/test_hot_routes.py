@@ -1,5 +1,5 @@
-"""The routes that are answered in front of the framework. A body of unknown length goes to the framework, so that each
-request can be sent both ways: the answers are alike."""
+"""The routes of every job and every exchange: a body of known length and one that comes in chunks are answered alike,
+good or bad."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from typing import Any
 import httpx
 import pytest
 
-from mainspring.api.app import HOT
 from mainspring.kernel.ids import uuid7
 from mainspring.roles.assembly import Assembly
 from tests.eventually import PATIENCE
@@ -44,7 +43,7 @@ async def in_chunks(body: bytes) -> AsyncIterator[bytes]:
 async def both_ways(
     api: httpx.AsyncClient, path: str, body: bytes, **headers: str
 ) -> tuple[httpx.Response, httpx.Response]:
-    """The answers of the hot route and of the framework."""
+    """The answers to a body of known length, and to one in chunks."""
     sent = {**JSON, **headers}
     return await api.post(path, content=body, headers=sent), await api.post(path, content=in_chunks(body), headers=sent)
 
@@ -57,36 +56,32 @@ def shape(answer: httpx.Response) -> tuple[Any, ...]:
     return answer.status_code, problem, [answer.headers.get(name) for name in names], "location" in answer.headers
 
 
-def test_these_routes_are_hot() -> None:
-    assert set(HOT) == set(GOOD)
-
-
-@pytest.mark.parametrize("path", HOT)
+@pytest.mark.parametrize("path", GOOD)
 async def test_a_good_request_is_answered_alike(api: httpx.AsyncClient, path: str) -> None:
-    hot, other = await both_ways(api, path, body_of(path))
-    assert hot.status_code < 300, hot.text
-    assert shape(hot) == shape(other)
-    assert int(hot.headers["content-length"]) == len(hot.content)
+    known, chunked = await both_ways(api, path, body_of(path))
+    assert known.status_code < 300, known.text
+    assert shape(known) == shape(chunked)
+    assert int(known.headers["content-length"]) == len(known.content)
 
 
-@pytest.mark.parametrize("path", HOT)
+@pytest.mark.parametrize("path", GOOD)
 @pytest.mark.parametrize("body", BAD_BODIES)
 async def test_a_bad_body_is_refused_alike(api: httpx.AsyncClient, path: str, body: bytes) -> None:
-    hot, other = await both_ways(api, path, body)
-    assert hot.status_code >= 400 and shape(hot) == shape(other)
+    known, chunked = await both_ways(api, path, body)
+    assert known.status_code >= 400 and shape(known) == shape(chunked)
 
 
-@pytest.mark.parametrize("path", HOT)
+@pytest.mark.parametrize("path", GOOD)
 @pytest.mark.parametrize("headers", BAD_HEADERS, ids=lambda headers: "-".join(headers.values())[:20])
 async def test_a_request_that_is_not_admitted_is_refused_alike(
     api: httpx.AsyncClient, path: str, headers: dict[str, str]
 ) -> None:
-    hot, other = await both_ways(api, path, body_of(path), **headers)
-    assert hot.status_code >= 400 and shape(hot) == shape(other)
+    known, chunked = await both_ways(api, path, body_of(path), **headers)
+    assert known.status_code >= 400 and shape(known) == shape(chunked)
 
 
-@pytest.mark.parametrize("path", HOT)
-async def test_parameters_empty_bodies_and_other_methods_are_the_frameworks(api: httpx.AsyncClient, path: str) -> None:
+@pytest.mark.parametrize("path", GOOD)
+async def test_unknown_parameters_empty_bodies_and_other_methods_are_refused(api: httpx.AsyncClient, path: str) -> None:
     unknown = await api.post(path, content=body_of(path), headers=JSON, params={"wat": "1"})
     assert (unknown.status_code, unknown.json()["field"]) == (422, "wat")
     empty = await api.post(path, content=b"", headers=JSON)
@@ -95,11 +90,11 @@ async def test_parameters_empty_bodies_and_other_methods_are_the_frameworks(api:
     assert (await api.delete(path)).status_code == 405
 
 
-@pytest.mark.parametrize("path", HOT)
+@pytest.mark.parametrize("path", GOOD)
 async def test_while_the_store_is_down_nothing_is_begun(assembly: Assembly, api: httpx.AsyncClient, path: str) -> None:
     assembly.store.outage.away = True
-    hot, other = await both_ways(api, path, body_of(path))
-    assert (hot.status_code, hot.json()["code"]) == (503, "store_down") and shape(hot) == shape(other)
+    known, chunked = await both_ways(api, path, body_of(path))
+    assert (known.status_code, known.json()["code"]) == (503, "store_down") and shape(known) == shape(chunked)
 
 
 async def test_a_long_poll_ends_when_the_store_goes_down(assembly: Assembly, api: httpx.AsyncClient) -> None:

@@ -11,8 +11,8 @@ import pytest
 
 from mainspring.api import load_shedding
 from mainspring.api.app import app_without_a_server
-from mainspring.api.handlers import operation_of, permissions_of, routed_handlers
-from mainspring.api.load_shedding import LoadShedder
+from mainspring.api.front import Front
+from mainspring.api.handlers import permissions_of, routed_handlers
 from mainspring.api.routing import public_path
 from mainspring.kernel.loop_monitor import LoopMonitor
 from mainspring.operations.access.urgency import URGENT
@@ -47,14 +47,13 @@ def test_only_operations_that_exist_are_urgent() -> None:
 
 async def test_each_route_is_refused_or_urgent(assembly: Assembly, lagging: LoopMonitor) -> None:
     seen = set()
-    async with client(LoadShedder(assembly.app, lagging, assembly.store)) as api:
+    async with client(Front(assembly.app, lagging, assembly.store)) as api:
         for route, handler in routed_handlers(assembly.app):
-            operation = operation_of(handler)
-            for path in {route.path_format, public_path(route, handler)}:
-                for method in handler.http_methods:
-                    answer = await api.request(method, path.replace("{", "").replace("}", ""))
-                    assert (answer.status_code != 429) == (operation in URGENT), (method, path)
-                    seen.add(operation)
+            operation = handler.operation
+            for path in {route.path, public_path(route, handler)}:
+                answer = await api.request(handler.method, path.replace("{", "").replace("}", ""))
+                assert (answer.status_code != 429) == (operation in URGENT), (handler.method, path)
+                seen.add(operation)
     assert seen == permissions_of(assembly.app).keys()
 
 
@@ -71,7 +70,7 @@ async def test_a_refusal_says_when_to_come_again_and_reads_nothing(assembly: Ass
         "type": "http", "method": "POST", "path": "/v1/jobs:batch", "headers": [(b"content-length", b"60000000")],
         "query_string": b"",
     }  # fmt: skip
-    await LoadShedder(assembly.app, lagging, assembly.store)(scope, unread, send)
+    await Front(assembly.app, lagging, assembly.store)(scope, unread, send)
     start, body = sent
     headers = dict(start["headers"])
     assert (start["status"], headers[b"retry-after"]) == (429, b"1")
@@ -80,7 +79,7 @@ async def test_a_refusal_says_when_to_come_again_and_reads_nothing(assembly: Ass
 
 
 async def test_all_is_served_again_when_the_loop_keeps_up(assembly: Assembly, lagging: LoopMonitor) -> None:
-    async with client(LoadShedder(assembly.app, lagging, assembly.store)) as api:
+    async with client(Front(assembly.app, lagging, assembly.store)) as api:
         body = {"task": "x"}
         assert (await api.post("/v1/jobs", json=body)).status_code == 429
         for _ in range(100):
@@ -94,7 +93,7 @@ async def test_more_at_once_than_the_database_gets_done_is_refused_too(
     monkeypatch.setattr(load_shedding, "MOST_OPEN", 1)
     monkeypatch.setattr(load_shedding, "MOST_OPEN_BUSY", 1)
     async with (
-        client(LoadShedder(assembly.app, LoopMonitor(), assembly.store)) as api,
+        client(Front(assembly.app, LoopMonitor(), assembly.store)) as api,
         assembly.store.hot.acquire() as held,
     ):
         await held.execute("begin; lock table mainspring.runs")
@@ -111,7 +110,7 @@ async def test_one_client_is_served_on_a_machine_that_is_busy_with_other_things(
     assembly: Assembly, lagging: LoopMonitor
 ) -> None:
     lagging.cpu_share = 0.1
-    async with client(LoadShedder(assembly.app, lagging, assembly.store)) as api:
+    async with client(Front(assembly.app, lagging, assembly.store)) as api:
         assert (await api.post("/v1/jobs", json={"task": "x"})).status_code == 201
         assert (await api.get("/v1/jobs")).status_code == 200
 
@@ -122,7 +121,7 @@ async def test_many_at_once_are_refused_while_exchanges_wait_for_the_database(
     monkeypatch.setattr(load_shedding, "MOST_OPEN_BUSY", 1)
     monkeypatch.setattr(load_shedding, "LONGEST_WAIT", 0.0)
     pool = assembly.store.reads
-    async with client(LoadShedder(assembly.app, LoopMonitor(), assembly.store)) as api, AsyncExitStack() as all_held:
+    async with client(Front(assembly.app, LoopMonitor(), assembly.store)) as api, AsyncExitStack() as all_held:
         for _ in range(pool.get_max_size()):
             await all_held.enter_async_context(pool.acquire())
         exchange = asyncio.create_task(pool.fetchval("select 1"))

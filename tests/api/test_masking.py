@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from mainspring.api.app import app_without_a_server
-from mainspring.api.handlers import operation_of, roles_of, routed_handlers
+from mainspring.api.handlers import routed_handlers
 from mainspring.api.masking import parts_of
 from mainspring.domain.secret_names import MASK
 from mainspring.operations.access.permissions import VIEWER
@@ -76,10 +76,10 @@ def paths(ids: dict[str, str]) -> list[str]:
     names = ["dead", "cron", "call", "by-payload", "one", "two", "flow", "default", *ids.values()]
     found = []
     for route, handler in routed_handlers(app_without_a_server()):
-        if "GET" not in handler.http_methods or VIEWER not in roles_of(handler) or "stream" in operation_of(handler):
+        if handler.method != "GET" or VIEWER not in handler.roles or "stream" in handler.operation:
             continue
-        gap = re.search(r"\{[^}]*\}", route.path_format)
-        one = [route.path_format] if gap is None else [route.path_format.replace(gap[0], name, 1) for name in names]
+        gap = re.search(r"\{[^}]*\}", route.path)
+        one = [route.path] if gap is None else [route.path.replace(gap[0], name, 1) for name in names]
         found += [re.sub(r"\{[^}]*\}", "by-env", path) for path in one]
     return found
 

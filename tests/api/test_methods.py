@@ -22,9 +22,9 @@ def paths_and_methods(assembly: Assembly) -> dict[str, set[str]]:
     """Every path that is served, verbs in both forms, with its methods."""
     found: dict[str, set[str]] = {}
     for route, handler in routed_handlers(assembly.app):
-        for path in {route.path_format, public_path(route, handler)}:
+        for path in {route.path, public_path(route, handler)}:
             methods = found.setdefault(re.sub(r"\{\w+\}", "x", path), {"OPTIONS"})
-            methods |= handler.http_methods | ({"HEAD"} if "GET" in handler.http_methods else set())
+            methods |= {"GET", "HEAD"} if handler.method == "GET" else {handler.method}
     return found
 
 

@@ -9,8 +9,8 @@ import httpx
 import pytest
 
 from mainspring.api.app import app_without_a_server
-from mainspring.api.handlers import operation_of, roles_of, routed_handlers
-from mainspring.api.reach import Reach, reach_of
+from mainspring.api.handlers import routed_handlers
+from mainspring.api.reach import Reach
 from mainspring.domain.narrowing import Narrowing
 from mainspring.kernel.ids import uuid7
 from mainspring.operations.access.permissions import PURPOSES
@@ -68,11 +68,11 @@ async def make_all(api: httpx.AsyncClient, name: str, body: dict[str, Any]) -> d
 
 def test_a_handler_that_says_it_is_checked_names_what_is_checked() -> None:
     for route, handler in routed_handlers(app_without_a_server()):
-        how = reach_of(handler)
+        how = handler.reach
         if how is Reach.OBJECT:
             named = ("{job_id", "{run_id", "{backfill_id")
             assert any(name in route.path for name in named), f"nothing of {route.path} is checked"
-        if how is Reach.NONE and roles_of(handler):
+        if how is Reach.NONE and handler.roles:
             assert "{" not in route.path, f"{route.path} names something"
 
 
@@ -204,17 +204,17 @@ async def test_what_cannot_leave_out_the_rest_is_refused(tenants: Tenants) -> No
     client = await client_of(tenants, "admin", labels=LABELS)
     allowed = set((await client.get("/v1/session")).json()["operations"])
     for route, handler in routed_handlers(app_without_a_server()):
-        operation, [method] = operation_of(handler), handler.http_methods
-        if not roles_of(handler):
+        operation, method = handler.operation, handler.method
+        if not handler.roles:
             continue
         path = route.path
         for name in ("job_id", "run_id", "workflow_id", "worker_id", "limit_id", "name", "backfill_id", "operation_id"):
-            path = path.replace("{" + name + ":str}", "x")
+            path = path.replace("{" + name + "}", "x")
         if "{" in path:
             continue
         answer = await client.request(method, path, json=None if method == "GET" else {})
         refused = answer.status_code == 403 and problem(answer)["code"] == "narrowed_token"
-        assert refused == (reach_of(handler) in (Reach.REFUSED, Reach.QUEUE)), (method, path, answer.text)
+        assert refused == (handler.reach in (Reach.REFUSED, Reach.QUEUE)), (method, path, answer.text)
         assert refused == (operation not in allowed), operation
         if refused:
             assert operation in problem(answer)["detail"]

@@ -6,18 +6,10 @@ import inspect
 from uuid import uuid4
 
 import pytest
-from litestar import get as litestar_get
 
-from mainspring.api.app import HttpApplication, app_without_a_server
-from mainspring.api.handlers import (
-    check_routes,
-    get,
-    is_public,
-    operation_of,
-    permissions_of,
-    roles_of,
-    routed_handlers,
-)
+from mainspring.api.app import app_without_a_server
+from mainspring.api.handlers import DESCRIBE, check_routes, get, permissions_of, routed_handlers
+from mainspring.api.routing import RouteTable
 from mainspring.domain.errors import Forbidden, NotFound
 from mainspring.kernel.ids import DEFAULT_TENANT, EVERY_TENANT, TenantId
 from mainspring.operations.access.caller import Caller
@@ -49,19 +41,15 @@ def caller(role: str, tenant: TenantId = DEFAULT_TENANT) -> Caller:
     return Caller(tenant, role, "a token", uuid4())
 
 
-def test_a_handler_without_an_operation_or_with_two_sets_of_roles_cannot_be_routed() -> None:
-    @litestar_get("/x")
-    async def unnamed() -> None: ...
-
+def test_an_operation_with_two_sets_of_roles_cannot_be_routed() -> None:
     @get("/y", operation="jobs.explode", roles=ADMINS)
     async def of_admins() -> None: ...
 
     @get("/z", operation="jobs.explode", roles=READERS)
     async def of_readers() -> None: ...
 
-    for handlers, why in (([unnamed], "names no operation"), ([of_admins, of_readers], "jobs.explode has other roles")):
-        with pytest.raises(RuntimeError, match=why):
-            check_routes(HttpApplication(handlers, openapi_config=None))
+    with pytest.raises(RuntimeError, match="has other roles"):
+        check_routes(RouteTable([of_admins, of_readers], DESCRIBE))
 
 
 def test_what_a_role_may_do() -> None:
@@ -100,14 +88,14 @@ _READ_BY_ADMINS = {"audit.chain", "audit.list", "users.list", "users.read"}
 @pytest.mark.anyio
 async def test_a_viewer_may_call_what_reads_and_nothing_that_changes(assembly: Assembly) -> None:
     for _, handler in routed_handlers(assembly.app):
-        operation = operation_of(handler)
-        if is_public(handler):
+        operation = handler.operation
+        if handler.is_public:
             continue
-        if (handler.http_methods == {"GET"} and operation not in _READ_BY_ADMINS) or operation in _VIEWED:
-            check_permission(caller("viewer"), roles_of(handler))
+        if (handler.method == "GET" and operation not in _READ_BY_ADMINS) or operation in _VIEWED:
+            check_permission(caller("viewer"), handler.roles)
         else:
             with pytest.raises(Forbidden) as refusal:
-                check_permission(caller("viewer"), roles_of(handler))
+                check_permission(caller("viewer"), handler.roles)
             assert refusal.value.code == "role_not_allowed"
 
 
@@ -143,7 +131,7 @@ def test_a_metrics_token_reads_metrics_and_the_scaling_signal_alone() -> None:
 @pytest.mark.anyio
 async def test_the_verb_in_the_path_decides_which_operation_is_called(assembly: Assembly) -> None:
     def called(path: str) -> str:
-        return operation_of(assembly.app.asgi_router.handle_routing(path=path, method="POST")[1])
+        return assembly.app.table.find(path, "POST").handler.operation
 
     for path, operation in (
         ("/v1/jobs/a.b:pause", "jobs.pause"), ("/v1/jobs/a/resume", "jobs.resume"), ("/jobs/a:runNow", "jobs.run_now"),

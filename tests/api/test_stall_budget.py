@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from uuid import uuid4
 
 import pytest
-from litestar.routes import HTTPRoute
 
+from mainspring.api.handlers import routed_handlers
 from mainspring.kernel.config import MAX_EXCHANGE_BYTES, MAX_HEAD_BYTES, MAX_JOB_BYTES, MAX_SHIPMENT_BYTES
 from mainspring.roles.assembly import Assembly
 from tests.api.slices import Slices, check, filled, measured, request, send, shared_server
@@ -165,12 +165,8 @@ async def test_a_head_full_of_fields(port: int, slices: Slices, line: str) -> No
 def _routes(assembly: Assembly) -> list[tuple[str, str]]:
     """Method and path of all routes, each verb for itself."""
     return [
-        (method, route.path_format.replace("{", "").replace("}", "") + verb)
-        for route in assembly.app.routes
-        if isinstance(route, HTTPRoute)
-        for handler in route.route_handlers
-        for method in handler.http_methods
-        for verb in [f":{verb}" for verb in handler.opt.get("verbs", {})] or [""]
+        (handler.method, route.path.replace("{", "").replace("}", ""))
+        for route, handler in routed_handlers(assembly.app)
     ]
 
 

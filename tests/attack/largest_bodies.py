@@ -14,10 +14,10 @@ from typing import Any, get_args, get_type_hints
 from uuid import uuid4
 
 import msgspec
-from litestar import Litestar
 from msgspec import inspect
 
-from mainspring.api.handlers import operation_of, roles_of, routed_handlers
+from mainspring.api.handlers import routed_handlers
+from mainspring.api.http_application import HttpApplication
 from mainspring.api.routing import public_path
 from mainspring.operations.access.permissions import Roles
 
@@ -38,16 +38,15 @@ class Asked:
     roles: Roles
 
 
-def routes(app: Litestar) -> list[Asked]:
+def routes(app: HttpApplication) -> list[Asked]:
     """Every route with each of its methods."""
     found = {}
     for route, handler in routed_handlers(app):
-        hints = get_type_hints(handler.fn, include_extras=True)
-        body = handler.opt.get("body") or hints.get("data")
+        hints = get_type_hints(handler.function, include_extras=True)
+        body = handler.body or hints.get("data")
         path = public_path(route, handler).replace("{", "").replace("}", "")
-        for method in sorted(handler.http_methods):
-            most = None if "data" not in hints else handler.resolve_request_max_body_size()
-            found[method, path] = Asked(method, path, operation_of(handler), most, body, roles_of(handler))
+        most = None if handler.decode is None else handler.request_max_body_size
+        found[handler.method, path] = Asked(handler.method, path, handler.operation, most, body, handler.roles)
     return list(found.values())
 
 

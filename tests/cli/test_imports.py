@@ -14,15 +14,13 @@ import pytest
 
 from mainspring import worker
 
-_SERVER_ONLY = frozenset({"asyncpg", "litestar", "uvicorn", "prometheus_client", "obstore"})
+_SERVER_ONLY = frozenset({"asyncpg", "uvicorn", "prometheus_client", "obstore"})
 _HTTP_CLIENTS = frozenset({"httpx", "httpcore", "h11"})
 _SCREEN = frozenset({"rich", "pygments"})
 _MODELS = frozenset({"pydantic", "attr"})
 _COMMAND_LINE = frozenset({"typer", "click"})
-# faker and polyfactory come with Litestar, which needs them only for examples that we write ourselves.
-_WORKSHOP = frozenset({"faker", "polyfactory", "hypothesis", "pytest", "django", "fastapi", "sqlalchemy", "psycopg"})
-# Litestar imports pydantic if it is installed. This class prevents that.
-_SERVER = "import mainspring.roles.server; from mainspring.api.app import HttpApplication; HttpApplication([])"
+_WORKSHOP = frozenset({"hypothesis", "pytest", "django", "fastapi", "sqlalchemy", "psycopg"})
+_SERVER = "import mainspring.roles.server; from mainspring.api.app import app_without_a_server; app_without_a_server()"
 
 
 def loaded_by(code: str) -> set[str]:
@@ -59,9 +57,9 @@ def verbs(modules: Iterable[str]) -> set[str]:
             "import mainspring.worker.executors.process.warm.interpreter",
             _SERVER_ONLY | _HTTP_CLIENTS | _SCREEN | _MODELS,
         ),
-        ("import mainspring.roles.scheduler", {"litestar", "uvicorn"} | _HTTP_CLIENTS | _SCREEN | _MODELS),
-        ("import mainspring.roles.up", {"litestar", "uvicorn", "prometheus_client"} | _HTTP_CLIENTS),
-        (_SERVER, {"pydantic", "typer"}),
+        ("import mainspring.roles.scheduler", {"uvicorn"} | _HTTP_CLIENTS | _SCREEN | _MODELS),
+        ("import mainspring.roles.up", {"uvicorn", "prometheus_client"} | _HTTP_CLIENTS),
+        (_SERVER, {"typer"} | _MODELS),
     ],
     ids=["package", "application", "worker", "warm child", "scheduler", "up", "server"],
 )

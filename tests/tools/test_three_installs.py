@@ -109,7 +109,7 @@ def light(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Install:
 
 
 def test_the_light_install_has_help_and_says_what_a_server_needs(light: Install) -> None:
-    assert {"asyncpg", "litestar", "holidays", "uvicorn", "obstore"} & light.packages().keys() == set()
+    assert {"asyncpg", "holidays", "uvicorn", "obstore"} & light.packages().keys() == set()
     assert "restore" in light.run("mainspring", "--help").stdout
     assert light.run("python", "-c", "from mainspring import Mainspring, Client, AsyncClient").returncode == 0
     refused = light.run("mainspring", "server", "--database-url", "postgresql://a@b/c")

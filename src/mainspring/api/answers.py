@@ -11,11 +11,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-ANSWERS = "answers"
-PROBLEMS = "problems"
-EXAMPLES = "examples"
-BODY = "body"
-
 
 @dataclass(frozen=True, slots=True)
 class Answer:

@@ -1,21 +1,12 @@
-"""The Litestar app: routes, gate, errors, OpenAPI."""
+"""The application of a server: all routes, and what belongs to the server."""
 
 from __future__ import annotations
 
-from copy import copy
 from functools import cache
 
-from litestar import Litestar
-from litestar.datastructures import State
-from litestar.exceptions import HTTPException
-from litestar.middleware import DefineMiddleware
-from litestar.plugins import PluginProtocol
-from litestar.plugins.core import MsgspecDIPlugin
-
-from mainspring.api import errors
-from mainspring.api.auth import Admission, AuthenticationMiddleware
-from mainspring.api.handlers import check_routes
-from mainspring.api.hot_routes import answer_directly
+from mainspring.api.auth import Admission
+from mainspring.api.handlers import DESCRIBE, check_routes
+from mainspring.api.http_application import HttpApplication, ServerState
 from mainspring.api.large_answers import LargeAnswers
 from mainspring.api.large_bodies import LargeBodies
 from mainspring.api.routes import (
@@ -63,46 +54,23 @@ from mainspring.api.routes import (
     workflow_runs,
     workflows,
 )
-from mainspring.api.routing import complete_routing
+from mainspring.api.routing import RouteTable
 from mainspring.api.services import Services
-from mainspring.api.store_outage import OpenRequests, StoreOutageGuard
-from mainspring.domain.errors import MainspringError
-from mainspring.kernel.config import MAX_JOB_BYTES
+from mainspring.api.store_outage import OpenRequests
 from mainspring.store.pulse import Pulse
 
-HOT = ("/v1/exchange", "/v1/exchange/logs", "/v1/jobs", "/v1/jobs:batch")
 
-
-class HttpApplication(Litestar):
-    """Litestar without its plugins for pydantic and attrs, which it adds wherever these are installed: they load for
-    up to 0.1 s of CPU at a start, and our messages are structs."""
-
-    @staticmethod
-    def _get_default_plugins(plugins: list[PluginProtocol]) -> list[PluginProtocol]:
-        return [*plugins, MsgspecDIPlugin()]
-
-
-def create_app(services: Services, admission: Admission, pulse: Pulse, share: int = 1) -> Litestar:
-    """The app of one server. What belongs to the server is in its state. `share`: how many processes divide what the
-    server may use."""
-    app = copy(app_without_a_server())
-    app.state = State(
-        {
-            "services": services,
-            "admission": admission,
-            "open_requests": OpenRequests(pulse),
-            "large_bodies": LargeBodies(share),
-            "large_answers": LargeAnswers(share),
-        }
-    )
-    return app
+def create_app(services: Services, admission: Admission, pulse: Pulse, share: int = 1) -> HttpApplication:
+    """The app of one server. `share`: how many processes divide what the server may use."""
+    state = ServerState(services, admission, OpenRequests(pulse), LargeBodies(share), LargeAnswers(share))
+    return HttpApplication(app_without_a_server().table, state)
 
 
 @cache
-def app_without_a_server() -> Litestar:
-    """The routes are registered once for each process: that takes 80 ms of CPU."""
-    app = HttpApplication(
-        route_handlers=[
+def app_without_a_server() -> HttpApplication:
+    """All routes."""
+    table = RouteTable(
+        [
             *jobs.job_routers(),
             jobs.create_jobs,
             jobs.check_job,
@@ -150,18 +118,7 @@ def app_without_a_server() -> Litestar:
             metrics.get_metrics,
             schema.get_openapi,
         ],
-        middleware=[DefineMiddleware(StoreOutageGuard), DefineMiddleware(AuthenticationMiddleware)],
-        exception_handlers={
-            MainspringError: errors.on_mainspring_error,
-            HTTPException: errors.on_http_error,
-            Exception: errors.on_other_error,
-        },
-        openapi_config=None,
-        request_max_body_size=MAX_JOB_BYTES,
-        debug=False,
-        logging_config=None,
+        DESCRIBE,
     )
-    check_routes(app)
-    complete_routing(app)
-    answer_directly(app, HOT)
-    return app
+    check_routes(table)
+    return HttpApplication(table)

@@ -12,16 +12,11 @@ from ipaddress import ip_address
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
-from litestar.enums import ScopeType
-from litestar.types import ASGIApp, Receive, Scope, Send
-
-from mainspring.api.handlers import operation_of, roles_of
+from mainspring.api.handlers import Handler
 from mainspring.api.large_bodies import may_be_large
-from mainspring.api.parameters import check_parameters
-from mainspring.api.published_changes import publish_changes
+from mainspring.api.parameters import read_query
 from mainspring.api.reach import check_reach
 from mainspring.api.request_rates import RequestRates
-from mainspring.api.routing import describe, without_body
 from mainspring.api.session_cookie import check_request, secret_of
 from mainspring.domain.errors import Forbidden, InvalidInput, NotFound, Unauthorized, WrongMediaType
 from mainspring.kernel.clock import Clock
@@ -113,28 +108,6 @@ class TokenRegistry:
         self._known = {digest: known for digest, known in self._known.items() if known[1].tenant != tenant}
 
 
-class AuthenticationMiddleware:
-    """ASGI middleware in front of every route. The `Admission` of the app decides."""
-
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == ScopeType.HTTP:
-            if scope["method"] == "HEAD":
-                send = without_body(send)
-            state = scope["app"].state
-            large = await state.admission.check(scope)
-            if scope["method"] == "OPTIONS":
-                await describe(scope, receive, send)
-                return
-            send = publish_changes(scope, send)
-            if large:
-                await state.large_bodies.serve(self._app, scope, receive, send)
-                return
-        await self._app(scope, receive, send)
-
-
 class Admission:
     """Which requests a server accepts."""
 
@@ -160,24 +133,24 @@ class Admission:
         """Raise unless the request is accepted. Return whether its body may be large."""
         headers = dict(scope["headers"])
         self._check_host(headers)
-        handler = scope["route_handler"]
-        roles = roles_of(handler)
+        handler: Handler = scope["handler"]
+        operation, roles = handler.operation, handler.roles
         if self.rates is not None:
-            self._count_address(self.rates, scope, operation_of(handler), public=not roles)
+            self._count_address(self.rates, scope, operation, public=not roles)
         if not roles:
-            if operation_of(handler) == _PROVED:
+            if operation == _PROVED:
                 scope[_PROOF] = await self._death_notices.prove(_text(headers, _WORKER), _text(headers, _SECRET))
             return False
         caller = scope["caller"] = _caller(await self._authenticate(scope, headers), headers, scope)
         if (connection := scope.get("connection")) is not None:
             connection.authenticated()
-        if self.rates is not None and caller.role != WORKER and not is_urgent(operation_of(handler)):
+        if self.rates is not None and caller.role != WORKER and not is_urgent(operation):
             self.rates.count_token(caller.credential, caller.name)
         check_permission(caller, roles)
         if caller.narrowing is not None or caller.role == SUBMITTER:
             await self._check_part(caller, scope, handler)
         _check_address(scope)
-        check_parameters(scope)
+        scope["query"] = read_query(scope, handler.parameters, payload_keys=handler.payload_keys)
         if scope["method"] not in ("POST", "PUT", "PATCH"):
             return False
         check_json(headers)
@@ -188,14 +161,14 @@ class Admission:
             peer = scope.get("client")
             rates.count_address(None if peer is None else peer[0])
 
-    async def _check_part(self, caller: Caller, scope: Any, handler: Any) -> None:
+    async def _check_part(self, caller: Caller, scope: Any, handler: Handler) -> None:
         """Check the request of a caller that reaches only a part of its tenant."""
         named, narrowing, method = scope["path_params"], caller.narrowing, scope["method"]
         if narrowing is not None:
             if not narrowing.accepts(caller.address):
                 raise _wrong_address(caller)
             if method != "OPTIONS":
-                check_reach(handler, operation_of(handler), narrowing, named, scope["query_string"])
+                check_reach(handler, narrowing, named, scope["query_string"])
         job_id, run_id = named.get("job_id", named.get("workflow_id")), named.get("run_id")
         backfill_id, changes = named.get("backfill_id"), method not in ("GET", "HEAD", "OPTIONS")
         if (job_id or run_id or backfill_id) and (changes or narrowing is not None):
@@ -293,7 +266,7 @@ def _caller(principal: Principal, headers: dict[bytes, bytes], scope: Any) -> Ca
     return Caller(
         principal.tenant, principal.role, principal.name, principal.token_id, peer[0] if peer is not None else None,
         _secret_hash(headers), principal.session_id, principal.narrowing, client_of(headers),
-        operation_of(scope["route_handler"]), principal.user_id, principal.member_id,
+        scope["handler"].operation, principal.user_id, principal.member_id,
     )  # fmt: skip
 
 

@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from functools import cache
-from types import new_class
 from typing import Any, TypeVar
 
 import msgspec
-from litestar.dto import AbstractDTO, DTOFieldDefinition
-from litestar.typing import FieldDefinition
 
 from mainspring.api.large_batch import AT_ONCE, UNREADABLE, JobBatch, RawBatch, Undecoded, is_large, too_many_jobs
 from mainspring.api.large_exchange import check_counts, too_many
-from mainspring.domain.errors import PayloadTooLarge
+from mainspring.api.web import Receive
+from mainspring.domain.errors import InvalidInput, PayloadTooLarge
 from mainspring.domain.intake.decoding_errors import in_words
 from mainspring.kernel.config import MAX_BATCH
+from mainspring.kernel.patience import ClientGone
 from mainspring.wire.applications import MOST_SCHEDULES, DeclarationRequest
 from mainspring.wire.exchange import ExchangeRequest
 from mainspring.wire.jobs import JobRequest
 from mainspring.wire.logs import LogShipment
 
 T = TypeVar("T")
+Decode = Callable[[bytes], Any]
 
 _MAY_HAVE_MANY = 256 * 1024  # bytes; a shorter body cannot be over a bound
 _MOST_PARTS = 256 * 1024  # arrays and objects: 40 ms at worst. No payload has more.
@@ -88,59 +88,37 @@ def decoded(decode: Callable[[bytes], T], body: bytes, struct: type[msgspec.Stru
         raise in_words(error, struct) from None
 
 
-class Body(AbstractDTO[T]):
-    """Lets a handler declare `data: SomeStruct` for the OpenAPI schema while our own decoders read the bytes."""
-
-    @staticmethod
-    def decode(body: bytes) -> Any:
-        raise NotImplementedError
-
-    def decode_bytes(self, value: bytes) -> Any:
-        return self.decode(value)
-
-    def data_to_encodable_type(self, data: Any) -> Any:
-        return data
-
-    @classmethod
-    def create_for_field_definition(cls, *_args: Any, **_kwargs: Any) -> None:
-        """No transfer model: the struct is the model."""
-
-    @classmethod
-    def create_openapi_schema(cls, field_definition: FieldDefinition, handler_id: str, schema_creator: Any) -> Any:
-        return schema_creator.for_field_definition(field_definition)
-
-    @classmethod
-    def is_supported_model_type_field(cls, field_definition: FieldDefinition) -> bool:
-        return True
-
-    @classmethod
-    def generate_field_definitions(cls, model_type: type[Any]) -> Generator[DTOFieldDefinition, None, None]:
-        yield from ()
-
-    @classmethod
-    def detect_nested_field(cls, field_definition: FieldDefinition) -> bool:
-        return False
-
-
 @cache
-def body_of(struct: type[msgspec.Struct]) -> type[Body[Any]]:
-    """The body of a handler that takes `data: struct`."""
+def body_of(struct: type[msgspec.Struct]) -> Decode:
+    """How the body of a handler is read that takes `data: struct`."""
     decode = msgspec.json.Decoder(struct).decode
-    read = staticmethod(lambda body: decoded(decode, body, struct))
-    return new_class(f"{struct.__name__}Body", (Body[struct],), exec_body=lambda names: names.update(decode=read))  # type: ignore[valid-type]
+    return lambda body: decoded(decode, body, struct)
 
 
-class BatchBody(Body[JobBatch]):
-    decode = staticmethod(decode_batch)
+async def read_body(receive: Receive, most: int, announced: int | None) -> bytes:
+    """The whole body. Raises PayloadTooLarge before it is read if it is announced, and ClientGone."""
+    if announced is not None and announced > most:
+        raise _too_large(most)
+    parts: list[bytes] = []
+    size = 0
+    while True:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise ClientGone
+        part = message.get("body", b"")
+        size += len(part)
+        if size > most:
+            raise _too_large(most)
+        parts.append(part)
+        if not message.get("more_body", False):
+            return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
-class ExchangeBody(Body[ExchangeRequest]):
-    decode = staticmethod(decode_exchange)
+def no_body() -> InvalidInput:
+    return InvalidInput("the body is empty", code="invalid_json", field="$", expected="a JSON object")
 
 
-class ShipmentBody(Body[LogShipment]):
-    decode = staticmethod(decode_shipment)
-
-
-class DeclarationBody(Body[DeclarationRequest]):
-    decode = staticmethod(decode_declaration)
+def _too_large(most: int) -> PayloadTooLarge:
+    return PayloadTooLarge(
+        "the body is too large", field="$", expected=f"at most {most} bytes", hint="send it in parts"
+    )

@@ -8,62 +8,48 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from typing import Any
 
-from litestar.enums import ScopeType
-from litestar.types import ASGIApp, HTTPSendMessage, Message, Receive, Scope, Send
-
+from mainspring.api.http_application import HttpApplication
+from mainspring.api.web import Receive, Response, Scope
 from mainspring.store.replica import Replica, reads_since
 
-COOKIE = b"mainspring_changed"
+COOKIE = "mainspring_changed"
 _SAFE = frozenset(("GET", "HEAD"))
 _MOST_CALLERS = 10_000
 _SLACK = 2.0  # seconds that the cookie lives longer than a standby may be behind
 
 
 class FreshReads:
-    """An ASGI app around the server's."""
+    """Of one process."""
 
-    def __init__(self, app: ASGIApp, replica: Replica, now: Callable[[], float] = time.monotonic) -> None:
-        self._app = app
+    def __init__(self, replica: Replica, now: Callable[[], float] = time.monotonic) -> None:
         self._now = now
         self._changed: dict[int, float] = {}
         self._before = 0.0  # when those that were forgotten had changed something at the latest
         seconds = round(replica.max_staleness + _SLACK)
-        self._cookie = b"%b=1; Max-Age=%d; Path=/; HttpOnly; SameSite=Strict" % (COOKIE, seconds)
+        self._cookie = f"{COOKIE}=1; Max-Age={seconds}; Path=/; HttpOnly; SameSite=Strict"
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != ScopeType.HTTP:
-            await self._app(scope, receive, send)
-            return
+    async def answer(self, app: HttpApplication, scope: Scope, receive: Receive) -> Response[Any] | None:
+        """The answer of the app, with the cookie if the request has changed something."""
         headers = {name: value for name, value in scope["headers"] if name in (b"authorization", b"cookie")}
         cookie = headers.get(b"cookie", b"")
-        caller = hash(headers.get(b"authorization") or cookie.replace(COOKIE + b"=1", b"").strip(b"; "))
+        own = f"{COOKIE}=1".encode()
+        caller = hash(headers.get(b"authorization") or cookie.replace(own, b"").strip(b"; "))
         if scope["method"] in _SAFE:
-            reads_since.set(None if COOKIE in cookie else self._changed.get(caller, self._before))
-            await self._app(scope, receive, send)
-            return
-
+            reads_since.set(None if COOKIE.encode() in cookie else self._changed.get(caller, self._before))
+            return await app.answer(scope, receive)
         reads_since.set(None)
-
-        async def send_and_note(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                self._note(caller)  # the change is committed
-                if cookie:
-                    _add_header(message, self._cookie)
-            await send(message)
-
         try:
-            await self._app(scope, receive, send_and_note)
+            answer = await app.answer(scope, receive)
         finally:
-            self._note(caller)
+            self._note(caller)  # what it has changed is committed
+        if cookie and answer is not None:
+            answer.cookies = (*answer.cookies, self._cookie)
+        return answer
 
     def _note(self, caller: int) -> None:
         if len(self._changed) >= _MOST_CALLERS:
             self._changed.clear()
             self._before = self._now()
         self._changed[caller] = self._now()
-
-
-def _add_header(message: HTTPSendMessage, cookie: bytes) -> None:
-    if message["type"] == "http.response.start":
-        message["headers"] = [*message["headers"], (b"set-cookie", cookie)]

@@ -8,130 +8,128 @@ the command line (tests/cli/test_hints.py) are compared with it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import re
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
 from types import NoneType
-from typing import Any, get_args, get_type_hints
+from typing import Any, Protocol, get_args, get_type_hints
 
-import litestar
-from litestar import Litestar
-from litestar.handlers import HTTPRouteHandler
-from litestar.routes import HTTPRoute
-
-from mainspring.api.bodies import Body, body_of
+from mainspring.api.answers import Answer
+from mainspring.api.bodies import Decode, body_of
 from mainspring.api.masking import for_viewers
-from mainspring.api.reach import reach_of, reaches, shows_payloads
+from mainspring.api.parameters import Parameter, parameters_of
+from mainspring.api.reach import Reach, reaches
+from mainspring.api.routing import Route, RouteTable
 from mainspring.domain.narrowing import Narrowing
+from mainspring.kernel.config import MAX_JOB_BYTES
 from mainspring.operations.access.permissions import READERS, Roles
 
-OPERATION = "operation"
-ROLES = "roles"
-# The framework adds OPTIONS handlers, which describe a route.
-_DESCRIBE = "schema.read"
-
-Declare = Callable[[Callable[..., Any]], HTTPRouteHandler]
+_IN_PATH = re.compile(r"\{(\w+):")
 
 
-def get(path: str | list[str], *, operation: str, roles: Roles, **options: Any) -> Declare:
-    """Declare a handler that reads."""
-    return _declare(litestar.get, path, operation, roles, options)
+@dataclass(frozen=True, slots=True, eq=False)
+class Handler:
+    """decode: how its body is read; None if it takes none. needs_body: whether that may not be empty. body: its type in
+    the document, if that is not the type of `data`. Without roles it needs no token."""
+
+    method: str
+    paths: tuple[str, ...]
+    function: Callable[..., Awaitable[Any]]
+    operation: str
+    roles: Roles
+    parameters: tuple[Parameter, ...]
+    takes_request: bool
+    decode: Decode | None
+    needs_body: bool
+    summary: str = ""
+    status_code: int = 200
+    verb: str | None = None
+    reach: Reach = Reach.REFUSED
+    shows_payloads: bool = False
+    payload_keys: bool = False
+    request_max_body_size: int = MAX_JOB_BYTES
+    answers: Mapping[int, Answer] | None = None
+    problems: tuple[str, ...] = ()
+    examples: Mapping[str, Any] | None = None
+    body: Any = None
+
+    @property
+    def is_public(self) -> bool:
+        return not self.roles
 
 
-def post(
-    path: str | list[str], *, operation: str, roles: Roles, dto: type[Body[Any]] | None = None, **options: Any
-) -> Declare:
-    """Declare a handler of a verb, or one that creates something. `dto` reads its body, unless `body_of` does."""
-    return _declare(litestar.post, path, operation, roles, options, dto)
+class Application(Protocol):
+    """What has routes."""
 
-
-def put(path: str, *, operation: str, roles: Roles, dto: type[Body[Any]] | None = None, **options: Any) -> Declare:
-    """Declare a handler that replaces something."""
-    return _declare(litestar.put, path, operation, roles, options, dto)
-
-
-def patch(path: str, *, operation: str, roles: Roles, dto: type[Body[Any]] | None = None, **options: Any) -> Declare:
-    """Declare a handler that changes a part of something."""
-    return _declare(litestar.patch, path, operation, roles, options, dto)
-
-
-def delete(path: str, *, operation: str, roles: Roles, **options: Any) -> Declare:
-    """Declare a handler that removes something."""
-    return _declare(litestar.delete, path, operation, roles, options)
+    @property
+    def table(self) -> RouteTable[Handler]: ...
 
 
 def _declare(
-    base: Callable[..., Any],
-    path: str | list[str],
-    operation: str,
-    roles: Roles,
-    options: dict[str, Any],
-    dto: type[Body[Any]] | None = None,
-) -> Declare:
-    def declare(function: Callable[..., Any]) -> HTTPRouteHandler:
-        body = dto or _body_of(function)
-        bodies = {} if body is None else {"dto": body, "return_dto": None}
-        handler: HTTPRouteHandler = base(path, **{OPERATION: operation, ROLES: roles}, **bodies, **options)(
-            for_viewers(function, roles)
-        )
-        return handler
+    method: str, path: str | list[str], *, operation: str, roles: Roles, decode: Decode | None = None, **options: Any
+) -> Callable[[Callable[..., Awaitable[Any]]], Handler]:
+    """Declare a handler. `decode` reads its body, unless `body_of` does. `options`: of Handler."""
+    paths = (path,) if isinstance(path, str) else tuple(path)
+
+    def declare(function: Callable[..., Awaitable[Any]]) -> Handler:
+        hints = get_type_hints(function)
+        data = hints.get("data")
+        structs = [one for one in get_args(data) if one is not NoneType] or [data]
+        return Handler(
+            method, paths, for_viewers(function, roles), operation, roles,
+            parameters_of(function, frozenset(_IN_PATH.findall(paths[0]))),
+            takes_request="request" in hints,
+            decode=decode or (None if data is None else body_of(structs[0])),
+            needs_body=data is not None and NoneType not in get_args(data),
+            **options,
+        )  # fmt: skip
 
     return declare
 
 
-def _body_of(function: Callable[..., Any]) -> type[Body[Any]] | None:
-    """How the body is read that the handler takes as `data`. None if it takes none."""
-    data = get_type_hints(function).get("data")
-    if data is None:
-        return None
-    [struct] = [one for one in get_args(data) if one is not NoneType] or [data]
-    return body_of(struct)
+get = partial(_declare, "GET")
+post = partial(_declare, "POST", status_code=201)  # a verb says status_code=200
+put = partial(_declare, "PUT")
+patch = partial(_declare, "PATCH")
+delete = partial(_declare, "DELETE")
 
 
-def operation_of(handler: Any) -> str:
-    operation: str = handler.opt.get(OPERATION, _DESCRIBE)
-    return operation
+async def _nothing() -> None:
+    """The answer to OPTIONS follows from the table of routes."""
 
 
-def roles_of(handler: Any) -> Roles:
-    """The roles that may call it. Empty if it needs no token."""
-    roles: Roles = handler.opt.get(ROLES, READERS)
-    return roles
+# What answers OPTIONS, on every route.
+DESCRIBE = Handler(
+    "OPTIONS", (), _nothing, "schema.read", READERS, (), takes_request=False, decode=None, needs_body=False
+)
 
 
-def is_public(handler: Any) -> bool:
-    """Whether it needs no token."""
-    return not roles_of(handler)
+def routed_handlers(app: Application) -> Iterator[tuple[Route[Handler], Handler]]:
+    """Every route with each of its handlers."""
+    for route in app.table.routes:
+        for handler in route.handlers:
+            yield route, handler
 
 
-def routed_handlers(app: Litestar) -> Iterator[tuple[HTTPRoute, HTTPRouteHandler]]:
-    """Every route with each of its handlers, without those that the framework adds."""
-    for route in app.routes:
-        if not isinstance(route, HTTPRoute):
-            continue
-        for handler in route.route_handlers:
-            if handler.http_methods != {"OPTIONS"}:
-                yield route, handler
-
-
-def check_routes(app: Litestar) -> None:
-    """Raise unless every handler names its operation and roles. All handlers of an operation say the same of who may
-    call it."""
+def check_routes(table: RouteTable[Handler]) -> None:
+    """Raise unless all handlers of an operation say the same of who may call it."""
     access: dict[str, object] = {}
-    for route, handler in routed_handlers(app):
-        where = f"{sorted(handler.http_methods)} {route.path}"
-        if OPERATION not in handler.opt or ROLES not in handler.opt:
-            raise RuntimeError(f"{where}: the handler names no operation and roles")
-        operation = operation_of(handler)
-        own = (roles_of(handler), reach_of(handler), shows_payloads(handler))
-        if access.setdefault(operation, own) != own:
-            raise RuntimeError(f"{where}: {operation} has other roles, or another reach, elsewhere")
+    for route in table.routes:
+        for one in route.handlers:
+            own = (one.roles, one.reach, one.shows_payloads)
+            if access.setdefault(one.operation, own) != own:
+                raise RuntimeError(
+                    f"{one.method} {route.path}: {one.operation} has other roles, or another reach, elsewhere"
+                )
 
 
-def permissions_of(app: Litestar) -> dict[str, Roles]:
+def permissions_of(app: Application) -> dict[str, Roles]:
     """The roles that may call each operation."""
-    return {operation_of(handler): roles_of(handler) for _, handler in routed_handlers(app)}
+    return {handler.operation: handler.roles for _, handler in routed_handlers(app)}
 
 
-def operations_of_role(app: Litestar, role: str, narrowing: Narrowing | None = None) -> list[str]:
+def operations_of_role(app: Application, role: str, narrowing: Narrowing | None = None) -> list[str]:
     """The operations that callers of this role, with a token that is narrowed like this, may call."""
-    handlers = (handler for _, handler in routed_handlers(app) if role in roles_of(handler))
-    return sorted({operation_of(one) for one in handlers if narrowing is None or reaches(one, narrowing)})
+    handlers = (handler for _, handler in routed_handlers(app) if role in handler.roles)
+    return sorted({one.operation for one in handlers if narrowing is None or reaches(one, narrowing)})

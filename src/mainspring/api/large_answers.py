@@ -7,12 +7,9 @@ A turn ends when the client has taken the answer. A client that does not take it
 from __future__ import annotations
 
 from contextlib import ExitStack
-from typing import Any, cast
+from typing import Any
 
-from litestar import Response
-from litestar.response.base import ASGIResponse
-from litestar.types import HTTPResponseBodyEvent, Receive, Scope, Send
-
+from mainspring.api.web import Receive, Response, Scope, Send, body_message, content_length
 from mainspring.domain.errors import TooManyRequests
 from mainspring.kernel import metrics
 from mainspring.kernel.config import MAX_BODY_BYTES
@@ -49,33 +46,24 @@ class LargeAnswers:
 
 
 class LargeResponse(Response[Any]):
-    """An answer that has a turn."""
+    """An answer that has a turn. It is sent piece by piece: the server waits before each piece until the client has
+    taken the one before."""
 
     def __init__(self, content: Any, turn: ExitStack, **options: Any) -> None:
         super().__init__(content, **options)
         self._turn = turn
 
-    def to_asgi_response(self, *arguments: Any, **options: Any) -> ASGIResponse:
+    def encode(self, status: int) -> None:
+        try:
+            super().encode(status)
+        except BaseException:
+            self._turn.close()
+            raise
+
+    async def send(self, scope: Scope, receive: Receive, send: Send) -> None:
         with self._turn:
-            encoded = super().to_asgi_response(*arguments, **options)
-            return cast("ASGIResponse", _InPieces(encoded, self._turn.pop_all()))
-
-
-class _InPieces:
-    """Sends a body piece by piece. The server waits before each piece until the client has taken the one before."""
-
-    def __init__(self, encoded: ASGIResponse, turn: ExitStack) -> None:
-        self._encoded = encoded
-        self._turn = turn
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        with self._turn:
-            await self._encoded.start_response(send=send)
-            body = memoryview(b"" if self._encoded.is_head_response else self._encoded.body)
-            for start in range(0, len(body), _PIECE):
-                await send(_body(bytes(body[start : start + _PIECE]), more=True))
-            await send(_body(b"", more=False))
-
-
-def _body(piece: bytes, *, more: bool) -> HTTPResponseBodyEvent:
-    return {"type": "http.response.body", "body": piece, "more_body": more}
+            await self.begin(send, content_length(self.body))
+            if scope["method"] != "HEAD":
+                for start in range(0, len(self.body), _PIECE):
+                    await send(body_message(self.body[start : start + _PIECE], more=True))
+            await send(body_message(b""))

@@ -10,13 +10,13 @@ request is refused, and the next one begins.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from time import monotonic
-from typing import Any, cast
+from typing import Any
 
-from litestar.types import ASGIApp, Empty, HTTPReceiveMessage, Receive, Send
-from litestar.utils.scope.state import ScopeState
-
-from mainspring.api.handlers import operation_of
+from mainspring.api.handlers import Handler
+from mainspring.api.web import Message, Receive, Scope
 from mainspring.domain.errors import BodyTooSlow, TooManyRequests
 from mainspring.kernel import metrics
 from mainspring.kernel.config import LARGE_BYTES, MAX_BODY_BYTES, MAX_EXCHANGE_BYTES
@@ -36,6 +36,10 @@ _LOOK = 1.0  # seconds between two looks, while a request waits
 def may_be_large(headers: dict[bytes, bytes]) -> bool:
     length = headers.get(b"content-length")
     return b"transfer-encoding" in headers if length is None else len(length) > 4 and int(length) > LARGE_BYTES
+
+
+def announced_length(scope: Scope) -> int | None:
+    return next((int(value) for name, value in scope["headers"] if name == b"content-length"), None)
 
 
 def turn_of(scope: Any) -> LargeBody | None:
@@ -65,24 +69,23 @@ class LargeBodies:
             )
         )
 
-    async def serve(self, app: ASGIApp, scope: Any, receive: Receive, send: Send) -> None:
-        """Call `app` with a body that may be large. Raises TooManyRequests or BodyTooSlow."""
-        handler = scope["route_handler"]
-        most = handler.resolve_request_max_body_size()
-        length = next((int(value) for name, value in scope["headers"] if name == b"content-length"), None)
+    @asynccontextmanager
+    async def turn(self, scope: Scope, receive: Receive) -> AsyncIterator[Receive]:
+        """As a context: the `receive` of a body that may be large. Raises TooManyRequests or BodyTooSlow."""
+        handler: Handler = scope["handler"]
+        most, length = handler.request_max_body_size, announced_length(scope)
         if most <= LARGE_BYTES or (length is not None and length > most):
-            await app(scope, receive, send)  # is refused without being read
+            yield receive  # it is refused without being read
             return
-        lane = self.workers if operation_of(handler).startswith(_OF_WORKERS) else self.clients
+        lane = self.workers if handler.operation.startswith(_OF_WORKERS) else self.clients
         body = scope[_BODY] = LargeBody(lane, scope["caller"].tenant, most if length is None else length, receive)
         try:
             if length is not None:
                 await body.take_turn()
-            await app(scope, body.receive, send)
+            yield body.receive
         finally:
             body.give_back()
             del scope[_BODY]
-            ScopeState.from_scope(scope).body = Empty  # a connection that stays open keeps the scope
 
 
 class BodyLane:
@@ -165,16 +168,16 @@ class LargeBody:
             self._has_turn = False
             self._lane.give_back(self)
 
-    async def receive(self) -> HTTPReceiveMessage:
+    async def receive(self) -> Message:
         if not self._has_turn and self.received > LARGE_BYTES:
             await self.take_turn()
-        message: Any = await self._next()
+        message = await self._next()
         self.received += len(message.get("body", b""))
         if not message.get("more_body", False):
             self._lane.arrived(self)
-        return cast(HTTPReceiveMessage, message)
+        return message
 
-    async def _next(self) -> Any:
+    async def _next(self) -> Message:
         if self._is_cut:
             raise _too_slow()
         self._limit = asyncio.timeout(None)

@@ -1,8 +1,8 @@
 """Exchanges before submissions: with too much to do, a server refuses submissions and reads before it reads their body.
 
 It answers 429 with Retry-After, which clients obey. A refusal must be cheap, or refusing would use up the server: it is
-made in front of the framework. Workers that are not answered lose their runs, and those come back as more load; so what
-is urgent (operations/access/urgency.py) is never refused.
+made before anything is read or looked up. Workers that are not answered lose their runs, and those come back as more
+load; so what is urgent (operations/access/urgency.py) is never refused.
 """
 
 from __future__ import annotations
@@ -10,16 +10,11 @@ from __future__ import annotations
 import asyncio
 from functools import partial
 
-import msgspec
-from litestar import Litestar
-from litestar.enums import ScopeType
-from litestar.exceptions import HTTPException
-from litestar.types import HTTPScope, Receive, Scope, Send
-from litestar.utils import normalize_path
-
 from mainspring.api.auth import Admission
-from mainspring.api.handlers import operation_of
-from mainspring.domain.errors import NotFound
+from mainspring.api.errors import answer_to
+from mainspring.api.http_application import HttpApplication
+from mainspring.api.web import Receive, Response, Scope
+from mainspring.domain.errors import MethodNotAllowed, NotFound, TooManyRequests
 from mainspring.kernel import metrics
 from mainspring.kernel.can_wait import can_wait
 from mainspring.kernel.config import LARGE_BYTES, MAX_BODY_BYTES
@@ -27,7 +22,6 @@ from mainspring.kernel.loop_monitor import LoopMonitor
 from mainspring.kernel.patience import OUTAGE_BUDGET, OutagePatience, patience_here
 from mainspring.operations.access.urgency import is_urgent
 from mainspring.store.pool import Store
-from mainspring.wire.problems import PROBLEM_MEDIA_TYPE, Problem
 
 MOST_OPEN = 1000  # submissions and reads under way
 MOST_OPEN_BUSY = 100  # the same once exchanges have to wait for the loop or for the database: each makes it worse
@@ -39,30 +33,14 @@ _STREAMED = ("/logs", "/v1/stream")
 # They wait while PostgreSQL is away.
 _SUBMISSIONS = frozenset(f"{root}{end}" for root in ("/jobs", "/v1/jobs", "/v1/events") for end in ("", "/", ":batch"))
 
-_BODY = msgspec.json.encode(
-    Problem(
-        type="urn:mainspring:problem:overloaded",
-        title="overloaded",
-        status=429,
-        code="overloaded",
-        detail="the server has too much to do at this moment; nothing was stored",
-        hint=f"try again after {RETRY_AFTER} s",
-    )
-)
-_HEADERS = [
-    (b"content-type", PROBLEM_MEDIA_TYPE.encode()),
-    (b"content-length", str(len(_BODY)).encode()),
-    (b"retry-after", str(RETRY_AFTER).encode()),
-]
 
-
-def _patience(scope: HTTPScope, receive: Receive, admission: Admission) -> OutagePatience:
+def _patience(scope: Scope, receive: Receive, admission: Admission) -> OutagePatience:
     until = asyncio.get_running_loop().time() + OUTAGE_BUDGET
     known = partial(admission.has_seen, scope)
     return OutagePatience(until, partial(_size, scope), known, partial(_is_gone, receive))
 
 
-def _size(scope: HTTPScope) -> int:
+def _size(scope: Scope) -> int:
     size = next((value for name, value in scope["headers"] if name == b"content-length"), b"")
     return min(int(size), MAX_BODY_BYTES) if size.isdigit() else LARGE_BYTES
 
@@ -74,53 +52,55 @@ async def _is_gone(receive: Receive) -> bool:
     if not asking.done():
         asking.cancel()
         return False
-    return asking.result()["type"] == "http.disconnect"
+    kind: str = asking.result()["type"]
+    return kind == "http.disconnect"
 
 
 class LoadShedder:
-    """An ASGI app around ours. `monitor` says how late the loop is, and `store` for how long an exchange has waited for
-    a connection."""
+    """`monitor` says how late the loop is, and `store` for how long an exchange has waited for a connection."""
 
-    def __init__(self, app: Litestar, monitor: LoopMonitor, store: Store) -> None:
+    def __init__(self, app: HttpApplication, monitor: LoopMonitor, store: Store) -> None:
         self._app = app
         self._monitor = monitor
         self._store = store
         self._open = 0
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != ScopeType.HTTP:
-            await self._app(scope, receive, send)
-            return
+    async def refusal(self, scope: Scope, receive: Receive) -> Response[bytes] | None:
+        """The answer to a request that has to come again. A submission may wait here for PostgreSQL to come back."""
         path = scope["path"]
         if path.startswith(_WORKERS):
-            await self._app(scope, receive, send)
-            return
+            return None
         if scope["method"] == "POST" and path in _SUBMISSIONS:
-            admission: Admission = self._app.state.admission
+            admission = self._app.state.admission
             patience = _patience(scope, receive, admission)
             patience_here.set(patience)
             if self._store.waiting.away and admission.may_be_valid(scope):
                 if not await self._store.waiting.wait(patience):
                     patience_here.set(None)  # it is refused
-                await self._count(scope, receive, send)
-                return
-        if self._full and self._may_refuse(scope):
-            metrics.refused.inc()
-            await send({"type": "http.response.start", "status": 429, "headers": _HEADERS})
-            await send({"type": "http.response.body", "body": _BODY, "more_body": False})
-            return
-        if path.endswith(_STREAMED):  # a client follows a log or all changes, perhaps for days
-            await self._app(scope, receive, send)
-            return
-        await self._count(scope, receive, send)
+                return None
+        if not self._full or not self._may_refuse(scope):
+            return None
+        metrics.refused.inc()
+        return answer_to(
+            TooManyRequests(
+                "the server has too much to do at this moment; nothing was stored", code="overloaded",
+                hint=f"try again after {RETRY_AFTER} s",
+            ),
+            scope,
+        )  # fmt: skip
 
-    async def _count(self, scope: HTTPScope, receive: Receive, send: Send) -> None:
+    def enter(self, scope: Scope) -> int:
+        """A request is under way. Return as how many it counts, for `leave`. Streams last perhaps for days, and
+        exchanges are never refused: they do not count."""
+        path = scope["path"]
+        if path.startswith(_WORKERS) or path.endswith(_STREAMED):
+            return 0
         can_wait.set(True)  # in the context of this request
         self._open += 1
-        try:
-            await self._app(scope, receive, send)
-        finally:
-            self._open -= 1
+        return 1
+
+    def leave(self, counted: int) -> None:
+        self._open -= counted
 
     @property
     def _full(self) -> bool:
@@ -128,10 +108,9 @@ class LoadShedder:
             return self._monitor.overloaded
         return self._open >= MOST_OPEN or self._monitor.lag > BUSY or self._store.urgent_wait > LONGEST_WAIT
 
-    def _may_refuse(self, scope: HTTPScope) -> bool:
-        path = normalize_path(scope["path"])
+    def _may_refuse(self, scope: Scope) -> bool:
         try:
-            _, handler, _, _, _ = self._app.asgi_router.handle_routing(path=path, method=scope["method"])
-        except (HTTPException, NotFound):  # there is no such route, and saying so costs nothing
+            found = self._app.table.find(scope["path"], scope["method"])
+        except (NotFound, MethodNotAllowed):  # there is no such route, and saying so costs nothing
             return False
-        return not is_urgent(operation_of(handler))
+        return not is_urgent(found.handler.operation)

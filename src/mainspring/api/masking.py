@@ -13,8 +13,8 @@ from functools import cache, wraps
 from typing import Any, get_args, get_type_hints
 
 import msgspec
-from litestar import Response
 
+from mainspring.api.web import Response
 from mainspring.domain.secret_names import MASK, masked_pairs
 from mainspring.kernel.time_slices import TimeSlices
 from mainspring.operations.access.permissions import SUBMITTER, VIEWER, WORKER, Roles

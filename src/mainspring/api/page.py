@@ -15,11 +15,10 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from litestar.enums import ScopeType
-from litestar.types import ASGIApp, Receive, Scope, Send
 
 import mainspring
 from mainspring.api.compression import takes_gzip
+from mainspring.api.web import ASGIApp, Receive, Scope, Send
 from mainspring.wire.problems import PROBLEM_MEDIA_TYPE, Problem
 
 FOLDER = Path(mainspring.__file__).parent / "ui" / "static"
@@ -93,9 +92,7 @@ class DashboardPage:
         self._reading = asyncio.Lock()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != ScopeType.HTTP:
-            await self._app(scope, receive, send)
-        elif scope["path"] in _LEADS and scope["method"] in ("GET", "HEAD"):
+        if scope["path"] in _LEADS and scope["method"] in ("GET", "HEAD"):
             await _answer(send, 307, [(b"location", _LEADS[scope["path"]])], b"")
         elif is_page(scope["raw_path"]):
             await self._serve(scope, send)

@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from litestar.types import Message, Send
-
-from mainspring.api.handlers import operation_of, roles_of
-from mainspring.operations.access.caller import Caller
+from mainspring.api.web import Scope
 from mainspring.operations.access.permissions import VIEWER
 from mainspring.operations.live.change_publisher import ChangePublisher
 from mainspring.operations.live.topics import changed_by
@@ -15,23 +10,13 @@ from mainspring.operations.live.topics import changed_by
 _READS = ("GET", "HEAD")
 
 
-def publish_changes(scope: Any, send: Send) -> Send:
-    """Return a `send` that counts the change if the answer says that it was made. Without open streams, return `send`
-    itself."""
+def publish_change(scope: Scope) -> None:
+    """Count the change that this request has made, if it made one. Without open streams nothing is counted."""
     if scope["method"] in _READS or "caller" not in scope:
-        return send
+        return
     changes: ChangePublisher = scope["app"].state.services.streams.changes
-    handler = scope["route_handler"]
-    if not changes.wanted or VIEWER in roles_of(handler):  # what viewers may call changes nothing
-        return send
-    lists = changed_by(operation_of(handler))
-    if not lists:
-        return send
-    caller: Caller = scope["caller"]
-
-    async def counted(message: Message) -> None:
-        if message["type"] == "http.response.start" and message["status"] < 400:
-            changes.add(caller.tenant, lists)
-        await send(message)
-
-    return counted
+    handler = scope["handler"]
+    if changes.wanted and VIEWER not in handler.roles:  # what viewers may call changes nothing
+        lists = changed_by(handler.operation)
+        if lists:
+            changes.add(scope["caller"].tenant, lists)

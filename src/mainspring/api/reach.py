@@ -1,5 +1,5 @@
 """How an operation treats a narrowed token (domain/narrowing.py). Its handler says so: `reach=Reach.OBJECT`. A handler
-that says nothing refuses such tokens.
+that says nothing refuses such tokens. `shows_payloads=True`: a token that does not see payloads is refused.
 
 Objects that the path names (a job, a run, a dead letter) are checked before the operation begins, whatever the handler
 says.
@@ -14,9 +14,6 @@ from mainspring.domain.errors import Forbidden
 from mainspring.domain.narrowing import Narrowing
 from mainspring.operations.read.queues import no_queue
 
-REACH = "reach"
-SHOWS_PAYLOADS = "shows_payloads"  # a token that does not see payloads is refused
-
 
 class Reach(Enum):
     NONE = "it shows and changes nothing of jobs and runs"
@@ -26,30 +23,21 @@ class Reach(Enum):
     REFUSED = "it cannot leave out what lies outside"
 
 
-def reach_of(handler: Any) -> Reach:
-    reach: Reach = handler.opt.get(REACH, Reach.REFUSED)
-    return reach
-
-
-def shows_payloads(handler: Any) -> bool:
-    return bool(handler.opt.get(SHOWS_PAYLOADS))
-
-
 def reaches(handler: Any, narrowing: Narrowing) -> bool:
     """Whether a token that is narrowed like this may call the handler."""
-    if shows_payloads(handler) and not narrowing.payloads:
+    if handler.shows_payloads and not narrowing.payloads:
         return False
     if not narrowing.of_objects:
         return True
-    reach = reach_of(handler)
+    reach: Reach = handler.reach
     return narrowing.of_queues_alone if reach is Reach.QUEUE else reach is not Reach.REFUSED
 
 
-def check_reach(handler: Any, operation: str, narrowing: Narrowing, named: dict[str, Any], query: bytes) -> None:
+def check_reach(handler: Any, narrowing: Narrowing, named: dict[str, Any], query: bytes) -> None:
     """Raise Forbidden if the operation cannot leave out what lies outside, and NotFound if the path names a queue that
     the token does not reach."""
-    reach = reach_of(handler)
-    if shows_payloads(handler) and not narrowing.payloads:
+    reach: Reach = handler.reach
+    if handler.shows_payloads and not narrowing.payloads:
         raise Forbidden(
             "this token does not see payloads and output, and exports no files", code="narrowed_token",
             field="Authorization", hint="use a token that was made without payloads: false",
@@ -59,7 +47,7 @@ def check_reach(handler: Any, operation: str, narrowing: Narrowing, named: dict[
             "is for tokens that are narrowed by queues alone" if reach is Reach.QUEUE else "shows more than this token"
         )
         raise Forbidden(
-            f"the token is narrowed, and {operation} {why}", code="narrowed_token", field="Authorization",
+            f"the token is narrowed, and {handler.operation} {why}", code="narrowed_token", field="Authorization",
             hint="use a token that is not narrowed, or one of the lists of jobs and runs",
         )  # fmt: skip
     if not narrowing.of_objects:

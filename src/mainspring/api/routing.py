@@ -1,8 +1,8 @@
-"""What the framework's router does not do: verbs after a colon, HEAD, and complete Allow headers.
+"""The table of routes: which handler answers a method at a path.
 
 A verb is the last segment of its handler's path, and the handler says so: `verb="pause"` at `/{job_id:str}/pause`.
 Clients write `/v1/jobs/j:pause`, which is also how the OpenAPI document shows it. `/v1/jobs/j/pause` means the same.
-HEAD is answered wherever GET is.
+HEAD is answered wherever GET is, and OPTIONS everywhere.
 
 A name in a path may contain any character. An encoded slash, colon or percent sign is part of the name: the path is
 routed with these still encoded, and names are decoded afterwards.
@@ -10,29 +10,170 @@ routed with these still encoded, and names are decoded afterwards.
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
-from collections.abc import Mapping
-from functools import lru_cache
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 from urllib.parse import unquote
 
-from litestar import Litestar
-from litestar.exceptions import MethodNotAllowedException, NotFoundException
-from litestar.routes import HTTPRoute
-from litestar.types import Message, Receive, Scope, Send
-
-from mainspring.api.handlers import routed_handlers
-from mainspring.domain.errors import NotFound
+from mainspring.domain.errors import MethodNotAllowed, NotFound
 from mainspring.domain.texts import shown
 
-VERB = "verb"
-ALLOW = "allow"  # the answer to OPTIONS: the framework's own one knows only the methods that the path had at first
+_LONGEST_TEXT = 200  # of a path in a response
+_GAP = re.compile(r"\{(\w+):str\}")
+_SLASHES = re.compile("//+")
 
 
-def public_path(route: HTTPRoute, handler: Any) -> str:
+class Routable(Protocol):
+    """What the table asks of a handler."""
+
+    @property
+    def method(self) -> str: ...
+    @property
+    def paths(self) -> Sequence[str]: ...
+    @property
+    def verb(self) -> str | None: ...
+
+
+H = TypeVar("H", bound=Routable)
+
+
+class Router:
+    """Handlers below a path."""
+
+    def __init__(self, path: str, route_handlers: Sequence[Any]) -> None:
+        self.path = path
+        self.handlers = route_handlers
+
+
+@dataclass(eq=False, slots=True)
+class Route(Generic[H]):
+    """A path such as `/v1/jobs/{job_id}`, with the handler of each method. by_method: with HEAD and OPTIONS."""
+
+    path: str
+    names: tuple[str, ...]
+    handlers: list[H] = field(default_factory=list)
+    by_method: dict[str, H] = field(default_factory=dict)
+
+    @property
+    def allow(self) -> str:
+        return ", ".join(sorted(self.by_method))
+
+
+@dataclass(slots=True)
+class _Node(Generic[H]):
+    """What may follow a part of a path: segments, or any name. route: of the path that ends here."""
+
+    segments: dict[str, _Node[H]] = field(default_factory=dict)
+    any_name: _Node[H] | None = None
+    route: Route[H] | None = None
+
+
+class Found(NamedTuple, Generic[H]):
+    """path: without superfluous slashes."""
+
+    route: Route[H]
+    handler: H
+    path: str
+    names: dict[str, str]
+
+
+class RouteTable(Generic[H]):
+    """`describe` answers OPTIONS."""
+
+    def __init__(self, handlers: Iterable[H | Router], describe: H) -> None:
+        self._root: _Node[H] = _Node()
+        self._describe = describe
+        self._plain: dict[str, Route[H]] = {}  # those without a name, which are most of what workers and clients call
+        self._verbs: dict[str, dict[str, str]] = defaultdict(dict)  # "/v1/jobs" -> {"run-now": "runNow", ...}
+        self.routes: list[Route[H]] = []
+        for one in handlers:
+            prefix, several = (one.path, one.handlers) if isinstance(one, Router) else ("", [one])
+            for handler in several:
+                for path in handler.paths:
+                    self._add(f"{prefix}{path}", handler)
+
+    def _add(self, path: str, handler: H) -> None:
+        names = tuple(_GAP.findall(path))
+        path = _GAP.sub(r"{\1}", path).rstrip("/")
+        node = self._root
+        for segment in path.split("/")[1:]:
+            if segment.startswith("{"):
+                node.any_name = node = node.any_name or _Node()
+            else:
+                node = node.segments.setdefault(segment, _Node())
+        if node.route is None:
+            node.route = Route(path, names, by_method={"OPTIONS": self._describe})
+            self.routes.append(node.route)
+            if not names:
+                self._plain[path] = node.route
+        if handler.method in node.route.by_method:
+            raise RuntimeError(f"{handler.method} {path} has two handlers")
+        node.route.handlers.append(handler)
+        node.route.by_method[handler.method] = handler
+        if handler.method == "GET":
+            node.route.by_method["HEAD"] = handler
+        if handler.verb is not None:
+            noun, _, verb = path.rsplit("/", 2)
+            self._verbs[noun][verb] = handler.verb
+
+    def find(self, path: str, method: str) -> Found[H]:
+        """Raises NotFound or MethodNotAllowed."""
+        plain = self._plain.get(path)
+        if plain is not None and (handler := plain.by_method.get(method)) is not None:
+            return Found(plain, handler, path, {})
+        asked, path = path, "/" + _SLASHES.sub("/", path.strip("/"))
+        noun, _, last = path.rpartition("/")
+        known = self._verbs.get(noun, {})
+        subject, _, verb = last.rpartition(":")
+        if ":" not in last and method == "POST":
+            subject, _, verb = last.rpartition("%3A")  # some clients encode every colon; a POST to a name is a verb
+        if subject and verb in known:
+            path, known = f"{noun}/{subject}/{verb}", {}
+        elif known and verb != last and method == "POST":
+            raise _no_such_verb(verb, known)
+        route, values = self._walk(path)
+        if route is None and method == "POST" and "%3A" in last:
+            route, values = self._walk(f"{noun}/{last.replace('%3A', ':')}")
+        if route is None:
+            if method == "POST" and (meant := self._verbs.get(noun.rpartition("/")[0])):
+                raise _no_such_verb(last, meant)
+            raise self._no_such_route(asked)
+        handler = route.by_method.get(method)
+        if handler is None:
+            hint = f"allowed are {route.allow}" + (f"; {_use(known)}" if known and method == "POST" else "")
+            raise MethodNotAllowed(f"{method} is not allowed here", route.allow, hint)
+        if "%" in path:
+            values = [unquote(value) for value in values]
+        return Found(route, handler, path, dict(zip(route.names, values, strict=True)))
+
+    def _walk(self, path: str) -> tuple[Route[H] | None, list[str]]:
+        node, values = self._root, list[str]()
+        for segment in path.split("/"):
+            if not segment:
+                continue
+            following = node.segments.get(segment)
+            if following is None:
+                if node.any_name is None:
+                    return None, values
+                following = node.any_name
+                values.append(segment)
+            node = following
+        return node.route, values
+
+    def _no_such_route(self, path: str) -> NotFound:
+        hint = "GET /schema/openapi.json lists every route"
+        if len(path) <= _LONGEST_TEXT and (near := nearest(path.rstrip("/"), [route.path for route in self.routes])):
+            hint = f"did you mean {near}?"
+        return NotFound(f"there is no {path[:_LONGEST_TEXT]}", code="no_such_route", hint=hint)
+
+
+def public_path(route: Route[H], handler: H) -> str:
     """The path as clients write it, with the verb after a colon."""
-    path, verb = route.path_format, handler.opt.get(VERB)
-    return f"{path.rpartition('/')[0]}:{path.rpartition('/')[2]}" if verb else path
+    noun, _, last = route.path.rpartition("/")
+    return f"{noun}:{last}" if handler.verb else route.path
 
 
 def routable(raw: bytes) -> str:
@@ -45,63 +186,6 @@ def _decoded(part: str) -> str:
     return unquote(part).replace("%", "%25").replace("/", "%2F").replace(":", "%3A")
 
 
-def complete_routing(app: Litestar) -> None:
-    """Let the app's router find verbs and answer HEAD."""
-    verbs: dict[str, dict[str, str]] = defaultdict(dict)  # "/v1/jobs" -> {"pause": "pause", "run-now": "runNow", ...}
-    for route, handler in routed_handlers(app):
-        if "GET" in handler.http_methods:
-            route.route_handler_map["HEAD"] = route.route_handler_map["GET"]
-            route.methods.add("HEAD")
-        if VERB in handler.opt:
-            noun, _, verb = route.path_format.rsplit("/", 2)
-            verbs[noun][verb] = handler.opt[VERB]
-    for route, _ in routed_handlers(app):
-        route.route_handler_map["OPTIONS"][0].opt[ALLOW] = ", ".join(sorted(route.methods))
-    route_plainly = app.asgi_router.handle_routing
-
-    def handle_routing(*, path: str, method: Any) -> Any:
-        app, handler, path, params, template = find(path, method)
-        if "%" in path:
-            params = {name: unquote(value) if isinstance(value, str) else value for name, value in params.items()}
-        return app, handler, path, params, template
-
-    def find(path: str, method: Any) -> Any:
-        noun, _, last = path.rpartition("/")
-        known = verbs.get(noun, {})
-        subject, _, verb = last.rpartition(":")
-        if ":" not in last and method == "POST":
-            subject, _, verb = last.rpartition("%3A")  # some clients encode every colon; a POST to a name is a verb
-        if subject and verb in known:
-            path, known = f"{noun}/{subject}/{verb}", {}
-        elif known and verb != last and method == "POST":
-            raise _no_such_verb(verb, known)
-        try:
-            return route_plainly(path=path, method="GET" if method == "HEAD" else method)
-        except NotFoundException:
-            if method == "POST" and (meant := verbs.get(noun.rpartition("/")[0])):
-                raise _no_such_verb(last, meant) from None
-            raise
-        except MethodNotAllowedException as error:
-            allowed = set((error.headers or {})["allow"].split(", "))
-            if "GET" in allowed:
-                allowed.add("HEAD")
-            names = ", ".join(sorted(allowed))
-            hint = f"allowed are {names}" + (f"; {_use(known)}" if known and method == "POST" else "")
-            raise MethodNotAllowedException(
-                detail=f"{method} is not allowed here", headers={"Allow": names}, extra=[hint]
-            ) from None
-
-    app.asgi_router.handle_routing = lru_cache(1024)(handle_routing)
-    answer = app.asgi_handler
-
-    async def with_encoded_names(scope: Any, receive: Receive, send: Send) -> None:
-        if b"%" in scope.get("raw_path", b""):
-            scope["path"] = routable(scope["raw_path"])
-        await answer(scope, receive, send)
-
-    app.asgi_handler = with_encoded_names
-
-
 def _no_such_verb(verb: str, known: Mapping[str, str]) -> NotFound:
     return NotFound(f"there is no verb {shown(verb)} here", code="no_such_route", hint=_use(known))
 
@@ -111,19 +195,35 @@ def _use(verbs: Mapping[str, str]) -> str:
     return f"use {', '.join(most)} or {last}" if most else f"use {last}"
 
 
-def without_body(send: Send) -> Send:
-    """`send` for the answer to HEAD: the headers of the answer to GET, and no body."""
+def nearest(path: str, templates: Iterable[str]) -> str | None:
+    """The route that is meant by a path that does not exist. Only routes with as many segments are compared: anybody
+    may ask."""
+    parts = path.split("/")
+    templates = list(templates)
+    if shorter := _without_first(parts, templates):
+        return shorter
+    filled = {_filled(one, parts): one for one in templates if one.count("/") == len(parts) - 1}
+    near = get_close_matches(path, filled, n=1, cutoff=0.85)
+    return filled[near[0]] if near else None
 
-    async def headers_only(message: Message) -> None:
-        if message["type"] == "http.response.body":
-            message = {**message, "body": b""}
-        await send(message)
 
-    return headers_only
+def _without_first(parts: list[str], templates: list[str]) -> str | None:
+    """The route that the path has without its first noun: /v1/notifications/channels/x."""
+    if len(parts) < 4:
+        return None
+    fewer = [*parts[:2], *parts[3:]]
+    path = "/".join(fewer)
+    return next(
+        (
+            one
+            for one in templates
+            if one.count("/") == len(fewer) - 1 and one.split("/")[2:3] == fewer[2:3] and _filled(one, fewer) == path
+        ),
+        None,
+    )
 
 
-async def describe(scope: Scope, receive: Receive, send: Send) -> None:
-    """Answer OPTIONS."""
-    allow = scope["route_handler"].opt[ALLOW].encode()
-    await send({"type": "http.response.start", "status": 204, "headers": [(b"allow", allow)]})
-    await send({"type": "http.response.body", "body": b"", "more_body": False})
+def _filled(template: str, parts: list[str]) -> str:
+    """The path of a route, with the names of the request in place of its parameters."""
+    segments = zip(template.split("/"), parts, strict=True)
+    return "/".join(part if segment.startswith("{") else segment for segment, part in segments)

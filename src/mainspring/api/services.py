@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
-from litestar import Request
-
 from mainspring.api.readiness import ReadinessCheck
+from mainspring.api.web import Request
 from mainspring.domain.oidc import ProviderSettings
 from mainspring.kernel.clock import Clock, DatabaseClock
 from mainspring.kernel.config import Timing
@@ -290,4 +289,4 @@ def services_of(request: Request[Any, Any, Any]) -> Services:
 
 
 def caller_of(request: Request[Any, Any, Any]) -> Caller:
-    return cast(Caller, request.scope["caller"])  # type: ignore[typeddict-item]
+    return cast(Caller, request.scope["caller"])

@@ -44,14 +44,14 @@ def set_cookie(scope: Any, headers: Mapping[bytes, bytes], secret: str) -> str:
     return _cookie(scope, headers, secret, int(LONGEST))
 
 
-def known_name(scope: Any, headers: Mapping[bytes, bytes]) -> tuple[str, bool]:
-    """The name of the cookie by which a browser is known, and whether it is for TLS alone."""
-    return f"{_name(scope, headers)}-known", _is_secure(scope, headers)
+def known_cookie(scope: Any, headers: Mapping[bytes, bytes], secret: str, seconds: int) -> str:
+    """The header that gives a browser the secret by which it is known."""
+    return _cookie(scope, headers, secret, seconds, "-known")
 
 
 def known_secret_of(scope: Any, headers: Mapping[bytes, bytes]) -> str | None:
     """The secret by which this browser is known. None if it is not known."""
-    found = _values(headers, known_name(scope, headers)[0])
+    found = _values(headers, f"{_name(scope, headers)}-known")
     return found[0] if len(found) == 1 and found[0] else None
 
 

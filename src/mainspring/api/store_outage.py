@@ -6,10 +6,7 @@ from __future__ import annotations
 import asyncio
 from types import TracebackType
 
-from litestar.enums import ScopeType
-from litestar.types import ASGIApp, HTTPScope, Receive, Scope, Send
-
-from mainspring.api.handlers import is_public
+from mainspring.api.web import Scope
 from mainspring.domain.errors import Unavailable
 from mainspring.kernel.patience import patience_here
 from mainspring.store.pulse import Pulse
@@ -75,27 +72,10 @@ class OpenRequest:
             raise
 
 
-class StoreOutageGuard:
-    """ASGI middleware: wraps each request in a timeout that is only set when PostgreSQL becomes unavailable."""
-
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != ScopeType.HTTP or _is_open(scope):
-            await self._app(scope, receive, send)
-            return
-        requests: OpenRequests = scope["app"].state.open_requests
-        if scope["path"].endswith(_STREAMED) and scope["method"] == "GET":
-            requests.refuse_in_outage()
-            await self._app(scope, receive, send)  # it only reads, so it survives an outage
-            return
-        async with requests.guarded():
-            await self._app(scope, receive, send)
-
-
-def _is_open(scope: HTTPScope) -> bool:
-    return is_public(scope["route_handler"])
+def survives_outages(scope: Scope) -> bool:
+    """Whether it is a stream: it only reads, so it goes on after an outage."""
+    path: str = scope["path"]
+    return scope["method"] == "GET" and path.endswith(_STREAMED)
 
 
 def store_down() -> Unavailable:

@@ -8,11 +8,9 @@ from __future__ import annotations
 
 from typing import Any, TypeVar
 
-from litestar import Request, Response
-from litestar.datastructures import Cookie
-
 from mainspring.api.auth import client_of
-from mainspring.api.session_cookie import known_name, known_secret_of, set_cookie
+from mainspring.api.session_cookie import known_cookie, known_secret_of, set_cookie
+from mainspring.api.web import Request, Response
 from mainspring.operations.people.user_sessions import From, SignedInUser
 from mainspring.store.attempts import KNOWN_FOR
 
@@ -28,12 +26,7 @@ def where_from(request: Http) -> From:
 
 def with_cookies(request: Http, content: T, begun: SignedInUser) -> Response[T]:
     headers = dict(request.scope["headers"])
-    name, secure = known_name(request.scope, headers)
-    known = []
+    cookies = [set_cookie(request.scope, headers, begun.secret)]
     if begun.known is not None:
-        lasts = int(KNOWN_FOR)
-        known = [
-            Cookie(name, value=begun.known, max_age=lasts, secure=secure, httponly=True, samesite="strict", path="/")
-        ]
-    session = {"Set-Cookie": set_cookie(request.scope, headers, begun.secret)}
-    return Response(content, headers=session, cookies=known)
+        cookies.append(known_cookie(request.scope, headers, begun.known, int(KNOWN_FOR)))
+    return Response(content, cookies=cookies)

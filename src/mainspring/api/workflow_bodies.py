@@ -6,7 +6,7 @@ from typing import TypeVar
 
 import msgspec
 
-from mainspring.api.bodies import Body, decoded
+from mainspring.api.bodies import decoded
 from mainspring.api.large_batch import Undecoded
 from mainspring.kernel.config import LARGE_BYTES, MAX_BODY_BYTES
 from mainspring.wire.workflows import WorkflowPatch, WorkflowRequest
@@ -24,13 +24,9 @@ def undecoded(data: W | Undecoded) -> W | bytes:
     return data.body if isinstance(data, Undecoded) else data
 
 
-class WorkflowBody(Body[WorkflowRequest]):
-    @staticmethod
-    def decode(body: bytes) -> WorkflowRequest | Undecoded:
-        return Undecoded(body) if len(body) > LARGE_BYTES else decoded(_decode_request, body, WorkflowRequest)
+def decode_workflow(body: bytes) -> WorkflowRequest | Undecoded:
+    return Undecoded(body) if len(body) > LARGE_BYTES else decoded(_decode_request, body, WorkflowRequest)
 
 
-class WorkflowPatchBody(Body[WorkflowPatch]):
-    @staticmethod
-    def decode(body: bytes) -> WorkflowPatch | Undecoded:
-        return Undecoded(body) if len(body) > LARGE_BYTES else decoded(_decode_patch, body, WorkflowPatch)
+def decode_workflow_patch(body: bytes) -> WorkflowPatch | Undecoded:
+    return Undecoded(body) if len(body) > LARGE_BYTES else decoded(_decode_patch, body, WorkflowPatch)

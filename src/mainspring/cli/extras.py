@@ -21,7 +21,7 @@ NEEDS = {
     "bench": "up",
 }
 # Modules of the extras that our code imports. `up` is `server` and a PostgreSQL, which --postgres-bin can replace.
-_OF_SERVER = ("asyncpg", "cryptography", "holidays", "jwt", "litestar", "obstore", "prometheus_client", "uvicorn")
+_OF_SERVER = ("asyncpg", "cryptography", "holidays", "jwt", "obstore", "prometheus_client", "uvicorn")
 _EXTRAS = {**dict.fromkeys(_OF_SERVER, "server"), "opentelemetry": "otel", "psycopg": "sql", "apprise": "apprise"}
 
 

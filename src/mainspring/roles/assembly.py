@@ -6,14 +6,10 @@ import random
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from litestar import Litestar
-from litestar.types import ASGIApp
-
 from mainspring.api.app import create_app
 from mainspring.api.auth import Admission, TokenRegistry, hosts_for
-from mainspring.api.compression import Compression
-from mainspring.api.fresh_reads import FreshReads
-from mainspring.api.load_shedding import LoadShedder
+from mainspring.api.front import Front
+from mainspring.api.http_application import HttpApplication
 from mainspring.api.page import DashboardPage
 from mainspring.api.readiness import ReadinessCheck
 from mainspring.api.request_rates import RequestRates
@@ -66,7 +62,7 @@ class Assembly:
     lanes: LaneRegistry
     long_polls: LongPolls
     services: Services
-    app: Litestar
+    app: HttpApplication
     monitor: LoopMonitor
     node: SchedulerNode | None
     pulse: Pulse
@@ -76,10 +72,7 @@ class Assembly:
 
     def front(self) -> DashboardPage:
         """The app as it is served: behind the dashboard, and with too much to do it refuses what can wait."""
-        served: ASGIApp = LoadShedder(self.app, self.monitor, self.store)
-        if self.store.replica is not None:
-            served = FreshReads(served, self.store.replica)
-        return DashboardPage(Compression(served))
+        return DashboardPage(Front(self.app, self.monitor, self.store))
 
     async def start(self, loops: Loops) -> None:
         """Start all background tasks."""

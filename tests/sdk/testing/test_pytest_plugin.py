@@ -134,7 +134,7 @@ def test_the_plugin_loads_nothing_before_it_is_used() -> None:
 
 
 def test_the_box_does_not_need_pytest_nor_a_server() -> None:
-    unwanted = {"pytest", "asyncpg", "litestar", "mainspring.store", "mainspring.operations"}
+    unwanted = {"pytest", "asyncpg", "mainspring.store", "mainspring.operations"}
     code = f"import sys, mainspring.testing; print(sorted({unwanted!r} & set(sys.modules)))"
     answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert answer.stdout.strip() == "[]"

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cache
 from typing import Any, get_args, get_origin, get_type_hints
 
-from litestar import Litestar
-from litestar.constants import RESERVED_KWARGS
-from litestar.params import HeaderParameter, ParameterKwarg
-from litestar.response import Response
-
-from mainspring.api.answers import ANSWERS, BODY, EXAMPLES, PROBLEMS, Answer
-from mainspring.api.handlers import is_public, operation_of, routed_handlers
+from mainspring.api.answers import Answer
+from mainspring.api.handlers import Application, Handler, routed_handlers
 from mainspring.api.openapi.answer_examples import example_of
 from mainspring.api.openapi.parameters import HEADERS, PARAMETERS, PATH_TYPES, SCHEMAS
 from mainspring.api.openapi.problem_codes import CODES, problems_of
 from mainspring.api.openapi.schemas import REF, Schemas
-from mainspring.api.routing import VERB, public_path
+from mainspring.api.parameters import Parameter
+from mainspring.api.routing import public_path
+from mainspring.api.web import Response
 from mainspring.kernel.version import VERSION
 from mainspring.wire.backfills import BackfillView
 from mainspring.wire.bulk import OperationView
@@ -97,14 +95,14 @@ _TAGS = {
 
 
 @cache
-def document(app: Litestar) -> dict[str, Any]:
+def document(app: Application) -> dict[str, Any]:
     """The OpenAPI document of the app, as JSON has it."""
     schemas = Schemas()
     schemas.of(Problem)
     paths: dict[str, dict[str, Any]] = {}
     for route, handler in routed_handlers(app):
-        if not _is_alias(route.path_format, handler):
-            operation = _Operation(route.path_format, public_path(route, handler), handler, schemas)
+        if not _is_alias(route.path, handler):
+            operation = _Operation(public_path(route, handler), handler, schemas)
             paths.setdefault(operation.path, {})[operation.method] = operation.as_json()
     return {
         "openapi": "3.1.0",
@@ -132,9 +130,9 @@ def document(app: Litestar) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _is_alias(path: str, handler: Any) -> bool:
+def _is_alias(path: str, handler: Handler) -> bool:
     """Whether the document shows the same operation at another path."""
-    if VERB in handler.opt and path.rpartition("/")[2] != handler.opt[VERB]:
+    if handler.verb is not None and path.rpartition("/")[2] != handler.verb:
         return True
     return path.startswith(_SHORT) or path == "/schema"
 
@@ -142,60 +140,51 @@ def _is_alias(path: str, handler: Any) -> bool:
 class _Operation:
     """One handler at one path."""
 
-    def __init__(self, route_path: str, path: str, handler: Any, schemas: Schemas) -> None:
+    def __init__(self, path: str, handler: Handler, schemas: Schemas) -> None:
         self.path = path
         self._schemas = schemas
         self.handler = handler
-        [self.method] = (method.lower() for method in handler.http_methods)
-        hints = get_type_hints(handler.fn, include_extras=True)
-        returned = hints.pop("return")
+        self.method = handler.method.lower()
+        hints = get_type_hints(handler.function, include_extras=True)
+        returned, data = hints["return"], hints.get("data")
         self._returned = get_args(returned)[0] if get_origin(returned) is Response else returned
-        self._optional_body = type(None) in get_args(hints.get("data"))
-        data = hints.pop("data", None)
-        body = handler.opt.get(BODY) or data
-        self._takes_body = data is not None
+        body = handler.body or data
         self._body = None if body is None or Nothing in (body, *get_args(body)) else _without_none(body)
-        fields = handler.parsed_fn_signature.parameters
-        self._parameters = [
-            _Parameter(name, kind, fields[name], f"{{{name}}}" in route_path)
-            for name, kind in hints.items()
-            if name not in RESERVED_KWARGS
-        ]
-        self._answers: dict[int, Answer] = handler.opt.get(ANSWERS) or {
+        self._answers: Mapping[int, Answer] = handler.answers or {
             handler.status_code: Answer(f"{handler.summary}: done." if self.method != "get" else "What was asked for.")
         }
 
     def as_json(self) -> dict[str, Any]:
-        handler, operation = self.handler, operation_of(self.handler)
-        parameters = [parameter.as_json(self._schemas) for parameter in self._parameters]
-        if "wrong_incarnation" in handler.opt.get(PROBLEMS, ()):
+        handler = self.handler
+        parameters = [_parameter(one, self._schemas) for one in handler.parameters]
+        if "wrong_incarnation" in handler.problems:
             parameters.append(_described(SECRET_HEADER, "header", SCHEMAS[SECRET_HEADER], required=False))
-        if "wrong_secret" in handler.opt.get(PROBLEMS, ()):
+        if "wrong_secret" in handler.problems:
             proof = (WORKER_HEADER, SECRET_HEADER)
             parameters += [_described(name, "header", SCHEMAS[name], required=True) for name in proof]
         whole: dict[str, Any] = {
-            "operationId": _camel(handler.fn.__name__),
-            "tags": [_TAGS[operation.partition(".")[0]][0]],
+            "operationId": _camel(handler.function.__name__),
+            "tags": [_TAGS[handler.operation.partition(".")[0]][0]],
             "summary": handler.summary,
-            "description": " ".join((handler.fn.__doc__ or "").split()),
+            "description": " ".join((handler.function.__doc__ or "").split()),
         }
         if parameters:
             whole["parameters"] = parameters
         if self._body is not None:
             whole["requestBody"] = {
-                "required": not self._optional_body,
+                "required": handler.needs_body,
                 "content": {
                     "application/json": {
                         "schema": self._schemas.of(self._body),
                         "examples": {
                             name.replace(" ", "-"): {"summary": name, "value": value}
-                            for name, value in handler.opt[EXAMPLES].items()
+                            for name, value in (handler.examples or {}).items()
                         },
                     }
                 },
             }
         whole["responses"] = {**self._successes(), **self._refusals()}
-        if is_public(handler):
+        if handler.is_public:
             whole["security"] = []
         return whole
 
@@ -205,7 +194,7 @@ class _Operation:
             headers = list(answer.headers)
             if self._returned in _WITH_ETAG:
                 headers.append("ETag")
-            if "cursor" in [parameter.name for parameter in self._parameters]:
+            if "cursor" in [parameter.name for parameter in self.handler.parameters]:
                 headers.append("Link")
             if answer.content is not None:
                 content: dict[str, Any] = {
@@ -229,41 +218,27 @@ class _Operation:
         by_status = problems_of(
             self.handler,
             has_path="{" in self.path,
-            has_parameters=bool(self._parameters),
-            has_body=self._takes_body,
-            reads_store=not operation_of(self.handler).startswith("health."),
+            has_parameters=bool(self.handler.parameters),
+            has_body=self.handler.decode is not None,
+            reads_store=not self.handler.operation.startswith("health."),
         )
         return {
             str(status): _refusal(status, codes) for status, codes in by_status.items() if status not in self._answers
         }
 
 
-class _Parameter:
-    def __init__(self, name: str, kind: Any, field: Any, in_path: bool) -> None:
-        definition = field.kwarg_definition
-        self._argument = self.name = name
-        self.place = "path" if in_path else "query"
-        if isinstance(definition, HeaderParameter):
-            self.name, self.place = definition.name or name, "header"
-        elif isinstance(definition, ParameterKwarg) and definition.name:
-            self.name = definition.name
-        self._bounds = definition if isinstance(definition, ParameterKwarg) else None
-        self._default = field.default
-        self.required = in_path or not field.has_default
-        self.kind = PATH_TYPES.get(name, kind) if in_path else _without_none(_plain(kind))
-
-    def as_json(self, schemas: Schemas) -> dict[str, Any]:
-        schema = schemas.of(self.kind)
-        if self.place == "path" and self.name.endswith("_id") and self.name != "job_id":
-            schema = {"type": "string", "format": "uuid"}
-        schema = SCHEMAS.get(self._argument) or SCHEMAS.get(self.name, schema)
-        if self._bounds is not None:
-            bounds = {"minimum": self._bounds.ge, "maximum": self._bounds.le}
-            schema = {**schema, **{name: bound for name, bound in bounds.items() if bound is not None}}
-        if self.place == "query" and isinstance(self._default, int):
-            schema = {**schema, "default": self._default}
-        said = PARAMETERS.get(self._argument) or PARAMETERS[self.name]
-        return _described(self.name, self.place, schema, required=self.required, said=said)
+def _parameter(one: Parameter, schemas: Schemas) -> dict[str, Any]:
+    schema = schemas.of(PATH_TYPES.get(one.name, one.kind) if one.place == "path" else one.kind)
+    if one.place == "path" and one.name.endswith("_id") and one.name != "job_id":
+        schema = {"type": "string", "format": "uuid"}
+    schema = SCHEMAS.get(one.argument) or SCHEMAS.get(one.name, schema)
+    if one.bounds is not None:
+        bounds = {"minimum": one.bounds.ge, "maximum": one.bounds.le}
+        schema = {**schema, **{name: bound for name, bound in bounds.items() if bound is not None}}
+    if one.place == "query" and isinstance(one.default, int):
+        schema = {**schema, "default": one.default}
+    said = PARAMETERS.get(one.argument) or PARAMETERS[one.name]
+    return _described(one.name, one.place, schema, required=one.required, said=said)
 
 
 def _described(
@@ -290,13 +265,6 @@ def _refusal(status: int, codes: list[str]) -> dict[str, Any]:
     }  # fmt: skip
     content = {PROBLEM_MEDIA_TYPE: {"schema": {"$ref": REF.format(name="Problem")}, "example": example}}
     return {**_answer(f"Refused:\n{lines}", content, headers), CODES_OF: codes}
-
-
-def _plain(kind: Any) -> Any:
-    """The type below the framework's Annotated."""
-    if any(isinstance(part, ParameterKwarg) for part in getattr(kind, "__metadata__", ())):
-        return get_args(kind)[0]
-    return kind
 
 
 def _without_none(kind: Any) -> Any:

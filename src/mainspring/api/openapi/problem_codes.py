@@ -6,11 +6,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
-from mainspring.api.answers import PROBLEMS
-from mainspring.api.handlers import is_public, operation_of, roles_of
-from mainspring.api.reach import Reach, reach_of
+from mainspring.api.handlers import Handler
+from mainspring.api.reach import Reach
 from mainspring.kernel.config import LARGE_BYTES
 from mainspring.operations.access.permissions import SUBMITTER, VIEWER
 from mainspring.operations.access.urgency import is_urgent
@@ -180,19 +178,17 @@ CODES: dict[str, tuple[int, str]] = {
 
 
 def problems_of(
-    handler: Any, *, has_path: bool, has_parameters: bool, has_body: bool, reads_store: bool
+    handler: Handler, *, has_path: bool, has_parameters: bool, has_body: bool, reads_store: bool
 ) -> dict[int, list[str]]:
     """The codes of this operation by status."""
-    operation = operation_of(handler)
-    codes = {"wrong_host", "wrong_origin", *handler.opt.get(PROBLEMS, ())}
-    if not is_public(handler):
+    codes = {"wrong_host", "wrong_origin", *handler.problems}
+    if not handler.is_public:
         codes |= {"unauthorized", "invalid_session", "invalid_token", "worker_token", "role_not_allowed", "wrong_csrf"}
         codes |= {"narrowed_token", "wrong_address"}
         codes |= {"unknown_parameter", "invalid_parameter"}
-    roles = roles_of(handler)
-    if SUBMITTER in roles and VIEWER not in roles:
+    if SUBMITTER in handler.roles and VIEWER not in handler.roles:
         codes |= {"not_yours"}
-    if reach_of(handler) is Reach.FILTERED or operation == "tokens.create":
+    if handler.reach is Reach.FILTERED or handler.operation == "tokens.create":
         codes |= {"outside_token"}
     if has_path:
         codes |= {"not_found", "no_such_route"}
@@ -201,9 +197,9 @@ def problems_of(
     if has_body:
         codes |= {"invalid_json", "payload_too_large", "unsupported_media_type", "invalid_input", "unknown_field"}
         codes |= {"unstorable_value"}
-        if handler.resolve_request_max_body_size() > LARGE_BYTES:
+        if handler.request_max_body_size > LARGE_BYTES:
             codes |= {"too_many_requests", "body_too_slow"}
-    if not is_urgent(operation):
+    if not is_urgent(handler.operation):
         codes |= {"overloaded", "too_many_requests"}
     if reads_store:
         codes |= {"store_down", "busy"}

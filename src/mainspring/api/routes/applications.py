@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from mainspring.api.answers import Answer
-from mainspring.api.bodies import DeclarationBody
+from mainspring.api.bodies import decode_declaration
 from mainspring.api.handlers import put
 from mainspring.api.openapi import request_examples as examples
 from mainspring.api.services import caller_of, services_of
@@ -16,7 +16,7 @@ from mainspring.wire.applications import DeclarationRequest, DeclarationView
 
 @put(
     "/v1/applications/{application:str}",
-    dto=DeclarationBody,
+    decode=decode_declaration,
     summary="Declare the schedules of an application, as its workers do when they start",
     operation="applications.declare",
     roles=ADMINS,

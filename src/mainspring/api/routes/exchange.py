@@ -11,7 +11,7 @@ import msgspec
 
 from mainspring.api.answers import SPEAKS_FOR_A_WORKER, Answer
 from mainspring.api.auth import proof_of
-from mainspring.api.bodies import ExchangeBody
+from mainspring.api.bodies import decode_exchange
 from mainspring.api.handlers import post
 from mainspring.api.large_batch import Undecoded
 from mainspring.api.large_bodies import turn_of
@@ -19,7 +19,7 @@ from mainspring.api.large_exchange import read_exchange
 from mainspring.api.openapi import request_examples as examples
 from mainspring.api.reach import Reach
 from mainspring.api.services import caller_of, services_of
-from mainspring.api.web import MediaType, Request, Response
+from mainspring.api.web import Request, Response
 from mainspring.kernel.config import MAX_EXCHANGE_BYTES
 from mainspring.operations.access.permissions import PUBLIC, WORKERS
 from mainspring.wire.death_notice import DeathNotice, DeathReceipt
@@ -31,7 +31,7 @@ _encode = msgspec.json.Encoder().encode
 
 @post(
     "/v1/exchange",
-    dto=ExchangeBody,
+    decode=decode_exchange,
     status_code=200,
     summary="Exchange: a worker reports outcomes and claims runs (long poll)",
     operation="worker.exchange",
@@ -50,7 +50,7 @@ async def exchange_runs(request: Request[Any, Any, Any], data: ExchangeRequest) 
     exchanger, turn = services_of(request).exchanger, turn_of(request.scope)
     reply = await exchanger.exchange(caller_of(request), data, None if turn is None else turn.give_back)
     reply.protocol = PROTOCOL.number
-    return Response(_encode(reply), media_type=MediaType.JSON)  # type: ignore[arg-type]
+    return Response(_encode(reply))
 
 
 @post(

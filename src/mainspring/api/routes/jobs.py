@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from msgspec import UNSET
 
 from mainspring.api.answers import CHANGES_A_JOB, FIELDS_OF_A_JOB, LISTS, QUOTAS, RUNS_NOW, SEARCHES, Answer
-from mainspring.api.bodies import BatchBody
+from mainspring.api.bodies import decode_batch
 from mainspring.api.handlers import delete, get, patch, post, put
 from mainspring.api.large_batch import JobBatch, Undecoded, read_batch
 from mainspring.api.openapi import request_examples as examples
@@ -87,7 +87,7 @@ async def create_job(request: Http, data: JobRequest) -> Response[JobCreated]:
 
 @post(
     ["/v1/jobs:batch", "/jobs:batch"],
-    dto=BatchBody,
+    decode=decode_batch,
     summary="Create up to 10,000 jobs, all or none",
     operation="jobs.create_batch", reach=Reach.FILTERED, roles=SUBMITTERS,
     request_max_body_size=MAX_BODY_BYTES,

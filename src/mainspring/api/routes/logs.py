@@ -3,21 +3,21 @@ output there."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from typing import Annotated, Any
 
 import msgspec
 
 from mainspring.api.answers import SEARCHES, SPEAKS_FOR_A_WORKER, Answer
 from mainspring.api.auth import Admission
-from mainspring.api.bodies import ShipmentBody
+from mainspring.api.bodies import decode_shipment
 from mainspring.api.handlers import get, post
 from mainspring.api.openapi import request_examples as examples
 from mainspring.api.reach import Reach
 from mainspring.api.routes.paging import label_filter, link_header, several, time_filter, worker_filter
 from mainspring.api.routes.runs import run_id_of
 from mainspring.api.services import caller_of, services_of
-from mainspring.api.web import HeaderParameter, MediaType, QueryParameter, Request, Response, Stream
+from mainspring.api.web import HeaderParameter, QueryParameter, Request, Response, Stream
 from mainspring.domain.errors import NotFound, Unavailable
 from mainspring.domain.transitions import UNKNOWN_STATE
 from mainspring.kernel.config import MAX_SHIPMENT_BYTES
@@ -32,7 +32,9 @@ from mainspring.wire.states import RunStateFilter
 
 Http = Request[Any, Any, Any]
 Attempt = Annotated[int | None, QueryParameter(ge=1, le=100_000)]
-SearchedText = Annotated[str, QueryParameter(min_length=1, max_length=200, pattern=r"^[^\r\n]+$")]
+SearchedText = Annotated[
+    str, QueryParameter(min_length=1, max_length=200, pattern=r"^[^\r\n]+$", form="one line of text")
+]
 MOST_OUTPUT = 2**53  # bytes; as JSON has room for
 _encode = msgspec.json.Encoder().encode
 _STREAM = """: the log of a run
@@ -81,8 +83,6 @@ async def get_logs(
     if follow:
         if state.state == UNKNOWN_STATE:
             raise NotFound(f"the run {found} is no longer in the history", field="follow", hint="leave it out")
-        if request.method == "HEAD":
-            return Stream([], media_type="text/event-stream")
         services.logs.watch.quota.check(caller)
         follower = LogFollower(services.logs, services.clock, caller, found, state, attempt=attempt, resume=resume)
         return Stream(_as_text(follower, request), media_type="text/event-stream")
@@ -185,7 +185,7 @@ async def find_in_logs(
 
 @post(
     "/v1/exchange/logs",
-    dto=ShipmentBody,
+    decode=decode_shipment,
     status_code=200,
     summary="Store output that a worker's attempts printed",
     operation="worker.ship_logs",
@@ -199,10 +199,10 @@ async def find_in_logs(
 async def ship_logs(request: Http, data: LogShipment) -> Response[LogReceipt]:
     """For worker programs. A chunk that arrives twice has no further effect."""
     receipt = await services_of(request).logs.append(caller_of(request), data)
-    return Response(_encode(receipt), media_type=MediaType.JSON)  # type: ignore[arg-type]
+    return Response(_encode(receipt))
 
 
-async def _as_text(follower: LogFollower, request: Http) -> AsyncIterator[bytes]:
+async def _as_text(follower: LogFollower, request: Http) -> AsyncGenerator[bytes, None]:
     admission: Admission = request.app.state.admission
     yield b": the log of a run\n\n"  # sends the headers before the run prints anything
     async for event in _events(follower):

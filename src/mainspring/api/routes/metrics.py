@@ -15,7 +15,7 @@ from mainspring.kernel.metrics import exposition
 from mainspring.operations.access.permissions import METRICS_READERS
 
 GaugesWord = Literal["one", "yes", "no"]
-_MEDIA_TYPE = "text/plain; version=0.0.4"  # Litestar adds the charset
+_MEDIA_TYPE = "text/plain; version=0.0.4"
 _EXAMPLE = """# HELP mainspring_dead_letters Dead letters
 # TYPE mainspring_dead_letters gauge
 mainspring_dead_letters 0.0

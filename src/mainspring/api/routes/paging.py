@@ -34,8 +34,8 @@ MAX_GENERATION = 2**31 - 1
 def link_header(request: Request[Any, Any, Any], cursor: str | None) -> dict[str, str]:
     if cursor is None:
         return {}
-    parameters = [(name, value) for name, value in request.query_params.multi_items() if name != "cursor"]
-    address = link_to(f"{request.url.path}?{urlencode([*parameters, ('cursor', cursor)])}")
+    parameters = [(name, value) for name, value in request.query_pairs() if name != "cursor"]
+    address = link_to(f"{request.path}?{urlencode([*parameters, ('cursor', cursor)])}")
     return {"Link": f'<{address}>; rel="next"'}
 
 

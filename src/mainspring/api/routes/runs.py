@@ -87,7 +87,7 @@ async def list_runs(
         generation=generation,
         worker_id=worker_filter(worker),
         created_by=created_by,
-        payload=payload_filter(request.query_params.multi_items()),
+        payload=payload_filter(request.query_pairs()),
     )
     reader = services_of(request).run_reader
     read = reader.rows if view == "row" else reader.runs

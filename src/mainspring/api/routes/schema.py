@@ -1,4 +1,4 @@
-"""/schema/openapi.json. A file only: the framework's HTML pages load scripts from other sites. The dashboard shows it
+"""/schema/openapi.json. A file only: The dashboard shows it
 at /docs."""
 
 from __future__ import annotations
@@ -9,9 +9,10 @@ from typing import Any
 import msgspec
 
 from mainspring.api.handlers import get
+from mainspring.api.http_application import HttpApplication
 from mainspring.api.openapi.document import document
 from mainspring.api.reach import Reach
-from mainspring.api.web import Litestar, MediaType, Request, Response
+from mainspring.api.web import Request, Response
 from mainspring.operations.access.permissions import READERS
 
 
@@ -24,9 +25,9 @@ from mainspring.operations.access.permissions import READERS
 )
 async def get_openapi(request: Request[Any, Any, Any]) -> Response[dict[str, Any]]:
     """OpenAPI 3.1. `make clients` generates clients from it."""
-    return Response(await asyncio.to_thread(_encoded, request.app), media_type=MediaType.JSON)  # type: ignore[arg-type]
+    return Response(await asyncio.to_thread(_encoded, request.app))
 
 
-def _encoded(app: Litestar) -> bytes:
+def _encoded(app: HttpApplication) -> bytes:
     """Building it takes 0.1 s, once for each process."""
     return msgspec.json.encode(document(app))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import suppress
 from typing import Annotated, Any
 
@@ -64,13 +64,11 @@ async def get_stream(
     state; the first event has the present state. Changes while no client is connected are not sent: after `open`, read
     again. An event may be lost, so poll slowly as well. `end` says why no event follows."""
     services, caller, chosen = services_of(request), caller_of(request), parse_topics(topics)
-    if request.method == "HEAD":
-        return Stream([], media_type=_MEDIA_TYPE)
     services.streams.check_room(caller)
     return Stream(_as_text(services.streams, request, chosen), media_type=_MEDIA_TYPE, headers=_HEADERS)
 
 
-async def _as_text(streams: Streams, request: Http, topics: Sequence[Topic]) -> AsyncIterator[bytes]:
+async def _as_text(streams: Streams, request: Http, topics: Sequence[Topic]) -> AsyncGenerator[bytes, None]:
     try:
         with streams.stream(caller_of(request), topics) as stream:
             opened = StreamOpen([topic.name for topic in topics], streams.beat)

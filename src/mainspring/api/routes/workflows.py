@@ -15,7 +15,7 @@ from mainspring.api.routes.paging import DEFAULT_PAGE, MAX_GENERATION, PageLimit
 from mainspring.api.routes.versions import IfMatch, etag, version_of
 from mainspring.api.services import caller_of, services_of
 from mainspring.api.web import QueryParameter, Request, Response
-from mainspring.api.workflow_bodies import MAX_WORKFLOW_BYTES, WorkflowBody, WorkflowPatchBody, undecoded
+from mainspring.api.workflow_bodies import MAX_WORKFLOW_BYTES, decode_workflow, decode_workflow_patch, undecoded
 from mainspring.operations.access.permissions import OWNERS, READERS, SUBMITTERS
 from mainspring.operations.paging.search import JobQuery
 from mainspring.operations.workflows.reader import workflow_view
@@ -43,8 +43,8 @@ _CHANGES = (
 
 
 @post(
-    "/v1/workflows", dto=WorkflowBody, summary="Create a workflow", operation="workflows.create", roles=SUBMITTERS,
-    request_max_body_size=MAX_WORKFLOW_BYTES,
+    "/v1/workflows", decode=decode_workflow, request_max_body_size=MAX_WORKFLOW_BYTES,
+    summary="Create a workflow", operation="workflows.create", roles=SUBMITTERS,
     answers={
         201: Answer("The workflow is stored.", headers=("Location",)),
         200: Answer("The existing workflow: the idempotency key was used by the same request.", ("Location",)),
@@ -65,7 +65,7 @@ async def create_workflow(request: Http, data: WorkflowRequest) -> Response[Work
 
 
 @post(
-    "/v1/workflows:validate", dto=WorkflowBody, status_code=200,
+    "/v1/workflows:validate", decode=decode_workflow, status_code=200,
     summary="Check a workflow without storing it", operation="workflows.validate", roles=READERS,
     request_max_body_size=MAX_WORKFLOW_BYTES, problems=_STEPS, examples=examples.WORKFLOWS,
 )  # fmt: skip
@@ -117,7 +117,7 @@ async def get_workflow(
 
 
 @patch(
-    "/v1/workflows/{workflow_id:str}", dto=WorkflowPatchBody,
+    "/v1/workflows/{workflow_id:str}", decode=decode_workflow_patch,
     summary="Change some fields of a workflow", operation="workflows.update", roles=SUBMITTERS,
     request_max_body_size=MAX_WORKFLOW_BYTES, problems=_CHANGES, examples=examples.WORKFLOW_CHANGES,
 )  # fmt: skip
@@ -131,7 +131,7 @@ async def patch_workflow(
 
 
 @put(
-    "/v1/workflows/{workflow_id:str}", dto=WorkflowPatchBody,
+    "/v1/workflows/{workflow_id:str}", decode=decode_workflow_patch,
     summary="Change some fields of a workflow (as PATCH)", operation="workflows.update", roles=SUBMITTERS,
     request_max_body_size=MAX_WORKFLOW_BYTES, problems=_CHANGES, examples=examples.WORKFLOW_CHANGES,
 )  # fmt: skip

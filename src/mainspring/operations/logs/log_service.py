@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import NamedTuple
 from uuid import UUID
 
@@ -83,7 +83,7 @@ class LogService:
             raise NotFound(f"run {run_id} has no attempt {attempt}", field="attempt", hint=f"it has had {words}")
         return state
 
-    async def read(self, caller: Caller, run_id: UUID, log: LogRow) -> AsyncIterator[bytes]:
+    async def read(self, caller: Caller, run_id: UUID, log: LogRow) -> AsyncGenerator[bytes, None]:
         """All valid bytes, and a visible line if the output was truncated. It needs a few MiB of memory."""
         async for piece in self.bytes.read(folder_of(caller.tenant, run_id, log.attempt, log.fence), 0, log.bytes):
             yield piece.data
