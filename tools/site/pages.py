@@ -28,6 +28,7 @@ SECTIONS: dict[str, tuple[str, ...]] = {
         "operations",
         "dead-letters",
         "notifications",
+        "sinks",
         "secrets",
         "job-files",
         "import",
