@@ -46,7 +46,7 @@ TEXTS = {
 }
 # Codes that no handler answers with: those of the protocol below, of clients, of commands and of migrations.
 SOURCE = Path(mainspring.__file__).parent
-ANSWERING = ("api", "domain", "operations")
+ANSWERING = ("api", "brokers", "domain", "operations")
 NOT_OF_AN_OPERATION = {"method_not_allowed", "malformed_request", "internal", "data_folder_not_ours", "insecure_http"}
 
 

@@ -33,7 +33,7 @@ _INTERNAL = {
     "ExternalStores": {"check", "value", "close"},
 }
 _SERVICES_WITHOUT_CALLER = {
-    "clock", "readiness", "death_notices", "periodic_tasks", "alert_keeper", "notification_sender",
+    "clock", "readiness", "death_notices", "periodic_tasks", "alert_keeper", "notification_sender", "sink_sender",
 }  # fmt: skip
 
 
@@ -107,8 +107,9 @@ _OF_ADMINS = {
     "files.apply", "files.export", "files.plan",
     "rules.delete", "rules.put", "jobs.create", "jobs.create_batch", "jobs.update",
     "secrets.delete", "secrets.put", "secrets.rotate_key",
-    "sessions.end", "tenant.set_log_retention",
-    "tenant.update_limits", "tenants.create", "tenants.set_quotas", "tokens.create", "tokens.revoke",
+    "sessions.end", "sinks.delete", "sinks.pause", "sinks.put", "sinks.resume", "sinks.test",
+    "tenant.set_log_retention", "tenant.update_limits", "tenants.create", "tenants.set_quotas", "tokens.create",
+    "tokens.revoke",
     "users.disable", "users.enable", "users.invite", "users.list", "users.read", "users.remove", "users.reset",
     "users.role", "workflows.create", "workflows.update",
 }  # fmt: skip

@@ -29,6 +29,7 @@ SECTIONS: dict[str, tuple[str, ...]] = {
         "operations",
         "dead-letters",
         "notifications",
+        "sinks",
         "secrets",
         "job-files",
         "import",

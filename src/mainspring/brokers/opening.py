@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from mainspring.brokers.addresses import BrokerAddress, require_library
-from mainspring.brokers.reach import Reach
+from mainspring.brokers.reach import AllowedAddresses
 from mainspring.domain.sinks.cloud_events import Producer
 
 
 async def open_producer(
-    address: BrokerAddress, settings: Mapping[str, Any], secrets: Mapping[str, str], reach: Reach
+    address: BrokerAddress, settings: Mapping[str, Any], secrets: Mapping[str, str], reach: AllowedAddresses
 ) -> Producer:
     """Raises NotTaken, or MainspringError if an extra is missing."""
     require_library(address.kind)

@@ -8,7 +8,7 @@ const FILTERS = ["who", "operation", "kind", "id"] as const;
 const KINDS: [string, string][] = [
   ["job", "Jobs"], ["run", "Runs"], ["dead_letters", "Dead letters"], ["queue", "Queues"], ["limit", "Limits"], ["breaker", "Circuit breakers"],
   ["calendar", "Calendars"], ["backfill", "Backfills"], ["operation", "Operations"], ["worker", "Workers"], ["token", "Tokens"],
-  ["session", "Sessions"], ["user", "People"], ["tenant", "Tenants"], ["secret", "Secrets"], ["master_key", "Master keys"], ["view", "Views"], ["source", "Sources"], ["channel", "Channels"], ["rule", "Rules"],
+  ["session", "Sessions"], ["user", "People"], ["tenant", "Tenants"], ["secret", "Secrets"], ["master_key", "Master keys"], ["view", "Views"], ["source", "Sources"], ["channel", "Channels"], ["rule", "Rules"], ["sink", "Sinks"],
   ["notification", "Notifications"],
 ];
 

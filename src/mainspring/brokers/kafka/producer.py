@@ -11,7 +11,7 @@ from aiokafka import AIOKafkaProducer
 from aiokafka.errors import KafkaError
 
 from mainspring.brokers.addresses import BrokerAddress
-from mainspring.brokers.reach import Reach
+from mainspring.brokers.reach import AllowedAddresses
 from mainspring.brokers.windows import in_words
 from mainspring.domain.sinks.cloud_events import CloudEvent, NotTaken
 
@@ -20,7 +20,7 @@ _NOT_EXTENSIONS = "datacontenttype"
 
 
 async def open_kafka(
-    address: BrokerAddress, settings: Mapping[str, Any], secrets: Mapping[str, str], reach: Reach
+    address: BrokerAddress, settings: Mapping[str, Any], secrets: Mapping[str, str], reach: AllowedAddresses
 ) -> KafkaProducer:
     for host, port in address.hosts:
         await reach.addresses(address.scheme, host, port)
@@ -43,7 +43,7 @@ async def open_kafka(
 
 class KafkaProducer:
     def __init__(
-        self, producer: AIOKafkaProducer, topic: str, scheme: str, secrets: Mapping[str, str], reach: Reach
+        self, producer: AIOKafkaProducer, topic: str, scheme: str, secrets: Mapping[str, str], reach: AllowedAddresses
     ) -> None:
         self._producer = producer
         self._topic = topic

@@ -10,7 +10,7 @@ import nats.errors
 from nats.aio.client import Client
 
 from mainspring.brokers.addresses import BrokerAddress
-from mainspring.brokers.reach import Reach
+from mainspring.brokers.reach import AllowedAddresses
 from mainspring.brokers.windows import in_words, send_windows
 from mainspring.domain.sinks.cloud_events import STRUCTURED, CloudEvent, NotTaken
 
@@ -18,7 +18,7 @@ _CONNECT, _ANSWER = 5, 10.0  # seconds
 
 
 async def open_nats(
-    address: BrokerAddress, settings: Mapping[str, Any], secrets: Mapping[str, str], reach: Reach
+    address: BrokerAddress, settings: Mapping[str, Any], secrets: Mapping[str, str], reach: AllowedAddresses
 ) -> NatsProducer:
     [(host, port)] = address.hosts
     checked = (await reach.addresses(address.scheme, host, port))[0]

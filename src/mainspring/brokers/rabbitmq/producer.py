@@ -13,7 +13,7 @@ from aio_pika.abc import AbstractConnection, AbstractExchange
 from aiormq.exceptions import AMQPError
 
 from mainspring.brokers.addresses import BrokerAddress
-from mainspring.brokers.reach import Reach
+from mainspring.brokers.reach import AllowedAddresses
 from mainspring.brokers.windows import in_words, send_windows
 from mainspring.domain.sinks.cloud_events import STRUCTURED, CloudEvent, NotTaken
 
@@ -21,7 +21,7 @@ _CONNECT, _ANSWER = 10.0, 15.0  # seconds
 
 
 async def open_rabbitmq(
-    address: BrokerAddress, settings: Mapping[str, Any], secrets: Mapping[str, str], reach: Reach
+    address: BrokerAddress, settings: Mapping[str, Any], secrets: Mapping[str, str], reach: AllowedAddresses
 ) -> RabbitProducer:
     [(host, port)] = address.hosts
     checked = (await reach.addresses(address.scheme, host, port))[0]

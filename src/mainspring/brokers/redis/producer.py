@@ -9,7 +9,7 @@ import redis.asyncio
 from redis.exceptions import RedisError
 
 from mainspring.brokers.addresses import BrokerAddress
-from mainspring.brokers.reach import Reach
+from mainspring.brokers.reach import AllowedAddresses
 from mainspring.brokers.windows import in_words
 from mainspring.domain.sinks.cloud_events import CloudEvent, NotTaken
 
@@ -17,7 +17,7 @@ _CONNECT, _ANSWER = 5.0, 15.0  # seconds
 
 
 async def open_redis(
-    address: BrokerAddress, settings: Mapping[str, Any], secrets: Mapping[str, str], reach: Reach
+    address: BrokerAddress, settings: Mapping[str, Any], secrets: Mapping[str, str], reach: AllowedAddresses
 ) -> RedisProducer:
     [(host, port)] = address.hosts
     checked = (await reach.addresses(address.scheme, host, port))[0]

@@ -82,8 +82,8 @@ def _show(view: SinkView, *, as_json: bool) -> None:
 
 @noun.verb(
     "set",
-    "mainspring sink set lake --kind webhook --address https://a.de --secret-file s",
-    "mainspring sink set bus --kind nats --address nats://n:4222 --topic runs --on run.failed",
+    "mainspring sink set w --kind webhook --address https://a.de --secret-file s",
+    "mainspring sink set n --kind nats --address nats://n --topic t --on run.failed",
     "mainspring sink set bus --file sink.json",
 )
 def set_(

@@ -4,11 +4,12 @@
 create or replace function mainspring.note_new_runs() returns trigger
 language plpgsql security definer set search_path = pg_catalog, pg_temp set timezone = 'UTC' as $$
 begin
-    with found as materialized (
-        select {{kind_of_run(r)}} || e.change as change, r.tenant_id, r.lane_id, r.run_id::text as subject,
+    with found as (
+        select {{kind_of_run(r)}} || e.change as change, r.tenant_id, l.queue, l.task, r.run_id::text as subject,
                coalesce(r.job_id, r.run_id::text) as job_id, r.spec -> 'labels' as labels,
-               {{data_of_run(r)}} as data, jsonb_build_object('ready_at', r.ready_at) as more, e.number
+               json_build_object({{data_of_run(r)}}, 'ready_at', r.ready_at) as data, e.number
         from new_runs r
+        join mainspring.lanes l on l.lane_id = r.lane_id
         cross join lateral (values ('created', 1), ('started', 2)) as e(change, number)
         where e.number = 1 or r.state = {{RUNNING}}
     ) {{log_changes}};
@@ -18,7 +19,7 @@ end $$;
 create or replace function mainspring.note_changed_runs() returns trigger
 language plpgsql security definer set search_path = pg_catalog, pg_temp set timezone = 'UTC' as $$
 begin
-    with found as materialized (
+    with found as (
         select {{kind_of_run(r)}} || case
                    when r.state = {{RUNNING}} then 'started'
                    when o.state = {{RUNNING}} then 'requeued'
@@ -26,12 +27,12 @@ begin
                    when r.state = {{QUEUED}} then 'queued'
                    when r.started_at is not null then 'started'
                    else 'waiting' end as change,
-               r.tenant_id, r.lane_id, r.run_id::text as subject,
+               r.tenant_id, l.queue, l.task, r.run_id::text as subject,
                coalesce(r.job_id, r.run_id::text) as job_id, r.spec -> 'labels' as labels,
-               {{data_of_run(r)}} as data,
-               jsonb_build_object('ready_at', r.ready_at, 'error', case when o.state = {{RUNNING}} then left(r.last_error, 2000) end) as more, 1 as number
+               json_build_object({{data_of_run(r)}}, 'ready_at', r.ready_at, 'error', case when o.state = {{RUNNING}} then left(r.last_error, 2000) end) as data, 1 as number
         from old_runs o
         join new_runs r on r.run_id = o.run_id
+        join mainspring.lanes l on l.lane_id = r.lane_id
         where r.state <> o.state
     ) {{log_changes}};
     return null;
@@ -40,14 +41,14 @@ end $$;
 create or replace function mainspring.note_ended_runs() returns trigger
 language plpgsql security definer set search_path = pg_catalog, pg_temp set timezone = 'UTC' as $$
 begin
-    with found as materialized (
+    with found as (
         select {{kind_of_run(r)}} || case r.state when {{SUCCESS}} then 'succeeded' when {{FAILED}} then 'failed'
                                                   when {{CANCELLED}} then 'cancelled' else 'skipped' end as change,
-               r.tenant_id, r.lane_id, r.run_id::text as subject,
+               r.tenant_id, l.queue, l.task, r.run_id::text as subject,
                coalesce(r.job_id, r.run_id::text) as job_id, r.spec -> 'labels' as labels,
-               {{data_of_run(r)}} as data,
-               jsonb_build_object('ended_at', r.ended_at, 'reason', r.reason, 'error', left(r.error, 2000)) as more, 1 as number
+               json_build_object({{data_of_run(r)}}, 'ended_at', r.ended_at, 'reason', r.reason, 'error', left(r.error, 2000)) as data, 1 as number
         from ended_runs r
+        join mainspring.lanes l on l.lane_id = r.lane_id
     ) {{log_changes}};
     return null;
 end $$;
@@ -55,10 +56,11 @@ end $$;
 create or replace function mainspring.note_new_jobs() returns trigger
 language plpgsql security definer set search_path = pg_catalog, pg_temp set timezone = 'UTC' as $$
 begin
-    with found as materialized (
-        select 'job.created' as change, j.tenant_id, j.lane_id, j.job_id as subject, j.job_id,
-               j.spec -> 'labels' as labels, {{data_of_job(j)}} as data, '{}'::jsonb as more, 1 as number
+    with found as (
+        select 'job.created' as change, j.tenant_id, l.queue, l.task, j.job_id as subject, j.job_id,
+               j.spec -> 'labels' as labels, json_build_object({{data_of_job(j)}}) as data, 1 as number
         from new_jobs j
+        join mainspring.lanes l on l.lane_id = j.lane_id
     ) {{log_changes}};
     return null;
 end $$;
@@ -66,7 +68,7 @@ end $$;
 create or replace function mainspring.note_changed_jobs() returns trigger
 language plpgsql security definer set search_path = pg_catalog, pg_temp set timezone = 'UTC' as $$
 begin
-    with found as materialized (
+    with found as (
         select case when j.generation <> o.generation then 'job.created'
                     when j.status = o.status then 'job.changed'
                     when j.status = {{JOB_PAUSED}} then 'job.paused'
@@ -74,10 +76,11 @@ begin
                     when j.status = {{JOB_COMPLETED}} then 'job.completed'
                     when o.status = {{JOB_COMPLETED}} then 'job.changed'
                     else 'job.resumed' end as change,
-               j.tenant_id, j.lane_id, j.job_id as subject, j.job_id, j.spec -> 'labels' as labels,
-               {{data_of_job(j)}} as data, '{}'::jsonb as more, 1 as number
+               j.tenant_id, l.queue, l.task, j.job_id as subject, j.job_id, j.spec -> 'labels' as labels,
+               json_build_object({{data_of_job(j)}}) as data, 1 as number
         from old_jobs o
         join new_jobs j on j.tenant_id = o.tenant_id and j.job_id = o.job_id
+        join mainspring.lanes l on l.lane_id = j.lane_id
         where (j.generation, j.status, j.version) is distinct from (o.generation, o.status, o.version)
     ) {{log_changes}};
     return null;
@@ -86,12 +89,12 @@ end $$;
 create or replace function mainspring.note_missed_fires() returns trigger
 language plpgsql security definer set search_path = pg_catalog, pg_temp set timezone = 'UTC' as $$
 begin
-    with found as materialized (
-        select 'job.missed' as change, j.tenant_id, j.lane_id, j.job_id as subject, j.job_id,
-               j.spec -> 'labels' as labels, {{data_of_job(j)}} as data,
-               jsonb_build_object('first_at', m.first_at, 'last_at', m.last_at, 'count', m.count, 'reason', m.reason) as more, 1 as number
+    with found as (
+        select 'job.missed' as change, j.tenant_id, l.queue, l.task, j.job_id as subject, j.job_id,
+               j.spec -> 'labels' as labels, json_build_object({{data_of_job(j)}}, 'first_at', m.first_at, 'last_at', m.last_at, 'count', m.count, 'reason', m.reason) as data, 1 as number
         from new_missed m
         join mainspring.jobs j on j.tenant_id = m.tenant_id and j.job_id = m.job_id
+        join mainspring.lanes l on l.lane_id = j.lane_id
     ) {{log_changes}};
     return null;
 end $$;

@@ -1344,22 +1344,22 @@ q.log_bytes_per_day, q.tokens, q.history_days
 case when coalesce({{run}}.follows, 0) & {{FOLLOWS_FLOW}} <> 0 then 'workflow_run.' else 'run.' end
 
 -- fragment: data_of_run(run)
--- What a change tells of a run, live or ended. It has no payload and no result: these can be large, and not for everybody.
-jsonb_build_object(
-    'run_id', {{run}}.run_id, 'job_id', coalesce({{run}}.job_id, {{run}}.run_id::text), 'name', {{run}}.name,
-    'generation', {{run}}.generation, 'trigger', coalesce({{run}}.trigger, 'schedule'),
-    'status', case {{run}}.state when {{QUEUED}} then 'QUEUED' when {{RUNNING}} then 'RUNNING'
-        when {{WAITING}} then 'WAITING' when {{HELD}} then 'HELD' when {{SUCCESS}} then 'SUCCESS'
-        when {{FAILED}} then 'FAILED' when {{CANCELLED}} then 'CANCELLED' when {{SKIPPED}} then 'SKIPPED' end,
-    'attempt', {{run}}.attempt, 'max_attempts', {{run}}.max_attempts, 'scheduled_for', {{run}}.scheduled_for,
-    'started_at', {{run}}.started_at, 'worker_id', {{run}}.worker_id, 'labels', {{run}}.spec -> 'labels')
+-- What a change tells of a run, live or ended, in the lane l. It has no payload and no result: these can be large, and not
+-- for everybody.
+'run_id', {{run}}.run_id, 'job_id', coalesce({{run}}.job_id, {{run}}.run_id::text), 'name', {{run}}.name,
+'queue', l.queue, 'task', l.task, 'generation', {{run}}.generation, 'trigger', coalesce({{run}}.trigger, 'schedule'),
+'status', case {{run}}.state when {{QUEUED}} then 'QUEUED' when {{RUNNING}} then 'RUNNING'
+    when {{WAITING}} then 'WAITING' when {{HELD}} then 'HELD' when {{SUCCESS}} then 'SUCCESS'
+    when {{FAILED}} then 'FAILED' when {{CANCELLED}} then 'CANCELLED' when {{SKIPPED}} then 'SKIPPED' end,
+'attempt', {{run}}.attempt, 'max_attempts', {{run}}.max_attempts, 'scheduled_for', {{run}}.scheduled_for,
+'started_at', {{run}}.started_at, 'worker_id', {{run}}.worker_id, 'labels', {{run}}.spec -> 'labels'
 
 -- fragment: data_of_job(job)
-jsonb_build_object(
-    'job_id', {{job}}.job_id, 'name', {{job}}.name, 'generation', {{job}}.generation, 'version', {{job}}.version,
-    'status', case {{job}}.status when {{JOB_SCHEDULED}} then 'SCHEDULED' when {{JOB_PAUSED}} then 'PAUSED'
-        when {{JOB_CANCELLED}} then 'CANCELLED' when {{JOB_COMPLETED}} then 'COMPLETED' end,
-    'schedule', {{job}}.schedule, 'next_fire_at', {{job}}.next_fire_at, 'labels', {{job}}.spec -> 'labels')
+'job_id', {{job}}.job_id, 'name', {{job}}.name, 'queue', l.queue, 'task', l.task, 'generation', {{job}}.generation,
+'version', {{job}}.version,
+'status', case {{job}}.status when {{JOB_SCHEDULED}} then 'SCHEDULED' when {{JOB_PAUSED}} then 'PAUSED'
+    when {{JOB_CANCELLED}} then 'CANCELLED' when {{JOB_COMPLETED}} then 'COMPLETED' end,
+'schedule', {{job}}.schedule, 'next_fire_at', {{job}}.next_fire_at, 'labels', {{job}}.spec -> 'labels'
 
 -- fragment: sink_wants(sink, found)
 -- Whether the sink wants the change. An entry of `changes` is a change, or the word before its dot.
@@ -1372,22 +1372,22 @@ and ({{sink}}.job_id is null or {{sink}}.job_id = {{found}}.job_id)
 and ({{sink}}.labels is null or {{found}}.labels::jsonb @> {{sink}}.labels)
 
 -- fragment: log_changes
--- Of the changes in `found`, those that a sink wants get a number each, and a row for each sink that wants it.
+-- Of the changes in `found`, those that a sink wants get a number each, and a row for each sink that wants it. `data` is made
+-- for these alone.
 insert into mainspring.sink_changes (sink_id, seq, at, change, subject, job_id, data)
 select s.sink_id, n.seq, n.at, n.change, n.subject, n.job_id, n.data
 from (
     select nextval('mainspring.sink_change_numbers') as seq, clock_timestamp() as at, w.*
     from (
-        select f.change, f.tenant_id, l.queue, l.task, f.subject, f.job_id, f.labels,
-               jsonb_strip_nulls(f.data || f.more || jsonb_build_object('queue', l.queue, 'task', l.task))::json as data
+        select f.change, f.subject, f.job_id, json_strip_nulls(f.data) as data, k.sinks
         from found f
-        join mainspring.lanes l on l.lane_id = f.lane_id
-        cross join lateral (select l.queue, l.task, f.tenant_id, f.change, f.job_id, f.labels) as c
-        where exists (select from mainspring.sinks s where {{sink_wants(s, c)}})
+        cross join lateral (select array_agg(s.sink_id) as sinks from mainspring.sinks s
+                            where {{sink_wants(s, f)}}) as k
+        where k.sinks is not null
         order by f.number
     ) as w
 ) as n
-join mainspring.sinks s on {{sink_wants(s, n)}}
+cross join lateral unnest(n.sinks) as s(sink_id)
 
 -- fragment: sink_columns
 -- SinkRow in store/sinks.py.
