@@ -80,7 +80,7 @@ async def _tell(arena: Arena, url: str) -> None:
 
 async def _fail(arena: Arena, jobs: int, bar: Progress) -> float:
     bodies = [
-        f'{{"jobs":[{",".join(_JOB % number for number in range(first, min(first + jobs)))}]}}'.encode()
+        f'{{"jobs":[{",".join(_JOB % number for number in range(first, min(first + _BATCH, jobs)))}]}}'.encode()
         for first in range(0, jobs, _BATCH)
     ]
     going = bar.add_task("failures", total=jobs)
