@@ -26,6 +26,7 @@ mainspring job run nightly --wait # exits with 1
 mainspring submit --command true --job-id letter --queue mails
 mainspring submit --command 'sleep 600' --job-id endless
 """
+BESIDE = "mainspring up --data restored"
 _FINDINGS = (0, 1, 6)  # what `mainspring doctor` finds depends on the machine
 
 
@@ -52,6 +53,9 @@ def test_every_command_of_the_runbooks_works(
 
 
 def do_step(sitting: Sitting, step: Step, capsys: pytest.CaptureFixture[str]) -> None:
+    if step.text.startswith(BESIDE):
+        beside(sitting, step)
+        return
     if step.serves or not step.text.startswith("mainspring "):
         sitting.do(step)
         return
@@ -62,6 +66,16 @@ def do_step(sitting: Sitting, step: Step, capsys: pytest.CaptureFixture[str]) ->
     said = "".join(capsys.readouterr())
     expected = _FINDINGS if step.text == "mainspring doctor" else (step.exit_code,)
     assert found in expected, f"{step.where}: {step.text}\nexit code {found}\n{said}"
+
+
+def beside(sitting: Sitting, step: Step) -> None:
+    """Another installation beside the one in trouble: it comes up, and ends."""
+    port = free_port()
+    pid = sitting.shell.serve(f"{step.text} --port {port}", sitting.folder / "beside.log")
+    url = f"http://127.0.0.1:{port}/readyz"
+    code, _ = sitting.shell.run(f"curl -sf --retry 400 --retry-delay 1 --retry-all-errors --max-time 100 {url}")
+    sitting.shell.end([pid])
+    assert code == 0, f"{step.where}: {(sitting.folder / 'beside.log').read_text()}"
 
 
 @pytest.mark.anyio

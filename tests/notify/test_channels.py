@@ -209,3 +209,25 @@ async def test_a_receiver_that_hangs_ends_the_test_with_the_reason(
         await api.put("/v1/channels/hook", json={"kind": "webhook", "url": receiver.url(), "secret": "s"})
         tested = (await api.post("/v1/channels/hook:test")).json()
     assert (tested["sent"], tested["error"]) == (False, "no answer within 0.05 s")
+
+
+async def test_a_receiver_that_repeats_its_request_tells_no_secret(api: httpx.AsyncClient) -> None:
+    async def repeat(writer: asyncio.StreamWriter) -> None:
+        got = receiver.asked[-1]
+        said = f"Cannot {got.method} {got.target} {got.headers.get('authorization')} {got.body.decode()[:300]}"
+        writer.write(answer(400, said.encode()))
+
+    async with a_service(repeat) as receiver:
+        relay = receiver.url("")
+        for name, body in CHANNELS.items():
+            if name == "mail":
+                continue
+            here = {
+                field: value.replace("http://127.0.0.1:9", relay) if field in ("url", "webhook_url") else value
+                for field, value in body.items()
+            }
+            assert (await api.put(f"/v1/channels/{name}", json=here)).status_code == 201
+            tested = (await api.post(f"/v1/channels/{name}:test")).json()
+            assert tested["status"] == 400 and "Cannot POST" in tested["error"], tested
+            assert HIDDEN not in tested["error"], tested
+            assert base64.b64encode(f"AC1:{HIDDEN}".encode()).decode() not in tested["error"]

@@ -222,3 +222,6 @@ async def test_messages_to_a_deleted_channel_are_given_up(
         assert await assembly.services.notification_sender.run_once() == 0
     view = await shown(api, message_id)
     assert (view["status"], view["error"]) == ("DEAD", "the channel was deleted")
+    again = await api.post(f"/v1/notifications/{message_id}:send")  # nobody would ever send it
+    assert (again.status_code, again.json()["code"]) == (404, "not_found")
+    assert (await shown(api, message_id))["status"] == "DEAD"

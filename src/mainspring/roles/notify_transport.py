@@ -6,7 +6,7 @@ import asyncio
 import ssl
 from collections.abc import Callable
 
-from mainspring.domain.notify.deliveries import AppriseDelivery, Delivery, HttpDelivery, MailDelivery
+from mainspring.domain.notify.deliveries import AppriseDelivery, Delivery, HttpDelivery, MailDelivery, without_hidden
 from mainspring.kernel.clock import SYSTEM_CLOCK, LoopClock
 from mainspring.kernel.light_httpx import httpx
 from mainspring.kernel.version import VERSION
@@ -86,7 +86,7 @@ class NetworkTransport:
             connection.close()
         if 200 <= answer.status < 300:
             return Sent(answer.status)
-        text = answer.body[:2000].decode("utf-8", "replace")
+        text = without_hidden(answer.body[:2000].decode("utf-8", "replace"), delivery.hidden)
         words = " ".join("".join(c if c.isprintable() else " " for c in text).split())[:_SHOWN]
         said = f"HTTP {answer.status}" + (f": {words}" if words else "")
         final = answer.status in NOT_WORTH_RETRYING or 300 <= answer.status < 400

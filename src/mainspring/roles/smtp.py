@@ -15,6 +15,7 @@ from contextlib import suppress
 
 _LONGEST_LINE = 2000
 _MOST_LINES = 100
+_SIGN_IN = "AUTH PLAIN"
 
 
 class SmtpError(Exception):
@@ -54,7 +55,7 @@ class SmtpSession:
             offered = await self._hello()
         if login is not None:
             plain = base64.b64encode("\0".join(("", *login)).encode()).decode()
-            await self._say(f"AUTH PLAIN {plain}", 235, shown="AUTH PLAIN")
+            await self._say(f"AUTH PLAIN {plain}", 235, shown=_SIGN_IN)
         await self._say(f"MAIL FROM:<{sender}>", 250)
         for recipient in recipients:
             await self._say(f"RCPT TO:<{recipient}>", 250, 251)
@@ -105,6 +106,8 @@ class SmtpSession:
                 break
         if not code.isdigit() or int(code) not in expected:
             said = " ".join("".join(c if c.isprintable() else " " for c in line).split())[:200]
+            if after == _SIGN_IN:  # some servers repeat what they do not understand
+                said = said[:3]
             at = f" to {after}" if after else ""
             raise SmtpError(f"the server answered{at}: {said}", final=code.startswith("5"))
         return texts

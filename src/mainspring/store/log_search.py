@@ -31,8 +31,7 @@ Times = tuple[datetime, datetime]
 
 
 class Stretch(msgspec.Struct, frozen=True):
-    """Runs that may match, newest first. `to`: the last run that was looked at, which is one of them. None: there are
-    no older ones."""
+    """Runs that may match, newest first. `to`: the last run that was looked at. None: there are no older ones."""
 
     run_ids: list[UUID]
     to: UUID | None
@@ -62,7 +61,7 @@ async def indexed_runs(
     asked = None if not words else [*words, *[words[0]] * (MOST_ASKED - len(words))]
     async with planned(connection, straight=True):
         rows = await connection.fetch(_SQL["indexed_runs"], tenant, before, *times, day, lanes, asked, most)
-    return _stretch(rows, most)
+    return Stretch([run_id for run_id, _ in rows if run_id is not None], rows[0][1])
 
 
 async def printing_runs(
@@ -71,10 +70,6 @@ async def printing_runs(
     """Runs with output, wherever it is stored."""
     async with planned(connection, straight=True):
         rows = await connection.fetch(_SQL["printing_runs"], tenant, before, *times, most)
-    return _stretch(rows, most)
-
-
-def _stretch(rows: Sequence[tuple[UUID, int]], most: int) -> Stretch:
     found = [run_id for run_id, _ in rows]
     return Stretch(found, found[-1] if rows and rows[0][1] == most else None)
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 import base64
 import hashlib
 import hmac
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from email import policy
 from email.message import EmailMessage
 from email.utils import format_datetime
 from typing import Any
-from urllib.parse import quote, urlencode
+from urllib.parse import quote, unquote, urlencode, urlsplit
 
 import msgspec
 
@@ -28,16 +28,19 @@ _PAGERDUTY = {"us": "https://events.pagerduty.com", "eu": "https://events.eu.pag
 _OPSGENIE = {"us": "https://api.opsgenie.com", "eu": "https://api.eu.opsgenie.com"}
 _TELEGRAM, _TWILIO = "https://api.telegram.org", "https://api.twilio.com"
 _MAIL = policy.SMTP.clone(max_line_length=998)  # lines end in CRLF, and a subject is one line
+_LEAST_HIDDEN = 4  # shorter words are in any text
 _STANDARD_SECRET = "whsec_"
 _PORTS = {"starttls": 587, "tls": 465, "none": 25}
 
 
 class HttpDelivery(msgspec.Struct, frozen=True):
-    """One POST. The URL and the headers may have secrets: nothing logs them."""
+    """One POST. The URL and the headers may have secrets: nothing logs them. hidden: what is left out of what the
+    receiver answers, because it may repeat its request."""
 
     url: str
     body: bytes
     headers: dict[str, str]
+    hidden: tuple[str, ...] = ()
 
 
 class MailDelivery(msgspec.Struct, frozen=True):
@@ -69,6 +72,35 @@ def delivery_of(
     kind: str, settings: Mapping[str, Any], secrets: Mapping[str, str], message: Message, timestamp: int
 ) -> Delivery:
     """The message as this channel sends it. timestamp: of this attempt, in seconds."""
+    delivery = _delivery_of(kind, settings, secrets, message, timestamp)
+    if isinstance(delivery, HttpDelivery):
+        return msgspec.structs.replace(delivery, hidden=_hidden(secrets.values(), delivery))
+    return delivery
+
+
+def without_hidden(text: str, hidden: Iterable[str]) -> str:
+    """The text without these words, the longest first."""
+    for word in sorted(hidden, key=len, reverse=True):
+        text = text.replace(word, "***")
+    return text
+
+
+def _hidden(secrets: Iterable[str], delivery: HttpDelivery) -> tuple[str, ...]:
+    """The secrets, as they may be repeated: whole, quoted, as parts of a path, or encoded for Basic."""
+    found: set[str] = set()
+    for secret in secrets:
+        parts = urlsplit(secret) if "://" in secret else None
+        pieces = [secret] if parts is None else [secret, parts.path, parts.query, *parts.path.split("/")]
+        found.update(form for piece in pieces for form in (piece, quote(piece, safe=""), unquote(piece)))
+    scheme, _, encoded = delivery.headers.get("Authorization", "").partition(" ")
+    if scheme == "Basic":
+        found.add(encoded)
+    return tuple(word for word in found if len(word) >= _LEAST_HIDDEN)
+
+
+def _delivery_of(
+    kind: str, settings: Mapping[str, Any], secrets: Mapping[str, str], message: Message, timestamp: int
+) -> Delivery:
     match kind:
         case "mail":
             return _mail(settings, secrets, message)

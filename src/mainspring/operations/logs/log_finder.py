@@ -38,7 +38,7 @@ from mainspring.store.pool import Connection, Store
 from mainspring.wire.logs import LogHit, LogHits
 
 _BUDGET = 0.25  # seconds for a page
-_FIRST, _MOST = 2000, 50_000  # chunks of a stretch
+_FIRST, _MOST = 2000, 50_000  # chunks of a stretch: few where there may be hits, many after a page that was not full
 _RUNS = 200  # whose logs are looked at together
 _SMALL = 256 * 1024  # bytes of a log that is read with others
 _TOGETHER = 2 * 1024 * 1024
@@ -110,6 +110,8 @@ class _Page:
 
     async def fill(self, place: Place | None) -> LogHits:
         before = None if place is None else place.run_id
+        if place is not None and place.fence is None:
+            self._most = _MOST
         if place is not None and place.fence is not None:
             stop = await self._look([place.run_id], place)
             if stop is not None:

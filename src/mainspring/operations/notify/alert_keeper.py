@@ -218,7 +218,7 @@ class AlertKeeper:
         *,
         escalated: bool = False,
     ) -> int:
-        of, known = await tenants.get(connection, tenant), await channels.names(connection, tenant)
+        of, known = await tenants.get(connection, tenant), await channels.share(connection, tenant, to)
         for channel in to:
             message_id = uuid7()
             message = Message(

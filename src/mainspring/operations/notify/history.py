@@ -5,13 +5,14 @@ from __future__ import annotations
 from uuid import UUID
 
 from mainspring.domain.errors import Conflict, NotFound
+from mainspring.domain.notify.channel_kinds import no_channel
 from mainspring.domain.notify.states import MessageState
 from mainspring.operations.access.audit_record import record
 from mainspring.operations.access.caller import Caller
 from mainspring.operations.lookup import states_in
 from mainspring.operations.notify.views import decode_message, notification_view
 from mainspring.operations.paging.cursors import bad_cursor, decode_cursor, encode_cursor
-from mainspring.store import alerts, notifications
+from mainspring.store import alerts, channels, notifications
 from mainspring.store.notifications import NotificationRow
 from mainspring.store.pool import Store
 from mainspring.wire.notifications import NotificationList, NotificationView
@@ -49,6 +50,8 @@ class NotificationHistory:
         """Send a message again that was sent or given up. It keeps its id."""
         row = await self._row(caller, notification_id)
         async with self._store.change() as connection:
+            if not await channels.share(connection, caller.tenant, [row.channel]):
+                raise no_channel(row.channel)
             changed = await notifications.send_again(connection, caller.tenant, row.notification_id)
             if changed is not None:
                 await record(connection, caller, "notification", notification_id, None, {"channel": row.channel})

@@ -1,30 +1,37 @@
 -- Searches the output of many runs, the newest run first.
 
 -- name: indexed_runs
--- The runs of a stretch of chunks whose words ($7) and lanes ($6) fit, newest first, and then the last run of the stretch.
--- The stretch has chunks of all tenants, so that it ends after $8 of them. $3 and $4: when the output was stored; $5 is the
--- beginning of the first day, which says what partitions to read. The last run may have more chunks beyond the stretch, so
--- it fits in any case.
-with stretch as materialized (
-    select c.run_id,
-           c.tenant_id = $1 and c.stored_at >= $3 and c.stored_at < $4
-           and ($6::int[] is null or c.lane_id is null or c.lane_id = any ($6))
-           and ($7::bytea[] is null or c.words is null
-                or (position(($7::bytea[])[1] in c.words) > 0 and position(($7::bytea[])[2] in c.words) > 0
-                    and position(($7::bytea[])[3] in c.words) > 0 and position(($7::bytea[])[4] in c.words) > 0)) as fits
+-- The runs of a stretch of chunks whose words ($7) and lanes ($6) fit, newest first, and the last run of the stretch; null if
+-- there are no older chunks. The stretch has chunks of all tenants, so that it ends after $8 of them, and all chunks of its
+-- last run. Its end is found first, by the index alone where the table is vacuumed, so that of all other chunks only those
+-- that fit leave the scan. $3 and $4: when the output was stored; $5 is the beginning of the first day, which says what
+-- partitions to read.
+with last as materialized (
+    select c.run_id
     from mainspring.log_chunks c
     where ($2::uuid is null or c.run_id < $2) and c.stored_at >= $5
     order by c.run_id desc
-    limit $8
-), last as (
-    select s.run_id from stretch s order by s.run_id limit 1
+    offset $8 - 1
+    limit 1
 )
-select found.run_id, (select count(*) from stretch)::int as looked
-from (select s.run_id from stretch s where s.fits union select l.run_id from last l) as found
+select found.run_id, whole.last
+from (select (select l.run_id from last l) as last) as whole
+left join (
+    select distinct c.run_id
+    from mainspring.log_chunks c
+    where ($2::uuid is null or c.run_id < $2) and c.stored_at >= $5
+      and c.run_id >= coalesce((select l.run_id from last l), '00000000-0000-0000-0000-000000000000')
+      and c.tenant_id = $1 and c.stored_at >= $3 and c.stored_at < $4
+      and ($6::int[] is null or c.lane_id is null or c.lane_id = any ($6))
+      and ($7::bytea[] is null or c.words is null
+           or (position(($7::bytea[])[1] in c.words) > 0 and position(($7::bytea[])[2] in c.words) > 0
+               and position(($7::bytea[])[3] in c.words) > 0 and position(($7::bytea[])[4] in c.words) > 0))
+) as found on true
 order by found.run_id desc
 
 -- name: printing_runs
--- As `indexed_runs`, without an index: runs whose output may be in a folder or object store.
+-- As `indexed_runs`, without an index: runs whose output may be in a folder or object store. The last run of the stretch
+-- is one of them.
 with stretch as materialized (
     select g.run_id, g.tenant_id = $1 and g.updated_at >= $3 and g.created_at < $4 as fits
     from mainspring.run_logs g
