@@ -85,6 +85,7 @@ async def test_history_of_a_tenant_ends_with_its_quota_and_that_of_others_stays(
 
     # A process that dies in the middle has deleted whole runs, and the next one goes on.
     monkeypatch.setattr(tenant_history_pruner, "_AT_ONCE", 2)
+    monkeypatch.setattr(tenant_history_pruner, "_OBJECTS_AT_ONCE", 2)
     monkeypatch.setattr(tenant_history_pruner, "_LOOKED_AT", 3)
     killed = pytest.MonkeyPatch()
     batches = 0

@@ -263,6 +263,21 @@ async def test_concurrent_runs_and_runs_per_minute_hold_what_fires_and_let_it_go
     await check_counts(connection)
 
 
+async def test_a_worker_gets_runs_in_advance_while_a_quota_has_room_for_twice_as_many(
+    tenants: Tenants, acme: httpx.AsyncClient, connection: asyncpg.Connection
+) -> None:
+    await put(tenants, concurrent_runs=1000, runs_per_minute=60_000)
+    await submit(acme, 60)
+    one, other = HandWorker(acme), HandWorker(acme)
+    one.card.slots = other.card.slots = 10
+    assert len(await take(one, 20)) == 20  # also while all its slots are taken
+    assert len(await take(one, 10)) == 10
+    await put(tenants, concurrent_runs=50)
+    assert len(await take(other, 20)) == 10
+    assert len(await take(other, 20)) == 0
+    await check_counts(connection)
+
+
 async def test_metrics_show_quotas_and_none_without(
     tenants: Tenants, acme: httpx.AsyncClient, assembly: Assembly
 ) -> None:

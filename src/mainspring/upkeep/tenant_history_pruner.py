@@ -24,7 +24,8 @@ log = get_logger("tenant_history_pruner")
 
 _BUDGET = 1.0  # seconds of each interval
 _LOOKED_AT = 5000  # runs of all tenants in a transaction
-_AT_ONCE = 200  # runs that a transaction deletes, with their output
+_AT_ONCE = 1000  # runs that a transaction deletes, with their output
+_OBJECTS_AT_ONCE = 100  # the same, if each has objects that are deleted one by one
 _LATE = 2  # days that are due: from then on it works at any time
 _MINUTE = timedelta(minutes=1)
 
@@ -61,7 +62,8 @@ class TenantHistoryPruner:
                 due = await tenant_history.due(connection, self._days)
                 if due is None or not await _may_begin(connection, due):
                     return None
-                runs = await tenant_history.some_runs(connection, due, _LOOKED_AT, _AT_ONCE)
+                most = _OBJECTS_AT_ONCE if self._log_stores.files else _AT_ONCE
+                runs = await tenant_history.some_runs(connection, due, _LOOKED_AT, most)
                 if runs.run_ids:
                     await self._delete_objects(connection, runs.run_ids)
                 await tenant_history.delete(connection, due, runs)

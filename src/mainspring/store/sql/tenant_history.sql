@@ -1,8 +1,10 @@
 -- The history of tenants that keep it for a shorter time than others: it is deleted, a day and a batch at a time.
 
 -- name: turn
--- One process at a time deletes, until the end of the transaction.
+-- One process at a time deletes, until the end of the transaction. A plan for any day and any number of runs would read the
+-- whole day for each batch.
 select pg_try_advisory_xact_lock({{lock_key('tenant_history')}})
+where set_config('plan_cache_mode', 'force_custom_plan', true) is not null
 
 -- name: due
 -- DueDay in store/tenant_history.py: the oldest day that is to be deleted, and the tenants that have come equally far.
