@@ -22,8 +22,8 @@ WIDE: ViewportSize = {"width": 1280, "height": 900}
 HUGE: ViewportSize = {"width": 1920, "height": 1080}
 PHONE: ViewportSize = {"width": 360, "height": 740}
 PAGES = (
-    "/", "/jobs", "/jobs/new", "/runs", "/logs", "/workflows", "/approvals", "/approvals?of=everybody", "/events", "/sources",
-    "/calendar", "/failures", "/dead-letters", "/missed", "/audit", "/notifications",
+    "/", "/jobs", "/jobs/new", "/runs", "/logs", "/workflows", "/approvals", "/approvals?of=everybody", "/events",
+    "/sources", "/calendar", "/failures", "/dead-letters", "/missed", "/audit", "/notifications",
     "/notifications?tab=rules", "/notifications?tab=channels", "/operations", "/operations?tab=backfills", "/queues",
     "/workers", "/limits", "/access", "/secrets", "/docs", "/settings",
 )  # fmt: skip

@@ -16,7 +16,7 @@ from typing import Protocol
 import msgspec
 
 from mainspring.brokers.connect_settings import SourceSettings
-from mainspring.brokers.consumers import Consumer, BrokerMessage, OffsetConsumer
+from mainspring.brokers.consumers import BrokerMessage, Consumer, OffsetConsumer
 from mainspring.brokers.messages import buried, converted
 from mainspring.domain.errors import Conflict, Forbidden, InvalidInput, MainspringError, PayloadTooLarge, Unauthorized
 from mainspring.kernel.lifecycle import backoff
@@ -29,6 +29,7 @@ _AT_ONCE = 500
 _BYTES_AT_ONCE = 4 * 1024 * 1024
 _LONGEST_ID = 300
 _WAIT = 1.0
+_SILENT_SECONDS = 30.0  # a broker that does not answer for so long is away
 _REPORT_EVERY = 15.0
 _LONGEST_PAUSE = 10.0
 
@@ -66,7 +67,8 @@ class Connector:
         while True:
             consumer = self._make()
             try:
-                await consumer.open()
+                async with asyncio.timeout(_SILENT_SECONDS):
+                    await consumer.open()
                 log.info("source is open", source=self._source.name, url=self._source.shown_url)
                 await self._report(consumer)
                 while True:
@@ -92,7 +94,8 @@ class Connector:
             try:
                 for part in _parts(list(some)):
                     await self._take(partition, part)
-                    self._settled += await consumer.settle(part)
+                    async with asyncio.timeout(_SILENT_SECONDS):
+                        self._settled += await consumer.settle(part)
             except _Moved:
                 assert isinstance(consumer, OffsetConsumer)
                 await self._place(consumer, partition)
@@ -173,7 +176,8 @@ class Connector:
     async def _report(self, consumer: Consumer) -> None:
         """Tell the server that the source is read, and how many messages wait."""
         self._reported_at = asyncio.get_running_loop().time()
-        waiting = await consumer.lag()
+        async with asyncio.timeout(_SILENT_SECONDS):
+            waiting = await consumer.lag()
         for partition in waiting or ([] if isinstance(consumer, OffsetConsumer) else [""]):
             request = self._request(partition)
             request.lag = waiting.get(partition)

@@ -12,7 +12,7 @@ from aio_pika.abc import AbstractChannel, AbstractConnection, AbstractIncomingMe
 from aiormq.exceptions import AMQPError
 
 from mainspring.brokers.connect_settings import SourceSettings
-from mainspring.brokers.consumers import ANSWER_SECONDS, OPEN_SECONDS, Consumer, BrokerMessage
+from mainspring.brokers.consumers import ANSWER_SECONDS, OPEN_SECONDS, BrokerMessage, Consumer
 
 
 def make(settings: SourceSettings, connector: str) -> Consumer:

@@ -12,7 +12,7 @@ from redis.asyncio import Redis
 from redis.exceptions import RedisError, ResponseError
 
 from mainspring.brokers.connect_settings import SourceSettings
-from mainspring.brokers.consumers import ANSWER_SECONDS, OPEN_SECONDS, Consumer, BrokerMessage
+from mainspring.brokers.consumers import ANSWER_SECONDS, OPEN_SECONDS, BrokerMessage, Consumer
 
 _ABANDONED_MS = 60_000  # after this time entries of other members are taken over
 _CLAIM_EVERY = 20.0
