@@ -76,7 +76,7 @@ class Connector:
                     failures = 0
             except Exception as error:  # noqa: BLE001 - libraries of brokers raise errors of all kinds
                 failures += 1
-                problem = f"{type(error).__name__}: {error}"[:LONGEST_PROBLEM]
+                problem = self._source.without_password(f"{type(error).__name__}: {error}")[:LONGEST_PROBLEM]
                 log.warning("source fails; trying again", source=self._source.name, problem=problem, failures=failures)
                 with suppress(MainspringError):
                     await self._server.take(self._source.name, self._request("", problem=_one_line(problem)))
