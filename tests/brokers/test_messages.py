@@ -119,6 +119,8 @@ def test_a_mistake_in_the_file_is_named(given: dict[str, Any], field: str) -> No
 
 
 def test_a_password_comes_from_the_environment_and_is_not_shown() -> None:
-    [found] = read_sources({"sources": [{**KAFKA, "url": "kafka://me:${SECRET}@a:1,b:2", "emit": {}}]}, {"SECRET": "pw"})
+    [found] = read_sources(
+        {"sources": [{**KAFKA, "url": "kafka://me:${SECRET}@a:1,b:2", "emit": {}}]}, {"SECRET": "pw"}
+    )
     assert found.url == "kafka://me:pw@a:1,b:2" and found.shown_url == "kafka://a:1,b:2"
     assert found.without_password("cannot reach me:pw@a") == "cannot reach me:***@a"
