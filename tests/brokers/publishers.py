@@ -143,12 +143,12 @@ async def _ignore(_: Exception) -> None:
     """The calls raise their errors themselves."""
 
 
-async def publish_all(publisher: Any, broker: BrokerProcess, count: int, at_once: int = 100) -> None:
-    """All numbers below `count`. After an outage a part is published again, which changes nothing."""
-    for first in range(0, count, at_once):
+async def publish_all(publisher: Any, broker: BrokerProcess, first: int, end: int, at_once: int = 100) -> None:
+    """All numbers from `first` on below `end`. After an outage a part is published again, which changes nothing."""
+    for start in range(first, end, at_once):
         while True:
             try:
-                await publisher.publish(broker, first, min(at_once, count - first))
+                await publisher.publish(broker, start, min(at_once, end - start))
                 break
             except ConnectionError:
                 await asyncio.sleep(0.05)
