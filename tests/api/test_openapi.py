@@ -35,7 +35,7 @@ VERBS = (
     "act", "cancel", "check", "create", "declare", "delete", "discard", "drain", "emit", "end", "exchange", "explain",
     "find", "get",
     "list", "patch", "pause", "preview", "put", "replay", "report", "rerun", "reset", "resume", "retry", "revoke",
-    "rotate", "run", "ship", "acknowledge", "mute", "send", "test", "unmute", "apply", "export", "plan",
+    "rotate", "run", "ship", "acknowledge", "mute", "send", "take", "test", "unmute", "apply", "export", "plan",
     "accept", "approve", "reject", "change", "disable", "enable", "invite", "remove", "set", "switch",
 )  # fmt: skip
 # Text, not JSON.

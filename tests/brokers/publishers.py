@@ -18,14 +18,11 @@ from redis.exceptions import RedisError, ResponseError
 from tests.brokers.servers import NATS_ARGV, RABBITMQ_ARGV, REDIS_ARGV, BrokerProcess
 
 PLACE = "orders"
-# How many messages are taken, and not delivered again.
-OF_IDS = "select count(*)::int from mainspring.source_messages where settled"
 
 
 class RedisPublisher:
     argv = REDIS_ARGV
     settings = {"stream": PLACE}  # noqa: RUF012
-    settled = OF_IDS
     kills_broker = True
 
     def url(self, broker: BrokerProcess) -> str:
@@ -49,7 +46,6 @@ class RedisPublisher:
 class NatsPublisher:
     argv = NATS_ARGV
     settings = {"stream": PLACE}  # noqa: RUF012
-    settled = OF_IDS
     kills_broker = True
 
     def url(self, broker: BrokerProcess) -> str:
@@ -83,7 +79,6 @@ class NatsPublisher:
 class RabbitPublisher:
     argv = RABBITMQ_ARGV
     settings = {"queue": PLACE}  # noqa: RUF012
-    settled = OF_IDS
     kills_broker = True
 
     def url(self, broker: BrokerProcess) -> str:
@@ -121,7 +116,6 @@ class KafkaPublisher:
 
     argv = None
     kills_broker = False
-    settled = "select sum(stored_offset + 1)::int from mainspring.sources where stored_offset is not null"
 
     def __init__(self) -> None:
         real = os.environ.get("KAFKA_BOOTSTRAP")
@@ -149,12 +143,12 @@ async def _ignore(_: Exception) -> None:
     """The calls raise their errors themselves."""
 
 
-async def publish_all(publisher: Any, broker: BrokerProcess, count: int, at_once: int = 100) -> None:
-    """All numbers below `count`. After an outage a part is published again, which changes nothing."""
-    for first in range(0, count, at_once):
+async def publish_all(publisher: Any, broker: BrokerProcess, first: int, end: int, at_once: int = 100) -> None:
+    """All numbers from `first` on below `end`. After an outage a part is published again, which changes nothing."""
+    for start in range(first, end, at_once):
         while True:
             try:
-                await publisher.publish(broker, first, min(at_once, count - first))
+                await publisher.publish(broker, start, min(at_once, end - start))
                 break
             except ConnectionError:
                 await asyncio.sleep(0.05)

@@ -8,6 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
+from mainspring.operations.limits.gate_keeper import GateKeeper
 from mainspring.roles.assembly import Assembly
 from tests.api.bookkeeping import problem
 from tests.operations.tenants import several_tenants
@@ -167,3 +168,27 @@ async def test_tenants_do_not_see_each_others_sources(api: httpx.AsyncClient, as
         assert (await other.get("/v1/sources/orders/dead-messages")).json()["messages"] == []
         assert (await other.delete("/v1/sources/orders")).status_code == 404
         assert await taken(other, messages=[event(0)]) == {"taken": 1, "offset": 0}
+
+
+async def test_quotas_hold_a_connector_up_and_lose_nothing(api: httpx.AsyncClient, assembly: Assembly) -> None:
+    async with several_tenants(assembly, api) as tenants:
+        [acme] = await tenants.add("acme")
+        for quotas in ({"stored_jobs": 2}, {"submissions_per_second": 4}):
+            assert (await api.put("/v1/tenants/acme/quotas", json=quotas)).status_code == 200
+            await gates_of(assembly).run_once()
+            if "stored_jobs" in quotas:
+                later = [{"id": str(number), "job": {"task": "x", "delay": "1h"}} for number in range(3)]
+                refused = await take(acme, "later", kind="nats", messages=later)
+                assert (refused.status_code, problem(refused)["code"]) == (403, "quota_exceeded")
+                assert await taken(acme, "later", kind="nats", messages=later[:2]) == {"taken": 2}
+        messages = [event(message_id=str(number)) for number in range(9)]
+        refused = await take(acme, kind="nats", messages=messages)
+        assert (refused.status_code, problem(refused)["code"]) == (429, "over_quota")
+        assert "Retry-After" in refused.headers
+        stored = await emitted(acme)
+        assert 0 < stored <= 4  # in parts: the connector sends all of them again
+        assert (await acme.get("/v1/sources/orders/dead-messages")).json()["messages"] == []
+
+
+def gates_of(assembly: Assembly) -> GateKeeper:
+    return next(task for task in assembly.services.periodic_tasks if isinstance(task, GateKeeper))

@@ -7,6 +7,7 @@ import json
 import random
 import signal
 from collections.abc import Callable
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -55,11 +56,18 @@ async def come_in(cluster: Cluster, database_url: str, publisher: Any, count: in
         await publisher.prepare(broker)
         file = sources_file(cluster.folder, publisher.url(broker), publisher.settings)
         connector = cluster.connector(file)
-        publishing = asyncio.create_task(publish_all(publisher, broker, count))
         connection = await asyncpg.connect(database_url)
+        publishing: asyncio.Task[None] | None = None
         try:
-            for turn in range(kills):
-                await asyncio.sleep(dice.random() * 1.5)  # the moment of the kill is what varies
+            for turn in range(kills + 1):
+                before = (await _found(connection))[turn % 2][0]
+                first, end = count * turn // (kills + 1), count * (turn + 1) // (kills + 1)
+                publishing = asyncio.create_task(publish_all(publisher, broker, first, end))
+                if turn == kills:
+                    await publishing
+                    break
+                await eventually(_more_than(connection, turn % 2, before), 4 * SLOW, "messages come in")
+                await asyncio.sleep(dice.random() * 0.2)  # the moment of the kill is what varies
                 if turn % 3 == 0:
                     connector.send_signal(signal.SIGKILL)
                     connector.wait()
@@ -71,20 +79,44 @@ async def come_in(cluster: Cluster, database_url: str, publisher: Any, count: in
                 elif publisher.kills_broker:
                     broker.kill()
                     broker.start()
-            await publishing
-            await eventually(_settled(connection, publisher, count), 4 * SLOW, "all messages come in")
+                await publishing
+            await eventually(_all_in(connection, count), 4 * SLOW, "all messages come in")
+            await eventually(_nothing_waits(connection), SLOW, "the brokers have no more of them")
             assert await _found(connection) == [(count, count), (count, count)]
         finally:
-            publishing.cancel()
+            if publishing is not None:
+                publishing.cancel()
             await connection.close()
 
 
-def _settled(connection: asyncpg.Connection, publisher: Any, count: int) -> Callable[[], Any]:
+def _more_than(connection: asyncpg.Connection, of: int, before: int) -> Callable[[], Any]:
     async def look() -> bool:
-        """All are in, and the brokers deliver none of them again."""
-        [events, jobs] = await _found(connection)
-        settled = await connection.fetchval(publisher.settled)
-        return events[1] == jobs[1] == count and settled == 2 * count
+        return (await _found(connection))[of][0] > before
+
+    return look
+
+
+def _all_in(connection: asyncpg.Connection, count: int) -> Callable[[], Any]:
+    async def look() -> bool:
+        return all(numbers == count for _, numbers in await _found(connection))
+
+    return look
+
+
+def _nothing_waits(connection: asyncpg.Connection) -> Callable[[], Any]:
+    """The connectors say so from now on: nothing is delivered again."""
+    began: list[datetime] = []
+
+    async def look() -> bool:
+        if not began:
+            began.append(await connection.fetchval("select clock_timestamp()"))
+        return bool(
+            await connection.fetchval(
+                "select count(distinct name) = 2 and bool_and(lag = 0 and seen_at > $1) from mainspring.sources"
+                " where lag is not null",
+                began[0],
+            )
+        )
 
     return look
 

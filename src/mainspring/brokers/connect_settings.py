@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from typing import Annotated, Any
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 import msgspec
 from msgspec import Meta
@@ -82,6 +82,11 @@ class SourceSettings(msgspec.Struct, frozen=True):
     def shown_url(self) -> str:
         parts = urlsplit(self.url)
         return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
+
+    def without_password(self, text: str) -> str:
+        """A message of the library of the broker, which might name the URL."""
+        secret = urlsplit(self.url).netloc.rpartition("@")[0].partition(":")[2]
+        return text.replace(secret, "***").replace(unquote(secret), "***") if secret else text
 
 
 def read_sources(given: Mapping[str, Any], environ: Mapping[str, str]) -> list[SourceSettings]:

@@ -29,6 +29,7 @@ _AT_ONCE = 500
 _BYTES_AT_ONCE = 4 * 1024 * 1024
 _LONGEST_ID = 300
 _WAIT = 1.0
+_SILENT_SECONDS = 30.0  # a broker that does not answer for so long is away
 _REPORT_EVERY = 15.0
 _LONGEST_PAUSE = 10.0
 
@@ -66,7 +67,8 @@ class Connector:
         while True:
             consumer = self._make()
             try:
-                await consumer.open()
+                async with asyncio.timeout(_SILENT_SECONDS):
+                    await consumer.open()
                 log.info("source is open", source=self._source.name, url=self._source.shown_url)
                 await self._report(consumer)
                 while True:
@@ -74,7 +76,7 @@ class Connector:
                     failures = 0
             except Exception as error:  # noqa: BLE001 - libraries of brokers raise errors of all kinds
                 failures += 1
-                problem = f"{type(error).__name__}: {error}"[:LONGEST_PROBLEM]
+                problem = self._source.without_password(f"{type(error).__name__}: {error}")[:LONGEST_PROBLEM]
                 log.warning("source fails; trying again", source=self._source.name, problem=problem, failures=failures)
                 with suppress(MainspringError):
                     await self._server.take(self._source.name, self._request("", problem=_one_line(problem)))
@@ -92,7 +94,8 @@ class Connector:
             try:
                 for part in _parts(list(some)):
                     await self._take(partition, part)
-                    self._settled += await consumer.settle(part)
+                    async with asyncio.timeout(_SILENT_SECONDS):
+                        self._settled += await consumer.settle(part)
             except _Moved:
                 assert isinstance(consumer, OffsetConsumer)
                 await self._place(consumer, partition)
@@ -173,7 +176,8 @@ class Connector:
     async def _report(self, consumer: Consumer) -> None:
         """Tell the server that the source is read, and how many messages wait."""
         self._reported_at = asyncio.get_running_loop().time()
-        waiting = await consumer.lag()
+        async with asyncio.timeout(_SILENT_SECONDS):
+            waiting = await consumer.lag()
         for partition in waiting or ([] if isinstance(consumer, OffsetConsumer) else [""]):
             request = self._request(partition)
             request.lag = waiting.get(partition)

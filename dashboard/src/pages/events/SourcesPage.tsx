@@ -36,7 +36,7 @@ const COLUMNS: Column<SourceView>[] = [
     key: "name", head: "Source", phone: "first", grow: true,
     cell: (source) => <>{source.name} <small>{source.partition || source.kind}</small></>,
   },
-  { key: "taken", head: "Taken", align: "end", cell: (source) => count(source.taken) },
+  { key: "taken", head: "Taken", align: "end", cell: (source) => <><span className="onPhone">taken </span>{count(source.taken)}</> },
   { key: "dead", head: "Dead", align: "end", cell: (source) => <><span className="onPhone">dead </span>{count(source.dead)}</> },
   { key: "lag", head: "Waiting", align: "end", cell: (source) => <><span className="onPhone">waiting </span>{source.lag == null ? "–" : count(source.lag)}</> },
   { key: "offset", head: "Offset", align: "end", phone: "none", room: 1, cell: (source) => source.offset ?? "" },

@@ -46,8 +46,8 @@ class KafkaConsumer:
         found = next((one for one in self._consumer.assignment() if _name(one) == partition), None)
         if found is None:  # it was given to another member meanwhile
             return None
-        first = (await self._consumer.beginning_offsets([found]))[found]
-        end = (await self._consumer.end_offsets([found]))[found]
+        first: int = (await self._consumer.beginning_offsets([found]))[found]
+        end: int = (await self._consumer.end_offsets([found]))[found]
         if offset is None:
             following = first if self._settings.start == "beginning" else end
         else:

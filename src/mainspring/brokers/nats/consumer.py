@@ -9,6 +9,7 @@ from typing import Any
 
 import nats
 from nats.errors import Error as NatsError
+from nats.errors import NoServersError
 from nats.errors import TimeoutError as NatsTimeout
 from nats.js.api import AckPolicy, ConsumerConfig, DeliverPolicy
 
@@ -30,12 +31,13 @@ class NatsConsumer:
         self._connection: Any = None
         self._subscription: Any = None
         self._begun = ""
+        self._last_error: Exception | None = None
 
     async def open(self) -> None:
-        self._connection = await nats.connect(
-            self._settings.url, name=f"mainspring {self._name}", connect_timeout=int(OPEN_SECONDS),
-            allow_reconnect=False, error_cb=_ignore,
-        )  # fmt: skip
+        try:
+            await self._connect()
+        except NoServersError as error:
+            raise self._last_error or error from None
         stream = self._connection.jetstream(timeout=ANSWER_SECONDS)
         info = await stream.stream_info(self._settings.place)
         # A stream that was deleted and made again counts from 1 again.
@@ -47,6 +49,16 @@ class NatsConsumer:
         self._subscription = await stream.pull_subscribe(
             self._settings.subject or "", durable=self._settings.group, stream=self._settings.place, config=config
         )
+
+    async def _connect(self) -> None:
+        self._connection = await nats.connect(
+            self._settings.url, name=f"mainspring {self._name}", connect_timeout=int(OPEN_SECONDS),
+            allow_reconnect=False, max_reconnect_attempts=1, reconnect_time_wait=0, error_cb=self._note,
+        )  # fmt: skip
+
+    async def _note(self, error: Exception) -> None:
+        """The calls raise their errors themselves, but for the one that lets no server be used."""
+        self._last_error = error
 
     async def read(self, most: int, wait: float) -> list[BrokerMessage]:
         try:
@@ -78,7 +90,3 @@ class NatsConsumer:
         return BrokerMessage(
             one.data, f"{self._begun}:{number}", headers=dict(one.headers or {}), topic=one.subject, receipt=one
         )
-
-
-async def _ignore(_: Exception) -> None:
-    """The calls raise their errors themselves."""

@@ -11,7 +11,7 @@ from functools import partial
 
 import msgspec
 
-from mainspring.domain.errors import Conflict, InvalidInput, MainspringError, Unavailable
+from mainspring.domain.errors import Conflict, InvalidInput, MainspringError, QuotaExceeded, Unavailable
 from mainspring.domain.texts import check_line, check_prose, read_word, shown
 from mainspring.kernel.logs import get_logger
 from mainspring.operations.access.caller import Caller
@@ -63,8 +63,8 @@ class SourceTaker:
             raise
         except MainspringError as error:
             messages = request.messages
-            if not messages:
-                raise
+            if not messages or (isinstance(error, QuotaExceeded) and error.field == "stored_jobs"):
+                raise  # the connector waits until there is room
             if len(messages) == 1:
                 if messages[0].dead is not None:
                     raise
