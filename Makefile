@@ -7,7 +7,7 @@ PIP_FLAGS := --quiet --disable-pip-version-check
 CODE := src tests examples tools hatch_build.py benchmarks
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run page types test test-slow test-long matrix chromium screenshots sandbox pgbouncer shells promtool brokers faults chaos oracle witness check format bench cluster patroni peers lock docs deploy-tools audit clients wheel release clean
+.PHONY: help setup run page types test test-slow test-long matrix chromium screenshots sandbox pgbouncer shells promtool brokers faults proof chaos oracle witness check format bench cluster patroni peers lock docs deploy-tools audit clients wheel release clean
 
 help: ## show this help
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-11s %s\n", $$1, $$2}'
@@ -34,7 +34,7 @@ run: $(STAMP) page ## start Mainspring on its embedded PostgreSQL (http://127.0.
 
 # The tests start a thousand processes. If PYTHONDONTWRITEBYTECODE is set, as in many Python images, each process
 # compiles the whole source again. That takes 0.2 s of CPU, a third of the start time.
-test test-slow test-long faults chaos: export PYTHONDONTWRITEBYTECODE =
+test test-slow test-long faults proof chaos: export PYTHONDONTWRITEBYTECODE =
 test: $(STAMP) page sandbox pgbouncer shells promtool brokers chromium deploy-tools ## run the tests, without those that need many seconds (real PostgreSQL, real processes)
 	$(BIN)/python -m pytest $(ARGS)
 
@@ -81,6 +81,9 @@ screenshots: $(STAMP) page chromium ## write a picture of every page of the dash
 
 faults: $(STAMP) ## inject faults into a cluster for MINUTES=10 and report; a violation names the command that repeats it
 	$(BIN)/python -m tests.cluster --minutes $(or $(MINUTES),10) $(ARGS)
+
+proof: $(STAMP) ## all features under every fault, alone and in pairs, for MINUTES=10; keeps the history and the verdict
+	$(BIN)/python -m tests.cluster.proof run --minutes $(or $(MINUTES),10) $(ARGS)
 
 chaos: $(STAMP) ## run tests with delayed tasks and stalled processes (SEED=1, ARGS="tests/logs")
 	MAINSPRING_CHAOS=$(or $(SEED),1) $(BIN)/python -m tests.chaos.stalls $(or $(SEED),1) \

@@ -47,7 +47,7 @@ def report(history: History, violations: Sequence[Violation], replay: str) -> st
 
 def explained(history: History, violation: Violation) -> str:
     """The violation, and the history of what it names."""
-    about = _subjects(history, violation.words)
+    about = subjects(history, violation.words)
     entries = sorted(_entries(history, about), key=_in_order)
     kept = _nearest(entries, _anchors(history, violation.words, about))
     numbers = {id(entry): number for number, entry in enumerate(entries)}
@@ -122,7 +122,7 @@ class Subjects:
         return ", ".join(found) or "everything that it may be about"
 
 
-def _subjects(history: History, words: str) -> Subjects:
+def subjects(history: History, words: str) -> Subjects:
     named = set(re.findall(r"[\w.:-]+", words)) | set(re.findall(r"[\w-]+", words))
     about = Subjects(
         runs=named & history.runs.keys(),

@@ -363,6 +363,10 @@ SCENES: dict[Mutant, Scene] = {
 }
 
 
+def rule_of(mutant: Mutant) -> str:
+    return "S7" if "holder" in mutant.__name__ else "S10"
+
+
 @pytest.fixture
 async def stage(api: httpx.AsyncClient, assembly: Assembly, connection: asyncpg.Connection) -> LimitStage:
     made = LimitStage(api, assembly, connection)
@@ -376,8 +380,7 @@ async def test_the_checker_finds_a_limit(mutant: Mutant, stage: LimitStage, monk
     mutant(monkeypatch)
     await SCENES[mutant](stage, monkeypatch)
     found = judge(await stage.history())
-    rule = "S7" if "holder" in mutant.__name__ else "S10"
-    assert rule in {violation.rule for violation in found}, [str(violation) for violation in found]
+    assert rule_of(mutant) in {violation.rule for violation in found}, [str(violation) for violation in found]
 
 
 @pytest.mark.parametrize(

@@ -91,7 +91,7 @@ async def _measure(jobs: int, sizes: GrowthSizes, bar: Progress) -> dict[str, ob
         connection = await arena.connect()
         try:
             filling = bar.add_task(f"{jobs:,} jobs are made", total=None)
-            bytes_of_job = await _fill(arena, connection, jobs)
+            bytes_of_job = await fill(arena, connection, jobs)
             bar.remove_task(filling)
             await arena.start_worker(server.url)
             cpu = sum(arena.cpu_seconds())
@@ -112,7 +112,7 @@ async def _measure(jobs: int, sizes: GrowthSizes, bar: Progress) -> dict[str, ob
         }
 
 
-async def _fill(arena: Arena, connection: asyncpg.Connection, jobs: int) -> float:
+async def fill(arena: Arena, connection: asyncpg.Connection, jobs: int) -> float:
     """The bytes of each job, with its indexes. The jobs are due in half a year."""
     far = datetime.now(UTC) + timedelta(days=180)
     request = {

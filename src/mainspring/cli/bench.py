@@ -234,6 +234,18 @@ def soak(
     raise typer.Exit(main(minutes, as_json, snapshot=snapshot))
 
 
+@app.command(epilog="Example: mainspring bench backup --jobs 1000000 --runs 5000000")
+def backup(
+    jobs: Annotated[int, typer.Option("--jobs", min=1, help="How many jobs the database has.")] = 1_000_000,
+    runs: Annotated[int, typer.Option("--runs", min=1, help="How many ended runs it has.")] = 5_000_000,
+    as_json: JsonFlag = False,
+) -> None:
+    """Measure how long a backup of the embedded PostgreSQL takes, its check, and its restore, and how large it is."""
+    from mainspring.bench.backup import main
+
+    raise typer.Exit(main(jobs, runs, as_json))
+
+
 @app.command(epilog="Example: mainspring bench output --json")
 def output(
     megabytes: Annotated[
