@@ -240,7 +240,8 @@ def backup(
     runs: Annotated[int, typer.Option("--runs", min=1, help="How many ended runs it has.")] = 5_000_000,
     as_json: JsonFlag = False,
 ) -> None:
-    """Measure how long a backup of the embedded PostgreSQL takes, its check, and its restore, and how large it is."""
+    """Measure backup and restore: how long a backup of the embedded PostgreSQL takes, its check and its restore, and
+    how large it is."""
     from mainspring.bench.backup import main
 
     raise typer.Exit(main(jobs, runs, as_json))
@@ -310,7 +311,7 @@ def pages(
     runs: Annotated[int, typer.Option("--runs", min=100, help="How many runs have ended.")] = 10_000_000,
     as_json: JsonFlag = False,
 ) -> None:
-    """Measure how soon a server answers what the dashboard asks for first. Takes many minutes: it makes a
+    """Measure how soon pages have their data: what the dashboard asks for first. Takes many minutes: it makes a
     million jobs and ten million runs first."""
     from mainspring.bench.pages import PagesSizes, main
 
@@ -336,7 +337,7 @@ def told(
     rounds: Annotated[int | None, typer.Option("--rounds", min=1, help="How often both are measured, in turn.")] = None,
     as_json: JsonFlag = False,
 ) -> None:
-    """Measure how many runs per second fail with a rule that tells of them, and without one, in turn, and how many
+    """Measure what a rule costs: how many runs per second fail with and without one, in turn, and how many
     messages the failures of a minute become. Default: 10,000 failures, 5 rounds."""
     from mainspring.bench.told import main
 
@@ -349,7 +350,7 @@ def logs(
     size: Annotated[int, typer.Option("--bytes", min=1, max=1_000_000, help="What each of them printed.")] = 2_000,
     as_json: JsonFlag = False,
 ) -> None:
-    """Measure how soon a server finds words in the output of many runs, which PostgreSQL stores: a rare word, in the
+    """Measure the search of logs: how soon a server finds words in the output of many runs: a rare word, in the
     oldest of the runs, until the first hit and until all are searched, and a common word, in every run, until the first
     hit and until the first 100 logs."""
     from mainspring.bench.logs import LogSizes, main

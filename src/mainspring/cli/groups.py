@@ -188,14 +188,13 @@ def _notes(noun: Noun) -> list[str]:
 
 
 def write_help(formatter: Any, path: str, text: str, rows: Sequence[tuple[str, str]], notes: Sequence[str]) -> None:
-    formatter.write(f"Usage: {path} COMMAND [ARGS]...\n\n{textwrap.fill(text, _WIDTH)}\n\n")
+    usage = f"Usage: {path} COMMAND [ARGS]...   (COMMAND --help says more)"
+    formatter.write(f"{usage}\n\n{textwrap.fill(text, _WIDTH)}\n\n")
     width = _WIDTH - _room([name for name, _ in rows])
     for name, words in rows:
         formatter.write(_filled(f"  {name}".ljust(width), words))
-    formatter.write("\n")
     for note in notes:
-        formatter.write(textwrap.fill(note, _WIDTH) + "\n")
-    formatter.write(f"{path} COMMAND --help says more.\n")
+        formatter.write("\n" + textwrap.fill(note, _WIDTH) + "\n")
 
 
 def _room(names: Sequence[str]) -> int:
