@@ -22,7 +22,7 @@ from mainspring.operations.paging.search import RunQuery, run_states, searching
 from mainspring.operations.read.list_rows import run_rows
 from mainspring.operations.read.one_time import fired_job
 from mainspring.operations.read.run_pages import FoundPage, find_rare_runs, find_runs, is_sparse, spans_with_ends
-from mainspring.operations.read.timeline import timeline_of, timeline_of_wait, workers_in
+from mainspring.operations.read.timeline import began_to_wait, timeline_of, timeline_of_wait, workers_in
 from mainspring.operations.read.views import RunFacts, fired_late, run_view
 from mainspring.operations.read.why import (
     A_MOMENT,
@@ -207,10 +207,12 @@ class RunReader:
             names = await history.worker_names(connection, workers_in(attempts, run))
             replay_id = await dead_letters.replay_of(connection, caller.tenant, run_id)
             waits = (await load_lane(self._lanes, connection, run.lane_id)).task == WAIT_TASK
-            wait = (await open_waits.of_runs(connection, [run_id])).get(run_id) if waits else None
+            looks = waits or (isinstance(run, LiveRun) and run.state == StoredState.WAITING)
+            wait = (await open_waits.of_runs(connection, [run_id])).get(run_id) if looks else None
         if waits:
             return timeline_of_wait(run, wait)
-        return timeline_of(run, attempts, names, replay_id)
+        entries = timeline_of(run, attempts, names, replay_id)
+        return entries if wait is None else [*entries, began_to_wait(wait)]
 
     async def view(self, caller: Caller, connection: Connection, run: Run) -> RunView:
         """A run as clients see it. For a queued run, the view includes what it waits for."""
