@@ -22,12 +22,13 @@ Http = Request[Any, Any, Any]
     problems=("no_callback", "callback_over", "invalid_input", "payload_too_large", "too_many_requests"),
     answers={200: Answer("The step ends with the body as its result")},
 )  # fmt: skip
-async def take_callback(request: Http, token: str) -> CallbackTaken:
+async def accept_callback(request: Http, token: str) -> CallbackTaken:
     """The address is that of the header `Mainspring-Callback-Url`. It needs no token, and counts once. The body is JSON
     of at most 64 KiB, or empty."""
     services = services_of(request)
     services.callback_rates.count_address(None if request.client is None else request.client.host)
-    return await services.callbacks.take(token, await request.body())
+    attempt = services.callbacks.attempt(token)
+    return await services.callbacks.take(attempt, await request.body())
 
 
-HANDLERS = [take_callback]
+HANDLERS = [accept_callback]

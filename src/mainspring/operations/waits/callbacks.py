@@ -7,6 +7,7 @@ otherwise it finds the body when it begins to wait. So one that arrives before t
 from __future__ import annotations
 
 import asyncio
+from uuid import UUID
 
 import msgspec
 
@@ -29,13 +30,17 @@ class Callbacks:
         self._signals = signals
         self._turns = asyncio.Semaphore(_AT_ONCE)
 
-    async def take(self, token: str, body: bytes) -> CallbackTaken:
-        """The step that has given the address away ends with this body."""
+    def attempt(self, token: str) -> tuple[UUID, int]:
+        """The run and the fence that an address names. The body of others is not read."""
         named = attempt_of(token)
         if named is None:
             raise NotFound("there is no such address", code="no_callback", hint="use the address as it was given")
+        return named
+
+    async def take(self, attempt: tuple[UUID, int], body: bytes) -> CallbackTaken:
+        """The step that has given the address away ends with this body."""
         text = _json(body)
-        run_id, fence = named
+        run_id, fence = attempt
         async with self._turns, self._store.change() as connection:
             run = await waits.lock_called(connection, run_id)
             waiting = run is not None and run == (StoredState.WAITING, fence + 1)
