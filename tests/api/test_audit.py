@@ -39,6 +39,7 @@ WITHOUT_AN_ENTRY = {
     "schedules.preview": "it changes nothing",
     "calendars.preview": "it changes nothing",
     "schedules.explain": "it changes nothing",
+    "callbacks.take": "the run has what was sent as its result",
     "session.begin": "nobody is signed in yet",
     "session.answer": "its entries need a provider: test_providers.py",
     "worker.exchange": "claims and ends of runs are no changes; a worker that is lost has an entry",

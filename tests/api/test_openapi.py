@@ -30,7 +30,7 @@ from mainspring.wire.problems import Problem
 
 PUBLIC = {("get", "/healthz"), ("get", "/readyz"), ("post", "/v1/exchange/gone"), ("post", "/v1/session"),
           ("get", "/v1/session/providers"), ("post", "/v1/session/providers"), ("post", "/v1/session/providers/answer"),
-          ("post", "/v1/user/accept")}  # fmt: skip
+          ("post", "/v1/user/accept"), ("post", "/v1/callbacks/{token}")}  # fmt: skip
 VERBS = (
     "act", "cancel", "check", "create", "declare", "delete", "discard", "drain", "emit", "end", "exchange", "explain",
     "find", "get",

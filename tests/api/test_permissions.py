@@ -19,6 +19,7 @@ from mainspring.roles.assembly import Assembly
 # Public methods that no route calls, or that need no token.
 _INTERNAL = {
     "Amender": {"publish_resumed"},
+    "Callbacks": {"attempt", "take"},
     "ManualRuns": {"publish"},
     "Replayer": {"publish"},
     "Sessions": {"sign_in"},
@@ -34,6 +35,7 @@ _INTERNAL = {
 }
 _SERVICES_WITHOUT_CALLER = {
     "clock", "readiness", "death_notices", "periodic_tasks", "alert_keeper", "notification_sender", "sink_sender",
+    "callback_rates",
 }  # fmt: skip
 
 
@@ -58,6 +60,7 @@ def test_what_a_role_may_do() -> None:
             # The last ones are proved by a secret.
             assert operation.startswith("health.") or operation in (
                 "worker.gone", "session.create", "session.providers", "session.begin", "session.answer", "user.accept",
+                "callbacks.take",
             )  # fmt: skip
             continue
         check_permission(caller("admin"), roles)

@@ -24,8 +24,11 @@ PROOFS = {
     "a wrong secret": f"{WORKER_HEADER}: 0197a6c0-5d1e-7c3a-9d50-2f1f6f0a8b11\r\n{SECRET_HEADER}: wrong\r\n",
     "no worker": f"{WORKER_HEADER}: x\r\n{SECRET_HEADER}: wrong\r\n",
 }
-# The code or token in the body is the proof.
-READ = {"session.create": 4096, "session.begin": 4096, "session.answer": 16 * 1024, "user.accept": 4096}
+# The code or token in the body is the proof, or the signature in the path.
+READ = {
+    "session.create": 4096, "session.begin": 4096, "session.answer": 16 * 1024, "user.accept": 4096,
+    "callbacks.take": 64 * 1024,
+}  # fmt: skip
 
 
 @pytest.fixture

@@ -81,6 +81,7 @@ WITHOUT_A_COMMAND = {
     "GET /metrics": "for Prometheus",
     "GET /readyz": "for probes",
     "GET /schema/openapi.json": "for generators of clients",
+    "POST /v1/callbacks/{}": "for services that steps have called",
     "DELETE /v1/session": "for browsers",
     "GET /v1/session": "for browsers",
     "GET /v1/session/providers": "for browsers",

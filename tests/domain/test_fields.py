@@ -146,7 +146,7 @@ def test_nothing_is_stored_or_shown_that_is_not_in_the_table() -> None:
     stored = {field.stored for field in FIELDS}
     assert {f"spec.{name}" for name in Spec.__struct_fields__} - stored == {
         "spec.setup", "spec.overlap", "spec.repeat", "spec.line", "spec.boost", "spec.workflow", "spec.step",
-        "spec.requested_at", "spec.found_by",
+        "spec.requested_at", "spec.found_by", "spec.callback",
     }  # fmt: skip
     assert {f"spec.setup.{name}" for name in RunSetup.__struct_fields__} <= stored
     assert set(JobDefinition.__struct_fields__) - stored == {"spec", "idempotency_key"}

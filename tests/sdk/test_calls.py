@@ -20,6 +20,7 @@ from mainspring.sdk.testing.local_server import LocalServer
 
 # Clients do not send calls for these. Streams and logs have methods of their own.
 WITHOUT_A_CALL = {
+    "callbacks.take": "for services that steps have called",
     "jobs.validate": "the SDK checks jobs itself when they are declared",
     "metrics.read": "for Prometheus",
     "nodes.list": "for the dashboard",

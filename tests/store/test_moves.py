@@ -267,6 +267,10 @@ async def open_waits(connection: asyncpg.Connection, run_id: UUID, _: int) -> ob
     return await waits.open_all(connection, [waits.NewWait(run_id, 1, None, Wait(WaitKind.SLEEP, seconds=1.0))])
 
 
+async def suspend_runs(connection: asyncpg.Connection, run_id: UUID, _: int) -> object:
+    return await waits.suspend(connection, [waits.Suspension(run_id, 1, Wait(WaitKind.CALLBACK))])
+
+
 async def open_fanouts(connection: asyncpg.Connection, run_id: UUID, _: int) -> object:
     return await fanouts.open_all(connection, [run_id])
 
@@ -288,7 +292,7 @@ ACTS: list[Act] = [
     exchange_together, requeue, request_cancels, note_progress, note_starts, assume_started, forget_assumed_starts,
     admit, admit_once, take_back,
     hold_back, wake, join_line, leave_line, redefine_waiting_runs, make_ready, hold_ready, succeed_waiting,
-    skip_waiting, begin_flow_runs, stop_flows, open_waits, open_fanouts, await_members, follow_runs,
+    skip_waiting, begin_flow_runs, stop_flows, open_waits, suspend_runs, open_fanouts, await_members, follow_runs,
 ]  # fmt: skip
 
 

@@ -7,7 +7,9 @@ from typing import Any, cast
 
 from mainspring.api.readiness import ReadinessCheck
 from mainspring.api.web import Request
+from mainspring.api.request_rates import RequestRates
 from mainspring.domain.oidc import ProviderSettings
+from mainspring.domain.rates import Rate
 from mainspring.kernel.clock import Clock, DatabaseClock
 from mainspring.kernel.config import Timing
 from mainspring.kernel.lifecycle import PeriodicTask
@@ -108,6 +110,7 @@ from mainspring.operations.sources.taker import SourceTaker
 from mainspring.operations.submit.submitter import Submitter
 from mainspring.operations.views.saved_views import SavedViews
 from mainspring.operations.waits.approvals import Approvals
+from mainspring.operations.waits.callbacks import Callbacks
 from mainspring.operations.workflows.control import WorkflowRuns
 from mainspring.operations.workflows.definitions import Definitions
 from mainspring.operations.workflows.graph_indexes import GraphIndexes
@@ -119,6 +122,8 @@ from mainspring.store.lanes import LaneRegistry
 from mainspring.store.log_files import LogFiles
 from mainspring.store.log_stores import LogStores
 from mainspring.store.pool import Store
+
+_CALLBACKS_A_SECOND = 50  # from one address
 
 
 class Services:
@@ -230,6 +235,8 @@ class Services:
         )
         self.workflow_run_reader = WorkflowRunReader(store, lanes, definitions, self.run_reader)
         self.approvals = Approvals(store, lanes, signals)
+        self.callbacks = Callbacks(store, signals)
+        self.callback_rates = RequestRates(clock, per_address=Rate(_CALLBACKS_A_SECOND, "s"))
         self.workflow_runs = WorkflowRuns(store, signals, GraphIndexes(definitions))
         self.gate_changer = GateChanger(store, gates, lanes, signals, clock)
         self.quotas = QuotaAdmin(store, gates, self.gate_changer)

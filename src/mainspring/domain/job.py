@@ -77,6 +77,13 @@ class StepOf(msgspec.Struct, frozen=True, omit_defaults=True):
     index: int | None = None
 
 
+class CallbackOf(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A step whose service answers later: how long it waits for that, and what comes then."""
+
+    timeout: float | None = None
+    on_timeout: str = "fail"
+
+
 @with_plain_fields("value", after="setup")
 class Spec(PlainValues, msgspec.Struct, frozen=True, omit_defaults=True):
     """The part of a definition that is stored as JSON, and as NULL if all of it is default.
@@ -115,6 +122,7 @@ class Spec(PlainValues, msgspec.Struct, frozen=True, omit_defaults=True):
     notify: list[JobNotify] | None = None
     workflow: int | None = None
     step: StepOf | None = None
+    callback: CallbackOf | None = None
     requested_at: datetime | None = None
     search: list[str] | None = None
     found_by: dict[str, str] | None = None

@@ -105,6 +105,7 @@ TRANSITIONS: dict[StoredState, dict[StoredState, str]] = {
     _S.RUNNING: {
         _S.QUEUED: "failed with tries left, snoozed, rescued from a lost worker, or handed back unstarted",
         _S.HELD: "it is tried again, and gives up its slots meanwhile",
+        _S.WAITING: "the service that it has called answers later",
         _S.SUCCESS: "reported",
         _S.FAILED: "reported without tries left, lost too often, or lost under at-most-once",
         _S.CANCELLED: "its worker confirmed that it is gone",

@@ -12,6 +12,11 @@ def set_public_url(url: str | None) -> None:
     _base = (url or "").rstrip("/")
 
 
+def is_known() -> bool:
+    """Whether links are absolute."""
+    return bool(_base)
+
+
 def link_to(path: str) -> str:
     """The link to `path`: absolute if the address is known."""
     return f"{_base}{path}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import secrets
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -15,6 +16,7 @@ from mainspring.api.readiness import ReadinessCheck
 from mainspring.api.request_rates import RequestRates
 from mainspring.api.services import Services
 from mainspring.domain.oidc import ProviderSettings
+from mainspring.kernel.callback_addresses import set_callback_key
 from mainspring.kernel.clock import Clock, DatabaseClock
 from mainspring.kernel.config import DEFAULT_HOST, DEFAULT_TIMING, Timing
 from mainspring.kernel.ids import uuid7
@@ -42,7 +44,7 @@ from mainspring.roles.notify_transport import NetworkTransport
 from mainspring.roles.provider_transport import NetworkProviderTransport
 from mainspring.roles.retention import history_days
 from mainspring.scheduler.node import SchedulerNode
-from mainspring.store import sessions
+from mainspring.store import sessions, waits
 from mainspring.store.connection_budget import ConnectionBudget
 from mainspring.store.database import Database
 from mainspring.store.lanes import LaneRegistry
@@ -152,6 +154,8 @@ async def assemble(
         await signatures.run_once()
         async with store.reads.acquire() as connection:
             await gates.load(connection)
+        async with store.change() as connection:
+            set_callback_key(await waits.callback_key(connection, secrets.token_bytes(32)))
     except BaseException:
         await store.close()
         raise

@@ -13,6 +13,7 @@ import msgspec
 
 from mainspring.domain.job import DEFAULT_TIMEOUT, Delivery, spec_from_text
 from mainspring.domain.run_key import idempotency_key
+from mainspring.kernel.callback_addresses import callback_address
 from mainspring.store.lanes import Lane
 from mainspring.wire.exchange import RunOrder
 
@@ -77,6 +78,8 @@ def order_of(row: ClaimedRun, lane: Lane) -> RunOrder:
         order.command = spec.command
         if spec.setup is not None:
             order.setup = spec.setup
+        if spec.callback is not None:
+            order.callback = callback_address(run_id, row.fence)
         order.paced = spec.rate_limit is not None
         if spec.repeat is not None:
             order.idempotency_key = idempotency_key(order.job_id, order.scheduled_for, spec.repeat, order.generation)

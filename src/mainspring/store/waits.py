@@ -29,7 +29,7 @@ class NewWait(msgspec.Struct, frozen=True):
 
 class DueWait(msgspec.Struct, frozen=True):
     """A locked run whose wait is over by its time. event_*: the event that it has waited for, if one has come.
-    left_out: its payload is too large."""
+    left_out: its payload is too large. callback_text: what its service has sent."""
 
     run_id: UUID
     fence: int
@@ -42,6 +42,7 @@ class DueWait(msgspec.Struct, frozen=True):
     event_at: datetime | None
     payload_text: str | None
     left_out: bool | None
+    callback_text: str | None
 
     @property
     def wait(self) -> Wait:
@@ -54,6 +55,14 @@ class DueWait(msgspec.Struct, frozen=True):
         return StartingEvent(
             self.event_id, self.event_name or "", self.event_key or "", self.event_at, self.payload_text
         )
+
+
+class Suspension(msgspec.Struct, frozen=True):
+    """A run whose service answers later."""
+
+    run_id: UUID
+    fence: int
+    wait: Wait
 
 
 class CalledWaits(msgspec.Struct, frozen=True):
@@ -163,13 +172,43 @@ async def close(connection: Connection, run_ids: Sequence[UUID]) -> None:
 
 
 async def forget(connection: Connection, limit: int) -> int:
-    """Forget waits whose runs are gone. Returns how many."""
-    return int((await connection.execute(_SQL["forget_waits"], limit)).split()[-1])
+    """Forget waits and callbacks whose runs are gone. Returns how many."""
+    gone = await connection.execute(_SQL["forget_callbacks"], limit)
+    return int((await connection.execute(_SQL["forget_waits"], limit)).split()[-1]) + int(gone.split()[-1])
 
 
 async def of_runs(connection: Connection, run_ids: Sequence[UUID]) -> dict[UUID, OpenWait]:
     """The waits of those of these runs that wait."""
     return {one.run_id: one for one in await _waits_by_run.fetch(connection, run_ids)}
+
+
+async def suspend(connection: Connection, items: Sequence[Suspension]) -> int:
+    """Let these runs wait for callbacks. The caller has locked them, and compares the count."""
+    ordered = sorted(items, key=lambda item: item.run_id)
+    rows = await connection.fetch(
+        _SQL["suspend_runs"], [item.run_id for item in ordered], [item.fence for item in ordered],
+        [wait_to_text(item.wait) for item in ordered], [item.wait.timeout for item in ordered],
+    )  # fmt: skip
+    return len(rows)
+
+
+async def lock_called(connection: Connection, run_id: UUID) -> tuple[int, int] | None:
+    """State and fence of a run, locked. None if it has ended."""
+    row = await connection.fetchrow(_SQL["lock_called"], run_id)
+    return None if row is None else (row[0], row[1])
+
+
+async def keep_callback(connection: Connection, run_id: UUID, fence: int, body: str, *, waiting: bool) -> bool:
+    """Keep what a service has sent. False if it has sent something before. The caller has locked the run."""
+    return bool(await connection.fetchval(_SQL["keep_callback"], run_id, fence, body, waiting))
+
+
+async def callback_key(connection: Connection, new: bytes) -> bytes:
+    """The key of the installation: `new`, or the one that there is."""
+    key: bytes | None = await connection.fetchval(_SQL["callback_key"], new)
+    while key is None:  # another server has just made it
+        key = await connection.fetchval(_SQL["callback_key"], new)
+    return key
 
 
 async def lock(connection: Connection, tenant: TenantId, run_id: UUID, kind: WaitKind) -> LockedWait | None:

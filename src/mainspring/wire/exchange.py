@@ -51,7 +51,8 @@ class Outcome(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     error it gives back a run that had started, unless it says unstarted: the worker ended it with its lease, and the
     run counts as lost. unstarted: the attempt never began. snooze: the attempt, whose status is FAILED, asks for
     another one after so many seconds, and uses none. A server that does not know the field sees a failure with the same
-    `retry_after`. usage: what its processes have used."""
+    `retry_after`. usage: what its processes have used. callback: the service that the attempt, whose status is FAILED,
+    has called answers later."""
 
     run_id: UUID
     fence: int
@@ -66,6 +67,7 @@ class Outcome(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     unstarted: bool = False
     snooze: Annotated[float, Meta(ge=0)] | None = None
     usage: Usage | None = None
+    callback: bool = False
 
 
 class Held(msgspec.Struct, array_like=True):
@@ -143,6 +145,7 @@ class RunOrder(msgspec.Struct, omit_defaults=True):
     the token of its rate is spent. The worker then hands it back. None: at any time.
     tenant: to which the run belongs. An executor may serve some tenants only, and log lines about the run name it. None
     from an older server, unless there is a setup.
+    callback: the address at which the service that it calls may answer later. Empty: the servers have no public URL.
     secrets: the values of those that the job names. The worker hides them in everything that it sends.
     """
 
@@ -170,6 +173,7 @@ class RunOrder(msgspec.Struct, omit_defaults=True):
     alone: bool = False
     tenant: int | None = None
     secrets: RunSecrets | None = None
+    callback: str | None = None
 
 
 class LeaseGrant(msgspec.Struct, frozen=True):

@@ -88,14 +88,23 @@ class WaitIn(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     on_timeout: OnTimeoutWord | None = None
 
 
+class CallbackIn(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True, frozen=True):
+    """The service that the step calls may answer 202, and send its result to the address in the header
+    Mainspring-Callback-Url later. timeout: how long the step waits for it. on_timeout: as of a wait."""
+
+    timeout: DurationIn | None = None
+    on_timeout: OnTimeoutWord | None = None
+
+
 @with_plain_fields("given", after="timeout")
 @with_kind_fields("given", after="job_type")
 class StepIn(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True, gc=False):
-    """A step of a workflow: a job without a schedule, and what it waits for. sleep: the step runs nothing and takes so
-    long, or until a time ({"until": ...}), without a slot. wait: the same for what it names. Its payload may have
-    references: {"$from": step, "path": "a.0"}, {"$parameter": name}, in members of a map {"$item": path},
-    {"$index": true} and {"$total": true}. {"$literal": ...} is taken as it is. depends_on: names of steps. rule:
-    which ends of these start it. on_upstream_failure: whether it is SKIPPED or FAILED when the rule cannot be met."""
+    """A step of a workflow: a job without a schedule, and what it waits for. sleep: the step runs nothing and takes
+    so long, or until a time ({"until": ...}), without a slot. wait: the same for what it names. callback: its service
+    may answer later. Its payload may have references: {"$from": step, "path": "a.0"}, {"$parameter": name}, in
+    members of a map {"$item": path}, {"$index": true} and {"$total": true}. {"$literal": ...} is taken as it is.
+    depends_on: names of steps. rule: which ends of these start it. on_upstream_failure: whether it is SKIPPED or
+    FAILED when the rule cannot be met."""
 
     name: StepName
     task: Name | None = None
@@ -103,6 +112,7 @@ class StepIn(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True, gc=
     payload: msgspec.Raw = msgspec.Raw()
     sleep: DurationIn | dict[str, Any] | None = None
     wait: WaitIn | None = None
+    callback: CallbackIn | None = None
     depends_on: list[str] | None = None
     rule: StepRuleWord | None = None
     on_upstream_failure: UpstreamFailureWord | None = None

@@ -367,7 +367,7 @@ class Worker:
         self._held_runs.record(attempt, ending, self._now())
         if self._run_lines is not None:
             self._run_lines.ended(attempt, ending)
-        elif ending.status == "FAILED" and ending.snooze is None:
+        elif ending.status == "FAILED" and ending.snooze is None and not ending.callback:
             # Without the error: it contains the output of a command or data of a task.
             order, cause = attempt.order, ending.cause or _NO_CAUSE
             log.info(

@@ -62,6 +62,7 @@ _TAGS = {
     "workflows": ("workflows", "Jobs whose runs are graphs of steps."),
     "workflow_runs": ("workflows", "Jobs whose runs are graphs of steps."),
     "approvals": ("workflows", "Jobs whose runs are graphs of steps."),
+    "callbacks": ("workflows", "Jobs whose runs are graphs of steps."),
     "backfills": ("backfills", "Fires of the past, made up for."),
     "calendars": ("calendars", "Which days and times schedules may use."),
     "views": ("views", "Saved views of lists."),

@@ -13,6 +13,7 @@ PARAMETERS: dict[str, tuple[str, Any]] = {
     "job_id": ("The id of the job, chosen by the client or made by the server.", "nightly-report"),
     "workflow_id": ("The id of the workflow, which is also that of its job.", "nightly"),
     "run_id": ("The id of the run.", "0197a6c0-5d1e-7c3a-9d50-2f1f6f0a8b11"),
+    "token": ("The last part of the address that the service was given.", "AaHyQo2icACH6x60AAAAAAAAAAF-4y9R"),
     "worker_id": ("The id of one incarnation of a worker.", "0197a6c0-6b2f-7d44-8e61-90aa12bc34de"),
     "limit_id": ("The id of the limit, a number.", "7"),
     "breaker_id": ("The id of the circuit breaker, a number.", "8"),

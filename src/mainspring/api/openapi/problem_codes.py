@@ -74,6 +74,8 @@ CODES: dict[str, tuple[int, str]] = {
     "operation_ended": (409, "the operation is done, cancelled or failed"),
     "too_many_operations": (409, "too many operations of the tenant have not ended"),
     "run_ended": (409, "the run has ended"),
+    "no_callback": (404, "there is no such address for a callback"),
+    "callback_over": (409, "nothing waits for the callback any more"),
     "run_active": (409, "the workflow run has not ended"),
     "nothing_to_rerun": (409, "no step of the workflow run has failed"),
     "other_steps": (409, "the current definition has other steps or dependencies"),

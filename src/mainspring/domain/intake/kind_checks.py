@@ -29,6 +29,8 @@ class KindChecks(Protocol):
     kind: TaskKind
     payload_is_call: bool
     """The payload of the task describes the call. Then it is not given beside the field."""
+    takes_callback: bool
+    """Whether what it calls may answer later."""
     other_task: str
     """What is wrong if the field is given with another task."""
 
@@ -63,6 +65,7 @@ class CallChecks:
     """The rules of a kind whose call is an object. `check` is its own."""
 
     payload_is_call = True
+    takes_callback = False
     a_task = ""
     noun = "a call"
     example = "{}"

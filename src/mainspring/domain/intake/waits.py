@@ -9,9 +9,13 @@ import msgspec
 
 from mainspring.domain.durations import format_duration, parse_duration
 from mainspring.domain.errors import InvalidInput
+from mainspring.domain.intake.kind_checks import checks_of
 from mainspring.domain.intake.times import parse_time
+from mainspring.domain.job import CallbackOf, Delivery, Spec
 from mainspring.domain.texts import check_line, meant, shown
 from mainspring.domain.workflows.waits import FAIL, ApprovalField, Wait, WaitKind
+from mainspring.kernel.public_url import is_known
+from mainspring.kinds.registry import TaskKind
 from mainspring.wire.fields import LONGEST_DURATION
 from mainspring.wire.workflows import FIELD_TYPES, ON_TIMEOUT, StepIn
 
@@ -25,6 +29,7 @@ _LONGEST_KEY = 200
 _SINCE = 300.0  # seconds before the wait in which an event counts
 _OF_ONE = {"approval": ("by", "fields", "details"), "event": ("key", "since")}
 _TYPES: dict[str, tuple[type, ...]] = {"string": (str,), "number": (int, float), "integer": (int,), "boolean": (bool,)}
+_NOT_WITH_CALLBACK = ("map", "concurrency", "rate_limit", "rate", "circuit_breaker")
 _NO_PAYLOAD = msgspec.Raw()
 _ALLOWED = frozenset(
     {
@@ -55,6 +60,28 @@ def wait_of(step: StepIn) -> dict[str, Any]:
     value = {"sleep": step.sleep} if step.wait is None else {"wait": msgspec.to_builtins(step.wait)}
     read_wait(value)
     return value
+
+
+def with_callback(step: StepIn, kind: TaskKind | None, spec: Spec) -> Spec:
+    """The spec of a step whose service may answer later. Raises InvalidInput."""
+    assert step.callback is not None
+    if kind is None or not checks_of(kind).takes_callback:
+        raise InvalidInput("callback needs http", field="callback", hint="leave it out, or make it an http step")
+    for name in _NOT_WITH_CALLBACK:
+        if getattr(step, name) is not None:
+            raise InvalidInput(
+                f"callback and {name} cannot be combined", field="callback",
+                hint="make the call a step of its own, or limit its queue",
+            )  # fmt: skip
+    if spec.delivery is Delivery.AT_MOST_ONCE:
+        raise InvalidInput("callback and at_most_once cannot be combined", field="callback", hint="leave one out")
+    if not is_known():
+        raise InvalidInput(
+            "the servers have no public URL, so no service can call back", field="callback",
+            hint="start them with --public-url, such as https://jobs.example.com",
+        )  # fmt: skip
+    timeout, word = _timeout(msgspec.to_builtins(step.callback), "callback")
+    return msgspec.structs.replace(spec, callback=CallbackOf(timeout, word))
 
 
 def read_wait(value: dict[str, Any]) -> Wait:
@@ -174,13 +201,13 @@ def _approval(value: dict[str, Any]) -> Wait:
     )
 
 
-def _timeout(value: dict[str, Any]) -> tuple[float | None, str]:
+def _timeout(value: dict[str, Any], of: str = "wait") -> tuple[float | None, str]:
     given, word = value.get("timeout"), value.get("on_timeout")
     if word is not None and word.lower() not in ON_TIMEOUT:
-        raise InvalidInput(f"{shown(word)} is not known", field="wait.on_timeout", expected=", ".join(ON_TIMEOUT))
+        raise InvalidInput(f"{shown(word)} is not known", field=f"{of}.on_timeout", expected=", ".join(ON_TIMEOUT))
     if word is not None and given is None:
-        raise InvalidInput("on_timeout needs a timeout", field="wait.on_timeout", hint='add "timeout": "2d"')
-    timeout = None if given is None or is_late(given) else _duration(given, "wait.timeout")
+        raise InvalidInput("on_timeout needs a timeout", field=f"{of}.on_timeout", hint='add "timeout": "2d"')
+    timeout = None if given is None or is_late(given) else _duration(given, f"{of}.timeout")
     return timeout, FAIL if word is None else word.lower()
 
 

@@ -57,6 +57,11 @@ class StepDefinition(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
         """Whether it waits without a slot, and runs nothing."""
         return self.task == WAIT_TASK
 
+    @property
+    def may_wait(self) -> bool:
+        """Whether it waits, or its service may answer later."""
+        return self.waits or self.spec.callback is not None
+
     def job(self) -> JobDefinition:
         """The definition of its runs."""
         return JobDefinition(

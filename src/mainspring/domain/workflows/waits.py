@@ -23,6 +23,7 @@ class WaitKind(IntEnum):
     SLEEP = 1
     APPROVAL = 2
     EVENT = 3
+    CALLBACK = 4
 
 
 class ApprovalField(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -68,6 +69,8 @@ class Wait(msgspec.Struct, frozen=True, omit_defaults=True):
         """What it waits for, as a noun."""
         if self.kind == WaitKind.EVENT:
             return f"the event {self.name!r} " + (f"with the key {self.key!r}" if self.key else "without a key")
+        if self.kind == WaitKind.CALLBACK:
+            return "a callback"
         return f"the approval {self.name!r} by {' or '.join(self.by)}"
 
     @property

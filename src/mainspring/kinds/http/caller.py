@@ -23,6 +23,7 @@ from mainspring.worker.execution.attempt import Attempt, AttemptEnding, Execute,
 from mainspring.worker.execution.run_secrets import MissingSecret
 
 _CONNECT_SECONDS = 10.0
+_LATER = 202
 _MOST_REDIRECTS = 5
 _BODY_BYTES = 1024 * 1024
 _MOST_BODY_BYTES = 16 * 1024 * 1024
@@ -85,6 +86,8 @@ class HttpExecutor:
         order = attempt.order
         try:
             call = _call_of(order)
+            if order.callback == "":
+                return failed("no service can call back: the servers have no --public-url", retry=False)
             limit = _body_limit(order)
             answer = await self._follow(attempt, call, first_request(call, order), limit)
         except (AddressRefused, BadAddress) as refusal:
@@ -94,7 +97,10 @@ class HttpExecutor:
             return failed(str(error), retry=False)
         except _CallFailed as failure:
             return failed(str(failure), cause=Cause(errors=failure.errors))
-        return await ending_of(answer, call.success, self._clock.wall())
+        ending = await ending_of(answer, call.success, self._clock.wall())
+        if order.callback is not None and answer.status == _LATER and ending.status == "SUCCESS":
+            return AttemptEnding("FAILED", "the service answers later", retry=False, callback=True)
+        return ending
 
     async def _follow(self, attempt: Attempt, call: HttpCall, request: HttpRequest, limit: int) -> HttpAnswer:
         """The last answer of a chain of redirects. Each address is checked like the first one."""

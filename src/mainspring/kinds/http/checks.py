@@ -41,6 +41,7 @@ _QUOTED = re.compile(r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\"""")
 
 
 class HttpChecks(CallChecks):
+    takes_callback = True
     a_task = "an http task"
     noun = "a call"
     example = '{"url": "https://example.com/hook", "method": "POST", "body": {}}'

@@ -151,4 +151,5 @@ def run_headers(order: RunOrder) -> dict[str, str]:
         "Mainspring-Scheduled-For": rfc3339(order.scheduled_for),
         "Mainspring-Idempotency-Key": key,
         "traceparent": traceparent(order.run_id, order.fence),
+        **({"Mainspring-Callback-Url": order.callback} if order.callback else {}),
     }

@@ -20,6 +20,7 @@ _LONGEST_COMMAND = 128 * 1024 - 1  # the longest single argument on Linux
 class ShellChecks:
     kind = KIND
     payload_is_call = False
+    takes_callback = False
     other_task = "command goes with the task shell alone"
 
     def read(self, given: str | list[str], payload: str | None) -> str | list[str]:

@@ -10,10 +10,12 @@ from mainspring.domain.losses import Death, after_loss
 from mainspring.domain.retry import LONGEST_DELAY, RetryVerdict, after_failure
 from mainspring.domain.snoozes import after_snooze, out_of_time
 from mainspring.domain.transitions import StoredState
+from mainspring.domain.workflows.waits import Wait, WaitKind
 from mainspring.kernel.texts import storable_text
 from mainspring.operations.lifecycle.effects import RunChanges
 from mainspring.store.limits import HoldBack
 from mainspring.store.runs import Ending, HeldRun, PastAttempt, Requeue
+from mainspring.store.waits import Suspension
 from mainspring.wire.exchange import Outcome
 from mainspring.wire.usage import usage_text
 
@@ -91,6 +93,10 @@ def decide(
         else:
             error = None
             again("SNOOZED", verdict.delay, snoozed=1)
+    elif outcome.callback and not lost and (callback := spec_from_text(run.spec_text).callback) is not None:
+        wait = Wait(WaitKind.CALLBACK, timeout=callback.timeout, on_timeout=callback.on_timeout)
+        changes.gates += run.gates or []
+        changes.suspensions.append(Suspension(run.run_id, run.fence, wait))
     else:
         verdict = _verdict(spec_from_text(run.spec_text), run, outcome, random, lost=lost, death=death)
         if verdict.delay is None:

@@ -16,7 +16,7 @@ from mainspring.kernel.logs import about_run, get_logger
 from mainspring.kernel.time_slices import TimeSlices
 from mainspring.operations.lifecycle.events import RunEnded, SlotsReleased
 from mainspring.operations.signals import Signals
-from mainspring.store import limits, runs
+from mainspring.store import limits, runs, waits
 from mainspring.store.pool import Connection
 
 log = get_logger("lifecycle")
@@ -30,13 +30,14 @@ P = TypeVar("P", bound="Part")
 
 
 class RunChanges(msgspec.Struct):
-    """The decisions about locked runs: the rows to write, and the gates that requeued and held runs owned."""
+    """The decisions about locked runs: the rows to write, and the gates that runs owned which do not end."""
 
     endings: list[runs.Ending] = []
     requeues: list[runs.Requeue] = []
     holds: list[limits.HoldBack] = []
     attempts: list[runs.PastAttempt] = []
     gates: list[int] = []
+    suspensions: list[waits.Suspension] = []
 
 
 class Part(msgspec.Struct):
@@ -147,6 +148,8 @@ async def apply_changes(connection: Connection, changes: RunChanges, effects: Ef
             if run_id in failed:
                 released.attempt_ended(run_id, slots, succeeded=False)
         released.delays += [item.delay for item in changes.holds if item.delay]
+    if changes.suspensions:
+        check_count(await waits.suspend(connection, changes.suspensions), len(changes.suspensions))
     if changes.gates:
         effects.given_back.slots.update(changes.gates)
     metrics.dead.inc(len(dead))

@@ -24,7 +24,7 @@ from mainspring.operations.read.list_rows import run_rows
 from mainspring.operations.read.one_time import fired_job
 from mainspring.operations.read.quota_hold import quota_hold, quota_hold_in_filter, read_quota_hold, show_held
 from mainspring.operations.read.run_pages import FoundPage, find_rare_runs, find_runs, is_sparse, spans_with_ends
-from mainspring.operations.read.timeline import timeline_of, timeline_of_wait, workers_in
+from mainspring.operations.read.timeline import began_to_wait, timeline_of, timeline_of_wait, workers_in
 from mainspring.operations.read.views import RunFacts, fired_late, run_view
 from mainspring.operations.read.why import (
     A_MOMENT,
@@ -212,11 +212,13 @@ class RunReader:
             replay_id = await dead_letters.replay_of(connection, caller.tenant, run_id)
             lane = await load_lane(self._lanes, connection, run.lane_id)
             waits = lane.task == WAIT_TASK
-            wait = (await open_waits.of_runs(connection, [run_id])).get(run_id) if waits else None
+            looks = waits or (isinstance(run, LiveRun) and run.state == StoredState.WAITING)
+            wait = (await open_waits.of_runs(connection, [run_id])).get(run_id) if looks else None
             hold = await read_quota_hold(connection, caller.tenant) if _has_gates(run, lane) else None
         if waits:
             return timeline_of_wait(run, wait)
-        return timeline_of(run, attempts, names, replay_id, hold)
+        entries = timeline_of(run, attempts, names, replay_id, hold)
+        return entries if wait is None else [*entries, began_to_wait(wait)]
 
     async def view(self, caller: Caller, connection: Connection, run: Run) -> RunView:
         """A run as clients see it. For a queued run, the view includes what it waits for."""

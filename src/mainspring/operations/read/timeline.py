@@ -84,13 +84,17 @@ def timeline_of(
     return entries
 
 
+def began_to_wait(wait: OpenWait) -> TimelineEntry:
+    return TimelineEntry(wait.began_at, RunState.WAITING, reason=wait.in_words)
+
+
 def timeline_of_wait(run: Run, wait: OpenWait | None) -> list[TimelineEntry]:
     """The entries of a step that waits without a slot. `wait`: None before it begins and after its end."""
     entries = [
         TimelineEntry(run.fired_at or run.scheduled_for, TimelineState.FIRED, reason=_trigger_in_words(run)),
     ]
     if wait is not None:
-        entries.append(TimelineEntry(wait.began_at, RunState.WAITING, reason=wait.in_words))
+        entries.append(began_to_wait(wait))
     if isinstance(run, EndedRun):
         if run.started_at is not None:
             entries.append(TimelineEntry(run.started_at, RunState.WAITING, reason=_WAITED))

@@ -109,6 +109,8 @@ def _end(due: DueWait) -> WaitEnd:
     if (event := due.event) is not None:
         more = ',"payload_left_out":true' if due.left_out else ""
         result = f'{{"event":{event_as_json(event)[:-1]}{more}}}}}'
+    elif due.callback_text is not None:
+        result = due.callback_text
     elif wait.kind != WaitKind.SLEEP:
         state = {FAIL: StoredState.FAILED, SKIP: StoredState.SKIPPED}.get(wait.on_timeout, StoredState.SUCCESS)
         result = TIMED_OUT if state is StoredState.SUCCESS else None

@@ -209,7 +209,7 @@ class WorkflowRunReader:
         ends = await workflow_reads.ends(connection, gone) if gone else {}
         mapped = [ids[place] for place in places if place in ids and found.definition.steps[place].map is not None]
         maps = await workflow_reads.maps(connection, mapped) if mapped else {}
-        waiting = [ids[place] for place in places if place in ids and found.definition.steps[place].waits]
+        waiting = [ids[place] for place in places if place in ids and found.definition.steps[place].may_wait]
         opened = await waits.of_runs(connection, waiting) if waiting else {}
         views = [
             _step_view(

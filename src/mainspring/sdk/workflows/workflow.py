@@ -95,6 +95,7 @@ class StepFields(_OwnStepOptions, ExecutionFields, KindKeywords, total=False):
 
     task: str | None
     payload: Any
+    callback: Mapping[str, Any] | None
 
 
 class StepDecorator(Protocol):

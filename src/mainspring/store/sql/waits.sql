@@ -28,14 +28,85 @@ select b.run_id, b.tenant_id, b.kind, b.fence, b.now, coalesce(b.until, b.now + 
 from begun b
 returning extract(epoch from wake_at - began_at)::float8 as seconds
 
+-- name: suspend_runs
+-- Services that these runs have called answer later. $3: what is shown of the wait. $4: its timeout in seconds. If one has
+-- answered already, the wait is due at once.
+-- moves: RUNNING -> WAITING
+-- guard: fence and RUNNING; the caller has locked the runs, and compares the count.
+with begun as (
+    update mainspring.runs r
+    set state = {{WAITING}}, fence = r.fence + 1, worker_id = null, claim_seq = null, claimed_at = null, gates = null,
+        adopted = null, alone = null, waits_for = null, started_at = coalesce({{started_at}}, r.claimed_at, t.now),
+        follows = coalesce(r.follows, 0) | {{FOLLOWS_WAIT}}
+    from unnest($1::uuid[], $2::int[], $3::json[], $4::float8[]) as u (run_id, fence, about, seconds),
+         (select clock_timestamp() as now) as t
+    where r.run_id = u.run_id and r.fence = u.fence and r.state + 0 = {{RUNNING}}
+    returning r.run_id, r.tenant_id, r.fence, t.now, u.about, u.seconds
+)
+insert into mainspring.waits (run_id, tenant_id, kind, fence, began_at, wake_at, about)
+select b.run_id, b.tenant_id, {{WAIT_FOR_CALLBACK}}, b.fence, b.now,
+       case when exists (select from mainspring.callbacks c where c.run_id = b.run_id and c.fence = b.fence - 1) then b.now
+            else b.now + b.seconds * interval '1 second' end, b.about
+from begun b
+returning run_id
+
+-- name: lock_called
+-- State and fence of a run that has not ended, locked.
+select r.state, r.fence
+from mainspring.runs r
+where r.run_id = $1
+for no key update of r
+
+-- name: keep_callback
+-- What the service has sent that attempt $2 of the run has called. $4: the run waits for it, and is due.
+-- guard: once for each attempt; the caller has locked the run.
+with kept as (
+    insert into mainspring.callbacks (run_id, fence, body)
+    values ($1, $2, $3::json)
+    on conflict do nothing
+    returning run_id
+), due as (
+    update mainspring.waits w
+    set wake_at = (select clock_timestamp())
+    from kept k
+    where w.run_id = k.run_id and w.kind = {{WAIT_FOR_CALLBACK}} and w.fence = $2 + 1 and $4
+)
+select count(*)::int from kept
+
+-- name: forget_callbacks
+-- Those of runs that have ended otherwise, or in another attempt.
+-- guard: the run has ended, or another attempt of it is the last.
+delete from mainspring.callbacks
+where (run_id, fence) in (select c.run_id, c.fence
+                          from mainspring.callbacks c
+                          where c.at < (select clock_timestamp()) - interval '1 minute'
+                            and not exists (select from mainspring.runs r
+                                            where r.run_id = c.run_id and r.fence in (c.fence, c.fence + 1))
+                          order by c.at
+                          limit $1)
+
+-- name: callback_key
+-- The key of the installation. The first one that is given is kept.
+-- unguarded: insert if absent.
+with made as (
+    insert into mainspring.callback_key (key) values ($1)
+    on conflict do nothing
+    returning key
+)
+select key from made
+union all
+select key from mainspring.callback_key
+limit 1
+
 -- name: due_waits
 -- DueWait in store/waits.py: waits whose time has come, with their runs locked. Those that another process has locked are
 -- left to it. The array keeps the planner from joining all waits and runs, of which it takes a third for due. With the
 -- first event that it has waited for; a payload of more than $2 bytes is left out.
 select r.run_id, r.fence, r.attempt, w.kind, w.about::text as about_text, e.event_id, e.name as event_name,
-       e.key as event_key, e.at as event_at, e.payload_text, e.left_out
+       e.key as event_key, e.at as event_at, e.payload_text, e.left_out, c.body::text as callback_text
 from mainspring.runs r
 join mainspring.waits w on w.run_id = r.run_id
+left join mainspring.callbacks c on w.kind = {{WAIT_FOR_CALLBACK}} and c.run_id = w.run_id and c.fence = w.fence - 1
 left join lateral (
     select v.event_id, v.name, v.key, v.at,
            case when octet_length(v.payload::text) <= $2 then v.payload::text end as payload_text,
@@ -105,6 +176,9 @@ returning w.run_id
 
 -- name: close_waits
 -- guard: the caller has ended the runs in this transaction.
+with callbacks as (
+    delete from mainspring.callbacks where run_id = any ($1::uuid[])
+)
 delete from mainspring.waits where run_id = any ($1::uuid[])
 
 -- name: forget_waits

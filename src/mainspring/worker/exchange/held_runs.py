@@ -134,6 +134,8 @@ class HeldRuns:
             outcome.retry_after = ending.retry_after
         if ending.snooze is not None:
             outcome.snooze = ending.snooze
+        if ending.callback:
+            outcome.callback = True
         if attempt.usage is not None:
             outcome.usage = attempt.usage.final()
         if not self.pending:

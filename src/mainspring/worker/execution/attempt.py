@@ -50,6 +50,7 @@ class AttemptEnding(msgspec.Struct, frozen=True):
     cause: Cause | None = None
     retry_after: float | None = None
     snooze: float | None = None
+    callback: bool = False
 
 
 SUCCEEDED = AttemptEnding()

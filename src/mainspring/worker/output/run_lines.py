@@ -26,6 +26,7 @@ _SHORT_ID = 6
 _LONGEST_ERROR = 160
 _STARTED = "started"
 _SNOOZED = "snoozed"
+_CALLED = "called"
 _WORDS = {"SUCCESS": "succeeded", "FAILED": "failed", "CANCELLED": "cancelled", "RETURNED": "handed back"}
 _WORD_WIDTH = max(map(len, _WORDS.values()))
 
@@ -51,13 +52,15 @@ class RunLines:
 
     def ended(self, attempt: Attempt, ending: AttemptEnding) -> None:
         word = _SNOOZED if ending.snooze is not None else _WORDS.get(ending.status, ending.status.lower())
+        if ending.callback:
+            word = _CALLED
         if not self._has_room(word):
             return
         took = f"  {format_duration(round(max(0.0, self._clock.monotonic() - attempt.started), 3))}"
         line = _line(word, attempt) + (took if attempt.started else "")
         if ending.snooze is not None:
             self._log.info(f"{line}  for {format_duration(ending.snooze)}")
-        elif ending.status == "FAILED":
+        elif ending.status == "FAILED" and not ending.callback:
             self._log.warning(f"{line}  {short_error(ending.error or '')}")
         else:
             self._log.info(line)
