@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from mainspring.api.answers import LISTS, Answer
 from mainspring.api.handlers import delete, get, put
 from mainspring.api.openapi import request_examples as examples
@@ -14,7 +12,7 @@ from mainspring.api.web import Request, Response
 from mainspring.operations.access.permissions import ADMINS, READERS
 from mainspring.wire.calendars import CalendarList, CalendarRequest, CalendarView
 
-Http = Request[Any, Any, Any]
+Http = Request
 _CHANGES = ("changed_meanwhile",)
 
 
