@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, cast
+from typing import cast
 
 from mainspring.api.readiness import ReadinessCheck
 from mainspring.api.web import Request
@@ -291,9 +291,9 @@ class Services:
         ]
 
 
-def services_of(request: Request[Any, Any, Any]) -> Services:
+def services_of(request: Request) -> Services:
     return cast(Services, request.app.state.services)
 
 
-def caller_of(request: Request[Any, Any, Any]) -> Caller:
+def caller_of(request: Request) -> Caller:
     return cast(Caller, request.scope["caller"])

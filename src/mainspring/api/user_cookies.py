@@ -6,7 +6,7 @@ The second one does not sign in. Attempts to sign in that have it are counted ap
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from mainspring.api.auth import client_of
 from mainspring.api.session_cookie import known_cookie, known_secret_of, set_cookie
@@ -15,7 +15,7 @@ from mainspring.operations.people.user_sessions import From, SignedInUser
 from mainspring.store.attempts import KNOWN_FOR
 
 T = TypeVar("T")
-Http = Request[Any, Any, Any]
+Http = Request
 
 
 def where_from(request: Http) -> From:

@@ -21,9 +21,6 @@ from mainspring.api.routing import Router
 __all__ = ["HeaderParameter", "MediaType", "QueryParameter", "Request", "Response", "Router", "Stream"]
 
 T = TypeVar("T")
-U = TypeVar("U")
-A = TypeVar("A")
-S = TypeVar("S")
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -41,7 +38,7 @@ class MediaType(StrEnum):
     TEXT = "text/plain"
 
 
-class Request(Generic[U, A, S]):
+class Request:
     """What a handler may ask of its request. `app` is the application that routes it."""
 
     __slots__ = ("app", "scope")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from mainspring.api.answers import LISTS
 from mainspring.api.handlers import get, post
 from mainspring.api.openapi import request_examples as examples
@@ -25,7 +23,7 @@ from mainspring.wire.access import (
 )
 from mainspring.wire.jobs import Nothing
 
-Http = Request[Any, Any, Any]
+Http = Request
 _TYPED = ("wrong_token", "not_your_password", "user_needed", "passwords_busy", "too_many_attempts")
 
 

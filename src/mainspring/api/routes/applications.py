@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from mainspring.api.answers import Answer
 from mainspring.api.bodies import decode_declaration
 from mainspring.api.handlers import put
@@ -24,8 +22,6 @@ from mainspring.wire.applications import DeclarationRequest, DeclarationView
     problems=("changed_meanwhile",),
     examples=examples.DECLARATIONS,
 )
-async def declare_schedules(
-    request: Request[Any, Any, Any], application: str, data: DeclarationRequest
-) -> DeclarationView:
+async def declare_schedules(request: Request, application: str, data: DeclarationRequest) -> DeclarationView:
     """Finds schedules that the application declared earlier and no longer declares. With `prune` these are paused."""
     return await services_of(request).declarer.declare(caller_of(request), application, data)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from mainspring.api.answers import LISTS, Answer
 from mainspring.api.handlers import get, post
 from mainspring.api.openapi import request_examples as examples
@@ -15,7 +13,7 @@ from mainspring.api.web import Request, Response
 from mainspring.operations.access.permissions import OWNERS, READERS
 from mainspring.wire.approvals import ApprovalList, Approve, Decided, Reject
 
-Http = Request[Any, Any, Any]
+Http = Request
 _DECISIONS = ("no_approval", "not_for_you", "run_ended")
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 from mainspring.api.answers import LISTS
 from mainspring.api.handlers import get, permissions_of
@@ -16,7 +16,7 @@ from mainspring.operations.audit.reader import AuditQuery
 from mainspring.wire.audit import OF_THE_SYSTEM, AuditChain, AuditList
 from mainspring.wire.formats import Moment
 
-Http = Request[Any, Any, Any]
+Http = Request
 Text = Annotated[str | None, QueryParameter(max_length=1000)]
 Kind = Annotated[str | None, QueryParameter(name="kind", max_length=1000)]
 Id = Annotated[str | None, QueryParameter(name="id", max_length=1000)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 from mainspring.api.answers import CHANGES_A_JOB, LISTS, Answer
 from mainspring.api.handlers import get, patch, post
@@ -17,7 +17,7 @@ from mainspring.wire.backfills import BackfillCancel, BackfillList, BackfillPatc
 from mainspring.wire.jobs import Nothing
 from mainspring.wire.states import BackfillStateFilter
 
-Http = Request[Any, Any, Any]
+Http = Request
 States = Annotated[list[BackfillStateFilter] | None, QueryParameter(name="state")]
 _CHANGES = (*CHANGES_A_JOB, "backfill_ended", "version_mismatch")
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from mainspring.api.handlers import get, post
 from mainspring.api.routes.versions import IfTag, tag_of
 from mainspring.api.services import caller_of, services_of
@@ -12,7 +10,7 @@ from mainspring.operations.access.permissions import OPERATORS, READERS
 from mainspring.wire.jobs import Nothing
 from mainspring.wire.limits import BreakerList, BreakerView
 
-Http = Request[Any, Any, Any]
+Http = Request
 
 
 @get("/v1/breakers", summary="List circuit breakers", operation="breakers.list", roles=READERS)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from mainspring.api.answers import LISTS, Answer
 from mainspring.api.handlers import delete, get, post, put
 from mainspring.api.openapi import request_examples as examples
@@ -20,7 +18,7 @@ from mainspring.wire.calendars import (
     CalendarView,
 )
 
-Http = Request[Any, Any, Any]
+Http = Request
 _CHANGES = ("changed_meanwhile",)
 
 

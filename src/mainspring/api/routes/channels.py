@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from mainspring.api.answers import LISTS, Answer
 from mainspring.api.handlers import delete, get, post, put
 from mainspring.api.openapi import request_examples as examples
@@ -15,7 +13,7 @@ from mainspring.operations.access.permissions import ADMINS, READERS
 from mainspring.wire.channels import ChannelList, ChannelRequest, ChannelTested, ChannelView
 from mainspring.wire.jobs import Nothing
 
-Http = Request[Any, Any, Any]
+Http = Request
 
 
 @get("/v1/channels", summary="List channels, by name", operation="channels.list", roles=READERS, problems=LISTS)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from mainspring.api.answers import REPEATS_A_RUN, SEARCHES, Answer
 from mainspring.api.handlers import get, post
 from mainspring.api.openapi import request_examples as examples
@@ -28,7 +26,7 @@ from mainspring.wire.runs import (
     RunView,
 )
 
-Http = Request[Any, Any, Any]
+Http = Request
 
 
 @get(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 from mainspring.api.answers import LISTS, QUOTAS, Answer
 from mainspring.api.handlers import get, post
@@ -25,7 +25,7 @@ from mainspring.wire.events import (
 )
 from mainspring.wire.formats import Moment
 
-Http = Request[Any, Any, Any]
+Http = Request
 Text = Annotated[str | None, QueryParameter(max_length=200)]
 _EMITS = (*QUOTAS, "unstorable_value")
 

@@ -5,8 +5,6 @@ The reply of an exchange is encoded here, from structs.
 
 from __future__ import annotations
 
-from typing import Any
-
 import msgspec
 
 from mainspring.api.answers import SPEAKS_FOR_A_WORKER, Answer
@@ -42,7 +40,7 @@ _encode = msgspec.json.Encoder().encode
     examples=examples.EXCHANGES,
     request_max_body_size=MAX_EXCHANGE_BYTES,
 )
-async def exchange_runs(request: Request[Any, Any, Any], data: ExchangeRequest) -> Response[ExchangeReply]:
+async def exchange_runs(request: Request, data: ExchangeRequest) -> Response[ExchangeReply]:
     """For worker programs; docs/exchange.md describes the protocol. The answer comes within `wait_ms`, or as soon as
     there is something to run or to stop. It can be repeated safely."""
     if isinstance(data, Undecoded):
@@ -62,7 +60,7 @@ async def exchange_runs(request: Request[Any, Any, Any], data: ExchangeRequest) 
     problems=("wrong_secret",),
     examples=examples.DEATH_NOTICES,
 )
-async def report_death(request: Request[Any, Any, Any], data: DeathNotice) -> DeathReceipt:
+async def report_death(request: Request, data: DeathNotice) -> DeathReceipt:
     """Its runs are rescued at once. The secret of the incarnation proves it; a token is not needed. Without the proof
     the body is not read."""
     return await services_of(request).death_notices.take(data, proof_of(request.scope))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from mainspring.api.answers import Answer
 from mainspring.api.handlers import post
 from mainspring.api.openapi import request_examples as examples
@@ -12,7 +10,7 @@ from mainspring.api.web import Request
 from mainspring.operations.access.permissions import ADMINS
 from mainspring.wire.files import MAX_FILE_BYTES, ExportAnswer, ExportRequest, FilesAnswer, FilesRequest
 
-Http = Request[Any, Any, Any]
+Http = Request
 _PROBLEMS = ("invalid_batch", "plan_changed", "changed_meanwhile", "calendar_in_use", "channel_in_use", "secret_in_use")
 
 

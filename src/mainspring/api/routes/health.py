@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from mainspring.api.answers import Answer
 from mainspring.api.handlers import get
 from mainspring.api.services import services_of
@@ -23,7 +21,7 @@ async def check_health() -> Health:
     "/readyz", summary="Readiness: the process makes progress", operation="health.ready", roles=PUBLIC,
     answers={200: Answer("It is ready."), 503: Answer("It is not ready: `checks` says why.")},
 )  # fmt: skip
-async def check_readiness(request: Request[Any, Any, Any]) -> Response[Readiness]:
+async def check_readiness(request: Request) -> Response[Readiness]:
     """The database answers, the leases are renewed, and no fire is overdue by more than 10 seconds."""
     readiness = await services_of(request).readiness.check()
     return Response(readiness, status_code=200 if readiness.status == "ready" else 503)

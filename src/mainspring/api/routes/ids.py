@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from mainspring.api.answers import SEARCHES
 from mainspring.api.handlers import get
 from mainspring.api.routes.paging import several
@@ -21,6 +19,6 @@ from mainspring.wire.ids import IdKind, IdList, IdPart
     roles=READERS,
     problems=SEARCHES,
 )
-async def find_ids(request: Request[Any, Any, Any], part: IdPart, kind: list[IdKind] | None = None) -> IdList:
+async def find_ids(request: Request, part: IdPart, kind: list[IdKind] | None = None) -> IdList:
     """For people who type. A UUIDv7 begins with its time, so its end is what tells two of them apart."""
     return await services_of(request).id_reader.find(caller_of(request), IdQuery(part, several(kind, "kind")))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 from mainspring.api.answers import LISTS
 from mainspring.api.handlers import get
@@ -29,7 +29,7 @@ From = Annotated[Moment | None, QueryParameter(name="from")]
     problems=LISTS,
 )
 async def get_overview(
-    request: Request[Any, Any, Any],
+    request: Request,
     w: WindowWord | None = None,
     queue: Name = None,
     task: Name = None,
@@ -47,7 +47,7 @@ async def get_overview(
     problems=(*LISTS, "invalid_time", "missing_timezone"),
 )
 async def get_failures(
-    request: Request[Any, Any, Any],
+    request: Request,
     since: Moment | None = None,
     task: Name = None,
     queue: Name = None,
@@ -66,9 +66,7 @@ async def get_failures(
     roles=READERS,
     problems=("not_found", "invalid_parameter", "invalid_time", "missing_timezone"),
 )
-async def get_failure_group(
-    request: Request[Any, Any, Any], fingerprint: str, since: Moment | None = None
-) -> FailureGroupView:
+async def get_failure_group(request: Request, fingerprint: str, since: Moment | None = None) -> FailureGroupView:
     """The failures that have this fingerprint in the list of failures: how many, when, and what they hit. Without
     `since` it covers the last seven days."""
     moment = time_filter(since, "since")
@@ -82,7 +80,7 @@ async def get_failure_group(
     roles=READERS,
     problems=("invalid_parameter",),
 )
-async def get_job_outcomes(request: Request[Any, Any, Any], job: list[str]) -> JobOutcomeList:
+async def get_job_outcomes(request: Request, job: list[str]) -> JobOutcomeList:
     """For each of up to 100 jobs: the last ten runs of the last seven days that have ended, and how many of its newest
     100 succeeded and failed. Jobs without such runs are left out."""
     return await services_of(request).job_outcomes.outcomes(caller_of(request), job)
@@ -96,7 +94,7 @@ async def get_job_outcomes(request: Request[Any, Any, Any], job: list[str]) -> J
     problems=(*LISTS, "invalid_time", "missing_timezone"),
 )
 async def list_next_fires(
-    request: Request[Any, Any, Any],
+    request: Request,
     from_: From = None,
     to: Moment | None = None,
     cursor: str | None = None,
@@ -118,7 +116,7 @@ async def list_next_fires(
     problems=(*LISTS, "invalid_time", "missing_timezone", "unknown_timezone", "forecast_not_ready"),
 )
 async def get_heat_map(
-    request: Request[Any, Any, Any],
+    request: Request,
     range: RangeWord = "day",
     from_: From = None,
     timezone: TimeZone = "UTC",
@@ -137,7 +135,7 @@ async def get_heat_map(
     problems=LISTS,
 )
 async def get_scaling(
-    request: Request[Any, Any, Any],
+    request: Request,
     queue: Name = None,
     within: Annotated[float, QueryParameter(ge=LEAST_WITHIN, le=MOST_WITHIN)] = WITHIN,
 ) -> Scaling:

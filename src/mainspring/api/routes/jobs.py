@@ -51,7 +51,7 @@ from mainspring.wire.missed_fires import MissedRange
 from mainspring.wire.runs import JobStatus, JobTimelineEntry, RunListRow, RunView
 from mainspring.wire.states import HealthFilter, JobStatusFilter, RunStateFilter, ScheduleTypeFilter
 
-Http = Request[Any, Any, Any]
+Http = Request
 Generation = Annotated[int | None, QueryParameter(ge=1, le=MAX_GENERATION)]
 _UNIQUE = ("limited", "unique_other_task", "unique_started")
 _AMENDS = (

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from mainspring.api.answers import LISTS
 from mainspring.api.handlers import get, put
 from mainspring.api.openapi import request_examples as examples
@@ -15,7 +13,7 @@ from mainspring.operations.access.permissions import OPERATORS, READERS
 from mainspring.operations.lookup import no_limit
 from mainspring.wire.limits import LimitDetails, LimitList, LimitRequest
 
-Http = Request[Any, Any, Any]
+Http = Request
 _LARGEST_ID = 2**31 - 1
 
 

@@ -4,7 +4,7 @@ output there."""
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator
-from typing import Annotated, Any
+from typing import Annotated
 
 import msgspec
 
@@ -30,7 +30,7 @@ from mainspring.wire.formats import Moment
 from mainspring.wire.logs import LogAttempt, LogEnd, LogHits, LogMatches, LogOutput, LogRange, LogReceipt, LogShipment
 from mainspring.wire.states import RunStateFilter
 
-Http = Request[Any, Any, Any]
+Http = Request
 Attempt = Annotated[int | None, QueryParameter(ge=1, le=100_000)]
 SearchedText = Annotated[
     str, QueryParameter(min_length=1, max_length=200, pattern=r"^[^\r\n]+$", form="one line of text")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from mainspring.api.answers import Answer
 from mainspring.api.handlers import get
@@ -27,7 +27,7 @@ mainspring_dead_letters 0.0
     answers={200: Answer("The text format of Prometheus.", content={"text/plain": _EXAMPLE})},
 )  # fmt: skip
 async def get_metrics(
-    request: Request[Any, Any, Any],
+    request: Request,
     gauges: GaugesWord = "one",
     jobs_shown: Annotated[list[str] | None, QueryParameter(name="job")] = None,
 ) -> Response[bytes]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 from mainspring.api.answers import LISTS
 from mainspring.api.handlers import get
@@ -24,7 +24,7 @@ Part = Annotated[str | None, QueryParameter(max_length=200)]
     problems=LISTS,
 )
 async def list_all_missed_fires(
-    request: Request[Any, Any, Any],
+    request: Request,
     job: Text = None,
     reason: Text = None,
     q: Part = None,

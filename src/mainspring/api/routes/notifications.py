@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from mainspring.api.answers import LISTS
 from mainspring.api.handlers import get, post
 from mainspring.api.routes.paging import DEFAULT_PAGE, PageLimit, link_header
@@ -13,7 +11,7 @@ from mainspring.operations.access.permissions import OPERATORS, READERS
 from mainspring.wire.jobs import Nothing
 from mainspring.wire.notifications import NotificationList, NotificationStateWord, NotificationView
 
-Http = Request[Any, Any, Any]
+Http = Request
 
 
 @get("/v1/notifications", summary="List notifications, newest first", operation="notifications.list", roles=READERS,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 from mainspring.api.answers import LISTS, SEARCHES, Answer
 from mainspring.api.handlers import get, post
@@ -18,7 +18,7 @@ from mainspring.wire.bulk import Act, Counted, DeadLettersAct, JobsAct, Operatio
 from mainspring.wire.jobs import Nothing
 from mainspring.wire.states import BulkStateFilter
 
-Http = Request[Any, Any, Any]
+Http = Request
 States = Annotated[list[BulkStateFilter] | None, QueryParameter(name="state")]
 _ACTS = (*SEARCHES, "count_changed", "too_many_operations")
 _ANSWERS = {

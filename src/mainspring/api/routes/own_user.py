@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from mainspring.api.answers import Answer
 from mainspring.api.auth import check_json
 from mainspring.api.handlers import get, post
@@ -28,7 +26,7 @@ from mainspring.wire.users import (
     TenantChoice,
 )
 
-Http = Request[Any, Any, Any]
+Http = Request
 _MOST_BYTES = 4096
 _PASSWORD = ("user_needed", "not_your_password", "passwords_busy", "too_many_attempts")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 from urllib.parse import urlencode
 
 from mainspring.api.web import QueryParameter, Request
@@ -31,7 +31,7 @@ PageLimit = Annotated[int, QueryParameter(ge=1, le=MAX_PAGE)]
 MAX_GENERATION = 2**31 - 1
 
 
-def link_header(request: Request[Any, Any, Any], cursor: str | None) -> dict[str, str]:
+def link_header(request: Request, cursor: str | None) -> dict[str, str]:
     if cursor is None:
         return {}
     parameters = [(name, value) for name, value in request.query_pairs() if name != "cursor"]

@@ -3,8 +3,6 @@ back the answer."""
 
 from __future__ import annotations
 
-from typing import Any
-
 from mainspring.api.answers import Answer
 from mainspring.api.auth import check_json
 from mainspring.api.handlers import get, post
@@ -24,7 +22,7 @@ from mainspring.operations.people.provider_sign_in import LIFE
 from mainspring.wire.providers import ProviderAddress, ProviderAnswer, ProviderChoice, ProviderList
 from mainspring.wire.sessions import SignedIn
 
-Http = Request[Any, Any, Any]
+Http = Request
 _BACK = "/ui/signed-in"
 _MOST_CHOICE_BYTES = 4096
 _MOST_ANSWER_BYTES = 16 * 1024

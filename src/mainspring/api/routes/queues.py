@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from mainspring.api.answers import LISTS
 from mainspring.api.handlers import get, post, put
 from mainspring.api.openapi import request_examples as examples
@@ -16,7 +14,7 @@ from mainspring.wire.gates import GateRequest, GateView, PauseRequest, QueuePaus
 from mainspring.wire.jobs import Nothing
 from mainspring.wire.runs import QueueList, QueueView
 
-Http = Request[Any, Any, Any]
+Http = Request
 _CHANGES = ("changed_meanwhile", "unavailable", "version_mismatch")
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from mainspring.api.answers import LISTS
 from mainspring.api.handlers import get, put
 from mainspring.api.openapi import request_examples as examples
@@ -13,7 +11,7 @@ from mainspring.api.web import Request, Response
 from mainspring.operations.access.permissions import ADMINS, READERS
 from mainspring.wire.quotas import QuotasRequest, TenantUsage
 
-Http = Request[Any, Any, Any]
+Http = Request
 
 
 @put(

@@ -33,7 +33,7 @@ from mainspring.wire.jobs import Nothing
 from mainspring.wire.runs import ReplayRequest, RunList, RunRows, RunView, TimelineEntry, Why
 from mainspring.wire.states import RunStateFilter
 
-Http = Request[Any, Any, Any]
+Http = Request
 Generation = Annotated[int | None, QueryParameter(ge=1, le=MAX_GENERATION)]
 
 

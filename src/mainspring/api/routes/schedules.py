@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from mainspring.api.answers import FIELDS_OF_A_JOB
 from mainspring.api.handlers import post
 from mainspring.api.openapi import request_examples as examples
@@ -20,7 +18,7 @@ from mainspring.wire.preview import PreviewRequest, ScheduleExplanation, Schedul
     roles=READERS,
     problems=FIELDS_OF_A_JOB, examples=examples.PREVIEWS,
 )  # fmt: skip
-async def preview_schedule(request: Request[Any, Any, Any], data: PreviewRequest) -> SchedulePreview:
+async def preview_schedule(request: Request, data: PreviewRequest) -> SchedulePreview:
     """The schedule in words, its next fires in UTC and in its zone, what the changes of the clocks do to them, and a
     proposal if many jobs fire at the same moments. Nothing is stored. It is refused as a job with it would be."""
     return await services_of(request).previewer.preview(caller_of(request), data)
@@ -34,7 +32,7 @@ async def preview_schedule(request: Request[Any, Any, Any], data: PreviewRequest
     roles=READERS,
     examples=examples.EXPLANATIONS,
 )
-async def explain_schedule(request: Request[Any, Any, Any], data: PreviewRequest) -> ScheduleExplanation:
+async def explain_schedule(request: Request, data: PreviewRequest) -> ScheduleExplanation:
     """For forms: a schedule that would be refused is answered with 200 too, and `problems` names each wrong field.
     Otherwise as preview, with warnings about the coming year and about minutes in which many jobs fire. Nothing is
     stored."""

@@ -23,7 +23,7 @@ from mainspring.operations.access.permissions import READERS
     reach=Reach.NONE,
     roles=READERS,
 )
-async def get_openapi(request: Request[Any, Any, Any]) -> Response[dict[str, Any]]:
+async def get_openapi(request: Request) -> Response[dict[str, Any]]:
     """OpenAPI 3.1. `make clients` generates clients from it."""
     return Response(await asyncio.to_thread(_encoded, request.app))
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from mainspring.api.answers import LISTS
 from mainspring.api.handlers import get
 from mainspring.api.services import caller_of, services_of
@@ -11,7 +9,7 @@ from mainspring.api.web import Request
 from mainspring.operations.access.permissions import READERS
 from mainspring.wire.checks import Matches, NodeList, SearchText
 
-Http = Request[Any, Any, Any]
+Http = Request
 
 
 @get(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from mainspring.api.answers import LISTS, Answer
 from mainspring.api.handlers import delete, get, post, put
 from mainspring.api.openapi import request_examples as examples
@@ -14,7 +12,7 @@ from mainspring.operations.access.permissions import ADMINS, READERS
 from mainspring.wire.jobs import Nothing
 from mainspring.wire.secrets import RewrappedKeys, SecretList, SecretRequest, SecretView
 
-Http = Request[Any, Any, Any]
+Http = Request
 
 
 @get("/v1/secrets", summary="List secrets, without their values", operation="secrets.list", roles=READERS,

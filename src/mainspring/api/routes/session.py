@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from mainspring.api.answers import Answer
 from mainspring.api.auth import check_json, client_of
 from mainspring.api.handlers import delete, get, operations_of_role, post
@@ -19,7 +17,7 @@ from mainspring.operations.access.permissions import ADMINS, PUBLIC, READERS
 from mainspring.wire.jobs import Nothing
 from mainspring.wire.sessions import OpenSession, SessionList, SessionView, SignedIn, SignInLink, SignInRequest
 
-Http = Request[Any, Any, Any]
+Http = Request
 _MOST_BYTES = 4096
 
 

@@ -22,7 +22,7 @@ from mainspring.operations.live.streams import Streams
 from mainspring.operations.live.topics import Topic, parse_topics
 from mainspring.wire.live import Change, StreamEnd, StreamOpen
 
-Http = Request[Any, Any, Any]
+Http = Request
 _encode = msgspec.json.Encoder().encode
 _MOST_BEHIND = 64 * 1024  # bytes that a client has not taken; far more than the events of a minute
 _MEDIA_TYPE = "text/event-stream"

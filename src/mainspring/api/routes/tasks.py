@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from mainspring.api.answers import LISTS
 from mainspring.api.handlers import get
 from mainspring.api.services import caller_of, services_of
@@ -19,6 +17,6 @@ from mainspring.wire.tasks import TaskList
     roles=READERS,
     problems=LISTS,
 )
-async def list_tasks(request: Request[Any, Any, Any]) -> TaskList:
+async def list_tasks(request: Request) -> TaskList:
     """What a job can name as its `task`, with the JSON Schema of its payload and the default options of its jobs."""
     return await services_of(request).signatures.offered(caller_of(request))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from mainspring.api.answers import LISTS
 from mainspring.api.handlers import delete, get, post
 from mainspring.api.openapi import request_examples as examples
@@ -13,7 +11,7 @@ from mainspring.operations.access.permissions import ADMINS
 from mainspring.wire.jobs import Nothing
 from mainspring.wire.users import ConfirmRequest, InviteRequest, RoleRequest, UserLink, UserList, UserView
 
-Http = Request[Any, Any, Any]
+Http = Request
 _TYPED = (
     "token_needed", "wrong_token", "not_your_password", "user_needed", "outside_token",
     "passwords_busy", "too_many_attempts",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 from mainspring.api.answers import LISTS, Answer
 from mainspring.api.handlers import delete, get, put
@@ -14,7 +14,7 @@ from mainspring.api.web import QueryParameter, Request, Response
 from mainspring.operations.access.permissions import OPERATORS, READERS
 from mainspring.wire.views import ListWord, ViewList, ViewRequest, ViewView
 
-Http = Request[Any, Any, Any]
+Http = Request
 OfList = Annotated[ListWord | None, QueryParameter(name="list")]
 _CHANGES = ("changed_meanwhile", "version_mismatch")
 

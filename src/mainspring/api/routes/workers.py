@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
 from uuid import UUID
 
 from mainspring.api.answers import LISTS, Answer
@@ -16,7 +15,7 @@ from mainspring.operations.access.permissions import OPERATORS, READERS
 from mainspring.wire.jobs import Nothing
 from mainspring.wire.runs import WorkerList, WorkerView
 
-Http = Request[Any, Any, Any]
+Http = Request
 
 
 @get("/v1/workers", summary="List workers", operation="workers.list", roles=READERS, problems=LISTS)

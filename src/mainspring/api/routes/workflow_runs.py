@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from mainspring.api.answers import CHANGES_A_JOB, LISTS, Answer
 from mainspring.api.handlers import get, post
 from mainspring.api.openapi import request_examples as examples
@@ -26,7 +24,7 @@ from mainspring.wire.workflows import (
     WorkflowRunView,
 )
 
-Http = Request[Any, Any, Any]
+Http = Request
 
 
 @get(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Any
+from typing import Annotated
 
 from msgspec import UNSET
 
@@ -31,7 +31,7 @@ from mainspring.wire.workflows import (
     WorkflowView,
 )
 
-Http = Request[Any, Any, Any]
+Http = Request
 Generation = Annotated[int | None, QueryParameter(ge=1, le=MAX_GENERATION)]
 _STEPS = (
     *FIELDS_OF_A_JOB, *QUOTAS, "cycle", "duplicate_step", "invalid_reference", "not_upstream", "unknown_parameter",
