@@ -7,7 +7,7 @@ import select
 import signal
 import threading
 import time
-from asyncio import create_task, sleep, start_server, wait_for
+from asyncio import Event, create_task, sleep, start_server, wait_for
 from asyncio.streams import StreamReader, StreamWriter
 
 import asyncpg
@@ -16,7 +16,8 @@ import pytest
 from mainspring.kernel.clock import ManualClock
 from mainspring.kernel.lifecycle import Outage
 from mainspring.store import pulse as module
-from mainspring.store.pool import connect, open_store
+from mainspring.store.database import Database
+from mainspring.store.pool import connect
 from mainspring.store.pooled_connection import StoreConnection
 from mainspring.store.pulse import Pulse
 from tests.processes.cluster import SLOW, eventually
@@ -90,17 +91,30 @@ async def test_an_outage_is_said_at_once_and_then_every_few_seconds(monkeypatch:
     ]
 
 
-async def test_while_it_is_away_the_pool_is_tried_and_has_a_connection_when_it_is_back(database_url: str) -> None:
-    store = await open_store(database_url, hot=2)
-    store.outage.away = True
-    pulse = Pulse(database_url, store.outage, hot=store.hot)
-    assert store.hot.get_size() == 0
+async def test_a_connection_that_takes_longer_than_a_check_ends_the_outage(
+    database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On an overloaded machine every new connection does."""
+    monkeypatch.setattr(module, "_PATIENCE", 0.03)
+    opened: list[Event] = []
+
+    async def slowly(where: Database, *, application: str, timeout: float) -> asyncpg.Connection:
+        opened.append(Event())
+        await opened[-1].wait()
+        return await connect(where, application=application, timeout=timeout)
+
+    monkeypatch.setattr(module, "connect", slowly)
+    clock = ManualClock()
+    pulse, cuts = Pulse(database_url, clock=clock), []
+    pulse.on_outage(lambda: cuts.append(clock.monotonic()))
+    for _ in range(21):
+        assert not await pulse.run_once() and pulse.away
+        clock.advance(1.0)
+    assert len(opened) == 1 and len(cuts) == 3  # one attempt, and at most a cut every ten seconds
+    opened[0].set()
     await eventually(pulse.run_once, SLOW, "PostgreSQL answers")
-    assert not pulse.away and store.hot.get_idle_size() == 1
-    await pulse.run_once()
-    assert pulse._connection is not None  # its own session, which says what this version knows
+    assert not pulse.away and len(opened) == 1
     await pulse.close()
-    await store.close()
 
 
 async def test_array_types_of_postgresql_are_asked_for_once(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:

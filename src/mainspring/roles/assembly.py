@@ -160,8 +160,8 @@ async def assemble(
         await store.close()
         raise
     node = SchedulerNode(store, lanes, signals, clock, database_clock, timing) if scheduler else None
-    pulse = Pulse(database, store.outage, hot=store.hot)
-    pulse.on_away(store.cut)
+    pulse = Pulse(database, store.outage)
+    pulse.on_outage(store.cut)
     pulse.on_refusal(store.cut)
     beats = Beats(store, uuid7(), clock, database_clock, timing)
     monitor = LoopMonitor()

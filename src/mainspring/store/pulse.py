@@ -4,8 +4,8 @@ within two seconds instead of hanging, and dead connections are closed.
 A refused write ("cannot execute INSERT in a read-only transaction") says that connections may lead to an old primary,
 also if this one does not: it closes all of them, so that the next ones find the primary.
 
-While PostgreSQL is away, it looks through the pool of the hot statements: the connection that finds the primary is then
-open for what has waited for it.
+A new connection may take longer than a check on an overloaded machine. It is not given up with the check: the next
+one waits for it, too. Otherwise no check would ever succeed there, and the outage would never end.
 """
 
 from __future__ import annotations
@@ -21,14 +21,16 @@ from mainspring.kernel.clock import SYSTEM_CLOCK, Clock
 from mainspring.kernel.lifecycle import Outage
 from mainspring.kernel.logs import get_logger
 from mainspring.store.database import Database, database_at
-from mainspring.store.pool import AWAY, Connection, connect, has_room
+from mainspring.store.pool import AWAY, connect
 from mainspring.store.running_versions import PULSE, question
 
 log = get_logger("pulse")
 
 _PATIENCE = 1.5  # together with the interval less than the two seconds that are documented
 _SLICES = 6  # see `_answered`
+_OPENING = 5.0  # seconds for a new connection
 _SAY_AGAIN = 5.0
+_CUT_AGAIN = 10.0  # see `on_outage`
 _REFUSALS_APART = 5.0  # a primary may be read-only itself, and new connections then change nothing
 
 
@@ -36,17 +38,16 @@ class Pulse:
     name = "pulse"
     interval = 0.25
 
-    def __init__(
-        self, where: str | Database, outage: Outage | None = None, clock: Clock = SYSTEM_CLOCK,
-        hot: asyncpg.Pool | None = None,
-    ) -> None:  # fmt: skip
+    def __init__(self, where: str | Database, outage: Outage | None = None, clock: Clock = SYSTEM_CLOCK) -> None:
         self._database = database_at(where)
-        self._hot = hot
         self._outage = outage or Outage()
         self._clock = clock
         self._away_since = self._said_at = 0.0
         self._connection: asyncpg.Connection | None = None
+        self._opening: asyncio.Task[asyncpg.Connection] | None = None
         self._listeners: list[Callable[[], None]] = []
+        self._on_outage: list[Callable[[], None]] = []
+        self._outage_told_at = 0.0
         self._refused_at = -_REFUSALS_APART
         self._on_refusal: list[Callable[[], None]] = []
         self._outage.on_refusal(self._refused)
@@ -58,6 +59,11 @@ class Pulse:
     def on_away(self, listener: Callable[[], None]) -> None:
         """Register a callback. It is called after each check without an answer."""
         self._listeners.append(listener)
+
+    def on_outage(self, listener: Callable[[], None]) -> None:
+        """Register a callback. It is called when PostgreSQL is away, and again every few seconds while it is: called
+        more often, it would end what a slow machine has just begun."""
+        self._on_outage.append(listener)
 
     def on_refusal(self, listener: Callable[[], None]) -> None:
         """Register a callback. It is called after a refused change."""
@@ -73,9 +79,11 @@ class Pulse:
             await self._answered(self._ask())
         except (*AWAY, asyncpg.PostgresError) as error:
             self._drop()
+            begins = not self.away
             self._say_away(error)
             for listener in self._listeners:
                 listener()
+            self._tell_outage(begins=begins)
             return False
         if self.away:
             log.info("PostgreSQL is back", away_for=round(self._clock.monotonic() - self._away_since, 1))
@@ -93,6 +101,13 @@ class Pulse:
         for listener in self._on_refusal:
             listener()
 
+    def _tell_outage(self, *, begins: bool) -> None:
+        now = self._clock.monotonic()
+        if begins or now - self._outage_told_at >= _CUT_AGAIN:
+            self._outage_told_at = now
+            for listener in self._on_outage:
+                listener()
+
     def _say_away(self, error: Exception) -> None:
         """One line at once, and then one every few seconds."""
         now = self._clock.monotonic()
@@ -105,20 +120,26 @@ class Pulse:
             log.warning("PostgreSQL is still away", away_for=round(now - self._away_since, 1), error=repr(error))
 
     async def _ask(self) -> None:
-        if self.away and self._hot is not None and has_room(self._hot):
-            async with self._hot.acquire() as connection:
-                await self._ask_on(connection)
-            return
         if self._connection is None or self._connection.is_closed():
-            self._connection = await connect(self._database, application=PULSE, timeout=60.0)
-        await self._ask_on(self._connection)
-
-    @staticmethod
-    async def _ask_on(connection: Connection) -> None:
-        if await connection.fetchval(question()):
+            self._connection = await self._opened()
+        if await self._connection.fetchval(question()):
             raise asyncpg.ReadOnlySQLTransactionError("it is a standby now")
 
+    async def _opened(self) -> asyncpg.Connection:
+        """A new connection, or the one that an earlier check has begun to open."""
+        opening = self._opening
+        if opening is None:
+            opening = asyncio.create_task(connect(self._database, application=PULSE, timeout=_OPENING))
+            self._opening = opening
+        try:
+            return await asyncio.shield(opening)
+        finally:
+            if opening.done():
+                self._opening = None
+
     async def close(self) -> None:
+        if self._opening is not None:
+            self._opening.cancel()
         if self._connection is not None:
             with suppress(*AWAY, asyncpg.PostgresError):
                 await self._connection.close(timeout=1)
