@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import cast
 
 from mainspring.api.readiness import ReadinessCheck
-from mainspring.api.web import Request
 from mainspring.api.request_rates import RequestRates
+from mainspring.api.web import Request
 from mainspring.domain.oidc import ProviderSettings
 from mainspring.domain.rates import Rate
 from mainspring.kernel.clock import Clock, DatabaseClock

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from mainspring.api.handlers import get, put
 from mainspring.api.openapi import request_examples as examples
 from mainspring.api.routes.versions import IfMatch, etag, version_of
@@ -12,7 +10,7 @@ from mainspring.api.web import Request, Response
 from mainspring.operations.access.permissions import ADMINS, READERS
 from mainspring.wire.log_retention import LogRetentionRequest, LogRetentionView
 
-Http = Request[Any, Any, Any]
+Http = Request
 
 
 @get(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from mainspring.api.answers import LISTS, Answer
 from mainspring.api.handlers import delete, get, post, put
 from mainspring.api.openapi import request_examples as examples
@@ -15,7 +13,7 @@ from mainspring.operations.access.permissions import ADMINS, READERS
 from mainspring.wire.jobs import Nothing
 from mainspring.wire.sinks import SinkList, SinkRequest, SinkTested, SinkView
 
-Http = Request[Any, Any, Any]
+Http = Request
 
 
 @get("/v1/sinks", summary="List sinks, by name", operation="sinks.list", roles=READERS, problems=LISTS)

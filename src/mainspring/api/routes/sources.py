@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from mainspring.api.answers import LISTS, QUOTAS, Answer
 from mainspring.api.handlers import delete, get, post
 from mainspring.api.openapi import request_examples as examples
@@ -14,7 +12,7 @@ from mainspring.kernel.config import MAX_BODY_BYTES
 from mainspring.operations.access.permissions import OPERATORS, READERS, SUBMITTERS
 from mainspring.wire.sources import DeadMessageList, SourceDeleted, SourceList, SourceTake, SourceTaken
 
-Http = Request[Any, Any, Any]
+Http = Request
 
 
 @post(
