@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from mainspring.bench.arena import free_port
+from mainspring.kernel.parent_death import die_with_parent
 
 _START = 60.0
 
@@ -38,6 +39,7 @@ class BrokerProcess:
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
+                preexec_fn=die_with_parent(signal.SIGKILL),
             )
         end = time.monotonic() + _START
         while True:
