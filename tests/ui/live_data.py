@@ -80,6 +80,8 @@ def fill(server: httpx.Client) -> None:
     charge = {"task": "shop.charge", "retries": 0, "name": "Charge"}
     for number in range(9):
         post("/v1/jobs", **charge, payload={"account": "broken" if number % 3 else "a1", "cents": number})
+    monthly = {**charge, "name": "Monthly charge", "job_id": "billing.monthly", "schedule": "0 9 1 * *"}
+    post("/v1/jobs", **monthly, payload={"account": "a1", "cents": 1999})
     for number in range(30):
         post("/v1/jobs", job_id=f"waits-{number}", command="true", queue="behind")
     post("/v1/jobs", job_id="talks", task="shop.talk", name="Talk")

@@ -80,6 +80,7 @@ SECTIONS: dict[str, tuple[str, ...]] = {
         "logs",
         "insights",
         "preview",
+        "dashboard",
         "live",
         "tracing",
         "glossary",
