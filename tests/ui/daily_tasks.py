@@ -1,4 +1,4 @@
-"""Fourteen daily tasks in the browser, with live data: `python -m tests.ui.daily_tasks` does them and prints their clicks,
+"""Fourteen daily tasks in the browser: `python -m tests.ui.daily_tasks` does them with live data and prints the clicks,
 from the overview on and besides typing. It fails if one takes more than four."""
 
 from __future__ import annotations

@@ -77,7 +77,7 @@ def fill(server: httpx.Client) -> None:
             schedule={"cron": "0 9 * * *" if number % 3 else "*/5 * * * * *", **calendar},
             owner=team, labels={"team": team}, queue="mail" if team == "mail" else "default",
         )  # fmt: skip
-    charge = {"task": "shop.charge", "retries": 0, "name": "Charge"}
+    charge = {"task": "shop.charge", "retries": 0, "name": "Charge", "search": ["account"]}
     for number in range(9):
         post("/v1/jobs", **charge, payload={"account": "broken" if number % 3 else "a1", "cents": number})
     monthly = {**charge, "name": "Monthly charge", "job_id": "billing.monthly", "schedule": "0 9 1 * *"}
