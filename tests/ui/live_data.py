@@ -77,9 +77,11 @@ def fill(server: httpx.Client) -> None:
             schedule={"cron": "0 9 * * *" if number % 3 else "*/5 * * * * *", **calendar},
             owner=team, labels={"team": team}, queue="mail" if team == "mail" else "default",
         )  # fmt: skip
-    charge = {"task": "shop.charge", "retries": 0, "name": "Charge"}
+    charge = {"task": "shop.charge", "retries": 0, "name": "Charge", "search": ["account"]}
     for number in range(9):
         post("/v1/jobs", **charge, payload={"account": "broken" if number % 3 else "a1", "cents": number})
+    monthly = {**charge, "name": "Monthly charge", "job_id": "billing.monthly", "schedule": "0 9 1 * *"}
+    post("/v1/jobs", **monthly, payload={"account": "a1", "cents": 1999})
     for number in range(30):
         post("/v1/jobs", job_id=f"waits-{number}", command="true", queue="behind")
     post("/v1/jobs", job_id="talks", task="shop.talk", name="Talk")

@@ -113,7 +113,7 @@ def act(server: httpx.Client) -> list[str]:
     paused_at = server.get("/v1/jobs/often").json()["updated_at"]
     until(lambda: len(server.get("/v1/jobs/tick/runs").json()) > 2)
     server.post("/v1/jobs/often:resume", json={}).raise_for_status()
-    until(lambda: bool(server.get("/v1/missed-fires", params={"q": "every SECOND"}).json()["missed"]))
+    until(lambda: bool(server.get("/v1/missed-fires", params={"job": "often"}).json()["missed"]))
     missed = server.get("/v1/missed-fires", params={"job": "often"}).json()["missed"][-1]
     fires = {"from": missed["first"], "to": server.get("/v1/jobs/often").json()["updated_at"]}
     assert paused_at <= missed["last"]

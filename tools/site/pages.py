@@ -82,6 +82,7 @@ SECTIONS: dict[str, tuple[str, ...]] = {
         "logs",
         "insights",
         "preview",
+        "dashboard",
         "live",
         "tracing",
         "glossary",

@@ -11,7 +11,7 @@ const BRIEF = ["title", "task", "count", "trend", "last"];
 
 export function FailureTable({ groups, brief = false }: { groups: FailureView[]; brief?: boolean }) {
   const columns = brief ? COLUMNS.filter((column) => BRIEF.includes(column.key)) : COLUMNS;
-  return <Table label="Failures by error" columns={columns} rows={groups} rowKey={(group) => group.fingerprint} />;
+  return <Table label="Failures by error" columns={columns} rows={groups} rowKey={(group) => group.fingerprint} whole={!brief} />;
 }
 
 const COLUMNS: Column<FailureView>[] = [

@@ -73,8 +73,8 @@ function Numbers({ overview, w }: { overview: Overview; w: string }) {
       <Figure label={`Ended, ${w}`} value={short(totals?.ended ?? 0)} note={`${rate(overview.rate)} now`} />
       <Figure label="Succeeded" value={success === null ? "–" : percent(success)} tone={success !== null && success < 0.95 ? "failed" : undefined} note={totals ? `${count(totals.failed)} failed` : undefined} />
       <Figure label="Start lag p50" value={duration(totals?.lag_p50) || "–"} note={totals?.lag_p99 ? `p99 ${duration(totals.lag_p99)}` : undefined} />
-      <Figure label="Waiting" value={short(overview.waiting)} note={overview.oldest_seconds ? `oldest ${duration(overview.oldest_seconds)}` : undefined} />
-      <Figure label="Busy slots" value={`${count(overview.busy)} of ${count(overview.slots)}`} />
+      <Figure label="Waiting" value={<Link to="/runs" search={{ status: "QUEUED" } as never}>{short(overview.waiting)}</Link>} note={overview.oldest_seconds ? `oldest ${duration(overview.oldest_seconds)}` : undefined} />
+      <Figure label="Busy slots" value={<Link to="/runs" search={{ status: "RUNNING" } as never} aria-label={`Runs that run now: ${count(overview.busy)} of ${count(overview.slots)} slots`}>{count(overview.busy)} of {count(overview.slots)}</Link>} />
       <Figure label="Due, not fired" value={count(overview.backlog)} tone={overview.backlog > 0 && overview.fire_lag > 5 ? "held" : undefined} />
       <Figure label={`Missed, ${w}`} value={<Link to="/missed">{count(totals?.missed ?? 0)}</Link>} />
       <Figure label="Dead letters" value={<Link to="/dead-letters">{counted(overview.dead_letters, overview.dead_letters_estimated ?? false)}</Link>} />

@@ -56,6 +56,7 @@ export function WorkersPage() {
 const STATES: [string, string][] = [["LIVE", "Live"], ["DRAINING", "Draining"], ["LOST", "Lost"], ["STOPPED", "Stopped"]];
 
 function has(worker: WorkerView, text = ""): boolean {
+  if (text === "") return true;
   const labels = Object.entries(worker.labels).map(([key, value]) => `${key}=${value}`);
   return [worker.name, worker.worker_id, ...worker.queues, ...worker.tasks, ...labels].some((word) => word.toLowerCase().includes(text.toLowerCase()));
 }

@@ -35,7 +35,8 @@ export function WorkflowRunPage() {
     return <Page title="Workflow run">{found.isPending ? <Skeleton /> : <ProblemBox error={found.error} retry={() => void found.refetch()} />}</Page>;
   const large = run.steps.length > MOST_NODES;
   const view: View = search.view === "gantt" || search.view === "list" ? search.view : large ? "list" : "graph";
-  const step = run.steps.find((one) => one.name === search.step);
+  // Nobody has chosen a step: the one that failed is what one has come for.
+  const step = run.steps.find((one) => (search.step === undefined ? one.status === "FAILED" : one.name === search.step));
   return (
     <Page
       title={`${run.name} ${shortId(run.run_id)}`}
@@ -68,7 +69,7 @@ export function WorkflowRunPage() {
       {view === "graph" ? (
         <Graph
           shape={`${run.workflow_id} ${run.definition_version} ${run.steps.length}`} steps={run.steps} edges={run.edges as [string, string][]}
-          chosen={search.step} onChoose={(name) => set({ step: name })}
+          chosen={step?.name} onChoose={(name) => set({ step: name })}
         />
       ) : null}
       {view === "gantt" ? <Gantt run={run} onChoose={(name) => set({ step: name })} /> : null}

@@ -61,6 +61,7 @@ PARAMETERS: dict[str, tuple[str, Any]] = {
     "next_fire_before": ("Only those whose next fire is before this time.", "2026-08-01T00:00:00Z"),
     "latest_run": ("Only those whose latest run has one of these statuses.", ["FAILED"]),
     "health": ("Only jobs that can fire again and whose health is one of these.", ["failing", "late"]),
+    "definition": ("The steps of this `definition_version`, counted from 1. By default of the newest one.", 1),
     "generation": ("Only this generation of the job, counted from 1.", 1),
     "cursor": ("The `next` of the page before. The header Link has the whole address.", None),
     "limit": (
