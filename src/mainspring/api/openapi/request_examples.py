@@ -72,6 +72,7 @@ EVENT_BATCHES: Examples = {
 EVENT_TESTS: Examples = {
     "large orders": {"event": "order.paid", "if": "payload.total > 100", "limit": 50},
 }
+CALLBACKS: Examples = {"a result": {"paid": True, "receipt": "r-42"}}
 CALENDAR_PREVIEWS: Examples = {
     "the days of the stored rules": {"year": 2027},
     "other rules": {"rules": {"weekdays": ["MON", "TUE", "WED", "THU"]}, "year": 2027},

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from mainspring.api.answers import Answer
 from mainspring.api.handlers import post
+from mainspring.api.openapi import request_examples as examples
 from mainspring.api.reach import Reach
 from mainspring.api.services import services_of
 from mainspring.api.web import Request
@@ -18,7 +21,7 @@ Http = Request
     "/v1/callbacks/{token:str}", status_code=200, summary="Answer a step that waits for a callback",
     operation="callbacks.take", roles=PUBLIC, reach=Reach.NONE, request_max_body_size=MAX_RESULT_BYTES, decode=bytes,
     problems=("no_callback", "callback_over", "invalid_input", "payload_too_large", "too_many_requests"),
-    answers={200: Answer("The step ends with the body as its result")},
+    answers={200: Answer("The step ends with the body as its result")}, body=Any, examples=examples.CALLBACKS,
 )  # fmt: skip
 async def accept_callback(request: Http, token: str, data: bytes | None = None) -> CallbackTaken:
     """The address is that of the header `Mainspring-Callback-Url`. It needs no token, and counts once. The body is JSON
