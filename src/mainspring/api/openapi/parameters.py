@@ -24,7 +24,6 @@ PARAMETERS: dict[str, tuple[str, Any]] = {
     "channel": ("Only those to this channel.", "oncall"),
     "rule": ("Only those of this rule.", "billing-fails"),
     "reason": ("Only those with this reason.", "paused"),
-    "definition": ("The `definition_version` of an earlier definition whose steps are shown.", 2),
     "everybody": ("Whether to list also what others decide.", False),
     "members": ("Whether to list the members of a mapped step, which `name` names.", False),
     "state": ("Only those in one of these states.", ["running"]),
