@@ -12,7 +12,7 @@ from ipaddress import ip_address
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
-from mainspring.api.handlers import Handler
+from mainspring.api.handlers import RouteHandler
 from mainspring.api.large_bodies import may_be_large
 from mainspring.api.parameters import read_query
 from mainspring.api.reach import check_reach
@@ -133,7 +133,7 @@ class Admission:
         """Raise unless the request is accepted. Return whether its body may be large."""
         headers = dict(scope["headers"])
         self._check_host(headers)
-        handler: Handler = scope["handler"]
+        handler: RouteHandler = scope["handler"]
         operation, roles = handler.operation, handler.roles
         if self.rates is not None:
             self._count_address(self.rates, scope, operation, public=not roles)
@@ -161,7 +161,7 @@ class Admission:
             peer = scope.get("client")
             rates.count_address(None if peer is None else peer[0])
 
-    async def _check_part(self, caller: Caller, scope: Any, handler: Handler) -> None:
+    async def _check_part(self, caller: Caller, scope: Any, handler: RouteHandler) -> None:
         """Check the request of a caller that reaches only a part of its tenant."""
         named, narrowing, method = scope["path_params"], caller.narrowing, scope["method"]
         if narrowing is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncpg
 import msgspec
 
+from mainspring.api.routing import MethodNotAllowed
 from mainspring.api.web import Response, Scope
 from mainspring.domain import errors
 from mainspring.kernel.logs import PacedLog, get_logger
@@ -31,7 +32,7 @@ STATUS: dict[type[errors.MainspringError], int] = {
     errors.Unauthorized: 401,
     errors.Forbidden: 403,
     errors.NotFound: 404,
-    errors.MethodNotAllowed: 405,
+    MethodNotAllowed: 405,
     errors.VersionMismatch: 412,
     errors.Conflict: 409,
     errors.QueueFull: 429,
@@ -87,7 +88,7 @@ def answer_to(error: Exception, scope: Scope) -> Response[bytes]:
         headers["Retry-After"] = str(known.retry_after)
     if isinstance(known, errors.Unauthorized):
         headers["WWW-Authenticate"] = "Bearer"
-    if isinstance(known, errors.MethodNotAllowed):
+    if isinstance(known, MethodNotAllowed):
         headers["Allow"] = known.allow
     return _respond(problem_of(known), headers)
 

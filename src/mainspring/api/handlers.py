@@ -29,7 +29,7 @@ _IN_PATH = re.compile(r"\{(\w+):")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Handler:
+class RouteHandler:
     """decode: how its body is read; None if it takes none. needs_body: whether that may not be empty. body: its type in
     the document, if that is not the type of `data`. Without roles it needs no token."""
 
@@ -59,24 +59,24 @@ class Handler:
         return not self.roles
 
 
-class Application(Protocol):
+class HasRoutes(Protocol):
     """What has routes."""
 
     @property
-    def table(self) -> RouteTable[Handler]: ...
+    def table(self) -> RouteTable[RouteHandler]: ...
 
 
 def _declare(
     method: str, path: str | list[str], *, operation: str, roles: Roles, decode: Decode | None = None, **options: Any
-) -> Callable[[Callable[..., Awaitable[Any]]], Handler]:
-    """Declare a handler. `decode` reads its body, unless `body_of` does. `options`: of Handler."""
+) -> Callable[[Callable[..., Awaitable[Any]]], RouteHandler]:
+    """Declare a handler. `decode` reads its body, unless `body_of` does. `options`: of RouteHandler."""
     paths = (path,) if isinstance(path, str) else tuple(path)
 
-    def declare(function: Callable[..., Awaitable[Any]]) -> Handler:
+    def declare(function: Callable[..., Awaitable[Any]]) -> RouteHandler:
         hints = get_type_hints(function)
         data = hints.get("data")
         structs = [one for one in get_args(data) if one is not NoneType] or [data]
-        return Handler(
+        return RouteHandler(
             method, paths, for_viewers(function, roles), operation, roles,
             parameters_of(function, frozenset(_IN_PATH.findall(paths[0]))),
             takes_request="request" in hints,
@@ -100,19 +100,19 @@ async def _nothing() -> None:
 
 
 # What answers OPTIONS, on every route.
-DESCRIBE = Handler(
+DESCRIBE = RouteHandler(
     "OPTIONS", (), _nothing, "schema.read", READERS, (), takes_request=False, decode=None, needs_body=False
 )
 
 
-def routed_handlers(app: Application) -> Iterator[tuple[Route[Handler], Handler]]:
+def routed_handlers(app: HasRoutes) -> Iterator[tuple[Route[RouteHandler], RouteHandler]]:
     """Every route with each of its handlers."""
     for route in app.table.routes:
         for handler in route.handlers:
             yield route, handler
 
 
-def check_routes(table: RouteTable[Handler]) -> None:
+def check_routes(table: RouteTable[RouteHandler]) -> None:
     """Raise unless all handlers of an operation say the same of who may call it."""
     access: dict[str, object] = {}
     for route in table.routes:
@@ -124,12 +124,12 @@ def check_routes(table: RouteTable[Handler]) -> None:
                 )
 
 
-def permissions_of(app: Application) -> dict[str, Roles]:
+def permissions_of(app: HasRoutes) -> dict[str, Roles]:
     """The roles that may call each operation."""
     return {handler.operation: handler.roles for _, handler in routed_handlers(app)}
 
 
-def operations_of_role(app: Application, role: str, narrowing: Narrowing | None = None) -> list[str]:
+def operations_of_role(app: HasRoutes, role: str, narrowing: Narrowing | None = None) -> list[str]:
     """The operations that callers of this role, with a token that is narrowed like this, may call."""
     handlers = (handler for _, handler in routed_handlers(app) if role in handler.roles)
     return sorted({one.operation for one in handlers if narrowing is None or reaches(one, narrowing)})

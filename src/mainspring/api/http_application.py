@@ -9,7 +9,7 @@ from typing import Any
 from mainspring.api.auth import Admission
 from mainspring.api.bodies import no_body, read_body
 from mainspring.api.errors import answer_to
-from mainspring.api.handlers import Handler
+from mainspring.api.handlers import RouteHandler
 from mainspring.api.large_answers import LargeAnswers
 from mainspring.api.large_bodies import LargeBodies, announced_length
 from mainspring.api.parameters import arguments_of
@@ -38,7 +38,7 @@ class ServerState:
 class HttpApplication:
     """The routes, and the server that answers them. Without `state` it answers nothing: the routes can be read."""
 
-    def __init__(self, table: RouteTable[Handler], state: ServerState | None = None) -> None:
+    def __init__(self, table: RouteTable[RouteHandler], state: ServerState | None = None) -> None:
         self.table = table
         if state is not None:
             self.state = state
@@ -65,7 +65,7 @@ class HttpApplication:
         except Exception as error:  # noqa: BLE001 - every request has an answer
             return answer_to(error, scope)
 
-    def _route(self, scope: Scope) -> Handler:
+    def _route(self, scope: Scope) -> RouteHandler:
         if b"%" in scope.get("raw_path", b""):
             scope["path"] = routable(scope["raw_path"])
         host = next((value for name, value in scope["headers"] if name == b"host"), b"")
@@ -75,7 +75,7 @@ class HttpApplication:
         scope["route"], scope["handler"], scope["path"], scope["path_params"] = found
         return found.handler
 
-    async def _admitted(self, handler: Handler, scope: Scope, receive: Receive) -> Response[Any]:
+    async def _admitted(self, handler: RouteHandler, scope: Scope, receive: Receive) -> Response[Any]:
         may_be_large = await self.state.admission.check(scope)
         if handler.method == "OPTIONS":
             return Response(b"", status_code=NO_CONTENT, headers={"Allow": scope["route"].allow})
@@ -84,7 +84,7 @@ class HttpApplication:
                 return await self._handled(handler, scope, receive_in_turn)
         return await self._handled(handler, scope, receive)
 
-    async def _handled(self, handler: Handler, scope: Scope, receive: Receive) -> Response[Any]:
+    async def _handled(self, handler: RouteHandler, scope: Scope, receive: Receive) -> Response[Any]:
         arguments = arguments_of(handler.parameters, scope) if handler.parameters else {}
         if handler.takes_request:
             arguments["request"] = Request(scope)

@@ -15,7 +15,7 @@ from contextlib import asynccontextmanager
 from time import monotonic
 from typing import Any
 
-from mainspring.api.handlers import Handler
+from mainspring.api.handlers import RouteHandler
 from mainspring.api.web import Message, Receive, Scope
 from mainspring.domain.errors import BodyTooSlow, TooManyRequests
 from mainspring.kernel import metrics
@@ -72,7 +72,7 @@ class LargeBodies:
     @asynccontextmanager
     async def turn(self, scope: Scope, receive: Receive) -> AsyncIterator[Receive]:
         """As a context: the `receive` of a body that may be large. Raises TooManyRequests or BodyTooSlow."""
-        handler: Handler = scope["handler"]
+        handler: RouteHandler = scope["handler"]
         most, length = handler.request_max_body_size, announced_length(scope)
         if most <= LARGE_BYTES or (length is not None and length > most):
             yield receive  # it is refused without being read

@@ -13,8 +13,9 @@ from functools import partial
 from mainspring.api.auth import Admission
 from mainspring.api.errors import answer_to
 from mainspring.api.http_application import HttpApplication
+from mainspring.api.routing import MethodNotAllowed
 from mainspring.api.web import Receive, Response, Scope
-from mainspring.domain.errors import MethodNotAllowed, NotFound, TooManyRequests
+from mainspring.domain.errors import NotFound, TooManyRequests
 from mainspring.kernel import metrics
 from mainspring.kernel.can_wait import can_wait
 from mainspring.kernel.config import LARGE_BYTES, MAX_BODY_BYTES

@@ -18,7 +18,7 @@ from difflib import get_close_matches
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 from urllib.parse import unquote
 
-from mainspring.domain.errors import MethodNotAllowed, NotFound
+from mainspring.domain.errors import MainspringError, NotFound
 from mainspring.domain.texts import shown
 
 _LONGEST_TEXT = 200  # of a path in a response
@@ -38,6 +38,16 @@ class Routable(Protocol):
 
 
 H = TypeVar("H", bound=Routable)
+
+
+class MethodNotAllowed(MainspringError):
+    """allow: the methods that the address has."""
+
+    code = "method_not_allowed"
+
+    def __init__(self, detail: str, allow: str, hint: str) -> None:
+        super().__init__(detail, hint=hint)
+        self.allow = allow
 
 
 class Router:

@@ -10,7 +10,6 @@ MainspringError
 ├── Forbidden           use a token with the needed rights, or an allowed address (403)
 │   └── QuotaExceeded   use less, or ask for a higher quota (403)
 ├── NotFound            check the id or the address (404)
-├── MethodNotAllowed    use one of the methods that the address has (405)
 ├── Conflict            read the current state first (409)
 │   ├── Fenced          stop working on this run (409)
 │   ├── Unreadable      upgrade, or cancel the job (409)
@@ -151,16 +150,6 @@ class NotFound(MainspringError):
     """There is no such job, run, worker or address for this token (404)."""
 
     code = "not_found"
-
-
-class MethodNotAllowed(MainspringError):
-    """allow: the methods that the address has."""
-
-    code = "method_not_allowed"
-
-    def __init__(self, detail: str, allow: str, hint: str) -> None:
-        super().__init__(detail, hint=hint)
-        self.allow = allow
 
 
 class Conflict(MainspringError):

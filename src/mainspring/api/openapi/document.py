@@ -7,7 +7,7 @@ from functools import cache
 from typing import Any, get_args, get_origin, get_type_hints
 
 from mainspring.api.answers import Answer
-from mainspring.api.handlers import Application, Handler, routed_handlers
+from mainspring.api.handlers import HasRoutes, RouteHandler, routed_handlers
 from mainspring.api.openapi.answer_examples import example_of
 from mainspring.api.openapi.parameters import HEADERS, PARAMETERS, PATH_TYPES, SCHEMAS
 from mainspring.api.openapi.problem_codes import CODES, problems_of
@@ -96,7 +96,7 @@ _TAGS = {
 
 
 @cache
-def document(app: Application) -> dict[str, Any]:
+def document(app: HasRoutes) -> dict[str, Any]:
     """The OpenAPI document of the app, as JSON has it."""
     schemas = Schemas()
     schemas.of(Problem)
@@ -131,7 +131,7 @@ def document(app: Application) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _is_alias(path: str, handler: Handler) -> bool:
+def _is_alias(path: str, handler: RouteHandler) -> bool:
     """Whether the document shows the same operation at another path."""
     if handler.verb is not None and path.rpartition("/")[2] != handler.verb:
         return True
@@ -141,7 +141,7 @@ def _is_alias(path: str, handler: Handler) -> bool:
 class _Operation:
     """One handler at one path."""
 
-    def __init__(self, path: str, handler: Handler, schemas: Schemas) -> None:
+    def __init__(self, path: str, handler: RouteHandler, schemas: Schemas) -> None:
         self.path = path
         self._schemas = schemas
         self.handler = handler

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from mainspring.api.handlers import Handler
+from mainspring.api.handlers import RouteHandler
 from mainspring.api.reach import Reach
 from mainspring.kernel.config import LARGE_BYTES
 from mainspring.operations.access.permissions import SUBMITTER, VIEWER
@@ -180,7 +180,7 @@ CODES: dict[str, tuple[int, str]] = {
 
 
 def problems_of(
-    handler: Handler, *, has_path: bool, has_parameters: bool, has_body: bool, reads_store: bool
+    handler: RouteHandler, *, has_path: bool, has_parameters: bool, has_body: bool, reads_store: bool
 ) -> dict[int, list[str]]:
     """The codes of this operation by status."""
     codes = {"wrong_host", "wrong_origin", *handler.problems}

@@ -30,7 +30,7 @@ MOST_OF_CALLER = 16  # of a session, or of a token
 SIGNED_OUT, SERVER_STOPS, FULL = "signed_out", "server_stops", "full"
 
 
-class Stream:
+class OpenStream:
     """One connection. `news` is set when there is something to send, or when the caller must be checked again."""
 
     def __init__(self, caller: Caller, topics: Sequence[Topic]) -> None:
@@ -70,8 +70,8 @@ class Streams:
         self.closed = False
         self.quota = ConnectionQuota("streams", MOST_STREAMS, MOST_OF_CALLER)
         self._poller = ObjectPoller(store, clock)
-        self._open: set[Stream] = set()
-        self._watched: dict[Key, set[Stream]] = {}
+        self._open: set[OpenStream] = set()
+        self._watched: dict[Key, set[OpenStream]] = {}
         self._known: dict[Key, Seen] = {}
         self._origin = str(uuid7())[-6:]
         self._number = 0
@@ -87,16 +87,16 @@ class Streams:
         self.quota.check(caller)
 
     @contextmanager
-    def stream(self, caller: Caller, topics: Sequence[Topic]) -> Iterator[Stream]:
+    def stream(self, caller: Caller, topics: Sequence[Topic]) -> Iterator[OpenStream]:
         """A stream for as long as it is used. Raises as `check_room` does, because several callers may have passed the
         check together."""
         self.check_room(caller)
-        stream = Stream(caller, topics)
+        stream = OpenStream(caller, topics)
         with self.quota.hold(caller, stream.leave), self._opened(stream):
             yield stream
 
     @contextmanager
-    def _opened(self, stream: Stream) -> Iterator[None]:
+    def _opened(self, stream: OpenStream) -> Iterator[None]:
         self._open.add(stream)
         for key in stream.keys:
             self._watched.setdefault(key, set()).add(stream)
@@ -111,7 +111,7 @@ class Streams:
                 self._forget(key, stream)
             metrics.streams.set(len(self._open))
 
-    def _forget(self, key: Key, stream: Stream) -> None:
+    def _forget(self, key: Key, stream: OpenStream) -> None:
         streams = self._watched[key]
         streams.discard(stream)
         if not streams:
