@@ -66,6 +66,7 @@ WITHOUT = {
 OPERATIONS_WITHOUT = {
     "applyFiles": "many objects: the digest of the plan is sent (`expected`)",
     "planFiles": "nothing is changed",
+    "previewCalendar": "nothing is changed",
     "exportFiles": "nothing is changed",
     "acknowledgeNotification": _MESSAGE,
     "sendNotification": _MESSAGE,

@@ -66,20 +66,21 @@ function Shown({ name, year }: { name: string; year: number }) {
 }
 
 function Delete({ view, path }: { view: CalendarView; path: string }) {
-  const [version, setVersion] = useState<number | null>(null);
+  const [seen, setSeen] = useState<number | null>(null);
   const client = useQueryClient();
   const navigate = useNavigate();
   const act = async (): Promise<void> => {
-    await change("DELETE", path, version ?? view.version);
+    if (seen === null) return;
+    await change("DELETE", path, seen);
     await navigate({ to: "/calendars" });
     await client.invalidateQueries({ queryKey: ["list", "/v1/calendars"] });
   };
   return (
     <>
-      <Button icon={<Trash2 size={14} />} onClick={() => setVersion(view.version)}>Delete</Button>
-      {version !== null ? (
+      <Button icon={<Trash2 size={14} />} onClick={() => setSeen(view.version)}>Delete</Button>
+      {seen !== null ? (
         <Confirm
-          title={`Delete ${view.name}?`} verb="Delete the calendar" danger operation="calendars.delete" act={act} onClose={() => setVersion(null)}
+          title={`Delete ${view.name}?`} verb="Delete the calendar" danger operation="calendars.delete" act={act} onClose={() => setSeen(null)}
           same={{ command: ["calendar", "delete", view.name], method: "DELETE", path, python: ["delete_calendar", view.name] }}
         >
           <p>{view.jobs ? `${plural(view.jobs, "job")} use it, so the server refuses. Give them another calendar first.` : "No job uses it."}</p>
