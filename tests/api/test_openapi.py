@@ -19,13 +19,13 @@ from mainspring.api.errors import STATUS
 from mainspring.api.handlers import permissions_of, routed_handlers
 from mainspring.api.openapi.document import CODES_OF, document
 from mainspring.api.openapi.problem_codes import CODES
-from mainspring.api.openapi.schemas import Schemas
 from mainspring.api.routing import public_path
 from mainspring.domain.job import Delivery, Overlap, Priority
 from mainspring.domain.schedules.schedule import ScheduleKind
 from mainspring.domain.transitions import JobStatus, RunState
 from mainspring.domain.worker_state import WorkerState
 from mainspring.wire.jobs import JobPatch, JobRequest
+from mainspring.wire.json_schemas import Schemas
 from mainspring.wire.problems import Problem
 
 PUBLIC = {("get", "/healthz"), ("get", "/readyz"), ("post", "/v1/exchange/gone"), ("post", "/v1/session"),

@@ -16,7 +16,6 @@ from mainspring.cli.job_files.file_reader import read_job_files
 from mainspring.cli.job_files.file_writer import job_file_text
 from mainspring.cli.job_files.variables import escaped, filled_text
 from mainspring.domain.errors import InvalidInput
-from tools.job_file_schema import PATH, schema_text
 
 from .conftest import CannedServer
 
@@ -284,8 +283,7 @@ def test_a_text_is_escaped(text: str) -> None:
     assert filled_text(escaped(text), {}) == text
 
 
-def test_the_schema_of_the_package_is_up_to_date_and_checks_files(call: Call, folder: Path) -> None:
-    assert PATH.read_text(encoding="utf-8") == schema_text(), "run python -m tools.job_file_schema"
+def test_the_schema_checks_files(call: Call, folder: Path) -> None:
     code, out, _ = call("schema")
     assert code == 0
     schema = json.loads(out)

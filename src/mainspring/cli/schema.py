@@ -10,6 +10,6 @@ EXAMPLES = ("mainspring schema > mainspring.schema.json",)
 def command() -> None:
     """Print the JSON Schema of job files, for editors. A file names it in its first line:
     # yaml-language-server: $schema=mainspring.schema.json"""
-    from importlib.resources import files
+    from mainspring.cli.job_files.file_schema import schema_text
 
-    show_output((files("mainspring") / "wire" / "job-files.schema.json").read_text(encoding="utf-8"), raw=True)
+    show_output(schema_text(), raw=True)

@@ -11,7 +11,6 @@ from mainspring.api.handlers import HasRoutes, RouteHandler, routed_handlers
 from mainspring.api.openapi.answer_examples import example_of
 from mainspring.api.openapi.parameters import HEADERS, PARAMETERS, PATH_TYPES, SCHEMAS
 from mainspring.api.openapi.problem_codes import CODES, problems_of
-from mainspring.api.openapi.schemas import REF, Schemas
 from mainspring.api.parameters import Parameter
 from mainspring.api.routing import public_path
 from mainspring.api.web import Response
@@ -22,6 +21,7 @@ from mainspring.wire.calendars import CalendarView
 from mainspring.wire.channels import ChannelView
 from mainspring.wire.gates import GateView
 from mainspring.wire.jobs import JobView, Nothing
+from mainspring.wire.json_schemas import REF, Schemas
 from mainspring.wire.limits import LimitDetails
 from mainspring.wire.problems import PROBLEM_MEDIA_TYPE, Problem
 from mainspring.wire.protocol import SECRET_HEADER, WORKER_HEADER

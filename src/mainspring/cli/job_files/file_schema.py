@@ -1,5 +1,4 @@
-"""The JSON Schema of job files, made from the structs of the requests. `python -m tools.job_file_schema` writes the
-file that comes with the package.
+"""The JSON Schema of job files, made from the structs of the requests.
 
 The form is draft 7, which the YAML language server knows best. Where a number or a truth value is asked for, a text
 with a variable is allowed too.
@@ -8,14 +7,11 @@ with a variable is allowed too.
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
-import mainspring
-from mainspring.api.openapi.schemas import Schemas
 from mainspring.wire.files import FILE_KINDS
+from mainspring.wire.json_schemas import Schemas
 
-PATH = Path(mainspring.__file__).parent / "wire" / "job-files.schema.json"
 _SECRET_VALUE = {
     "description": "Where the value is. A file does not have it. Left out: the value that is stored stays.",
     "oneOf": [
@@ -93,7 +89,3 @@ def _plain(schema: Any) -> Any:
 
 def schema_text() -> str:
     return json.dumps(job_file_schema(), indent=1, ensure_ascii=False) + "\n"
-
-
-if __name__ == "__main__":
-    PATH.write_text(schema_text(), encoding="utf-8")
