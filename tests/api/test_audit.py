@@ -32,6 +32,8 @@ WITHOUT_AN_ENTRY = {
     "files.plan": "it changes nothing",
     "files.export": "it changes nothing",
     "channels.test": "it sends a message, which the notifications list",
+    "sinks.test": "it sends a message",
+    "sources.take": "the events and jobs say who has brought them",
     "events.emit": "the event says who has emitted it",
     "events.emit_batch": "the events say who has emitted them",
     "events.test": "it changes nothing",
@@ -258,6 +260,15 @@ async def of_secrets_and_channels(walk: Walk, assembly: Assembly, connection: as
     await walk("POST", f"/v1/notifications/{message}:acknowledge")
     await walk("POST", f"/v1/notifications/{message}:send")
     await walk("DELETE", "/v1/channels/ops")
+    webhook = {"kind": "webhook", "url": "https://example.com/changes", "secret": "s3cret-s3cret"}
+    await walk("PUT", "/v1/sinks/changes", webhook)
+    await walk("POST", "/v1/sinks/changes:pause")
+    await walk("POST", "/v1/sinks/changes:resume")
+    await walk("DELETE", "/v1/sinks/changes")
+    message = {"offset": 1, "event": {"name": "order.paid"}}
+    taken = {"kind": "kafka", "connector": "a", "partition": "orders/0", "messages": [message]}
+    (await walk.api.post("/v1/sources/orders:take", json=taken)).raise_for_status()
+    await walk("DELETE", "/v1/sources/orders")
     await walk("PUT", "/v1/tenant/log-retention", {"rules": [{"labels": {"audit": "yes"}, "keep_logs": "1y"}]})
     await walk("PUT", "/v1/views/failing", {"list": "jobs", "filter": {"health": "failing"}})
     await walk("DELETE", "/v1/views/failing")

@@ -20,6 +20,7 @@ _NEW = "it creates something: there is nothing yet that somebody else could chan
 _ASKS = "it changes nothing"
 _MANY = "many objects have many tags: the count that was confirmed is sent instead (`expected`)"
 _MESSAGE = "a message changes by itself while it is sent; a state that does not fit is refused"
+_TURN = "it is wanted whatever the sink was before"
 _MUTE = "it does not depend on what the rule says"
 _PERSON = "it is wanted whatever the person was before: what is shown last holds"
 _SECRET = "its value is not seen, so no decision depends on what it was"
@@ -41,6 +42,8 @@ WITHOUT = {
     ("pages/notifications/Rules.tsx", "`${path}:mute`"): _MUTE,
     ("pages/notifications/Rules.tsx", "`${path}:unmute`"): _MUTE,
     ("pages/notifications/settings.ts", "path"): _NEW,
+    ("pages/notifications/Sinks.tsx", "`${pathOf(testing)}:test`"): _ASKS,
+    ("pages/notifications/Sinks.tsx", '`${pathOf(turning)}:${turning.paused ? "resume" : "pause"}`'): _TURN,
     ("pages/secrets/SecretsPage.tsx", "`/v1/secrets/${encodeURIComponent(secret.name)}`"): _SECRET,
     ("pages/secrets/SecretsPage.tsx", "`/v1/secrets/${encodeURIComponent(name.trim())}`"): _SECRET,
     ("api/providers.ts", "PATH"): "nobody is signed in yet",
@@ -71,6 +74,12 @@ OPERATIONS_WITHOUT = {
     "acknowledgeNotification": _MESSAGE,
     "sendNotification": _MESSAGE,
     "testChannel": "it sends a message, and the channel stays as it is",
+    "testSink": "it sends a message, and the sink stays as it is",
+    "pauseSink": _TURN,
+    "resumeSink": _TURN,
+    "takeMessages": "connectors: the stored offset is compared",
+    "deleteSource": "what the source has taken by then is forgotten",
+    "acceptCallback": "the address works once",
     "muteRule": _MUTE,
     "unmuteRule": _MUTE,
     "putSecret": _SECRET,
