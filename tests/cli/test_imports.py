@@ -47,7 +47,7 @@ def verbs(modules: Iterable[str]) -> set[str]:
         ("import mainspring", {"msgspec", "asyncio", "typer"} | _SERVER_ONLY | _HTTP_CLIENTS | _SCREEN),
         (
             "import mainspring.sdk.app.app",
-            {"asyncio", "hashlib", "socket", "json"} | _SERVER_ONLY | _HTTP_CLIENTS | _SCREEN | _MODELS | _COMMAND_LINE,
+            {"asyncio", "hashlib", "socket"} | _SERVER_ONLY | _HTTP_CLIENTS | _SCREEN | _MODELS | _COMMAND_LINE,
         ),
         (
             "import mainspring.roles.worker",

@@ -152,6 +152,9 @@ def test_every_earlier_name_is_known_and_has_a_new_one() -> None:
         "upgrade-database",
         "emit",
         "event",
+        "sink",
+        "source",
+        "connect",
     }
     assert set(EARLIER) == {*OLD_NAMES, *COMMANDS, *NOUNS, *_of("workflow")} - new
     for old, now in OLD_NAMES.items():

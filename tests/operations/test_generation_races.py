@@ -15,6 +15,7 @@ import msgspec
 import pytest
 
 from mainspring.kernel.ids import DEFAULT_TENANT, uuid7
+from mainspring.operations.access.caller import Caller
 from mainspring.operations.submit.chosen_ids import still_held
 from mainspring.roles.assembly import Assembly
 from mainspring.store import dead_letters, fires, jobs
@@ -25,6 +26,8 @@ from tests.operations.firing import fire_due, make_due
 from tests.store.rows import until_blocking
 
 pytestmark = pytest.mark.anyio
+
+CALLER = Caller(DEFAULT_TENANT, "admin", "test", UUID(int=0))
 
 COMPLETE = "update mainspring.jobs set status = 4, next_fire_at = null"
 HOURLY = {"every": "1h"}
@@ -198,7 +201,7 @@ async def test_a_create_that_has_only_looked_yet_is_waited_for(
     transaction = other.transaction()
     await transaction.start()
     assert await jobs.take_ids(other, DEFAULT_TENANT, ["mine"]) == set()
-    assert await still_held(other, DEFAULT_TENANT, ["mine"]) == []
+    assert await still_held(other, CALLER, ["mine"]) == []
     async with while_open(connection, other, create(api)) as creating:
         await submit(other)
         await transaction.commit()

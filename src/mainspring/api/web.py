@@ -1,6 +1,6 @@
 """What routes use of HTTP: requests, parameters, and answers with a struct, with bytes or with a stream.
 
-An answer is complete before it is sent, so whoever stands in front of a route can change it: compress it, leave out its
+An answer is complete before it is sent, so what stands in front of a route can change it: compress it, leave out its
 body, add a header. Only a stream is made while it is sent.
 """
 

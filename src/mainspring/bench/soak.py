@@ -181,7 +181,7 @@ async def run(minutes: float, *, snapshot: bool = True) -> dict[str, object]:
 
 
 async def _open_snapshot(arena: Arena, stack: AsyncExitStack) -> None:
-    """A session of somebody else, such as a dump or a forgotten console."""
+    """A session of another program, such as a dump or a forgotten console."""
     other = await asyncpg.connect(arena.database_url, server_settings={"application_name": "somebody else"})
     stack.push_async_callback(other.close)
     await other.execute("begin isolation level repeatable read read only")

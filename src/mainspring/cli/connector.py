@@ -43,8 +43,8 @@ def command(
     from mainspring.roles.connect import ConnectOptions, run_connect
     from mainspring.sdk.client.connection import find_connection
 
-    found = read_sources_file(sources)
     connection = find_connection(server.url, token_file=server.token_file, data=server.data)
+    found = read_sources_file(sources)
     if connection.token is None:
         raise Unauthorized(f"no token found for {connection.url}", code="no_token")
     options = ConnectOptions(

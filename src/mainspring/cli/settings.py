@@ -14,6 +14,7 @@ from mainspring.cli.commands import find_command
 from mainspring.cli.shared_options import parameters_of
 
 STARTING = ("up", "server", "scheduler", "worker", "connect", "migrate")
+CALLING = ("worker", "connect")  # of these, those that call a server with a token
 CLIENTS = "client commands"
 # The client of the SDK reads these variables itself, so the options have none of their own.
 OF_CLIENTS = {"url": "MAINSPRING_URL", "token_file": "MAINSPRING_TOKEN_FILE", "data": "MAINSPRING_DATA"}

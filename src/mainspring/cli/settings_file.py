@@ -19,6 +19,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from mainspring.cli.settings import (
+    CALLING,
     CLIENTS,
     CONNECTION,
     OF_CLIENTS,
@@ -38,7 +39,7 @@ _TOKENS = ("MAINSPRING_TOKEN", "MAINSPRING_TOKEN_FILE")
 # which providers they believe in sign-ins. And where copies of the whole database go, with which key, and which of them
 # are removed.
 _OF_SERVERS = (
-    *("log_store", "notify_allow", "apprise_schemes", "public_url", "allow_host", "oidc"),
+    *("log_store", "notify_allow", "apprise_schemes", "public_url", "allow_host", "oidc", "sources"),
     *("backup", "backup_every", "backup_keep", "backup_key"),
 )
 _NOTED = "_MAINSPRING_NOTED_CONFIG"  # the file that a process above has named to the user
@@ -164,7 +165,7 @@ def _withheld(chosen: Collection[str], verb: str, of_command: Mapping[str, Setti
         from mainspring.cli.task_options import kind_options
 
         keys |= {option.name for _, options in kind_options() for option in options.of_a_worker}
-    if verb not in STARTING or verb == "worker":
+    if verb not in STARTING or verb in CALLING:
         keys |= {*CONNECTION, "app_token_file"}
     found = [setting for key, setting in of_command.items() if key in keys and key in chosen]
     if "token" in chosen and "token_file" in of_command:

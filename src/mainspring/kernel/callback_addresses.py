@@ -1,5 +1,5 @@
 """The one-time addresses that steps give to the services that they call. An address names a run and the fence of one
-attempt, signed with a key of the installation: nothing is stored for it, and nobody can guess one."""
+attempt, signed with a key of the installation: nothing is stored for it, and it cannot be guessed."""
 
 from __future__ import annotations
 

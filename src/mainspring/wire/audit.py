@@ -13,7 +13,8 @@ SourceWord = Annotated[str, words("AuditSource", "api", "system")]
 # The kinds of things that entries tell of.
 AUDITED_KINDS = (
     "backfill", "breaker", "calendar", "channel", "dead_letters", "job", "limit", "master_key", "notification",
-    "operation", "queue", "rule", "run", "secret", "session", "sink", "tenant", "token", "user", "view", "worker",
+    "operation", "queue", "rule", "run", "secret", "session", "sink", "source", "tenant", "token", "user",
+    "view", "worker",
 )  # fmt: skip
 OF_THE_SYSTEM = ("breakers.open", "workers.lost")  # operations that no request asks for
 

@@ -31,6 +31,7 @@ NEWER_FIELDS: dict[tuple[str, str], int] = {
     ("Usage", "rss_peak"): 4,
     ("Usage", "rss"): 4,
     ("Usage", "samples"): 4,
+    ("Outcome", "callback"): 6,
 }
 # The header with which a worker proves each request. Older servers ignore it.
 SECRET_HEADER = "Mainspring-Worker-Secret"

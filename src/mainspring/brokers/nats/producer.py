@@ -29,7 +29,7 @@ async def open_nats(
 
     tls: dict[str, Any] = {"tls": ssl.create_default_context(), "tls_hostname": host} if address.tls else {}
     try:
-        # Without reconnects it does not follow the server to addresses that nobody has checked.
+        # Without reconnects it does not follow the server to addresses that were not checked.
         await client.connect(
             f"{address.scheme}://{f'[{checked}]' if ':' in checked else checked}:{port}",
             name="mainspring", allow_reconnect=False, connect_timeout=_CONNECT, user=settings.get("user"),

@@ -1,8 +1,8 @@
 """Up to which change the log is complete.
 
-Numbers of changes come from a sequence, and transactions commit in another order: whoever reads up to the newest number
-that it sees loses those of transactions that commit later. So a number counts when every transaction that was open when
-it was the last one has ended.
+Numbers of changes come from a sequence, and transactions commit in another order: a reader that goes up to the newest
+number that it sees loses those of transactions that commit later. So a number counts when every transaction that was
+open when it was the last one has ended.
 """
 
 from __future__ import annotations

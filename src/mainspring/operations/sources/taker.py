@@ -96,12 +96,12 @@ class SourceTaker:
             await self._quotas.admit_request(caller, len(found.events))
         done = SourceTaken(len(new) - len(found.dead), len(request.messages) - len(new), len(found.dead))
         ids = list(dict.fromkeys(message.id for message in new if message.id is not None))
-        record = partial(self._record, caller=caller, name=name, request=request, ids=ids, found=found, done=done)
+        store = partial(self._record, caller=caller, name=name, request=request, ids=ids, found=found, done=done)
         if found.jobs:
-            await self._submitter.submit_with(caller, found.jobs, record)
+            await self._submitter.submit_with(caller, found.jobs, store)
         else:
             async with self._store.change() as connection:
-                await record(connection)
+                await store(connection)
         if found.events:
             self._signals.emitted.publish()
         if found.dead:

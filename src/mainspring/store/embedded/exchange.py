@@ -1,7 +1,7 @@
 """The exchange of a data folder's database for its conversion to another major version of PostgreSQL.
 
 The conversion gets the name `postgres.upgraded` when all of it is on the disk. From then on it counts: the old database
-becomes `postgres-MAJOR`, which is kept, and the new one `postgres`. Whoever starts next finishes what was interrupted.
+becomes `postgres-MAJOR`, which is kept, and the new one `postgres`. The next start finishes what was interrupted.
 """
 
 from __future__ import annotations
