@@ -31,7 +31,7 @@ from tests.eventually import PATIENCE
 from tests.worker.sandboxes import PYTHON, sandbox_here
 from tests.worker.test_command import WATCHDOG_FOLDER, Run
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="caps need Linux")
+pytestmark = [pytest.mark.skipif(sys.platform != "linux", reason="caps need Linux"), pytest.mark.slow]
 
 NOBODY = 64321  # an account that nothing else uses
 GROUPS, BARE, USER = "with control groups", "without control groups", "as an ordinary user"

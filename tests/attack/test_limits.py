@@ -30,7 +30,10 @@ from tests.worker.sandboxes import PYTHON, needs_sandbox
 from tests.worker.test_command import Run, start, with_a_watchdog
 from tests.worker.test_shell_executor import ran, result, shell
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="limits of process trees need Linux")
+pytestmark = [
+    pytest.mark.skipif(sys.platform != "linux", reason="limits of process trees need Linux"),
+    pytest.mark.slow,
+]
 
 MEMORY = 48_000_000
 HELD = "\ntime.sleep(60)"

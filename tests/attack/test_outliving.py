@@ -26,6 +26,8 @@ from tests.worker.processes import alive, ended_soon, written
 from tests.worker.sandboxes import needs_sandbox
 from tests.worker.test_command import HOLD, start, with_a_watchdog
 
+pytestmark = pytest.mark.slow
+
 ROOT = os.geteuid() == 0
 HERE = Path(__file__).parents[2]
 AS_ORDINARY_USER = ["unshare", "--user", "--map-user=1234", "--map-group=1234"] if ROOT else []

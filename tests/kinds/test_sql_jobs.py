@@ -11,7 +11,7 @@ from mainspring.worker.processes.watchdog.namespaces import why_not
 from tests.kinds.sql_statements import url_file
 from tests.processes.cluster import SLOW, Cluster, eventually
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
 
 @pytest.fixture

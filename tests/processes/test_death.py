@@ -14,7 +14,7 @@ from mainspring.store.workers import WorkerState
 from tests.processes.cluster import DEAD, SLOW, Cluster, eventually, process_is_alive, worker_process
 from tests.worker.a_launched_worker import below, children_of
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
 TASKS = """
 import asyncio, os, subprocess, sys

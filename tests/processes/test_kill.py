@@ -12,7 +12,7 @@ import pytest
 
 from tests.processes.cluster import DEAD, SLOW, Cluster, eventually, process_is_alive, processes_of
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
 UNISOLATED = ("--process-isolation", "off")
 

@@ -11,7 +11,7 @@ import pytest
 
 from tests.processes.cluster import SLOW, START, Cluster, eventually, process_is_alive
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
 # A Crowd counts, inside the worker, how many runs are in it at a time. It releases them when there were `wanted`.
 TASKS = """

@@ -26,7 +26,7 @@ from mainspring.store.pool import AWAY, NoFreeConnection, Store, connect
 from tests.conftest import TOKEN
 from tests.eventually import PATIENCE
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
 WANTED = PoolSizes(8, 6)
 

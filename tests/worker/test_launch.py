@@ -13,6 +13,8 @@ from .a_launched_worker import Launched, below, with_a_launched_worker
 from .exchange_server import ExchangeServer, an_order
 from .processes import alive, ended_soon, written
 
+pytestmark = pytest.mark.slow
+
 HELD = "trap '' TERM; while :; do sleep 0.05; done"
 
 
