@@ -165,6 +165,7 @@ async def set_up(api: httpx.AsyncClient) -> Scene:
             "application": ["billing"],
             "fingerprint": ["other"],
             "event_id": ["evt-1"],
+            "token": ["no-callback"],
         }
     )
 

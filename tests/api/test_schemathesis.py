@@ -27,12 +27,14 @@ from tests.api.schema_fuzz import (
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
 # Examples that only a certain state accepts: an ended run that was not repeated, a dead letter, the worker itself,
-# a master key, a person who has accepted the invitation and is signed in, a browser.
+# a master key, a person who has accepted the invitation and is signed in, a browser, a step that waits for a callback.
 NEEDS_MORE = {
     "/v1/runs/{run_id}:retry": (409,),
     "/v1/dead-letters/{run_id}:replay": (404, 409),
     "/v1/approvals/{run_id}:approve": (409,),
     "/v1/approvals/{run_id}:reject": (409,),
+    "/v1/callbacks/{token}": (404,),
+    "/v1/sources/{name}:take": (409,),  # an offset that is stored already
     "/v1/workflow-runs/{run_id}:cancel": (404,),
     "/v1/workflow-runs/{run_id}:rerun": (404,),
     "/v1/exchange/gone": (401,),

@@ -90,7 +90,7 @@ def without_pauses_of_a_taker() -> None:
     original = HandOffs.__init__
 
     def begin(self: HandOffs, store: Any, long_polls: Any, claimer: Any, gates: Any, lanes: Any) -> None:
-        original(self, store, long_polls, claimer, Open(gates._clock), lanes)
+        original(self, store, long_polls, claimer, Open(gates._clock, gates.history_days), lanes)
 
     HandOffs.__init__ = begin  # type: ignore[method-assign]
 

@@ -54,7 +54,7 @@ def test_a_page_that_was_not_loaded_comes_back_by_itself(open_page: Open) -> Non
         route.abort() if away else route.fallback()
 
     page.route(re.compile("/assets/CalendarPage|/v1/|/readyz"), gone)
-    page.get_by_role("navigation", name="Pages", exact=True).get_by_role("link", name="Calendar").click()
+    page.get_by_role("navigation", name="Pages", exact=True).get_by_role("link", name="Calendar", exact=True).click()
     expect(page).to_have_url(re.compile("/calendar$"))
     away = False
     expect(page.get_by_role("heading", level=1)).to_have_text("Calendar")

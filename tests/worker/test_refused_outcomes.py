@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any
 
 import asyncpg
@@ -12,7 +13,7 @@ import httpx
 import msgspec
 import pytest
 
-from mainspring.api.routes import exchange as exchange_route
+from mainspring.api.app import app_without_a_server
 from mainspring.kernel.clock import SystemClock
 from mainspring.roles.assembly import Assembly, assemble
 from mainspring.wire.exchange import Progress
@@ -165,7 +166,8 @@ async def test_one_bad_outcome_among_fifty_good_ones_costs_its_own_run_alone(
 async def test_a_report_that_is_too_large_goes_in_parts_and_what_is_too_large_alone_fails(
     database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(exchange_route.exchange_runs, "request_max_body_size", 1_000_000)
+    of_method = app_without_a_server().table.find("/v1/exchange", "POST").route.by_method
+    monkeypatch.setitem(of_method, "POST", replace(of_method["POST"], request_max_body_size=1_000_000))
     assembly = await assemble(database_url, SystemClock(), chance=lambda: 0.5)
     try:
         async with a_scene(assembly) as scene:

@@ -20,8 +20,8 @@ export function Year({ shown }: { shown: CalendarPreview }) {
       title={`${shown.year}: ${plural(shown.open_days, "open day")}`}
       aside={
         <span className={styles.turn}>
-          <Button onClick={() => turn(-1)} disabled={shown.year <= 1970} aria-label="The year before">‹ {shown.year - 1}</Button>
-          <Button onClick={() => turn(1)} disabled={shown.year >= 2200} aria-label="The year after">{shown.year + 1} ›</Button>
+          <Button onClick={() => turn(-1)} disabled={shown.year <= 1970}><span aria-hidden="true">‹</span> {shown.year - 1}</Button>
+          <Button onClick={() => turn(1)} disabled={shown.year >= 2200}>{shown.year + 1} <span aria-hidden="true">›</span></Button>
         </span>
       }
     >
