@@ -16,6 +16,7 @@ import pytest
 
 from mainspring.operations.signals import Signals
 from mainspring.store.pool import AWAY, SESSION_SETTINGS, Store, connect, open_store
+from mainspring.store.pooled_connection import StoreConnection
 from tests.cluster.proxy import Links, ProxyLink
 from tests.processes.cluster import eventually
 
@@ -46,6 +47,24 @@ async def store(link: ProxyLink, database_url: str) -> AsyncIterator[Store]:
     )
     yield opened
     await opened.close()
+
+
+@pytest.mark.parametrize("kind", ["hot", "reads"])
+async def test_a_cut_between_two_steps_of_a_statement_is_an_outage(
+    store: Store, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    prepare = StoreConnection._get_statement
+
+    async def prepare_and_cut(connection: StoreConnection, *args: Any, **options: Any) -> Any:
+        prepared = await prepare(connection, *args, **options)
+        store.cut()
+        return prepared
+
+    monkeypatch.setattr(StoreConnection, "_get_statement", prepare_and_cut)
+    with pytest.raises(AWAY):
+        await getattr(store, kind).fetchval("select 1 + $1::int", 1)
+    monkeypatch.undo()
+    assert await getattr(store, kind).fetchval("select 1 + $1::int", 1) == 2
 
 
 async def test_a_cut_ends_what_waits_on_a_dead_connection_and_the_pools_connect_again(

@@ -1,5 +1,8 @@
 """Our connections, and those through a PgBouncer in transaction mode.
 
+A connection can be terminated between two steps of one statement, for example by `Store.cut`. The driver then calls a
+method of the protocol that it no longer has, and an AttributeError would look like a defect of the statement.
+
 The driver asks PostgreSQL about each array type that a statement uses, on each connection again, by two or three
 statements. PostgreSQL's own types are the same everywhere, so one answer is enough for all connections: after a
 failover each of them is new, and a busy machine takes long for every question.
@@ -18,7 +21,6 @@ from typing import Any, NamedTuple
 import asyncpg
 
 _BEGIN = "BEGIN"
-
 
 _FIRST_OF_INITDB = 10_000  # smaller ids are the same in every database, and in every version that has the type
 
@@ -43,6 +45,14 @@ class StoreConnection(asyncpg.Connection):  # type: ignore[misc] # asyncpg has n
         found, statement = await super()._introspect_types(typeoids, timeout)
         self._asked[key] = found
         return found, statement
+
+    async def _do_execute(self, *args: Any, **options: Any) -> Any:
+        try:
+            return await super()._do_execute(*args, **options)
+        except AttributeError as error:
+            if self._protocol is None:
+                raise asyncpg.ConnectionDoesNotExistError("the connection was terminated between two steps") from error
+            raise
 
 
 class TransactionConnection(StoreConnection):
