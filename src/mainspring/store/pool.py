@@ -96,6 +96,9 @@ AWAY = (
     asyncpg.TransactionTimeoutError,
 )
 
+# Those after which a change is tried again: PostgreSQL is away, or others hold the rows. Nothing of it is stored.
+NOT_NOW = (*AWAY, asyncpg.DeadlockDetectedError, asyncpg.LockNotAvailableError, asyncpg.SerializationError)
+
 
 class NoFreeConnection(asyncpg.TooManyConnectionsError):  # type: ignore[misc] # asyncpg has no types
     """PostgreSQL's "sorry, too many clients already", in words that say what to do."""

@@ -47,7 +47,7 @@ from mainspring.store import backfills, jobs
 from mainspring.store.backfills import AtWork, LockedBackfill, WantsSlice
 from mainspring.store.jobs import LockedJob, schedule_from_text
 from mainspring.store.lanes import LaneRegistry
-from mainspring.store.pool import AWAY, Connection, Store
+from mainspring.store.pool import AWAY, NOT_NOW, Connection, Store
 
 log = get_logger("backfill_worker")
 
@@ -116,7 +116,7 @@ class BackfillWorker:
                 async with self._store.reads.acquire() as connection:
                     found = await backfills.of_runs(connection, ended)
                 await self._work_on(found)
-        except AWAY as error:
+        except NOT_NOW as error:
             log.warning("backfills could not be continued; the next round does it", error=repr(error))
 
     async def _work_on(self, found: list[AtWork]) -> int:

@@ -10,7 +10,6 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from uuid import UUID
 
-import asyncpg
 import msgspec
 
 from mainspring.domain.bulk import Target
@@ -27,14 +26,12 @@ from mainspring.operations.lifecycle.discard import discard
 from mainspring.operations.live.topics import JOBS, QUEUES, RUNS
 from mainspring.operations.signals import Signals
 from mainspring.store import backfills, history
-from mainspring.store.pool import AWAY, Connection
+from mainspring.store.pool import NOT_NOW, Connection
 from mainspring.wire.bulk import Failure
 from mainspring.wire.jobs import RunNowRequest
 
 log = get_logger("bulk")
 
-# After these errors the slice is tried again. Nothing of it is stored.
-NOT_NOW = (*AWAY, asyncpg.DeadlockDetectedError, asyncpg.LockNotAvailableError, asyncpg.SerializationError)
 _UNEXPECTED = "it could not be done; the log of the server has the error"
 
 AfterCommit = Callable[[], None]

@@ -28,7 +28,7 @@ from mainspring.operations.signals import Signals
 from mainspring.store import dependencies
 from mainspring.store.deadlocks import despite_deadlocks
 from mainspring.store.dependencies import RunToPoll, WaitRow
-from mainspring.store.pool import AWAY, Connection, Store
+from mainspring.store.pool import NOT_NOW, Connection, Store
 
 log = get_logger("dependency_poller")
 
@@ -72,7 +72,7 @@ class DependencyPoller:
             while self._wanted:
                 self._wanted = False
                 await self._pass(dependencies.runs_to_poll)
-        except AWAY as error:
+        except NOT_NOW as error:
             log.warning("runs that wait could not be polled; the next round does it", error=repr(error))
 
     async def _pass(self, page: Page) -> int:

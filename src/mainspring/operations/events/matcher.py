@@ -17,7 +17,7 @@ from mainspring.operations.lifecycle.events import EventEmitted
 from mainspring.operations.signals import Signals
 from mainspring.store import events
 from mainspring.store.deadlocks import despite_deadlocks
-from mainspring.store.pool import AWAY, Store
+from mainspring.store.pool import NOT_NOW, Store
 
 log = get_logger("event_matcher")
 
@@ -67,7 +67,7 @@ class EventMatcher:
             while self._wanted:
                 self._wanted = False
                 await self.run_once()
-        except AWAY as error:
+        except NOT_NOW as error:
             log.warning("events could not be matched; the next round does it", error=repr(error))
 
     async def _step(self) -> int:

@@ -43,7 +43,7 @@ from mainspring.store.deadlocks import despite_deadlocks
 from mainspring.store.events import NewEventRun, PendingStart, StartNote
 from mainspring.store.jobs import LockedJob
 from mainspring.store.lanes import LaneRegistry
-from mainspring.store.pool import AWAY, Connection, Store
+from mainspring.store.pool import AWAY, NOT_NOW, Connection, Store
 
 log = get_logger("event_starter")
 
@@ -90,7 +90,7 @@ class EventStarter:
             while self._wanted:
                 wanted, self._wanted = sorted(self._wanted), set()
                 await self._start_jobs(wanted)
-        except AWAY as error:
+        except NOT_NOW as error:
             log.warning("jobs of events could not be started; the next round does it", error=repr(error))
 
     async def _start_jobs(self, found: Sequence[JobKey]) -> int:

@@ -21,7 +21,7 @@ from mainspring.operations.limits.admission import Admitted, release_and_admit
 from mainspring.operations.signals import Signals
 from mainspring.store import limits
 from mainspring.store.deadlocks import despite_deadlocks
-from mainspring.store.pool import AWAY, Connection, Store
+from mainspring.store.pool import NOT_NOW, Connection, Store
 
 T = TypeVar("T")
 
@@ -79,7 +79,7 @@ class Admitter:
                     woken.discard(frozenset())
                     await self._admit_due()
                 await self._admit(woken)
-        except AWAY as error:
+        except NOT_NOW as error:
             log.warning("no runs could be admitted; the next round does it", error=repr(error))
 
     async def _admit_due(self) -> int:

@@ -11,7 +11,7 @@ from mainspring.operations.claim.long_poll import LongPolls
 from mainspring.operations.limits.gate_registry import GateRegistry
 from mainspring.operations.signals import Signals
 from mainspring.store.lanes import LaneRegistry
-from mainspring.store.pool import AWAY, Store
+from mainspring.store.pool import NOT_NOW, Store
 
 log = get_logger("gates")
 
@@ -86,7 +86,7 @@ class GateWaker:
                         await self._registry.load(connection)
                     self._long_polls.wake_holders()
                 await self._offer(opened, everything=changed)
-        except AWAY as error:
+        except NOT_NOW as error:
             log.warning("workers that wait behind a gate were not woken; the next poll does it", error=repr(error))
 
     async def _offer(self, opened: Mapping[int, int], *, everything: bool) -> None:

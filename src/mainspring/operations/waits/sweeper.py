@@ -22,7 +22,7 @@ from mainspring.operations.signals import Signals
 from mainspring.operations.waits.ending import WaitEnd, end_waits
 from mainspring.store import waits
 from mainspring.store.deadlocks import despite_deadlocks
-from mainspring.store.pool import AWAY, Store
+from mainspring.store.pool import NOT_NOW, Store
 from mainspring.store.waits import DueWait
 
 log = get_logger("wait_sweeper")
@@ -100,7 +100,7 @@ class WaitSweeper:
     async def _answer(self) -> None:
         try:
             await self.run_once()
-        except AWAY as error:
+        except NOT_NOW as error:
             log.warning("waits could not be ended; the next round does it", error=repr(error))
 
 

@@ -39,7 +39,7 @@ from mainspring.store.deadlocks import despite_deadlocks
 from mainspring.store.fanouts import Fanout
 from mainspring.store.joins import NewJoin, Tally
 from mainspring.store.lanes import LaneRegistry, lane_key
-from mainspring.store.pool import AWAY, Connection, Store
+from mainspring.store.pool import NOT_NOW, Connection, Store
 from mainspring.store.runs import Ending, LockedRun
 from mainspring.store.workflows import Flow
 
@@ -325,7 +325,7 @@ class FanoutExpander:
                         self._wanted.update(await fanouts.of_joins(connection, fed))
                 while self._wanted:
                     await self.work(self._wanted.pop())
-        except AWAY as error:
+        except NOT_NOW as error:
             log.warning("mapped steps could not be continued; the next round does it", error=repr(error))
 
 

@@ -24,7 +24,7 @@ from mainspring.operations.workflows.rule_engine import settle
 from mainspring.store import joins
 from mainspring.store.deadlocks import despite_deadlocks
 from mainspring.store.joins import JoinCounts
-from mainspring.store.pool import AWAY, Store
+from mainspring.store.pool import NOT_NOW, Store
 
 log = get_logger("join_counter")
 
@@ -117,5 +117,5 @@ class JoinCounter:
                 wanted, self._wanted = self._wanted, set()
                 await self.count(wanted)
                 await asyncio.sleep(_PAUSE)
-        except AWAY as error:
+        except NOT_NOW as error:
             log.warning("joins could not be counted; the next round does it", error=repr(error))

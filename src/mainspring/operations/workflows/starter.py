@@ -34,7 +34,7 @@ from mainspring.store import fanouts, joins, workflows
 from mainspring.store.deadlocks import despite_deadlocks
 from mainspring.store.joins import Tally, join_in
 from mainspring.store.lanes import LaneRegistry
-from mainspring.store.pool import AWAY, Connection, Store
+from mainspring.store.pool import NOT_NOW, Connection, Store
 from mainspring.store.runs import Ending
 from mainspring.store.workflows import Flow, NewFlow, QueuedFlow
 
@@ -99,7 +99,7 @@ class FlowStarter:
                 if self._woken:
                     self._woken = False
                     await self._start_queued()
-        except AWAY as error:
+        except NOT_NOW as error:
             log.warning("workflow runs could not be started; the next round does it", error=repr(error))
 
     async def _start_queued(self) -> int:

@@ -23,7 +23,7 @@ from mainspring.operations.workflows.effects import FlowEffects
 from mainspring.operations.workflows.rule_engine import end_stopped
 from mainspring.store import fanouts, joins, workflows
 from mainspring.store.deadlocks import despite_deadlocks
-from mainspring.store.pool import AWAY, Store
+from mainspring.store.pool import NOT_NOW, Store
 from mainspring.store.workflows import Flow
 
 log = get_logger("stopper")
@@ -118,7 +118,7 @@ class FlowStopper:
         try:
             while self._wanted:
                 await self.stop(self._wanted.pop())
-        except AWAY as error:
+        except NOT_NOW as error:
             log.warning("workflow runs could not be stopped; the next round does it", error=repr(error))
 
 
