@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import os
+import re
 import shutil
 import signal
 import tempfile
@@ -85,6 +86,25 @@ LONGEST = (
     ("tests/api/test_stall_", "tests/sdk/with_server/", "tests/sdk/testing/test_documented.py"),
     ("tests/ui/", "tests/cluster/test_mutants.py"),
 )  # fmt: skip
+
+
+# To import a file takes a test process 20 ms, and each test process imports all. So a run leaves out a file without
+# looking into it if no test of it can be wanted: `make test` those that are slow as a whole, `make test-slow` and
+# `make test-long` those without such a mark.
+ALL_SLOW = re.compile(r"^pytestmark = .*\bpytest\.mark\.(slow|long)\b", re.MULTILINE)
+SOME_SLOW = re.compile(r"mark\.(slow|long)\b|^from tests\.sizes import", re.MULTILINE)
+BROWSER = Path(__file__).parent / "ui"  # its conftest.py marks all of them
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    if not collection_path.name.startswith("test_") or collection_path.suffix != ".py":
+        return None
+    wanted, in_browser = config.option.markexpr, collection_path.parent == BROWSER
+    if wanted == "not slow and not long":
+        return in_browser or ALL_SLOW.search(collection_path.read_text()) is not None or None
+    if wanted in ("slow and not long", "slow", "long"):
+        return (not in_browser and SOME_SLOW.search(collection_path.read_text()) is None) or None
+    return None
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

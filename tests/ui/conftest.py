@@ -28,14 +28,11 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool:
     return True
 
 
-# A browser test takes three seconds of CPU. `make test` has these, and `make test-slow` the others.
-ALWAYS = frozenset({"test_flows.py"})
-
-
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """A browser test takes three seconds of CPU: all of them are slow."""
     for item in items:
-        if item.path.parent == Path(__file__).parent and item.path.name not in ALWAYS:
+        if item.path.parent == Path(__file__).parent:
             item.add_marker(pytest.mark.slow)
     missing = "chromium" if CHROMIUM is None else None if (FOLDER / "index.html").is_file() else "the built page"
     if missing is not None:
