@@ -7,7 +7,7 @@ PIP_FLAGS := --quiet --disable-pip-version-check
 CODE := src tests examples tools hatch_build.py benchmarks
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run page types test test-slow test-long matrix chromium screenshots sandbox pgbouncer shells promtool brokers faults proof chaos oracle witness check format bench cluster patroni peers lock docs deploy-tools audit clients wheel release clean
+.PHONY: help setup run page types test test-slow test-long matrix chromium screenshots sandbox pgbouncer shells promtool brokers faults proof chaos oracle witness check format bench cluster patroni old-server peers lock docs deploy-tools audit clients wheel release clean
 
 help: ## show this help
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-11s %s\n", $$1, $$2}'
@@ -35,14 +35,14 @@ run: $(STAMP) page ## start Mainspring on its embedded PostgreSQL (http://127.0.
 # The tests start a thousand processes. If PYTHONDONTWRITEBYTECODE is set, as in many Python images, each process
 # compiles the whole source again. That takes 0.2 s of CPU, a third of the start time.
 test test-slow test-long faults proof chaos: export PYTHONDONTWRITEBYTECODE =
-test: $(STAMP) page sandbox pgbouncer shells promtool brokers chromium deploy-tools ## run the tests, without those that need many seconds (real PostgreSQL, real processes)
+test: $(STAMP) page sandbox pgbouncer shells promtool brokers chromium deploy-tools old-server ## run the tests, without those that need many seconds (real PostgreSQL, real processes)
 	$(BIN)/python -m pytest $(ARGS)
 
 matrix: $(STAMP) page ## run tests on each Python (3.11 to 3.14) and PostgreSQL (15 to 18) that is installed (ARGS="tests/sdk")
 	$(BIN)/python -m tools.matrix $(ARGS)
 
 # Three at a time: they need more of the machine than the others, and some measure it.
-test-slow: $(STAMP) page sandbox pgbouncer shells promtool brokers chromium deploy-tools $(VENV)/site/.installed ## run the tests that need many seconds each (a part of test-long)
+test-slow: $(STAMP) page sandbox pgbouncer shells promtool brokers chromium deploy-tools old-server $(VENV)/site/.installed ## run the tests that need many seconds each (a part of test-long)
 	$(BIN)/python -m pytest -m "slow and not long" -n 3 $(ARGS)
 
 test-long: test-slow patroni ## run what needs minutes: slow and long tests, faults, oracle, witness, bench
@@ -127,6 +127,10 @@ peers: $(STAMP) ## the same jobs through other job queues and ours, in turn, and
 patroni: $(STAMP) tools/patroni.lock
 	@$(BIN)/python -m tools.patroni || echo "Patroni and etcd cannot be installed: the tests with them are skipped"
 
+# What servers of 0.2.0 need and this version does not: a folder of its own (tools/old_server.py).
+old-server: $(STAMP) tools/old_server.lock
+	@$(BIN)/python -m tools.old_server
+
 cluster: patroni ## start three PostgreSQL with Patroni and etcd, two servers and a worker on this machine, until Ctrl-C
 	$(BIN)/python -m mainspring.bench.patroni $(ARGS)
 
@@ -145,6 +149,7 @@ lock: $(TOOLS)/.installed ## renew the locks after a change of the dependencies 
 	$(COMPILE) --output-file tools/site.lock tools/site.in
 	$(COMPILE) --output-file tools/deploy.lock tools/deploy.in
 	$(COMPILE) --output-file tools/patroni.lock tools/patroni.in
+	$(COMPILE) --output-file tools/old_server.lock tools/old_server.in
 
 $(VENV)/site/.installed: $(STAMP) tools/site.lock
 	test -x $(VENV)/site/bin/python || $(PY) -m venv $(VENV)/site

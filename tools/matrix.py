@@ -80,6 +80,7 @@ def cells(tests: Sequence[str]) -> Iterator[tuple[str, str]]:
             continue
         try:
             own = environment(version, python)
+            subprocess.run([own, "-m", "tools.old_server"], cwd=ROOT, check=True)
         except subprocess.CalledProcessError as error:
             yield f"Python {version}", f"cannot be installed: exit code {error.returncode}"
             continue

@@ -57,6 +57,9 @@ pytestmark = pytest.mark.anyio
         ({"notify": "me@example.com"}, "notify", '[{"on": ["failure"], "to": ["oncall"]}]'),
         ({"queue": ""}, "queue", "leave the field out"),
         ({"job_id": ""}, "job_id", "leave the field out"),
+        ({"http": {"url": "https://x.example", "headers": ["A: b"]}}, "http.headers", 'such as {"Accept":'),
+        ({"timezone": "Europe/Berlin"}, "timezone", "or give wall times: cron"),
+        ({"cron": "@dayly"}, "cron", "did you mean '@daily'?"),
         ({"notify": [{"on": ["failure"], "url": "mailto://x"}]}, "notify[0].url", 'write "to": ["oncall"]'),
     ],
 )
@@ -64,6 +67,24 @@ async def test_a_field_of_a_job(api: httpx.AsyncClient, body: dict[str, Any], fi
     refused = problem(await api.post("/v1/jobs", json={"task": "pack", **body}))
     assert (refused["status"], refused["field"]) == (422, field)
     assert hint in refused["hint"], refused
+
+
+@pytest.mark.parametrize(
+    ("body", "detail"),
+    [
+        ({"task": 5}, "Expected a text, got a whole number"),
+        ({"retries": "3"}, "Expected a whole number, got a text"),
+        ({"retry": []}, "Expected an object, got a list"),
+        ({"depends_on": "a"}, "Expected a list, got a text"),
+        ({"job_id": "x" * 300}, "Expected a text of at most 200 characters"),
+        ({"concurrency": "1"}, "Expected true or false, a whole number, an object or a list, got a text"),
+    ],
+)
+async def test_a_value_of_another_type_is_told_in_words(
+    api: httpx.AsyncClient, body: dict[str, Any], detail: str
+) -> None:
+    refused = problem(await api.post("/v1/jobs", json={"task": "pack", **body}))
+    assert (refused["status"], refused["detail"]) == (422, detail)
 
 
 async def test_one_job_and_many_jobs_are_told_apart(api: httpx.AsyncClient) -> None:
@@ -102,10 +123,14 @@ async def test_a_token_that_is_not_valid(api: httpx.AsyncClient) -> None:
 async def test_other_parts_of_a_request(api: httpx.AsyncClient) -> None:
     for limit, said in (("0", "at least 1"), ("5000", "at most 1000"), ("many", "a whole number")):
         assert problem(await api.get(f"/v1/jobs?limit={limit}"))["detail"] == f"limit: expected {said}"
+    assert problem(await api.get("/v1/logs?text="))["detail"] == "text: is empty; give it, or leave it out"
     role = problem(await api.post("/v1/tokens", json={"name": "web", "role": "wroker"}))
     assert role["hint"] == "did you mean 'worker'?"
     day = problem(await api.put("/v1/calendars/x", json={"weekdays": ["MONDAY"]}))
     assert (day["field"], day["hint"]) == ("weekdays[0]", "did you mean MON?")
+    for country in ("GER", "Germany"):
+        unknown = problem(await api.put("/v1/calendars/x", json={"holidays": [{"country": country}]}))
+        assert unknown["hint"] == "did you mean 'DE'?"
     form = {"Content-Type": "application/x-www-form-urlencoded"}
     kind = problem(await api.post("/v1/jobs", content="task=pack", headers=form))
     assert kind["hint"] == "send the header Content-Type: application/json"

@@ -103,7 +103,7 @@ def test_a_job_gets_the_value_unless_the_file_says_otherwise() -> None:
         ({"emit": {}, "topic": "x"}, "sources[0].topic"),
         ({"emit": {}, "start": "middle"}, "sources[0].start"),
         ({"emit": {}, "format": "xml"}, "sources[0].format"),
-        ({"emit": {"nom": 1}}, "sources[0].emit"),
+        ({"emit": {"nom": 1}}, "sources[0].emit.nom"),
         ({"emit": {"name": {"$from": "body.x"}}}, "sources[0].emit.name"),
         ({"emit": {"name": {"$from": "value.x", "or": 1}}}, "sources[0].emit.name"),
         ({"submit": {}}, "sources[0].submit.task"),

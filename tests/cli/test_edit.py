@@ -97,7 +97,7 @@ def test_a_text_that_is_no_json_or_an_editor_that_fails_changes_nothing(
 ) -> None:
     editing("text = '{'")
     code, out, err = call("edit", "report")
-    assert code != 0 and out == "" and "this is not a JSON object" in err
+    assert code != 0 and out == "" and "this is not JSON: " in err
     [kept_in] = re.findall(r"your text is in (\S+/report.json)", err)
     assert Path(kept_in).read_text() == "{"
     shutil.rmtree(Path(kept_in).parent)

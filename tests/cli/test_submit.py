@@ -118,7 +118,7 @@ def test_a_chosen_key_is_kept(accepting: CannedServer, call: Call) -> None:
 @pytest.mark.parametrize(
     ("args", "words"),
     [
-        (("t", "--payload", "[1]"), "--payload is not a JSON object"),
+        (("t", "--payload", "[1]"), "--payload is a list, not a JSON object"),
         (("t", "--payload", "{}", "a=1"), "--payload and key=value cannot be combined"),
         (("t", "lonely"), "'lonely' is not key=value"),
         (("echo", "hello"), "a shell command is given with --command"),
@@ -250,7 +250,7 @@ def test_retry_rules_and_delivery(accepting: CannedServer, call: Call) -> None:
     }
     code, _, err = call("submit", "--command", "x", "--retry", "5")
     assert code == 2
-    assert err.startswith("error: --retry is not a JSON object") and "max_attempts" in err
+    assert err.startswith("error: --retry is a number, not a JSON object") and "max_attempts" in err
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,7 @@ pytestmark = pytest.mark.anyio
         ({"from": FROM}, "to", "invalid_input", "to"),
         ({"from": FROM, "to": TO, "concurrency": 0}, "concurrency", "invalid_input", "0"),
         ({"from": FROM, "to": TO, "concurrency": 1001}, "concurrency", "invalid_input", "1001"),
-        ({"from": FROM, "to": TO, "concurrency": "4"}, "concurrency", "invalid_input", "got str"),
+        ({"from": FROM, "to": TO, "concurrency": "4"}, "concurrency", "invalid_input", "got a text"),
         ({"from": FROM, "to": TO, "order": "random"}, "order", "invalid_input", "random"),
         ({"from": FROM, "to": TO, "payload": {}}, "payload", "unknown_field", "payload"),
         ({"from": FROM, "to": "2025-03-01T00:59:00Z", "job": "q"}, "job", "unknown_field", "job"),

@@ -117,10 +117,10 @@ class Cluster:
         self.http = httpx.AsyncClient(base_url=self.url, headers=self._headers, timeout=60, transport=Patient(trusted))
 
     async def server(
-        self, port: int | None = None, tree: Path | None = None, options: Sequence[str] = ()
+        self, port: int | None = None, tree: Path | str | None = None, options: Sequence[str] = ()
     ) -> subprocess.Popen[bytes]:
         """Start a server and wait until it answers. Another `port` makes a second server of the same database. `tree`
-        is a folder with the source of another version."""
+        is a folder with the source of another version, or several for PYTHONPATH."""
         port = port or self.port
         arguments = ["server", "--port", str(port), "--data", str(self.folder), *options]
         child = self._start(arguments, {"MAINSPRING_DATABASE_URL": self._database_url, **_source(tree)})
@@ -146,7 +146,7 @@ class Cluster:
         folder: Path | None = None,
         servers: str | None = None,
         program: str | None = None,
-        tree: Path | None = None,
+        tree: Path | str | None = None,
     ) -> subprocess.Popen[bytes]:
         """Start a worker and wait until it is registered. `folder` is its working directory, `servers` are its servers,
         `program` is a file that is run instead of `python -m mainspring`, `tree` is a folder with the source of another
@@ -251,7 +251,7 @@ class Cluster:
         return {worker["worker_id"] for worker in answer.json()["workers"] if worker["state"] == "LIVE"}
 
 
-def _source(tree: Path | None) -> dict[str, str]:
+def _source(tree: Path | str | None) -> dict[str, str]:
     return {} if tree is None else {"PYTHONPATH": str(tree)}
 
 

@@ -24,7 +24,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     [
         (None, "nosuch:app", "cannot import nosuch: ModuleNotFoundError"),
         ("def x(:", "mine:app", "SyntaxError"),
-        ("app = 3", "mine:app", "is a int, not a Mainspring application"),
+        ("app = 3", "mine:app", "is of type int, not a Mainspring application"),
         ("import sys; sys.exit(4)", "mine:app", "ended the process with exit code 4"),
         ("print('hello'); raise ValueError('no\\nregion')", "mine:app", "ValueError: no\nregion"),
         ("import os; os._exit(3)", "mine:app", "ended the process with exit code 3"),

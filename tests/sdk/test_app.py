@@ -191,7 +191,7 @@ BAD_SCHEDULES = [
     (lambda app: app.cron("0 0 30 2 *"), "@app.cron('0 0 30 2 *')", "never fires"),
     (lambda app: app.cron(""), "@app.cron('')", "cron"),
     (lambda app: app.cron(None), "@app.cron(None)", "does not say when"),
-    (lambda app: app.cron(5), "@app.cron(5)", "schedule.cron: Expected str | null, got int"),
+    (lambda app: app.cron(5), "@app.cron(5)", "schedule.cron: Expected a text, got a whole number"),
     (lambda app: app.cron("@daily", timezone="Mars/Base"), "@app.cron('@daily', timezone='Mars/Base')",
      "timezone: 'Mars/Base' is not a known time zone"),
     (lambda app: app.cron("@daily", overlap="never"), "@app.cron('@daily')", "'never' is not an overlap rule"),
@@ -359,3 +359,8 @@ def test_a_payload_is_not_an_option_of_a_submission_and_is_never_dropped(name: s
     else:
         with pytest.raises(ValueError, match=f"over .*charge: {name} is not an option"):
             app.cron("0 9 * * *", **options)(charge)
+
+
+def test_a_rate_of_a_queue_is_read_when_it_is_declared() -> None:
+    with pytest.raises(ValueError, match=r"app.limit\('mails'\): '10' is not a rate. Write a number of starts"):
+        Mainspring().limit("mails", rate="10")

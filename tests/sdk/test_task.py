@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -234,3 +235,13 @@ def test_a_call_without_the_context_says_where_one_comes_from() -> None:
         pay(cent=3)  # type: ignore[call-arg]
     with pytest.raises(TypeError, match="missing 1 required positional argument: 'ctx'"):
         deep(3)
+
+
+@pytest.mark.parametrize("name", ["delay", "apply_async", "send", "enqueue"])
+def test_what_other_libraries_call_submit_is_told(name: str) -> None:
+    task = Mainspring().task("pay", delay="5m")(lambda cents: None)
+    with pytest.raises(AttributeError, match=rf"the task pay has no {name}: write pay.submit\(...\)"):
+        getattr(task, name)
+    with pytest.raises(AttributeError, match=r"the task pay has no nope\Z"):
+        getattr(task, "nope")  # noqa: B009 - mypy sees that there is none
+    assert not hasattr(copy.copy(task), "nope")

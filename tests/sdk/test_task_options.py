@@ -62,7 +62,7 @@ def test_a_task_without_any_declares_its_parameters_alone() -> None:
         ({"priority": "urgent"}, "'urgent' is not a priority. Expected low, normal, high, critical, or 0 to 3."),
         ({"timeout": "soon"}, "timeout: 'soon' is not a duration"),
         ({"retry": {"tries": 3}}, r"retry\.tries: unknown field 'tries'"),
-        ({"queue": 5}, r"queue: Expected str \| null, got int\. Write a text with quotes\.\Z"),
+        ({"queue": 5}, r"queue: Expected a text, got a whole number\. Write a text with quotes\.\Z"),
         ({"retries": 2, "delivery": "at_most_once"}, "retries: at_most_once is never tried again"),
         ({"env": {"A": "b"}}, "env has an effect only on process tasks; add executor='process'"),
         ({"limits": {"output": 5, "cpu": "1m"}}, "limits.cpu has an effect only on process tasks"),

@@ -16,7 +16,7 @@ import pytest
 from mainspring.store.migrate import Migration, known_migrations, migrate, read_migration
 from tests.conftest import TOKEN
 from tests.processes.cluster import SLOW, START, Cluster, eventually, free_port
-from tests.upgrades.trees import baselines, imported_from, tree_of
+from tests.upgrades.trees import baselines, imported_from, python_path, tree_of
 
 pytestmark = pytest.mark.anyio
 
@@ -45,12 +45,12 @@ def later(header: str) -> list[Migration]:
 
 
 @pytest.fixture(scope="module", params=sorted(baselines()))
-def old(request: pytest.FixtureRequest) -> Iterator[Path]:
-    """The source of an earlier version."""
+def old(request: pytest.FixtureRequest) -> Iterator[str]:
+    """The PYTHONPATH of an earlier version."""
     folder = Path(tempfile.mkdtemp(prefix="ms-tree-", dir="/tmp"))
     tree = tree_of(baselines()[request.param], folder)
     assert imported_from(tree).is_relative_to(tree)
-    yield tree
+    yield python_path(tree)
     shutil.rmtree(folder)
 
 
@@ -86,7 +86,7 @@ async def fires(cluster: Cluster) -> None:
 
 @pytest.mark.slow
 async def test_old_servers_and_workers_work_with_new_ones_while_the_schema_goes_on(
-    cluster: Cluster, old: Path, database_url: str
+    cluster: Cluster, old: str, database_url: str
 ) -> None:
     """An upgrade in steps: an old server, a migration, a new server, and then new workers."""
     server = await cluster.server(tree=old)
@@ -110,7 +110,7 @@ async def test_old_servers_and_workers_work_with_new_ones_while_the_schema_goes_
 
 @pytest.mark.slow
 async def test_old_code_starts_on_a_newer_schema_that_does_not_break_it(
-    cluster: Cluster, old: Path, database_url: str
+    cluster: Cluster, old: str, database_url: str
 ) -> None:
     await migrate(database_url, known=later("-- stage: post\n"))
     await cluster.server(tree=old)
@@ -119,16 +119,16 @@ async def test_old_code_starts_on_a_newer_schema_that_does_not_break_it(
 
 
 async def test_old_code_does_not_start_on_a_schema_that_breaks_it_and_says_so(
-    cluster: Cluster, old: Path, database_url: str
+    cluster: Cluster, old: str, database_url: str
 ) -> None:
     await migrate(database_url, known=later("-- stage: post\n-- breaking\n"))
     await refuses(cluster, old, database_url, known_migrations()[-1].version + 1)
 
 
-async def refuses(cluster: Cluster, old: Path, database_url: str, version: int) -> None:
+async def refuses(cluster: Cluster, old: str, database_url: str, version: int) -> None:
     child = cluster._start(
         ["server", "--port", str(cluster.port), "--data", str(cluster.folder)],
-        {"MAINSPRING_DATABASE_URL": database_url, "PYTHONPATH": str(old)},
+        {"MAINSPRING_DATABASE_URL": database_url, "PYTHONPATH": old},
     )
     assert child.wait(START) != 0
     said = cluster.said(child)

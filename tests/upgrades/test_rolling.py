@@ -28,7 +28,7 @@ from mainspring.domain.transitions import StoredState
 from mainspring.store.migrate import Stage, known_migrations
 from tests.conftest import TOKEN
 from tests.processes.cluster import SLOW, TAKEN, Cluster, eventually, free_port
-from tests.upgrades.trees import baselines, tree_of
+from tests.upgrades.trees import baselines, python_path, tree_of
 
 pytestmark = [pytest.mark.anyio, pytest.mark.long]
 
@@ -83,10 +83,10 @@ class Load:
 
 
 @pytest.fixture(params=sorted(baselines()))
-def old(request: pytest.FixtureRequest) -> Iterator[Path]:
-    """The source of an earlier version."""
+def old(request: pytest.FixtureRequest) -> Iterator[str]:
+    """The PYTHONPATH of an earlier version."""
     folder = Path(tempfile.mkdtemp(prefix="ms-tree-", dir="/tmp"))
-    yield tree_of(baselines()[request.param], folder)
+    yield python_path(tree_of(baselines()[request.param], folder))
     shutil.rmtree(folder)
 
 
@@ -101,7 +101,7 @@ async def replaced(child: subprocess.Popen[bytes]) -> None:
     assert child.returncode == 0
 
 
-async def test_a_cluster_is_upgraded_process_by_process_under_load(old: Path, database_url: str) -> None:
+async def test_a_cluster_is_upgraded_process_by_process_under_load(old: str, database_url: str) -> None:
     folder = Path(tempfile.mkdtemp(prefix="ms-cluster-", dir="/tmp"))
     cluster = Cluster(database_url, TOKEN, folder)
     connection = await asyncpg.connect(database_url)

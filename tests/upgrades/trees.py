@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from tools import old_server
+
 ROOT = Path(__file__).resolve().parents[2]
 BASELINES = Path(__file__).with_name("baselines.txt")
 
@@ -43,11 +45,20 @@ def tree_of(commit: str, folder: Path) -> Path:
     return folder / "src"
 
 
+def python_path(tree: Path) -> str:
+    """What processes of this tree have as PYTHONPATH: the tree, and the packages that this version no longer needs."""
+    if tree == ROOT / "src":
+        return str(tree)
+    if not old_server.installed():
+        pytest.fail("servers of 0.2.0 need packages that are not installed: make old-server")
+    return os.pathsep.join((str(tree), str(old_server.FOLDER)))
+
+
 def imported_from(tree: Path) -> Path:
     """The path of the package in a Python process with this tree."""
     shown = subprocess.run(
         [sys.executable, "-c", "import mainspring; print(mainspring.__file__)"],
-        env={**os.environ, "PYTHONPATH": str(tree)},
+        env={**os.environ, "PYTHONPATH": python_path(tree)},
         capture_output=True,
         text=True,
         check=True,

@@ -34,7 +34,7 @@ def test_a_module_that_raises_shows_its_own_line(tmp_path: Path, monkeypatch: py
         ("import mainspring\na = mainspring.Mainspring()\nb = mainspring.Mainspring()", "x", "has no 'x'",
          "use {module}:a or {module}:b"),
         ("app = None", "app", "is None, not a Mainspring application", "add app = Mainspring() to "),
-        ("app = 3", "app", "is a int, not a Mainspring application", "the module has no application"),
+        ("app = 3", "app", "is of type int, not a Mainspring application", "the module has no application"),
     ],
 )  # fmt: skip
 def test_a_name_that_is_no_application_is_answered_with_those_that_are(

@@ -298,7 +298,7 @@ def test_a_refused_token_is_retried_slowly_and_the_worker_can_still_be_stopped(t
         ("", "no_such_module_at_all:app", "cannot import no_such_module_at_all: ModuleNotFoundError"),
         ("import json\n1 / 0", "broken_app:app", "cannot import broken_app: ZeroDivisionError"),
         ("other = 1", "empty_app:app", "the module empty_app has no .app."),
-        ("app = 1", "wrong_app:app", "wrong_app:app is a int, not a Mainspring application"),
+        ("app = 1", "wrong_app:app", "wrong_app:app is of type int, not a Mainspring application"),
     ],
 )
 def test_an_application_that_cannot_be_loaded_is_refused_with_the_reason(

@@ -34,6 +34,11 @@ _PLAIN = (
     (re.compile(r"Expected `int` >= (-?\d+)"), r"expected at least \1"),
     (re.compile(r"Expected `int` <= (-?\d+)"), r"expected at most \1"),
     (re.compile(r"Expected `int`, got `str`"), "expected a whole number"),
+    (re.compile(r"Expected `float`, got `str`"), "expected a number"),
+    (re.compile(r"Expected `bool`, got `str`"), "expected true or false"),
+    (re.compile(r"Expected `str` of length >= 1$"), "is empty; give it, or leave it out"),
+    (re.compile(r"Expected `str` of length >= (\d+)"), r"expected at least \1 characters"),
+    (re.compile(r"Expected `str` of length <= (\d+)"), r"expected at most \1 characters"),
 )
 
 

@@ -13,6 +13,7 @@ from msgspec import Meta
 from mainspring.brokers.addresses import SCHEMES
 from mainspring.brokers.templates import check_template
 from mainspring.domain.errors import InvalidInput
+from mainspring.domain.intake.decoding_errors import in_words
 from mainspring.wire.jobs import JobRequest
 
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
@@ -94,9 +95,9 @@ def read_sources(given: Mapping[str, Any], environ: Mapping[str, str]) -> list[S
     try:
         file = msgspec.convert(given, FileIn)
     except msgspec.ValidationError as error:
-        what, _, path = str(error).partition(" - at `$")
-        field = path.rstrip("`").removeprefix(".") or "sources"
-        raise InvalidInput(f"{field}: {what}", field=field, hint="docs/connect.md has all settings") from None
+        wrong = in_words(error, FileIn, {"sources": SourceIn, "emit": EmitIn})
+        hint = "; ".join(filter(None, (wrong.hint, "docs/connect.md has all settings")))
+        raise InvalidInput(wrong.detail, field=wrong.field, expected=wrong.expected, hint=hint) from None
     found: list[SourceSettings] = []
     for index, source in enumerate(file.sources):
         where = f"sources[{index}]"

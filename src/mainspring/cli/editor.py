@@ -10,6 +10,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from mainspring.cli.json_text import object_in
 from mainspring.domain.errors import InvalidInput
 
 _USUAL = ("editor", "nano", "vim", "vi")
@@ -59,10 +60,7 @@ def changed_fields(before: str, after: str) -> dict[str, Any]:
     """The fields that differ, with their new values. A field that was removed is None: it gets its default."""
     import msgspec
 
-    try:
-        new = msgspec.json.decode(after, type=dict[str, Any])
-    except msgspec.MsgspecError as error:
-        raise InvalidInput(f"this is not a JSON object: {error}", field="$", hint="check commas and quotes") from None
+    new = object_in(after, "this", "$")
     old: dict[str, Any] = msgspec.json.decode(before)
     changed = {name: value for name, value in new.items() if name not in old or old[name] != value}
     return changed | {name: None for name in old if name not in new}

@@ -146,6 +146,8 @@ def unknown_command(ctx: Any, word: str, known: dict[str, str]) -> Exception:
         close = [f"run {word}"]
     if not close and word in COMMANDS:
         close = [word]
+    if ctx.parent is not None:  # a noun, whose verbs are few
+        error.verbs = f"it has {', '.join(known)};"  # type: ignore[attr-defined]
     if close:
         root = ctx.find_root().command_path
         error.suggestion = _did_you_mean(f"{root} {name}" for name in close)  # type: ignore[attr-defined]

@@ -111,7 +111,7 @@ _PHRASES = {
 }
 _WORDS = (
     (re.compile(r"`(job|task|queue|error|since|until|limit|cursor|status|label|owner)`"), r"--\1"),
-    (re.compile(r"\bPATCH\b(?! /)"), "`mainspring job edit`"),
+    (re.compile(r"(?<!, )\bPATCH\b(?! /)"), "`mainspring job edit`"),
     (re.compile(r"\banother job_id\b"), "another --job-id"),
     (re.compile(r'\{"all": true\}'), "--all"),
 )

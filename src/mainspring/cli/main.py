@@ -16,6 +16,7 @@ from mainspring.cli.commands import APART, BENCH, COMMANDS, NOUNS, OLD_NAMES, lo
 from mainspring.cli.exit_codes import BAD_INPUT, FAILURE, INTERRUPTED
 from mainspring.cli.extras import in_words
 from mainspring.cli.groups import HELP, Root, UsageError, noun_group
+from mainspring.cli.misuse import in_other_words, own_options
 from mainspring.cli.noun import Noun, NounVerb
 from mainspring.cli.prepare import place_in_file, prepared
 from mainspring.kernel.terminal import visible
@@ -156,7 +157,10 @@ def _misused(error: Exception, args: Sequence[str]) -> int:
     place = None if context is None else place_in_file(context, getattr(error, "param", None))
     if place is not None:  # the user typed no option
         message = f"{place}: {getattr(error, 'message', message)}"
-    suggestion = getattr(error, "suggestion", None)
+    suggestion = getattr(error, "suggestion", None) or getattr(error, "verbs", None)
+    if place is None:
+        message, instead = in_other_words(error, message, context)
+        suggestion = suggestion or instead
     if hasattr(error, "possibilities"):  # no such option
         name = str(getattr(error, "option_name", ""))
         message = f"there is no option {name}"
@@ -169,7 +173,7 @@ def _misused(error: Exception, args: Sequence[str]) -> int:
         ):
             suggestion = f"did you mean {other}?"
         elif context is not None and suggestion is None:
-            suggestion = _without_option(name, context.command.params)
+            suggestion = _without_option(name, context.command.params) or own_options(context.command.params)
     elif args[0] in OLD_NAMES and len(args) > 1 and args[1] in ("list", "show"):  # `jobs list`
         suggestion = f"did you mean `mainspring {OLD_NAMES[args[0]].partition(' ')[0]} {args[1]}`?"
     hint = f"{suggestion} see" if suggestion else "see"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from mainspring.cli.json_text import object_in
 from mainspring.kinds.option_values import pair, secret_or_text, value_of
 
 _PAIRS = {
@@ -75,16 +76,7 @@ def unique_of(text: str) -> dict[str, Any] | bool:
 
 
 def object_of(text: str, field: str, example: str) -> dict[str, Any]:
-    import msgspec
-
-    from mainspring.domain.errors import InvalidInput
-
-    try:
-        return msgspec.json.decode(text, type=dict[str, Any])
-    except msgspec.MsgspecError as error:
-        raise InvalidInput(
-            f"--{field} is not a JSON object: {error}", field=field, hint=f"such as '{example}'"
-        ) from None
+    return object_in(text, f"--{field}", field, example)
 
 
 def pairs_of(texts: list[str], field: str) -> dict[str, str] | None:

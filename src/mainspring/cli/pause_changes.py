@@ -61,4 +61,4 @@ def _show_resumed(view: Any, what: str, *, as_json: bool) -> None:
     if as_json:
         show_json(view)
     else:
-        show_line(f"{what} not paused any more")
+        show_line(f"{what} not paused")

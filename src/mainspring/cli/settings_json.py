@@ -6,6 +6,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from mainspring.cli.json_text import object_in
+
 # The secret field of each kind of channel that --secret-file fills.
 _SECRETS = {
     "mail": "password", "webhook": "secret", "slack": "webhook_url", "teams": "webhook_url", "discord": "webhook_url",
@@ -16,8 +18,6 @@ _SECRETS = {
 
 def read_settings(file: str | None, given: dict[str, Any], needs: tuple[str, ...]) -> dict[str, Any]:
     """The settings in a JSON file, or those of the options, of which there are at least `needs`."""
-    import msgspec
-
     from mainspring.domain.errors import InvalidInput
 
     if file is None:
@@ -31,12 +31,20 @@ def read_settings(file: str | None, given: dict[str, Any], needs: tuple[str, ...
         raise InvalidInput(
             f"--file and {next(iter(given))} cannot be combined", field="file", hint="the file has all settings"
         )
+    return settings_in(file)
+
+
+def settings_in(file: str) -> dict[str, Any]:
+    """The object in a JSON file; - is the standard input."""
+    from mainspring.domain.errors import InvalidInput
+
     try:
-        return msgspec.json.decode(_text_of(file), type=dict[str, Any])
+        text = _text_of(file)
     except OSError as error:
         raise InvalidInput(f"{file} cannot be read: {error.strerror}", field="file") from None
-    except (UnicodeDecodeError, msgspec.DecodeError) as error:
-        raise InvalidInput(f"{file} cannot be read: {error}", field="file", expected="a JSON object") from None
+    except UnicodeDecodeError:
+        raise InvalidInput(f"{file} is not text", field="file", expected="a JSON object in UTF-8") from None
+    return object_in(text, file, "file")
 
 
 def secret_from(file: str, kind: str) -> tuple[str, str]:

@@ -44,7 +44,13 @@ def detail_of(error: MainspringError, typed: Sequence[str]) -> str:
     first = _FIRST.match(error.detail)
     if first is not None and first[0] == field:
         return option + error.detail[first.end() :]
-    return error.detail if error.detail.startswith(option) else f"{option}: {error.detail}"
+    return error.detail if error.detail.startswith(option) else f"{option}: {error.detail.removeprefix(f'{field}: ')}"
+
+
+def _spelt_alike(field: str, given: set[str]) -> str | None:
+    """The option with the name of the field: `--timeout-wait` for `timeout_wait`, `--header` for `headers`."""
+    name = field.replace("_", "-")
+    return next((option for option in (f"--{name}", f"--{name.removesuffix('s')}") if option in given), None)
 
 
 def _option(field: str, given: set[str]) -> str | None:
@@ -53,7 +59,7 @@ def _option(field: str, given: set[str]) -> str | None:
     while path not in _OPTIONS:
         path, dot, last = path.rpartition(".")
         if not dot:
-            return None
+            return _spelt_alike(field, given)
         rest = f"{last}.{rest}" if rest else last
     option = _OPTIONS[path]
     if option == "--timezone" and "--tz" in given:

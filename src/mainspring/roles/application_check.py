@@ -66,7 +66,7 @@ def main(name: str) -> int:
     try:
         load_app(name)
     except InvalidInput as error:
-        sys.stdout.write(f"\n{_MARK} " + json.dumps({"detail": str(error), "hint": error.hint}) + "\n")
+        sys.stdout.write(f"\n{_MARK} " + json.dumps({"detail": error.detail, "hint": error.hint}) + "\n")
         return _REFUSED
     return 0
 

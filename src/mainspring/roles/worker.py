@@ -115,6 +115,8 @@ async def run_worker(options: WorkerOptions) -> int:
     log.detail("descriptors", limit=descriptors.now, commands=descriptors.before)
     app = load_app(options.app) if options.app else Mainspring()
     app_token = options.app_token or options.token
+    if options.app and not (app.tasks or app.workflows or app.schedules or app.calendars or app.limits):
+        log.warning("the application declares nothing: no task, workflow or schedule", app=options.app)
     app.adopt(options.server, app_token)  # tasks submit jobs to the server of this worker
     timing = options.timing
     progress = ProgressReports()

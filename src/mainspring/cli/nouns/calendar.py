@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -11,7 +9,8 @@ import typer
 from mainspring.cli.connect import JsonFlag, Server
 from mainspring.cli.listing import Listing, ListOptions, PageCursor, PageLimit, more_pages, show_list, with_list_options
 from mainspring.cli.noun import Noun
-from mainspring.cli.screen import show_fields, show_json, show_line
+from mainspring.cli.screen import say, show_fields, show_json, show_line
+from mainspring.cli.settings_json import settings_in
 from mainspring.cli.table import Column
 
 if TYPE_CHECKING:
@@ -222,12 +221,15 @@ def set_(
         raise InvalidInput(
             f"--file and {next(iter(given))} cannot be combined", field="file", hint="the file has all rules"
         )
-    wanted = given if file is None else _read(file)
+    wanted = given if file is None else settings_in(file)
     with server.connect() as client:
         if preview:
             _show_preview(client.preview_calendar(name, wanted), as_json=as_json)
         else:
-            show_calendar(client.set_calendar(name, wanted, if_version=if_version), as_json=as_json)
+            stored = client.set_calendar(name, wanted, if_version=if_version)
+            show_calendar(stored, as_json=as_json)
+            if not rules_of(stored):
+                say(f"warning: calendar {name} has no rules and holds back no fire; give --holidays or --weekdays")
 
 
 def _show_preview(found: CalendarPreview, *, as_json: bool) -> None:
@@ -249,18 +251,6 @@ def _show_preview(found: CalendarPreview, *, as_json: bool) -> None:
 def _fires(shown: Sequence[datetime], number: int, verb: str) -> str:
     first = f": {shown[0]:%Y-%m-%dT%H:%M:%SZ}{' ...' if number > 1 else ''}" if shown else ""
     return f"{number:,} {'fire' if number == 1 else 'fires'} {verb}{first}"
-
-
-def _read(file: str) -> dict[str, Any]:
-    import msgspec
-
-    from mainspring.domain.errors import InvalidInput
-
-    try:
-        text = sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
-        return msgspec.json.decode(text, type=dict[str, Any])
-    except (OSError, UnicodeDecodeError, msgspec.DecodeError) as error:
-        raise InvalidInput(f"{file} cannot be read: {error}", field="file", expected="a JSON object") from None
 
 
 def _set_country(text: str) -> dict[str, str]:

@@ -32,6 +32,7 @@ from mainspring.cli.screen import say, show_fields, show_json, show_line
 from mainspring.cli.table import WHOLE_ID, Column
 from mainspring.cli.task_options import payload_of, task_options, task_values
 from mainspring.cli.text_formats import TimeFormat, in_utc, span
+from mainspring.cli.unknown_tasks import nothing_of
 from mainspring.cli.wait_output import longest_wait, wait_and_show
 
 if TYPE_CHECKING:
@@ -139,11 +140,12 @@ def list_(
             limit=limit, cursor=cursor,
         )  # fmt: skip
         page = search_list(client, options, asked)
+        nothing = "no jobs; to list what has run: mainspring run list"
         return Listing(
             page,
             _COLUMNS,
             lambda times: [_row(job, times) for job in page.jobs],
-            "no jobs; to list what has run: mainspring run list",
+            nothing if task is None or page.jobs else nothing_of(client, "jobs", task),
             more_pages(page.next),
         )
 

@@ -30,6 +30,7 @@ from mainspring.cli.screen import say, show_fields, show_json, show_line, show_o
 from mainspring.cli.table import Column
 from mainspring.cli.task_options import payload_of
 from mainspring.cli.text_formats import TimeFormat, memory, span
+from mainspring.cli.unknown_tasks import nothing_of
 from mainspring.cli.wait_output import brief, wait_and_show
 from mainspring.cli.which_run import RunOrJob, call_for_run, find_run_id
 from mainspring.kernel.texts import error_line
@@ -145,6 +146,8 @@ def list_(
             known = client.job(found)  # it has no such runs, or there is no such job
             if known.latest_run is None and known.next_fire_at is not None:
                 nothing = f"no runs yet; the first one is due {TimeFormat(datetime.now(UTC)).full(known.next_fire_at)}"
+        elif task is not None and not rows:
+            nothing = nothing_of(client, "runs", task)
         return Listing(
             page,
             _COLUMNS,

@@ -158,7 +158,10 @@ def _value(file: Path | None) -> str:
         text = getpass.getpass("Value: ")
     else:
         text = sys.stdin.read()
-    return text.removesuffix("\n").removesuffix("\r")
+    value = text.removesuffix("\n").removesuffix("\r")
+    if not value:
+        raise InvalidInput("the value is empty", field="value", hint="type it, pipe it, or give --file")
+    return value
 
 
 @noun.verb("delete", "mainspring secret delete db-password")

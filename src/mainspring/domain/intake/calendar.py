@@ -92,7 +92,9 @@ def _country(given: HolidaysIn, field: str) -> HolidaysIn:
     known, code = countries(), given.country.upper()
     if code not in known:
         names = country_names()
-        close = difflib.get_close_matches(given.country[:100].lower().replace("_", " "), names, n=3, cutoff=0.7)
+        written = given.country[:100].lower().replace("_", " ")
+        close = [name for name in names if name.startswith(written)][:3]
+        close = close or difflib.get_close_matches(written, names, n=3, cutoff=0.7)
         near = [names[name] for name in close] or difflib.get_close_matches(code[:100], known, n=3, cutoff=0.5)
         raise InvalidInput(
             f"{shown(given.country)} is not a country with known holidays", code="unknown_country",

@@ -17,7 +17,7 @@ from mainspring.domain.schedules.occurrences import each
 from mainspring.domain.schedules.schedule import Schedule, ScheduleKind
 from mainspring.domain.schedules.wall_clock import wall_clock
 from mainspring.domain.schedules.zones import check_timezone, zone
-from mainspring.domain.texts import shown
+from mainspring.domain.texts import meant, shown
 from mainspring.wire.schedules import DstIn
 from mainspring.wire.states import FOLDS, GAPS
 
@@ -69,7 +69,8 @@ def check_cron(
     if text.startswith("@"):
         if text.lower() not in ALIASES:
             known = "one of " + ", ".join(sorted(ALIASES))
-            raise _bad_cron(f"{shown(text)} is not a known alias", field, known, hint=_instead(text, 1))
+            hint = _instead(text, 1) or meant(text.lower(), ALIASES, "") or None
+            raise _bad_cron(f"{shown(text)} is not a known alias", field, known, hint=hint)
         text = ALIASES[text.lower()]
     fields = len(text.split())
     if fields not in (5, 6):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 import msgspec
 
@@ -98,6 +98,7 @@ _EXAMPLES = {
     "labels": '{"team": "billing"}',
     "required_labels": '{"zone": "a"}',
     "env": '{"REGION": "eu"}',
+    "headers": '{"Accept": "application/json"}',
     "http": '{"url": "https://example.com/hook", "method": "POST"}',
     "sql": '{"connection": "warehouse", "statement": "select 1"}',
     "command": '"echo hello" or ["echo", "hello"]',
@@ -120,6 +121,16 @@ _EXAMPLES = {
     "notify": '[{"on": ["failure"], "to": ["oncall"]}]',
     "depends_on": '["extract"]',
 }
+_TYPES = {
+    "str": "a text",
+    "int": "a whole number",
+    "float": "a number",
+    "bool": "true or false",
+    "array": "a list",
+    "object": "an object",
+}
+_LENGTH = re.compile(r"`(str|array)` of length (>=|<=) (\d+)")
+_BOUND = re.compile(r"(int|float) (>=|<=) (\S+)")
 _EMPTY = "Expected `str` of length >= 1"
 _PATTERN = re.compile(r"matching regex '(.*)'")
 _ALLOWED = {"^[A-Za-z0-9._-]+$": "letters, digits, dots, underscores and hyphens", "^[0-9a-f]+$": "digits and a to f"}
@@ -127,8 +138,11 @@ _NOT_IN_JSON = "JSON has no comments, no trailing commas and no single quotes"
 _LONGEST_NAME = 100  # of an unknown field, in an answer
 
 
-def in_words(error: Exception, struct: type[msgspec.Struct]) -> InvalidInput:
-    """The decoder's message as ours: the field's path, what was expected, the nearest known name."""
+def in_words(
+    error: Exception, struct: type[msgspec.Struct], nested: Mapping[str, type[msgspec.Struct]] | None = None
+) -> InvalidInput:
+    """The decoder's message as ours: the field's path, what was expected, the nearest known name. `nested`: the objects
+    in `struct` that no request has."""
     text = str(error)
     if isinstance(error, UnicodeDecodeError):
         return InvalidInput("the body is not UTF-8", code="invalid_json", field="$", expected="JSON in UTF-8")
@@ -153,7 +167,7 @@ def in_words(error: Exception, struct: type[msgspec.Struct]) -> InvalidInput:
             f"unknown field {name!r}",
             code="unknown_field",
             field=f"{path}.{name}" if path else name,
-            hint=_instead(name, part, struct),
+            hint=_instead(name, part, (nested or {}).get(part, struct)),
         )
     if missing := _MISSING.match(text):
         name = missing.group(1)
@@ -164,12 +178,27 @@ def in_words(error: Exception, struct: type[msgspec.Struct]) -> InvalidInput:
         )
     if words == _EMPTY:
         return InvalidInput(f"{path} is empty", field=path, hint="give it, or leave the field out")
-    expected = words.removeprefix("Expected ").split(", got ")[0] if words.startswith("Expected ") else None
+    if not words.startswith("Expected "):
+        return InvalidInput(words.replace("`", ""), field=path or "$")
+    wanted, _, got = words.removeprefix("Expected ").partition(", got ")
+    expected = _types_in_words(wanted)
+    detail = f"Expected {expected}" + (f", got {_types_in_words(got)}" if got else "")
     part = _INDEX.sub("", path).rpartition(".")[2]
-    hint = _example(part, path, words, struct) if expected else None
-    return InvalidInput(
-        words.replace("`", ""), field=path or "$", expected=expected and expected.replace("`", ""), hint=hint
-    )
+    return InvalidInput(detail, field=path or "$", expected=expected, hint=_example(part, path, words, struct))
+
+
+def _types_in_words(types: str) -> str:
+    """`str | null` in words. That a field may be null is left out: who wants no value leaves the field out."""
+    if found := _LENGTH.fullmatch(types):
+        least = "at least" if found[2] == ">=" else "at most"
+        return f"a text of {least} {found[3]} characters" if found[1] == "str" else f"{least} {found[3]} of them"
+    named = [name for name in types.replace("`", "").split(" | ") if name != "null"] or ["null"]
+    *others, last = [_BOUND.sub(_bound_in_words, _TYPES.get(name, name)) for name in named]
+    return f"{', '.join(others)} or {last}" if others else last
+
+
+def _bound_in_words(found: re.Match[str]) -> str:
+    return f"{_TYPES[found[1]]} of {'at least' if found[2] == '>=' else 'at most'} {found[3]}"
 
 
 def _example(part: str, path: str, words: str, struct: type[msgspec.Struct]) -> str | None:

@@ -49,7 +49,10 @@ def read_schedule(request: JobRequest, now: datetime, before: Schedule | None = 
         or schedule.calendar is not None
     )
     if timezone is not None and not uses_zone:
-        raise InvalidInput("timezone has no effect on this schedule", field=field, hint="leave it out")
+        raise InvalidInput(
+            "timezone has no effect on this schedule", field=field,
+            hint='leave it out, or give wall times: cron, such as "0 9 * * MON-FRI", or rrule',
+        )  # fmt: skip
     return schedule
 
 

@@ -92,7 +92,8 @@ class GateChanger:
         async with self._store.reads.acquire() as connection:
             known = await gates.of_tenant(connection, tenant)
             state = next(gate for gate in known if gate.queue == queue and gate.tenant_id == tenant)
-            warnings = [] if queue is None or before.has_settings else await self._unused(connection, tenant, queue)
+            undone = before.has_settings and not state.has_settings
+            warnings = [] if queue is None or undone else await self._unused(connection, tenant, queue)
         view = gate_view(state)
         view.warnings = warnings or UNSET
         return view

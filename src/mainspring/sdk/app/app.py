@@ -28,6 +28,8 @@ from weakref import WeakKeyDictionary
 
 from msgspec import UNSET, UnsetType
 
+from mainspring.domain.errors import InvalidInput
+from mainspring.domain.rates import parse_rate
 from mainspring.kernel.config import DEFAULT_QUEUE
 from mainspring.sdk.app.declared_schedules import (
     AppSchedule,
@@ -259,6 +261,11 @@ class Mainspring:
         limits = {name: value for name, value in given.items() if value is not (None if name == "burst" else UNSET)}
         if not limits:
             raise ValueError(f"the limit of the queue {queue!r} says nothing. Give concurrency=, rate= or max_depth=.")
+        if isinstance(rate, str):
+            try:
+                parse_rate(rate, "rate")
+            except InvalidInput as error:
+                raise ValueError(f"app.limit({queue!r}): {error}") from None
         if queue in self.limits:
             raise ValueError(f"the queue {queue!r} has limits already in this application")
         self.limits[queue] = DeclaredLimits(queue, limits)

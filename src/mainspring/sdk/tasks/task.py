@@ -49,6 +49,7 @@ from mainspring.sdk.tasks.task_function import (
 from mainspring.sdk.tasks.task_options import (
     SAYS_WHEN,
     SCHEDULE_OPTIONS,
+    SUBMITS_ELSEWHERE,
     check_search,
     limits_of_task,
     nearest_option,
@@ -98,7 +99,7 @@ class Task(Generic[P, R]):
 
     kind is how a worker runs it: "async" on its event loop, "thread" in a thread, "process" in a child interpreter.
     worker_concurrency is how many runs of it one worker executes at a time. defaults are the options of its jobs, and
-    delay is the delay of a job that does not say when it runs.
+    default_delay is the delay of a job that does not say when it runs.
     declared_options are the same options in the form that a worker declares, so that they apply to all jobs of the
     task.
     """
@@ -122,7 +123,7 @@ class Task(Generic[P, R]):
         self.name = check_name(name if name is not None else getattr(function, "__name__", ""))
         self.executor = check_executor(executor)
         self.worker_concurrency = check_worker_concurrency(worker_concurrency)
-        self.delay = check_delay(self.name, delay)
+        self.default_delay = check_delay(self.name, delay)
         self.is_async = inspect.iscoroutinefunction(function)
         self.kind: Kind = self.executor or ("async" if self.is_async else "thread")
         self.defaults: JobOptions = defaults or {}
@@ -178,6 +179,12 @@ class Task(Generic[P, R]):
                 if error.__traceback__.tb_next is not None or not lacks_context(self.signature, args, kwargs):
                     raise
                 raise TypeError(self._needs_context()) from None
+
+        def __getattr__(self, name):
+            """Names that tasks have elsewhere are refused with what to call. Type checkers do not see this."""
+            task = self.__dict__.get("name", "task")
+            hint = f": write {task}.submit(...)" if name in SUBMITS_ELSEWHERE else ""
+            raise AttributeError(f"the task {task} has no {name}{hint}", name=name, obj=self)
 
     def __repr__(self) -> str:
         return f"<task {self.name} ({self.kind})>"
@@ -469,8 +476,8 @@ class Submission(Generic[P, R]):
 
     def _fields(self, args: tuple[Any, ...], params: Mapping[str, Any]) -> JobFields:
         options = with_defaults(self._options, self.task.defaults)
-        if self.task.delay is not None and not any(options.get(name) is not None for name in SAYS_WHEN):
-            options["delay"] = self.task.delay
+        if self.task.default_delay is not None and not any(options.get(name) is not None for name in SAYS_WHEN):
+            options["delay"] = self.task.default_delay
         for name in ("task", "payload"):
             if name in options:
                 raise InvalidInput(

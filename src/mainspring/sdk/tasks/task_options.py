@@ -25,6 +25,8 @@ SUBMIT_OPTIONS = frozenset({
 })  # fmt: skip
 # The job options that `task.schedule(...)` accepts.
 SCHEDULE_OPTIONS = frozenset({"timezone", "priority", "queue", "job_id", "timeout", "retries", "name"})
+# What submits a job in other libraries.
+SUBMITS_ELSEWHERE = frozenset({"delay", "apply_async", "send", "send_with_options", "enqueue", "defer", "kiq"})
 SAYS_WHEN = frozenset({"at", "delay", "every", "cron", "rrule", "after", "event", "schedule", "schedule_time"})
 
 

@@ -52,7 +52,8 @@ def load_app(name: str) -> Mainspring:
     if isinstance(app, Mainspring):
         return app
     if hasattr(module, attribute):
-        detail = f"app: {name} is {'None' if app is None else f'a {type(app).__name__}'}, not a Mainspring application"
+        kind = "None" if app is None else f"of type {type(app).__name__}"
+        detail = f"app: {name} is {kind}, not a Mainspring application"
     else:
         detail = f"app: the module {module_name} has no {attribute!r}"
     raise InvalidInput(detail, field="app", hint=_applications_of(module))
