@@ -66,9 +66,14 @@ async def check_reached(
     """Raise InvalidInput, as for a job that does not exist, if the token of the caller does not reach one of the jobs
     that another one depends on: it would learn of their ends, and get their results."""
     for job_id in parents:
-        row = await _job(connection, caller.tenant, job_id)
-        if row is not None and not await reaches(lanes, connection, caller, row):
+        if not await reaches_job(lanes, connection, caller, job_id):
             raise InvalidInput(f"there is no job {job_id!r}", code="unknown_job", field=field)
+
+
+async def reaches_job(lanes: LaneRegistry, connection: Connection, caller: Caller, job_id: str) -> bool:
+    """Whether the token of the caller reaches this job, or there is none."""
+    row = await _job(connection, caller.tenant, job_id)
+    return row is None or await reaches(lanes, connection, caller, row)
 
 
 async def reaches(lanes: LaneRegistry, connection: Connection, caller: Caller, row: JobRow | Run) -> bool:
