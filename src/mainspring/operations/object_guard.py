@@ -59,6 +59,16 @@ class ObjectGuard:
         if changes and not owns(caller, *found.creators):
             raise not_yours(caller, f"job {job_id!r}" if run_id is None else f"run {run_id}")
 
+    async def outside(self, caller: Caller, job_ids: Iterable[str]) -> set[str]:
+        """Those of the jobs that the token of the caller does not reach, or that nobody knows any more."""
+        found = set()
+        async with self._store.reads.acquire() as connection:
+            for job_id in job_ids:
+                row = await _job(connection, caller.tenant, job_id)
+                if row is None or not await reaches(self._lanes, connection, caller, row):
+                    found.add(job_id)
+        return found
+
 
 async def check_reached(
     lanes: LaneRegistry, connection: Connection, caller: Caller, parents: Iterable[str], field: str
