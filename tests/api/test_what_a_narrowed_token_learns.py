@@ -80,6 +80,20 @@ async def test_jobs_inside_do_not_name_those_outside(tenants: Tenants, api: http
     assert f"{MARK}-daily" in run["reason"]
 
 
+async def test_a_cycle_through_jobs_outside_is_refused_without_their_names(
+    tenants: Tenants, api: httpx.AsyncClient
+) -> None:
+    daily = {"schedule": "@daily"}
+    await made(api, {**INSIDE, **daily, "job_id": "first"})
+    await made(api, {**OUTSIDE, **daily, "job_id": f"{MARK}-between", "depends_on": ["first"]})
+    await made(api, {**INSIDE, **daily, "job_id": "last", "depends_on": [f"{MARK}-between"]})
+    client = await tenants.client((await tenants.token(role="admin", queues=["pay"]))["token"])
+    for sender, named in ((client, False), (api, True)):
+        refused = problem(await sender.patch("/v1/jobs/first", json={"depends_on": ["last"]}))
+        assert (refused["status"], refused["code"], refused["field"]) == (422, "cycle", "depends_on"), refused
+        assert (MARK in str(refused)) == named
+
+
 def test_a_general_reason_names_nothing() -> None:
     assert general(f"upstream failed: {MARK}", "SKIPPED") == "upstream failed"
     assert general(f"waiting for run {MARK}, which is before it", "HELD") == "waiting for room in a limit"

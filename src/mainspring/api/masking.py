@@ -14,8 +14,9 @@ from typing import Any, get_args, get_type_hints
 
 import msgspec
 
-from mainspring.api.outside import without_outside
+from mainspring.api.outside import hide_names, without_outside
 from mainspring.api.web import Response
+from mainspring.domain.errors import MainspringError
 from mainspring.domain.secret_names import MASK, masked_pairs
 from mainspring.kernel.time_slices import TimeSlices
 from mainspring.operations.access.permissions import SUBMITTER, VIEWER, WORKER, Roles
@@ -41,8 +42,14 @@ def for_viewers(function: Callable[..., Any], roles: Roles) -> Callable[..., Any
 
     @wraps(function)
     async def masking(**arguments: Any) -> Any:
-        answer = await function(**arguments)
-        if "request" not in arguments or (caller := arguments["request"].scope.get("caller")) is None:
+        caller = arguments["request"].scope.get("caller") if "request" in arguments else None
+        try:
+            answer = await function(**arguments)
+        except MainspringError as error:
+            if caller is not None and not caller.reaches_all:
+                hide_names(error)
+            raise
+        if caller is None:
             return answer
         if not caller.reaches_all:
             outside = partial(arguments["request"].app.state.admission.outside, caller)

@@ -14,6 +14,7 @@ from typing import Any, get_args
 
 import msgspec
 
+from mainspring.domain.errors import InvalidBatch, MainspringError
 from mainspring.domain.secret_names import MASK
 from mainspring.operations.read.why import FOR_OTHERS, HELD_BY_A_LIMIT
 from mainspring.wire.states import RunState
@@ -23,6 +24,7 @@ _IDS = frozenset({"depends_on", "after", "does_not_wait_for"})
 _SCHEDULES = frozenset({"schedule", "schedule_in_words"})
 _AFTER = ("after ", "After ")  # and then ids, in the words of a schedule
 _BLOCKED = "upstream failed"  # and then the job that failed
+_CYCLE = "the jobs wait for each other in a cycle"
 _QUOTA = "quota "  # and then its name, its number, and how much of it is used
 
 Outside = Callable[[Iterable[str]], Awaitable[set[str]]]  # those of the ids that the token does not reach
@@ -50,6 +52,16 @@ def general(reason: str, state: str | None) -> str:
     if state == RunState.WAITING and reason.startswith(("waiting for ", "for ")):
         return FOR_OTHERS if reason.startswith("w") else FOR_OTHERS.removeprefix("waiting ")
     return reason
+
+
+def hide_names(error: MainspringError) -> None:
+    """Take the names of jobs out of the refusal of a cycle, which may lead through jobs outside."""
+    if error.code == "cycle":
+        error.detail = _CYCLE
+    elif isinstance(error, InvalidBatch) and any(one.code == "cycle" for one in error.errors):
+        for one in error.errors:
+            one.detail = _CYCLE if one.code == "cycle" else one.detail
+        error.detail = "the batch has problems and none of it was stored"
 
 
 def _ids_in(content: Any) -> Iterator[str]:
