@@ -188,16 +188,42 @@ async def test_backfills_of_other_jobs_are_not_seen(tenants: Tenants, api: httpx
     assert (await client.get(f"/v1/backfills/{own.json()['id']}")).status_code == 200
 
 
-async def test_a_unique_key_changes_no_job_outside(tenants: Tenants, api: httpx.AsyncClient) -> None:
-    rule = {"unique": {"by": ["payload.x"], "else": "replace"}, "schedule_time": "2099-01-01T00:00:00Z"}
-    theirs = {**INSIDE, **rule, "queue": "other", "payload": {"x": 1, "of": "them"}, "job_id": "theirs"}
-    assert (await api.post("/v1/jobs", json=theirs)).status_code == 201
+async def test_a_unique_key_of_a_job_outside_shows_and_changes_nothing_of_it(
+    tenants: Tenants, api: httpx.AsyncClient
+) -> None:
+    rule = {"by": ["payload.x"], "while": ["scheduled", "held", "queued"]}
+    at = {"schedule_time": "2099-01-01T00:00:00Z"}
+    outside = {**INSIDE, "queue": "other", "payload": {"x": 1, "of": "them"}, "unique": {**rule, "else": "replace"}}
+    assert (await api.post("/v1/jobs", json={**outside, **at, "job_id": "theirs"})).status_code == 201
+    started = {**outside, "payload": {"x": 2}, "unique": {"by": ["payload.x"]}, "job_id": "started"}
+    assert (await api.post("/v1/jobs", json=started)).status_code == 201
+    worker = HandWorker(api, queues=["other"], tasks=["pay.run"])
+    assert len((await worker.hello(free=1)).runs) == 1
     client = await client_of(tenants, "submitter", queues=["pay"])
-    refused = await client.post("/v1/jobs", json={**INSIDE, **rule, "payload": {"x": 1, "of": "us"}})
-    assert (refused.status_code, problem(refused)["code"]) == (403, "outside_token"), refused.text
+    answers = set()
+    for x in (1, 2):
+        for choice in ("keep", "replace", "later"):
+            body = {**INSIDE, **at, "payload": {"x": x, "of": "us"}, "unique": {**rule, "else": choice}}
+            keyed = {**body, "idempotency_key": f"{x}-{choice}"}
+            for path, sent in (("/v1/jobs", body), ("/v1/jobs", keyed), ("/v1/jobs:batch", {"jobs": [body]})):
+                refused = problem(await client.post(path, json=sent))
+                first = refused.get("errors", [refused])[0]
+                assert (refused["status"], first["code"]) == (409, "unique_taken"), refused
+                assert "theirs" not in str(refused) and "started" not in str(refused)
+                answers.add(first["detail"])
+    assert len(answers) == 1, "whether it has started is not told"
     assert (await api.get("/v1/jobs/theirs")).json()["payload"]["of"] == "them"
     taken = problem(await client.post("/v1/jobs", json={**INSIDE, "job_id": "theirs"}))
     assert (taken["code"], taken["detail"]) == ("job_exists", "a job called 'theirs' exists already")  # not its status
+    kept = await api.post("/v1/jobs", json=shared_request())
+    assert (kept.status_code, kept.json()["job_id"]) == (200, "theirs")
+    refused = problem(await client.post("/v1/jobs", json=shared_request()))
+    assert (refused["code"], refused["field"]) == ("unique_taken", "idempotency_key"), refused
+
+
+def shared_request() -> dict[str, Any]:
+    """A request that two programs send, with one key."""
+    return {**INSIDE, "payload": {"x": 1}, "unique": {"by": ["payload.x"]}, "idempotency_key": "shared"}
 
 
 async def test_what_cannot_leave_out_the_rest_is_refused(tenants: Tenants) -> None:

@@ -101,12 +101,15 @@ async def kill(connection: asyncpg.Connection, chance: random.Random) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("wide", [10, 0], ids=["apart", "together"])  # with 0 every gate counts as far from closed
 async def test_a_limit_holds_under_many_slots_and_kills(
     api: httpx.AsyncClient,
     database_url: str,
     connection: asyncpg.Connection,
     monkeypatch: pytest.MonkeyPatch,
+    wide: int,
 ) -> None:
+    monkeypatch.setattr("mainspring.operations.limits.gated_claim._WIDE", wide)
     monkeypatch.setattr("mainspring.operations.limits.gate_registry._FULL_FOR", 0.01)  # the servers send no hints here
     observer, killer = [await asyncpg.connect(database_url) for _ in range(2)]
     most: list[int] = []
@@ -207,3 +210,52 @@ async def test_two_claims_through_one_gate_wait_for_each_other(
     assert await gates.take_marks(other, [gate.gate_id]) == {}
     await other.close()
     await observer.close()
+
+
+async def test_outcomes_and_a_claim_through_wide_gates_are_one_transaction(
+    api: httpx.AsyncClient, connection: asyncpg.Connection
+) -> None:
+    await submit(api, 6)
+    worker = HandWorker(api)
+    for limit, together in ((100_000, True), (50, False), (100_000, True)):
+        await put(api, concurrency=limit)
+        await put(api, None, concurrency=limit, rate="1000000/s")
+        [first] = (await (worker.exchange(free=1) if worker.seq else worker.hello(free=1))).runs
+        [second] = (await worker.exchange(outcomes=[outcome(first)], free=1)).runs
+        ended, claimed = [
+            await connection.fetchval(f"select xmin::text from mainspring.{table} where run_id = $1", run.run_id)
+            for table, run in (("run_history", first), ("runs", second))
+        ]
+        assert (ended == claimed) == together
+        await check_counts(connection)
+        assert await in_use(connection) == {1}
+        await worker.report(outcome(second))
+        await check_counts(connection)
+
+
+async def test_outcomes_wait_for_no_gate_that_another_claim_holds(
+    api: httpx.AsyncClient, connection: asyncpg.Connection
+) -> None:
+    await submit(api, 2)
+    await put(api, concurrency=100_000)
+    await put(api, None, concurrency=100_000)
+    worker = HandWorker(api)
+    [first] = (await worker.hello(free=1)).runs
+    gate = await gates.lock(connection, DEFAULT_TENANT, None)
+    async with connection.transaction():
+        await gates.lock_for_claim(connection, [gate.gate_id])
+        reply = await worker.exchange(outcomes=[outcome(first)], free=1)
+        assert (reply.acked, reply.runs) == (1, []), "the outcome is recorded, and nothing is claimed"
+    await check_counts(connection)
+    assert len((await worker.exchange(free=1)).runs) == 1
+    await check_counts(connection)
+    assert await in_use(connection) == {1}
+
+
+async def in_use(connection: asyncpg.Connection) -> set[int]:
+    """Of all gates, without their marks."""
+    rows = await connection.fetch(
+        """select g.in_use - coalesce((select sum(n) from mainspring.gate_marks m where m.gate_id = g.gate_id), 0) as n
+           from mainspring.gates g where g.concurrency is not null"""
+    )
+    return {row["n"] for row in rows}

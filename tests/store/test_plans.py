@@ -198,7 +198,7 @@ async def statements(connection: asyncpg.Connection, node: UUID) -> list[Stateme
         Statement(
             "runs", "claim_through_gates", [*merged, [1, *[2] * 9], [7, *[9] * 9], *gated], (len(LANES) + 3) * BATCH
         ),
-        Statement("gates", "count_held", [US], 2 * len(ours)),
+        Statement("gates", "look_before_gates", [US, LANES, [BEGINNING] * 10], 2 * len(ours) + len(LANES)),
         Statement("gates", "unstarted_of", [US, LANES], 2 * len(ours)),
         Statement("gates", "count_waiting", [LANES, BATCH], 2 * BATCH),
         Statement("runs", "ready_lanes", [LANES, [BEGINNING] * 10], len(LANES)),

@@ -174,6 +174,10 @@ class Admission:
         if (job_id or run_id or backfill_id) and (changes or narrowing is not None):
             await self._objects.check(caller, job_id=job_id, run_id=run_id, backfill_id=backfill_id, changes=changes)
 
+    async def outside(self, caller: Caller, job_ids: Iterable[str]) -> set[str]:
+        """Those of the jobs that the token of the caller does not reach."""
+        return await self._objects.outside(caller, job_ids)
+
     def _check_host(self, headers: dict[bytes, bytes]) -> None:
         host = _host_name(headers.get(b"host", b"").decode("latin-1"))
         hosts = {host} if "*" in self._hosts else self._hosts

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from enum import Enum
-from functools import cache, wraps
+from functools import cache, partial, wraps
 from typing import Any, get_args, get_type_hints
 
 import msgspec
 
+from mainspring.api.outside import hide_names, without_outside
 from mainspring.api.web import Response
+from mainspring.domain.errors import MainspringError
 from mainspring.domain.secret_names import MASK, masked_pairs
 from mainspring.kernel.time_slices import TimeSlices
 from mainspring.operations.access.permissions import SUBMITTER, VIEWER, WORKER, Roles
@@ -40,9 +42,21 @@ def for_viewers(function: Callable[..., Any], roles: Roles) -> Callable[..., Any
 
     @wraps(function)
     async def masking(**arguments: Any) -> Any:
-        answer = await function(**arguments)
-        if "request" not in arguments or (caller := arguments["request"].scope.get("caller")) is None:
+        caller = arguments["request"].scope.get("caller") if "request" in arguments else None
+        try:
+            answer = await function(**arguments)
+        except MainspringError as error:
+            if caller is not None and not caller.reaches_all:
+                hide_names(error)
+            raise
+        if caller is None:
             return answer
+        if not caller.reaches_all:
+            outside = partial(arguments["request"].app.state.admission.outside, caller)
+            if isinstance(answer, Response):
+                answer.content = await without_outside(answer.content, outside)
+            else:
+                answer = await without_outside(answer, outside)
         if caller.narrowing is not None and not caller.narrowing.payloads:
             if isinstance(answer, Response):
                 answer.content = without_data(answer.content)

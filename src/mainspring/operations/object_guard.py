@@ -59,6 +59,16 @@ class ObjectGuard:
         if changes and not owns(caller, *found.creators):
             raise not_yours(caller, f"job {job_id!r}" if run_id is None else f"run {run_id}")
 
+    async def outside(self, caller: Caller, job_ids: Iterable[str]) -> set[str]:
+        """Those of the jobs that the token of the caller does not reach, or that nobody knows any more."""
+        found = set()
+        async with self._store.reads.acquire() as connection:
+            for job_id in job_ids:
+                row = await _job(connection, caller.tenant, job_id)
+                if row is None or not await reaches(self._lanes, connection, caller, row):
+                    found.add(job_id)
+        return found
+
 
 async def check_reached(
     lanes: LaneRegistry, connection: Connection, caller: Caller, parents: Iterable[str], field: str
@@ -66,9 +76,14 @@ async def check_reached(
     """Raise InvalidInput, as for a job that does not exist, if the token of the caller does not reach one of the jobs
     that another one depends on: it would learn of their ends, and get their results."""
     for job_id in parents:
-        row = await _job(connection, caller.tenant, job_id)
-        if row is not None and not await reaches(lanes, connection, caller, row):
+        if not await reaches_job(lanes, connection, caller, job_id):
             raise InvalidInput(f"there is no job {job_id!r}", code="unknown_job", field=field)
+
+
+async def reaches_job(lanes: LaneRegistry, connection: Connection, caller: Caller, job_id: str) -> bool:
+    """Whether the token of the caller reaches this job, or there is none."""
+    row = await _job(connection, caller.tenant, job_id)
+    return row is None or await reaches(lanes, connection, caller, row)
 
 
 async def reaches(lanes: LaneRegistry, connection: Connection, caller: Caller, row: JobRow | Run) -> bool:

@@ -83,6 +83,20 @@ class LockedGate(msgspec.Struct, frozen=True):
     paused: bool
 
 
+class TriedGate(LockedGate, frozen=True):
+    """A gate that was locked without waiting. `marks`: how often it was given back; `now`: the time of the database."""
+
+    marks: int
+    now: datetime
+
+
+class LookBeforeGates(msgspec.Struct, frozen=True):
+    """held: how many runs the worker holds, started or not. ready: the lanes that have runs to claim."""
+
+    held: int
+    ready: list[int]
+
+
 class UncountedGate(msgspec.Struct, frozen=True):
     gate_id: int
     tenant_id: TenantId
@@ -103,6 +117,8 @@ _gates_with_quotas = RowQuery(GateState, _SQL["gates_with_quotas"])
 _lock_gate = RowQuery(Gate, _SQL["lock_gate"])
 _change_gate = RowQuery(Gate, _SQL["change_gate"])
 _lock_gates = RowQuery(LockedGate, _SQL["lock_gates"])
+_try_gates = RowQuery(TriedGate, _SQL["try_gates"])
+_look_before_gates = RowQuery(LookBeforeGates, _SQL["look_before_gates"])
 _lock_uncounted = RowQuery(UncountedGate, _SQL["lock_uncounted"])
 
 
@@ -190,6 +206,12 @@ async def lock_for_claim(connection: Connection, gate_ids: Sequence[int]) -> lis
     return await _lock_gates.fetch(connection, gate_ids)
 
 
+async def try_for_claim(connection: Connection, gate_ids: Sequence[int]) -> list[TriedGate] | None:
+    """Lock these gates and take their marks. None if another transaction has one of them."""
+    locked = await _try_gates.fetch(connection, gate_ids)
+    return locked if len(locked) == len(gate_ids) else None
+
+
 async def take_marks(connection: Connection, gate_ids: Sequence[int]) -> dict[int, int]:
     """How often each of these gates was given back since the last call. The caller has locked them."""
     return {row["gate_id"]: row["n"] for row in await connection.fetch(_SQL["take_marks"], gate_ids)}
@@ -213,8 +235,11 @@ async def clock(connection: Connection) -> datetime:
     return now
 
 
-async def count_held(connection: Connection, worker_id: UUID) -> int:
-    found: int = await connection.fetchval(_SQL["count_held"], worker_id)
+async def look(connection: Connection, worker_id: UUID, lanes: Sequence[tuple[int, int, datetime]]) -> LookBeforeGates:
+    """`lanes`: lane, priority and lower bound."""
+    lane_ids, bounds = [lane[0] for lane in lanes], [lane[2] for lane in lanes]
+    found = await _look_before_gates.first(connection, worker_id, lane_ids, bounds)
+    assert found is not None
     return found
 
 

@@ -48,6 +48,15 @@ class HolderState(msgspec.Struct, frozen=True):
     now: datetime
 
 
+class HolderPlace(msgspec.Struct, frozen=True):
+    """Where a job that has a key lies: its row, or one of its live runs."""
+
+    job_id: str
+    generation: int
+    lane_id: int
+    spec_text: str | None
+
+
 class WaitingJob(msgspec.Struct, frozen=True):
     """A locked job that waits for its time."""
 
@@ -106,6 +115,7 @@ class ChangedRun(msgspec.Struct, frozen=True):
 
 _take = RowQuery(TakenKey, _SQL["take_unique_keys"])
 _states = RowQuery(HolderState, _SQL["states_of_holders"])
+_places = RowQuery(HolderPlace, _SQL["places_of_holders"])
 _lock_jobs = RowQuery(WaitingJob, _SQL["lock_waiting_jobs"])
 _lock_runs = RowQuery(UniqueWaitingRun, _SQL["lock_waiting_runs"])
 
@@ -144,6 +154,16 @@ async def held(connection: Connection, tenant: TenantId, keys: Sequence[TakenKey
         key = by_job[row.job_id, row.generation]
         if row.state in key.states and row.now < key.until:
             found.setdefault(key.digest, set()).add(row.state)
+    return found
+
+
+async def places(connection: Connection, tenant: TenantId, keys: Sequence[TakenKey]) -> list[HolderPlace]:
+    """Where the live jobs lie that have these keys."""
+    found = []
+    for start in range(0, len(keys), _CHUNK):
+        some = keys[start : start + _CHUNK]
+        ids, generations = [key.job_id for key in some], [key.generation for key in some]
+        found += await _places.fetch(connection, tenant, ids, generations)
     return found
 
 

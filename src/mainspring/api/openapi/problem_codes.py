@@ -55,6 +55,7 @@ CODES: dict[str, tuple[int, str]] = {
     "job_exists": (409, "the job_id is taken"),
     "idempotency_key_reused": (409, "the idempotency key was used by another request"),
     "unique_started": (409, "the job that has the unique key has started"),
+    "unique_taken": (409, "the token is narrowed, and does not reach the job that has the unique key"),
     "unique_other_task": (409, "the job that has the unique key is of another task"),
     "limited": (409, "the job that has the unique key waits under a limit"),
     "already_fired": (409, "a one-time job that has fired cannot be changed"),

@@ -53,7 +53,7 @@ from mainspring.wire.states import HealthFilter, JobStatusFilter, RunStateFilter
 
 Http = Request
 Generation = Annotated[int | None, QueryParameter(ge=1, le=MAX_GENERATION)]
-_UNIQUE = ("limited", "unique_other_task", "unique_started")
+_UNIQUE = ("limited", "unique_other_task", "unique_started", "unique_taken")
 _AMENDS = (
     *FIELDS_OF_A_JOB, *CHANGES_A_JOB, "already_fired", "already_fired_for", "is_a_step", "is_a_workflow",
     "job_cancelled", "quota_exceeded", "version_mismatch", "wrong_status",

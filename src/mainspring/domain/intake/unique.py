@@ -141,6 +141,14 @@ def has_started(job_id: str, choice: str) -> Conflict:
     )  # fmt: skip
 
 
+def taken_outside(field: str = "unique") -> Conflict:
+    """The answer to a narrowed token, which learns nothing of the job: neither its id nor its state."""
+    return Conflict(
+        "a job that this token does not reach has the unique key", code="unique_taken", field=field,
+        hint="use another key, such as one by queue or task, or a token that reaches that job",
+    )  # fmt: skip
+
+
 def is_limited(job_id: str, choice: str) -> Conflict:
     what = "the payload has another key of it" if choice == REPLACE else "its time cannot be pushed any more"
     return Conflict(

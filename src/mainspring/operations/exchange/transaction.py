@@ -9,7 +9,8 @@ recorded twice.
 Most exchanges are plain, and written in one statement together with others (groups.py). What is left over goes on here.
 
 Where some lanes of the worker lie behind limits of their queue or tenant, the claim is a transaction of its own, after
-the outcomes are committed (operations/limits/gated_claim.py).
+the outcomes are committed, unless the limits are far from closed and no other claim holds them
+(operations/limits/gated_claim.py).
 """
 
 from __future__ import annotations
@@ -180,8 +181,12 @@ class ExchangeTransaction:
             limited = claims and self._gates.limited(exchange.worker.lanes)
             # What has locked lines of limits, or joins, commits first: a claim can wait for a report of another
             # transaction.
-            apart = limited or (claims and effects is not None and effects.contended)
-            if claims and not apart:
+            apart = claims and effects is not None and effects.contended
+            gated: GatedClaim | None = None
+            if limited and not apart:
+                gated = None if skip_held else await self._claim_gated(connection, exchange)
+                apart = gated is None
+            elif claims and not apart:
                 lanes = self._gates.unpaused(exchange.worker.lanes)
                 await self._claim(connection, exchange, self._claimer, lanes)
             await self._assume_started(connection, exchange, exchange.reply.runs)
@@ -191,9 +196,33 @@ class ExchangeTransaction:
                 await workers.set_state(connection, request.worker_id, ending)
         exchange.numbered = exchange.committed = True
         freed = Counter[int]() if effects is None else self._published(effects)
+        if gated is not None:
+            freed -= self._passed(gated)
         if stopped:
             self._registry.evict(request.worker_id)
         return apart, freed
+
+    async def _claim_gated(self, connection: Connection, exchange: Exchange) -> GatedClaim | None:
+        """Claim through gates in the transaction of the outcomes, which waits for none of them. None, and nothing is
+        claimed, if one is narrow or in use."""
+        worker, redelivered = exchange.worker, exchange.reply.runs
+        gated = GatedClaim(self._claimer, self._gates, self._clock, worker.slots)
+        if not gated.is_wide(worker.lanes):
+            return None
+        if not await gated.enter(connection, exchange.request.worker_id, worker.lanes, waits=False):
+            return None
+        exchange.reply.runs = []
+        await self._claim(connection, exchange, gated, worker.lanes, len(redelivered))
+        await gated.leave(connection)
+        gated.limit_starts(exchange.reply.runs, exchange.arrived)
+        exchange.reply.runs = redelivered + exchange.reply.runs
+        return gated
+
+    def _passed(self, gated: GatedClaim) -> Counter[int]:
+        """After the commit: how many runs passed each gate."""
+        gated.note()
+        self._waker.tokens_at(gated.waits)
+        return gated.passed
 
     async def _add_secrets(self, connection: Connection, exchange: Exchange) -> list[Outcome]:
         """Add the secrets to the runs of the reply that name some. A run that does not get them is not handed out:
@@ -250,9 +279,7 @@ class ExchangeTransaction:
             return Counter()
         exchange.reply.runs = redelivered + exchange.reply.runs
         exchange.numbered = exchange.committed = True
-        gated_claim.note()
-        self._waker.tokens_at(gated_claim.waits)
-        return gated_claim.passed
+        return self._passed(gated_claim)
 
     async def _assume_started(self, connection: Connection, exchange: Exchange, orders: Sequence[RunOrder]) -> None:
         """An old worker does not tell which runs have started."""

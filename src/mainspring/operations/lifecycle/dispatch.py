@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Generic, Protocol, TypeVar
 
+from mainspring.domain.limits import is_gate
 from mainspring.operations.lifecycle.effects import Effects
 from mainspring.operations.lifecycle.events import (
     ApprovalAsked,
@@ -110,7 +111,7 @@ async def release(connection: Connection, effects: Effects) -> None:
     Others pay only for this check."""
     released, effects.released = effects.released, None
     if released is not None:
-        effects.contended |= bool(released.slots)
+        effects.contended |= not all(map(is_gate, released.slots))  # gates are given back without a lock
         await SLOTS_RELEASED.happened(connection, [released], effects)
 
 

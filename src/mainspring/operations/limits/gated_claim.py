@@ -1,11 +1,14 @@
 """Claims through gates. The gates of the lanes that have runs are locked first, in key order. So their counts are exact
 until the commit, and of several claims through one gate each sees what the others took.
 
-The transaction that does this has recorded no outcome: a claim can sleep on a row of another transaction, and one that
-holds a gate must not wait for one that waits for a gate. A run is claimed through a gate only for a slot that is free:
-a run that waits in a worker would keep others from starting, or start with others in a burst. So while runs wait
-behind an open gate, the worker gets nothing in advance from other queues either: it would never have a free slot.
-Gates that are far from closed are an exception: with room for twice as many runs, a worker gets runs in advance, too.
+A transaction that has recorded outcomes waits for no gate: a claim can sleep on a row of another transaction, and one
+that holds a gate must not wait for one that waits for a gate. It takes gates that are free and far from closed, which
+saves a transaction. Otherwise the claim is a transaction of its own.
+
+A run is claimed through a gate only for a slot that is free: a run that waits in a worker would keep others from
+starting, or start with others in a burst. So while runs wait behind an open gate, the worker gets nothing in advance
+from other queues either: it would never have a free slot. Gates that are far from closed are an exception: with room
+for twice as many runs, a worker gets runs in advance, too.
 """
 
 from __future__ import annotations
@@ -60,35 +63,57 @@ class GatedClaim:
         self._now: datetime | None = None
         self.waits: dict[int, float] = {}
 
-    async def enter(self, connection: Connection, worker_id: UUID, lanes: Sequence[Lane]) -> None:
+    def is_wide(self, lanes: Iterable[Lane]) -> bool:
+        """Whether all gates of these lanes are far from what this worker can take."""
+        gates_of = [gate for lane in lanes for gate in self._registry.of(lane) if gate is not None]
+        return all(_is_wide(gate, self._slots) for gate in gates_of)
+
+    async def enter(
+        self, connection: Connection, worker_id: UUID, lanes: Sequence[Lane], *, waits: bool = True
+    ) -> bool:
         """Lock the gates of the lanes that have runs. The lanes of all claims must be among these. What the registry
-        says is read now: it may change while the claim is under way."""
+        says is read now: it may change while the claim is under way. Return whether claims may follow: not if another
+        transaction has one of the gates, and this one `waits` for none, because it has recorded outcomes."""
         registry = self._registry
         self._gates_of = {lane.lane_id: registry.of(lane) for lane in registry.unpaused(lanes)}
         limited = [
-            lane.lane_id
-            for lane in lanes
-            if any(self._gates_of.get(lane.lane_id, _NONE)) and not registry.blocked(lane)
+            lane for lane in lanes if any(self._gates_of.get(lane.lane_id, _NONE)) and not registry.blocked(lane)
         ]
         if not limited:
-            return
-        ready = await self._claimer.ready_lanes(connection, limited)
-        wanted = {gate.gate_id for gate in self._gates_before(ready)}
+            return True
+        found = await gates.look(connection, worker_id, self._claimer.heads(limited))
+        wanted = {gate.gate_id for gate in self._gates_before(found.ready)}
         if not wanted:
-            return
-        self._waiting = set(ready)
-        held = await gates.count_held(connection, worker_id)
-        self._free_now = max(0, self._slots - held)
-        if not self._free_now and not all(_is_wide(gate, self._slots) for gate in self._gates_before(ready)):
-            return
+            return True
+        self._waiting = set(found.ready)
+        self._free_now = max(0, self._slots - found.held)
+        if not self._free_now and not all(_is_wide(gate, self._slots) for gate in self._gates_before(found.ready)):
+            return True
         self._openings = {gate_id: registry.openings(gate_id) for gate_id in wanted}
-        self._locked = {gate.gate_id: gate for gate in await gates.lock_for_claim(connection, sorted(wanted))}
+        if waits:
+            await self._lock(connection, sorted(wanted))
+        elif not await self._try(connection, sorted(wanted)):
+            return False
+        for gate in self._locked.values():
+            self._room[gate.gate_id] = self._room_of(gate)
+        self._through = self._waiting
+        return True
+
+    async def _lock(self, connection: Connection, wanted: Sequence[int]) -> None:
+        self._locked = {gate.gate_id: gate for gate in await gates.lock_for_claim(connection, wanted)}
         self._marks = await gates.take_marks(connection, list(self._locked))
         self._entered = self._clock.monotonic()
         self._now = await gates.clock(connection)
-        for gate in self._locked.values():
-            self._room[gate.gate_id] = self._room_of(gate)
-        self._through = set(ready)
+
+    async def _try(self, connection: Connection, wanted: Sequence[int]) -> bool:
+        self._entered = self._clock.monotonic()
+        locked = await gates.try_for_claim(connection, wanted)
+        if locked is None:
+            return False
+        self._locked = {gate.gate_id: gate for gate in locked}
+        self._marks = {gate.gate_id: gate.marks for gate in locked}
+        self._now = locked[0].now
+        return True
 
     def _gates_before(self, lane_ids: Iterable[int]) -> list[Gate]:
         return [gate for lane_id in lane_ids for gate in self._gates_of[lane_id] if gate is not None]

@@ -12,7 +12,7 @@ from mainspring.domain.dependencies import parents_of
 from mainspring.domain.errors import Conflict, InvalidInput, MainspringError, key_reused
 from mainspring.domain.intake.limits import strict_order
 from mainspring.domain.intake.recurrence import never_fires
-from mainspring.domain.intake.unique import KEPT
+from mainspring.domain.intake.unique import KEPT, taken_outside
 from mainspring.domain.job import DEFAULT_SPEC, JobDefinition, Overlap, boost_in, has_limits, line_of, stored_spec
 from mainspring.domain.limits import Slot, key_id
 from mainspring.domain.schedules.nominal_times import first_fire
@@ -355,12 +355,20 @@ class SubmitBatch:
                 continue
             if before.body_hash != keyed[item.idempotency_key][1]:
                 conflicts.append((index, key_reused(item.idempotency_key)))
+            elif before.merged is not None and not await self._reaches(connection, before.job_id):
+                conflicts.append((index, taken_outside("idempotency_key")))
             self.repeated[index] = True
             self.job_ids[index] = before.job_id
             self.generations[index] = before.generation
             self.unique[index] = before.merged
         if conflicts:
             raise self._refusal(conflicts)
+
+    async def _reaches(self, connection: Connection, job_id: str) -> bool:
+        """Whether the caller may learn of the job into which an earlier submission with its key was merged."""
+        if self._caller.reaches_all:
+            return True
+        return self._merge is not None and await self._merge.reaches(connection, job_id)
 
     async def _take_ids(self, connection: Connection) -> None:
         chosen: dict[str, int] = {}

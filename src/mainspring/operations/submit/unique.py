@@ -14,7 +14,7 @@ from datetime import datetime, timedelta
 
 import msgspec
 
-from mainspring.domain.errors import Conflict, Forbidden
+from mainspring.domain.errors import Conflict
 from mainspring.domain.intake.unique import (
     KEEP,
     KEPT,
@@ -27,6 +27,7 @@ from mainspring.domain.intake.unique import (
     has_started,
     is_limited,
     pushed,
+    taken_outside,
     with_work_of,
 )
 from mainspring.domain.job import JobDefinition, has_limits, line_of, spec_from_text, spec_to_show, spec_to_text
@@ -36,6 +37,7 @@ from mainspring.kernel.time_slices import TimeSlices
 from mainspring.operations.access.caller import Caller
 from mainspring.operations.access.ownership import check_own
 from mainspring.operations.lookup import load_lane
+from mainspring.operations.object_guard import reaches_job
 from mainspring.store import unique
 from mainspring.store.jobs import schedule_from_text
 from mainspring.store.lanes import LaneRegistry
@@ -87,6 +89,7 @@ class _Holder(msgspec.Struct):
     task: str = ""
     at: datetime | None = None
     work: JobDefinition | None = None
+    outside: bool = False  # the token of the caller does not reach it
 
 
 class UniqueMerge:
@@ -117,6 +120,8 @@ class UniqueMerge:
                 self._holders[item.digest] = _created(item, self._now)
                 continue
             try:
+                if holder.outside:
+                    raise taken_outside()
                 if item.unique.else_ != KEEP and (waits := holder.job or holder.run) is not None:
                     check_own(self._caller, waits.created_by, f"job {holder.job_id!r}")
                 answer = _merge(holder, item)
@@ -187,6 +192,7 @@ class UniqueMerge:
                 break
         else:
             raise changed_meanwhile("jobs")
+        outside = await self._outside(connection, [key for key in known if key.digest in held])
         slices = TimeSlices()
         for key in known:
             if slices.over:
@@ -201,15 +207,24 @@ class UniqueMerge:
                 run=runs.get(job),
             )
             if (waits := holder.job or holder.run) is not None:
-                lane = await load_lane(self._lanes, connection, waits.lane_id)
-                holder.task = lane.task
-                reach = self._caller.narrowing
-                if reach is not None and not reach.has(lane.queue, lane.task, spec_to_show(waits.spec_text)[0].labels):
-                    raise Forbidden(
-                        "a job that this token does not reach has the unique key", code="outside_token", field="unique",
-                        hint="use another key, or else: keep",
-                    )  # fmt: skip
+                holder.task = (await load_lane(self._lanes, connection, waits.lane_id)).task
+            holder.outside = job in outside
             self._holders[key.digest] = holder
+
+    async def reaches(self, connection: Connection, job_id: str) -> bool:
+        return await reaches_job(self._lanes, connection, self._caller, job_id)
+
+    async def _outside(self, connection: Connection, held: Sequence[TakenKey]) -> set[unique.Job]:
+        """Those of the jobs that the token of the caller does not reach. It is told nothing of them."""
+        reach = self._caller.narrowing
+        found: set[unique.Job] = set()
+        if reach is None or not reach.of_objects or not held:
+            return found
+        for place in await unique.places(connection, self._tenant, held):
+            lane = await load_lane(self._lanes, connection, place.lane_id)
+            if not reach.has(lane.queue, lane.task, spec_to_show(place.spec_text)[0].labels):
+                found.add((place.job_id, place.generation))
+        return found
 
 
 def _created(item: UniqueItem, now: datetime) -> _Holder:

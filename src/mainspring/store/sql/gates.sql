@@ -104,6 +104,26 @@ where g.gate_id = any ($1::int[])
 order by g.gate_id
 for no key update
 
+-- name: try_gates
+-- The same without waiting, with their marks and the time, for a transaction that has recorded outcomes: all of the gates,
+-- or some and no marks. Marks that it does not see are of reports that commit now, and are taken next time.
+-- guard: gates that this statement has locked, so nobody else takes their marks.
+with locked as materialized (
+    select g.gate_id, least(g.concurrency, {{quota(concurrent_runs)}}) as concurrency, g.rate, g.burst,
+           {{quota(runs_per_minute)}} as runs_per_minute, g.in_use, g.counted, g.tat, g.paused_at is not null as paused
+    from mainspring.gates g
+    where g.gate_id = any ($1::int[])
+    order by g.gate_id
+    for no key update of g skip locked
+), taken as (
+    delete from mainspring.gate_marks
+    where gate_id in (select gate_id from locked) and (select count(*) from locked) = cardinality($1::int[])
+    returning gate_id, n
+)
+select l.*, coalesce((select sum(t.n) from taken t where t.gate_id = l.gate_id), 0)::int as marks,
+       (select clock_timestamp()) as now
+from locked l
+
 -- name: take_marks
 -- guard: the caller has locked the gates, so nobody else takes their marks.
 with taken as (
@@ -122,9 +142,14 @@ from unnest($1::int[], $2::int[], $3::timestamptz[]) as p (gate_id, passed, tat)
 where g.gate_id = p.gate_id
 returning g.gate_id
 
--- name: count_held
--- How many runs a worker holds, started or not.
-select count(*)::int from mainspring.runs where worker_id = $1 and state = {{RUNNING}}
+-- name: look_before_gates
+-- Before gates are locked: how many runs the worker holds, started or not, and which of the lanes have runs to claim.
+select (select count(*)::int from mainspring.runs where worker_id = $1 and state = {{RUNNING}}) as held,
+       array(select l.lane_id
+             from unnest($2::int[], $3::timestamptz[]) as l (lane_id, bound)
+             cross join lateral (
+                 {{head(l.lane_id, l.bound, 1)}}
+             ) as head) as ready
 
 -- name: unstarted_of
 -- The runs of a worker in these lanes that are not known to have started.

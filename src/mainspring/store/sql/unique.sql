@@ -46,6 +46,24 @@ cross join lateral (
     where r.run_id = {{own_id(h)}} and r.tenant_id = $1 and r.job_id is null
 ) as live
 
+-- name: places_of_holders
+-- Queue, task and labels of the live jobs that have keys, for tokens that do not reach all of them.
+select h.job_id, h.generation, live.lane_id, live.spec_text
+from unnest($2::text[], $3::int[]) as h (job_id, generation)
+cross join lateral (
+    select j.lane_id, j.spec::text as spec_text
+    from mainspring.jobs j
+    where j.tenant_id = $1 and j.job_id = h.job_id and j.generation = h.generation
+    union all
+    select r.lane_id, r.spec::text
+    from mainspring.runs r
+    where r.tenant_id = $1 and r.job_id = h.job_id and r.generation = h.generation
+    union all
+    select r.lane_id, r.spec::text
+    from mainspring.runs r
+    where r.run_id = {{own_id(h)}} and r.tenant_id = $1 and r.job_id is null
+) as live
+
 -- name: lock_waiting_jobs
 -- Jobs that wait for their time, in sorted order.
 select job_id, generation, version, next_fire_at, paused_from, lane_id, schedule::text as schedule_text,
