@@ -148,20 +148,12 @@ async def _make_blocks(arena: Arena, connection: asyncpg.Connection, runs: int) 
     try:
         maker, made = LogBlockMaker(store, SystemClock()), 0
         cpu, own_cpu = sum(arena.cpu_seconds()), time.process_time()
-        while some := await _made(maker):
+        while some := await maker.make():
             made += some
         spent = sum(arena.cpu_seconds()) - cpu + time.process_time() - own_cpu
     finally:
         await store.close()
     return {"blocks": made, "blocks_ms_per_run": round(spent * 1000 / runs, 4)}
-
-
-async def _made(maker: LogBlockMaker) -> int:
-    while True:
-        try:
-            return await maker.make()
-        except asyncpg.InterfaceError:  # the machine was busy for two seconds, and a server would come back to it
-            continue
 
 
 async def _cost(sizes: LogSizes, bar: Progress) -> dict[str, object]:

@@ -48,23 +48,35 @@ class LogBlockMaker:
         return made
 
     async def make(self) -> int:
-        """Make the blocks of a time. Return how many: none if there are too few chunks, or another server does it."""
-        async with self._store.reads.acquire() as connection, connection.transaction():
-            if not await log_blocks.lock(connection):
+        """Make the blocks of a time. Return how many: none if there are too few chunks, or another server has made
+        them. They are computed outside of the transaction, which a busy machine would not end in time."""
+        async with self._store.reads.acquire() as connection:
+            async with connection.transaction():
+                if not await log_blocks.lock(connection):
+                    return 0
+                now, horizon = await log_blocks.horizon(connection)
+                begin = await _start(connection, now)
+            if horizon is None or begin is None:
                 return 0
-            now, horizon = await log_blocks.horizon(connection)
-            if horizon is None or (start := await _start(connection, now)) is None:
+            blocks = await self._next_blocks(connection, begin, horizon)
+            if not blocks:
                 return 0
-            while start < horizon:
-                midnight = _day_of(start) + _DAY
-                blocks = await self._blocks(connection, start, min(horizon, midnight), whole=midnight <= horizon)
+            async with connection.transaction():
+                if not await log_blocks.lock(connection) or await _start(connection, now) != begin:
+                    return 0
                 for block in blocks:
                     if await log_blocks.add(connection, block) != len(block.words):
                         raise RuntimeError("a block of output was not added as a whole")
-                if blocks or midnight > horizon:
-                    return len(blocks)
-                start = midnight
-        return 0
+        return len(blocks)
+
+    async def _next_blocks(self, connection: Connection, start: datetime, horizon: datetime) -> list[NewBlock]:
+        while start < horizon:
+            midnight = _day_of(start) + _DAY
+            blocks = await self._blocks(connection, start, min(horizon, midnight), whole=midnight <= horizon)
+            if blocks or midnight > horizon:
+                return blocks
+            start = midnight
+        return []
 
     async def _blocks(self, connection: Connection, start: datetime, end: datetime, *, whole: bool) -> list[NewBlock]:
         """The blocks from `start` on, at most until `end`. `whole`: however few chunks there are."""
