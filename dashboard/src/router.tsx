@@ -44,7 +44,7 @@ const routes = [
   }),
   createRoute({
     getParentRoute: () => root, path: "/logs",
-    validateSearch: only("text", "by", "job", "task", "queue", "status", "label", "w", "since", "until"),
+    validateSearch: only("text", "by", "job", "task", "queue", "worker", "status", "label", "w", "since", "until"),
     component: lazyRouteComponent(patiently(() => import("./pages/logs/LogsPage")), "LogsPage"),
   }),
   createRoute({

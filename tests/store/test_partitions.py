@@ -188,9 +188,8 @@ async def test_servers_that_prune_at_the_same_moment_do_not_trip_over_each_other
     await partitions.drop_older(connection, 30)  # the partitions that two servers left to each other
     assert len([name for names in dropped for name in names]) <= 6 * len(partitions.PARTITIONED)
     assert {parent: await attached(connection, parent) for parent in partitions.PARTITIONED} == kept
-    left = (
-        "select count(*) from pg_class where relkind = 'r' and relname ~ '^(run_history|attempts|log_chunks)_[0-9]{8}$'"
-    )
+    parents = "|".join(partitions.PARTITIONED)
+    left = f"select count(*) from pg_class where relkind = 'r' and relname ~ '^({parents})_[0-9]{{8}}$'"
     assert await connection.fetchval(left) == sum(map(len, kept.values()))
     for server in servers:
         await server.close()

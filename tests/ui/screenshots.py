@@ -2,13 +2,18 @@
 
 `/patterns` is there if the page is a development build.
 
-`python -m tests.ui.screenshots [FOLDER] [PART OF A PATH]`.
+`python -m tests.ui.screenshots [FOLDER] [PARTS OF PATHS]`.
 """
 
 from __future__ import annotations
 
+import os
 import sys
 import tempfile
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import product
 from pathlib import Path
 
@@ -33,6 +38,44 @@ STEPS = [
     {"name": "clean", "command": "true", "depends_on": ["report"], "rule": "all_done"},
 ]
 PRINTED = r"printf '\033[32mready\033[0m\n'; seq 1 60; printf '\033[31mfailed: disk full\033[0m\n' >&2; exit 1"
+
+
+class _Receiver(BaseHTTPRequestHandler):
+    """A webhook that takes messages, and refuses those to /refuses."""
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["Content-Length"]))
+        self.send_response(403 if self.path == "/refuses" else 204)
+        self.end_headers()
+
+    def log_message(self, *_: object) -> None: ...
+
+
+@contextmanager
+def receiving() -> Iterator[str]:
+    """The address of a webhook."""
+    receiver = ThreadingHTTPServer(("127.0.0.1", 0), _Receiver)
+    threading.Thread(target=receiver.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{receiver.server_port}"
+    receiver.shutdown()
+    receiver.server_close()
+
+
+def tell(server: httpx.Client, receiver: str) -> None:
+    """Channels and rules, before anything fails."""
+    for name, path in (("oncall", "/takes"), ("ticket-system-of-the-whole-company", "/refuses")):
+        body = {"kind": "webhook", "url": receiver + path, "secret": "s", "description": "tells whoever is on call"}
+        server.put(f"/v1/channels/{name}", json=body).raise_for_status()
+    mail = {"kind": "mail", "host": "smtp.example.com", "from": "jobs@example.com", "to": ["team@example.com"]}
+    server.put("/v1/channels/mail", json={**mail, "log_lines": 5}).raise_for_status()
+    everybody = ["oncall", "ticket-system-of-the-whole-company"]
+    fails = {"on": ["failure", "every_failure", "recovered"], "to": everybody, "group_wait": 0}
+    server.put("/v1/rules/all-failures", json=fails).raise_for_status()
+    night = {"from": "22:00", "to": "07:00", "days": ["SAT", "SUN"], "timezone": "Europe/Berlin"}
+    slow = {"on": ["deadline_missed", "started_late", "ran_too_long"], "to": ["mail"], "queue": "reports"}
+    more = {"quiet": night, "escalate": {"after": "30m", "to": ["oncall"]}}
+    server.put("/v1/rules/slow-reports", json={**slow, **more}).raise_for_status()
+    server.post("/v1/rules/slow-reports:mute", json={"for": "2h"}).raise_for_status()
 
 
 def furnish(server: httpx.Client) -> list[str]:
@@ -100,7 +143,8 @@ def furnish(server: httpx.Client) -> list[str]:
     until(lambda: server.get(f"/v1/runs/{retried}").json()["status"] == "FAILED")
     until(lambda: server.get("/v1/insights/overview?w=1h").json()["window"]["totals"]["ended"] > 0)
     until(lambda: bool(server.get("/v1/insights/failures").json()["groups"]))
-    return paths
+    until(lambda: bool(server.get("/v1/notifications").json()["notifications"]))
+    return [*paths, "/logs?text=ready", "/logs?text=nowhere", "/jobs?health=failing", "/jobs?columns=health"]
 
 
 def act(server: httpx.Client) -> list[str]:
@@ -111,7 +155,7 @@ def act(server: httpx.Client) -> list[str]:
     operation = server.post("/v1/jobs:act", json=chosen).raise_for_status().json()["id"]
     until(lambda: server.get(f"/v1/operations/{operation}").json()["ended_at"] is not None)
     paused_at = server.get("/v1/jobs/often").json()["updated_at"]
-    until(lambda: len(server.get("/v1/jobs/tick/runs").json()) > 2)
+    until(lambda: server.get("/v1/jobs/tick/runs").json()[0]["scheduled_for"] > paused_at)  # and so has a fire
     server.post("/v1/jobs/often:resume", json={}).raise_for_status()
     until(lambda: bool(server.get("/v1/missed-fires", params={"job": "often"}).json()["missed"]))
     missed = server.get("/v1/missed-fires", params={"job": "often"}).json()["missed"][-1]
@@ -143,9 +187,16 @@ def main() -> None:
     if CHROMIUM is None:
         sys.exit("chromium is not installed")
     folder = Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / "screenshots"
-    part = sys.argv[2] if len(sys.argv) > 2 else ""
-    with tempfile.TemporaryDirectory() as data, serving(Path(data) / "data") as server, browser() as shown:
-        paths = [path for path in (*PAGES, *furnish(server)) if part in path]
+    parts = sys.argv[2:] or [""]
+    os.environ["MAINSPRING_NOTIFY_ALLOW"] = "127.0.0.1"
+    with (
+        tempfile.TemporaryDirectory() as data,
+        receiving() as receiver,
+        serving(Path(data) / "data") as server,
+        browser() as shown,
+    ):
+        tell(server, receiver)
+        paths = [path for path in (*PAGES, *furnish(server)) if any(part in path for part in parts)]
         for (width, size), dark in product(SIZES.items(), (False, True)):
             name = f"{width}-dark" if dark else width
             (folder / name).mkdir(parents=True, exist_ok=True)

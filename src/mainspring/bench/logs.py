@@ -1,5 +1,5 @@
 """Logs: how soon a server finds a rare word and a common one in the output of many runs, stored in PostgreSQL, and what
-the index of their words costs where output is stored."""
+the index of their words costs: where output is stored, and for the blocks that are made of it afterwards."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from importlib.util import find_spec
+from typing import NamedTuple
 
 import asyncpg
 import httpx
@@ -19,15 +21,25 @@ from mainspring.bench.figures import progress, show
 from mainspring.bench.generated import add_lanes, add_runs
 from mainspring.bench.recorded import until_recorded
 from mainspring.domain.log_words import words_in
+from mainspring.kernel.clock import SystemClock
 from mainspring.kernel.ids import DEFAULT_TENANT
 from mainspring.store.log_table import joined, pack
+from mainspring.store.pool import open_store
+from mainspring.upkeep.log_block_maker import LogBlockMaker
 
 _POSTGRES = {"shared_buffers": "256MB", "max_wal_size": "4GB"}
 _AT_ONCE = 2000  # runs whose output is copied at once
-_TEXTS = 20_000  # different ones; then they are repeated
+_TEXTS = 4000  # different ones; then they are repeated
 _PRINTING = 2000  # runs that really print, for the cost
 _BATCH = 500
-_RARE, _COMMON = "pinkelephant", "connected"
+_RARE, _COMMON, _ABSENT = "pinkelephant", "connected", "purplezebra"
+_TABLES = ("log_chunks", "log_blocks")
+_SIZE = "select sum(pg_total_relation_size(relid)) from pg_partition_tree($1::text::regclass)"
+_TIMES = "^log_chunks_[0-9]{8}_stored_at_idx"
+_OLDEST = """
+select l.task, h.job_id, case h.state when 10 then 'success' else 'failed' end
+from mainspring.run_history h join mainspring.lanes l using (lane_id) order by h.run_id limit 1
+"""
 _PAGE = 100  # logs
 # run_id, lane_id, attempt, fence, worker_id, ended_at
 _RUNS = """
@@ -52,6 +64,20 @@ class LogSizes:
     printing: int = _PRINTING
 
 
+class Oldest(NamedTuple):
+    task: str
+    job_id: str
+    status: str
+
+
+class Searched(NamedTuple):
+    """Seconds until the first hit, and until the end; how many logs were found."""
+
+    first: float | None
+    whole: float
+    logs: int
+
+
 def main(sizes: LogSizes, as_json: bool) -> int:
     show("logs", uvloop.run(run(sizes)), as_json)
     return 0
@@ -59,7 +85,7 @@ def main(sizes: LogSizes, as_json: bool) -> int:
 
 async def run(sizes: LogSizes) -> dict[str, object]:
     with progress() as bar:
-        cost = await _cost(sizes, bar)
+        cost = await _cost(sizes, bar) if sizes.printing else {}
         found = await _searches(sizes, bar)
     return {"runs": sizes.runs, **found, **cost}
 
@@ -69,32 +95,65 @@ async def _searches(sizes: LogSizes, bar: Progress) -> dict[str, object]:
         connection = await arena.connect()
         try:
             began = time.perf_counter()
-            stored = await _fill(connection, sizes, bar)
+            stored, oldest = await _fill(connection, sizes, bar)
             filled = time.perf_counter() - began
-            on_disk = await connection.fetchval(
-                "select sum(pg_total_relation_size(relid)) from pg_partition_tree('mainspring.log_chunks')"
-            )
+            blocks = await _make_blocks(arena, connection, sizes.runs)
+            on_disk = [await connection.fetchval(_SIZE, f"mainspring.{name}") for name in _TABLES]
         finally:
             await connection.close()
         await arena.start_server(scheduler=False)
         async with httpx.AsyncClient(base_url=arena.server_url, headers=arena.headers, timeout=60) as client:
-            await _search(client, _COMMON, most=1)  # the first request of a server loads modules
+            await _search(client, {"text": _COMMON}, most=1)  # the first request of a server loads modules
             before = sum(arena.cpu_seconds())
-            rare_first, rare_whole, rare_logs = await _search(client, _RARE)
+            rare = await _search(client, {"text": _RARE})
             rare_cpu = sum(arena.cpu_seconds()) - before
-            common_first, common_page, common_logs = await _search(client, _COMMON, most=_PAGE)
+            common = await _search(client, {"text": _COMMON}, most=_PAGE)
+            absent = await _search(client, {"text": _ABSENT})
+            pattern = await _search(client, {"regex": f"ERROR a {_RARE} was .een"}) if _regex_installed() else None
+            narrowed = {
+                name: await _search(client, {"text": _RARE, name: value})
+                for name, value in (("task", oldest.task), ("queue", "default"), ("status", oldest.status))
+            }
+            job = await _search(client, {"text": _RARE, "job": oldest.job_id})
+    if [rare.logs, absent.logs, job.logs, *(each.logs for each in narrowed.values())] != [1, 0, 1, 1, 1, 1]:
+        raise AssertionError(f"a search has not found the one run that has {_RARE!r}, or more than it")
     return {
         "output_mb": round(stored / 1e6, 1),
-        "on_disk_mb": round(float(on_disk) / 1e6, 1),
+        "on_disk_mb": round(float(on_disk[0]) / 1e6, 1),
+        "blocks_mb": round(float(on_disk[1]) / 1e6, 1),
         "fill_s": round(filled, 1),
-        "rare_logs": rare_logs,
-        "rare_first_s": rare_first,
-        "rare_whole_s": rare_whole,
+        **blocks,
+        "rare_logs": rare.logs,
+        "rare_first_s": rare.first,
+        "rare_whole_s": rare.whole,
         "rare_cpu_s": round(rare_cpu, 2),
-        "common_logs": common_logs,
-        "common_first_s": common_first,
-        "common_logs_s": common_page,
+        "common_logs": common.logs,
+        "common_first_s": common.first,
+        "common_logs_s": common.whole,
+        "absent_s": absent.whole,
+        "regex_s": None if pattern is None else pattern.whole,
+        **{f"{name}_s": found.whole for name, found in narrowed.items()},
+        "job_s": job.whole,
     }
+
+
+def _regex_installed() -> bool:
+    return find_spec("re2") is not None
+
+
+async def _make_blocks(arena: Arena, connection: asyncpg.Connection, runs: int) -> dict[str, object]:
+    """The blocks of all output, as a server makes them, and the CPU time of that."""
+    await connection.execute("select brin_summarize_new_values(c.oid) from pg_class c where c.relname ~ $1", _TIMES)
+    store = await open_store(arena.database_url)
+    try:
+        maker, made = LogBlockMaker(store, SystemClock()), 0
+        cpu, own_cpu = sum(arena.cpu_seconds()), time.process_time()
+        while some := await maker.make():
+            made += some
+        spent = sum(arena.cpu_seconds()) - cpu + time.process_time() - own_cpu
+    finally:
+        await store.close()
+    return {"blocks": made, "blocks_ms_per_run": round(spent * 1000 / runs, 4)}
 
 
 async def _cost(sizes: LogSizes, bar: Progress) -> dict[str, object]:
@@ -145,13 +204,13 @@ def _cpu(arena: Arena, worker: BenchWorker) -> float:
     return sum(arena.cpu_seconds()) + cpu_seconds_of_tree(worker.pid)
 
 
-async def _fill(connection: asyncpg.Connection, sizes: LogSizes, bar: Progress) -> int:
+async def _fill(connection: asyncpg.Connection, sizes: LogSizes, bar: Progress) -> tuple[int, Oldest]:
     """Ended runs with output. The oldest one has the rare word, so that a search looks at all others first. Return the
-    bytes of output."""
+    bytes of output, and that run."""
     await connection.execute("set synchronous_commit = off")
     lanes = await add_lanes(connection, tasks=100)
     now = datetime.now(UTC)
-    await add_runs(connection, lanes, sizes.runs, now - timedelta(hours=1), now)
+    await add_runs(connection, lanes, sizes.runs, now - timedelta(hours=1), now, jobs=max(1, sizes.runs // 100))
     rare = _stored(_output(0, sizes.size) + f"ERROR a {_RARE} was seen\n".encode())
     texts = [_stored(_output(_mixed(number), sizes.size)) for number in range(min(_TEXTS, sizes.runs))]
     total, after = 0, None
@@ -167,8 +226,8 @@ async def _fill(connection: asyncpg.Connection, sizes: LogSizes, bar: Progress) 
             await connection.copy_records_to_table(table, schema_name="mainspring", records=records, columns=columns)
         after = rows[-1]["run_id"]
         bar.advance(going, len(rows))
-    await connection.execute("analyze")
-    return total
+    await connection.execute("vacuum (analyze)")  # as autovacuum does
+    return total, Oldest(*await connection.fetchrow(_OLDEST))
 
 
 def _stored(data: bytes) -> Stored:
@@ -203,12 +262,11 @@ def _output(number: int, size: int) -> bytes:
     return "".join(lines).encode()
 
 
-async def _search(client: httpx.AsyncClient, text: str, most: int | None = None) -> tuple[float, float, int]:
-    """Search page by page. Return the seconds until the first hit, until the end or `most` logs, and how many logs were
-    found."""
+async def _search(client: httpx.AsyncClient, asked: dict[str, str], most: int | None = None) -> Searched:
+    """Search page by page, to the end or until `most` logs were found."""
     began, first, found, cursor = time.perf_counter(), None, 0, None
     while True:
-        query = {"text": text, "limit": str(_PAGE if most is None else most), "lines": "1"}
+        query = {**asked, "limit": str(_PAGE if most is None else most), "lines": "1"}
         answer = await client.get("/v1/logs", params=query if cursor is None else {**query, "cursor": cursor})
         answer.raise_for_status()
         page = answer.json()
@@ -218,6 +276,5 @@ async def _search(client: httpx.AsyncClient, text: str, most: int | None = None)
         cursor = page.get("next")
         if cursor is None or (most is not None and found >= most):
             break
-    if first is None:
-        raise AssertionError(f"{text!r} was not found")
-    return round(first, 3), round(time.perf_counter() - began, 3), found
+    whole = time.perf_counter() - began
+    return Searched(None if first is None else round(first, 3), round(whole, 3), found)

@@ -348,6 +348,9 @@ def told(
 def logs(
     runs: Annotated[int, typer.Option("--runs", min=1, help="How many runs have printed.")] = 5_000,
     size: Annotated[int, typer.Option("--bytes", min=1, max=1_000_000, help="What each of them printed.")] = 2_000,
+    printing: Annotated[
+        int, typer.Option("--printing", min=0, help="How many runs really print, for the cost. 0: none.")
+    ] = 2_000,
     as_json: JsonFlag = False,
 ) -> None:
     """Measure the search of logs: how soon a server finds words in the output of many runs: a rare word, in the
@@ -355,4 +358,4 @@ def logs(
     hit and until the first 100 logs."""
     from mainspring.bench.logs import LogSizes, main
 
-    raise typer.Exit(main(LogSizes(runs, size), as_json))
+    raise typer.Exit(main(LogSizes(runs, size, printing), as_json))

@@ -43,6 +43,7 @@ from mainspring.upkeep.gauge_sampler import GaugeSampler
 from mainspring.upkeep.health_keeper import HealthKeeper
 from mainspring.upkeep.library_versions import library_versions
 from mainspring.upkeep.line_pruner import LinePruner
+from mainspring.upkeep.log_block_maker import LogBlockMaker
 from mainspring.upkeep.partition_maintainer import AuditPruner, EventPruner, HistoryPruner, PartitionMaintainer
 from mainspring.upkeep.rollup_keeper import RollupKeeper
 from mainspring.upkeep.run_rescuer import RunRescuer
@@ -113,6 +114,7 @@ def upkeep_tasks(
         CalendarRecomputer(store, signals, Recomputer(store, lanes), library_versions()),
         ForecastMaker(store, clock),
         RollupKeeper(store, clock),
+        LogBlockMaker(store, clock),
         HealthKeeper(store, signals, clock),
         GaugeSampler(store, clock),
         PartitionMaintainer(store),

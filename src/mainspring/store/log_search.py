@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from itertools import groupby
 from uuid import UUID
 
 import msgspec
 
 from mainspring.domain.log_words import MOST_ASKED
-from mainspring.kernel.ids import TenantId
-from mainspring.store import history
+from mainspring.kernel.ids import TenantId, first_uuid7
+from mainspring.store import history, log_blocks
 from mainspring.store.history import EndedRun, LiveRun, Run, RunFilter
 from mainspring.store.log_table import joined
 from mainspring.store.logs import Key, LogRow
@@ -23,6 +23,8 @@ from mainspring.store.rows import RowQuery
 _SQL = load("log_search")
 _LIGHT_SQL = load_without_payloads("log_search")
 _A_MOMENT = timedelta(hours=1)  # the clock of the database may be set back
+_MOST_AT_ONCE = 50_000  # chunks
+_LATEST = datetime.max.replace(tzinfo=UTC)
 
 _live_rows = RowQuery(LiveRun, _LIGHT_SQL["live_runs_among"])
 _ended_rows = RowQuery(EndedRun, _LIGHT_SQL["ended_runs_among"])
@@ -57,11 +59,52 @@ async def indexed_runs(
     most: int,
 ) -> Stretch:
     """Runs with a chunk in PostgreSQL that may have the words. At most `most` chunks are looked at."""
-    day = times[0].replace(hour=0, minute=0, second=0, microsecond=0)
-    asked = None if not words else [*words, *[words[0]] * (MOST_ASKED - len(words))]
+    asked = None if not words else _asked(words)
     async with planned(connection, straight=True):
-        rows = await connection.fetch(_SQL["indexed_runs"], tenant, before, *times, day, lanes, asked, most)
+        rows = await connection.fetch(
+            _SQL["indexed_runs"], tenant, before, *times, _day_of(times[0]), lanes, asked, most
+        )
     return Stretch([run_id for run_id, _ in rows if run_id is not None], rows[0][1])
+
+
+async def runs_in_blocks(
+    connection: Connection,
+    tenant: TenantId,
+    before: UUID | None,
+    times: Times,
+    lanes: Sequence[int] | None,
+    words: Sequence[bytes],
+) -> Stretch | None:
+    """As `indexed_runs`, of all runs at once, or of all since there are blocks. Only the chunks of blocks that may have
+    the words are looked at, and those in no block yet. None without blocks, or if these chunks are too many."""
+    span = await log_blocks.span(connection)
+    if span is None:
+        return None
+    day, after = _day_of(times[0]), None
+    if times[0] < span.start and await log_blocks.something_stored(connection, day, min(span.start, times[1])):
+        after = first_uuid7(span.start + _A_MOMENT)  # runs since then have no output before the first block
+        if before is not None and before <= after:
+            return None
+    blocks = await log_blocks.with_words(connection, words, times, before)
+    if sum(block.chunks for block in blocks) > _MOST_AT_ONCE:
+        return None
+    starts = [*(block.stored_from for block in blocks), span.end]
+    ends = [*(block.stored_to for block in blocks), _LATEST]
+    async with planned(connection, by_block=True):
+        rows = await connection.fetch(
+            _SQL["runs_of_times"],
+            tenant,
+            before,
+            *times,
+            day,
+            lanes,
+            _asked(words),
+            after,
+            starts,
+            ends,
+            span.start,
+        )
+    return Stretch([run_id for (run_id,) in rows], after)
 
 
 async def printing_runs(
@@ -110,3 +153,11 @@ async def small_logs(connection: Connection, tenant: TenantId, wanted: Sequence[
         if len(data) == sizes[key]:
             found[key] = data
     return found
+
+
+def _asked(words: Sequence[bytes]) -> list[bytes]:
+    return [*words, *[words[0]] * (MOST_ASKED - len(words))]
+
+
+def _day_of(moment: datetime) -> datetime:
+    return moment.replace(hour=0, minute=0, second=0, microsecond=0)

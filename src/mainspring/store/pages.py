@@ -35,6 +35,8 @@ _BY_TIME = (
     "set local plan_cache_mode = force_custom_plan; set local statement_timeout = 500; "
     "set local enable_bitmapscan = on; set local enable_indexscan = off"
 )
+# A statement names the times of blocks one by one: the index of the times of each partition finds them.
+_BY_BLOCK = f"{_PLANNED}; set local enable_indexscan = off; set local enable_seqscan = off"
 _RESET = "; ".join(
     [
         *(f"set local {name} to default" for name in ("plan_cache_mode", "enable_indexscan", *_OTHER_PLANS)),
@@ -83,9 +85,11 @@ async def place(connection: Connection, sql: str, *arguments: Any) -> Any:
 
 
 @asynccontextmanager
-async def planned(connection: Connection, *, straight: bool, by_time: bool = False) -> AsyncIterator[None]:
+async def planned(
+    connection: Connection, *, straight: bool = False, by_time: bool = False, by_block: bool = False
+) -> AsyncIterator[None]:
     """Plan statements like that until the end of the block, in a new transaction or the current one."""
-    settings = _BY_TIME if by_time else _STRAIGHT if straight else _PLANNED
+    settings = _BY_BLOCK if by_block else _BY_TIME if by_time else _STRAIGHT if straight else _PLANNED
     if not connection.is_in_transaction():
         async with connection.transaction():
             await connection.execute(settings)

@@ -1,5 +1,5 @@
-"""Day partitions of run_history, attempts, log_chunks and the audit. They are created a week ahead, so that no report
-has to wait for one.
+"""Day partitions of run_history, attempts, log_chunks, log_blocks and the audit. They are created a week ahead, so that
+no report has to wait for one.
 
 A partition is created as a separate table and then attached (routines/partitions.sql). `CREATE TABLE ... PARTITION OF`
 takes a lock that waits for long readers and blocks every report meanwhile. The lock of ATTACH does not.
@@ -15,7 +15,7 @@ import asyncpg
 from mainspring.store.pool import Connection
 
 HISTORY = ("run_history", "attempts")
-LOGS = ("log_chunks",)
+LOGS = ("log_chunks", "log_blocks")
 PARTITIONED = (*HISTORY, *LOGS)
 AUDIT_ENTRIES = ("audit_entries",)
 AUDIT_LINKS = ("audit_links",)

@@ -14,7 +14,7 @@ import { Time } from "../../ui/Time";
 import { TimeRange, useRange } from "../../ui/TimeRange";
 import styles from "./LogsPage.module.css";
 
-const FILTERS = ["job", "task", "queue", "status", "label"] as const;
+const FILTERS = ["job", "task", "queue", "worker", "status", "label"] as const;
 const ACTIVE = ["text", "by", ...FILTERS, "w", "since", "until"] as const;
 const WAYS: [string, string][] = [["part", "Parts of words"], ["regex", "Regular expression"]];
 const STATES: [string, string][] = [["FAILED", "Failed"], ["SUCCESS", "Succeeded"], ["RUNNING", "Running"], ["CANCELLED", "Cancelled"]];
@@ -45,6 +45,7 @@ export function LogsPage() {
         <TextFilter name="job" value={search.job} label="Job id" />
         <TextFilter name="task" value={search.task} label="Task" />
         <TextFilter name="queue" value={search.queue} label="Queue" />
+        <TextFilter name="worker" value={search.worker} label="Worker id" />
         <ChoiceFilter name="status" value={search.status} label="State" options={STATES} />
         <TextFilter name="label" value={search.label} label="Label, key=value" />
       </Filters>

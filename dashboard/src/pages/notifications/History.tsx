@@ -38,11 +38,11 @@ export function History() {
   const columns: Column<NotificationView>[] = [
     { key: "status", head: "Status", phone: "first", cell: (one) => Object.fromEntries(STATES)[one.status] },
     { key: "title", head: "Message", phone: "first", grow: true, cell: (one) => <Button kind="link" onClick={() => setShown(one)} title={one.title}>{one.title}</Button> },
-    { key: "channel", head: "To", cell: (one) => one.channel },
+    { key: "channel", head: "To", cut: true, cell: (one) => <span title={one.channel}>{one.channel}</span> },
     { key: "rule", head: "Rule", phone: "none", room: 1, cell: ruleOf },
     { key: "created", head: "Made", cell: (one) => <Time at={one.created_at} /> },
     { key: "acknowledged", head: "Acknowledged by", phone: "none", room: 1, cell: (one) => one.acknowledged_by ?? "" },
-    { key: "error", head: "Error", phone: "none", grow: true, room: 2, cell: (one) => <span title={one.error ?? ""}>{one.error ?? ""}</span> },
+    { key: "error", head: "Error", phone: "none", cut: true, room: 2, cell: (one) => <span title={one.error ?? ""}>{one.error ?? ""}</span> },
     {
       key: "verbs", head: <span className="sr">Verbs</span>,
       cell: (one) => (

@@ -38,7 +38,7 @@ export function Rules() {
     { key: "name", head: "Rule", phone: "first", grow: true, cell: (rule) => <span title={rule.description ?? ""}>{rule.name}</span> },
     { key: "on", head: "On", phone: "first", grow: true, cell: (rule) => rule.on.join(", ") },
     { key: "of", head: "Of", cell: scopeOf },
-    { key: "to", head: "To", cell: (rule) => rule.to.join(", ") },
+    { key: "to", head: "To", cut: true, cell: (rule) => <span title={rule.to.join(", ")}>{rule.to.join(", ")}</span> },
     { key: "muted", head: "Muted until", phone: "none", room: 1, cell: (rule) => <Time at={rule.muted_until ?? null} /> },
     {
       key: "verbs", head: <span className="sr">Verbs</span>,

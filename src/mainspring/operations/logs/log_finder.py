@@ -106,12 +106,13 @@ class _Page:
         self._budget = TimeSlices(budget)
         self._slices = TimeSlices()
         self._most = _FIRST
+        self._looked = False  # at the newest chunks: a word that is not rare is found there
         self._hits: list[LogHit] = []
 
     async def fill(self, place: Place | None) -> LogHits:
         before = None if place is None else place.run_id
         if place is not None and place.fence is None:
-            self._most = _MOST
+            self._most, self._looked = _MOST, True
         if place is not None and place.fence is not None:
             stop = await self._look([place.run_id], place)
             if stop is not None:
@@ -147,6 +148,11 @@ class _Page:
         most, self._most = self._most, min(4 * self._most, _MOST)
         if self._indexed:
             lanes, words = self._asked[0].lane_ids, self._search.words
+            if words and self._looked:
+                found = await log_search.runs_in_blocks(self._connection, tenant, before, self._times, lanes, words)
+                if found is not None:
+                    return found
+            self._looked = True
             return await log_search.indexed_runs(self._connection, tenant, before, self._times, lanes, words, most)
         return await log_search.printing_runs(self._connection, tenant, before, self._times, most)
 

@@ -4,7 +4,7 @@
 create or replace function mainspring.partition_name(parent text, day date) returns text
 language plpgsql immutable strict as $$
 begin
-    if parent not in ('run_history', 'attempts', 'log_chunks', 'audit_entries', 'audit_links') then
+    if parent not in ('run_history', 'attempts', 'log_chunks', 'log_blocks', 'audit_entries', 'audit_links') then
         raise exception 'mainspring.% has no day partitions', parent using errcode = 'invalid_parameter_value';
     end if;
     return parent || '_' || to_char(day, 'YYYYMMDD');
@@ -19,8 +19,8 @@ declare
     today constant date := ((select clock_timestamp()) at time zone 'UTC')::date;
     low constant timestamptz := day::timestamp at time zone 'UTC';
     high constant timestamptz := (day + 1)::timestamp at time zone 'UTC';
-    key constant text := case parent when 'log_chunks' then 'stored_at' when 'audit_entries' then 'at'
-                                     when 'audit_links' then 'linked_at' else 'ended_at' end;
+    key constant text := case parent when 'log_chunks' then 'stored_at' when 'log_blocks' then 'stored_to'
+                                     when 'audit_entries' then 'at' when 'audit_links' then 'linked_at' else 'ended_at' end;
 begin
     if day not between today - 2 and today + 30 then
         raise exception '% is too far from today', day using errcode = 'invalid_parameter_value';

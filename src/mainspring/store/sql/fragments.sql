@@ -1394,3 +1394,10 @@ cross join lateral unnest(n.sinks) as s(sink_id)
 s.sink_id, s.tenant_id, s.name, s.kind, s.version, s.settings::text as settings_text, s.changes, s.queue, s.task,
 s.job_id, s.labels::text as labels_text, s.keep_seconds, s.keep_bytes, s.paused, s.created_at, s.updated_at,
 s.updated_by, array(select json_object_keys(k.secrets) from mainspring.sink_secrets k where k.sink_id = s.sink_id order by 1) as secret_names
+
+-- fragment: fitting_chunk
+c.tenant_id = $1 and c.stored_at >= $3 and c.stored_at < $4
+and ($6::int[] is null or c.lane_id is null or c.lane_id = any ($6))
+and ($7::bytea[] is null or c.words is null
+     or (position(($7::bytea[])[1] in c.words) > 0 and position(($7::bytea[])[2] in c.words) > 0
+         and position(($7::bytea[])[3] in c.words) > 0 and position(($7::bytea[])[4] in c.words) > 0))

@@ -21,13 +21,30 @@ left join (
     from mainspring.log_chunks c
     where ($2::uuid is null or c.run_id < $2) and c.stored_at >= $5
       and c.run_id >= coalesce((select l.run_id from last l), '00000000-0000-0000-0000-000000000000')
-      and c.tenant_id = $1 and c.stored_at >= $3 and c.stored_at < $4
-      and ($6::int[] is null or c.lane_id is null or c.lane_id = any ($6))
-      and ($7::bytea[] is null or c.words is null
-           or (position(($7::bytea[])[1] in c.words) > 0 and position(($7::bytea[])[2] in c.words) > 0
-               and position(($7::bytea[])[3] in c.words) > 0 and position(($7::bytea[])[4] in c.words) > 0))
+      and {{fitting_chunk}}
 ) as found on true
 order by found.run_id desc
+
+-- name: runs_of_times
+-- The runs that have chunks of these times ($9 to $10) whose words and lanes fit, newest first. The parameters up to $7 are
+-- those of `indexed_runs`; $8: runs after this one. Some of these have an id that says nothing about their time, and output
+-- from before the first block ($11).
+select found.run_id
+from unnest($9::timestamptz[], $10::timestamptz[]) as b (stored_from, stored_to)
+cross join lateral (
+    select c.run_id
+    from mainspring.log_chunks c
+    where c.stored_at >= b.stored_from and c.stored_at < b.stored_to and c.stored_at >= $5
+      and ($2::uuid is null or c.run_id < $2) and ($8::uuid is null or c.run_id > $8)
+      and {{fitting_chunk}}
+    offset 0
+) as found
+union
+select c.run_id
+from mainspring.log_chunks c
+where $8::uuid is not null and c.run_id > $8 and c.stored_at < $11 and c.stored_at >= $5
+  and ($2::uuid is null or c.run_id < $2) and {{fitting_chunk}}
+order by run_id desc
 
 -- name: printing_runs
 -- As `indexed_runs`, without an index: runs whose output may be in a folder or object store. The last run of the stretch
