@@ -66,12 +66,15 @@ class Databases:
         )
         self._made.append(standby)
         standby.folder.mkdir(mode=0o755)
+        primary.folder.chmod(0o711)  # the account of the standby must reach its socket
         for name in (POSTGRES_PASSWORD_FILE_NAME, BACKUP_PASSWORD_FILE_NAME):
             shutil.copy(primary.folder / name, standby.folder)
         await asyncio.to_thread(_copy, primary, standby)
         (standby.data / "standby.signal").touch()
         for _ in standby.starting():
             await asyncio.sleep(0.02)
+        while await _asked(primary, "select state from pg_stat_replication") != "streaming":
+            await asyncio.sleep(_LOOK_EVERY)
         with (primary.data / "postgresql.auto.conf").open("a") as settings:
             settings.write(_SYNCHRONOUS)
         assert primary.pid is not None
