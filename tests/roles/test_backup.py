@@ -322,7 +322,7 @@ def test_a_backup_or_a_restore_that_is_killed_is_not_taken_for_a_good_one(scene:
     with scene.repository.alone():
         assert not list(scene.repository.folder.glob(".draft-*"))
     restored = restore(scene.repository, scene.backup, target)
-    assert (restored.counted.jobs, restored.counted.live_runs) == (3, 4)
+    assert (restored.counted.jobs, restored.counted.live_runs) == (6, 9)
     assert not list(scene.place.glob(".*"))
 
 
