@@ -24,6 +24,7 @@ from mainspring.store.migrate import migrate
 from mainspring.store.pool import AWAY
 from tests.certificates import NOBODY
 from tests.cluster.children import RESTART_AFTER, SCHEDULER, SERVER, WORKER, Child, Seat
+from tests.cluster.databases import SETTINGS, Databases, see_standbys, socket_of
 from tests.cluster.history import RESCUE, Exit, Injection
 from tests.cluster.load_limits import NARROW
 from tests.cluster.proxy import Links, ProxyLink
@@ -32,7 +33,6 @@ from tests.processes.cluster import RUN_AS, eventually, free_port
 
 TOKEN = "ms_arena-token"
 APP = "tests.cluster.tasks:app"
-_SETTINGS = {"shared_buffers": "64MB", "max_connections": "200", "track_commit_timestamp": "on"}
 _AUDIT = Path(__file__).with_name("audit.sql")
 _SUPERVISE_EVERY = 0.1
 
@@ -59,7 +59,7 @@ class Arena:
         self.folder = Path(tempfile.mkdtemp(prefix="ms-arena-", dir="/tmp"))
         self.folder.chmod(0o755)
         self.ledger = self.folder / "ledger"
-        self.postgres = EmbeddedPostgres(self.folder / "db", settings=_SETTINGS)
+        self.databases = Databases(self.folder)
         self.links = Links()
         self.exits: list[Exit] = []
         self.injections: list[Injection] = []
@@ -74,6 +74,11 @@ class Arena:
         self._witness: asyncpg.Connection | None = None
         self._witness_lock = asyncio.Lock()
         self._supervising: asyncio.Task[None] | None = None
+
+    @property
+    def postgres(self) -> EmbeddedPostgres:
+        """The primary."""
+        return self.databases.current
 
     async def __aenter__(self) -> Arena:
         try:
@@ -98,17 +103,15 @@ class Arena:
     async def start_database(self) -> None:
         copy = await asyncio.create_subprocess_exec("cp", "-a", await _prepared(), self.postgres.folder)
         assert await copy.wait() == 0
-        for _ in self.postgres.starting():
-            await asyncio.sleep(0.02)
+        await self.databases.start()
         (self.folder / "token").write_text(TOKEN)
 
     async def open_links(self) -> None:
-        socket = self.postgres.socket_folder / ".s.PGSQL.5432"
         for seat in self.seats:
             if seat.role == WORKER:
                 self._balancers[seat.name] = self.links.open(f"servers for {seat.name}", self._ports)
             else:
-                self._database[seat.name] = self.links.open(f"postgres for {seat.name}", [socket])
+                self._database[seat.name] = self.links.open(f"postgres for {seat.name}", [self.databases.socket])
         self._balancers["clients"] = self.links.open("servers for clients", self._ports)
 
     async def close(self) -> None:
@@ -122,7 +125,7 @@ class Arena:
         if self._witness is not None:
             self._witness.terminate()
         self.links.close()
-        self.postgres.stop("immediate")
+        self.databases.end()
         shutil.rmtree(self.folder, ignore_errors=True)
 
     # -- members
@@ -183,7 +186,7 @@ class Arena:
     def _database_url(self, seat: Seat, label: str) -> str:
         """The database URL with the label of the process, so that the audit knows who wrote."""
         port = self.database_link(seat).port
-        passfile = self.postgres.access.password_file
+        passfile = self.databases.password_file
         return (
             f"postgresql://{ROLE}@127.0.0.1:{port}/mainspring?sslmode=disable&passfile={passfile}&arena.process={label}"
         )
@@ -202,11 +205,13 @@ class Arena:
         await eventually(look, within, "every process is ready")
 
     async def restart_database(self, down_for: float) -> None:
-        """`pg_ctl stop -m immediate`, a pause, and a start."""
-        await asyncio.to_thread(self.postgres.stop, "immediate")
-        await asyncio.sleep(down_for)
-        for _ in self.postgres.starting():
-            await asyncio.sleep(0.02)
+        async with self.databases.lock:
+            await self.databases.crash(down_for)
+
+    def lead_to(self, postgres: EmbeddedPostgres, *, only: ProxyLink | None = None) -> None:
+        """All connections to PostgreSQL, or those of one process, lead to this one from now on."""
+        for link in self._database.values() if only is None else [only]:
+            self.links.lead_to(link, [socket_of(postgres)])
 
     async def _supervise(self) -> None:
         """Restart ended processes after a while."""
@@ -269,7 +274,7 @@ async def _prepared() -> Path:
     folder = _folder_of_prepared()
     async with _preparing.setdefault(asyncio.get_running_loop(), asyncio.Lock()):
         if not (folder / "db").exists():
-            postgres = EmbeddedPostgres(folder / "made", settings=_SETTINGS)
+            postgres = EmbeddedPostgres(folder / "made", settings=SETTINGS)
             for _ in postgres.starting():
                 await asyncio.sleep(0.02)
             await migrate(postgres.url())
@@ -278,6 +283,8 @@ async def _prepared() -> Path:
             await connection.execute(_AUDIT.read_text())
             await connection.close()
             postgres.stop()
+            for _ in see_standbys(postgres):
+                await asyncio.sleep(0.02)
             postgres.folder.rename(folder / "db")
     return folder / "db"
 

@@ -17,6 +17,7 @@ from tests.cluster.faults import FAULTS
 from tests.cluster.history import FAILED, QUIET, SUCCESS, History, Machine, Violation
 from tests.cluster.injector import Injector
 from tests.cluster.load import Clients, Load
+from tests.cluster.pace import PaceWatch
 from tests.cluster.recovery import at_rest
 from tests.cluster.report import report
 from tests.cluster.rules import judge
@@ -59,7 +60,8 @@ class Outcome:
             f"calls: {calls['ok']} ok, {calls['refused']} refused, {calls['unknown']} unknown; "
             f"runs: {len(history.births)} born, {ends[SUCCESS]} succeeded, {ends[FAILED]} failed; "
             f"fires missed: {missed}; ledger lines: {len(history.lines)}; audit: {len(history.events)} events; "
-            f"the machine stood still for {sum(over - begin for begin, over in history.stalls):.1f} s"
+            f"the machine stood still for {sum(over - begin for begin, over in history.stalls):.1f} s "
+            f"and took {history.slowness:.1f} times as long as a quiet one"
         )
 
 
@@ -99,7 +101,7 @@ async def _drilled(
     replay: Callable[[int], str],
 ) -> Outcome:
     chance, groups = random.Random(seed), 0
-    async with Arena(shape) as arena, arena.client() as http:
+    async with Arena(shape) as arena, arena.client() as http, PaceWatch(arena.folder / "pace") as pace:
         clients = Clients(http)
         load = Load(clients, arena.ledger, seed, rate, arena.set_limit)
         injector = Injector(arena, clients, chance)
@@ -111,9 +113,9 @@ async def _drilled(
             await asyncio.gather(*(FAULTS[name](injector) for name in group))
         await arena.all_ready()
         await load.stop()
-        rested = await at_rest(arena, _REST)
+        rested = await at_rest(arena, _REST, pace)
         history = await gather(arena, clients.calls)
-        history.stalls, history.machine = list(watch.windows), machine
+        history.stalls, history.slow, history.machine = list(watch.windows), pace.slow(), machine
         violations = judge(history)
         if not rested and not violations:
             violations.append(Violation("L5", "the cluster did not come to rest"))

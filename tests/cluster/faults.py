@@ -102,6 +102,37 @@ async def crash_postgres(injector: Injector) -> None:
         await injector.arena.restart_database(down)
 
 
+async def fail_over(injector: Injector) -> None:
+    """The primary dies, and its synchronous standby takes over. Nothing that was acknowledged is lost."""
+    arena = injector.arena
+    async with arena.databases.lock:
+        standby = await arena.databases.make_standby()
+        async with injector.fault("failover of PostgreSQL", "a standby", whole=True, cuts=True, from_end=True):
+            old = await arena.databases.fail_over(standby)
+            arena.lead_to(arena.postgres)
+        await arena.databases.forget(old)
+
+
+async def fail_over_and_come_back(injector: Injector) -> None:
+    """The same, and then the old primary comes back and takes itself for the primary: one process still finds it. It
+    has no standby any more, so that it acknowledges nothing."""
+    arena = injector.arena
+    async with arena.databases.lock:
+        standby = await arena.databases.make_standby()
+        async with injector.fault("failover of PostgreSQL", "a standby", whole=True, cuts=True, from_end=True):
+            old = await arena.databases.fail_over(standby)
+            arena.lead_to(arena.postgres)
+        for _ in old.starting():
+            await asyncio.sleep(0.02)
+        link = _link(injector, "PostgreSQL")
+        seconds = injector.chance.uniform(1.0, 4.0 * TTL)
+        async with injector.fault("old primary comes back", f"{link.name}, {seconds:.1f} s", cuts=True, from_end=True):
+            arena.lead_to(old, only=link)
+            await asyncio.sleep(seconds)
+            arena.lead_to(arena.postgres, only=link)
+        await arena.databases.forget(old)
+
+
 async def kill_backends(injector: Injector) -> None:
     every = injector.chance.choice((1, 2, 3))
     async with injector.fault("kill backends", f"every {every}." if every > 1 else "all", whole=True):
@@ -188,6 +219,8 @@ FAULTS: dict[str, Fault] = {
     "stop-server-in-cancel": stop_server_in("DELETE"),
     "pause-worker-with-child": pause_worker_with_child,
     "crash-postgres": crash_postgres,
+    "failover": fail_over,
+    "failover-old-primary": fail_over_and_come_back,
     "kill-backends": kill_backends,
     **{
         f"{side.lower()}-{way}": break_link(side, way)

@@ -15,6 +15,8 @@ from functools import cached_property
 from typing import Any
 
 from mainspring.kernel.config import DEFAULT_TIMING, SHORTEST_LEASE, kill_for
+from tests.cluster import pace
+from tests.cluster.pace import Slow
 
 Row = dict[str, Any]
 TTL = 3.0
@@ -153,7 +155,8 @@ class Machine:
     lingering: float = 0.05
 
 
-# A stall of the whole machine is detected (`stalls`). On a busy machine single processes can stall, too.
+# A stall of the whole machine is detected (`stalls`), and how slow it was is measured (`slow`). Tests that do
+# not measure it allow for a busy machine.
 QUIET = Machine()
 BUSY = Machine(late=60.0, lingering=4.0)
 
@@ -168,6 +171,7 @@ class History:
     exits: list[Exit] = field(default_factory=list)
     logs: list[StoredLog] = field(default_factory=list)
     stalls: list[tuple[float, float]] = field(default_factory=list)  # periods in which the machine stalled
+    slow: list[Slow] = field(default_factory=list)  # periods in which it was slow, in order
     live_runs: list[Row] = field(default_factory=list)
     keys: dict[str, str] = field(default_factory=dict)
     counts: list[Row] = field(default_factory=list)  # the lines of limits, with `owners`: the runs that own a slot
@@ -233,15 +237,30 @@ class History:
 
     def deadline(self, start: float, grace: float) -> float:
         """When something that starts at `start` and may take `grace` must be done, extended by the faults meanwhile."""
-        end = start + grace
+        end = pace.after(self.slow, start, grace)
         for begin, over in self._excuses:
             if begin <= end and over >= start:
-                end = max(end, over + grace)
+                end = max(end, pace.after(self.slow, over, grace))
         return end + self.machine.late
+
+    def after(self, start: float, grace: float) -> float:
+        """When so many seconds have passed for the processes, whatever the faults."""
+        return pace.after(self.slow, start, grace) + self.machine.late
+
+    @property
+    def slowness(self) -> float:
+        """How many times as long everything took as on a quiet machine, on average."""
+        if not self.slow:
+            return 1.0
+        return pace.mean_factor(self.slow, self.events[0].at, max(self.events[-1].at, self.slow[-1].end))
+
+    def lingering(self, at: float) -> float:
+        """For how long a process that has ended by then can still be seen."""
+        return self.machine.lingering + pace.longest_step(self.slow, at - 1.0, at + 1.0)
 
     def seen_by_all(self, event: Event) -> float:
         """When nobody could overlook the change any more."""
-        return event.visible + COMMIT_TAKES + self.machine.late
+        return self.after(event.visible, COMMIT_TAKES)
 
     @cached_property
     def _excuses(self) -> list[tuple[float, float]]:

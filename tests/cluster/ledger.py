@@ -12,8 +12,8 @@ HISTORY, VERDICT, LEDGER = FOLDER / "newest.json.xz", FOLDER / "verdict.json", F
 
 
 class Verdict(msgspec.Struct, kw_only=True):
-    """Of one proof. `fires`: runs of schedules, and recorded misses. `late`: seconds that were added to every bound,
-    because others used the machine."""
+    """Of one proof. `fires`: runs of schedules, and recorded misses. `slowness`: how many times as long
+    everything took as on a quiet machine, as measured beside the cluster."""
 
     at: datetime
     version: str
@@ -26,7 +26,7 @@ class Verdict(msgspec.Struct, kw_only=True):
     runs: int
     fires: int
     events: int
-    late: float = 0.0
+    slowness: float = 1.0
     violations: list[str]
 
 

@@ -28,7 +28,7 @@ from tests.cluster import kept
 from tests.cluster.arena import Shape
 from tests.cluster.drill import KEPT, drill
 from tests.cluster.faults import FAULTS
-from tests.cluster.history import BUSY, QUIET, History, Machine, Violation
+from tests.cluster.history import History, Violation
 from tests.cluster.ledger import FOLDER, HISTORY, LEDGER, VERDICT, Verdict, proofs
 from tests.cluster.pages import write_pages
 from tests.cluster.report import report
@@ -37,6 +37,7 @@ from tests.cluster.shrink import shrunk
 from tests.processes import forked
 
 JUDGE = "python -m tests.cluster.proof judge"
+FULL, SMALL = Shape(), Shape(schedulers=2, servers=2, workers=2)
 _MOST_SHRUNK = 3
 
 
@@ -73,18 +74,18 @@ def verdict_of(history: History, violations: Sequence[Violation], seed: int, min
         kinds=len({injection.name for injection in injections}),
         calls=len(history.calls), runs=len(history.births),
         fires=len(fired) + sum(event.new["count"] for event in history.of("missed_fires")),
-        late=history.machine.late, events=len(history.events), violations=[str(violation) for violation in violations],
+        slowness=round(history.slowness, 1),
+        events=len(history.events), violations=[str(violation) for violation in violations],
     )  # fmt: skip
 
 
-def run(minutes: float, seed: int, rate: float, *, keep: bool = True, machine: Machine = QUIET) -> int:
+def run(minutes: float, seed: int, rate: float, *, keep: bool = True, shape: Shape = FULL) -> int:
     _say(f"seed {seed}")
     forked.ENABLED = False
     began = time.monotonic()
-    replay = f"python -m tests.cluster.proof run --forget --seed {seed} --minutes {minutes:g} --rate {rate:g}"
-    outcome = asyncio.run(
-        drill(seed, Shape(), every_fault(seed, minutes), replay=lambda _: replay, rate=rate, machine=machine)
-    )
+    small = " --small" if shape == SMALL else ""
+    replay = f"python -m tests.cluster.proof run --forget --seed {seed} --minutes {minutes:g} --rate {rate:g}{small}"
+    outcome = asyncio.run(drill(seed, shape, every_fault(seed, minutes), replay=lambda _: replay, rate=rate))
     _say(f"\n{outcome}")
     verdict = verdict_of(outcome.history, outcome.violations, seed, (time.monotonic() - began) / 60)
     if outcome.violations:
@@ -144,7 +145,7 @@ def main() -> int:
     running.add_argument("--minutes", type=float, default=10.0)
     running.add_argument("--seed", type=int, default=0)
     running.add_argument("--rate", type=float, default=12.0, help="submissions a second")
-    running.add_argument("--busy", action="store_true", help="others use the machine: a minute more for every bound")
+    running.add_argument("--small", action="store_true", help="two processes of each role: others use the machine")
     running.add_argument("--forget", action="store_true", help="keep nothing")
     verbs.add_parser("judge").add_argument("file", type=Path, nargs="?", default=HISTORY)
     verbs.add_parser("pages")
@@ -155,7 +156,7 @@ def main() -> int:
         write_pages()
         return 0
     seed = given.seed or random.SystemRandom().randrange(1, 1_000_000)
-    return run(given.minutes, seed, given.rate, keep=not given.forget, machine=BUSY if given.busy else QUIET)
+    return run(given.minutes, seed, given.rate, keep=not given.forget, shape=SMALL if given.small else FULL)
 
 
 if __name__ == "__main__":

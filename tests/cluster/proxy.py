@@ -78,6 +78,10 @@ class ProxyLink:
         self._requests.set()
         self._answers.set()
 
+    def lead_to(self, upstreams: Sequence[Upstream]) -> None:
+        self.upstreams = list(upstreams)
+        self._cut_all()
+
     def strand(self) -> None:
         """The existing connections transfer nothing and are never closed. New connections work."""
         for connection in self._connections:
@@ -191,6 +195,10 @@ class Links:
 
     def heal(self, link: ProxyLink, *, deliver: bool = False) -> None:
         self._do(_called(lambda: link.heal(deliver=deliver)))
+
+    def lead_to(self, link: ProxyLink, upstreams: Sequence[Upstream]) -> None:
+        """New connections go there, and those that exist are cut."""
+        self._do(_called(lambda: link.lead_to(upstreams)))
 
     def strand(self, link: ProxyLink) -> None:
         self._do(_called(link.strand))

@@ -9,6 +9,7 @@ import httpx
 
 from tests.cluster.arena import Arena
 from tests.cluster.children import SCHEDULER, WORKER
+from tests.cluster.pace import PaceWatch
 
 _LOOK_EVERY = 0.05
 _WELL_FOR = 1.5
@@ -67,7 +68,7 @@ async def _a_job_gets_through(arena: Arena) -> float:
     return time.monotonic()
 
 
-async def at_rest(arena: Arena, within: float) -> bool:
+async def at_rest(arena: Arena, within: float, pace: PaceWatch | None = None) -> bool:
     """True when no run is live, no job is due, and events have started what they start."""
     query = (
         "select (select count(*) from mainspring.runs) "
@@ -75,10 +76,15 @@ async def at_rest(arena: Arena, within: float) -> bool:
         "     + (select count(*) from mainspring.events where not matched) "
         "     + (select count(*) from mainspring.event_starts where due_at is not null) as left_over"
     )
-    deadline = time.monotonic() + within
-    while time.monotonic() < deadline:
+    began = time.monotonic()
+    over = _clock_says if pace is None else pace.passed
+    while not over(began, within):
         rows = await arena.ask(query)
         if rows and rows[0]["left_over"] == 0:
             return True
         await asyncio.sleep(_LOOK_EVERY)
     return False
+
+
+def _clock_says(since: float, seconds: float) -> bool:
+    return time.monotonic() >= since + seconds

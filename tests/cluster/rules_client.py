@@ -119,7 +119,7 @@ def pending(history: History, call: Call) -> bool:
         and other.verb in ("pause", "resume", "cancel", "change", "submit")
         and other.verb != call.verb
         and other.result == "unknown"
-        and 0 < call.ended - other.began < UNKNOWN_FOR + history.machine.late
+        and other.began < call.ended < history.after(other.began, UNKNOWN_FOR)
         for other in history.calls
     )
 
@@ -144,7 +144,7 @@ def _cancels_are_kept(history: History) -> Iterator[str]:
                 finished = [
                     line.at for line in history.lines if line.run == call.target and line.what in ("end", "fail")
                 ]
-                if not finished or min(finished) > call.ended + 4.0 + history.machine.late:
+                if not finished or min(finished) > history.after(call.ended, 4.0):
                     yield f"run {call.target} ended as {event.new['state']} after its cancel was acknowledged"
 
 
@@ -165,7 +165,7 @@ def poison_of(history: History, ended: Exit) -> str | None:
         return None
     incarnations = set(history.workers.get(ended.process, ()))
     for line in history.lines:
-        if line.what == "poison" and line.at <= ended.at <= line.at + _SOON + history.machine.late:
+        if line.what == "poison" and line.at <= ended.at <= history.after(line.at, _SOON):
             for event in history.runs.get(line.run, ()):
                 if event.new.get("attempt") == line.attempt and event.new.get("worker_id") in incarnations:
                     return line.run
@@ -183,7 +183,7 @@ def l8_drains_in_time(history: History) -> Iterator[str]:
         took = ended.at - ended.asked_at - stopped
         if ended.code != 0 and not (stopped and ended.role == "worker" and ended.code in (_FENCED_OFF, _KILLED)):
             yield f"{ended.process} was asked to stop and exited with {ended.code}"
-        if took > _DRAIN[ended.role] + history.machine.late:
+        if ended.at > history.after(ended.asked_at + stopped, _DRAIN[ended.role]):
             yield f"{ended.process} took {took:.1f} s to stop"
         left = lost & set(history.workers.get(ended.process, ()))
         if left and ended.code == 0 and not _hindered(history, ended):

@@ -106,8 +106,8 @@ def _fires_while_off(history: History) -> Iterator[str]:
             for other in history.calls
             if other.verb in ("resume", "submit") and other.target == call.target and other.result != "refused"
         ]
-        unknown = [call.ended - other.began for other in resumes if other.result == "unknown"]
-        if any(0 < ago < UNKNOWN_FOR + history.machine.late for ago in unknown):
+        unknown = [other.began for other in resumes if other.result == "unknown"]
+        if any(began < call.ended < history.after(began, UNKNOWN_FOR) for began in unknown):
             continue  # a resume without a response may still be pending
         until = min((other.began for other in resumes if other.began > call.began), default=float("inf"))
         for birth in births[call.target]:

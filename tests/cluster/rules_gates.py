@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from tests.cluster.history import QUEUED, RUNNING, Event, History
@@ -23,17 +23,17 @@ def s10_no_more_starts_than_a_rate_allows(history: History) -> Iterator[str]:
     for line, times in starts.items():
         paces = [(every, burst) for _, every, burst in book.limit(line).paces if every is not None]
         rate, burst = max(1 / every for every, _ in paces), max(burst for _, burst in paces)
-        if found := too_many(sorted(times), rate, burst, history.machine.lingering):
+        if found := too_many(sorted(times), rate, burst, history.lingering):
             number, window = found
             yield f"{book.name(line)}: {number} attempts began within {window:.2f} s at {rate:g}/s, burst {burst}"
 
 
-def too_many(times: list[float], rate: float, burst: int, late: float) -> tuple[int, float] | None:
+def too_many(times: list[float], rate: float, burst: int, late: Callable[[float], float]) -> tuple[int, float] | None:
     """The first window with too many of these times. `late`: how much later than it began an attempt may be seen."""
     for end, last in enumerate(times):
         for begin in range(end + 1):
             window = last - times[begin]
-            if end - begin + 1 > rate * (window + late + AHEAD) + 2 * burst + 1e-6:
+            if end - begin + 1 > rate * (window + late(last) + AHEAD) + 2 * burst + 1e-6:
                 return end - begin + 1, window
     return None
 

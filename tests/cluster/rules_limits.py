@@ -41,7 +41,7 @@ def s10_no_more_attempts_than_allowed(history: History) -> Iterator[str]:
             continue
         working: list[tuple[float, str]] = []
         for first, last, attempt in sorted(attempts):
-            while working and working[0][0] <= first + history.machine.lingering:
+            while working and working[0][0] <= first + history.lingering(first):
                 heappop(working)
             if len(working) >= most:
                 beside = [name for _, name in sorted(working)]

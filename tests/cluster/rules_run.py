@@ -196,7 +196,7 @@ def s6_no_two_at_once(history: History) -> Iterator[str]:
     for run, attempts in by_run.items():
         attempts.sort(key=lambda item: item[1])
         for (earlier, _, last), (later, first, _) in pairwise(attempts):
-            if first + history.machine.lingering < last and not _excused(history, run, first, last):
+            if first + history.lingering(first) < last and not _excused(history, run, first, last):
                 yield f"run {run}: attempt {later} began {last - first:.2f} s before attempt {earlier} was gone"
         if len(attempts) > 1 and _delivery(history, run) == "at_most_once":
             yield f"run {run} is at most once and was begun {len(attempts)} times"
@@ -228,7 +228,7 @@ def _overlapping_runs(history: History) -> Iterator[str]:
     for job, extents in by_job.items():
         extents.sort()
         for (_, last, one), (first, _, other) in pairwise(extents):
-            if one != other and first + history.machine.lingering < last:
+            if one != other and first + history.lingering(first) < last:
                 yield f"{job} runs one at a time, and {other} began {last - first:.2f} s before {one} was gone"
 
 
@@ -273,7 +273,7 @@ def s11_cancelled_when_the_last_process_is_gone(history: History) -> Iterator[st
         if event.op != "I" or run not in last_line or not (family or event.new["state"] == CANCELLED):
             continue
         last = last_line[run]
-        if last > event.at + history.machine.lingering and not _excused(history, run, event.at, last):
+        if last > event.at + history.lingering(event.at) and not _excused(history, run, event.at, last):
             yield f"run {run} ended as {event.new['state']}, and a process of it lived on for {last - event.at:.2f} s"
 
 
@@ -308,7 +308,7 @@ def l7_none_is_rescued_alive(history: History) -> Iterator[str]:
         if event.new["outcome"] != "LOST" or (run, attempt) not in last_line:
             continue
         last = last_line[run, attempt]
-        if last > event.at + history.machine.lingering and not _excused(history, run, event.at, last):
+        if last > event.at + history.lingering(event.at) and not _excused(history, run, event.at, last):
             yield f"run {run}: attempt {attempt} was taken for lost and lived on for {last - event.at:.2f} s"
 
 

@@ -30,6 +30,7 @@ SELECTION: dict[str, list[tuple[str, ...]]] = {
         ("pause-scheduler-0.9",),
     ],
     "without its database": [("crash-postgres",), ("kill-backends",), ("postgresql-half-open-late",)],
+    "failed over": [("failover",), ("failover-old-primary",)],
     "cut off": [("postgresql-drop-the-answer", "server-drop-the-answer"), ("server-one-way", "postgresql-stranded")],
     "told to stop, or the wrong time": [
         ("drain-worker", "drain-server", "drain-scheduler"),

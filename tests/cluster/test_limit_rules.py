@@ -289,9 +289,9 @@ def test_a_run_that_ends_when_it_is_to_be_replaced_is_fine() -> None:
 
 def test_more_starts_than_a_rate_allows_are_found() -> None:
     fine = [0.0, 0.0, 0.0, 0.0, 0.0, 0.25, 0.5, 0.75, 1.0]  # 4/s with a burst of 2, and 250 ms of tokens before it
-    assert too_many(fine, 4.0, 2, 0.0) is None
-    assert too_many([0.0] * 6, 4.0, 2, 0.0) == (6, 0.0)
-    assert too_many([*fine, 1.0], 4.0, 2, 0.0) == (10, 1.0)
+    assert too_many(fine, 4.0, 2, lambda _: 0.0) is None
+    assert too_many([0.0] * 6, 4.0, 2, lambda _: 0.0) == (6, 0.0)
+    assert too_many([*fine, 1.0], 4.0, 2, lambda _: 0.0) == (10, 1.0)
 
 
 @pytest.mark.parametrize(("beside", "claimed_at"), [(1, 5.0), (2, 1.05)])

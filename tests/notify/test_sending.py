@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import json
+from datetime import timedelta
 from typing import Any
+from uuid import UUID
 
 import asyncpg
 import httpx
+import msgspec
 import pytest
 
 from mainspring.kernel.ids import uuid7
 from mainspring.operations.notify.sender import NotificationSender
 from mainspring.roles.assembly import Assembly
+from mainspring.store import notifications
 from tests.logs.scene import a_run, chunk, ship
 from tests.operations.hand_worker import HandWorker, outcome
 from tests.worker.http_service import HttpService, Writer, a_service, answer
@@ -210,6 +214,44 @@ async def test_an_answer_that_comes_after_another_process_took_over_changes_noth
     view = await shown(api, message_id)
     assert (view["status"], view.get("error")) == ("SENT", None)
     assert [one.headers["webhook-id"] for one in receiver.asked] == [message_id] * 2
+
+
+async def test_a_claim_is_renewed_while_the_attempt_lasts(
+    api: httpx.AsyncClient, assembly: Assembly, connection: asyncpg.Connection
+) -> None:
+    """Another process takes a message over soon after its sender is gone, and not while the receiver takes its time."""
+    late = asyncio.Event()
+
+    async def wait(writer: Writer) -> None:
+        await late.wait()
+        writer.write(answer(503))
+
+    transport, store = assembly.services.notification_sender._transport, assembly.store
+    first = assembly.services.notification_sender
+    second = NotificationSender(store, first._clock, transport)
+    due = "update mainspring.notifications set next_at = $2 where notification_id = $1"
+    async with a_service(wait, answer(200)) as receiver:
+        await a_channel(api, "oncall", receiver)
+        message_id = await a_message(connection, "oncall")
+        assert await first.run_once() == 1
+        claimed = first._at_work[UUID(message_id)]
+        await connection.execute(due, message_id, past := claimed.next_at - timedelta(hours=1))
+        first._at_work[UUID(message_id)] = msgspec.structs.replace(claimed, next_at=past)
+        assert await first.run_once() == 0  # it renews
+        assert await second.run_once() == 0
+        renewed = first._at_work[UUID(message_id)]
+        assert renewed.next_at >= claimed.next_at
+        late.set()
+        await first.settle()
+        assert first._at_work == {}
+        waits = await connection.fetchval(
+            "select next_at from mainspring.notifications where notification_id = $1", message_id
+        )
+        async with store.change() as changing:  # one that comes too late leaves the time of the next attempt
+            assert await notifications.renew(changing, [renewed], 15.0) == []
+        assert waits == await connection.fetchval(
+            "select next_at from mainspring.notifications where notification_id = $1", message_id
+        )
 
 
 async def test_messages_to_a_deleted_channel_are_given_up(

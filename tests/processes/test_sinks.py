@@ -80,7 +80,7 @@ async def changes_with_kills(
             view = (await cluster.http.get("/v1/sinks/out")).json()
             return view["waiting"] == 0
 
-        # A killed server has a lease of 60 s, and a broker that was away is asked again after at most so long.
+        # A killed server has a lease of 10 s, and a broker that was away is asked again after at most so long.
         await eventually(all_sent, 6 * SLOW, "all changes are sent")
         if kafka is not None:
             check_order(await asyncio.to_thread(kafka.read, rounds * JOBS), rounds)

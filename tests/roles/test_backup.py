@@ -23,6 +23,8 @@ import pytest
 from mainspring.domain.errors import Conflict, InvalidInput, Unavailable
 from mainspring.kernel.clock import SYSTEM_CLOCK
 from mainspring.operations.secrets.master_keys import new_key
+from mainspring.operations.workflows.join_counter import JoinCounter
+from mainspring.operations.workflows.starter import FlowStarter
 from mainspring.roles.backup import base_backup, commands
 from mainspring.roles.backup import restore as restoring
 from mainspring.roles.backup.archive_id import archive_of, archives_of, begin_archive
@@ -41,6 +43,7 @@ from mainspring.store.restores import FENCE_GAP, RESTORED
 from tests.conftest import put_together
 from tests.eventually import until
 from tests.operations.hand_worker import HandWorker, outcome
+from tests.operations.workflows.scene import task_of
 
 pytestmark = pytest.mark.slow
 
@@ -110,6 +113,15 @@ async def ask(postgres: EmbeddedPostgres, sql: str, *arguments: Any) -> Any:
         await connection.close()
 
 
+async def no_flow_begins(_: FlowStarter) -> int:
+    return 0
+
+
+async def joins_are_counted(postgres: EmbeddedPostgres) -> None:
+    async with put_together(Database(postgres.url())) as assembled:
+        await task_of(assembled, JoinCounter).run_once()
+
+
 class Scene:
     """Workers hold runs, others wait, and schedules are due: then a backup is made, and the installation goes on."""
 
@@ -124,21 +136,44 @@ class Scene:
         self.late: tuple[HandWorker, list[Any]]
 
     async def before(self, postgres: EmbeddedPostgres) -> None:
-        async with a_server(postgres) as api:
-            for name, fields in {"held": {}, "held once": AT_MOST_ONCE}.items():
-                self.ids[name] = await submitted(api, name, **fields)
-            worker = HandWorker(api)
-            self.early = worker, await worker.claim(2)
-            self.ids["waits"] = await with_key(api)
-            for name, fields in {"waits once": AT_MOST_ONCE, "later once": {**AT_MOST_ONCE, "delay": "1h"}}.items():
-                self.ids[name] = await submitted(api, name, **fields)
-            for name, fields in {"each": {}, "each once": AT_MOST_ONCE}.items():
-                self.ids[name] = await submitted(
-                    api, name, schedule={"cron": "*/10 * * * *"}, misfire={"policy": "all"}, **fields
-                )
+        with pytest.MonkeyPatch.context() as patched:
+            async with a_server(postgres) as api:
+                for name, fields in {"held": {}, "held once": AT_MOST_ONCE}.items():
+                    self.ids[name] = await submitted(api, name, **fields)
+                worker = HandWorker(api)
+                self.early = worker, await worker.claim(2)
+                self.ids["waits"] = await with_key(api)
+                for name, fields in {"waits once": AT_MOST_ONCE, "later once": {**AT_MOST_ONCE, "delay": "1h"}}.items():
+                    self.ids[name] = await submitted(api, name, **fields)
+                for name, fields in {"each": {}, "each once": AT_MOST_ONCE}.items():
+                    self.ids[name] = await submitted(
+                        api, name, schedule={"cron": "*/10 * * * *"}, misfire={"policy": "all"}, **fields
+                    )
+                await self._workflows(api, postgres, patched)
         due = (datetime.now(UTC) - timedelta(hours=2)).replace(minute=0, second=0, microsecond=0)
-        names = [self.ids["each"], self.ids["each once"]]
+        names = [self.ids["each"], self.ids["each once"], "nightly"]
         await ask(postgres, "update mainspring.jobs set next_fire_at = $1 where job_id = any ($2)", due, names)
+
+    async def _workflows(self, api: httpx.AsyncClient, postgres: EmbeddedPostgres, patched: pytest.MonkeyPatch) -> None:
+        """One has begun, one is about to begin, and one is due. Each has a later step that is at most once."""
+        steps = [
+            {"name": "first", "task": "noop", "queue": "steps"},
+            {"name": "charge", "task": "noop", "queue": "steps", "depends_on": ["first"], **AT_MOST_ONCE},
+            {"name": "other", "task": "noop", "queue": "steps", "depends_on": ["first"]},
+        ]
+        schedule = {"schedule": {"cron": "*/10 * * * *"}, "misfire": {"policy": "all"}}
+        for name, more in {"begun": {}, "queued": {}, "nightly": schedule}.items():
+            made = await api.post("/v1/workflows", json={"workflow_id": name, "steps": steps, **more})
+            assert made.status_code in (200, 201), made.text
+        for name in ("begun", "queued"):
+            run = await api.post(f"/v1/workflows/{name}:runNow", json={})
+            assert run.status_code == 202, run.text
+            self.ids[f"{name} workflow"] = run.json()["run_id"]
+            if name == "begun":
+                while not await ask(postgres, "select count(*) from mainspring.runs where job_id = 'first@begun'"):
+                    await asyncio.sleep(0.01)
+                await HandWorker(api, queues=["steps"]).claim(1)
+                patched.setattr(FlowStarter, "_start_queued", no_flow_begins)
 
     async def since(self, postgres: EmbeddedPostgres) -> None:
         async with a_server(postgres) as api:
@@ -174,15 +209,35 @@ def test_after_a_restore_nothing_of_the_time_before_can_report_and_nothing_at_mo
     scene: Scene,
 ) -> None:
     done = restore(scene.repository, scene.backup, scene.place / "restored")
-    assert done.counted.live_runs == 4
+    assert done.counted.live_runs == 9
     assert done.settled is not None
     assert (done.settled.workers, done.settled.runs_taken, done.settled.runs_ended, done.settled.jobs_skipped) == (
-        1, 2, 1, 1,
+        2, 3, 3, 2,
     )  # fmt: skip
     assert (scene.place / "restored").stat().st_mode & 0o777 == 0o700
     assert (scene.place / "restored/admin-token").read_text() == (scene.place / "data/admin-token").read_text()
     with EmbeddedPostgres(scene.place / "restored", settings=SMALL) as postgres:
         asyncio.run(_check(scene, postgres))
+
+
+async def _check_workflows(api: httpx.AsyncClient, postgres: EmbeddedPostgres, ids: dict[str, str]) -> None:
+    """Their steps that are at most once may have run since the backup. The others run again."""
+    worker = HandWorker(api, queues=["steps"])
+    names = []
+    while orders := (await worker.exchange(free=3, hello=None if worker.seq else worker.card)).runs:
+        names += [order.name for order in orders]
+        await worker.report(*map(outcome, orders))
+        await joins_are_counted(postgres)
+    assert sorted(names) == ["first", "other"]
+    reasons = "select reason from mainspring.run_history where name = 'charge' or run_id = $1 order by name"
+    connection = await asyncpg.connect(postgres.url())
+    found = [row["reason"] for row in await connection.fetch(reasons, ids["queued workflow"])]
+    await connection.close()
+    assert found == [UNSURE_RUN, UNSURE_RUN]
+    missed = "select sum(count)::int from mainspring.missed_fires where job_id = 'nightly' and reason = $1"
+    assert await ask(postgres, missed, UNSURE_FIRE) >= 12
+    left = "select count(*) from mainspring.runs where job_id in ('begun', 'queued') or job_id like '%@begun'"
+    assert await ask(postgres, left) == 0
 
 
 async def _check(scene: Scene, postgres: EmbeddedPostgres) -> None:
@@ -203,7 +258,9 @@ async def _check(scene: Scene, postgres: EmbeddedPostgres) -> None:
         assert {str(order.run_id) for order in again} == {ids["held"], ids["waits"]}
         assert all(order.fence > FENCE_GAP for order in again)
         await fresh.report(*(outcome(order) for order in again))
-        jobs = {name: (await api.get(f"/v1/jobs/{job_id}")).json() for name, job_id in ids.items()}
+        await _check_workflows(api, postgres, ids)
+        names = [name for name in ids if not name.endswith("workflow")]
+        jobs = {name: (await api.get(f"/v1/jobs/{ids[name]}")).json() for name in names}
     shown = {name: job["status"] for name, job in jobs.items()}
     assert shown == {
         "held": "COMPLETED", "held once": "FAILED", "waits": "COMPLETED", "waits once": "CANCELLED",
@@ -217,7 +274,7 @@ async def _check(scene: Scene, postgres: EmbeddedPostgres) -> None:
     assert await ask(postgres, due, ids["each once"]) is False
     assert await ask(postgres, due, ids["each"]) is True  # its misfire policy decides, when the scheduler sees it
     lost = "select count(*) from mainspring.workers where lost_because = $1"
-    assert await ask(postgres, lost, RESTORED) == 1
+    assert await ask(postgres, lost, RESTORED) == 2
     assert await ask(postgres, "select bool_and(owner is null and epoch > 1000000) from mainspring.shard_leases")
 
 
@@ -265,7 +322,7 @@ def test_a_backup_or_a_restore_that_is_killed_is_not_taken_for_a_good_one(scene:
     with scene.repository.alone():
         assert not list(scene.repository.folder.glob(".draft-*"))
     restored = restore(scene.repository, scene.backup, target)
-    assert (restored.counted.jobs, restored.counted.live_runs) == (3, 4)
+    assert (restored.counted.jobs, restored.counted.live_runs) == (6, 9)
     assert not list(scene.place.glob(".*"))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import hashlib
 import hmac
@@ -13,10 +14,12 @@ import asyncpg
 import httpx
 import pytest
 
+from mainspring.kernel.clock import ManualClock
 from mainspring.operations.sinks.keeper import SinkKeeper
+from mainspring.operations.sinks.sender import LEASE, SinkSender
 from mainspring.roles.assembly import Assembly
 from tests.operations.hand_worker import HandWorker, outcome
-from tests.worker.http_service import HttpService, a_service, answer
+from tests.worker.http_service import HttpService, Writer, a_service, answer
 
 pytestmark = pytest.mark.anyio
 
@@ -172,6 +175,42 @@ async def test_a_receiver_that_is_down_gets_everything_later(
         assert [event["data"]["job_id"] for event in events_of(receiver)] == ["a", "a", "b"]
         assert len({event["id"] for event in events_of(receiver)}) == 2
         assert (await shown(api))["failures"] == 0
+
+
+async def test_another_server_takes_over_from_one_that_renews_nothing(
+    api: httpx.AsyncClient, assembly: Assembly, connection: asyncpg.Connection
+) -> None:
+    """A lease lasts for less than a batch may take. While the server lives it stays with it, and then ends soon."""
+    first, late, clock = assembly.services.sink_sender, asyncio.Event(), ManualClock()
+    first._clock = clock
+    second = SinkSender(assembly.store, clock, first._producers)
+    over = "update mainspring.sink_positions set leased_until = clock_timestamp() - interval '1 s' returning epoch"
+
+    async def wait(writer: Writer) -> None:
+        await late.wait()
+        writer.write(answer(200))
+
+    async with a_service(wait, answer(200)) as receiver:
+        await a_sink(api, receiver, on=["run.created"])
+        await api.post("/v1/jobs", json={"task": "noop", "job_id": "a"})
+        assert await first.run_once() == 1
+        while not receiver.asked:
+            await asyncio.sleep(0.01)
+        await connection.execute(over)
+        clock.advance(LEASE / 2)
+        assert await first.run_once() == 0  # it sends, and renews
+        assert await second.run_once() == 0
+        await connection.execute(over)
+        assert await second.run_once() == 1
+        await second.settle()
+        assert (await shown(api))["waiting"] == 0
+        clock.advance(LEASE / 2)
+        assert await first.run_once() == 0  # what another one has taken over stays there
+        late.set()
+        await first.settle()
+        await second.close()
+    assert len(receiver.asked) == 2 and len({event["id"] for event in events_of(receiver)}) == 1
+    assert await connection.fetchval("select holder from mainspring.sink_positions") == second._holder
 
 
 async def test_what_waits_is_bounded_and_the_mark_is_shown(

@@ -35,6 +35,7 @@ class NotificationRow(msgspec.Struct, frozen=True):
     acknowledged_by: str | None
 
 
+_renew = RowQuery(NotificationRow, _SQL["renew_notifications"])
 _claim_due = RowQuery(NotificationRow, _SQL["claim_due"])
 _get = RowQuery(NotificationRow, _SQL["get_notification"])
 _list = RowQuery(NotificationRow, _SQL["list_notifications"])
@@ -91,6 +92,12 @@ async def claim_due(
         list(under_way),
         list(under_way.values()),
     )
+
+
+async def renew(connection: Connection, rows: Collection[NotificationRow], lease: float) -> list[NotificationRow]:
+    """The caller still sends these. Returns those that are still as they were, with their new `next_at`."""
+    ids, attempts = [row.notification_id for row in rows], [row.attempts for row in rows]
+    return await _renew.fetch(connection, ids, attempts, [row.next_at for row in rows], lease)
 
 
 async def end(connection: Connection, row: NotificationRow, error: str | None) -> bool:

@@ -220,6 +220,11 @@ async def claim(
     return await _claim.fetch(connection, holder, lease, list(busy), limit, last)
 
 
+async def renew(connection: Connection, holder: UUID, sink_ids: Collection[int], lease: float) -> None:
+    """The caller still sends for these. One that another server has taken over stays there."""
+    await connection.execute(_SQL["renew_sinks"], holder, list(sink_ids), lease)
+
+
 async def changes(connection: Connection, sink_id: int, after: int, last: int, limit: int) -> list[ChangeRow]:
     return await _changes.fetch(connection, sink_id, after, last, limit)
 

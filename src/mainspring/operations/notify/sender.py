@@ -1,6 +1,6 @@
 """Sends messages. Each server does: the server that claims a message first sends it.
 
-At least once: a claim holds for longer than an attempt can take, and ends by itself. If a process dies after it has
+At least once: a claim is renewed during an attempt, and ends by itself. If a process dies after it has
 sent a message and before it has noted that, another one sends the message again, with the same id. A channel has few
 attempts under way at a time, so one that hangs delays only its own messages. So has a tenant: if all of its channels
 hang, messages of other tenants are sent.
@@ -12,6 +12,7 @@ import asyncio
 import random
 from collections import Counter
 from typing import Any
+from uuid import UUID
 
 import msgspec
 
@@ -32,7 +33,7 @@ from mainspring.store.pool import Store
 log = get_logger("notify_sender")
 
 AT_ONCE = 2  # attempts of one channel, by this process
-LEASE = 90.0  # seconds; an attempt takes 35 at most
+LEASE = 15.0  # seconds; renewed each second of an attempt, which takes 35 at most
 _OF_A_TENANT = 64  # attempts of one tenant, by this process
 _MOST_AT_ONCE = 512
 _settings = msgspec.json.Decoder(dict[str, Any]).decode
@@ -60,9 +61,11 @@ class NotificationSender:
         self._lease = lease
         self._sending: Counter[tuple[TenantId, str]] = Counter()
         self._tasks: set[asyncio.Task[None]] = set()
+        self._at_work: dict[UUID, NotificationRow] = {}
 
     async def run_once(self) -> int:
         """Begin to send what is due. Returns how many attempts have begun."""
+        await self._renew()
         if len(self._tasks) >= _MOST_AT_ONCE:
             return 0
         async with self._store.reads.acquire() as connection:
@@ -76,10 +79,20 @@ class NotificationSender:
             rows = await notifications.claim_due(connection, busy, of_tenants, AT_ONCE, _OF_A_TENANT, self._lease)
         for row in rows:
             self._sending[row.tenant_id, row.channel] += 1
+            self._at_work[row.notification_id] = row
             task = asyncio.create_task(self._send(row), name=f"notification {row.notification_id}")
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
         return len(rows)
+
+    async def _renew(self) -> None:
+        """An attempt may take longer than a claim holds. A process that is killed renews nothing, so that another one
+        soon sends the message."""
+        if not self._at_work:
+            return
+        async with self._store.change() as connection:
+            renewed = await notifications.renew(connection, list(self._at_work.values()), self._lease)
+        self._at_work.update((row.notification_id, row) for row in renewed if row.notification_id in self._at_work)
 
     async def settle(self) -> None:
         """Wait for the attempts that are under way."""
@@ -96,11 +109,13 @@ class NotificationSender:
     async def _send(self, row: NotificationRow) -> None:
         try:
             error = await self._attempt(row)
+            self._at_work.pop(row.notification_id, None)  # from here on the row says when it is tried again
             async with self._store.change() as connection:
                 await self._note(connection, row, error)
         except Exception as failure:  # noqa: BLE001 - the claim ends by itself, and the message is sent again
             log.warning("a notification was not noted", notification=str(row.notification_id), error=repr(failure))
         finally:
+            self._at_work.pop(row.notification_id, None)
             self._sending[row.tenant_id, row.channel] -= 1
 
     async def _attempt(self, row: NotificationRow) -> NotSent | None:

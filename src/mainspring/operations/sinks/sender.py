@@ -27,7 +27,8 @@ from mainspring.store.sinks import ChangeRow, ClaimedSink
 
 log = get_logger("sinks")
 
-LEASE = 60.0  # seconds; to open a connection and to send a batch takes 20 each at most
+LEASE = 10.0  # seconds; renewed while a batch is under way
+_RENEWALS = 4  # in the time of a lease
 _AT_ONCE = 256
 _BATCH = 500
 _FIRST_RETRY, _LAST_RETRY = 1.0, 60.0
@@ -54,6 +55,7 @@ class SinkSender:
         self._clock = clock
         self._producers = producers
         self._lease = lease
+        self._renewed_at = 0.0
         self._holder: UUID = uuid7()
         self._horizon = Horizon()
         self._open: dict[int, _Open] = {}
@@ -69,6 +71,7 @@ class SinkSender:
             self._horizon.reset()
             raise
         await self._close_idle()
+        await self._renew()
         if not there_are or len(self._tasks) >= _AT_ONCE:
             return 0
         async with self._store.change() as connection:
@@ -80,6 +83,16 @@ class SinkSender:
             self._tasks[claim.sink_id] = task
             task.add_done_callback(partial(self._done, claim.sink_id))
         return len(claimed)
+
+    async def _renew(self) -> None:
+        """A receiver may need longer for a batch than a lease lasts. A server that is killed renews nothing, so that
+        another one soon takes over."""
+        now = self._clock.monotonic()
+        if not self._tasks or now - self._renewed_at < self._lease / _RENEWALS:
+            return
+        async with self._store.change() as connection:
+            await sinks.renew(connection, self._holder, list(self._tasks), self._lease)
+        self._renewed_at = now
 
     def _done(self, sink_id: int, _task: asyncio.Task[None]) -> None:
         self._tasks.pop(sink_id, None)

@@ -48,10 +48,7 @@ class Settled:
 
 async def settle(database: Database, *, alone: bool = True) -> Settled:
     """Fence everything that the time before the restore has handed out. No server may run: `alone` says that the caller
-    knows it. Otherwise Conflict is raised if a scheduler was seen a moment ago. Safe to repeat.
-
-    Not settled: steps that are at most once and whose turn comes later, in workflow runs that were queued or running or
-    are due, and runs that are at most once and wait for another job. They can run again."""
+    knows it. Otherwise Conflict is raised if a scheduler was seen a moment ago. Safe to repeat."""
     store = await open_store(database, application="restore", hot=2, reads=2)
     try:
         async with store.hot.acquire() as connection:

@@ -408,6 +408,13 @@ r.gates, r.limit_keys is not null as limited, r.cancel_reason
 -- Whether the worker knows that the run is exclusive, and tells its watchdog before it starts it.
 (r.exclusive or r.gates is not null and r.adopted is null)
 
+-- fragment: has_steps_at_most_once(row)
+-- Whether the job of the row is a workflow that had such a step in any of its versions.
+exists (select from mainspring.workflow_versions v
+        cross join lateral json_array_elements(v.source -> 'steps') as s (step)
+        where v.tenant_id = {{row}}.tenant_id and v.workflow_id = {{row}}.job_id and v.generation = {{row}}.generation
+          and s.step ->> 'delivery' = {{AT_MOST_ONCE}})
+
 -- fragment: locked_run
 -- LockedRun in store/runs.py.
 r.run_id, r.state, r.fence, r.attempt, r.held_key, r.started_at is not null as begun, {{is_container}} as container

@@ -40,6 +40,16 @@ where n.notification_id = due.notification_id and n.state = {{MESSAGE_PENDING}}
                                   where u.tenant_id = due.tenant_id), 0)
 returning {{notification_columns}}
 
+-- name: renew_notifications
+-- This process still sends them.
+-- guard: state, attempts, which is the fence of the sender, and next_at: the end of an attempt may have set it meanwhile.
+update mainspring.notifications n
+set next_at = (select clock_timestamp()) + $4 * interval '1 second'
+from unnest($1::uuid[], $2::int[], $3::timestamptz[]) as u (notification_id, attempts, next_at)
+where n.notification_id = u.notification_id and n.attempts = u.attempts and n.next_at = u.next_at
+  and n.state = {{MESSAGE_PENDING}}
+returning {{notification_columns}}
+
 -- name: has_pending
 select exists (select from mainspring.notifications where state = {{MESSAGE_PENDING}}
                and next_at <= (select clock_timestamp()))

@@ -37,21 +37,23 @@ delete from mainspring.sign_in_links
 select distinct worker_id from mainspring.runs where state = {{RUNNING}} and worker_id is not null order by worker_id
 
 -- name: lock_unsure
--- The runs that must not begin twice, have not begun as far as the backup knows, and may have begun since.
+-- The runs that must not begin twice, have not begun as far as the backup knows, and may have begun since: their time has
+-- come, or they wait for other runs. So are workflow runs that have not begun and have such steps.
 select {{locked_run}}
 from mainspring.runs r
-where r.spec ->> 'delivery' = {{AT_MOST_ONCE}} and r.state <> {{RUNNING}}
-  and r.ready_at <= (select clock_timestamp())
+where (r.spec ->> 'delivery' = {{AT_MOST_ONCE}} and r.state <> {{RUNNING}}
+       and (r.ready_at <= (select clock_timestamp()) or r.state = {{WAITING}}) and not {{is_container}})
+   or (r.state = {{QUEUED}} and r.ready_at <= (select clock_timestamp()) and {{has_steps_at_most_once(r)}})
 order by r.run_id
 limit $1
 for no key update
 
 -- name: due_unsure
--- The jobs that must not run twice for one time, and are due, as the fire reads them.
+-- The jobs that must not run twice for one time, or are workflows with such steps, and are due, as the fire reads them.
 select {{due_columns}}
 from mainspring.jobs j
 where j.next_fire_at <= (select clock_timestamp()) and j.status = {{JOB_SCHEDULED}}
-  and j.spec ->> 'delivery' = {{AT_MOST_ONCE}}
+  and (j.spec ->> 'delivery' = {{AT_MOST_ONCE}} or {{has_steps_at_most_once(j)}})
 order by j.tenant_id, j.job_id
 limit $1
 

@@ -122,6 +122,13 @@ where p.sink_id = d.sink_id and (p.holder = $1 or p.leased_until < (select clock
 returning p.sink_id, s.tenant_id, t.name as tenant, s.name, s.kind, s.version, s.settings::text as settings_text, p.epoch,
           p.position
 
+-- name: renew_sinks
+-- This server still sends for these sinks.
+-- guard: holder; a lease that was given back stays given back.
+update mainspring.sink_positions p
+set leased_until = (select clock_timestamp()) + $3 * interval '1 second'
+where p.sink_id = any ($2::bigint[]) and p.holder = $1 and p.leased_until > '-infinity'
+
 -- name: read_changes
 -- What comes after $2, up to $3, which no open transaction can add to any more.
 select c.seq, c.at, c.change, c.subject, c.job_id, c.data::text as data_text
