@@ -1394,3 +1394,8 @@ cross join lateral unnest(n.sinks) as s(sink_id)
 s.sink_id, s.tenant_id, s.name, s.kind, s.version, s.settings::text as settings_text, s.changes, s.queue, s.task,
 s.job_id, s.labels::text as labels_text, s.keep_seconds, s.keep_bytes, s.paused, s.created_at, s.updated_at,
 s.updated_by, array(select json_object_keys(k.secrets) from mainspring.sink_secrets k where k.sink_id = s.sink_id order by 1) as secret_names
+
+-- fragment: closed_child(c)
+-- The state of a step's row in child_runs when the step has ended: its child is cancelled if it is alive.
+case when {{c}}.child is not null and exists (select from mainspring.runs x where x.run_id = {{c}}.child)
+     then {{CHILD_TO_CANCEL}} else {{CHILD_OVER}} end
