@@ -11,7 +11,7 @@ import pytest
 from mainspring.domain.workflows.children import MOST_LEVELS
 from mainspring.kernel.ids import DEFAULT_TENANT
 from mainspring.operations.workflows.children import ChildRunner
-from mainspring.store import child_runs, fires, joins, waits
+from mainspring.store import child_runs, joins, waits
 from tests.api.bookkeeping import problem
 from tests.operations.hand_worker import outcome
 from tests.operations.workflows.scene import Scene, task_of
