@@ -61,7 +61,8 @@ def without_one_transaction_of_the_matcher(patch: pytest.MonkeyPatch) -> None:
 
 def without_the_key_of_a_start(patch: pytest.MonkeyPatch) -> None:
     """An event that is matched again starts its jobs again."""
-    replace(patch, "events", "mark_matched", "set matched = true", "set matched = e.matched")
+    replace(patch, "events", "mark_matched", "delete from", "select u.seq from")
+    replace(patch, "events", "mark_matched", "returning u.seq", "")
     again = "on conflict (tenant_id, event_id, job_id) do update set due_at = excluded.due_at"
     insert = "cross join (select clock_timestamp() as now) as t"
     replace(patch, "events", "insert_starts", insert, f"{insert}\n{again}")

@@ -1399,3 +1399,7 @@ s.updated_by, array(select json_object_keys(k.secrets) from mainspring.sink_secr
 -- The state of a step's row in child_runs when the step has ended: its child is cancelled if it is alive.
 case when {{c}}.child is not null and exists (select from mainspring.runs x where x.run_id = {{c}}.child)
      then {{CHILD_TO_CANCEL}} else {{CHILD_OVER}} end
+
+-- fragment: is_matched(e)
+-- Whether what an event starts and ends is known.
+({{e}}.matched and not exists (select from mainspring.unmatched_events u where u.seq = {{e}}.seq))
