@@ -47,7 +47,7 @@ returning c.run_id
 -- guard: it was created in this transaction.
 update mainspring.runs r
 set follows = coalesce(r.follows, 0) | {{FOLLOWS_CHILD}}
-where r.run_id = $1 and r.state + 0 in ({{QUEUED}}, {{HELD}})
+where r.run_id = $1 and r.state + 0 = any (array[{{QUEUED}}, {{HELD}}])
 returning r.run_id
 
 -- name: children_ended
