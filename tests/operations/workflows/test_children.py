@@ -6,11 +6,16 @@ import asyncio
 from typing import Any
 from uuid import UUID
 
+import msgspec
 import pytest
 
+from mainspring import Mainspring
+from mainspring.domain.errors import Forbidden
 from mainspring.domain.workflows.children import MOST_LEVELS
-from mainspring.kernel.ids import DEFAULT_TENANT
+from mainspring.kernel.ids import uuid7
+from mainspring.operations.workflows.calls import check_calls, may_run
 from mainspring.operations.workflows.children import ChildRunner
+from mainspring.operations.workflows.preparation import CallByStep
 from mainspring.store import child_runs, joins, waits
 from tests.api.bookkeeping import problem
 from tests.operations.hand_worker import outcome
@@ -270,4 +275,46 @@ async def test_what_others_have_left_is_found(scene: Scene) -> None:
         assert await child_runs.find_lost(connection, 10) == 1
     await go_on(scene)
     assert await states(scene) == [5]
-    assert DEFAULT_TENANT == 1
+
+
+async def test_a_submitter_runs_only_what_is_its_own(scene: Scene) -> None:
+    await loading(scene)
+    call = CallByStep("steps[0]", "loading", [])
+    submitter = msgspec.structs.replace(scene.caller, role="submitter")
+    async with scene.assembly.store.reads.acquire() as connection:
+        await check_calls(connection, scene.caller, "", [call])
+        with pytest.raises(Forbidden, match="created by another token"):
+            await check_calls(connection, submitter, "", [call])
+    mine = uuid7()
+    assert may_run(None, mine) and may_run(mine, mine) and not may_run(mine, uuid7()) and not may_run(mine, None)
+
+
+async def test_a_job_file_stores_a_workflow_before_those_that_run_it(scene: Scene) -> None:
+    outer = {"steps": [{"name": "down", "workflow": "z-inner", "parameters": {"day": 1}}]}
+    inner = {"steps": [{"name": "one", "task": "noop"}], "parameters": {"day": None}}
+    objects = [{"kind": "workflows", "id": name, "body": body} for name, body in (("a", outer), ("z-inner", inner))]
+    for path in ("/v1/files:plan", "/v1/files:apply"):
+        answer = await scene.api.post(path, json={"owner": "shop", "objects": objects})
+        assert answer.status_code == 200, answer.text
+        assert [one["id"] for one in answer.json()["changes"]] == ["z-inner", "a"]
+    again = await scene.api.post("/v1/files:apply", json={"owner": "shop", "objects": objects})
+    assert {one["action"] for one in again.json()["changes"]} == {"unchanged"}
+    exported = (await scene.api.post("/v1/files:export", json={"kind": "workflows", "owner": "shop"})).json()["objects"]
+    assert exported[0]["body"]["steps"] == outer["steps"]
+
+
+def test_a_workflow_of_an_application_names_it() -> None:
+    app = Mainspring("shop")
+    inner = app.workflow("inner", parameters={"day": None})
+    inner.add("one", task="noop")
+    outer = app.workflow("outer")
+    first = outer.add("first", task="noop")
+    down = outer.run_workflow("down", inner, parameters={"day": first.result["day"]}, after=first)
+    outer.add("last", task="noop", payload={"rows": down.result["results"]["one"]["rows"]})
+    steps = outer.definition()["steps"]
+    assert steps[1] == {
+        "name": "down", "workflow": "inner", "parameters": {"day": {"$from": "first", "path": "day"}},
+        "depends_on": ["first"],
+    }  # fmt: skip
+    assert steps[2]["depends_on"] == ["down"]
+    outer.check()
