@@ -39,7 +39,12 @@ async def read_all(kind: str, port: int) -> list[Event]:
         await client.close()
     elif kind == "redis":
         async with redis.asyncio.Redis(port=port) as store:
-            found = [json.loads(fields[b"event"]) for _, fields in await store.xrange(TOPIC)]
+            found, after = [], b"-"
+            while part := await store.xrange(
+                TOPIC, min=after, count=500
+            ):  # the whole stream takes longer than an answer may
+                found += [json.loads(fields[b"event"]) for _, fields in part]
+                after = b"(" + part[-1][0]
     else:
         connection = await aio_pika.connect(port=port)
         queue = await (await connection.channel()).get_queue(TOPIC)

@@ -103,5 +103,5 @@ create trigger note_payload after insert on mainspring.runs
     execute function cluster_audit.note_payload('given_events');
 create trigger note_begun after update on mainspring.runs
     for each row when (new.state = 3 and old.started_at is null and new.started_at is not null
-                       and new.payload::jsonb ?| array['sleep', 'wait'])
+                       and new.payload::jsonb ?| array['sleep', 'wait', 'workflow'])
     execute function cluster_audit.note_payload('begun_waits');

@@ -11,6 +11,7 @@ import httpx
 from mainspring.operations.events.matcher import EventMatcher
 from mainspring.operations.events.starter import EventStarter
 from mainspring.operations.waits.sweeper import WaitSweeper
+from mainspring.operations.workflows.children import ChildRunner
 from mainspring.roles.assembly import Assembly
 from tests.cluster.event_book import EMIT
 from tests.cluster.flow_stage import FlowStage
@@ -26,11 +27,12 @@ class EventStage(FlowStage):
         self.matcher = task_of(assembly, EventMatcher)
         self.starter = task_of(assembly, EventStarter)
         self.sweeper = task_of(assembly, WaitSweeper)
+        self.children = task_of(assembly, ChildRunner)
 
     async def begin(self, *steps: dict[str, Any]) -> UUID:
         """A run of a new workflow. Its steps run the task of the worker, or wait."""
         works = {"task": "noop", "retries": 0}
-        given = [step if {"wait", "sleep"} & step.keys() else {**works, **step} for step in steps]
+        given = [step if {"wait", "sleep", "workflow"} & step.keys() else {**works, **step} for step in steps]
         answer = await self.scene.api.post("/v1/workflows", json={"steps": given})
         assert answer.status_code == 201, answer.text
         return await self.scene.begin(answer.json()["workflow_id"])
@@ -67,4 +69,6 @@ class EventStage(FlowStage):
             await self.matcher.run_once()
             await self.starter.run_once()
             await self.sweeper.run_once()
+            await self.children.run_once()
+            await self.scene.starter.run_once()
             await self.finish()

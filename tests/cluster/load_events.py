@@ -1,5 +1,5 @@
 """Events and steps that wait, for the load: jobs that events start, emissions that are repeated and sent together, and
-a workflow that sleeps and waits for an event and for a decision."""
+a workflow that sleeps and waits for an event, for a decision, and for another workflow."""
 
 from __future__ import annotations
 
@@ -35,7 +35,12 @@ _STEPS: list[dict[str, Any]] = [
     {"name": "nap", "sleep": {"$parameter": "nap"}, "depends_on": ["first"]},
     {"name": "paid", "wait": {"event": PAID, "key": {"$parameter": "key"}, "timeout": "6s", "on_timeout": "continue"}},
     {"name": "gate", "wait": {"approval": "release", "timeout": "6s", "on_timeout": "skip"}, "depends_on": ["first"]},
-    {"name": "last", "task": "note", "retries": 0, "depends_on": ["nap", "paid", "gate"], "rule": "all_done"},
+    {"name": "inner", "workflow": "inner", "parameters": {"nap": {"$parameter": "nap"}}, "depends_on": ["first"]},
+    {"name": "last", "task": "note", "retries": 0, "depends_on": ["nap", "paid", "gate", "inner"], "rule": "all_done"},
+]
+_INNER: list[dict[str, Any]] = [
+    {"name": "rest", "sleep": {"$parameter": "nap"}},
+    {"name": "note", "task": "note", "retries": 0, "depends_on": ["rest"]},
 ]
 
 
@@ -53,6 +58,9 @@ class EventLoad:
             keyed = {"task": "note.event", "job_id": job_id, "idempotency_key": job_id, **body}
             call = await self._clients.submit(keyed)
             assert call.result == "ok", call
+        inner = {"workflow_id": "inner", "steps": _INNER, "parameters": {"nap": 0}, "overlap": "allow"}
+        call = await self._clients.insist("workflow", "POST", "/v1/workflows", inner)
+        assert call.result == "ok" or call.answer.get("code") == "job_exists", call
         body = {"workflow_id": WAITS, "steps": _STEPS, "parameters": {"key": "", "nap": 0}, "overlap": "allow"}
         call = await self._clients.insist("workflow", "POST", "/v1/workflows", body)
         assert call.result == "ok" or call.answer.get("code") == "job_exists", call

@@ -74,6 +74,7 @@ async def at_rest(arena: Arena, within: float, pace: PaceWatch | None = None) ->
         "select (select count(*) from mainspring.runs) "
         "     + (select count(*) from mainspring.jobs where next_fire_at is not null) "
         "     + (select count(*) from mainspring.events where not matched) "
+        "     + (select count(*) from mainspring.unmatched_events) "
         "     + (select count(*) from mainspring.event_starts where due_at is not null) as left_over"
     )
     began = time.monotonic()

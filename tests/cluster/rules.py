@@ -76,6 +76,7 @@ RULES: dict[str, Rule] = {
         rules_events.s16_batches_and_pauses_hold,
         rules_events.s16_events_of_a_key_start_in_order,
         rules_waits.s16_a_wait_begins_and_ends_once,
+        rules_waits.s16_a_step_has_one_child,
         rules_waits.s16_a_sleep_is_neither_short_nor_long,
         rules_waits.s16_a_timeout_is_neither_short_nor_long,
         rules_waits.s16_an_event_ends_the_wait_for_it,

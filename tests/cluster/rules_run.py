@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from itertools import pairwise
 
+from mainspring.domain.transitions import Follows
 from mainspring.kernel.config import DEFAULT_TIMING
 from tests.cluster.history import (
     CANCELLED,
@@ -66,6 +67,12 @@ def _is_new(row: Row) -> bool:
     return bool(waits or row["state"] == (HELD if row.get("limit_keys") else QUEUED))
 
 
+def _followed(old: Row, new: Row) -> bool:
+    """The run was created for a step, which waits for it."""
+    before = {**old, "follows": (old.get("follows") or 0) | int(Follows.CHILD)}
+    return str(new["trigger"]).startswith("parent:") and before == {**new, "follows": new.get("follows")}
+
+
 def _legal_step(run: str, event: Event) -> Iterator[str]:
     old, new = event.old, event.new
     match old["state"], new["state"]:
@@ -85,10 +92,12 @@ def _legal_step(run: str, event: Event) -> Iterator[str]:
             legal = new["fence"] > old["fence"] and kept and new["worker_id"] is None
         case (1, 3) | (3, 1) | (3, 4) | (3, 3):  # a workflow run begins, a step is ready, a mapped one has members
             legal = _kept(old, new) and new.get("rule") is not None
+        case (2, 3):  # the service that it has called answers later
+            legal = new["fence"] == old["fence"] + 1 and new["worker_id"] is None and new["attempt"] == old["attempt"]
         case (4, 1) | (4, 4):  # admitted, or it stands elsewhere
             legal = _kept(old, new)
         case (1, 1):
-            legal = _kept(old, new) and (_adopted(old, new) or _redefined(old, new))
+            legal = _kept(old, new) and (_adopted(old, new) or _redefined(old, new) or _followed(old, new))
         case _:
             legal = False
     if not legal:

@@ -12,6 +12,7 @@ from tests.cluster.event_book import read_events
 from tests.cluster.history import CANCELLED, FAILED, SKIPPED, SUCCESS, Event, History, Row
 
 APPROVE, REJECT = "approve a step", "reject a step"
+_PARENT, _STEP = "parent:", "step:"
 _SOON = 5.0  # seconds: a few rounds of matcher and sweeper
 _CLOCK_ERROR = 0.05
 _SINCE = 300.0  # seconds before a wait in which an event counts
@@ -27,9 +28,10 @@ class WaitOf:
 
     @property
     def about(self) -> Row:
-        """What is waited for: event, approval or sleep."""
+        """What is waited for: event, approval, sleep or workflow."""
         payload: Row = self.began.new["payload"]
-        return payload if "sleep" in payload else payload["wait"]
+        about: Row = payload.get("wait", payload)
+        return about
 
     @property
     def timeout(self) -> float | None:
@@ -74,6 +76,41 @@ def s16_a_wait_begins_and_ends_once(history: History) -> Iterator[str]:
     for run in left:
         if any(event.table == "run_history" for event in history.runs.get(run, ())):
             yield f"step run {run} has ended, and its wait is there"
+
+
+def s16_a_step_has_one_child(history: History) -> Iterator[str]:
+    """A step that runs a workflow has started one run of it, and ends as that has, soon after it."""
+    children: dict[str, list[str]] = {}
+    for run, life in history.runs.items():
+        trigger = str(life[0].row["trigger"] or "")
+        if trigger.startswith(_PARENT):
+            children.setdefault(trigger.removeprefix(_PARENT), []).append(run)
+    for step, runs in children.items():
+        if len(runs) > 1:
+            yield f"step {step} has {len(runs)} children"
+    for wait in _waits(history):
+        if "workflow" not in wait.about:
+            continue
+        named = str(wait.began.new["run_id"])
+        trigger = str(history.runs[named][0].row["trigger"]).removeprefix(_STEP)
+        child = _end_of(history, children.get(trigger, [""])[0])
+        if (
+            wait.end is not None
+            and wait.end.new["state"] == SUCCESS
+            and (child is None or child.new["state"] != SUCCESS or child.seq > wait.end.seq)
+        ):
+            yield f"step run {named} succeeded, and its child has not"
+        if child is None:
+            if history.at_rest and wait.end is None:
+                yield f"step run {named} waits for a child that has not ended"
+            continue
+        if wait.end is not None and child.new["state"] == SUCCESS and wait.end.new["state"] == FAILED:
+            yield f"step run {named} failed, and its child succeeded"
+        yield from _late(history, wait, max(child.visible, wait.began.visible), "its child had ended")
+
+
+def _end_of(history: History, run: str) -> Event | None:
+    return next((event for event in history.runs.get(run, ()) if event.table == "run_history"), None)
 
 
 def s16_a_sleep_is_neither_short_nor_long(history: History) -> Iterator[str]:

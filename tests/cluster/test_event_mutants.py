@@ -17,7 +17,7 @@ from mainspring.domain.transitions import StoredJobStatus
 from mainspring.operations.events import starter
 from mainspring.operations.events.matcher import EventMatcher
 from mainspring.operations.waits import approvals, ending
-from mainspring.operations.waits.effects import CalledByEvents, EndedWaits
+from mainspring.operations.waits.effects import CalledByEvents, EndedChildren, EndedWaits
 from mainspring.roles.assembly import Assembly
 from mainspring.store import events, waits
 from mainspring.store.events import EmittedRow, PendingStart
@@ -61,7 +61,8 @@ def without_one_transaction_of_the_matcher(patch: pytest.MonkeyPatch) -> None:
 
 def without_the_key_of_a_start(patch: pytest.MonkeyPatch) -> None:
     """An event that is matched again starts its jobs again."""
-    replace(patch, "events", "mark_matched", "set matched = true", "set matched = e.matched")
+    replace(patch, "events", "mark_matched", "delete from", "select u.seq from")
+    replace(patch, "events", "mark_matched", "returning u.seq", "")
     again = "on conflict (tenant_id, event_id, job_id) do update set due_at = excluded.due_at"
     insert = "cross join (select clock_timestamp() as now) as t"
     replace(patch, "events", "insert_starts", insert, f"{insert}\n{again}")
@@ -142,6 +143,18 @@ def without_the_end_of_a_wait(patch: pytest.MonkeyPatch) -> None:
 def without_the_time_of_a_sleep(patch: pytest.MonkeyPatch) -> None:
     due = "d.wake_at <= (select clock_timestamp())"
     replace(patch, "waits", "due_waits", due, f"{due} + interval '1 hour'")
+
+
+def without_the_child_of_a_step(patch: pytest.MonkeyPatch) -> None:
+    """A step starts another child when its first one is not noted."""
+    replace(patch, "child_runs", "lock_child_run", "and c.state = $2", "and $2 is not null")
+    replace(patch, "child_runs", "child_runs_to_do", "c.state = $1 and", "c.state >= $1 and")
+    replace(patch, "child_runs", "child_started", "c.child is null and c.state = 1", "c.state >= 1")
+
+
+def without_the_end_of_a_child(patch: pytest.MonkeyPatch) -> None:
+    """A step is not told that its child has ended."""
+    patch.setattr(EndedChildren, "wants", lambda *_: False)
 
 
 async def _nothing(*_: Any) -> None: ...
@@ -253,6 +266,15 @@ async def steps_sleep(stage: EventStage) -> None:
             await stage.settle()
 
 
+async def a_step_runs_a_workflow(stage: EventStage) -> None:
+    inner = {"workflow_id": "inner", "steps": [{"name": "one", "task": "noop", "retries": 0}], "overlap": "allow"}
+    assert (await stage.scene.api.post("/v1/workflows", json=inner)).status_code == 201
+    await stage.begin({"name": "down", "workflow": "inner"}, {"name": "after", "depends_on": ["down"]})
+    await stage.children.run_once()
+    await stage.settle()
+    await stage.settle()
+
+
 @contextmanager
 def _once(
     module: Any, name: str, act: Callable[..., Awaitable[None]], *, before: bool = False, times: int = 1
@@ -296,6 +318,8 @@ SCENES: dict[Mutant, Scene] = {
     without_the_event_at_a_timeout: an_event_comes_with_the_timeout,
     without_the_end_of_a_wait: two_people_decide_at_once,
     without_the_time_of_a_sleep: steps_sleep,
+    without_the_child_of_a_step: a_step_runs_a_workflow,
+    without_the_end_of_a_child: a_step_runs_a_workflow,
 }
 
 

@@ -38,11 +38,21 @@ class EventStory(Story):
         self.write(at, "server", ("given_events", "I", {}, {"run_id": run, "job_id": "tick", "payload": payload}))
 
     def begin(self, at: float, run: str, **payload: Any) -> None:
-        row = self.created(0) | {"run_id": run, "job_id": f"{run}@w", "state": WAITING, "rule": 0}
+        row = self.created(0) | {
+            "run_id": run,
+            "trigger": "step:f:1",
+            "job_id": f"{run}@w",
+            "state": WAITING,
+            "rule": 0,
+        }
         self.runs[run] = row
         wait = {"run_id": run}
         self.write(at, "server", ("runs", "I", {}, row), ("waits", "I", {}, wait),
                    ("begun_waits", "I", {}, {"run_id": run, "job_id": row["job_id"], "payload": payload}))  # fmt: skip
+
+    def child(self, at: float, run: str) -> None:
+        self.runs[run] = self.created(0) | {"run_id": run, "job_id": "inner", "trigger": "parent:f:1"}
+        self.write(at, "server", ("runs", "I", {}, self.runs[run]))
 
     def over(self, at: float, run: str, state: int = SUCCESS, *, left: bool = False, **fields: Any) -> None:
         old = self.runs[run]
@@ -59,6 +69,16 @@ def one_decision(story: EventStory) -> None:
     story.decide(2.51)
 
 
+def child_ends(story: EventStory) -> None:
+    story.over(2.6, "child", left=True)
+    story.over(2.7, "call")
+
+
+def two_children(story: EventStory) -> None:
+    story.child(1.4, "child")
+    story.child(1.5, "twin")
+
+
 def told(**changes: Callable[[EventStory], None]) -> EventStory:
     """The whole story, with something else in the place of some of its parts."""
     result = {"event": {"id": "e"}}
@@ -71,6 +91,9 @@ def told(**changes: Callable[[EventStory], None]) -> EventStory:
         "paid": lambda story: story.over(2.2, "paid", result=result),
         "decided": one_decision,
         "awake": lambda story: story.over(3.01, "nap"),
+        "calling": lambda story: story.begin(1.3, "call", workflow="inner"),
+        "born": lambda story: story.child(1.4, "child"),
+        "back": child_ends,
     }  # fmt: skip
     story = EventStory()
     for part in (parts | changes).values():
@@ -130,6 +153,9 @@ WRONGS: list[tuple[str, dict[str, Any]]] = [
     ("s16_events_of_a_key_start_in_order", {"started": a_later_event_first}),
     ("s16_a_wait_begins_and_ends_once", {"awake": lambda story: story.over(3.01, "nap", left=True)}),
     ("s16_a_wait_begins_and_ends_once", {"awake": lambda story: [story.over(3.01, "nap") for _ in (1, 2)] and None}),
+    ("s16_a_step_has_one_child", {"born": two_children}),
+    ("s16_a_step_has_one_child", {"back": lambda story: story.over(2.7, "call")}),
+    ("s16_a_step_has_one_child", {"back": lambda story: story.over(2.6, "child", left=True)}),
     ("s16_a_sleep_is_neither_short_nor_long", {"awake": lambda story: story.over(2.6, "nap")}),
     ("s16_a_sleep_is_neither_short_nor_long", {"awake": nothing}),
     ("s16_a_sleep_is_neither_short_nor_long", {"awake": lambda story: story.over(9.6, "nap")}),

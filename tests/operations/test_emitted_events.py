@@ -183,12 +183,30 @@ async def test_old_events_are_forgotten_once_they_have_been_matched(
     for event_id in ("old", "unmatched", "new"):
         await emit(api, name="a", id=event_id)
     await matcher.run_once()
+    await connection.execute("update mainspring.events set at = at - interval '8 days' where event_id <> 'new'")
     await connection.execute(
-        "update mainspring.events set at = at - interval '8 days', matched = (event_id = 'old') where event_id <> 'new'"
+        """insert into mainspring.unmatched_events
+           select seq, tenant_id, event_id from mainspring.events where event_id = 'unmatched'"""
     )
     assert await events.prune(connection, 7) == 1
     assert await names(api) == ["new", "unmatched"]
     assert await emit(api, name="a", id="old") == {"id": "old", "repeated": False}
+
+
+async def test_events_of_servers_of_before_are_matched_in_turn(
+    api: httpx.AsyncClient, matcher: EventMatcher, connection: asyncpg.Connection
+) -> None:
+    """They mark the event itself."""
+    for event_id in ("a-1", "a-2", "a-3"):
+        await emit(api, name="a", id=event_id)
+    async with connection.transaction():
+        await connection.execute("delete from mainspring.unmatched_events where event_id = 'a-2'")
+        await connection.execute("update mainspring.events set matched = false where event_id = 'a-2'")
+    found = await events.to_match(connection, 10)
+    assert [(one.event_id, one.marked) for one in found] == [("a-1", False), ("a-2", True), ("a-3", False)]
+    assert not (await api.get("/v1/events/a-2")).json().get("matched")
+    assert await matcher.run_once() == 3 and await matcher.run_once() == 0
+    assert (await api.get("/v1/events/a-2")).json()["matched"]
 
 
 async def test_a_condition_is_tried_with_stored_events(api: httpx.AsyncClient, matcher: EventMatcher) -> None:

@@ -19,6 +19,7 @@ from mainspring.domain.workflows.rules import Rule, Skip
 from mainspring.domain.workflows.waits import Wait, WaitKind
 from mainspring.kernel.ids import DEFAULT_TENANT, uuid7
 from mainspring.store import (
+    child_runs,
     dependencies,
     exchange_groups,
     fanouts,
@@ -271,6 +272,10 @@ async def suspend_runs(connection: asyncpg.Connection, run_id: UUID, _: int) -> 
     return await waits.suspend(connection, [waits.Suspension(run_id, 1, Wait(WaitKind.CALLBACK))])
 
 
+async def follow_child(connection: asyncpg.Connection, run_id: UUID, _: int) -> object:
+    return await child_runs.follow(connection, run_id)
+
+
 async def open_fanouts(connection: asyncpg.Connection, run_id: UUID, _: int) -> object:
     return await fanouts.open_all(connection, [run_id])
 
@@ -292,7 +297,8 @@ ACTS: list[Act] = [
     exchange_together, requeue, request_cancels, note_progress, note_starts, assume_started, forget_assumed_starts,
     admit, admit_once, take_back,
     hold_back, wake, join_line, leave_line, redefine_waiting_runs, make_ready, hold_ready, succeed_waiting,
-    skip_waiting, begin_flow_runs, stop_flows, open_waits, suspend_runs, open_fanouts, await_members, follow_runs,
+    skip_waiting, begin_flow_runs, stop_flows, open_waits, suspend_runs, follow_child, open_fanouts,
+    await_members, follow_runs,
 ]  # fmt: skip
 
 

@@ -111,6 +111,7 @@ from mainspring.operations.submit.submitter import Submitter
 from mainspring.operations.views.saved_views import SavedViews
 from mainspring.operations.waits.approvals import Approvals
 from mainspring.operations.waits.callbacks import Callbacks
+from mainspring.operations.workflows.calls import CallCheck
 from mainspring.operations.workflows.control import WorkflowRuns
 from mainspring.operations.workflows.definitions import Definitions
 from mainspring.operations.workflows.graph_indexes import GraphIndexes
@@ -232,6 +233,7 @@ class Services:
             self.workflow_reader,
             secret_check,
             quota_guard,
+            CallCheck(store),
         )
         self.workflow_run_reader = WorkflowRunReader(store, lanes, definitions, self.run_reader)
         self.approvals = Approvals(store, lanes, signals)

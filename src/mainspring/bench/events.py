@@ -31,7 +31,7 @@ _LAGS = """
     join mainspring.run_history h on h.run_id = s.run_id
 """
 _LEFT = """
-    select exists (select from mainspring.events where not matched)
+    select exists (select from mainspring.unmatched_events)
         or exists (select from mainspring.event_starts where due_at is not null)
 """
 _SPAN = """

@@ -96,7 +96,18 @@ def _call_in_words(step: object) -> str:
         if (call := getattr(step, kind.field)) is not None:
             words: str = kind.part("call").in_words(call)
             return words if kind.name == "shell" else f"{kind.name} {words}"
-    return ""
+    return _wait_in_words(step)
+
+
+def _wait_in_words(step: object) -> str:
+    from mainspring.wire.workflows import StepIn
+
+    assert isinstance(step, StepIn)
+    if step.workflow is not None:
+        return f"workflow {step.workflow}"
+    if step.wait is None:
+        return "" if step.sleep is None else "sleep"
+    return f"event {step.wait.event}" if step.wait.event is not None else f"approval {step.wait.approval}"
 
 
 def print_tree(view: WorkflowRunView) -> None:

@@ -60,6 +60,7 @@ class Follows(IntFlag):
     LAST     it is a step that no other step waits for
     STOPS    its workflow run is being stopped, and ends with the last of these
     WAIT     it waits without a slot (table `waits`)
+    CHILD    a step of another workflow run waits for it (table `child_runs`)
     """
 
     EDGES = 1
@@ -73,6 +74,7 @@ class Follows(IntFlag):
     LAST = 256
     STOPS = 512
     WAIT = 1024
+    CHILD = 2048
 
 
 ENDED = frozenset({StoredState.SUCCESS, StoredState.FAILED, StoredState.CANCELLED, StoredState.SKIPPED})

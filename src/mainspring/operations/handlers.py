@@ -36,12 +36,12 @@ from mainspring.operations.notify.handlers import (
     LostWorkerAlerts,
     OpenBreakerAlerts,
 )
-from mainspring.operations.waits.effects import CalledByEvents, EndedWaits
+from mainspring.operations.waits.effects import CalledByEvents, EndedChildren, EndedWaits
 from mainspring.operations.workflows.effects import StoppedFlows
 from mainspring.operations.workflows.rule_engine import STEPS_AND_FLOWS
 from mainspring.operations.workflows.stopper import StopFinisher
 
-RUNS_ENDED.handled_by(DependantJobs(), EndedWaits(), STEPS_AND_FLOWS, BackfilledRuns())
+RUNS_ENDED.handled_by(DependantJobs(), EndedWaits(), EndedChildren(), STEPS_AND_FLOWS, BackfilledRuns())
 RUNS_CREATED.handled_by(HeldRunsCreated(), RunsWithParents())
 SLOTS_RELEASED.handled_by(ReleasedSlots())
 FIRES_MISSED.handled_by(EventCounter("fire_missed", fires_of), ListsChange(JOBS))

@@ -24,6 +24,7 @@ from mainspring.operations.limits.admitter import Admitter
 from mainspring.operations.signals import Signals
 from mainspring.operations.signatures.signature_registry import SignatureRegistry
 from mainspring.operations.waits.sweeper import WaitSweeper
+from mainspring.operations.workflows.children import ChildRunner
 from mainspring.operations.workflows.definitions import Definitions
 from mainspring.operations.workflows.expander import FanoutExpander
 from mainspring.operations.workflows.graph_indexes import GraphIndexes
@@ -106,6 +107,7 @@ def upkeep_tasks(
         JoinCounter(store, signals),
         FlowStopper(store, signals),
         WaitSweeper(store, signals),
+        ChildRunner(store, lanes, signals, graph_indexes),
         DependencyPoller(store, signals),
         EventMatcher(store, signals),
         EventStarter(store, lanes, signals),

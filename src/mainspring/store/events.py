@@ -57,7 +57,7 @@ class StoredEvent(msgspec.Struct, frozen=True):
 
 
 class EmittedRow(msgspec.Struct, frozen=True):
-    """An event as it is matched."""
+    """An event as it is matched. marked: a server of before has stored it."""
 
     event_id: str
     seq: int
@@ -66,6 +66,7 @@ class EmittedRow(msgspec.Struct, frozen=True):
     key: str
     at: datetime
     payload_text: str | None
+    marked: bool = False
 
 
 class Cause(msgspec.Struct, frozen=True):
@@ -213,11 +214,14 @@ async def insert_starts(connection: Connection, starts: Sequence[NewStart]) -> N
 
 async def mark_matched(connection: Connection, events: Sequence[EmittedRow]) -> None:
     """The caller is the only matcher. Raises RuntimeError if one is matched already."""
-    marked = await connection.fetch(
-        _SQL["mark_matched"], [event.tenant_id for event in events], [event.event_id for event in events]
-    )
-    if len(marked) != len(events):
-        raise RuntimeError(f"{len(events) - len(marked)} of {len(events)} events are matched already")
+    done = 0
+    if new := [event.seq for event in events if not event.marked]:
+        done += len(await connection.fetch(_SQL["mark_matched"], new))
+    if marked := [event for event in events if event.marked]:
+        ids = [event.tenant_id for event in marked], [event.event_id for event in marked]
+        done += len(await connection.fetch(_SQL["mark_matched_of_before"], *ids))
+    if done != len(events):
+        raise RuntimeError(f"{len(events) - done} of {len(events)} events are matched already")
 
 
 async def jobs_to_start(connection: Connection, limit: int) -> list[JobKey]:

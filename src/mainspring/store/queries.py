@@ -38,6 +38,7 @@ from mainspring.domain.transitions import (
     StoredState,
 )
 from mainspring.domain.worker_state import WorkerState
+from mainspring.domain.workflows.children import ChildState
 from mainspring.domain.workflows.flow import RERUN_TRIGGER, SERVER_TASKS, STEP_TRIGGER, FanoutState, FlowState
 from mainspring.domain.workflows.rules import RULE_BITS, Rule, Waiting
 from mainspring.domain.workflows.waits import WaitKind
@@ -71,6 +72,8 @@ CONSTANTS: dict[str, str] = {
     "FOLLOWS_STOPS": str(int(Follows.STOPS)),
     **{f"WAIT_FOR_{kind.name}": str(int(kind)) for kind in WaitKind},
     "FOLLOWS_WAIT": str(int(Follows.WAIT)),
+    "FOLLOWS_CHILD": str(int(Follows.CHILD)),
+    **{f"CHILD_{state.name}": str(int(state)) for state in ChildState},
     "FOLLOWS_STEP": str(int(Follows.STEP)),
     "FOLLOWED_BY_JOINS": str(int(Follows.EDGES | Follows.STEP | Follows.RESULT | Follows.LAST)),
     "RULE_BITS": str(RULE_BITS),

@@ -80,10 +80,11 @@ class OpenWait(msgspec.Struct, frozen=True):
     began_at: datetime
     wake_at: datetime | None
     about_text: str
+    child: UUID | None = None
 
     @property
     def in_words(self) -> str:
-        return wait_from_text(self.about_text).in_words(self.wake_at)
+        return wait_from_text(self.about_text).in_words(self.wake_at, self.child)
 
 
 class LockedWait(msgspec.Struct, frozen=True):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
+from uuid import UUID
 
 import msgspec
 
@@ -46,10 +47,13 @@ async def insert(
     definition: str,
     source: str,
     created_by: str | None,
+    calls: Sequence[str] = (),
+    calls_of: UUID | None = None,
 ) -> None:
-    """Store a version, in the transaction that stores the job."""
+    """Store a version, in the transaction that stores the job. calls: the workflows that its steps run. calls_of: whose
+    they may be."""
     await connection.execute(
-        _SQL["insert_workflow_version"], tenant, *key, steps, definition, source, created_by
+        _SQL["insert_workflow_version"], tenant, *key, steps, definition, source, created_by, calls or None, calls_of
     )  # fmt: skip
 
 

@@ -385,6 +385,7 @@ async def prune(
     for statement in (
         _SQL["prune_step_ends"],
         _SQL["prune_flow_ends"],
+        _SQL["prune_child_runs"],
         _SQL["prune_fanout_items"],
         _SQL["prune_map_joins"],
         _SQL["prune_fanouts"],

@@ -95,10 +95,10 @@ JobStatusFilter = Annotated[str, _filter("JobStateFilter", JobState, "pending")]
 Trigger = Annotated[
     str,
     Meta(
-        description="Why the run exists: the schedule, run-now, a replay of another run, a backfill, or a workflow run "
-        "whose step it is or which runs again.",
+        description="Why the run exists: the schedule, run-now, a replay of another run, a backfill, an event, or a "
+        "workflow run whose step it is, which runs again, or a step of which runs this workflow.",
         extra_json_schema={
-            "pattern": "^(schedule|manual:.+|replay:.+|backfill:.+|step:.+|rerun:.+)$",
+            "pattern": "^(schedule|manual:.+|replay:.+|backfill:.+|event:.+|step:.+|rerun:.+|parent:.+)$",
             "examples": ["schedule", "replay:0197a6c0-5d1e-7c3a-9d50-2f1f6f0a8b11"],
         },
     ),

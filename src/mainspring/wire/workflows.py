@@ -101,8 +101,9 @@ class CallbackIn(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True,
 class StepIn(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True, gc=False):
     """A step of a workflow: a job without a schedule, and what it waits for. sleep: the step runs nothing and takes
     so long, or until a time ({"until": ...}), without a slot. wait: the same for what it names. callback: its service
-    may answer later. Its payload may have references: {"$from": step, "path": "a.0"}, {"$parameter": name}, in
-    members of a map {"$item": path}, {"$index": true} and {"$total": true}. {"$literal": ...} is taken as it is.
+    may answer later. workflow: the step runs this workflow with these parameters, and waits for that run, without a
+    slot. Its payload, or these parameters, may have references: {"$from": step, "path": "a.0"}, {"$parameter": name},
+    in members of a map {"$item": path}, {"$index": true} and {"$total": true}. {"$literal": ...} is taken as it is.
     depends_on: names of steps. rule: which ends of these start it. on_upstream_failure: whether it is SKIPPED or
     FAILED when the rule cannot be met."""
 
@@ -112,6 +113,8 @@ class StepIn(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True, gc=
     payload: msgspec.Raw = msgspec.Raw()
     sleep: DurationIn | dict[str, Any] | None = None
     wait: WaitIn | None = None
+    workflow: ChosenJobId | None = None
+    parameters: dict[str, Any] | None = None
     callback: CallbackIn | None = None
     depends_on: list[str] | None = None
     rule: StepRuleWord | None = None
@@ -293,7 +296,8 @@ class StepRunView(msgspec.Struct, omit_defaults=True):
     """A step in a workflow run, by its latest run. The fields are those of a run. run_id, status: null before the step
     has a run. rerun: in which rerun of the workflow run this run of the step was made; 0 for the first. map: the
     progress of a mapped step. index: the index of a member of a map; index and total are what its payload may use.
-    wakes_at: of a step that waits without a slot, when its sleep or its timeout is over."""
+    wakes_at: of a step that waits without a slot, when its sleep or its timeout is over. child_run_id: the workflow run
+    that a step with `workflow` has started."""
 
     name: str
     task: str
@@ -312,6 +316,7 @@ class StepRunView(msgspec.Struct, omit_defaults=True):
     map: MapProgress | None = None
     index: int | None = None
     wakes_at: datetime | None = None
+    child_run_id: str | None = None
 
 
 class StepRunList(msgspec.Struct):
@@ -342,10 +347,11 @@ class WorkflowRunFields(msgspec.Struct):
 class WorkflowRunBrief(WorkflowRunFields):
     """A run of a workflow in a list. definition_version: the version of the definition with which it was fired. counts:
     how many of its steps are in each state; of a run that has not been started, none. reruns: how often parts of it ran
-    again."""
+    again. parent_run_id: the workflow run of which a step has started it."""
 
     counts: dict[str, int] = {}
     reruns: int = 0
+    parent_run_id: str | None = None
 
 
 class WorkflowRunList(msgspec.Struct):
@@ -356,7 +362,7 @@ class WorkflowRunList(msgspec.Struct):
 class WorkflowRunView(WorkflowRunFields):
     """A run of a workflow with its steps, in the order of the definition. edges: [parent, step], for the steps that are
     shown. next: the cursor of `/steps` where further steps begin; a run is shown with up to 1,000 of them,
-    and with fewer if they have very many parents. etag: for If-Match."""
+    and with fewer if they have very many parents. etag: for If-Match. parent_run_id: as in a list."""
 
     parameters: dict[str, Any]
     counts: dict[str, int] = {}
@@ -365,3 +371,4 @@ class WorkflowRunView(WorkflowRunFields):
     edges: list[list[str]] = []
     next: str | None = None
     etag: str = ""
+    parent_run_id: str | None = None

@@ -228,7 +228,7 @@ def test_a_step_has_every_field_of_a_job_but_those_of_when_and_which() -> None:
         "misfire", "overlap", "idempotency_key", "unique", "declared_by", "dependencies", "notify",
         "search",
     }  # fmt: skip
-    own = {"map", "sleep", "wait", "callback"}
+    own = {"map", "sleep", "wait", "workflow", "parameters", "callback"}
     assert set(StepIn.__struct_fields__) - own == set(JobRequest.__struct_fields__) - left_out
 
 

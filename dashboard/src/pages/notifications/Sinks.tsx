@@ -12,6 +12,7 @@ import type { Column } from "../../ui/Table";
 import { Time } from "../../ui/Time";
 import { say } from "../../ui/Toasts";
 import { useKeyset } from "../../ui/useKeyset";
+import { SinkForm } from "./SinkForm";
 
 const PATH = "/v1/sinks";
 const pathOf = (sink: SinkView): string => `${PATH}/${encodeURIComponent(sink.name)}`;
@@ -23,6 +24,7 @@ export function Sinks() {
   const [testing, setTesting] = useState<SinkView | null>(null);
   const [turning, setTurning] = useState<SinkView | null>(null);
   const [deleting, setDeleting] = useState<SinkView | null>(null);
+  const [editing, setEditing] = useState<SinkView | "new" | null>(null);
   const renew = (): void => void client.invalidateQueries({ queryKey: ["list", PATH] });
   const list = useKeyset<SinkList, SinkView>({
     path: PATH, query: {}, after: search.after, rows: (body) => body.sinks, next: (body) => body.next, id: (sink) => sink.name,
@@ -62,13 +64,14 @@ export function Sinks() {
         <>
           <Button onClick={() => setTesting(sink)} aria-label={`Test ${sink.name}`}>Test</Button>{" "}
           <Button onClick={() => setTurning(sink)} aria-label={`${sink.paused ? "Resume" : "Pause"} ${sink.name}`}>{sink.paused ? "Resume" : "Pause"}</Button>{" "}
+          <Button onClick={() => setEditing(sink)} aria-label={`Edit ${sink.name}`}>Edit</Button>{" "}
           <Button kind="quiet" onClick={() => setDeleting(sink)} aria-label={`Delete ${sink.name}`}>Delete</Button>
         </>
       ),
     },
   ];
   return (
-    <Card flush title="Sinks">
+    <Card flush title="Sinks" aside={<Button kind="primary" onClick={() => setEditing("new")}>Create a sink</Button>}>
       <List
         label="Sinks" list={list} after={search.after} rowKey={(sink) => sink.name} columns={columns}
         empty={<Empty title="No sinks" command="mainspring sink set lake --kind webhook --address https://example.com/changes --secret-file key">A sink gets the changes of jobs and runs as CloudEvents: a webhook, Kafka, NATS, RabbitMQ or Redis.</Empty>}
@@ -91,6 +94,7 @@ export function Sinks() {
           <p>What it has not sent yet is not sent: {deleting.waiting.toLocaleString("en")} changes.</p>
         </Confirm>
       ) : null}
+      {editing ? <SinkForm sink={editing === "new" ? null : editing} onClose={() => setEditing(null)} renew={renew} /> : null}
     </Card>
   );
 }

@@ -6,7 +6,7 @@ import { runPath } from "../../api/queries";
 import type { RunView } from "../../api/schema";
 import { shortId } from "../../lib/format";
 
-const BY: Record<string, string> = { manual: "hand", event: "the event" };
+const BY: Record<string, string> = { manual: "hand", event: "the event", parent: "a step of" };
 const OF_SCHEDULE: Record<string, string> = { FUTURE: "its time", IMMEDIATE: "its submission", AFTER: "the jobs before it", MANUAL: "hand" };
 
 function byWhat(run: RunView, kind: string, type: string | undefined): string {
@@ -37,10 +37,9 @@ export function Lead({ run, type }: { run: RunView; type: string | undefined }) 
         </>
       ) : null}
       {run.created_by ? <> of {run.created_by.name}</> : null}
-      {kind === "replay" && id ? (
+      {(kind === "replay" || kind === "parent") && id ? (
         <>
-          {" "}
-          of{" "}
+          {kind === "replay" ? " of " : " "}
           <Link to="/runs/$run" params={{ run: id }}>
             {shortId(id)}
           </Link>

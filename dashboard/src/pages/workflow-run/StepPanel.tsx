@@ -1,6 +1,7 @@
 // The chosen step: what became of it, its run, the members of a map.
 import { useQuery } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
+import type { ReactNode } from "react";
 import { get } from "../../api/client";
 import type { StepRunList, StepRunView, WorkflowRunView } from "../../api/schema";
 import { duration, plain } from "../../lib/format";
@@ -28,6 +29,7 @@ export function StepPanel({ run, step }: { run: WorkflowRunView; step: StepRunVi
           rows={[
             ["Reason", step.reason ?? ""],
             ["Task", step.task],
+            ...(step.child_run_id ? [["Runs", <Link key="c" to="/runs/$run" params={{ run: step.child_run_id }}>the workflow run {step.child_run_id.slice(-8)}</Link>] as [string, ReactNode]] : []),
             ["After", step.depends_on?.join(", ") ?? ""],
             ["Started", <Time key="s" at={step.start_time} focusable none="not yet" />],
             ["Took", duration(step.duration)],

@@ -52,7 +52,19 @@ export function WorkflowRunPage() {
           </span>
         </>
       }
-      lead={run.reason ?? `definition v${run.definition_version}${run.reruns > 0 ? ` · ${plural(run.reruns, "rerun")}` : ""}`}
+      lead={
+        <>
+          {run.reason ?? `definition v${run.definition_version}${run.reruns > 0 ? ` · ${plural(run.reruns, "rerun")}` : ""}`}
+          {run.parent_run_id ? (
+            <>
+              {" · of a step of "}
+              <Link to="/runs/$run" params={{ run: run.parent_run_id }}>
+                {shortId(run.parent_run_id)}
+              </Link>
+            </>
+          ) : null}
+        </>
+      }
       actions={<RunVerbs run={run} step={step?.name} />}
     >
       <Figures>

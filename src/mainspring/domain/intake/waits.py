@@ -19,7 +19,7 @@ from mainspring.kinds.registry import TaskKind
 from mainspring.wire.fields import LONGEST_DURATION
 from mainspring.wire.workflows import FIELD_TYPES, ON_TIMEOUT, StepIn
 
-_FIELDS = ("sleep", "wait")
+_FIELDS = ("sleep", "wait", "workflow")
 _ROLES = ("admin", "operator", "submitter")
 _BY = ("role", "user", "token")
 _DEFAULT_BY = ["role:operator"]
@@ -33,33 +33,48 @@ _NOT_WITH_CALLBACK = ("map", "concurrency", "rate_limit", "rate", "circuit_break
 _NO_PAYLOAD = msgspec.Raw()
 _ALLOWED = frozenset(
     {
-        *_FIELDS, "name", "depends_on", "rule", "on_upstream_failure", "queue", "priority", "owner", "description",
-        "labels",
+        *_FIELDS, "parameters", "name", "depends_on", "rule", "on_upstream_failure", "queue", "priority", "owner",
+        "description", "labels",
     }
 )  # fmt: skip
 
 
 def waits(step: StepIn) -> bool:
     """Whether the step waits and runs nothing."""
-    return step.sleep is not None or step.wait is not None
+    return any(getattr(step, name) is not None for name in _FIELDS)
 
 
 def wait_of(step: StepIn) -> dict[str, Any]:
     """The payload that says what the step waits for. Raises InvalidInput."""
-    if step.sleep is not None and step.wait is not None:
+    given = [name for name in _FIELDS if getattr(step, name) is not None]
+    if len(given) > 1:
         raise InvalidInput(
-            "a step has sleep or wait, not both", field="wait", hint="make it two steps, one after the other"
+            f"a step has {given[0]} or {given[1]}, not both",
+            field=given[1],
+            hint="make it two steps, one after the other",
         )
-    own = "sleep" if step.wait is None else "wait"
+    [own] = given
     for name in step.__struct_fields__:
         if name not in _ALLOWED and getattr(step, name) not in (None, _NO_PAYLOAD):
             raise InvalidInput(
                 f"a step with {own} runs nothing, so it has no {name}", field=name,
                 hint=f"leave it out, or make it a step of its own that depends on {shown(step.name)}",
             )  # fmt: skip
-    value = {"sleep": step.sleep} if step.wait is None else {"wait": msgspec.to_builtins(step.wait)}
+    check_parameters(step)
+    value = {own: msgspec.to_builtins(getattr(step, own))}
+    if step.parameters:
+        value["parameters"] = step.parameters
     read_wait(value)
     return value
+
+
+def check_parameters(step: StepIn) -> None:
+    """Raise InvalidInput for parameters of a step that runs no workflow."""
+    if step.parameters is not None and step.workflow is None:
+        raise InvalidInput(
+            "parameters are those of a workflow, and the step runs none", field="parameters",
+            hint='add "workflow", or put them into the payload',
+        )  # fmt: skip
 
 
 def with_callback(step: StepIn, kind: TaskKind | None, spec: Spec) -> Spec:
@@ -89,9 +104,18 @@ def read_wait(value: dict[str, Any]) -> Wait:
     as values that are right."""
     if "sleep" in value:
         return _sleep(value["sleep"])
+    if "workflow" in value:
+        return _workflow(value)
     wait = value["wait"]
     _check_fields(wait)
     return _event(wait) if wait.get("event") is not None else _approval(wait)
+
+
+def _workflow(value: dict[str, Any]) -> Wait:
+    parameters = value.get("parameters") or {}
+    if not isinstance(parameters, dict):
+        raise InvalidInput("the parameters are no object", field="parameters", expected="an object")
+    return Wait(WaitKind.WORKFLOW, name=value["workflow"], details=parameters)
 
 
 def is_late(value: Any) -> bool:

@@ -20,7 +20,7 @@ from mainspring.domain.intake.kind_checks import KINDS_BY_TASK, checks_of, given
 from mainspring.domain.intake.maps import read_map
 from mainspring.domain.intake.request import define
 from mainspring.domain.intake.task_options import fill
-from mainspring.domain.intake.waits import wait_of, waits, with_callback
+from mainspring.domain.intake.waits import check_parameters, wait_of, waits, with_callback
 from mainspring.domain.job import JobDefinition
 from mainspring.domain.texts import meant, shown
 from mainspring.domain.workflows.definition import ALL_SUCCESS, SKIP, StepDefinition, WorkflowDefinition
@@ -44,7 +44,10 @@ from mainspring.wire.states import PriorityIn
 from mainspring.wire.workflows import MAX_STEPS, RULES, UPSTREAM_FAILURES, StepIn, WorkflowPatch, WorkflowRequest
 
 _SHARED = ("name", "schedule", "overlap", "queue", "priority", "owner", "description", "labels", "declared_by")
-_OF_A_STEP = ("sleep", "wait", "callback", "depends_on", "rule", "on_upstream_failure", "map", "queue", "priority")
+_OF_A_STEP = (
+    "sleep", "wait", "workflow", "parameters", "callback", "depends_on", "rule", "on_upstream_failure", "map", "queue",
+    "priority",
+)  # fmt: skip
 _OF_A_JOB = tuple(name for name in StepIn.__struct_fields__ if name not in _OF_A_STEP)
 _of_a_job = attrgetter(*_OF_A_JOB)
 _NAMES = {"job_id": "workflow_id", "payload": "parameters", "run_timeout": "timeout"}
@@ -171,6 +174,7 @@ def _read_step(
 ) -> ReadStep:
     if waits(step):
         return _read_wait(step, request, now, parameters)
+    check_parameters(step)
     payload, references = _payload_of(step)
     refers = may_refer(payload)
     kind, call = _call_of(step)

@@ -58,6 +58,11 @@ class StepDefinition(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
         return self.task == WAIT_TASK
 
     @property
+    def calls(self) -> bool:
+        """Whether it runs another workflow."""
+        return self.waits and (self.payload or "").startswith('{"workflow":')
+
+    @property
     def may_wait(self) -> bool:
         """Whether it waits, or its service may answer later."""
         return self.waits or self.spec.callback is not None

@@ -9,6 +9,7 @@ from __future__ import annotations
 from datetime import datetime
 from enum import IntEnum
 from typing import Any
+from uuid import UUID
 
 import msgspec
 
@@ -24,6 +25,7 @@ class WaitKind(IntEnum):
     APPROVAL = 2
     EVENT = 3
     CALLBACK = 4
+    WORKFLOW = 5
 
 
 class ApprovalField(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -37,8 +39,9 @@ class ApprovalField(msgspec.Struct, frozen=True, omit_defaults=True):
 
 class Wait(msgspec.Struct, frozen=True, omit_defaults=True):
     """What a step waits for. seconds, until: how long a sleep takes. timeout, on_timeout: of other waits. name: of the
-    approval, or of the event. by: who may decide; fields: what is filled in then; details: what is shown. key: of the
-    event, '' for one without. since: an event up to so many seconds before the wait counts."""
+    approval, the event or the workflow. by: who may decide; fields: what is filled in then; details: what is shown, or
+    the parameters of the workflow. key: of the event, '' for one without. since: an event up to so many seconds before
+    the wait counts."""
 
     kind: int
     seconds: float | None = None
@@ -57,11 +60,13 @@ class Wait(msgspec.Struct, frozen=True, omit_defaults=True):
         """The seconds after which its time comes, if it is not at a certain moment."""
         return self.seconds if self.kind == WaitKind.SLEEP else self.timeout
 
-    def in_words(self, wake_at: datetime | None) -> str:
-        """What it waits for, in a few words."""
+    def in_words(self, wake_at: datetime | None, child: UUID | None = None) -> str:
+        """What it waits for, in a few words. child: the run of the workflow that it has started."""
         until = "" if wake_at is None else f"until {wake_at:%Y-%m-%dT%H:%M:%SZ}"
         if self.kind == WaitKind.SLEEP:
             return f"asleep {until}".strip()
+        if child is not None:
+            return f"waiting for run {child} of the workflow {self.name!r}"
         return f"waiting for {self.what}" + (f", {until}" if until else "")
 
     @property
@@ -71,6 +76,8 @@ class Wait(msgspec.Struct, frozen=True, omit_defaults=True):
             return f"the event {self.name!r} " + (f"with the key {self.key!r}" if self.key else "without a key")
         if self.kind == WaitKind.CALLBACK:
             return "a callback"
+        if self.kind == WaitKind.WORKFLOW:
+            return f"a run of the workflow {self.name!r}"
         return f"the approval {self.name!r} by {' or '.join(self.by)}"
 
     @property

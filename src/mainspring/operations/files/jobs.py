@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from mainspring.domain.dependencies import parents_of
 from mainspring.domain.errors import Conflict
@@ -30,28 +30,33 @@ from mainspring.wire.schedules import ScheduleIn
 MOST_RUNS_SHOWN = 100
 
 
+def in_order(entries: Sequence[FileEntry], parents: Callable[[FileEntry], Iterable[str]]) -> list[FileEntry]:
+    """Each comes after its parents. In a cycle the order is that of the ids, and the cycle is refused."""
+    by_id = {entry.id: entry for entry in sorted(entries, key=lambda entry: entry.id)}
+    children: dict[str, list[str]] = {name: [] for name in by_id}
+    missing = dict.fromkeys(by_id, 0)
+    for name, entry in by_id.items():
+        for parent in {parent for parent in parents(entry) if parent in by_id}:
+            children[parent].append(name)
+            missing[name] += 1
+    placed = dict.fromkeys(name for name, count in missing.items() if not count)
+    ready = list(placed)
+    for parent in ready:  # it grows meanwhile
+        for name in children[parent]:
+            missing[name] -= 1
+            if not missing[name]:
+                placed[name] = None
+                ready.append(name)
+    return [by_id[name] for name in placed | dict.fromkeys(by_id)]
+
+
 class JobsOfFiles:
     section = "jobs"
     audited = "job"
 
     def arranged(self, entries: Sequence[FileEntry]) -> list[FileEntry]:
-        """Jobs come after those that they follow. In a cycle the order is that of the ids, and the cycle is refused."""
-        by_id = {entry.id: entry for entry in sorted(entries, key=lambda entry: entry.id)}
-        children: dict[str, list[str]] = {name: [] for name in by_id}
-        missing = dict.fromkeys(by_id, 0)
-        for name, entry in by_id.items():
-            for parent in {parent for parent in _named_parents(entry.body) if parent in by_id}:
-                children[parent].append(name)
-                missing[name] += 1
-        placed = dict.fromkeys(name for name, count in missing.items() if not count)
-        ready = list(placed)
-        for parent in ready:  # it grows meanwhile
-            for name in children[parent]:
-                missing[name] -= 1
-                if not missing[name]:
-                    placed[name] = None
-                    ready.append(name)
-        return [by_id[name] for name in placed | dict.fromkeys(by_id)]
+        """Jobs come after those that they follow."""
+        return in_order(entries, lambda entry: _named_parents(entry.body))
 
     async def prepare(self, services: FileServices, caller: Caller, entry: FileEntry) -> None:
         entry.wanted = in_file(entry.body, entry.id)

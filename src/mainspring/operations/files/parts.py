@@ -24,6 +24,7 @@ from mainspring.operations.signals import Signals
 from mainspring.operations.signatures.offers import OfferRegistry
 from mainspring.operations.signatures.signature_registry import SignatureRegistry
 from mainspring.operations.submit.submitter import Submitter
+from mainspring.operations.workflows.calls import CallCheck
 from mainspring.operations.workflows.large_preparation import LargePreparation
 from mainspring.operations.workflows.reader import WorkflowReader
 from mainspring.operations.workflows.workflow_changes import WorkflowChanges
@@ -98,6 +99,7 @@ class Parts:
             self.workflow_reader,
             secrets,
             services.quotas,
+            CallCheck(store),
         )
         self.after = AfterCommit(self._publish)
 

@@ -23,7 +23,7 @@ from mainspring.domain.transitions import StoredJobStatus
 from mainspring.domain.workflows.flow import WORKFLOW_TASK
 from mainspring.kernel.config import LARGE_BYTES
 from mainspring.operations.access.caller import Caller
-from mainspring.operations.files.jobs import done_to, remove_job, stored_definition
+from mainspring.operations.files.jobs import done_to, in_order, remove_job, stored_definition
 from mainspring.operations.files.kinds import Done, FileEntry, declared_elsewhere
 from mainspring.operations.files.parts import FileServices, Parts
 from mainspring.operations.lookup import load_lane
@@ -54,6 +54,11 @@ class _Steps(msgspec.Struct):
 _decode_source = msgspec.json.Decoder(_Steps).decode
 
 
+def _called(entry: FileEntry) -> list[str]:
+    steps = [] if isinstance(entry.body, bytes) else entry.body.steps
+    return [step.workflow for step in steps if step.workflow is not None]
+
+
 class _Wanted(msgspec.Struct, frozen=True):
     """A workflow as a file says it. The steps of a large one are not in its request: `version` was prepared of them."""
 
@@ -67,7 +72,9 @@ class WorkflowsOfFiles:
     audited = "job"
 
     def arranged(self, entries: Sequence[FileEntry]) -> list[FileEntry]:
-        return sorted(entries, key=lambda entry: entry.id)
+        """Workflows come after those that their steps run. Of large ones, whose steps are not decoded here, it is not
+        known."""
+        return in_order(entries, _called)
 
     async def prepare(self, services: FileServices, caller: Caller, entry: FileEntry) -> None:
         now = services.clock.now()

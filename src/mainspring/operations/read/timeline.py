@@ -136,6 +136,8 @@ def _trigger_in_words(run: Run) -> str:
             return "by hand"
         case "replay":
             return f"to repeat run {run_id}, of {_stamp(run)}"
+        case "parent":
+            return f"by a step of the workflow run {run_id.partition(':')[0]}"
         case "backfill":
             return f"by backfill {run_id}, for {_stamp(run)}"
         case _:

@@ -14,7 +14,7 @@ from mainspring.operations.lifecycle.dispatch import APPROVALS_ASKED
 from mainspring.operations.lifecycle.effects import Effects
 from mainspring.operations.lifecycle.events import ApprovalAsked
 from mainspring.operations.waits.effects import WaitEffects
-from mainspring.store import waits
+from mainspring.store import child_runs, waits
 from mainspring.store.pool import Connection
 from mainspring.store.waits import NewWait
 
@@ -35,8 +35,11 @@ async def begin(connection: Connection, new: Sequence[NewWait], effects: Effects
     wakes = await waits.open_all(connection, new)
     if len(wakes) != len(new):
         raise changed_meanwhile("runs")
+    called = [(one.run_id, one.wait.name) for one in new if one.wait.kind == WaitKind.WORKFLOW]
+    if called and await child_runs.open_all(connection, called) != len(called):
+        raise changed_meanwhile("runs")
     if asked := [ApprovalAsked(one.run_id) for one in new if one.wait.kind == WaitKind.APPROVAL]:
         await APPROVALS_ASKED.happened(connection, asked, effects)
     effects.of(WaitEffects).wakes += [seconds for seconds in wakes if seconds is not None]
-    if any(one.wait.kind == WaitKind.EVENT for one in new):
-        effects.of(WaitEffects).wakes.append(0.0)  # perhaps the event is there already
+    if called or any(one.wait.kind == WaitKind.EVENT for one in new):
+        effects.of(WaitEffects).wakes.append(0.0)  # a child is to be started, or perhaps the event is there already

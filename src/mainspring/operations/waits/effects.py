@@ -13,11 +13,11 @@ from mainspring.kernel.ids import TenantId
 from mainspring.operations.lifecycle.effects import Effects, Part
 from mainspring.operations.lifecycle.events import EventEmitted, RunEnded
 from mainspring.operations.signals import Signals
-from mainspring.store import waits
+from mainspring.store import child_runs, waits
 from mainspring.store.pool import Connection
 from mainspring.store.waits import CalledWaits
 
-_WAIT = int(Follows.WAIT)
+_WAIT, _CHILD = int(Follows.WAIT), int(Follows.CHILD)
 
 
 class WaitEffects(Part):
@@ -41,6 +41,17 @@ class EndedWaits:
 
     async def handle(self, connection: Connection, ends: Sequence[RunEnded], _: Effects, /) -> None:
         await waits.close(connection, sorted(end.run_id for end in ends))
+
+
+class EndedChildren:
+    """Workflow runs have ended for which steps wait."""
+
+    def wants(self, end: RunEnded, /) -> bool:
+        return bool(end.follows & _CHILD)
+
+    async def handle(self, connection: Connection, ends: Sequence[RunEnded], effects: Effects, /) -> None:
+        if await child_runs.ended(connection, sorted(end.run_id for end in ends)):
+            effects.of(WaitEffects).wakes.append(0.0)
 
 
 class CalledByEvents:

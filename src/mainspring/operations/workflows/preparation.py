@@ -16,6 +16,7 @@ import msgspec
 from mainspring.domain.intake.canonical import canonical_json
 from mainspring.domain.intake.declaration import TaskDeclaration
 from mainspring.domain.intake.job_secrets import named_secrets
+from mainspring.domain.intake.waits import is_late
 from mainspring.domain.intake.workflows import (
     ReadStep,
     WorkflowSource,
@@ -46,6 +47,14 @@ class NamedByStep(msgspec.Struct, frozen=True, array_like=True):
     task: str
 
 
+class CallByStep(msgspec.Struct, frozen=True, array_like=True):
+    """The workflow that a step runs, and the parameters that it gives it, if they are known."""
+
+    field: str
+    workflow: str
+    parameters: list[str] | None = None
+
+
 class Version(msgspec.Struct, frozen=True):
     """A definition that is about to be stored, as JSON. needs: what its steps need from workers."""
 
@@ -54,6 +63,7 @@ class Version(msgspec.Struct, frozen=True):
     source: str
     needs: list[WorkerNeeds] = []
     secrets: list[NamedByStep] = []
+    calls: list[CallByStep] = []
 
 
 class Checked(msgspec.Struct, frozen=True):
@@ -62,6 +72,7 @@ class Checked(msgspec.Struct, frozen=True):
     answer: WorkflowCheck
     needs: list[WorkerNeeds]
     secrets: list[NamedByStep] = []
+    calls: list[CallByStep] = []
 
 
 async def check(
@@ -78,7 +89,7 @@ async def check(
         first=[graph.names[step] for step in islice(first, _SHOWN)],
         last=[graph.names[step] for step in graph.last()[:_SHOWN]],
     )
-    return Checked(answer, _needs(read), _secrets(read))
+    return Checked(answer, _needs(read), _secrets(read), _calls(source))
 
 
 async def version_of(
@@ -88,8 +99,9 @@ async def version_of(
     read = await _read(source, parameters, now, known)
     definition = join_steps(source.steps, read)
     return Version(
-        len(source.steps), definition_to_text(definition), _encode(source).decode(), _needs(read), _secrets(read)
-    )
+        len(source.steps), definition_to_text(definition), _encode(source).decode(), _needs(read), _secrets(read),
+        _calls(source),
+    )  # fmt: skip
 
 
 def _needs(read: Sequence[ReadStep]) -> list[WorkerNeeds]:
@@ -108,6 +120,18 @@ def _secrets(read: Sequence[ReadStep]) -> list[NamedByStep]:
             fields = {name: f"steps[{index}].{field}" for name, field in named.items()}
             found.append(NamedByStep(fields, each.step.queue, each.step.task))
     return found
+
+
+def _calls(source: WorkflowSource) -> list[CallByStep]:
+    """One for each workflow and set of parameters."""
+    found: dict[tuple[str, tuple[str, ...] | None], CallByStep] = {}
+    for index, step in enumerate(source.steps):
+        if step.workflow is not None:
+            given = step.parameters or {}
+            names = None if is_late(given) else sorted(given)
+            key = step.workflow, None if names is None else tuple(names)
+            found.setdefault(key, CallByStep(f"steps[{index}]", step.workflow, names))
+    return list(found.values())
 
 
 def digest_of(request: WorkflowRequest) -> bytes:

@@ -16,6 +16,7 @@ from mainspring.domain.state_names import named_states
 from mainspring.domain.tags import workflow_run_tag
 from mainspring.domain.transitions import SHOWN_SCHEDULED, RunState, StoredState, shown_of_listed
 from mainspring.domain.worker_needs import WorkerNeeds, needs_of
+from mainspring.domain.workflows.children import parent_of
 from mainspring.domain.workflows.definition import StepDefinition, WorkflowDefinition
 from mainspring.domain.workflows.flow import ALIVE, RERUN_TRIGGER, WORKFLOW_TASK, FlowState, number_of
 from mainspring.domain.workflows.graph import SHOWN_PARENTS
@@ -31,7 +32,7 @@ from mainspring.operations.read.views import brief_view, job_id_of
 from mainspring.operations.signatures.offers import lacking_by_needs
 from mainspring.operations.workflows.definitions import Definitions
 from mainspring.operations.workflows.repeats import member_runs
-from mainspring.store import history, waits, workers, workflow_reads, workflow_versions, workflows
+from mainspring.store import child_runs, history, waits, workers, workflow_reads, workflow_versions, workflows
 from mainspring.store.fired_jobs import BriefRun, brief_of
 from mainspring.store.history import Run
 from mainspring.store.lanes import LaneRegistry
@@ -211,6 +212,8 @@ class WorkflowRunReader:
         maps = await workflow_reads.maps(connection, mapped) if mapped else {}
         waiting = [ids[place] for place in places if place in ids and found.definition.steps[place].may_wait]
         opened = await waits.of_runs(connection, waiting) if waiting else {}
+        calling = [ids[place] for place in places if place in ids and found.definition.steps[place].calls]
+        children = await child_runs.children_of(connection, calling) if calling else {}
         views = [
             _step_view(
                 found.definition.steps[place],
@@ -221,6 +224,7 @@ class WorkflowRunReader:
                 parents=[names[parent] for parent in graph.parents(place)],
                 members=maps.get(run_id) if run_id else None,
                 wait=opened.get(run_id) if run_id else None,
+                child=children.get(run_id) if run_id else None,
             )
             for place in places
         ]
@@ -308,6 +312,7 @@ def _step_view(
     members: MapRow | None = None,
     index: int | None = None,
     wait: OpenWait | None = None,
+    child: UUID | None = None,
 ) -> StepRunView:
     view = StepRunView(step.name, step.task, None, None, rerun=rerun, depends_on=list(parents), index=index)
     if row is not None:
@@ -321,6 +326,8 @@ def _step_view(
         view.run_id = str(run_id)
     if wait is not None:
         view.reason, view.start_time, view.wakes_at = wait.in_words, wait.began_at, wait.wake_at
+    if child is not None:
+        view.child_run_id = str(child)
     if members is not None:
         view.map = MapProgress(members.total, members.expanded, members.ok, members.failed, members.skipped)
     return view
@@ -365,6 +372,7 @@ def _brief(found: FoundRun, counts: dict[str, int]) -> WorkflowRunBrief:
         step_count=len(found.definition.steps),
         counts=counts,
         reruns=0 if flow is None else flow.reruns,
+        parent_run_id=parent_of(found.run.trigger),
     )
 
 

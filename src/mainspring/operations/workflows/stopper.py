@@ -21,7 +21,8 @@ from mainspring.operations.lifecycle.effects import Effects
 from mainspring.operations.signals import FlowNews, Signals
 from mainspring.operations.workflows.effects import FlowEffects
 from mainspring.operations.workflows.rule_engine import end_stopped
-from mainspring.store import fanouts, joins, workflows
+from mainspring.store import child_runs, fanouts, joins, runs, workflows
+from mainspring.store.child_runs import ChildRun
 from mainspring.store.deadlocks import despite_deadlocks
 from mainspring.store.pool import NOT_NOW, Store
 from mainspring.store.workflows import Flow
@@ -32,6 +33,8 @@ _SLICE = 500  # runs per transaction
 _LOOKED_AT = 100  # workflow runs per round
 _WAITING = (StoredState.WAITING,)
 _OTHERS = (StoredState.QUEUED, StoredState.HELD, StoredState.RUNNING)
+_LAST = UUID(int=(1 << 128) - 1)
+_PARENT_ENDED = "the step that has started it has ended"
 _STOPPED = "its workflow run has ended"
 
 
@@ -59,7 +62,7 @@ class FlowStopper:
             for flow_id in found:
                 await self.stop(flow_id)
             looked_at += len(found)
-        return looked_at
+        return looked_at + await self._stop_children(child_runs.FIRST, _LAST)
 
     async def stop(self, flow_id: UUID) -> None:
         """Cancel the step runs of a workflow run that is being stopped. When this returns, none of them can start any
@@ -68,12 +71,34 @@ class FlowStopper:
             flow = await workflows.get(connection, flow_id)
         if flow is not None and flow.state in BEING_STOPPED:
             await self._walk(flow, _WAITING)
+            await self._stop_children(flow.prefix, last_in(flow.prefix))
             async with self._store.change() as connection:
                 await fanouts.close_of_flow(connection, flow_id)
             await self._walk(flow, _OTHERS)
             flow = await despite_deadlocks(partial(self._end, flow))
         if flow is not None and flow.state == FlowState.ENDED:
             await self._forget_joins(flow)
+
+    async def _stop_children(self, first: UUID, last: UUID) -> int:
+        """Cancel the workflow runs that these steps have started, and that are left although the steps have ended."""
+        async with self._store.reads.acquire() as connection:
+            found = await child_runs.to_cancel_in(connection, first, last, _SLICE)
+        for one in found:
+            flow_id = await despite_deadlocks(partial(self._cancel_child, one))
+            if flow_id is not None:
+                await self.stop(flow_id)
+        return len(found)
+
+    async def _cancel_child(self, one: ChildRun) -> UUID | None:
+        """Returns the workflow run whose steps are to be cancelled."""
+        assert one.child is not None
+        async with self._store.change() as connection:
+            row = await runs.lock_run(connection, one.tenant_id, one.child)
+            if not await child_runs.cancelled(connection, one.run_id):
+                return None
+            effects = await cancel(connection, [] if row is None else [row], _PARENT_ENDED)
+        effects.publish(self._signals)
+        return None if row is None else one.child
 
     async def _end(self, flow: Flow) -> Flow | None:
         """End the workflow run, unless workers have been told to stop some of its steps."""

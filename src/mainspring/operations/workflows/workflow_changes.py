@@ -31,6 +31,7 @@ from mainspring.kernel.config import LARGE_BYTES
 from mainspring.kernel.ids import TenantId
 from mainspring.operations.access.audit_record import record
 from mainspring.operations.access.caller import Caller
+from mainspring.operations.access.permissions import SUBMITTER
 from mainspring.operations.control.amend import Amender, GivenChange
 from mainspring.operations.control.run_now import ManualRuns, RanNow
 from mainspring.operations.limits.quota_guard import QuotaGuard
@@ -38,6 +39,7 @@ from mainspring.operations.secrets.secret_check import NamedByJob, SecretCheck
 from mainspring.operations.signatures.offers import OfferRegistry
 from mainspring.operations.signatures.signature_registry import SignatureRegistry
 from mainspring.operations.submit.submitter import Submitted, Submitter
+from mainspring.operations.workflows.calls import CallCheck, check_calls
 from mainspring.operations.workflows.large_preparation import (
     PATCH,
     REQUEST,
@@ -73,7 +75,9 @@ class WorkflowChanges:
         reader: WorkflowReader,
         secrets: SecretCheck,
         quotas: QuotaGuard,
+        calls: CallCheck,
     ) -> None:
+        self._calls = calls
         self._secrets = secrets
         self._quotas = quotas
         self._clock = clock
@@ -135,6 +139,7 @@ class WorkflowChanges:
             known = self._signatures.known(caller.tenant)
             checked = await check(source, request.parameters or {}, self._clock.now(), known)
         await self._check_secrets(caller, checked.secrets)
+        await self._calls.check(caller, job.job_id, checked.calls)
         warnings = await self._offers.warnings(caller, checked.needs)
         return msgspec.structs.replace(checked.answer, warnings=warnings)
 
@@ -311,6 +316,7 @@ def _amended(stored: JobDefinition, now: datetime, patch: JobPatch) -> JobDefini
 async def _store(
     connection: Connection, caller: Caller, workflow_id: str, generation: int, version: int, what: Version
 ) -> None:
+    await check_calls(connection, caller, workflow_id, what.calls)
     await workflow_versions.insert(
         connection,
         caller.tenant,
@@ -319,4 +325,6 @@ async def _store(
         definition=what.definition,
         source=what.source,
         created_by=caller.name,
+        calls=sorted({call.workflow for call in what.calls}),
+        calls_of=caller.owner if what.calls and caller.role == SUBMITTER else None,
     )

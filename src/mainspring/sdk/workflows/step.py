@@ -7,7 +7,7 @@ from typing import Any, Generic, Protocol, Self, TypedDict, TypeVar, cast, overl
 
 from mainspring.sdk.workflows.references import FROM, Reference, with_references
 
-MAY_REFER = ("payload", "sleep", "wait")
+MAY_REFER = ("payload", "sleep", "wait", "parameters")
 R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
 StepT = TypeVar("StepT", bound="Step[Any]")

@@ -310,6 +310,24 @@ class Workflow:
         options = {"wait": wait, "after": after, "rule": rule, "on_upstream_failure": on_upstream_failure}
         return self._add(name, {key: value for key, value in options.items() if value is not None}, None)
 
+    def run_workflow(
+        self,
+        name: str,
+        workflow: str | Workflow,
+        /,
+        *,
+        parameters: Mapping[str, Any] | Reference | None = None,
+        after: After | None = None,
+        rule: Rule | None = None,
+        on_upstream_failure: OnUpstreamFailure | None = None,
+    ) -> Step[Any]:
+        """Add a step that runs another workflow, and waits for that run. The parameters may have references. The result
+        has the results of the last steps of that run under "results", by their names."""
+        called = workflow.workflow_id if isinstance(workflow, Workflow) else workflow
+        options = {"workflow": called, "after": after, "rule": rule, "on_upstream_failure": on_upstream_failure}
+        fields = {key: value for key, value in options.items() if value is not None}
+        return self._add(name, fields if parameters is None else {**fields, "parameters": parameters}, None)
+
     def _task(self, work: Any) -> Submission[Any, Any]:
         if isinstance(work, Submission):
             return work

@@ -24,9 +24,14 @@ begin
             'payload', 'give at most {{MAX_PAYLOAD}} bytes: store it elsewhere and send a reference');
     end if;
     chosen := coalesce(given ->> 'id', mainspring.new_id()::text);
-    insert into mainspring.events (tenant_id, event_id, name, key, payload)
-    values (tenant, chosen, given ->> 'name', coalesce(given ->> 'key', ''),
-            (given -> 'payload')::text::json)
-    on conflict do nothing;
+    with stored as (
+        insert into mainspring.events (tenant_id, event_id, name, key, payload, matched)
+        values (tenant, chosen, given ->> 'name', coalesce(given ->> 'key', ''),
+                (given -> 'payload')::text::json, true)
+        on conflict do nothing
+        returning events.seq, events.tenant_id, events.event_id
+    )
+    insert into mainspring.unmatched_events (seq, tenant_id, event_id)
+    select s.seq, s.tenant_id, s.event_id from stored s;
     return chosen;
 end $$;

@@ -8,17 +8,23 @@
 -- unguarded: insert if absent.
 with patience as materialized (
     select set_config('lock_timeout', '2s', true)
+), stored as (
+    insert into mainspring.events (tenant_id, event_id, name, key, payload, created_by, matched)
+    select $1, e.event_id, e.name, e.key, e.payload::json, $6, true
+    from patience, unnest($2::text[], $3::text[], $4::text[], $5::text[])
+        with ordinality as e (event_id, name, key, payload, position)
+    order by e.position
+    on conflict do nothing
+    returning seq, tenant_id, event_id
+), to_match as (
+    insert into mainspring.unmatched_events (seq, tenant_id, event_id)
+    select s.seq, s.tenant_id, s.event_id from stored s
 )
-insert into mainspring.events (tenant_id, event_id, name, key, payload, created_by)
-select $1, e.event_id, e.name, e.key, e.payload::json, $6
-from patience, unnest($2::text[], $3::text[], $4::text[], $5::text[])
-    with ordinality as e (event_id, name, key, payload, position)
-order by e.position
-on conflict do nothing
-returning event_id
+select event_id from stored
 
 -- name: get_event
-select e.event_id, e.seq, e.name, e.key, e.at, e.matched, e.payload::text as payload_text, {{creator}} as creator
+select e.event_id, e.seq, e.name, e.key, e.at, {{is_matched(e)}} as matched, e.payload::text as payload_text,
+       {{creator}} as creator
 from mainspring.events e
 where e.tenant_id = $1 and e.event_id = $2
 
@@ -31,7 +37,7 @@ limit $3
 
 -- name: list_events
 -- Newest first.
-select e.event_id, e.seq, e.name, e.key, e.at, e.matched,
+select e.event_id, e.seq, e.name, e.key, e.at, {{is_matched(e)}} as matched,
        (select count(*) from mainspring.event_starts s
         where s.tenant_id = e.tenant_id and s.event_id = e.event_id)::int as caused
 from mainspring.events e
@@ -42,7 +48,7 @@ limit $5
 
 -- name: list_events_by_name
 -- The same of a name, and of a key if one is given.
-select e.event_id, e.seq, e.name, e.key, e.at, e.matched,
+select e.event_id, e.seq, e.name, e.key, e.at, {{is_matched(e)}} as matched,
        (select count(*) from mainspring.event_starts s
         where s.tenant_id = e.tenant_id and s.event_id = e.event_id)::int as caused
 from mainspring.events e
@@ -64,11 +70,21 @@ limit $3
 select pg_try_advisory_xact_lock({{lock_key('events')}})
 
 -- name: events_to_match
--- The oldest that are not matched, of all tenants.
-select e.event_id, e.seq, e.tenant_id, e.name, e.key, e.at, e.payload::text as payload_text
-from mainspring.events e
-where not e.matched
-order by e.seq
+-- The oldest that are not matched, of all tenants. marked: it was stored by a server of before, and has a mark of its own.
+select f.event_id, f.seq, f.tenant_id, f.name, f.key, f.at, f.payload::text as payload_text, f.marked
+from (
+    (select e.event_id, e.seq, e.tenant_id, e.name, e.key, e.at, e.payload, false as marked
+     from (select u.seq, u.tenant_id, u.event_id from mainspring.unmatched_events u order by u.seq limit $1) as u
+     cross join lateral (select o.* from mainspring.events o
+                         where o.tenant_id = u.tenant_id and o.event_id = u.event_id offset 0) as e)
+    union all
+    (select e.event_id, e.seq, e.tenant_id, e.name, e.key, e.at, e.payload, true
+     from mainspring.events e
+     where not e.matched
+     order by e.seq
+     limit $1)
+) as f
+order by f.seq
 limit $1
 
 -- name: jobs_started_by
@@ -88,7 +104,14 @@ from unnest($1::int[], $2::text[], $3::text[], $4::int[], $5::bigint[], $6::text
 cross join (select clock_timestamp() as now) as t
 
 -- name: mark_matched
--- guard: it is not matched.
+-- guard: it is not matched; the caller compares the count.
+delete from mainspring.unmatched_events u
+where u.seq = any ($1::bigint[])
+returning u.seq
+
+-- name: mark_matched_of_before
+-- The same of events that servers of before have stored.
+-- guard: it is not matched; the caller compares the count.
 update mainspring.events e
 set matched = true
 from unnest($1::int[], $2::text[]) as m (tenant_id, event_id)
@@ -101,12 +124,12 @@ returning e.seq
 with old as materialized (
     select o.tenant_id, o.event_id
     from mainspring.tenants t
-    cross join lateral (select e.tenant_id, e.event_id, e.name, e.key, e.at, e.matched
+    cross join lateral (select e.tenant_id, e.event_id, e.seq, e.name, e.key, e.at, e.matched
                         from mainspring.events e
                         where e.tenant_id = t.tenant_id
                         order by e.seq
                         limit $2) as o
-    where o.at < (select clock_timestamp()) - $1 * interval '1 day' and o.matched
+    where o.at < (select clock_timestamp()) - $1 * interval '1 day' and {{is_matched(o)}}
       and not exists (select from mainspring.event_starts s
                       where s.tenant_id = o.tenant_id and s.event_id = o.event_id and s.due_at is not null)
       and not exists (select from mainspring.waits w

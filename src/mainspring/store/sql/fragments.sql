@@ -1408,3 +1408,12 @@ and ($6::int[] is null or c.lane_id is null or c.lane_id = any ($6))
 and ($7::bytea[] is null or c.words is null
      or (position(($7::bytea[])[1] in c.words) > 0 and position(($7::bytea[])[2] in c.words) > 0
          and position(($7::bytea[])[3] in c.words) > 0 and position(($7::bytea[])[4] in c.words) > 0))
+
+-- fragment: closed_child(c)
+-- The state of a step's row in child_runs when the step has ended: its child is cancelled if it is alive.
+case when {{c}}.child is not null and exists (select from mainspring.runs x where x.run_id = {{c}}.child)
+     then {{CHILD_TO_CANCEL}} else {{CHILD_OVER}} end
+
+-- fragment: is_matched(e)
+-- Whether what an event starts and ends is known.
+({{e}}.matched and not exists (select from mainspring.unmatched_events u where u.seq = {{e}}.seq))

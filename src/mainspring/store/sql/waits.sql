@@ -178,6 +178,10 @@ returning w.run_id
 -- guard: the caller has ended the runs in this transaction.
 with callbacks as (
     delete from mainspring.callbacks where run_id = any ($1::uuid[])
+), children as (
+    update mainspring.child_runs c
+    set state = {{closed_child(c)}}
+    where c.run_id = any ($1::uuid[]) and c.state in ({{CHILD_TO_START}}, {{CHILD_RUNNING}}, {{CHILD_ENDED}})
 )
 delete from mainspring.waits where run_id = any ($1::uuid[])
 
@@ -194,8 +198,9 @@ where run_id = any (array(select w.run_id
 
 -- name: waits_by_run
 -- OpenWait in store/waits.py: those of these runs that wait.
-select w.run_id, w.kind, w.began_at, w.wake_at, w.about::text as about_text
+select w.run_id, w.kind, w.began_at, w.wake_at, w.about::text as about_text, c.child
 from mainspring.waits w
+left join mainspring.child_runs c on w.kind = {{WAIT_FOR_WORKFLOW}} and c.run_id = w.run_id
 where w.run_id = any ($1::uuid[])
 
 -- name: lock_wait

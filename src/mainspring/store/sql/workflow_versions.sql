@@ -3,8 +3,8 @@
 -- name: insert_workflow_version
 -- unguarded: append-only; in the transaction that has inserted or locked the job.
 insert into mainspring.workflow_versions
-    (tenant_id, workflow_id, generation, version, steps, definition, source, created_by)
-values ($1, $2, $3, $4, $5, $6::json, $7::json, $8)
+    (tenant_id, workflow_id, generation, version, steps, definition, source, created_by, calls, calls_of)
+values ($1, $2, $3, $4, $5, $6::json, $7::json, $8, $9::text[], $10)
 
 -- name: workflow_definition
 select v.definition::text as definition_text

@@ -259,6 +259,16 @@ where run_id = any (array(select e.run_id
                           where {{flow_is_old}}
                           limit $2))
 
+-- name: prune_child_runs
+-- guard: as above; a child that is to be cancelled keeps its row.
+delete from mainspring.child_runs
+where run_id = any (array(select c.run_id
+                          from mainspring.flows f
+                          join mainspring.child_runs c
+                              on c.run_id between f.prefix and (left(f.prefix::text, 28) || 'ffffffff')::uuid
+                          where {{flow_is_old}} and c.state = {{CHILD_OVER}}
+                          limit $2))
+
 -- name: prune_fanout_items
 -- guard: as above.
 delete from mainspring.fanout_items
