@@ -157,7 +157,7 @@ def test_characters_that_hide_or_turn_a_name_are_shown(open_page: Open, server: 
     expect(page.get_by_role("table").get_by_role("link", name=shown)).to_be_visible()
     page.goto(f"/ui/jobs/{job_id}")
     expect(page.get_by_role("heading", level=1)).to_contain_text(shown)
-    for path in (f"/ui/jobs/{job_id}", "/ui/jobs", "/ui/calendar"):
+    for path in (f"/ui/jobs/{job_id}", "/ui/jobs", "/ui/upcoming"):
         page.goto(path)
         is_loaded(page)
         seen = page.evaluate(

@@ -20,7 +20,7 @@ export const PLACES: Place[] = [
   { to: "/workflows", name: "Workflows", key: "w", icon: Workflow, group: "Work" },
   { to: "/approvals", name: "Waiting for you", key: "y", icon: UserCheck, group: "Work" },
   { to: "/events", name: "Events", key: "v", icon: Zap, group: "Work" },
-  { to: "/calendar", name: "Calendar", key: "c", icon: CalendarDays, group: "Work" },
+  { to: "/upcoming", name: "Upcoming fires", key: "c", icon: CalendarDays, group: "Work" },
   { to: "/calendars", name: "Calendars", key: "h", icon: CalendarOff, group: "Work" },
   { to: "/failures", name: "Failures", key: "f", icon: CircleX, group: "Trouble" },
   { to: "/dead-letters", name: "Dead letters", key: "d", icon: Inbox, group: "Trouble" },

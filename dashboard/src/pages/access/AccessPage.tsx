@@ -3,6 +3,7 @@ import { useState } from "react";
 import { change, get, post } from "../../api/client";
 import { sessionQuery } from "../../api/session";
 import type { TenantList, TokenList, TokenMade, TokenView } from "../../api/schema";
+import type { Same } from "../../ui/AsCommand";
 import { Button } from "../../ui/Button";
 import { Copy } from "../../ui/Copy";
 import { Confirm, Dialog } from "../../ui/Dialog";
@@ -120,6 +121,15 @@ function narrowing(reach: Reach): Record<string, unknown> {
   };
 }
 
+/** The same as options of the command line. */
+function optionsOf(reach: Reach, expires: string): string[] {
+  const each = (option: string, text: string): string[] => listed(text).flatMap((one) => [option, one]);
+  return [
+    ...(expires ? ["--expires-in", expires] : []), ...each("--queue", reach.queues), ...each("--task", reach.tasks), ...each("--label", reach.labels),
+    ...each("--address", reach.addresses), ...(reach.payloads ? [] : ["--no-payloads"]),
+  ];
+}
+
 function stateOf(token: TokenView): string {
   if (token.revoked_at !== null) return "CANCELLED";
   return token.expires_at !== null && Date.parse(token.expires_at) < Date.now() ? "SKIPPED" : "LIVE";
@@ -134,14 +144,15 @@ function CreateToken({ onClose, onMade }: { onClose: () => void; onMade: (made: 
   const [reach, setReach] = useState(EVERYTHING);
   const session = useQuery(sessionQuery).data;
   const client = useQueryClient();
+  const body = { name: name.trim(), role, ...narrowing(reach), ...(expires.trim() ? { expires_in: expires.trim() } : {}) };
+  const { name: named, role: itsRole, ...rest } = body;
+  const same: Same = { command: ["token", "add", named, "--role", itsRole, ...optionsOf(reach, expires.trim())], method: "POST", path: "/v1/tokens", body, python: ["add_token", named, itsRole], named: rest };
   const act = async (): Promise<void> => {
-    const more = { ...(expires.trim() ? { expires_in: expires.trim() } : {}), ...(own.trim() ? { [person ? "password" : "token"]: own.trim() } : {}) };
-    const body = { name: name.trim(), role, ...narrowing(reach), ...more };
-    onMade(await post<TokenMade>("/v1/tokens", body));
+    onMade(await post<TokenMade>("/v1/tokens", { ...body, ...(own.trim() ? { [person ? "password" : "token"]: own.trim() } : {}) }));
     await client.invalidateQueries({ queryKey: ["tokens"] });
   };
   return (
-    <Confirm title="Create a token" operation="tokens.create" verb="Create" act={act} onClose={onClose}>
+    <Confirm title="Create a token" operation="tokens.create" verb="Create" act={act} onClose={onClose} same={same}>
       <Field label="Name" required value={name} onChange={(event) => setName(event.target.value)} />
       <Select label="Role" value={role} options={[["viewer", "viewer: looks, changes nothing"], ["submitter", "submitter: creates jobs, changes its own"], ["operator", "operator: pauses, cancels, retries, drains"], ["admin", "admin: may do everything"], ["metrics", "metrics: reads /metrics"], ["worker", "worker: runs attempts"]]} onChange={(event) => setRole(event.target.value)} />
       <Field label="Expires in" placeholder="90d" help="empty: valid until it is revoked" value={expires} onChange={(event) => setExpires(event.target.value)} />
@@ -170,7 +181,7 @@ function Revoke({ token, onClose }: { token: TokenView; onClose: () => void }) {
     renew();
   };
   return (
-    <Confirm title={`Revoke ${token.name}?`} operation="tokens.revoke" verb="Revoke the token" danger act={act} onClose={onClose} onConflict={renew}>
+    <Confirm title={`Revoke ${token.name}?`} operation="tokens.revoke" verb="Revoke the token" danger act={act} onClose={onClose} onConflict={renew} same={{ command: ["token", "revoke", token.token_id], method: "POST", path: `/v1/tokens/${token.token_id}:revoke`, body: {}, python: ["revoke_token", token.token_id] }}>
       <p>It is invalid at once, everywhere. Sessions that began with it end. This cannot be undone.</p>
     </Confirm>
   );

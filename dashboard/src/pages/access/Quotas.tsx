@@ -5,6 +5,7 @@ import { change, get } from "../../api/client";
 import type { QuotaUse, TenantUsage, TenantView } from "../../api/schema";
 import { sessionQuery, useMay } from "../../api/session";
 import { bytes, count, percent } from "../../lib/format";
+import type { Same } from "../../ui/AsCommand";
 import { Button } from "../../ui/Button";
 import { Confirm } from "../../ui/Dialog";
 import { Field, Select } from "../../ui/Field";
@@ -78,15 +79,20 @@ function SetQuotas({ usage, onClose }: { usage: TenantUsage; onClose: () => void
   const [given, setGiven] = useState(before);
   const client = useQueryClient();
   const renew = (): void => void client.invalidateQueries({ queryKey: ["usage"] });
+  const changed = Object.entries(given).filter(([name, text]) => text.trim() !== before[name]);
+  const body = Object.fromEntries(changed.map(([name, text]) => [name, text.trim() === "" ? null : Number(text)]));
+  const path = `/v1/tenants/${encodeURIComponent(usage.tenant)}/quotas`;
+  const same: Same = {
+    command: ["tenant", "quotas", usage.tenant, ...changed.flatMap(([name, text]) => [`--${name.replaceAll("_", "-")}`, text.trim() || "none"])],
+    method: "PUT", path, body, python: ["set_quotas", usage.tenant], named: body,
+  };
   const act = async (): Promise<void> => {
-    const changed = Object.entries(given).filter(([name, text]) => text.trim() !== before[name]);
-    const body = Object.fromEntries(changed.map(([name, text]) => [name, text.trim() === "" ? null : Number(text)]));
-    await change("PUT", `/v1/tenants/${encodeURIComponent(usage.tenant)}/quotas`, usage.version, body);
+    await change("PUT", path, usage.version, body);
     say(`The quotas of ${usage.tenant} are set.`);
     renew();
   };
   return (
-    <Confirm title={`Set the quotas of ${usage.tenant}`} operation="tenants.set_quotas" verb="Set" act={act} onClose={onClose} onConflict={renew}>
+    <Confirm title={`Set the quotas of ${usage.tenant}`} operation="tenants.set_quotas" verb="Set" act={act} onClose={onClose} onConflict={renew} same={same}>
       {usage.quotas.map((use) => (
         <Field
           key={use.quota} label={WORDS[use.quota] ?? use.quota} inputMode="numeric" placeholder="no limit" value={given[use.quota] ?? ""}

@@ -52,7 +52,7 @@ function End({ session, onClose }: { session: OpenSession; onClose: () => void }
     await client.invalidateQueries({ queryKey: ["sessions"] });
   };
   return (
-    <Confirm title={`End a session of ${session.name}?`} operation="sessions.end" verb="End the session" danger act={act} onClose={onClose}>
+    <Confirm title={`End a session of ${session.name}?`} operation="sessions.end" verb="End the session" danger act={act} onClose={onClose} same={{ command: ["session", "end", session.session_id], method: "POST", path: `/v1/sessions/${session.session_id}:end`, python: ["end_session", session.session_id] }}>
       <p>That browser is signed out at once. The token stays valid: revoke it to keep its owner out.</p>
     </Confirm>
   );

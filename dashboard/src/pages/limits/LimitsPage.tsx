@@ -5,6 +5,7 @@ import { useState } from "react";
 import { change, get } from "../../api/client";
 import type { BreakerList, BreakerView, LimitDetails, LimitList, LimitView } from "../../api/schema";
 import { count, duration, plural, shortId } from "../../lib/format";
+import type { Same } from "../../ui/AsCommand";
 import { Button } from "../../ui/Button";
 import { Confirm, Dialog } from "../../ui/Dialog";
 import { Field } from "../../ui/Field";
@@ -67,8 +68,13 @@ function SetLimit({ limit, onClose }: { limit: LimitView; onClose: () => void })
     say("The limit holds from now on.");
     renew();
   };
+  const number = text.trim() === "" ? null : Number(text);
+  const same: Same = {
+    command: number === null ? ["limit", "reset", limit.name] : ["limit", "set", limit.name, String(number)], method: "PUT",
+    path: `/v1/limits/${limit.limit_id}`, body: { limit: number }, python: ["set_limit", limit.limit_id, number],
+  };
   return (
-    <Confirm title={`Set ${limit.name}`} verb="Set the limit" act={act} onClose={onClose} onConflict={renew}>
+    <Confirm title={`Set ${limit.name}`} verb="Set the limit" act={act} onClose={onClose} onConflict={renew} same={same}>
       <p className="muted">It stays whatever jobs and tasks declare ({limit.declared ?? "nothing"} now). Empty returns to what is declared.</p>
       <Field label="Runs at once" inputMode="numeric" value={text} onChange={(event) => setText(event.target.value)} />
     </Confirm>
@@ -130,7 +136,10 @@ function Breakers() {
     <Card flush title="Circuit breakers">
       <Table label="Circuit breakers" columns={shown} rows={found.data.breakers} rowKey={(breaker) => String(breaker.breaker_id)} />
       {resetting ? (
-        <Confirm title="Reset this circuit breaker?" verb="Reset" act={reset} onClose={() => setResetting(null)} onConflict={renew}>
+        <Confirm
+          title="Reset this circuit breaker?" verb="Reset" act={reset} onClose={() => setResetting(null)} onConflict={renew}
+          same={{ command: ["breaker", "reset", String(resetting.breaker_id)], method: "POST", path: `/v1/breakers/${resetting.breaker_id}:reset`, body: {}, python: ["reset_breaker", resetting.breaker_id] }}
+        >
           <p>It closes and forgets its failures. {plural(resetting.held, "held run")} may start at once.</p>
         </Confirm>
       ) : null}

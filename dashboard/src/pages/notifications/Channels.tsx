@@ -62,12 +62,12 @@ export function Channels() {
         empty={<Empty title="No channels" command="mainspring channel set oncall --kind slack --secret-file slack-url">A channel is where people are told something: mail, chat, a pager, a webhook.</Empty>}
       />
       {deleting ? (
-        <Confirm title={`Delete the channel ${deleting.name}?`} operation="channels.delete" verb="Delete the channel" danger act={remove} onClose={() => setDeleting(null)} onConflict={renew}>
+        <Confirm title={`Delete the channel ${deleting.name}?`} operation="channels.delete" verb="Delete the channel" danger act={remove} onClose={() => setDeleting(null)} onConflict={renew} same={{ command: ["channel", "delete", deleting.name], method: "DELETE", path: `${PATH}/${encodeURIComponent(deleting.name)}`, python: ["delete_channel", deleting.name] }}>
           <p>Messages that wait for it are given up. A channel that a rule uses is not deleted.</p>
         </Confirm>
       ) : null}
       {testing ? (
-        <Confirm title={`Test the channel ${testing.name}?`} operation="channels.test" verb="Send a test message" act={test} onClose={() => setTesting(null)}>
+        <Confirm title={`Test the channel ${testing.name}?`} operation="channels.test" verb="Send a test message" act={test} onClose={() => setTesting(null)} same={{ command: ["channel", "test", testing.name], method: "POST", path: `${PATH}/${encodeURIComponent(testing.name)}:test`, python: ["test_channel", testing.name] }}>
           <p>It gets one message now, which says that it is a test. The answer takes 30 seconds at most.</p>
         </Confirm>
       ) : null}

@@ -64,7 +64,7 @@ export function Rules() {
         empty={<Empty title="No rules" command="mainspring rule set all-failures --on failure,recovered --to oncall">A rule says who is told of what. Jobs can have rules of their own.</Empty>}
       />
       {deleting ? (
-        <Confirm title={`Delete the rule ${deleting.name}?`} operation="rules.delete" verb="Delete the rule" danger act={remove} onClose={() => setDeleting(null)} onConflict={renew}>
+        <Confirm title={`Delete the rule ${deleting.name}?`} operation="rules.delete" verb="Delete the rule" danger act={remove} onClose={() => setDeleting(null)} onConflict={renew} same={{ command: ["rule", "delete", deleting.name], method: "DELETE", path: `${PATH}/${encodeURIComponent(deleting.name)}`, python: ["delete_rule", deleting.name] }}>
           <p>What it has not told yet is not told.</p>
         </Confirm>
       ) : null}
@@ -89,11 +89,11 @@ function Mute({ rule, onClose, renew }: { rule: RuleView; onClose: () => void; r
     renew();
   };
   return rule.muted_until ? (
-    <Confirm title={`Unmute the rule ${rule.name}?`} operation="rules.unmute" verb="Unmute the rule" act={unmute} onClose={onClose}>
+    <Confirm title={`Unmute the rule ${rule.name}?`} operation="rules.unmute" verb="Unmute the rule" act={unmute} onClose={onClose} same={{ command: ["rule", "unmute", rule.name], method: "POST", path: `${path}:unmute`, python: ["unmute_rule", rule.name] }}>
       <p>It tells again, also what has happened meanwhile and has not recovered.</p>
     </Confirm>
   ) : (
-    <Confirm title={`Mute the rule ${rule.name}?`} operation="rules.mute" verb="Mute the rule" act={mute} onClose={onClose}>
+    <Confirm title={`Mute the rule ${rule.name}?`} operation="rules.mute" verb="Mute the rule" act={mute} onClose={onClose} same={{ command: ["rule", "mute", rule.name, "--for", duration.trim()], method: "POST", path: `${path}:mute`, body: { for: duration.trim() }, python: ["mute_rule", rule.name, duration.trim()] }}>
       <p>It tells nothing for so long. Then it tells what has not recovered.</p>
       <Field label="For" required placeholder="2h" problem={problems.of("for")} value={duration} onChange={(event) => setDuration(event.target.value)} />
     </Confirm>

@@ -74,7 +74,7 @@ export function Sinks() {
         empty={<Empty title="No sinks" command="mainspring sink set lake --kind webhook --address https://example.com/changes --secret-file key">A sink gets the changes of jobs and runs as CloudEvents: a webhook, Kafka, NATS, RabbitMQ or Redis.</Empty>}
       />
       {testing ? (
-        <Confirm title={`Test the sink ${testing.name}?`} operation="sinks.test" verb="Send a test event" act={test} onClose={() => setTesting(null)}>
+        <Confirm title={`Test the sink ${testing.name}?`} operation="sinks.test" verb="Send a test event" act={test} onClose={() => setTesting(null)} same={{ command: ["sink", "test", testing.name], method: "POST", path: `${pathOf(testing)}:test`, python: ["test_sink", testing.name] }}>
           <p>It gets one event of the type mainspring.sink.test now. The answer takes 40 seconds at most.</p>
         </Confirm>
       ) : null}
@@ -82,12 +82,13 @@ export function Sinks() {
         <Confirm
           title={`${turning.paused ? "Resume" : "Pause"} the sink ${turning.name}?`} operation={turning.paused ? "sinks.resume" : "sinks.pause"}
           verb={turning.paused ? "Resume the sink" : "Pause the sink"} act={turn} onClose={() => setTurning(null)}
+          same={{ command: ["sink", turning.paused ? "resume" : "pause", turning.name], method: "POST", path: `${pathOf(turning)}:${turning.paused ? "resume" : "pause"}`, python: [turning.paused ? "resume_sink" : "pause_sink", turning.name] }}
         >
           <p>{turning.paused ? "What has waited is sent." : "Changes wait until it is resumed, for as long as the sink keeps them."}</p>
         </Confirm>
       ) : null}
       {deleting ? (
-        <Confirm title={`Delete the sink ${deleting.name}?`} operation="sinks.delete" verb="Delete the sink" danger act={remove} onClose={() => setDeleting(null)} onConflict={renew}>
+        <Confirm title={`Delete the sink ${deleting.name}?`} operation="sinks.delete" verb="Delete the sink" danger act={remove} onClose={() => setDeleting(null)} onConflict={renew} same={{ command: ["sink", "delete", deleting.name], method: "DELETE", path: pathOf(deleting), python: ["delete_sink", deleting.name] }}>
           <p>What it has not sent yet is not sent: {deleting.waiting.toLocaleString("en")} changes.</p>
         </Confirm>
       ) : null}

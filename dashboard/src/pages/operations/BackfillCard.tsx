@@ -102,7 +102,10 @@ export function BackfillVerbs({ backfill }: { backfill: BackfillView }) {
         </Button>
       )}
       {asked !== null ? (
-        <Confirm title={`Cancel the backfill of ${backfill.job_id}?`} verb="Cancel the backfill" danger act={() => act("cancel", asked)} onClose={() => setAsked(null)} onConflict={() => void readAgain()}>
+        <Confirm
+          title={`Cancel the backfill of ${backfill.job_id}?`} verb="Cancel the backfill" danger act={() => act("cancel", asked)} onClose={() => setAsked(null)} onConflict={() => void readAgain()}
+          same={{ command: ["backfill", "cancel", backfill.id], method: "POST", path: `${pathOf(backfill.id)}:cancel`, body: {}, python: ["cancel_backfill", backfill.id] }}
+        >
           <p>It creates no more runs, and those that no worker has taken end. {count(backfill.remaining)} fires stay without a run.</p>
         </Confirm>
       ) : null}

@@ -4,6 +4,7 @@ import { useState } from "react";
 import { call, get, post } from "../../api/client";
 import { sessionQuery } from "../../api/session";
 import type { UserLink, UserList, UserView } from "../../api/schema";
+import type { Same } from "../../ui/AsCommand";
 import { Button } from "../../ui/Button";
 import { Copy } from "../../ui/Copy";
 import { Confirm, Dialog } from "../../ui/Dialog";
@@ -113,7 +114,7 @@ function Invite({ onClose, onMade }: { onClose: () => void; onMade: (made: UserL
     await client.invalidateQueries({ queryKey: ["users"] });
   };
   return (
-    <Confirm title="Invite a person" operation="users.invite" verb="Invite" act={act} onClose={onClose}>
+    <Confirm title="Invite a person" operation="users.invite" verb="Invite" act={act} onClose={onClose} same={{ command: ["user", "invite", mail.trim(), "--name", name.trim(), "--role", role], method: "POST", path: "/v1/users", body: { mail: mail.trim(), name: name.trim(), role }, python: ["invite_user", mail.trim(), name.trim(), role] }}>
       <Field label="Mail address" type="email" required value={mail} onChange={(event) => setMail(event.target.value)} />
       <Field label="Name" required value={name} onChange={(event) => setName(event.target.value)} />
       <Select label="Role" value={role} options={ROLES} onChange={(event) => setRole(event.target.value)} />
@@ -130,6 +131,8 @@ const WORDS: Record<Act, { title: (name: string) => string; verb: string; danger
   remove: { title: (name) => `Remove ${name}?`, verb: "Remove", danger: true, what: "Sessions and personal tokens end at once. Jobs that the person has created stay, with the name." },
 };
 
+const CALLS: Record<Act, string> = { role: "set_user_role", reset: "reset_password", disable: "disable_user", enable: "enable_user", remove: "remove_user" };
+
 function Change({ act: kind, user, onClose, onMade }: { act: Act; user: UserView; onClose: () => void; onMade: (made: UserLink) => void }) {
   const [role, setRole] = useState<string>(user.tenants[0]?.role ?? "viewer");
   const [field, typed] = useTypedAgain();
@@ -137,16 +140,22 @@ function Change({ act: kind, user, onClose, onMade }: { act: Act; user: UserView
   const { title, verb, danger, what } = WORDS[kind];
   const asks = kind === "role" || kind === "enable" || kind === "reset";
   const path = `/v1/users/${user.user_id}`;
+  const tenant = kind === "role" && user.tenants.length === 1 ? { tenant: user.tenants[0]?.tenant } : {};
+  const body = kind === "role" ? { role, ...tenant } : {};
+  const same: Same = {
+    command: ["user", kind, user.mail, ...(kind === "role" ? ["--role", role] : [])], method: kind === "remove" ? "DELETE" : "POST",
+    path: kind === "remove" ? path : `${path}:${kind}`, ...(kind === "remove" ? {} : { body }), python: [CALLS[kind], user.mail, ...(kind === "role" ? [role] : [])], named: tenant,
+  };
   const act = async (): Promise<void> => {
     if (kind === "remove") await call("DELETE", path);
     else if (kind === "reset") onMade(await post<UserLink>(`${path}:reset`, typed));
-    else if (kind === "role") await post(`${path}:role`, { role, ...(user.tenants.length === 1 ? { tenant: user.tenants[0]?.tenant } : {}), ...typed });
+    else if (kind === "role") await post(`${path}:role`, { ...body, ...typed });
     else await post(`${path}:${kind}`, kind === "enable" ? typed : {});
     if (kind !== "reset") say(`${user.name}: done.`);
     await client.invalidateQueries({ queryKey: ["users"] });
   };
   return (
-    <Confirm title={title(user.name)} operation={`users.${kind}`} verb={verb} danger={danger} act={act} onClose={onClose}>
+    <Confirm title={title(user.name)} operation={`users.${kind}`} verb={verb} danger={danger} act={act} onClose={onClose} same={same}>
       <p>{what}</p>
       {kind === "role" ? <Select label="Role" value={role} options={ROLES} onChange={(event) => setRole(event.target.value)} /> : null}
       {asks ? field : null}

@@ -85,7 +85,7 @@ export function EditDefinition({ flow, path }: { flow: WorkflowView; path: strin
       {asking && now.typed ? (
         <Confirm
           title={`Change ${flow.name}?`} verb="Change the workflow" act={act} onClose={() => setAsking(false)} onConflict={() => void client.invalidateQueries({ queryKey: ["workflow", flow.workflow_id] })}
-          creator={flow.created_by?.id ?? null}
+          creator={flow.created_by?.id ?? null} same={{ command: ["workflow", "apply", "workflow.json"], method: "PATCH", path, body: now.typed, python: ["update_workflow", flow.workflow_id], named: { ...now.typed } }}
         >
           <p>It has {plural(now.typed.steps.length, "step")} from its next run on. Runs that have fired keep the definition that they were fired with.</p>
         </Confirm>
