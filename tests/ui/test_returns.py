@@ -54,7 +54,9 @@ def test_a_page_that_was_not_loaded_comes_back_by_itself(open_page: Open) -> Non
         route.abort() if away else route.fallback()
 
     page.route(re.compile("/assets/UpcomingPage|/v1/|/readyz"), gone)
-    page.get_by_role("navigation", name="Pages", exact=True).get_by_role("link", name="Upcoming fires", exact=True).click()
+    page.get_by_role("navigation", name="Pages", exact=True).get_by_role(
+        "link", name="Upcoming fires", exact=True
+    ).click()
     expect(page).to_have_url(re.compile("/upcoming$"))
     away = False
     expect(page.get_by_role("heading", level=1)).to_have_text("Upcoming fires")
@@ -77,7 +79,9 @@ def test_a_browser_without_its_cookie_asks_to_sign_in(open_page: Open) -> None:
     expect(page.get_by_label("Token")).to_be_visible()  # with the next look at what changed
 
 
-def test_a_cell_of_the_upcoming_fires_opens_and_a_job_is_moved_from_there(open_page: Open, server: httpx.Client) -> None:
+def test_a_cell_of_the_upcoming_fires_opens_and_a_job_is_moved_from_there(
+    open_page: Open, server: httpx.Client
+) -> None:
     job = f"cell-{uuid4().hex[:8]}"
     server.post("/v1/jobs", json={"job_id": job, "command": "true", "schedule": "7 * * * *"}).raise_for_status()
     page = open_page("/calendar?range=day")

@@ -40,7 +40,7 @@ function columns(end: (session: OpenSession) => void): Column<OpenSession>[] {
     { key: "since", head: "Since", cell: (session) => <><span className="onPhone">since </span><Time at={session.signed_in_at} /></> },
     { key: "seen", head: "Last seen", cell: (session) => <><span className="onPhone">seen </span><Time at={session.last_seen_at} /></> },
     { key: "ends", head: "Ends", cell: (session) => <><span className="onPhone">ends </span><Time at={session.ends_at} /></> },
-    { key: "end", head: <span className="sr">Verbs</span>, cell: (session) => (session.current ? null : <Button onClick={() => end(session)} aria-label={`End the session of ${session.name}`}>End</Button>) },
+    { key: "end", head: <span className="sr">Verbs</span>, cell: (session) => (session.current ? null : <Button needs="sessions.end" onClick={() => end(session)} aria-label={`End the session of ${session.name}`}>End</Button>) },
   ];
 }
 

@@ -55,7 +55,7 @@ function columns(set: (limit: LimitView) => void, show: (limit: LimitView) => vo
     { key: "keys", head: "Keys", align: "end", phone: "none", room: 1, cell: (limit) => count(limit.keys) },
     { key: "holders", head: <span className="sr">Holders</span>, phone: "none", cell: (limit) => <Button kind="quiet" onClick={() => show(limit)}>Who holds it</Button> },
     { key: "history", head: <span className="sr">History</span>, phone: "none", room: 2, cell: (limit) => <HistoryLink kind="limit" id={String(limit.limit_id)} name={limit.name} /> },
-    { key: "verbs", head: <span className="sr">Verbs</span>, phone: "first", cell: (limit) => (limit.rate === null && limit.limit !== null ? <Button icon={<Gauge size={14} />} onClick={() => set(limit)}>Set</Button> : null) },
+    { key: "verbs", head: <span className="sr">Verbs</span>, phone: "first", cell: (limit) => (limit.rate === null && limit.limit !== null ? <Button needs="limits.set" icon={<Gauge size={14} />} onClick={() => set(limit)}>Set</Button> : null) },
   ];
 }
 
@@ -130,7 +130,7 @@ function Breakers() {
     { key: "probe", head: "Next probe", cell: (breaker) => <Time at={breaker.probe_at} /> },
     { key: "open", head: "Opens for", phone: "none", cell: (breaker) => duration(breaker.open_for) },
     { key: "held", head: "Held", align: "end", cell: (breaker) => count(breaker.held) },
-    { key: "verbs", head: <span className="sr">Verbs</span>, cell: (breaker) => (breaker.state === "closed" ? null : <Button icon={<RotateCcw size={14} />} onClick={() => setResetting(breaker)}>Reset</Button>) },
+    { key: "verbs", head: <span className="sr">Verbs</span>, cell: (breaker) => (breaker.state === "closed" ? null : <Button needs="breakers.reset" icon={<RotateCcw size={14} />} onClick={() => setResetting(breaker)}>Reset</Button>) },
   ];
   return (
     <Card flush title="Circuit breakers">

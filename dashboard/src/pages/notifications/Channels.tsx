@@ -42,9 +42,9 @@ export function Channels() {
       key: "verbs", head: <span className="sr">Verbs</span>,
       cell: (channel) => (
         <>
-          <Button onClick={() => setTesting(channel)} aria-label={`Test ${channel.name}`}>Test</Button>{" "}
-          <Button onClick={() => setEditing(channel)} aria-label={`Edit ${channel.name}`}>Edit</Button>{" "}
-          <Button kind="quiet" onClick={() => setDeleting(channel)} aria-label={`Delete ${channel.name}`}>Delete</Button>
+          <Button needs="channels.test" onClick={() => setTesting(channel)} aria-label={`Test ${channel.name}`}>Test</Button>{" "}
+          <Button needs="channels.put" onClick={() => setEditing(channel)} aria-label={`Edit ${channel.name}`}>Edit</Button>{" "}
+          <Button needs="channels.delete" kind="quiet" onClick={() => setDeleting(channel)} aria-label={`Delete ${channel.name}`}>Delete</Button>
         </>
       ),
     },
@@ -56,7 +56,7 @@ export function Channels() {
     renew();
   };
   return (
-    <Card flush title="Channels" aside={<Button kind="primary" onClick={() => setEditing("new")}>Create a channel</Button>}>
+    <Card flush title="Channels" aside={<Button kind="primary" needs="channels.put" onClick={() => setEditing("new")}>Create a channel</Button>}>
       <List
         label="Channels" list={list} after={search.after} rowKey={(channel) => channel.name} columns={columns}
         empty={<Empty title="No channels" command="mainspring channel set oncall --kind slack --secret-file slack-url">A channel is where people are told something: mail, chat, a pager, a webhook.</Empty>}

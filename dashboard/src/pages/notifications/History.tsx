@@ -49,9 +49,9 @@ export function History() {
       cell: (one) => (
         <>
           {one.acknowledged_by || one.status === "PENDING" ? null : (
-            <Button kind="quiet" onClick={() => setVerb({ kind: "acknowledge", one })} aria-label={`Acknowledge ${one.title}`}>Acknowledge</Button>
+            <Button needs="notifications.acknowledge" kind="quiet" onClick={() => setVerb({ kind: "acknowledge", one })} aria-label={`Acknowledge ${one.title}`}>Acknowledge</Button>
           )}{" "}
-          {one.status === "DEAD" ? <Button onClick={() => setVerb({ kind: "send", one })} aria-label={`Send again: ${one.title}`}>Send again</Button> : null}
+          {one.status === "DEAD" ? <Button needs="notifications.send" onClick={() => setVerb({ kind: "send", one })} aria-label={`Send again: ${one.title}`}>Send again</Button> : null}
         </>
       ),
     },

@@ -44,9 +44,9 @@ export function Rules() {
       key: "verbs", head: <span className="sr">Verbs</span>,
       cell: (rule) => (
         <>
-          <Button onClick={() => setMuting(rule)} aria-label={`${rule.muted_until ? "Unmute" : "Mute"} ${rule.name}`}>{rule.muted_until ? "Unmute" : "Mute"}</Button>{" "}
-          <Button onClick={() => setEditing(rule)} aria-label={`Edit ${rule.name}`}>Edit</Button>{" "}
-          <Button kind="quiet" onClick={() => setDeleting(rule)} aria-label={`Delete ${rule.name}`}>Delete</Button>
+          <Button needs="rules.mute" onClick={() => setMuting(rule)} aria-label={`${rule.muted_until ? "Unmute" : "Mute"} ${rule.name}`}>{rule.muted_until ? "Unmute" : "Mute"}</Button>{" "}
+          <Button needs="rules.put" onClick={() => setEditing(rule)} aria-label={`Edit ${rule.name}`}>Edit</Button>{" "}
+          <Button needs="rules.delete" kind="quiet" onClick={() => setDeleting(rule)} aria-label={`Delete ${rule.name}`}>Delete</Button>
         </>
       ),
     },
@@ -58,7 +58,7 @@ export function Rules() {
     renew();
   };
   return (
-    <Card flush title="Rules" aside={<Button kind="primary" onClick={() => setEditing("new")}>Create a rule</Button>}>
+    <Card flush title="Rules" aside={<Button kind="primary" needs="rules.put" onClick={() => setEditing("new")}>Create a rule</Button>}>
       <List
         label="Rules" list={list} after={search.after} rowKey={(rule) => rule.name} columns={columns}
         empty={<Empty title="No rules" command="mainspring rule set all-failures --on failure,recovered --to oncall">A rule says who is told of what. Jobs can have rules of their own.</Empty>}

@@ -60,9 +60,9 @@ export function Sinks() {
       key: "verbs", head: <span className="sr">Verbs</span>,
       cell: (sink) => (
         <>
-          <Button onClick={() => setTesting(sink)} aria-label={`Test ${sink.name}`}>Test</Button>{" "}
-          <Button onClick={() => setTurning(sink)} aria-label={`${sink.paused ? "Resume" : "Pause"} ${sink.name}`}>{sink.paused ? "Resume" : "Pause"}</Button>{" "}
-          <Button kind="quiet" onClick={() => setDeleting(sink)} aria-label={`Delete ${sink.name}`}>Delete</Button>
+          <Button needs="sinks.test" onClick={() => setTesting(sink)} aria-label={`Test ${sink.name}`}>Test</Button>{" "}
+          <Button needs="sinks.pause" onClick={() => setTurning(sink)} aria-label={`${sink.paused ? "Resume" : "Pause"} ${sink.name}`}>{sink.paused ? "Resume" : "Pause"}</Button>{" "}
+          <Button needs="sinks.delete" kind="quiet" onClick={() => setDeleting(sink)} aria-label={`Delete ${sink.name}`}>Delete</Button>
         </>
       ),
     },

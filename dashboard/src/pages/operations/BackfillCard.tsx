@@ -93,11 +93,11 @@ export function BackfillVerbs({ backfill }: { backfill: BackfillView }) {
   return (
     <span className={styles.title}>
       {problem ? <ConflictOrProblem error={problem} /> : null}
-      <Button icon={turn === "pause" ? <Pause size={14} /> : <Play size={14} />} onClick={() => void act(turn, backfill.etag).catch(setProblem)} aria-label={`${turn === "pause" ? "Pause" : "Resume"} the backfill of ${backfill.job_id}`}>
+      <Button needs={`backfills.${turn}`} icon={turn === "pause" ? <Pause size={14} /> : <Play size={14} />} onClick={() => void act(turn, backfill.etag).catch(setProblem)} aria-label={`${turn === "pause" ? "Pause" : "Resume"} the backfill of ${backfill.job_id}`}>
         {turn === "pause" ? "Pause" : "Resume"}
       </Button>
       {backfill.state === "cancelled" ? null : (
-        <Button icon={<SquareX size={14} />} onClick={() => setAsked(backfill.etag)} aria-label={`Cancel the backfill of ${backfill.job_id}`}>
+        <Button needs="backfills.cancel" icon={<SquareX size={14} />} onClick={() => setAsked(backfill.etag)} aria-label={`Cancel the backfill of ${backfill.job_id}`}>
           Cancel
         </Button>
       )}

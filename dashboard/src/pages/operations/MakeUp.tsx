@@ -29,7 +29,7 @@ export function MakeUp({ job, name, range }: { job: string; name: string | null;
   };
   return (
     <>
-      <Button icon={<History size={14} />} onClick={() => setAsked(true)} aria-label={`Backfill ${what}`}>
+      <Button needs="jobs.backfill" icon={<History size={14} />} onClick={() => setAsked(true)} aria-label={`Backfill ${what}`}>
         Backfill
       </Button>
       {asked ? (

@@ -109,7 +109,7 @@ export function StopOperation({ operation }: { operation: OperationView }) {
   };
   return (
     <>
-      <Button icon={<SquareX size={14} />} onClick={() => setAsked(operation.etag)} aria-label={`Stop ${operationWords(operation)}`}>
+      <Button needs="operations.cancel" icon={<SquareX size={14} />} onClick={() => setAsked(operation.etag)} aria-label={`Stop ${operationWords(operation)}`}>
         Stop
       </Button>
       {asked !== null ? (

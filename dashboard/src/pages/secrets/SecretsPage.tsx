@@ -29,7 +29,7 @@ export function SecretsPage() {
     <Page
       title="Secrets"
       lead="Values that jobs name and only workers get. They are stored encrypted, and nobody can read them here."
-      actions={<Button kind="primary" onClick={() => setSetting("new")}>Store a secret</Button>}
+      actions={<Button kind="primary" needs="secrets.put" onClick={() => setSetting("new")}>Store a secret</Button>}
     >
       <Card flush title="Secrets">
         {secrets.isPending ? (
@@ -71,8 +71,8 @@ function columns({ setSetting, setDeleting, setShown }: Verbs): Column<SecretVie
       key: "verbs", head: <span className="sr">Verbs</span>, cell: (secret) => (
         <>
           <Button onClick={() => setShown(secret)} aria-label={`Where ${secret.name} is used`}>Used by</Button>{" "}
-          <Button onClick={() => setSetting(secret)} aria-label={`New version of ${secret.name}`}>New version</Button>{" "}
-          <Button onClick={() => setDeleting(secret)} aria-label={`Delete ${secret.name}`}>Delete</Button>
+          <Button needs="secrets.put" onClick={() => setSetting(secret)} aria-label={`New version of ${secret.name}`}>New version</Button>{" "}
+          <Button needs="secrets.delete" onClick={() => setDeleting(secret)} aria-label={`Delete ${secret.name}`}>Delete</Button>
         </>
       ),
     },

@@ -51,7 +51,7 @@ export function workerColumns(drain?: (worker: WorkerView) => void): Column<Work
     drain
       ? {
           key: "verbs", head: <span className="sr">Verbs</span>,
-          cell: (worker) => (worker.state === "LIVE" ? <Button icon={<LogOut size={14} />} onClick={() => drain(worker)} aria-label={`Drain ${worker.name}`}>Drain</Button> : null),
+          cell: (worker) => (worker.state === "LIVE" ? <Button needs="workers.drain" icon={<LogOut size={14} />} onClick={() => drain(worker)} aria-label={`Drain ${worker.name}`}>Drain</Button> : null),
         }
       : null,
   ];

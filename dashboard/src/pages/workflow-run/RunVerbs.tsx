@@ -35,11 +35,11 @@ export function RunVerbs({ run, step }: { run: WorkflowRunView; step: string | u
   return (
     <>
       {isLive(run.status) ? (
-        <Button icon={<SquareX size={14} />} onClick={() => ask("cancel")}>Cancel</Button>
+        <Button needs="workflow_runs.cancel" icon={<SquareX size={14} />} onClick={() => ask("cancel")}>Cancel</Button>
       ) : (
         <>
-          {run.status === "SUCCESS" ? null : <Button kind="primary" icon={<RotateCcw size={14} />} onClick={() => ask("failed")}>Rerun what failed</Button>}
-          {step ? <Button icon={<RotateCcw size={14} />} onClick={() => ask("from")}>Rerun from {step}</Button> : null}
+          {run.status === "SUCCESS" ? null : <Button kind="primary" needs="workflow_runs.rerun" icon={<RotateCcw size={14} />} onClick={() => ask("failed")}>Rerun what failed</Button>}
+          {step ? <Button needs="workflow_runs.rerun" icon={<RotateCcw size={14} />} onClick={() => ask("from")}>Rerun from {step}</Button> : null}
         </>
       )}
       {verb === "cancel" ? (

@@ -108,7 +108,8 @@ function Verbs({ flow, path }: { flow: WorkflowView; path: string }) {
   const navigate = useNavigate();
   const [text, setText] = useState(Object.keys(flow.parameters).length === 0 ? "" : JSON.stringify(flow.parameters, null, 2));
   const renew = (): void => void client.invalidateQueries({ queryKey: ["workflow", flow.workflow_id] });
-  const shared = { onClose: () => setVerb(null), onConflict: renew, creator: flow.created_by?.id ?? null };
+  const creator = flow.created_by?.id ?? null;
+  const shared = { onClose: () => setVerb(null), onConflict: renew, creator };
   const runNow = async (): Promise<void> => {
     const value = parsed(text);
     if (value === null) throw new Error("The parameters are no valid JSON.");
@@ -134,10 +135,10 @@ function Verbs({ flow, path }: { flow: WorkflowView; path: string }) {
   };
   return (
     <>
-      <Button kind="primary" icon={<Zap size={14} />} onClick={() => ask("run")}>Run now</Button>
-      {flow.status === "CANCELLED" ? null : <Button icon={<Pencil size={14} />} onClick={() => void navigate({ to: ".", search: { view: "edit" } as never })}>Edit</Button>}
-      {flow.status === "PAUSED" ? <Button icon={<Play size={14} />} data-key="." onClick={() => ask("resume")}>Resume</Button> : flow.next_fire_at ? <Button icon={<Pause size={14} />} data-key="." onClick={() => ask("pause")}>Pause</Button> : null}
-      {flow.status === "CANCELLED" ? null : <Button icon={<SquareX size={14} />} onClick={() => ask("cancel")}>Cancel for good</Button>}
+      <Button kind="primary" needs="workflows.run_now" creator={creator} icon={<Zap size={14} />} onClick={() => ask("run")}>Run now</Button>
+      {flow.status === "CANCELLED" ? null : <Button needs="workflows.update" creator={creator} icon={<Pencil size={14} />} onClick={() => void navigate({ to: ".", search: { view: "edit" } as never })}>Edit</Button>}
+      {flow.status === "PAUSED" ? <Button needs="workflows.resume" creator={creator} icon={<Play size={14} />} data-key="." onClick={() => ask("resume")}>Resume</Button> : flow.next_fire_at ? <Button needs="workflows.pause" creator={creator} icon={<Pause size={14} />} data-key="." onClick={() => ask("pause")}>Pause</Button> : null}
+      {flow.status === "CANCELLED" ? null : <Button needs="workflows.cancel" creator={creator} icon={<SquareX size={14} />} onClick={() => ask("cancel")}>Cancel for good</Button>}
       {verb === "run" ? (
         <Confirm title={`Run ${flow.name} now?`} verb="Run now" act={runNow} {...shared} same={same}>
           <p>It runs once, beside its schedule.</p>
