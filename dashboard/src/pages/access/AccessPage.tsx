@@ -1,4 +1,5 @@
 import { useQuery, useQueryClient } from "@tanstack/react-query";
+import { Plus, Trash2 } from "lucide-react";
 import { useState } from "react";
 import { change, get, post } from "../../api/client";
 import { sessionQuery } from "../../api/session";
@@ -29,7 +30,7 @@ export function AccessPage() {
     <Page
       title="Tokens and tenants"
       lead="Who may call: admins change everything, operators keep it running, viewers only look, workers run."
-      actions={<Button kind="primary" needs="tokens.create" onClick={() => setCreating(true)}>Create a token</Button>}
+      actions={<Button kind="primary" needs="tokens.create" icon={<Plus size={14} />} onClick={() => setCreating(true)}>Create a token</Button>}
     >
       <Card flush title="Tokens">
         {tokens.isPending ? (
@@ -76,7 +77,7 @@ function columns(revoke: (token: TokenView) => void): Column<TokenView>[] {
     { key: "created", head: "Created", phone: "none", cell: (token) => <Time at={token.created_at} /> },
     { key: "expires", head: "Expires", cell: (token) => <Time at={token.expires_at} none="never" /> },
     { key: "history", head: <span className="sr">History</span>, phone: "none", room: 2, cell: (token) => <HistoryLink kind="token" id={token.token_id} name={token.name} /> },
-    { key: "revoke", head: <span className="sr">Verbs</span>, cell: (token) => (token.revoked_at === null ? <Button needs="tokens.revoke" onClick={() => revoke(token)} aria-label={`Revoke ${token.name}`}>Revoke</Button> : null) },
+    { key: "revoke", head: <span className="sr">Verbs</span>, cell: (token) => (token.revoked_at === null ? <Button needs="tokens.revoke" icon={<Trash2 size={14} />} onClick={() => revoke(token)} aria-label={`Revoke ${token.name}`}>Revoke</Button> : null) },
   ];
 }
 

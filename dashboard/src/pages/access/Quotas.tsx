@@ -1,5 +1,6 @@
 // What a tenant may use at most, and how much of it is used. An instance administrator sees every tenant and sets quotas.
 import { useQuery, useQueryClient } from "@tanstack/react-query";
+import { Gauge } from "lucide-react";
 import { useState } from "react";
 import { change, get } from "../../api/client";
 import type { QuotaUse, TenantUsage, TenantView } from "../../api/schema";
@@ -42,7 +43,7 @@ export function Quotas({ tenants }: { tenants: TenantView[] }) {
   return (
     <Card
       flush title={`Quotas of ${tenant}`}
-      aside={may && usage.data ? <Button onClick={() => setSetting(true)}>Set quotas</Button> : undefined}
+      aside={may && usage.data ? <Button icon={<Gauge size={14} />} onClick={() => setSetting(true)}>Set quotas</Button> : undefined}
     >
       {tenants.length > 1 ? <Select label="Tenant" value={tenant} options={tenants.map((one) => [one.name, one.name])} onChange={(event) => setChosen(event.target.value)} /> : null}
       {usage.isPending ? (

@@ -1,5 +1,6 @@
 // The browsers that are signed in.
 import { useQuery, useQueryClient } from "@tanstack/react-query";
+import { LogOut } from "lucide-react";
 import { useState } from "react";
 import { get, post } from "../../api/client";
 import type { OpenSession, SessionList } from "../../api/schema";
@@ -40,7 +41,7 @@ function columns(end: (session: OpenSession) => void): Column<OpenSession>[] {
     { key: "since", head: "Since", cell: (session) => <><span className="onPhone">since </span><Time at={session.signed_in_at} /></> },
     { key: "seen", head: "Last seen", cell: (session) => <><span className="onPhone">seen </span><Time at={session.last_seen_at} /></> },
     { key: "ends", head: "Ends", cell: (session) => <><span className="onPhone">ends </span><Time at={session.ends_at} /></> },
-    { key: "end", head: <span className="sr">Verbs</span>, cell: (session) => (session.current ? null : <Button needs="sessions.end" onClick={() => end(session)} aria-label={`End the session of ${session.name}`}>End</Button>) },
+    { key: "end", head: <span className="sr">Verbs</span>, cell: (session) => (session.current ? null : <Button needs="sessions.end" icon={<LogOut size={14} />} onClick={() => end(session)} aria-label={`End the session of ${session.name}`}>End</Button>) },
   ];
 }
 

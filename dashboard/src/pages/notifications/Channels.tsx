@@ -1,6 +1,7 @@
 // Channels: where people are told something. Values of secret fields are never shown.
 import { useQueryClient } from "@tanstack/react-query";
 import { useSearch } from "@tanstack/react-router";
+import { Pencil, Plus, Send, Trash2 } from "lucide-react";
 import { useState } from "react";
 import { change, post } from "../../api/client";
 import type { ChannelList, ChannelTested, ChannelView } from "../../api/schema";
@@ -42,9 +43,9 @@ export function Channels() {
       key: "verbs", head: <span className="sr">Verbs</span>,
       cell: (channel) => (
         <>
-          <Button needs="channels.test" onClick={() => setTesting(channel)} aria-label={`Test ${channel.name}`}>Test</Button>{" "}
-          <Button needs="channels.put" onClick={() => setEditing(channel)} aria-label={`Edit ${channel.name}`}>Edit</Button>{" "}
-          <Button needs="channels.delete" kind="quiet" onClick={() => setDeleting(channel)} aria-label={`Delete ${channel.name}`}>Delete</Button>
+          <Button needs="channels.test" icon={<Send size={14} />} onClick={() => setTesting(channel)} aria-label={`Test ${channel.name}`}>Test</Button>{" "}
+          <Button needs="channels.put" icon={<Pencil size={14} />} onClick={() => setEditing(channel)} aria-label={`Edit ${channel.name}`}>Edit</Button>{" "}
+          <Button needs="channels.delete" icon={<Trash2 size={14} />} onClick={() => setDeleting(channel)} aria-label={`Delete ${channel.name}`}>Delete</Button>
         </>
       ),
     },
@@ -56,7 +57,7 @@ export function Channels() {
     renew();
   };
   return (
-    <Card flush title="Channels" aside={<Button kind="primary" needs="channels.put" onClick={() => setEditing("new")}>Create a channel</Button>}>
+    <Card flush title="Channels" aside={<Button kind="primary" needs="channels.put" icon={<Plus size={14} />} onClick={() => setEditing("new")}>Create a channel</Button>}>
       <List
         label="Channels" list={list} after={search.after} rowKey={(channel) => channel.name} columns={columns}
         empty={<Empty title="No channels" command="mainspring channel set oncall --kind slack --secret-file slack-url">A channel is where people are told something: mail, chat, a pager, a webhook.</Empty>}

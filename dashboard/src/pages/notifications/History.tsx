@@ -1,6 +1,7 @@
 // Messages, newest first.
 import { useQueryClient } from "@tanstack/react-query";
 import { useSearch } from "@tanstack/react-router";
+import { Check, Send } from "lucide-react";
 import { useState } from "react";
 import { post } from "../../api/client";
 import type { NotificationList, NotificationView } from "../../api/schema";
@@ -49,9 +50,9 @@ export function History() {
       cell: (one) => (
         <>
           {one.acknowledged_by || one.status === "PENDING" ? null : (
-            <Button needs="notifications.acknowledge" kind="quiet" onClick={() => setVerb({ kind: "acknowledge", one })} aria-label={`Acknowledge ${one.title}`}>Acknowledge</Button>
+            <Button needs="notifications.acknowledge" icon={<Check size={14} />} onClick={() => setVerb({ kind: "acknowledge", one })} aria-label={`Acknowledge ${one.title}`}>Acknowledge</Button>
           )}{" "}
-          {one.status === "DEAD" ? <Button needs="notifications.send" onClick={() => setVerb({ kind: "send", one })} aria-label={`Send again: ${one.title}`}>Send again</Button> : null}
+          {one.status === "DEAD" ? <Button needs="notifications.send" icon={<Send size={14} />} onClick={() => setVerb({ kind: "send", one })} aria-label={`Send again: ${one.title}`}>Send again</Button> : null}
         </>
       ),
     },

@@ -1,6 +1,7 @@
 // Rules: who is told of what.
 import { useQueryClient } from "@tanstack/react-query";
 import { useSearch } from "@tanstack/react-router";
+import { Bell, BellOff, Pencil, Plus, Trash2 } from "lucide-react";
 import { useState } from "react";
 import { change, post } from "../../api/client";
 import type { RuleList, RuleView } from "../../api/schema";
@@ -44,9 +45,9 @@ export function Rules() {
       key: "verbs", head: <span className="sr">Verbs</span>,
       cell: (rule) => (
         <>
-          <Button needs="rules.mute" onClick={() => setMuting(rule)} aria-label={`${rule.muted_until ? "Unmute" : "Mute"} ${rule.name}`}>{rule.muted_until ? "Unmute" : "Mute"}</Button>{" "}
-          <Button needs="rules.put" onClick={() => setEditing(rule)} aria-label={`Edit ${rule.name}`}>Edit</Button>{" "}
-          <Button needs="rules.delete" kind="quiet" onClick={() => setDeleting(rule)} aria-label={`Delete ${rule.name}`}>Delete</Button>
+          <Button needs="rules.mute" icon={rule.muted_until ? <Bell size={14} /> : <BellOff size={14} />} onClick={() => setMuting(rule)} aria-label={`${rule.muted_until ? "Unmute" : "Mute"} ${rule.name}`}>{rule.muted_until ? "Unmute" : "Mute"}</Button>{" "}
+          <Button needs="rules.put" icon={<Pencil size={14} />} onClick={() => setEditing(rule)} aria-label={`Edit ${rule.name}`}>Edit</Button>{" "}
+          <Button needs="rules.delete" icon={<Trash2 size={14} />} onClick={() => setDeleting(rule)} aria-label={`Delete ${rule.name}`}>Delete</Button>
         </>
       ),
     },
@@ -58,7 +59,7 @@ export function Rules() {
     renew();
   };
   return (
-    <Card flush title="Rules" aside={<Button kind="primary" needs="rules.put" onClick={() => setEditing("new")}>Create a rule</Button>}>
+    <Card flush title="Rules" aside={<Button kind="primary" needs="rules.put" icon={<Plus size={14} />} onClick={() => setEditing("new")}>Create a rule</Button>}>
       <List
         label="Rules" list={list} after={search.after} rowKey={(rule) => rule.name} columns={columns}
         empty={<Empty title="No rules" command="mainspring rule set all-failures --on failure,recovered --to oncall">A rule says who is told of what. Jobs can have rules of their own.</Empty>}

@@ -1,6 +1,7 @@
 // Sinks: where changes of jobs and runs are sent, and how far each is. Values of secret fields are never shown.
 import { useQueryClient } from "@tanstack/react-query";
 import { useSearch } from "@tanstack/react-router";
+import { Pause, Play, Send, Trash2 } from "lucide-react";
 import { useState } from "react";
 import { change, post } from "../../api/client";
 import type { SinkList, SinkTested, SinkView } from "../../api/schema";
@@ -60,9 +61,9 @@ export function Sinks() {
       key: "verbs", head: <span className="sr">Verbs</span>,
       cell: (sink) => (
         <>
-          <Button needs="sinks.test" onClick={() => setTesting(sink)} aria-label={`Test ${sink.name}`}>Test</Button>{" "}
-          <Button needs="sinks.pause" onClick={() => setTurning(sink)} aria-label={`${sink.paused ? "Resume" : "Pause"} ${sink.name}`}>{sink.paused ? "Resume" : "Pause"}</Button>{" "}
-          <Button needs="sinks.delete" kind="quiet" onClick={() => setDeleting(sink)} aria-label={`Delete ${sink.name}`}>Delete</Button>
+          <Button needs="sinks.test" icon={<Send size={14} />} onClick={() => setTesting(sink)} aria-label={`Test ${sink.name}`}>Test</Button>{" "}
+          <Button needs="sinks.pause" icon={sink.paused ? <Play size={14} /> : <Pause size={14} />} onClick={() => setTurning(sink)} aria-label={`${sink.paused ? "Resume" : "Pause"} ${sink.name}`}>{sink.paused ? "Resume" : "Pause"}</Button>{" "}
+          <Button needs="sinks.delete" icon={<Trash2 size={14} />} onClick={() => setDeleting(sink)} aria-label={`Delete ${sink.name}`}>Delete</Button>
         </>
       ),
     },

@@ -1,5 +1,6 @@
 // The people of the tenant: who they are, what they may do, and the links with which they choose a password.
 import { useQuery, useQueryClient } from "@tanstack/react-query";
+import { KeyRound, Pause, Pencil, Play, Plus, Trash2 } from "lucide-react";
 import { useState } from "react";
 import { call, get, post } from "../../api/client";
 import { sessionQuery } from "../../api/session";
@@ -35,7 +36,7 @@ export function PeoplePage() {
   return (
     <Page
       title="People" lead="Who may sign in with mail address and password, and as what."
-      actions={<Button kind="primary" onClick={() => setInviting(true)}>Invite a person</Button>}
+      actions={<Button kind="primary" needs="users.invite" icon={<Plus size={14} />} onClick={() => setInviting(true)}>Invite a person</Button>}
     >
       <Card flush title="People">
         {people.isPending ? (
@@ -76,13 +77,13 @@ function columns(act: (act: Act, user: UserView) => void): Column<UserView>[] {
         <>
           {user.state === "active" ? (
             <>
-              <Button onClick={() => act("role", user)} aria-label={`Role of ${user.name}`}>Role</Button>{" "}
-              <Button onClick={() => act("reset", user)} aria-label={`New password for ${user.name}`}>New password</Button>{" "}
-              <Button onClick={() => act("disable", user)} aria-label={`Disable ${user.name}`}>Disable</Button>{" "}
+              <Button icon={<Pencil size={14} />} onClick={() => act("role", user)} aria-label={`Role of ${user.name}`}>Role</Button>{" "}
+              <Button icon={<KeyRound size={14} />} onClick={() => act("reset", user)} aria-label={`New password for ${user.name}`}>New password</Button>{" "}
+              <Button icon={<Pause size={14} />} onClick={() => act("disable", user)} aria-label={`Disable ${user.name}`}>Disable</Button>{" "}
             </>
           ) : null}
-          {user.state === "disabled" ? <><Button onClick={() => act("enable", user)} aria-label={`Enable ${user.name}`}>Enable</Button>{" "}</> : null}
-          <Button onClick={() => act("remove", user)} aria-label={`Remove ${user.name}`}>Remove</Button>
+          {user.state === "disabled" ? <><Button icon={<Play size={14} />} onClick={() => act("enable", user)} aria-label={`Enable ${user.name}`}>Enable</Button>{" "}</> : null}
+          <Button icon={<Trash2 size={14} />} onClick={() => act("remove", user)} aria-label={`Remove ${user.name}`}>Remove</Button>
         </>
       ),
     },

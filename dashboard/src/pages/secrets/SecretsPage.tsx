@@ -1,6 +1,7 @@
 // Secrets: names, versions and who uses them. No answer has a value, so the page cannot show one.
 import { useQuery, useQueryClient } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
+import { Pencil, Plus, Search, Trash2 } from "lucide-react";
 import { useState } from "react";
 import { call, get } from "../../api/client";
 import type { SecretList, SecretView } from "../../api/schema";
@@ -29,7 +30,7 @@ export function SecretsPage() {
     <Page
       title="Secrets"
       lead="Values that jobs name and only workers get. They are stored encrypted, and nobody can read them here."
-      actions={<Button kind="primary" needs="secrets.put" onClick={() => setSetting("new")}>Store a secret</Button>}
+      actions={<Button kind="primary" needs="secrets.put" icon={<Plus size={14} />} onClick={() => setSetting("new")}>Store a secret</Button>}
     >
       <Card flush title="Secrets">
         {secrets.isPending ? (
@@ -70,9 +71,9 @@ function columns({ setSetting, setDeleting, setShown }: Verbs): Column<SecretVie
     {
       key: "verbs", head: <span className="sr">Verbs</span>, cell: (secret) => (
         <>
-          <Button onClick={() => setShown(secret)} aria-label={`Where ${secret.name} is used`}>Used by</Button>{" "}
-          <Button needs="secrets.put" onClick={() => setSetting(secret)} aria-label={`New version of ${secret.name}`}>New version</Button>{" "}
-          <Button needs="secrets.delete" onClick={() => setDeleting(secret)} aria-label={`Delete ${secret.name}`}>Delete</Button>
+          <Button icon={<Search size={14} />} onClick={() => setShown(secret)} aria-label={`Where ${secret.name} is used`}>Used by</Button>{" "}
+          <Button needs="secrets.put" icon={<Pencil size={14} />} onClick={() => setSetting(secret)} aria-label={`New version of ${secret.name}`}>New version</Button>{" "}
+          <Button needs="secrets.delete" icon={<Trash2 size={14} />} onClick={() => setDeleting(secret)} aria-label={`Delete ${secret.name}`}>Delete</Button>
         </>
       ),
     },
