@@ -29,7 +29,7 @@ export function AsCommand({ same }: { same: Same }) {
   return (
     <details className={styles.same}>
       <summary>As a command</summary>
-      <Choice<Form> label="Form" value={form} options={offered} onChange={setForm} />
+      <Choice<Form> label="Written as" value={form} options={offered} onChange={setForm} />
       <div className={styles.line}>
         <pre>
           <code>{text}</code>
