@@ -74,7 +74,7 @@ def command_line(text: str) -> Any:
     return value
 
 
-class Dumper(yaml.SafeDumper):
+class Dumper(yaml.SafeDumper):  # type: ignore[misc]  # yaml has no types
     def ignore_aliases(self, data: Any) -> bool:
         return True
 
