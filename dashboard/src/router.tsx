@@ -1,7 +1,7 @@
 // The map of pages. Each page is loaded when it is first opened. The address is the state of the page.
 import type { QueryClient } from "@tanstack/react-query";
 import {
-  createRootRouteWithContext, createRoute, createRouter, type ErrorComponentProps, lazyRouteComponent, Link,
+  createRootRouteWithContext, createRoute, createRouter, type ErrorComponentProps, lazyRouteComponent, Link, redirect,
 } from "@tanstack/react-router";
 import { patiently } from "./lib/patiently";
 import { only, parseSearch, stringifySearch } from "./lib/search";
@@ -77,8 +77,14 @@ const routes = [
     component: lazyRouteComponent(patiently(() => import("./pages/events/EventPage")), "EventPage"),
   }),
   createRoute({
-    getParentRoute: () => root, path: "/calendar", validateSearch: only("range", "at"),
-    component: lazyRouteComponent(patiently(() => import("./pages/calendar/CalendarPage")), "CalendarPage"),
+    getParentRoute: () => root, path: "/upcoming", validateSearch: only("range", "at"),
+    component: lazyRouteComponent(patiently(() => import("./pages/upcoming/UpcomingPage")), "UpcomingPage"),
+  }),
+  createRoute({
+    getParentRoute: () => root, path: "/calendar", // its address before, in links that people keep
+    beforeLoad: ({ search }) => {
+      throw redirect({ to: "/upcoming", search: search as never, replace: true });
+    },
   }),
   createRoute({
     getParentRoute: () => root, path: "/calendars", validateSearch: only("create", "year", "after"),

@@ -141,7 +141,7 @@ def rerun_from_the_failed_step(one: Person) -> None:
 
 
 def move_a_job_from_a_pile_up(one: Person) -> None:
-    one.place("Calendar")
+    one.place("Upcoming fires")
     one.click(one.page.get_by_role("link", name="fires from").filter(has_text="+"))
     one.click(one.page.get_by_role("link", name="Move"))
     one.page.get_by_label("Cron line").fill("H 9 * * *")

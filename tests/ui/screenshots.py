@@ -13,6 +13,7 @@ import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import product
 from pathlib import Path
@@ -155,7 +156,8 @@ def act(server: httpx.Client) -> list[str]:
     operation = server.post("/v1/jobs:act", json=chosen).raise_for_status().json()["id"]
     until(lambda: server.get(f"/v1/operations/{operation}").json()["ended_at"] is not None)
     paused_at = server.get("/v1/jobs/often").json()["updated_at"]
-    until(lambda: server.get("/v1/jobs/tick/runs").json()[0]["scheduled_for"] > paused_at)  # and so has a fire
+    passed = datetime.fromisoformat(paused_at) + timedelta(seconds=2)  # so that a fire was missed
+    until(lambda: datetime.fromisoformat(server.get("/v1/jobs/tick/runs").json()[0]["scheduled_for"]) > passed)
     server.post("/v1/jobs/often:resume", json={}).raise_for_status()
     until(lambda: bool(server.get("/v1/missed-fires", params={"job": "often"}).json()["missed"]))
     missed = server.get("/v1/missed-fires", params={"job": "often"}).json()["missed"][-1]

@@ -22,7 +22,7 @@ WIDE: ViewportSize = {"width": 1280, "height": 900}
 PHONE: ViewportSize = {"width": 360, "height": 740}
 PAGES = (
     "/", "/jobs", "/jobs/new", "/runs", "/logs", "/workflows", "/approvals", "/approvals?of=everybody", "/events",
-    "/sources", "/calendar", "/calendars",
+    "/sources", "/upcoming", "/calendars",
     "/calendars?create=1", "/failures", "/dead-letters", "/missed", "/audit", "/notifications",
     "/notifications?tab=rules", "/notifications?tab=channels", "/operations", "/operations?tab=backfills",
     "/queues", "/workers", "/limits", "/access", "/secrets", "/docs", "/settings",

@@ -108,10 +108,13 @@ def test_an_attempt_in_the_strip_took_what_ran_says(open_page: Open, server: htt
     page = open_page("/settings")
     ran = {"state": "RUNNING", "at": "2026-11-16T09:00:00Z", "attempt": 1}
     ended = {"state": "FAILED", "at": "2026-11-16T09:00:00.900Z", "attempt": 1, "duration": 0.316}
+    ended["reason"] = "backing off until 2026-11-16T09:00:02Z"
     entries = [ran, ended, ran | {"at": "2026-11-16T09:00:02Z", "attempt": 2}, ended | {"at": NOW, "attempt": 2}]
     page.route(f"**/v1/runs/{run}/timeline*", lambda route: route.fulfill(json=entries))
     page.goto(f"/ui/runs/{run}")
     expect(page.get_by_text("attempt 1: 316 ms")).to_be_visible()
+    page.get_by_role("link", name="Timeline").or_(page.get_by_role("tab", name="Timeline")).first.click()
+    expect(page.get_by_text("backing off until Mon 16 Nov 09:00:02 UTC").first).to_be_visible()
     page.unroute_all(behavior="ignoreErrors")
 
 

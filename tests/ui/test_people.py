@@ -21,7 +21,7 @@ def test_a_person_is_invited_signs_in_and_changes_the_password(open_page: Open, 
     page.get_by_label("Role").select_option("operator")
     page.get_by_label("Your own token").fill(server.headers["Authorization"].removeprefix("Bearer "))
     confirm(page, "Invite")
-    link = page.get_by_role("dialog").locator("pre").inner_text()
+    link = page.get_by_role("dialog", name="The link for Ada Lovelace").locator("pre").inner_text()
     assert "/ui/#invite=" in link
     page.keyboard.press("Escape")
     expect(page.get_by_role("table", name="People")).to_contain_text("operator of default (invited)")

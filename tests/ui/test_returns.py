@@ -53,11 +53,13 @@ def test_a_page_that_was_not_loaded_comes_back_by_itself(open_page: Open) -> Non
     def gone(route: Route) -> None:
         route.abort() if away else route.fallback()
 
-    page.route(re.compile("/assets/CalendarPage|/v1/|/readyz"), gone)
-    page.get_by_role("navigation", name="Pages", exact=True).get_by_role("link", name="Calendar", exact=True).click()
-    expect(page).to_have_url(re.compile("/calendar$"))
+    page.route(re.compile("/assets/UpcomingPage|/v1/|/readyz"), gone)
+    page.get_by_role("navigation", name="Pages", exact=True).get_by_role(
+        "link", name="Upcoming fires", exact=True
+    ).click()
+    expect(page).to_have_url(re.compile("/upcoming$"))
     away = False
-    expect(page.get_by_role("heading", level=1)).to_have_text("Calendar")
+    expect(page.get_by_role("heading", level=1)).to_have_text("Upcoming fires")
     expect(page.get_by_role("heading", level=2).first).to_contain_text("fires of")
     page.unroute_all(behavior="ignoreErrors")
 
@@ -77,10 +79,13 @@ def test_a_browser_without_its_cookie_asks_to_sign_in(open_page: Open) -> None:
     expect(page.get_by_label("Token")).to_be_visible()  # with the next look at what changed
 
 
-def test_a_cell_of_the_calendar_opens_and_a_job_is_moved_from_there(open_page: Open, server: httpx.Client) -> None:
+def test_a_cell_of_the_upcoming_fires_opens_and_a_job_is_moved_from_there(
+    open_page: Open, server: httpx.Client
+) -> None:
     job = f"cell-{uuid4().hex[:8]}"
     server.post("/v1/jobs", json={"job_id": job, "command": "true", "schedule": "7 * * * *"}).raise_for_status()
     page = open_page("/calendar?range=day")
+    expect(page).to_have_url(re.compile(r"/ui/upcoming\?range=day$"))  # the old address leads there
     expect(page.get_by_role("note", name="Legend")).to_contain_text("Fires in a cell")
     heads = page.get_by_role("region", name="Heat map").locator("th[scope=row]")
     expect(heads.first).to_have_text(re.compile(r"^\w{3} \d\d:00$"))

@@ -2,7 +2,7 @@
 import { queryOptions, useQuery } from "@tanstack/react-query";
 import type { Schema } from "../ui/PayloadEditor";
 import { call, get } from "./client";
-import type { JobView, QueueList, QueueView, RunListRow, TaskList, Upcoming, WorkerList, WorkerView } from "./schema";
+import type { JobView, Overview, QueueList, QueueView, RunListRow, TaskList, Upcoming, WorkerList, WorkerView } from "./schema";
 
 export function jobPath(job: string): string {
   return `/v1/jobs/${encodeURIComponent(job)}`;
@@ -11,6 +11,20 @@ export function jobPath(job: string): string {
 export function runPath(run: string): string {
   return `/v1/runs/${encodeURIComponent(run)}`;
 }
+
+const WINDOWS = ["1h", "6h", "24h", "7d", "30d"] as const;
+export type Window = (typeof WINDOWS)[number];
+export const OVERVIEW_WINDOWS: readonly Window[] = WINDOWS;
+
+/** The figures of the overview. The window is an hour, unless the address has another. */
+export const overviewQuery = (asked: string | undefined, queue: string | undefined, task: string | undefined) => {
+  const w = WINDOWS.find((one) => one === asked) ?? "1h";
+  return queryOptions({
+    queryKey: ["overview", w, queue, task],
+    queryFn: ({ signal }) => get<Overview>("/v1/insights/overview", { w, queue, task }, signal),
+    refetchInterval: 3000,
+  });
+};
 
 export const jobQuery = (job: string) =>
   queryOptions({

@@ -7,7 +7,7 @@ import { counted, plural, shortId } from "../lib/format";
 import { Confirm, Dialog } from "../ui/Dialog";
 import { Skeleton } from "../ui/Page";
 import { ProblemBox } from "../ui/Problem";
-import { begin, type Chosen, countMatching, type Filter, NOUNS, type Target, type Verb } from "./acts";
+import { begin, bodyOf, type Chosen, countMatching, type Filter, NOUNS, type Target, type Verb } from "./acts";
 import { OperationProgress } from "./OperationProgress";
 
 interface Props {
@@ -86,7 +86,7 @@ function Ask({ target, verb, chosen, amount, exact, names, recount, children, on
   return (
     <Confirm
       title={`${verb.label}: ${what}?`} verb={`${verb.label} ${what}`} danger={verb.danger === true} amount={amount} act={act}
-      onClose={() => (begun.current ? undefined : onClose())}
+      onClose={() => (begun.current ? undefined : onClose())} same={{ method: "POST", path: `/v1/${target}:act`, body: bodyOf(verb.name, chosen, amount) }}
     >
       {children}
       <p>{verb.effect}</p>

@@ -57,8 +57,12 @@ export async function countMatching(target: Target, verb: string, filter: Filter
 }
 
 export function begin(target: Target, verb: string, chosen: Chosen, expected: number): Promise<OperationView> {
-  const what = "ids" in chosen ? { ids: chosen.ids } : { filter: filterBody(chosen.filter) };
-  return post<OperationView>(`/v1/${target}:act`, { verb, ...what, expected });
+  return post<OperationView>(`/v1/${target}:act`, bodyOf(verb, chosen, expected));
+}
+
+/** What is asked of the server. */
+export function bodyOf(verb: string, chosen: Chosen, expected: number): object {
+  return { verb, ...("ids" in chosen ? { ids: chosen.ids } : { filter: filterBody(chosen.filter) }), expected };
 }
 
 export const PROGRESS_WORDS: Record<string, string> = { RUNNING: "At work", DONE: "Done", CANCELLED: "Stopped", FAILED: "Ended early" };

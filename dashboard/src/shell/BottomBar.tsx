@@ -4,15 +4,16 @@ import { Ellipsis } from "lucide-react";
 import { useState } from "react";
 import { Dialog } from "../ui/Dialog";
 import styles from "./BottomBar.module.css";
-import { PLACES } from "./places";
+import { usePlaces } from "./places";
 
 const FIRST = ["/", "/jobs", "/runs", "/failures"];
 
 export function BottomBar() {
+  const places = usePlaces();
   const [more, setMore] = useState(false);
   return (
     <nav className={styles.bar} aria-label="Main pages">
-      {PLACES.filter((place) => FIRST.includes(place.to)).map((place) => (
+      {places.filter((place) => FIRST.includes(place.to)).map((place) => (
         <Link key={place.to} to={place.to} className={styles.link} activeOptions={{ exact: place.to === "/", includeSearch: false }}>
           <place.icon size={18} aria-hidden="true" />
           {place.name}
@@ -25,7 +26,7 @@ export function BottomBar() {
       {more ? (
         <Dialog title="Pages" onClose={() => setMore(false)}>
           <ul className={styles.more}>
-            {PLACES.filter((place) => !FIRST.includes(place.to)).map((place) => (
+            {places.filter((place) => !FIRST.includes(place.to)).map((place) => (
               <li key={place.to}>
                 <Link to={place.to} onClick={() => setMore(false)}>
                   <place.icon size={18} aria-hidden="true" />

@@ -9,7 +9,7 @@ import { prefer } from "../lib/preferences";
 import { Dialog } from "../ui/Dialog";
 import { words } from "../ui/StateMark";
 import styles from "./Palette.module.css";
-import { PLACES } from "./places";
+import { usePlaces } from "./places";
 
 interface Entry {
   key: string;
@@ -75,6 +75,7 @@ const OTHERS: Record<string, (match: Match) => { to: string; search: Record<stri
 
 function useEntries(text: string): Entry[] {
   const navigate = useNavigate();
+  const places = usePlaces();
   const [asked, setAsked] = useState("");
   useEffect(() => {
     const timer = window.setTimeout(() => setAsked(text), 150);
@@ -96,7 +97,7 @@ function useEntries(text: string): Entry[] {
     enabled: asked.length > 1 && asked.length <= 200,
   });
   const fits = (name: string): boolean => name.toLowerCase().includes(text.toLowerCase());
-  const entries: Entry[] = PLACES.filter((place) => fits(place.name)).map((place) => ({
+  const entries: Entry[] = places.filter((place) => fits(place.name)).map((place) => ({
     key: place.to, kind: "Page", text: place.name, note: `g ${place.key}`, act: () => void navigate({ to: place.to }),
   }));
   const verbs: [string, () => void][] = [

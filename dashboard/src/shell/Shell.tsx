@@ -1,29 +1,40 @@
 // What every page has: who is signed in, side bar or bottom bar, top bar, palette, keys.
 import { useQuery, useQueryClient } from "@tanstack/react-query";
 import { Outlet, useRouterState } from "@tanstack/react-router";
-import { useEffect, useState } from "react";
+import { lazy, Suspense, useEffect, useState } from "react";
 import { Refused } from "../api/client";
 import { useInvitation } from "../api/invitation";
 import { useProviderReturn } from "../api/providers";
 import { onAnotherSession, onLink, sessionQuery, useOffer } from "../api/session";
 import { useBeating } from "../live/useBeating";
 import { useLive } from "../live/useLive";
+import { patiently } from "../lib/patiently";
 import { Skeleton } from "../ui/Page";
 import { ProblemBox } from "../ui/Problem";
 import { TimeCard } from "../ui/Time";
 import { Toasts } from "../ui/Toasts";
 import { BottomBar } from "./BottomBar";
-import { Invitation } from "./Invitation";
 import { Keys } from "./Keys";
-import { OtherSession } from "./OtherSession";
 import { Palette } from "./Palette";
-import { ProviderReturned } from "./ProviderReturned";
 import styles from "./Shell.module.css";
 import { SideBar } from "./SideBar";
-import { SignIn } from "./SignIn";
 import { TopBar } from "./TopBar";
 
+// Most people are signed in already: who is, loads none of these.
+const Invitation = lazy(patiently(() => import("./Invitation").then((part) => ({ default: part.Invitation }))));
+const OtherSession = lazy(patiently(() => import("./OtherSession").then((part) => ({ default: part.OtherSession }))));
+const ProviderReturned = lazy(patiently(() => import("./ProviderReturned").then((part) => ({ default: part.ProviderReturned }))));
+const SignIn = lazy(patiently(() => import("./SignIn").then((part) => ({ default: part.SignIn }))));
+
 export function Shell() {
+  return (
+    <Suspense fallback={<Skeleton />}>
+      <WhoIsIt />
+    </Suspense>
+  );
+}
+
+function WhoIsIt() {
   const client = useQueryClient();
   const session = useQuery(sessionQuery);
   const offer = useOffer();

@@ -1,10 +1,11 @@
 import { Link } from "@tanstack/react-router";
-import { PLACES } from "./places";
+import { usePlaces } from "./places";
 import styles from "./SideBar.module.css";
 
 const GROUPS = ["Work", "Trouble", "System"] as const;
 
 export function SideBar() {
+  const places = usePlaces();
   return (
     <div className={styles.side}>
       <nav className={styles.bar} aria-label="Pages">
@@ -14,7 +15,7 @@ export function SideBar() {
         </Link>
         {GROUPS.map((group) => (
           <ul key={group} aria-label={group}>
-            {PLACES.filter((place) => place.group === group).map((place) => (
+            {places.filter((place) => place.group === group).map((place) => (
               <li key={place.to}>
                 <Link to={place.to} className={styles.link} activeOptions={{ exact: place.to === "/", includeSearch: false }} title={place.name}>
                   <place.icon size={16} aria-hidden="true" />

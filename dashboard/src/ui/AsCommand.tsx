@@ -6,26 +6,30 @@ import { Copy } from "./Copy";
 import { Choice } from "./Tabs";
 
 export interface Same {
-  /** Without "mainspring": words of the command line, which are quoted here. */
-  command: readonly string[];
-  method: "POST" | "PUT" | "DELETE";
+  /** Without "mainspring": words of the command line, which are quoted here. Without it no command does the same. */
+  command?: readonly string[];
+  method: "POST" | "PUT" | "PATCH" | "DELETE";
   path: string;
   body?: unknown;
-  /** The call of a client: its name and its arguments. */
-  python: readonly [string, ...unknown[]];
+  /** The call of a client: its name and its arguments. Without it the client has no such call. */
+  python?: readonly [string, ...unknown[]];
   /** Arguments of the call by name. */
   named?: Readonly<Record<string, unknown>>;
 }
 
 type Form = "command" | "curl" | "python";
+const NAMES: [Form, string][] = [["command", "Command"], ["curl", "curl"], ["python", "Python"]];
+/** Stands where a value would be that nobody should see on a screen or in the history of a shell. */
+export const HIDDEN = "***";
 
 export function AsCommand({ same }: { same: Same }) {
-  const [form, setForm] = useState<Form>("command");
+  const offered = NAMES.filter(([one]) => one === "curl" || same[one] !== undefined);
+  const [form, setForm] = useState<Form>(offered[0]?.[0] ?? "curl");
   const text = FORMS[form](same);
   return (
     <details className={styles.same}>
       <summary>As a command</summary>
-      <Choice<Form> label="Form" value={form} options={[["command", "Command"], ["curl", "curl"], ["python", "Python"]]} onChange={setForm} />
+      <Choice<Form> label="Written as" value={form} options={offered} onChange={setForm} />
       <div className={styles.line}>
         <pre>
           <code>{text}</code>
@@ -37,13 +41,13 @@ export function AsCommand({ same }: { same: Same }) {
 }
 
 const FORMS: Record<Form, (same: Same) => string> = {
-  command: ({ command }) => ["mainspring", ...command.map(word)].join(" "),
+  command: ({ command = [] }) => ["mainspring", ...command.map(word)].join(" "),
   curl: ({ method, path, body }) =>
     [
       `curl -X ${method} ${word(location.origin + path)}`, `-H "Authorization: Bearer $TOKEN"`,
       ...(body === undefined ? [] : [`-H 'Content-Type: application/json'`, `-d ${word(JSON.stringify(body))}`]),
     ].join(" \\\n  "),
-  python: ({ python: [name, ...values], named = {} }) => `from mainspring import Client\n\nwith Client() as client:\n    client.${name}(${[...values.map(literal), ...Object.entries(named).map(([key, value]) => `${key}=${literal(value)}`)].join(", ")})`,
+  python: ({ python: [name, ...values] = [""], named = {} }) => `from mainspring import Client\n\nwith Client() as client:\n    client.${name}(${[...values.map(literal), ...Object.entries(named).map(([key, value]) => `${key}=${literal(value)}`)].join(", ")})`,
 };
 
 /** A value of JSON as Python writes it. */

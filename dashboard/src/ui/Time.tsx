@@ -37,6 +37,13 @@ export function Time({ at, exact = false, focusable = false, none = "" }: Props)
   );
 }
 
+const MOMENT = /(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:\d\d))/;
+
+/** A sentence of the server, whose moments are shown as all others are. */
+export function Words({ text }: { text: string }) {
+  return <>{text.split(MOMENT).map((part, index) => (index % 2 === 1 ? <Time key={index} at={part} exact /> : part))}</>;
+}
+
 /** The card of the time under the pointer or the focus: one for the whole page. */
 export function TimeCard() {
   const card = useRef<HTMLDivElement>(null);

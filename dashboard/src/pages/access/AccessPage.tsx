@@ -1,8 +1,10 @@
 import { useQuery, useQueryClient } from "@tanstack/react-query";
+import { Plus, Trash2 } from "lucide-react";
 import { useState } from "react";
 import { change, get, post } from "../../api/client";
 import { sessionQuery } from "../../api/session";
 import type { TenantList, TokenList, TokenMade, TokenView } from "../../api/schema";
+import type { Same } from "../../ui/AsCommand";
 import { Button } from "../../ui/Button";
 import { Copy } from "../../ui/Copy";
 import { Confirm, Dialog } from "../../ui/Dialog";
@@ -28,7 +30,7 @@ export function AccessPage() {
     <Page
       title="Tokens and tenants"
       lead="Who may call: admins change everything, operators keep it running, viewers only look, workers run."
-      actions={<Button kind="primary" onClick={() => setCreating(true)}>Create a token</Button>}
+      actions={<Button kind="primary" needs="tokens.create" icon={<Plus size={14} />} onClick={() => setCreating(true)}>Create a token</Button>}
     >
       <Card flush title="Tokens">
         {tokens.isPending ? (
@@ -75,7 +77,7 @@ function columns(revoke: (token: TokenView) => void): Column<TokenView>[] {
     { key: "created", head: "Created", phone: "none", cell: (token) => <Time at={token.created_at} /> },
     { key: "expires", head: "Expires", cell: (token) => <Time at={token.expires_at} none="never" /> },
     { key: "history", head: <span className="sr">History</span>, phone: "none", room: 2, cell: (token) => <HistoryLink kind="token" id={token.token_id} name={token.name} /> },
-    { key: "revoke", head: <span className="sr">Verbs</span>, cell: (token) => (token.revoked_at === null ? <Button onClick={() => revoke(token)} aria-label={`Revoke ${token.name}`}>Revoke</Button> : null) },
+    { key: "revoke", head: <span className="sr">Verbs</span>, cell: (token) => (token.revoked_at === null ? <Button needs="tokens.revoke" icon={<Trash2 size={14} />} onClick={() => revoke(token)} aria-label={`Revoke ${token.name}`}>Revoke</Button> : null) },
   ];
 }
 
@@ -120,6 +122,15 @@ function narrowing(reach: Reach): Record<string, unknown> {
   };
 }
 
+/** The same as options of the command line. */
+function optionsOf(reach: Reach, expires: string): string[] {
+  const each = (option: string, text: string): string[] => listed(text).flatMap((one) => [option, one]);
+  return [
+    ...(expires ? ["--expires-in", expires] : []), ...each("--queue", reach.queues), ...each("--task", reach.tasks), ...each("--label", reach.labels),
+    ...each("--address", reach.addresses), ...(reach.payloads ? [] : ["--no-payloads"]),
+  ];
+}
+
 function stateOf(token: TokenView): string {
   if (token.revoked_at !== null) return "CANCELLED";
   return token.expires_at !== null && Date.parse(token.expires_at) < Date.now() ? "SKIPPED" : "LIVE";
@@ -134,14 +145,15 @@ function CreateToken({ onClose, onMade }: { onClose: () => void; onMade: (made: 
   const [reach, setReach] = useState(EVERYTHING);
   const session = useQuery(sessionQuery).data;
   const client = useQueryClient();
+  const body = { name: name.trim(), role, ...narrowing(reach), ...(expires.trim() ? { expires_in: expires.trim() } : {}) };
+  const { name: named, role: itsRole, ...rest } = body;
+  const same: Same = { command: ["token", "add", named, "--role", itsRole, ...optionsOf(reach, expires.trim())], method: "POST", path: "/v1/tokens", body, python: ["add_token", named, itsRole], named: rest };
   const act = async (): Promise<void> => {
-    const more = { ...(expires.trim() ? { expires_in: expires.trim() } : {}), ...(own.trim() ? { [person ? "password" : "token"]: own.trim() } : {}) };
-    const body = { name: name.trim(), role, ...narrowing(reach), ...more };
-    onMade(await post<TokenMade>("/v1/tokens", body));
+    onMade(await post<TokenMade>("/v1/tokens", { ...body, ...(own.trim() ? { [person ? "password" : "token"]: own.trim() } : {}) }));
     await client.invalidateQueries({ queryKey: ["tokens"] });
   };
   return (
-    <Confirm title="Create a token" operation="tokens.create" verb="Create" act={act} onClose={onClose}>
+    <Confirm title="Create a token" operation="tokens.create" verb="Create" act={act} onClose={onClose} same={same}>
       <Field label="Name" required value={name} onChange={(event) => setName(event.target.value)} />
       <Select label="Role" value={role} options={[["viewer", "viewer: looks, changes nothing"], ["submitter", "submitter: creates jobs, changes its own"], ["operator", "operator: pauses, cancels, retries, drains"], ["admin", "admin: may do everything"], ["metrics", "metrics: reads /metrics"], ["worker", "worker: runs attempts"]]} onChange={(event) => setRole(event.target.value)} />
       <Field label="Expires in" placeholder="90d" help="empty: valid until it is revoked" value={expires} onChange={(event) => setExpires(event.target.value)} />
@@ -170,7 +182,7 @@ function Revoke({ token, onClose }: { token: TokenView; onClose: () => void }) {
     renew();
   };
   return (
-    <Confirm title={`Revoke ${token.name}?`} operation="tokens.revoke" verb="Revoke the token" danger act={act} onClose={onClose} onConflict={renew}>
+    <Confirm title={`Revoke ${token.name}?`} operation="tokens.revoke" verb="Revoke the token" danger act={act} onClose={onClose} onConflict={renew} same={{ command: ["token", "revoke", token.token_id], method: "POST", path: `/v1/tokens/${token.token_id}:revoke`, body: {}, python: ["revoke_token", token.token_id] }}>
       <p>It is invalid at once, everywhere. Sessions that began with it end. This cannot be undone.</p>
     </Confirm>
   );

@@ -1,10 +1,12 @@
 // What a tenant may use at most, and how much of it is used. An instance administrator sees every tenant and sets quotas.
 import { useQuery, useQueryClient } from "@tanstack/react-query";
+import { Gauge } from "lucide-react";
 import { useState } from "react";
 import { change, get } from "../../api/client";
 import type { QuotaUse, TenantUsage, TenantView } from "../../api/schema";
 import { sessionQuery, useMay } from "../../api/session";
 import { bytes, count, percent } from "../../lib/format";
+import type { Same } from "../../ui/AsCommand";
 import { Button } from "../../ui/Button";
 import { Confirm } from "../../ui/Dialog";
 import { Field, Select } from "../../ui/Field";
@@ -41,7 +43,7 @@ export function Quotas({ tenants }: { tenants: TenantView[] }) {
   return (
     <Card
       flush title={`Quotas of ${tenant}`}
-      aside={may && usage.data ? <Button onClick={() => setSetting(true)}>Set quotas</Button> : undefined}
+      aside={may && usage.data ? <Button icon={<Gauge size={14} />} onClick={() => setSetting(true)}>Set quotas</Button> : undefined}
     >
       {tenants.length > 1 ? <Select label="Tenant" value={tenant} options={tenants.map((one) => [one.name, one.name])} onChange={(event) => setChosen(event.target.value)} /> : null}
       {usage.isPending ? (
@@ -78,15 +80,20 @@ function SetQuotas({ usage, onClose }: { usage: TenantUsage; onClose: () => void
   const [given, setGiven] = useState(before);
   const client = useQueryClient();
   const renew = (): void => void client.invalidateQueries({ queryKey: ["usage"] });
+  const changed = Object.entries(given).filter(([name, text]) => text.trim() !== before[name]);
+  const body = Object.fromEntries(changed.map(([name, text]) => [name, text.trim() === "" ? null : Number(text)]));
+  const path = `/v1/tenants/${encodeURIComponent(usage.tenant)}/quotas`;
+  const same: Same = {
+    command: ["tenant", "quotas", usage.tenant, ...changed.flatMap(([name, text]) => [`--${name.replaceAll("_", "-")}`, text.trim() || "none"])],
+    method: "PUT", path, body, python: ["set_quotas", usage.tenant], named: body,
+  };
   const act = async (): Promise<void> => {
-    const changed = Object.entries(given).filter(([name, text]) => text.trim() !== before[name]);
-    const body = Object.fromEntries(changed.map(([name, text]) => [name, text.trim() === "" ? null : Number(text)]));
-    await change("PUT", `/v1/tenants/${encodeURIComponent(usage.tenant)}/quotas`, usage.version, body);
+    await change("PUT", path, usage.version, body);
     say(`The quotas of ${usage.tenant} are set.`);
     renew();
   };
   return (
-    <Confirm title={`Set the quotas of ${usage.tenant}`} operation="tenants.set_quotas" verb="Set" act={act} onClose={onClose} onConflict={renew}>
+    <Confirm title={`Set the quotas of ${usage.tenant}`} operation="tenants.set_quotas" verb="Set" act={act} onClose={onClose} onConflict={renew} same={same}>
       {usage.quotas.map((use) => (
         <Field
           key={use.quota} label={WORDS[use.quota] ?? use.quota} inputMode="numeric" placeholder="no limit" value={given[use.quota] ?? ""}

@@ -1,5 +1,6 @@
 // The browsers that are signed in.
 import { useQuery, useQueryClient } from "@tanstack/react-query";
+import { LogOut } from "lucide-react";
 import { useState } from "react";
 import { get, post } from "../../api/client";
 import type { OpenSession, SessionList } from "../../api/schema";
@@ -40,7 +41,7 @@ function columns(end: (session: OpenSession) => void): Column<OpenSession>[] {
     { key: "since", head: "Since", cell: (session) => <><span className="onPhone">since </span><Time at={session.signed_in_at} /></> },
     { key: "seen", head: "Last seen", cell: (session) => <><span className="onPhone">seen </span><Time at={session.last_seen_at} /></> },
     { key: "ends", head: "Ends", cell: (session) => <><span className="onPhone">ends </span><Time at={session.ends_at} /></> },
-    { key: "end", head: <span className="sr">Verbs</span>, cell: (session) => (session.current ? null : <Button onClick={() => end(session)} aria-label={`End the session of ${session.name}`}>End</Button>) },
+    { key: "end", head: <span className="sr">Verbs</span>, cell: (session) => (session.current ? null : <Button needs="sessions.end" icon={<LogOut size={14} />} onClick={() => end(session)} aria-label={`End the session of ${session.name}`}>End</Button>) },
   ];
 }
 
@@ -52,7 +53,7 @@ function End({ session, onClose }: { session: OpenSession; onClose: () => void }
     await client.invalidateQueries({ queryKey: ["sessions"] });
   };
   return (
-    <Confirm title={`End a session of ${session.name}?`} operation="sessions.end" verb="End the session" danger act={act} onClose={onClose}>
+    <Confirm title={`End a session of ${session.name}?`} operation="sessions.end" verb="End the session" danger act={act} onClose={onClose} same={{ command: ["session", "end", session.session_id], method: "POST", path: `/v1/sessions/${session.session_id}:end`, python: ["end_session", session.session_id] }}>
       <p>That browser is signed out at once. The token stays valid: revoke it to keep its owner out.</p>
     </Confirm>
   );

@@ -1,6 +1,7 @@
 // The two verbs of an approval, where it is shown: in the list, and on the page of its run.
 import { useQuery } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
+import { Check, X } from "lucide-react";
 import { useState } from "react";
 import type { ApprovalView } from "../../api/schema";
 import { useMay } from "../../api/session";
@@ -15,8 +16,8 @@ export function Decide({ approval, onDecided }: { approval: ApprovalView; onDeci
   const name = `${approval.approval} of ${approval.workflow_id}`;
   return (
     <>
-      <Button kind="primary" onClick={() => setVerb("approve")} aria-label={`Approve ${name}`}>Approve</Button>{" "}
-      <Button onClick={() => setVerb("reject")} aria-label={`Reject ${name}`}>Reject</Button>
+      <Button kind="primary" icon={<Check size={14} />} onClick={() => setVerb("approve")} aria-label={`Approve ${name}`}>Approve</Button>{" "}
+      <Button icon={<X size={14} />} onClick={() => setVerb("reject")} aria-label={`Reject ${name}`}>Reject</Button>
       {verb ? <DecideDialog approval={approval} verb={verb} onClose={() => setVerb(null)} onDecided={onDecided} /> : null}
     </>
   );

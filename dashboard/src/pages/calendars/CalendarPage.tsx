@@ -43,7 +43,7 @@ export function CalendarPage() {
         editing ? null : (
           <>
             <HistoryLink kind="calendar" id={view.name} name={view.name} />
-            <Button kind="primary" icon={<Pencil size={14} />} onClick={() => set({ edit: "1" }, true)}>Edit</Button>
+            <Button kind="primary" needs="calendars.put" icon={<Pencil size={14} />} onClick={() => set({ edit: "1" }, true)}>Edit</Button>
             <Delete view={view} path={path} />
           </>
         )
@@ -77,7 +77,7 @@ function Delete({ view, path }: { view: CalendarView; path: string }) {
   };
   return (
     <>
-      <Button icon={<Trash2 size={14} />} onClick={() => setSeen(view.version)}>Delete</Button>
+      <Button needs="calendars.delete" icon={<Trash2 size={14} />} onClick={() => setSeen(view.version)}>Delete</Button>
       {seen !== null ? (
         <Confirm
           title={`Delete ${view.name}?`} verb="Delete the calendar" danger operation="calendars.delete" act={act} onClose={() => setSeen(null)}

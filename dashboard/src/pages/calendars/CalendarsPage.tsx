@@ -39,7 +39,7 @@ export function CalendarsPage() {
   return (
     <Page
       title={creating ? "Create a calendar" : "Calendars"} lead="Days and times at which schedules may fire: weekdays, holidays, dates, hours, blackouts."
-      actions={creating ? null : <Button kind="primary" icon={<Plus size={14} />} onClick={() => set({ create: "1" }, true)}>Create a calendar</Button>}
+      actions={creating ? null : <Button kind="primary" needs="calendars.put" icon={<Plus size={14} />} onClick={() => set({ create: "1" }, true)}>Create a calendar</Button>}
     >
       {creating ? (
         <Editor view={null} year={Number(search.year) || new Date().getUTCFullYear()} onLeave={() => set({ create: undefined, year: undefined })} />

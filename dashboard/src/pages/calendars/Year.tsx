@@ -4,6 +4,7 @@ import { plural } from "../../lib/format";
 import { useSetSearch } from "../../ui/Filters";
 import { Button } from "../../ui/Button";
 import { Card } from "../../ui/Page";
+import legend from "../../ui/Legend.module.css";
 import styles from "./Calendars.module.css";
 
 const MONTHS = ["January", "February", "March", "April", "May", "June", "July", "August", "September", "October", "November", "December"];
@@ -25,7 +26,7 @@ export function Year({ shown }: { shown: CalendarPreview }) {
         </span>
       }
     >
-      <p className={styles.legend} role="note" aria-label="Legend">
+      <p className={legend.legend} role="note" aria-label="Legend">
         {["open", "weekday", "holiday", "date", "blackout"].map((one) => (
           <span key={one}>
             <i className={styles[one]} aria-hidden="true" /> {one === "open" ? "open" : WORDS[one]}

@@ -8,6 +8,7 @@ import { BulkBar } from "../../bulk/BulkBar";
 import { useSelection } from "../../bulk/useSelection";
 import { useTotal } from "../../bulk/useTotal";
 import type { DeadLetterList, DeadLetterView } from "../../api/schema";
+import { useMay } from "../../api/session";
 import { errorLine, plain, shortId } from "../../lib/format";
 import { Button } from "../../ui/Button";
 import { Filters, TextFilter } from "../../ui/Filters";
@@ -39,6 +40,7 @@ export function DeadLettersPage() {
   });
   const active = [...FILTERS, ...RANGE].filter((name) => search[name] !== undefined);
   const total = useTotal("dead-letters", filter, list, search.after);
+  const mayAct = useMay("dead_letters.act");
   const selection = useSelection(list.rows, filter, idOf, nameOf);
   const some = list.rows.length > 0;
   return (
@@ -49,7 +51,7 @@ export function DeadLettersPage() {
         some ? (
           <>
             {VERBS["dead-letters"].map((verb) => (
-              <Button key={verb.name} icon={verb.danger ? <Trash2 size={14} /> : <RotateCcw size={14} />} onClick={() => setMany(verb)}>
+              <Button key={verb.name} needs="dead_letters.act" icon={verb.danger ? <Trash2 size={14} /> : <RotateCcw size={14} />} onClick={() => setMany(verb)}>
                 {active.length > 0 ? `${verb.label} these` : `${verb.label} all`}
               </Button>
             ))}
@@ -69,7 +71,7 @@ export function DeadLettersPage() {
       <Card flush title="Letters">
         <List
           label="Dead letters" list={list} after={search.after} total={total} rowKey={idOf} marked={selection.has}
-          columns={[selection.column, ...columns(setReplaying)]}
+          columns={[...(mayAct ? [selection.column] : []), ...columns(setReplaying)]}
           empty={
             active.length > 0 ? (
               <Empty title="No dead letter matches.">Clear the filters to see all dead letters.</Empty>
@@ -83,7 +85,7 @@ export function DeadLettersPage() {
       </Card>
       {replaying ? (
         <Replay
-          run={replaying} path={`/v1/dead-letters/${replaying.run_id}:replay`} seen={replaying.etag} onClose={() => setReplaying(null)}
+          run={replaying} path={`/v1/dead-letters/${replaying.run_id}:replay`} id={replaying.run_id} dead seen={replaying.etag} onClose={() => setReplaying(null)}
           onConflict={() => void client.invalidateQueries({ queryKey: ["list", "/v1/dead-letters"] })}
         />
       ) : null}
@@ -117,7 +119,7 @@ function columns(replay: (letter: DeadLetterView) => void): Column<DeadLetterVie
     {
       key: "verbs", head: <span className="sr">Verbs</span>, phone: "first",
       cell: (letter) => (
-        <Button icon={<RotateCcw size={14} />} onClick={() => replay(letter)} aria-label={`Replay ${letter.name} ${shortId(letter.run_id)}`}>
+        <Button needs="dead_letters.replay" icon={<RotateCcw size={14} />} onClick={() => replay(letter)} aria-label={`Replay ${letter.name} ${shortId(letter.run_id)}`}>
           Replay
         </Button>
       ),

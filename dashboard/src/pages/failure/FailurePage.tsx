@@ -50,7 +50,7 @@ function Verbs({ group, since }: { group: FailureView; since: string | undefined
   return (
     <>
       {VERBS["dead-letters"].map((one) => (
-        <Button key={one.name} icon={one.danger ? <Trash2 size={14} /> : <RotateCcw size={14} />} onClick={() => setVerb(one)}>
+        <Button key={one.name} needs="dead_letters.act" icon={one.danger ? <Trash2 size={14} /> : <RotateCcw size={14} />} onClick={() => setVerb(one)}>
           {one.label} all
         </Button>
       ))}

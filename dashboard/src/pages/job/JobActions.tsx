@@ -8,7 +8,7 @@ import { jobPath, useSchema } from "../../api/queries";
 import type { JobView, RunNowAccepted } from "../../api/schema";
 import { callOf } from "../../lib/call";
 import type { Same } from "../../ui/AsCommand";
-import { Button, LinkButton } from "../../ui/Button";
+import { Allowed, Button, LinkButton } from "../../ui/Button";
 import { Confirm } from "../../ui/Dialog";
 import { parsed, PayloadEditor } from "../../ui/PayloadEditor";
 import { Time } from "../../ui/Time";
@@ -26,7 +26,8 @@ export function JobActions({ job }: { job: JobView }) {
   };
   const client = useQueryClient();
   const renew = (): void => void client.invalidateQueries({ queryKey: ["job", job.job_id] });
-  const shared = { onClose: () => setVerb(null), onConflict: renew, creator: job.created_by?.id ?? null };
+  const creator = job.created_by?.id ?? null;
+  const shared = { onClose: () => setVerb(null), onConflict: renew, creator };
   const turn = (name: string, done: string) => async (): Promise<void> => {
     await change("POST", `${jobPath(job.job_id)}:${name}`, version, {});
     say(`${job.name} ${done}`);
@@ -42,23 +43,25 @@ export function JobActions({ job }: { job: JobView }) {
   };
   return (
     <>
-      <Button kind="primary" icon={<Zap size={14} />} onClick={() => ask("run")}>
+      <Button kind="primary" needs="jobs.run_now" creator={creator} icon={<Zap size={14} />} onClick={() => ask("run")}>
         Run now
       </Button>
-      <LinkButton to="/jobs/new" search={{ edit: job.job_id }} icon={<Pencil size={14} />}>
-        Edit
-      </LinkButton>
+      <Allowed needs="jobs.update" creator={creator}>
+        <LinkButton to="/jobs/new" search={{ edit: job.job_id }} icon={<Pencil size={14} />}>
+          Edit
+        </LinkButton>
+      </Allowed>
       {job.status === "PAUSED" ? (
-        <Button icon={<Play size={14} />} data-key="." onClick={() => ask("resume")}>
+        <Button needs="jobs.resume" creator={creator} icon={<Play size={14} />} data-key="." onClick={() => ask("resume")}>
           Resume
         </Button>
       ) : job.next_fire_at !== null ? (
-        <Button icon={<Pause size={14} />} data-key="." onClick={() => ask("pause")}>
+        <Button needs="jobs.pause" creator={creator} icon={<Pause size={14} />} data-key="." onClick={() => ask("pause")}>
           Pause
         </Button>
       ) : null}
       {["CANCELLED", "COMPLETED", "FAILED"].includes(job.status) ? null : (
-        <Button icon={<SquareX size={14} />} onClick={() => ask("cancel")}>
+        <Button needs="jobs.cancel" creator={creator} icon={<SquareX size={14} />} onClick={() => ask("cancel")}>
           Cancel for good
         </Button>
       )}

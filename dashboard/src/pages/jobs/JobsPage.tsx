@@ -4,8 +4,9 @@ import { BulkBar } from "../../bulk/BulkBar";
 import { useSelection } from "../../bulk/useSelection";
 import { useTotal } from "../../bulk/useTotal";
 import type { JobListRow, JobRows } from "../../api/schema";
+import { useMay } from "../../api/session";
 import { duration } from "../../lib/format";
-import { LinkButton } from "../../ui/Button";
+import { Allowed, LinkButton } from "../../ui/Button";
 import { ChoiceFilter, Filters, TextFilter } from "../../ui/Filters";
 import { List } from "../../ui/List";
 import { Card, Empty, Page } from "../../ui/Page";
@@ -45,15 +46,18 @@ export function JobsPage() {
   const outcomes = useOutcomes(list.rows);
   const columns = useViewColumns("jobs", search.view, COLUMNS);
   const total = useTotal("jobs", query, list, search.after);
+  const mayAct = useMay("jobs.act");
   const selection = useSelection(list.rows, query, idOf, nameOf);
   return (
     <Page
       title="Jobs"
       lead="What runs, and when. Without a filter: jobs that will fire again."
       actions={
-        <LinkButton kind="primary" to="/jobs/new" icon={<Plus size={14} />}>
-          Create a job
-        </LinkButton>
+        <Allowed needs="jobs.create">
+          <LinkButton kind="primary" to="/jobs/new" icon={<Plus size={14} />}>
+            Create a job
+          </LinkButton>
+        </Allowed>
       }
     >
       <SavedViews list="jobs" names={FILTERS} search={search} columns={COLUMNS} />
@@ -74,7 +78,7 @@ export function JobsPage() {
         <OutcomesOfPage value={outcomes}>
         <List
           label="Jobs" list={list} after={search.after} total={total} rowKey={(job) => job.job_id} marked={selection.has}
-          columns={[selection.column, ...columns]}
+          columns={[...(mayAct ? [selection.column] : []), ...columns]}
           empty={
             active.length > 0 ? (
               <Empty title="No job matches.">Clear the filters to see all jobs.</Empty>

@@ -5,6 +5,7 @@ import { useState } from "react";
 import { change, get } from "../../api/client";
 import type { BreakerList, BreakerView, LimitDetails, LimitList, LimitView } from "../../api/schema";
 import { count, duration, plural, shortId } from "../../lib/format";
+import type { Same } from "../../ui/AsCommand";
 import { Button } from "../../ui/Button";
 import { Confirm, Dialog } from "../../ui/Dialog";
 import { Field } from "../../ui/Field";
@@ -54,7 +55,7 @@ function columns(set: (limit: LimitView) => void, show: (limit: LimitView) => vo
     { key: "keys", head: "Keys", align: "end", phone: "none", room: 1, cell: (limit) => count(limit.keys) },
     { key: "holders", head: <span className="sr">Holders</span>, phone: "none", cell: (limit) => <Button kind="quiet" onClick={() => show(limit)}>Who holds it</Button> },
     { key: "history", head: <span className="sr">History</span>, phone: "none", room: 2, cell: (limit) => <HistoryLink kind="limit" id={String(limit.limit_id)} name={limit.name} /> },
-    { key: "verbs", head: <span className="sr">Verbs</span>, phone: "first", cell: (limit) => (limit.rate === null && limit.limit !== null ? <Button icon={<Gauge size={14} />} onClick={() => set(limit)}>Set</Button> : null) },
+    { key: "verbs", head: <span className="sr">Verbs</span>, phone: "first", cell: (limit) => (limit.rate === null && limit.limit !== null ? <Button needs="limits.set" icon={<Gauge size={14} />} onClick={() => set(limit)}>Set</Button> : null) },
   ];
 }
 
@@ -67,8 +68,13 @@ function SetLimit({ limit, onClose }: { limit: LimitView; onClose: () => void })
     say("The limit holds from now on.");
     renew();
   };
+  const number = text.trim() === "" ? null : Number(text);
+  const same: Same = {
+    command: number === null ? ["limit", "reset", limit.name] : ["limit", "set", limit.name, String(number)], method: "PUT",
+    path: `/v1/limits/${limit.limit_id}`, body: { limit: number }, python: ["set_limit", limit.limit_id, number],
+  };
   return (
-    <Confirm title={`Set ${limit.name}`} verb="Set the limit" act={act} onClose={onClose} onConflict={renew}>
+    <Confirm title={`Set ${limit.name}`} verb="Set the limit" act={act} onClose={onClose} onConflict={renew} same={same}>
       <p className="muted">It stays whatever jobs and tasks declare ({limit.declared ?? "nothing"} now). Empty returns to what is declared.</p>
       <Field label="Runs at once" inputMode="numeric" value={text} onChange={(event) => setText(event.target.value)} />
     </Confirm>
@@ -124,13 +130,16 @@ function Breakers() {
     { key: "probe", head: "Next probe", cell: (breaker) => <Time at={breaker.probe_at} /> },
     { key: "open", head: "Opens for", phone: "none", cell: (breaker) => duration(breaker.open_for) },
     { key: "held", head: "Held", align: "end", cell: (breaker) => count(breaker.held) },
-    { key: "verbs", head: <span className="sr">Verbs</span>, cell: (breaker) => (breaker.state === "closed" ? null : <Button icon={<RotateCcw size={14} />} onClick={() => setResetting(breaker)}>Reset</Button>) },
+    { key: "verbs", head: <span className="sr">Verbs</span>, cell: (breaker) => (breaker.state === "closed" ? null : <Button needs="breakers.reset" icon={<RotateCcw size={14} />} onClick={() => setResetting(breaker)}>Reset</Button>) },
   ];
   return (
     <Card flush title="Circuit breakers">
       <Table label="Circuit breakers" columns={shown} rows={found.data.breakers} rowKey={(breaker) => String(breaker.breaker_id)} />
       {resetting ? (
-        <Confirm title="Reset this circuit breaker?" verb="Reset" act={reset} onClose={() => setResetting(null)} onConflict={renew}>
+        <Confirm
+          title="Reset this circuit breaker?" verb="Reset" act={reset} onClose={() => setResetting(null)} onConflict={renew}
+          same={{ command: ["breaker", "reset", String(resetting.breaker_id)], method: "POST", path: `/v1/breakers/${resetting.breaker_id}:reset`, body: {}, python: ["reset_breaker", resetting.breaker_id] }}
+        >
           <p>It closes and forgets its failures. {plural(resetting.held, "held run")} may start at once.</p>
         </Confirm>
       ) : null}

@@ -1,6 +1,7 @@
 // Creates a channel, or replaces its settings. A secret field is empty: no answer has its value.
 import { useState } from "react";
 import type { ChannelKind, ChannelView } from "../../api/schema";
+import { HIDDEN, type Same } from "../../ui/AsCommand";
 import { Confirm } from "../../ui/Dialog";
 import { Field, Select } from "../../ui/Field";
 import { say } from "../../ui/Toasts";
@@ -15,14 +16,18 @@ export function ChannelForm({ channel, onClose, renew }: { channel: ChannelView 
   const [kind, setKind] = useState<ChannelKind>(channel?.kind ?? "slack");
   const [values, setValues] = useState<Values>(() => valuesOf(channel));
   const problems = useProblems();
+  const body = bodyOf(kind, values);
+  const path = `/v1/channels/${encodeURIComponent(name.trim())}`;
+  const hidden = Object.fromEntries(KINDS[kind].filter((field) => field.secret && body[field.name] !== undefined).map((field) => [field.name, HIDDEN]));
+  const same: Same = { method: "PUT", path, body: { ...body, ...hidden }, python: ["set_channel", name.trim(), { ...body, ...hidden }] };
   const act = problems.watch(async () => {
-    await store(`/v1/channels/${encodeURIComponent(name.trim())}`, "channel", channel?.version ?? null, bodyOf(kind, values));
+    await store(path, "channel", channel?.version ?? null, body);
     say(`The channel ${name.trim()} is ${channel ? "changed" : "created"}. Test it.`);
     renew();
   });
   const type = (field: string) => (event: { target: { value: string } }): void => setValues({ ...values, [field]: event.target.value });
   return (
-    <Confirm title={channel ? `Edit the channel ${channel.name}` : "Create a channel"} operation="channels.put" verb={channel ? "Save" : "Create"} act={act} onClose={onClose} onConflict={renew}>
+    <Confirm title={channel ? `Edit the channel ${channel.name}` : "Create a channel"} operation="channels.put" verb={channel ? "Save" : "Create"} act={act} onClose={onClose} onConflict={renew} same={same}>
       {channel ? null : <Field label="Name" required placeholder="oncall" problem={problems.of("name")} value={name} onChange={(event) => setName(event.target.value)} />}
       <Select label="Kind" value={kind} problem={problems.of("kind")} options={Object.keys(KINDS).map((one) => [one, one])} onChange={(event) => setKind(event.target.value as ChannelKind)} />
       {KINDS[kind].map((field) => (

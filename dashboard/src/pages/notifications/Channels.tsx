@@ -1,6 +1,7 @@
 // Channels: where people are told something. Values of secret fields are never shown.
 import { useQueryClient } from "@tanstack/react-query";
 import { useSearch } from "@tanstack/react-router";
+import { Pencil, Plus, Send, Trash2 } from "lucide-react";
 import { useState } from "react";
 import { change, post } from "../../api/client";
 import type { ChannelList, ChannelTested, ChannelView } from "../../api/schema";
@@ -42,9 +43,9 @@ export function Channels() {
       key: "verbs", head: <span className="sr">Verbs</span>,
       cell: (channel) => (
         <>
-          <Button onClick={() => setTesting(channel)} aria-label={`Test ${channel.name}`}>Test</Button>{" "}
-          <Button onClick={() => setEditing(channel)} aria-label={`Edit ${channel.name}`}>Edit</Button>{" "}
-          <Button kind="quiet" onClick={() => setDeleting(channel)} aria-label={`Delete ${channel.name}`}>Delete</Button>
+          <Button needs="channels.test" icon={<Send size={14} />} onClick={() => setTesting(channel)} aria-label={`Test ${channel.name}`}>Test</Button>{" "}
+          <Button needs="channels.put" icon={<Pencil size={14} />} onClick={() => setEditing(channel)} aria-label={`Edit ${channel.name}`}>Edit</Button>{" "}
+          <Button needs="channels.delete" icon={<Trash2 size={14} />} onClick={() => setDeleting(channel)} aria-label={`Delete ${channel.name}`}>Delete</Button>
         </>
       ),
     },
@@ -56,18 +57,18 @@ export function Channels() {
     renew();
   };
   return (
-    <Card flush title="Channels" aside={<Button kind="primary" onClick={() => setEditing("new")}>Create a channel</Button>}>
+    <Card flush title="Channels" aside={<Button kind="primary" needs="channels.put" icon={<Plus size={14} />} onClick={() => setEditing("new")}>Create a channel</Button>}>
       <List
         label="Channels" list={list} after={search.after} rowKey={(channel) => channel.name} columns={columns}
         empty={<Empty title="No channels" command="mainspring channel set oncall --kind slack --secret-file slack-url">A channel is where people are told something: mail, chat, a pager, a webhook.</Empty>}
       />
       {deleting ? (
-        <Confirm title={`Delete the channel ${deleting.name}?`} operation="channels.delete" verb="Delete the channel" danger act={remove} onClose={() => setDeleting(null)} onConflict={renew}>
+        <Confirm title={`Delete the channel ${deleting.name}?`} operation="channels.delete" verb="Delete the channel" danger act={remove} onClose={() => setDeleting(null)} onConflict={renew} same={{ command: ["channel", "delete", deleting.name], method: "DELETE", path: `${PATH}/${encodeURIComponent(deleting.name)}`, python: ["delete_channel", deleting.name] }}>
           <p>Messages that wait for it are given up. A channel that a rule uses is not deleted.</p>
         </Confirm>
       ) : null}
       {testing ? (
-        <Confirm title={`Test the channel ${testing.name}?`} operation="channels.test" verb="Send a test message" act={test} onClose={() => setTesting(null)}>
+        <Confirm title={`Test the channel ${testing.name}?`} operation="channels.test" verb="Send a test message" act={test} onClose={() => setTesting(null)} same={{ command: ["channel", "test", testing.name], method: "POST", path: `${PATH}/${encodeURIComponent(testing.name)}:test`, python: ["test_channel", testing.name] }}>
           <p>It gets one message now, which says that it is a test. The answer takes 30 seconds at most.</p>
         </Confirm>
       ) : null}

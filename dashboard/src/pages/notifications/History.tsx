@@ -1,9 +1,11 @@
 // Messages, newest first.
 import { useQueryClient } from "@tanstack/react-query";
 import { useSearch } from "@tanstack/react-router";
+import { Check, Send } from "lucide-react";
 import { useState } from "react";
 import { post } from "../../api/client";
 import type { NotificationList, NotificationView } from "../../api/schema";
+import type { Same } from "../../ui/AsCommand";
 import { Button } from "../../ui/Button";
 import { Confirm, Dialog } from "../../ui/Dialog";
 import { ChoiceFilter, Filters } from "../../ui/Filters";
@@ -48,9 +50,9 @@ export function History() {
       cell: (one) => (
         <>
           {one.acknowledged_by || one.status === "PENDING" ? null : (
-            <Button kind="quiet" onClick={() => setVerb({ kind: "acknowledge", one })} aria-label={`Acknowledge ${one.title}`}>Acknowledge</Button>
+            <Button needs="notifications.acknowledge" icon={<Check size={14} />} onClick={() => setVerb({ kind: "acknowledge", one })} aria-label={`Acknowledge ${one.title}`}>Acknowledge</Button>
           )}{" "}
-          {one.status === "DEAD" ? <Button onClick={() => setVerb({ kind: "send", one })} aria-label={`Send again: ${one.title}`}>Send again</Button> : null}
+          {one.status === "DEAD" ? <Button needs="notifications.send" icon={<Send size={14} />} onClick={() => setVerb({ kind: "send", one })} aria-label={`Send again: ${one.title}`}>Send again</Button> : null}
         </>
       ),
     },
@@ -83,13 +85,17 @@ function VerbDialog({ verb, onClose, renew }: { verb: Verb; onClose: () => void;
     say(kind === "send" ? "It is sent again." : "Nobody is reminded of it any more.");
     renew();
   };
+  const same: Same = {
+    command: ["notification", kind, one.notification_id], method: "POST", path: `${PATH}/${one.notification_id}:${kind}`,
+    python: [`${kind}_notification`, one.notification_id],
+  };
   return kind === "send" ? (
-    <Confirm title="Send it again?" operation="notifications.send" verb="Send again" act={act} onClose={onClose} onConflict={renew}>
+    <Confirm title="Send it again?" operation="notifications.send" verb="Send again" act={act} onClose={onClose} onConflict={renew} same={same}>
       <p className="wrap">{one.title}</p>
       <p>It is sent to {one.channel} with the same id, so that a receiver can see that it had it before.</p>
     </Confirm>
   ) : (
-    <Confirm title="Acknowledge it?" operation="notifications.acknowledge" verb="Acknowledge" act={act} onClose={onClose} onConflict={renew}>
+    <Confirm title="Acknowledge it?" operation="notifications.acknowledge" verb="Acknowledge" act={act} onClose={onClose} onConflict={renew} same={same}>
       <p className="wrap">{one.title}</p>
       <p>Others see that somebody looks after it. There are no reminders of it, and it is not escalated.</p>
     </Confirm>

@@ -3,6 +3,7 @@ import { useQuery } from "@tanstack/react-query";
 import { useState } from "react";
 import { get } from "../../api/client";
 import type { ChannelList, NotableEvent, RuleView } from "../../api/schema";
+import type { Same } from "../../ui/AsCommand";
 import { Confirm } from "../../ui/Dialog";
 import { Choices, Field } from "../../ui/Field";
 import { say } from "../../ui/Toasts";
@@ -37,9 +38,11 @@ export function RuleForm({ rule, onClose, renew }: { rule: RuleView | null; onCl
   const problems = useProblems();
   const channels = useQuery({ queryKey: ["channels", "names"], queryFn: ({ signal }) => get<ChannelList>("/v1/channels", { limit: 1000 }, signal) });
   const names = [...new Set([...(channels.data?.channels ?? []).map((one) => one.name), ...to, ...escalateTo])];
+  const body = { on, to, ...bodyOf(texts, on, days, escalateTo) };
+  const path = `/v1/rules/${encodeURIComponent(name.trim())}`;
+  const same: Same = { method: "PUT", path, body, python: ["set_rule", name.trim(), body] };
   const act = problems.watch(async () => {
-    const body = { on, to, ...bodyOf(texts, on, days, escalateTo) };
-    await store(`/v1/rules/${encodeURIComponent(name.trim())}`, "rule", rule?.version ?? null, body);
+    await store(path, "rule", rule?.version ?? null, body);
     say(`The rule ${name.trim()} is ${rule ? "changed" : "created"}.`);
     renew();
   });
@@ -48,7 +51,7 @@ export function RuleForm({ rule, onClose, renew }: { rule: RuleView | null; onCl
     return <Field label={label} problem={problems.of(of)} value={texts[field]} onChange={(event) => setTexts({ ...texts, [field]: event.target.value })} {...rest} />;
   };
   return (
-    <Confirm title={rule ? `Edit the rule ${rule.name}` : "Create a rule"} operation="rules.put" verb={rule ? "Save" : "Create"} act={act} onClose={onClose} onConflict={renew}>
+    <Confirm title={rule ? `Edit the rule ${rule.name}` : "Create a rule"} operation="rules.put" verb={rule ? "Save" : "Create"} act={act} onClose={onClose} onConflict={renew} same={same}>
       {rule ? null : <Field label="Name" required placeholder="all-failures" problem={problems.of("name")} value={name} onChange={(event) => setName(event.target.value)} />}
       <Choices label="On" problem={problems.of("on")} chosen={on} onChange={setOn} options={Object.entries(EVENTS).map(([event, words]) => [event, `${event}: ${words}`])} />
       <Choices label="To" problem={problems.of("to")} chosen={to} onChange={setTo} options={names.map((one) => [one, one])} help={channels.data && names.length === 0 ? "There is no channel yet. Create one first." : undefined} />

@@ -1,6 +1,7 @@
 // Rules: who is told of what.
 import { useQueryClient } from "@tanstack/react-query";
 import { useSearch } from "@tanstack/react-router";
+import { Bell, BellOff, Pencil, Plus, Trash2 } from "lucide-react";
 import { useState } from "react";
 import { change, post } from "../../api/client";
 import type { RuleList, RuleView } from "../../api/schema";
@@ -44,9 +45,9 @@ export function Rules() {
       key: "verbs", head: <span className="sr">Verbs</span>,
       cell: (rule) => (
         <>
-          <Button onClick={() => setMuting(rule)} aria-label={`${rule.muted_until ? "Unmute" : "Mute"} ${rule.name}`}>{rule.muted_until ? "Unmute" : "Mute"}</Button>{" "}
-          <Button onClick={() => setEditing(rule)} aria-label={`Edit ${rule.name}`}>Edit</Button>{" "}
-          <Button kind="quiet" onClick={() => setDeleting(rule)} aria-label={`Delete ${rule.name}`}>Delete</Button>
+          <Button needs="rules.mute" icon={rule.muted_until ? <Bell size={14} /> : <BellOff size={14} />} onClick={() => setMuting(rule)} aria-label={`${rule.muted_until ? "Unmute" : "Mute"} ${rule.name}`}>{rule.muted_until ? "Unmute" : "Mute"}</Button>{" "}
+          <Button needs="rules.put" icon={<Pencil size={14} />} onClick={() => setEditing(rule)} aria-label={`Edit ${rule.name}`}>Edit</Button>{" "}
+          <Button needs="rules.delete" icon={<Trash2 size={14} />} onClick={() => setDeleting(rule)} aria-label={`Delete ${rule.name}`}>Delete</Button>
         </>
       ),
     },
@@ -58,13 +59,13 @@ export function Rules() {
     renew();
   };
   return (
-    <Card flush title="Rules" aside={<Button kind="primary" onClick={() => setEditing("new")}>Create a rule</Button>}>
+    <Card flush title="Rules" aside={<Button kind="primary" needs="rules.put" icon={<Plus size={14} />} onClick={() => setEditing("new")}>Create a rule</Button>}>
       <List
         label="Rules" list={list} after={search.after} rowKey={(rule) => rule.name} columns={columns}
         empty={<Empty title="No rules" command="mainspring rule set all-failures --on failure,recovered --to oncall">A rule says who is told of what. Jobs can have rules of their own.</Empty>}
       />
       {deleting ? (
-        <Confirm title={`Delete the rule ${deleting.name}?`} operation="rules.delete" verb="Delete the rule" danger act={remove} onClose={() => setDeleting(null)} onConflict={renew}>
+        <Confirm title={`Delete the rule ${deleting.name}?`} operation="rules.delete" verb="Delete the rule" danger act={remove} onClose={() => setDeleting(null)} onConflict={renew} same={{ command: ["rule", "delete", deleting.name], method: "DELETE", path: `${PATH}/${encodeURIComponent(deleting.name)}`, python: ["delete_rule", deleting.name] }}>
           <p>What it has not told yet is not told.</p>
         </Confirm>
       ) : null}
@@ -89,11 +90,11 @@ function Mute({ rule, onClose, renew }: { rule: RuleView; onClose: () => void; r
     renew();
   };
   return rule.muted_until ? (
-    <Confirm title={`Unmute the rule ${rule.name}?`} operation="rules.unmute" verb="Unmute the rule" act={unmute} onClose={onClose}>
+    <Confirm title={`Unmute the rule ${rule.name}?`} operation="rules.unmute" verb="Unmute the rule" act={unmute} onClose={onClose} same={{ command: ["rule", "unmute", rule.name], method: "POST", path: `${path}:unmute`, python: ["unmute_rule", rule.name] }}>
       <p>It tells again, also what has happened meanwhile and has not recovered.</p>
     </Confirm>
   ) : (
-    <Confirm title={`Mute the rule ${rule.name}?`} operation="rules.mute" verb="Mute the rule" act={mute} onClose={onClose}>
+    <Confirm title={`Mute the rule ${rule.name}?`} operation="rules.mute" verb="Mute the rule" act={mute} onClose={onClose} same={{ command: ["rule", "mute", rule.name, "--for", duration.trim()], method: "POST", path: `${path}:mute`, body: { for: duration.trim() }, python: ["mute_rule", rule.name, duration.trim()] }}>
       <p>It tells nothing for so long. Then it tells what has not recovered.</p>
       <Field label="For" required placeholder="2h" problem={problems.of("for")} value={duration} onChange={(event) => setDuration(event.target.value)} />
     </Confirm>

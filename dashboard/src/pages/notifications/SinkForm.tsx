@@ -1,6 +1,7 @@
 // Creates a sink, or replaces its settings. A secret field is empty: no answer has its value.
 import { useState } from "react";
 import type { SinkKind, SinkView } from "../../api/schema";
+import { HIDDEN, type Same } from "../../ui/AsCommand";
 import { Confirm } from "../../ui/Dialog";
 import { Field, Select } from "../../ui/Field";
 import { say } from "../../ui/Toasts";
@@ -41,13 +42,17 @@ export function SinkForm({ sink, onClose, renew }: { sink: SinkView | null; onCl
   const [kind, setKind] = useState<SinkKind>(sink?.kind ?? "webhook");
   const [values, setValues] = useState<Values>(() => valuesOf(sink));
   const problems = useProblems();
+  const body = bodyOf(kind, values);
+  const path = `/v1/sinks/${encodeURIComponent(name.trim())}`;
+  const hidden = Object.fromEntries(KINDS[kind].filter((field) => field.secret && body[field.name] !== undefined).map((field) => [field.name, HIDDEN]));
+  const same: Same = { method: "PUT", path, body: { ...body, ...hidden }, python: ["set_sink", name.trim(), { ...body, ...hidden }] };
   const act = problems.watch(async () => {
-    await store(`/v1/sinks/${encodeURIComponent(name.trim())}`, "sink", sink?.version ?? null, bodyOf(kind, values));
+    await store(path, "sink", sink?.version ?? null, body);
     say(`The sink ${name.trim()} is ${sink ? "changed" : "created"}. Test it.`);
     renew();
   });
   return (
-    <Confirm title={sink ? `Edit the sink ${sink.name}` : "Create a sink"} operation="sinks.put" verb={sink ? "Save" : "Create"} act={act} onClose={onClose} onConflict={renew}>
+    <Confirm title={sink ? `Edit the sink ${sink.name}` : "Create a sink"} operation="sinks.put" verb={sink ? "Save" : "Create"} act={act} onClose={onClose} onConflict={renew} same={same}>
       {sink ? null : <Field label="Name" required placeholder="lake" problem={problems.of("name")} value={name} onChange={(event) => setName(event.target.value)} />}
       <Select label="Kind" value={kind} problem={problems.of("kind")} options={Object.keys(KINDS).map((one) => [one, one])} onChange={(event) => setKind(event.target.value as SinkKind)} />
       {[...KINDS[kind], ...FILTER].map((field) => {

@@ -1,6 +1,7 @@
 // Sinks: where changes of jobs and runs are sent, and how far each is. Values of secret fields are never shown.
 import { useQueryClient } from "@tanstack/react-query";
 import { useSearch } from "@tanstack/react-router";
+import { Pause, Pencil, Play, Plus, Send, Trash2 } from "lucide-react";
 import { useState } from "react";
 import { change, post } from "../../api/client";
 import type { SinkList, SinkTested, SinkView } from "../../api/schema";
@@ -62,22 +63,22 @@ export function Sinks() {
       key: "verbs", head: <span className="sr">Verbs</span>,
       cell: (sink) => (
         <>
-          <Button onClick={() => setTesting(sink)} aria-label={`Test ${sink.name}`}>Test</Button>{" "}
-          <Button onClick={() => setTurning(sink)} aria-label={`${sink.paused ? "Resume" : "Pause"} ${sink.name}`}>{sink.paused ? "Resume" : "Pause"}</Button>{" "}
-          <Button onClick={() => setEditing(sink)} aria-label={`Edit ${sink.name}`}>Edit</Button>{" "}
-          <Button kind="quiet" onClick={() => setDeleting(sink)} aria-label={`Delete ${sink.name}`}>Delete</Button>
+          <Button needs="sinks.test" icon={<Send size={14} />} onClick={() => setTesting(sink)} aria-label={`Test ${sink.name}`}>Test</Button>{" "}
+          <Button needs="sinks.pause" icon={sink.paused ? <Play size={14} /> : <Pause size={14} />} onClick={() => setTurning(sink)} aria-label={`${sink.paused ? "Resume" : "Pause"} ${sink.name}`}>{sink.paused ? "Resume" : "Pause"}</Button>{" "}
+          <Button needs="sinks.put" icon={<Pencil size={14} />} onClick={() => setEditing(sink)} aria-label={`Edit ${sink.name}`}>Edit</Button>{" "}
+          <Button needs="sinks.delete" icon={<Trash2 size={14} />} onClick={() => setDeleting(sink)} aria-label={`Delete ${sink.name}`}>Delete</Button>
         </>
       ),
     },
   ];
   return (
-    <Card flush title="Sinks" aside={<Button kind="primary" onClick={() => setEditing("new")}>Create a sink</Button>}>
+    <Card flush title="Sinks" aside={<Button kind="primary" needs="sinks.put" icon={<Plus size={14} />} onClick={() => setEditing("new")}>Create a sink</Button>}>
       <List
         label="Sinks" list={list} after={search.after} rowKey={(sink) => sink.name} columns={columns}
         empty={<Empty title="No sinks" command="mainspring sink set lake --kind webhook --address https://example.com/changes --secret-file key">A sink gets the changes of jobs and runs as CloudEvents: a webhook, Kafka, NATS, RabbitMQ or Redis.</Empty>}
       />
       {testing ? (
-        <Confirm title={`Test the sink ${testing.name}?`} operation="sinks.test" verb="Send a test event" act={test} onClose={() => setTesting(null)}>
+        <Confirm title={`Test the sink ${testing.name}?`} operation="sinks.test" verb="Send a test event" act={test} onClose={() => setTesting(null)} same={{ command: ["sink", "test", testing.name], method: "POST", path: `${pathOf(testing)}:test`, python: ["test_sink", testing.name] }}>
           <p>It gets one event of the type mainspring.sink.test now. The answer takes 40 seconds at most.</p>
         </Confirm>
       ) : null}
@@ -85,12 +86,13 @@ export function Sinks() {
         <Confirm
           title={`${turning.paused ? "Resume" : "Pause"} the sink ${turning.name}?`} operation={turning.paused ? "sinks.resume" : "sinks.pause"}
           verb={turning.paused ? "Resume the sink" : "Pause the sink"} act={turn} onClose={() => setTurning(null)}
+          same={{ command: ["sink", turning.paused ? "resume" : "pause", turning.name], method: "POST", path: `${pathOf(turning)}:${turning.paused ? "resume" : "pause"}`, python: [turning.paused ? "resume_sink" : "pause_sink", turning.name] }}
         >
           <p>{turning.paused ? "What has waited is sent." : "Changes wait until it is resumed, for as long as the sink keeps them."}</p>
         </Confirm>
       ) : null}
       {deleting ? (
-        <Confirm title={`Delete the sink ${deleting.name}?`} operation="sinks.delete" verb="Delete the sink" danger act={remove} onClose={() => setDeleting(null)} onConflict={renew}>
+        <Confirm title={`Delete the sink ${deleting.name}?`} operation="sinks.delete" verb="Delete the sink" danger act={remove} onClose={() => setDeleting(null)} onConflict={renew} same={{ command: ["sink", "delete", deleting.name], method: "DELETE", path: pathOf(deleting), python: ["delete_sink", deleting.name] }}>
           <p>What it has not sent yet is not sent: {deleting.waiting.toLocaleString("en")} changes.</p>
         </Confirm>
       ) : null}

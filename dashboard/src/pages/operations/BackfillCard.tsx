@@ -93,16 +93,19 @@ export function BackfillVerbs({ backfill }: { backfill: BackfillView }) {
   return (
     <span className={styles.title}>
       {problem ? <ConflictOrProblem error={problem} /> : null}
-      <Button icon={turn === "pause" ? <Pause size={14} /> : <Play size={14} />} onClick={() => void act(turn, backfill.etag).catch(setProblem)} aria-label={`${turn === "pause" ? "Pause" : "Resume"} the backfill of ${backfill.job_id}`}>
+      <Button needs={`backfills.${turn}`} icon={turn === "pause" ? <Pause size={14} /> : <Play size={14} />} onClick={() => void act(turn, backfill.etag).catch(setProblem)} aria-label={`${turn === "pause" ? "Pause" : "Resume"} the backfill of ${backfill.job_id}`}>
         {turn === "pause" ? "Pause" : "Resume"}
       </Button>
       {backfill.state === "cancelled" ? null : (
-        <Button icon={<SquareX size={14} />} onClick={() => setAsked(backfill.etag)} aria-label={`Cancel the backfill of ${backfill.job_id}`}>
+        <Button needs="backfills.cancel" icon={<SquareX size={14} />} onClick={() => setAsked(backfill.etag)} aria-label={`Cancel the backfill of ${backfill.job_id}`}>
           Cancel
         </Button>
       )}
       {asked !== null ? (
-        <Confirm title={`Cancel the backfill of ${backfill.job_id}?`} verb="Cancel the backfill" danger act={() => act("cancel", asked)} onClose={() => setAsked(null)} onConflict={() => void readAgain()}>
+        <Confirm
+          title={`Cancel the backfill of ${backfill.job_id}?`} verb="Cancel the backfill" danger act={() => act("cancel", asked)} onClose={() => setAsked(null)} onConflict={() => void readAgain()}
+          same={{ command: ["backfill", "cancel", backfill.id], method: "POST", path: `${pathOf(backfill.id)}:cancel`, body: {}, python: ["cancel_backfill", backfill.id] }}
+        >
           <p>It creates no more runs, and those that no worker has taken end. {count(backfill.remaining)} fires stay without a run.</p>
         </Confirm>
       ) : null}

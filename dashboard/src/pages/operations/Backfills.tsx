@@ -26,7 +26,7 @@ const COLUMNS: Column<BackfillView>[] = [
     ),
   },
   { key: "from", head: "From", cell: (backfill) => <Time at={backfill.from} exact /> },
-  { key: "to", head: "To", phone: "none", cell: (backfill) => <Time at={backfill.to} exact /> },
+  { key: "to", head: "To", phone: "none", room: 1, cell: (backfill) => <Time at={backfill.to} exact /> },
   {
     key: "progress", head: "Progress",
     cell: (backfill) => (

@@ -109,11 +109,14 @@ export function StopOperation({ operation }: { operation: OperationView }) {
   };
   return (
     <>
-      <Button icon={<SquareX size={14} />} onClick={() => setAsked(operation.etag)} aria-label={`Stop ${operationWords(operation)}`}>
+      <Button needs="operations.cancel" icon={<SquareX size={14} />} onClick={() => setAsked(operation.etag)} aria-label={`Stop ${operationWords(operation)}`}>
         Stop
       </Button>
       {asked !== null ? (
-        <Confirm title={`Stop "${operationWords(operation)}"?`} verb="Stop the operation" act={() => act(asked)} onClose={() => setAsked(null)} onConflict={() => void readAgain()}>
+        <Confirm
+          title={`Stop "${operationWords(operation)}"?`} verb="Stop the operation" act={() => act(asked)} onClose={() => setAsked(null)} onConflict={() => void readAgain()}
+          same={{ command: ["operation", "cancel", operation.id], method: "POST", path: `${operationPath(operation.id)}:cancel`, body: {} }}
+        >
           <p>
             What is done stays done: {count(operation.done)} {shownTarget(operation)} so far. The rest is left as it is.
           </p>

@@ -2,6 +2,7 @@ import { keepPreviousData, useQuery } from "@tanstack/react-query";
 import { Link, useSearch } from "@tanstack/react-router";
 import { lazy, Suspense } from "react";
 import { get } from "../../api/client";
+import { OVERVIEW_WINDOWS as WINDOWS, overviewQuery, type Window } from "../../api/queries";
 import type { Failures, JobRows, Overview, UpcomingFire, UpcomingFires } from "../../api/schema";
 import { count, counted, duration, percent, plural, rate, short } from "../../lib/format";
 import { useNow } from "../../live/clock";
@@ -17,19 +18,12 @@ import { VerdictBox } from "./VerdictBox";
 import { WaitingLine } from "./WaitingLine";
 
 const Charts = lazy(() => import("./Charts"));
-const WINDOWS = ["1h", "6h", "24h", "7d", "30d"] as const;
-type Window = (typeof WINDOWS)[number];
 
 export function OverviewPage() {
   const search = useSearch({ from: "/" });
-  const w: Window = WINDOWS.find((one) => one === search.w) ?? "1h";
+  const w = WINDOWS.find((one) => one === search.w) ?? "1h";
   const set = useSetSearch();
-  const found = useQuery({
-    queryKey: ["overview", w, search.queue, search.task],
-    queryFn: ({ signal }) => get<Overview>("/v1/insights/overview", { w, queue: search.queue, task: search.task }, signal),
-    refetchInterval: 3000,
-    placeholderData: keepPreviousData,
-  });
+  const found = useQuery({ ...overviewQuery(w, search.queue, search.task), placeholderData: keepPreviousData });
   const active = (["queue", "task"] as const).filter((name) => search[name] !== undefined);
   const overview = found.data;
   return (
@@ -117,7 +111,7 @@ function Coming() {
   for (const fire of ahead) if (!named.has(fire.job_id)) named.set(fire.job_id, fire);
   const fires = [...named.values()].slice(0, 6);
   return (
-    <Card title="Coming" aside={<Link to="/calendar">Calendar</Link>}>
+    <Card title="Coming" aside={<Link to="/upcoming">Upcoming fires</Link>}>
       {fires.length === 0 && !coming.isPending ? (
         <Empty title="Nothing is scheduled" command={"mainspring submit --command 'echo hello' --every 1m --name hello"}>
           Create a first schedule:

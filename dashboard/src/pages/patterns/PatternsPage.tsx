@@ -95,7 +95,7 @@ export function PatternsPage() {
         <Json value={{ account: "a1", cents: 1999 }} label="payload" />
         <Meter label="Done" total={10} good={6} going={2} bad={1}>6 of 10</Meter> <Spark values={[1, 4, 2, 8, 5]} label="20 over time" />
         <RunBars label="Last runs" runs={ROWS.map((row) => ({ run_id: row.id, status: row.state, duration: row.ran, scheduled_for: AT }))} />
-        <AsCommand same={{ command: ["job", "run", "billing.monthly"], method: "POST", path: "/v1/jobs/billing.monthly:runNow", body: {}, python: ["run_job_now", "billing.monthly"] }} />
+        <AsCommand same={{ command: ["job", "run", "billing.monthly"], method: "POST", path: "/v1/jobs/billing.monthly:runNow", body: {}, python: ["run_now", "billing.monthly"] }} />
       </Card>
       <Card title="Charts">
         <div className={charts.inCard}>

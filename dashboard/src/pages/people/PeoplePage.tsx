@@ -1,9 +1,11 @@
 // The people of the tenant: who they are, what they may do, and the links with which they choose a password.
 import { useQuery, useQueryClient } from "@tanstack/react-query";
+import { KeyRound, Pause, Pencil, Play, Plus, Trash2 } from "lucide-react";
 import { useState } from "react";
 import { call, get, post } from "../../api/client";
 import { sessionQuery } from "../../api/session";
 import type { UserLink, UserList, UserView } from "../../api/schema";
+import type { Same } from "../../ui/AsCommand";
 import { Button } from "../../ui/Button";
 import { Copy } from "../../ui/Copy";
 import { Confirm, Dialog } from "../../ui/Dialog";
@@ -34,7 +36,7 @@ export function PeoplePage() {
   return (
     <Page
       title="People" lead="Who may sign in with mail address and password, and as what."
-      actions={<Button kind="primary" onClick={() => setInviting(true)}>Invite a person</Button>}
+      actions={<Button kind="primary" needs="users.invite" icon={<Plus size={14} />} onClick={() => setInviting(true)}>Invite a person</Button>}
     >
       <Card flush title="People">
         {people.isPending ? (
@@ -75,13 +77,13 @@ function columns(act: (act: Act, user: UserView) => void): Column<UserView>[] {
         <>
           {user.state === "active" ? (
             <>
-              <Button onClick={() => act("role", user)} aria-label={`Role of ${user.name}`}>Role</Button>{" "}
-              <Button onClick={() => act("reset", user)} aria-label={`New password for ${user.name}`}>New password</Button>{" "}
-              <Button onClick={() => act("disable", user)} aria-label={`Disable ${user.name}`}>Disable</Button>{" "}
+              <Button icon={<Pencil size={14} />} onClick={() => act("role", user)} aria-label={`Role of ${user.name}`}>Role</Button>{" "}
+              <Button icon={<KeyRound size={14} />} onClick={() => act("reset", user)} aria-label={`New password for ${user.name}`}>New password</Button>{" "}
+              <Button icon={<Pause size={14} />} onClick={() => act("disable", user)} aria-label={`Disable ${user.name}`}>Disable</Button>{" "}
             </>
           ) : null}
-          {user.state === "disabled" ? <><Button onClick={() => act("enable", user)} aria-label={`Enable ${user.name}`}>Enable</Button>{" "}</> : null}
-          <Button onClick={() => act("remove", user)} aria-label={`Remove ${user.name}`}>Remove</Button>
+          {user.state === "disabled" ? <><Button icon={<Play size={14} />} onClick={() => act("enable", user)} aria-label={`Enable ${user.name}`}>Enable</Button>{" "}</> : null}
+          <Button icon={<Trash2 size={14} />} onClick={() => act("remove", user)} aria-label={`Remove ${user.name}`}>Remove</Button>
         </>
       ),
     },
@@ -113,7 +115,7 @@ function Invite({ onClose, onMade }: { onClose: () => void; onMade: (made: UserL
     await client.invalidateQueries({ queryKey: ["users"] });
   };
   return (
-    <Confirm title="Invite a person" operation="users.invite" verb="Invite" act={act} onClose={onClose}>
+    <Confirm title="Invite a person" operation="users.invite" verb="Invite" act={act} onClose={onClose} same={{ command: ["user", "invite", mail.trim(), "--name", name.trim(), "--role", role], method: "POST", path: "/v1/users", body: { mail: mail.trim(), name: name.trim(), role }, python: ["invite_user", mail.trim(), name.trim(), role] }}>
       <Field label="Mail address" type="email" required value={mail} onChange={(event) => setMail(event.target.value)} />
       <Field label="Name" required value={name} onChange={(event) => setName(event.target.value)} />
       <Select label="Role" value={role} options={ROLES} onChange={(event) => setRole(event.target.value)} />
@@ -130,6 +132,8 @@ const WORDS: Record<Act, { title: (name: string) => string; verb: string; danger
   remove: { title: (name) => `Remove ${name}?`, verb: "Remove", danger: true, what: "Sessions and personal tokens end at once. Jobs that the person has created stay, with the name." },
 };
 
+const CALLS: Record<Act, string> = { role: "set_user_role", reset: "reset_password", disable: "disable_user", enable: "enable_user", remove: "remove_user" };
+
 function Change({ act: kind, user, onClose, onMade }: { act: Act; user: UserView; onClose: () => void; onMade: (made: UserLink) => void }) {
   const [role, setRole] = useState<string>(user.tenants[0]?.role ?? "viewer");
   const [field, typed] = useTypedAgain();
@@ -137,16 +141,22 @@ function Change({ act: kind, user, onClose, onMade }: { act: Act; user: UserView
   const { title, verb, danger, what } = WORDS[kind];
   const asks = kind === "role" || kind === "enable" || kind === "reset";
   const path = `/v1/users/${user.user_id}`;
+  const tenant = kind === "role" && user.tenants.length === 1 ? { tenant: user.tenants[0]?.tenant } : {};
+  const body = kind === "role" ? { role, ...tenant } : {};
+  const same: Same = {
+    command: ["user", kind, user.mail, ...(kind === "role" ? ["--role", role] : [])], method: kind === "remove" ? "DELETE" : "POST",
+    path: kind === "remove" ? path : `${path}:${kind}`, ...(kind === "remove" ? {} : { body }), python: [CALLS[kind], user.mail, ...(kind === "role" ? [role] : [])], named: tenant,
+  };
   const act = async (): Promise<void> => {
     if (kind === "remove") await call("DELETE", path);
     else if (kind === "reset") onMade(await post<UserLink>(`${path}:reset`, typed));
-    else if (kind === "role") await post(`${path}:role`, { role, ...(user.tenants.length === 1 ? { tenant: user.tenants[0]?.tenant } : {}), ...typed });
+    else if (kind === "role") await post(`${path}:role`, { ...body, ...typed });
     else await post(`${path}:${kind}`, kind === "enable" ? typed : {});
     if (kind !== "reset") say(`${user.name}: done.`);
     await client.invalidateQueries({ queryKey: ["users"] });
   };
   return (
-    <Confirm title={title(user.name)} operation={`users.${kind}`} verb={verb} danger={danger} act={act} onClose={onClose}>
+    <Confirm title={title(user.name)} operation={`users.${kind}`} verb={verb} danger={danger} act={act} onClose={onClose} same={same}>
       <p>{what}</p>
       {kind === "role" ? <Select label="Role" value={role} options={ROLES} onChange={(event) => setRole(event.target.value)} /> : null}
       {asks ? field : null}

@@ -46,10 +46,10 @@ export function QueuePage() {
       lead={<>A queue · limits: {limitWords(shown)} · <Link to="/jobs" search={{ queue: name }}>its jobs</Link> · <Link to="/runs" search={{ queue: name }}>its runs</Link></>}
       actions={
         <>
-          <Button icon={paused ? <Play size={14} /> : <Pause size={14} />} data-key="." onClick={() => setKind(paused ? "resume" : "pause")}>
+          <Button needs={paused ? "queues.resume" : "queues.pause"} icon={paused ? <Play size={14} /> : <Pause size={14} />} data-key="." onClick={() => setKind(paused ? "resume" : "pause")}>
             {paused ? "Resume" : "Pause"}
           </Button>
-          <Button icon={<Gauge size={14} />} onClick={() => setKind("limits")}>
+          <Button needs="queues.update" icon={<Gauge size={14} />} onClick={() => setKind("limits")}>
             Limits
           </Button>
         </>

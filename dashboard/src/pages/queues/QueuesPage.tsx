@@ -73,8 +73,8 @@ function columns(setVerb: (verb: QueueVerb) => void): Column<QueueView>[] {
       key: "verbs", head: <span className="sr">Verbs</span>,
       cell: (queue) => (
         <span className="together">
-          <Button icon={<Gauge size={14} />} onClick={() => setVerb({ kind: "limits", queue })} aria-label={`Set the limits of ${queue.name}`} title="Limits" />
-          <Button icon={queue.limits?.paused ? <Play size={14} /> : <Pause size={14} />} onClick={() => setVerb({ kind: queue.limits?.paused ? "resume" : "pause", queue })} aria-label={`${queue.limits?.paused ? "Resume" : "Pause"} ${queue.name}`}>
+          <Button needs="queues.update" icon={<Gauge size={14} />} onClick={() => setVerb({ kind: "limits", queue })} aria-label={`Set the limits of ${queue.name}`} title="Limits" />
+          <Button needs={queue.limits?.paused ? "queues.resume" : "queues.pause"} icon={queue.limits?.paused ? <Play size={14} /> : <Pause size={14} />} onClick={() => setVerb({ kind: queue.limits?.paused ? "resume" : "pause", queue })} aria-label={`${queue.limits?.paused ? "Resume" : "Pause"} ${queue.name}`}>
             {queue.limits?.paused ? "Resume" : "Pause"}
           </Button>
         </span>

@@ -76,15 +76,20 @@ function Limits({ queue, onClose }: { queue: QueueView; onClose: () => void }) {
   const [concurrency, setConcurrency] = useState(String(queue.limits?.concurrency ?? ""));
   const [perTime, setPerTime] = useState(queue.limits?.rate ?? "");
   const [depth, setDepth] = useState(String(queue.limits?.max_depth ?? ""));
+  const number = (text: string): number | null => (text.trim() === "" ? null : Number(text));
+  const body = { concurrency: number(concurrency), rate: perTime.trim() || null, max_depth: number(depth) };
+  const word = (value: number | string | null): string => String(value ?? "none");
+  const same: Same = {
+    command: ["queue", "set", queue.name, "--concurrency", word(body.concurrency), "--rate", word(body.rate), "--max-depth", word(body.max_depth)],
+    method: "PUT", path: `/v1/queues/${encodeURIComponent(queue.name)}`, body, python: ["set_queue_limits", queue.name], named: body,
+  };
   const act = async (): Promise<void> => {
-    const number = (text: string): number | null => (text.trim() === "" ? null : Number(text));
-    const body = { concurrency: number(concurrency), rate: perTime.trim() || null, max_depth: number(depth) };
     await change("PUT", `/v1/queues/${encodeURIComponent(queue.name)}`, queue.version, body);
     say(`The limits of ${queue.name} hold from now on.`);
     renew();
   };
   return (
-    <Confirm title={`Limits of the queue ${queue.name}`} verb="Set the limits" act={act} onClose={onClose} onConflict={renew}>
+    <Confirm title={`Limits of the queue ${queue.name}`} verb="Set the limits" act={act} onClose={onClose} onConflict={renew} same={same}>
       <p className="muted">They hold at once, also for runs that wait already. Empty means no limit.</p>
       <Field label="Runs at once" inputMode="numeric" value={concurrency} onChange={(event) => setConcurrency(event.target.value)} />
       <Field label="Starts" help="such as 100/m or 5/s" value={perTime} onChange={(event) => setPerTime(event.target.value)} />

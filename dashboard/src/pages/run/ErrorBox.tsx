@@ -5,6 +5,7 @@ import type { RunView } from "../../api/schema";
 import { isLive } from "../../api/queries";
 import { errorLine, errorPart, plain, plural } from "../../lib/format";
 import { Button } from "../../ui/Button";
+import { Words } from "../../ui/Time";
 import styles from "./RunPage.module.css";
 
 export function ErrorBox({ run }: { run: RunView }) {
@@ -28,7 +29,7 @@ export function ErrorBox({ run }: { run: RunView }) {
         </>
       ) : null}
       <p>
-        {run.reason ? <span className="wrap">{run.reason}</span> : null}
+        {run.reason ? <span className="wrap"><Words text={run.reason} /></span> : null}
         <Link to="/runs" search={{ status: "FAILED", task: run.task, error: errorPart(run.error_message ?? "") }}>
           Runs with the same error
         </Link>

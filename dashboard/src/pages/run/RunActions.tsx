@@ -34,11 +34,11 @@ export function RunActions({ run }: { run: RunView }) {
     <>
       {alive && told ? <span role="status">Stopping: until its last process is gone</span> : null}
       {alive ? (
-        <Button icon={<SquareX size={14} />} disabled={told} onClick={() => ask("cancel")}>
+        <Button needs="runs.cancel" creator={run.created_by?.id ?? null} icon={<SquareX size={14} />} disabled={told} onClick={() => ask("cancel")}>
           Cancel
         </Button>
       ) : (
-        <Button kind="primary" icon={<RotateCcw size={14} />} onClick={() => ask("replay")}>
+        <Button kind="primary" needs="runs.retry" icon={<RotateCcw size={14} />} onClick={() => ask("replay")}>
           Replay
         </Button>
       )}
@@ -56,14 +56,15 @@ interface ReplayProps {
   run: Pick<RunView, "name" | "task" | "payload">;
   /** The verb: of the run, or of its dead letter. */
   path: string;
-  /** The run, where it is one. */
-  id?: string;
+  id: string;
+  /** It is a dead letter. */
+  dead?: boolean;
   seen: Seen;
   onClose: () => void;
   onConflict: () => void;
 }
 
-export function Replay({ run, path, id, seen, onClose, onConflict }: ReplayProps) {
+export function Replay({ run, path, id, dead = false, seen, onClose, onConflict }: ReplayProps) {
   const schema = useSchema(run.task);
   const own = run.payload === null || run.payload === undefined ? "" : JSON.stringify(run.payload, null, 2);
   const [text, setText] = useState(own);
@@ -79,12 +80,12 @@ export function Replay({ run, path, id, seen, onClose, onConflict }: ReplayProps
   };
   const given = text === own ? undefined : (parsed(text)?.value ?? undefined);
   const payload = given === undefined ? [] : [given];
-  const same: Same | undefined = id === undefined ? undefined : {
-    command: ["run", "retry", id, ...payload.flatMap((one) => ["--payload", JSON.stringify(one)])], method: "POST", path,
-    body: given === undefined ? {} : { payload: given }, python: ["retry_run", id, ...payload],
+  const same: Same = {
+    command: [...(dead ? ["dead-letter", "replay"] : ["run", "retry"]), id, ...payload.flatMap((one) => ["--payload", JSON.stringify(one)])], method: "POST", path,
+    body: given === undefined ? {} : { payload: given }, python: [dead ? "replay" : "retry_run", id, ...payload],
   };
   return (
-    <Confirm title={`Replay this run of ${run.name}?`} verb="Replay" act={act} onClose={onClose} onConflict={onConflict} {...(same ? { same } : {})}>
+    <Confirm title={`Replay this run of ${run.name}?`} verb="Replay" operation={dead ? "dead_letters.replay" : "runs.retry"} act={act} onClose={onClose} onConflict={onConflict} same={same}>
       <p>A new run for the same fire time. Change the payload if the old one was the fault.</p>
       <PayloadEditor schema={schema} text={text} onChange={setText} />
     </Confirm>

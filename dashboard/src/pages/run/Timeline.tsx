@@ -7,7 +7,7 @@ import { Card, Skeleton } from "../../ui/Page";
 import { Parts } from "../../ui/Parts";
 import { ProblemBox } from "../../ui/Problem";
 import { StateMark } from "../../ui/StateMark";
-import { Time } from "../../ui/Time";
+import { Time, Words } from "../../ui/Time";
 import { Attempts } from "./Attempts";
 import styles from "./RunPage.module.css";
 
@@ -48,9 +48,9 @@ function Entry({ entry }: { entry: TimelineEntry }) {
       <StateMark state={entry.state} detail={entry.attempt ? `attempt ${entry.attempt}` : null} />
       <Time at={entry.at} exact focusable />
       <span className="wrap">
-        {[entry.worker_name ?? entry.node_id, entry.reason, entry.error ? errorLine(entry.error) : null, entry.duration ? `ran ${duration(entry.duration)}` : null]
+        <Words text={[entry.worker_name ?? entry.node_id, entry.reason, entry.error ? errorLine(entry.error) : null, entry.duration ? `ran ${duration(entry.duration)}` : null]
           .filter(Boolean)
-          .join(" · ")}
+          .join(" · ")} />
       </span>
     </li>
   );

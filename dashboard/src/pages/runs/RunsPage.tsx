@@ -3,6 +3,7 @@ import { BulkBar } from "../../bulk/BulkBar";
 import { useSelection } from "../../bulk/useSelection";
 import { useTotal } from "../../bulk/useTotal";
 import type { RunListRow, RunRows } from "../../api/schema";
+import { useMay } from "../../api/session";
 import { shortId } from "../../lib/format";
 import { ChoiceFilter, Filters, TextFilter } from "../../ui/Filters";
 import { List } from "../../ui/List";
@@ -38,6 +39,7 @@ export function RunsPage() {
     id: (run) => run.run_id, everyMs: 3000,
   });
   const total = useTotal("runs", query, list, search.after);
+  const mayAct = useMay("runs.act");
   const selection = useSelection(list.rows, query, idOf, nameOf);
   const columns = useViewColumns("runs", search.view, COLUMNS);
   const active = [...ACTIVE, ...RANGE, "view" as const].filter((name) => search[name] !== undefined);
@@ -60,7 +62,7 @@ export function RunsPage() {
       <Card flush>
         <List
           label="Runs" list={list} after={search.after} total={total} rowKey={idOf} marked={selection.has}
-          columns={[selection.column, ...columns]}
+          columns={[...(mayAct ? [selection.column] : []), ...columns]}
           empty={
             active.length > 0 ? (
               <Empty title="No run matches.">Clear the filters to see all runs.</Empty>

@@ -1,9 +1,11 @@
 // Secrets: names, versions and who uses them. No answer has a value, so the page cannot show one.
 import { useQuery, useQueryClient } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
+import { Pencil, Plus, Search, Trash2 } from "lucide-react";
 import { useState } from "react";
 import { call, get } from "../../api/client";
 import type { SecretList, SecretView } from "../../api/schema";
+import { HIDDEN, type Same } from "../../ui/AsCommand";
 import { Button } from "../../ui/Button";
 import { Confirm, Dialog } from "../../ui/Dialog";
 import { Field } from "../../ui/Field";
@@ -28,7 +30,7 @@ export function SecretsPage() {
     <Page
       title="Secrets"
       lead="Values that jobs name and only workers get. They are stored encrypted, and nobody can read them here."
-      actions={<Button kind="primary" onClick={() => setSetting("new")}>Store a secret</Button>}
+      actions={<Button kind="primary" needs="secrets.put" icon={<Plus size={14} />} onClick={() => setSetting("new")}>Store a secret</Button>}
     >
       <Card flush title="Secrets">
         {secrets.isPending ? (
@@ -69,9 +71,9 @@ function columns({ setSetting, setDeleting, setShown }: Verbs): Column<SecretVie
     {
       key: "verbs", head: <span className="sr">Verbs</span>, cell: (secret) => (
         <>
-          <Button onClick={() => setShown(secret)} aria-label={`Where ${secret.name} is used`}>Used by</Button>{" "}
-          <Button onClick={() => setSetting(secret)} aria-label={`New version of ${secret.name}`}>New version</Button>{" "}
-          <Button onClick={() => setDeleting(secret)} aria-label={`Delete ${secret.name}`}>Delete</Button>
+          <Button icon={<Search size={14} />} onClick={() => setShown(secret)} aria-label={`Where ${secret.name} is used`}>Used by</Button>{" "}
+          <Button needs="secrets.put" icon={<Pencil size={14} />} onClick={() => setSetting(secret)} aria-label={`New version of ${secret.name}`}>New version</Button>{" "}
+          <Button needs="secrets.delete" icon={<Trash2 size={14} />} onClick={() => setDeleting(secret)} aria-label={`Delete ${secret.name}`}>Delete</Button>
         </>
       ),
     },
@@ -93,14 +95,20 @@ function Store({ secret, onClose }: { secret: SecretView | null; onClose: () => 
   const [queues, setQueues] = useState((secret?.queues ?? []).join(", "));
   const [tasks, setTasks] = useState((secret?.tasks ?? []).join(", "));
   const client = useQueryClient();
+  const path = `/v1/secrets/${encodeURIComponent(name.trim())}`;
+  const scoped = { queues: names(queues), tasks: names(tasks) };
+  const given = value === "" ? {} : { value: HIDDEN };
+  const same: Same = {
+    command: ["secret", "set", name.trim(), ...(value === "" ? ["--keep-value"] : ["--file", "value.txt"]), ...scoped.queues.flatMap((one) => ["--queue", one]), ...scoped.tasks.flatMap((one) => ["--task", one])],
+    method: "PUT", path, body: { ...given, ...scoped }, python: ["set_secret", name.trim(), ...Object.values(given)], named: scoped,
+  };
   const act = async (): Promise<void> => {
-    const body = { ...(value === "" ? {} : { value }), queues: names(queues), tasks: names(tasks) };
-    const { data } = await call<SecretView>("PUT", `/v1/secrets/${encodeURIComponent(name.trim())}`, { body });
+    const { data } = await call<SecretView>("PUT", path, { body: { ...(value === "" ? {} : { value }), ...scoped } });
     say(`${data.name} has version ${data.version}.`);
     await client.invalidateQueries({ queryKey: ["secrets"] });
   };
   return (
-    <Confirm title={secret ? `New version of ${secret.name}` : "Store a secret"} operation="secrets.put" verb="Store" act={act} onClose={onClose}>
+    <Confirm title={secret ? `New version of ${secret.name}` : "Store a secret"} operation="secrets.put" verb="Store" act={act} onClose={onClose} same={same}>
       {secret ? null : <Field label="Name" required placeholder="db-password" value={name} onChange={(event) => setName(event.target.value)} />}
       <Field
         label="Value" type="password" autoComplete="off" required={secret === null} value={value} onChange={(event) => setValue(event.target.value)}
@@ -120,7 +128,7 @@ function Delete({ secret, onClose }: { secret: SecretView; onClose: () => void }
     await client.invalidateQueries({ queryKey: ["secrets"] });
   };
   return (
-    <Confirm title={`Delete ${secret.name}?`} operation="secrets.delete" verb="Delete the secret" danger act={act} onClose={onClose}>
+    <Confirm title={`Delete ${secret.name}?`} operation="secrets.delete" verb="Delete the secret" danger act={act} onClose={onClose} same={{ command: ["secret", "delete", secret.name], method: "DELETE", path: `/v1/secrets/${encodeURIComponent(secret.name)}`, python: ["delete_secret", secret.name] }}>
       <p>Attempts that need it fail from now on, with a reason that names it. Running ones keep it. This cannot be undone.</p>
       <UsedBy name={secret.name} />
     </Confirm>

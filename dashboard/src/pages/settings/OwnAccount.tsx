@@ -1,5 +1,6 @@
 // The person who is signed in: the tenants, the password, the personal tokens.
 import { useQuery, useQueryClient } from "@tanstack/react-query";
+import { KeyRound, Plus, Trash2 } from "lucide-react";
 import { useState } from "react";
 import { get, post } from "../../api/client";
 import { changed } from "../../api/session";
@@ -38,13 +39,13 @@ export function OwnAccount() {
       <Card title="You">
         <Facts rows={[["Name", own.data.name], ["Mail", own.data.mail], ["Password of", <Time key="at" at={own.data.password_at} none="never" focusable />]]} />
         <p>
-          {own.data.password_at === null ? <Providers verb="Confirm who you are at" again /> : <Button onClick={() => setChanging(true)}>Change the password</Button>}{" "}
+          {own.data.password_at === null ? <Providers verb="Confirm who you are at" again /> : <Button icon={<KeyRound size={14} />} onClick={() => setChanging(true)}>Change the password</Button>}{" "}
           {own.data.tenants.filter((one) => one.tenant !== own.data.tenant).map((one) => (
             <Button key={one.tenant} onClick={() => void go(one.tenant)}>Go on in {one.tenant}</Button>
           ))}
         </p>
       </Card>
-      <Card flush title="Personal tokens" aside={<Button onClick={() => setCreating(true)}>Create a personal token</Button>}>
+      <Card flush title="Personal tokens" aside={<Button icon={<Plus size={14} />} onClick={() => setCreating(true)}>Create a personal token</Button>}>
         <Table label="Personal tokens" columns={columns(setRevoking)} rows={own.data.tokens} most={50} rowKey={(token) => token.token_id} />
       </Card>
       {changing ? <ChangePassword onClose={() => setChanging(false)} /> : null}
@@ -67,7 +68,7 @@ function columns(revoke: (token: TokenView) => void): Column<TokenView>[] {
     { key: "role", head: "Role", cell: (token) => token.role },
     { key: "created", head: "Created", phone: "none", cell: (token) => <Time at={token.created_at} /> },
     { key: "expires", head: "Expires", cell: (token) => (token.revoked_at === null ? <Time at={token.expires_at} none="never" /> : "revoked") },
-    { key: "verbs", head: <span className="sr">Verbs</span>, cell: (token) => (token.revoked_at === null ? <Button onClick={() => revoke(token)} aria-label={`Revoke ${token.name}`}>Revoke</Button> : null) },
+    { key: "verbs", head: <span className="sr">Verbs</span>, cell: (token) => (token.revoked_at === null ? <Button icon={<Trash2 size={14} />} onClick={() => revoke(token)} aria-label={`Revoke ${token.name}`}>Revoke</Button> : null) },
   ];
 }
 

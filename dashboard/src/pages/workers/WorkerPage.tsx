@@ -42,7 +42,7 @@ export function WorkerPage() {
       lead={<>A worker · <code>{shown.worker_id}</code>{shown.shared ? " · it takes runs of every tenant" : ""}</>}
       actions={
         shown.state === "LIVE" ? (
-          <Button icon={<LogOut size={14} />} onClick={() => setDraining(true)}>
+          <Button needs="workers.drain" icon={<LogOut size={14} />} onClick={() => setDraining(true)}>
             Drain
           </Button>
         ) : null

@@ -6,6 +6,7 @@ import { Fragment } from "react";
 import { change } from "../../api/client";
 import type { WorkerView } from "../../api/schema";
 import { plural } from "../../lib/format";
+import type { Same } from "../../ui/AsCommand";
 import { Button } from "../../ui/Button";
 import { Confirm } from "../../ui/Dialog";
 import { StateMark } from "../../ui/StateMark";
@@ -50,7 +51,7 @@ export function workerColumns(drain?: (worker: WorkerView) => void): Column<Work
     drain
       ? {
           key: "verbs", head: <span className="sr">Verbs</span>,
-          cell: (worker) => (worker.state === "LIVE" ? <Button icon={<LogOut size={14} />} onClick={() => drain(worker)} aria-label={`Drain ${worker.name}`}>Drain</Button> : null),
+          cell: (worker) => (worker.state === "LIVE" ? <Button needs="workers.drain" icon={<LogOut size={14} />} onClick={() => drain(worker)} aria-label={`Drain ${worker.name}`}>Drain</Button> : null),
         }
       : null,
   ];
@@ -65,8 +66,12 @@ export function Drain({ worker, onClose }: { worker: WorkerView; onClose: () => 
     say(`${worker.name} drains.`);
     renew();
   };
+  const same: Same = {
+    command: ["worker", "drain", worker.worker_id], method: "POST", path: `/v1/workers/${encodeURIComponent(worker.worker_id)}:drain`, body: {},
+    python: ["drain_worker", worker.worker_id],
+  };
   return (
-    <Confirm title={`Drain ${worker.name}?`} verb="Drain the worker" danger act={act} onClose={onClose} onConflict={renew}>
+    <Confirm title={`Drain ${worker.name}?`} verb="Drain the worker" danger act={act} onClose={onClose} onConflict={renew} same={same}>
       <p>
         It takes no more runs, finishes the {worker.running} that it has started, hands back {Math.max(0, worker.holding - worker.running)}, and
         stops. Somebody has to start it again.

@@ -5,7 +5,8 @@ import { useEffect, useMemo, useRef, useState } from "react";
 import { change, post, Refused } from "../../api/client";
 import type { StepIn, WorkflowCheck, WorkflowView } from "../../api/schema";
 import { plural } from "../../lib/format";
-import { parseJson } from "../../lib/json";
+import { readYaml, YamlError } from "../../lib/yaml/read";
+import { writeYaml } from "../../lib/yaml/write";
 import { Button } from "../../ui/Button";
 import { Confirm } from "../../ui/Dialog";
 import { Card } from "../../ui/Page";
@@ -13,7 +14,6 @@ import { say } from "../../ui/Toasts";
 import { Graph } from "../workflow-run/Graph";
 import { doesOf } from "./doesOf";
 import styles from "./EditDefinition.module.css";
-import { lineOf, lineOfError } from "./lines";
 
 const PAUSE_MS = 300;
 
@@ -27,21 +27,31 @@ interface Wrong {
   text: string;
 }
 
-type Read = { typed: Typed; wrong: null } | { typed: null; wrong: Wrong };
+type Read = { typed: Typed; lines: Map<string, number>; wrong: null } | { typed: null; wrong: Wrong };
 
 function read(text: string): Read {
   try {
-    const value = parseJson(text) as Partial<Typed> | null;
-    if (typeof value !== "object" || value === null || !Array.isArray(value.steps)) return { typed: null, wrong: { line: 1, text: 'It needs {"steps": [...]}.' } };
-    return { typed: { steps: value.steps, parameters: value.parameters ?? {} }, wrong: null };
+    const { value: read, lines } = readYaml(text);
+    const value = read as Partial<Typed> | null;
+    if (typeof value !== "object" || value === null || !Array.isArray(value.steps)) return { typed: null, wrong: { line: 1, text: "It needs `steps:` and a list of them." } };
+    return { typed: { steps: value.steps, parameters: value.parameters ?? {} }, lines, wrong: null };
   } catch (error) {
-    const message = error instanceof Error ? error.message : String(error);
-    return { typed: null, wrong: { line: lineOfError(text, message), text: message } };
+    if (!(error instanceof YamlError)) throw error;
+    return { typed: null, wrong: { line: error.line, text: error.message } };
   }
 }
 
+/** The line of a field, or of the nearest thing that has it. */
+function lineOf(lines: Map<string, number>, field: string): number {
+  for (let path = field; path !== ""; path = path.replace(/(\.[^.[]+|\[\d+\]|^[^.[]+)$/, "")) {
+    const line = lines.get(path);
+    if (line !== undefined) return line;
+  }
+  return 1;
+}
+
 export function EditDefinition({ flow, path }: { flow: WorkflowView; path: string }) {
-  const [text, setText] = useState(() => JSON.stringify({ parameters: flow.parameters, steps: flow.steps }, null, 2));
+  const [text, setText] = useState(() => writeYaml({ parameters: flow.parameters, steps: flow.steps }));
   const [seen] = useState(flow.version);
   const [checked, setChecked] = useState(text);
   const [asking, setAsking] = useState(false);
@@ -63,7 +73,7 @@ export function EditDefinition({ flow, path }: { flow: WorkflowView; path: strin
     retry: false,
   });
   const refused = check.error instanceof Refused ? check.error.problem : null;
-  const wrong: Wrong | null = now.wrong ?? (refused ? { line: lineOf(text, refused.field ?? ""), text: `${refused.field ? `${refused.field}: ` : ""}${refused.detail}${refused.hint ? `. ${refused.hint}` : ""}` } : null);
+  const wrong: Wrong | null = now.wrong ?? (refused ? { line: lineOf(now.wrong === null ? now.lines : new Map(), refused.field ?? ""), text: `${refused.field ? `${refused.field}: ` : ""}${refused.detail}${refused.hint ? `. ${refused.hint}` : ""}` } : null);
   const good = wrong === null && checked === text && check.data !== undefined;
   const show = (): void => void navigate({ to: "/workflows/$workflow", params: { workflow: flow.workflow_id }, search: { view: "definition" } as never });
   const act = async (): Promise<void> => {
@@ -74,7 +84,7 @@ export function EditDefinition({ flow, path }: { flow: WorkflowView; path: strin
   };
   return (
     <div className={styles.sided}>
-      <Card title="Steps and parameters, as JSON" aside={<State good={good} wrong={wrong} check={check.data} />}>
+      <Card title="Steps and parameters, as YAML" aside={<State good={good} wrong={wrong} check={check.data} />}>
         <Editor text={text} set={setText} wrong={wrong} />
         <p className={styles.buttons}>
           <Button kind="primary" disabled={!good} onClick={() => setAsking(true)}>Save…</Button>
@@ -85,7 +95,7 @@ export function EditDefinition({ flow, path }: { flow: WorkflowView; path: strin
       {asking && now.typed ? (
         <Confirm
           title={`Change ${flow.name}?`} verb="Change the workflow" act={act} onClose={() => setAsking(false)} onConflict={() => void client.invalidateQueries({ queryKey: ["workflow", flow.workflow_id] })}
-          creator={flow.created_by?.id ?? null}
+          creator={flow.created_by?.id ?? null} same={{ command: ["workflow", "apply", "workflow.json"], method: "PATCH", path, body: now.typed, python: ["update_workflow", flow.workflow_id], named: { ...now.typed } }}
         >
           <p>It has {plural(now.typed.steps.length, "step")} from its next run on. Runs that have fired keep the definition that they were fired with.</p>
         </Confirm>
@@ -124,7 +134,7 @@ function Editor({ text, set, wrong }: { text: string; set: (text: string) => voi
         />
       </div>
       <p id="definition-problem" role="status" className={wrong ? styles.bad : "muted"}>
-        {wrong ? <><Button kind="quiet" onClick={() => go(wrong.line)}>Line {wrong.line}</Button> {wrong.text}</> : "Nothing is stored before you save."}
+        {wrong ? <><Button kind="quiet" onClick={() => go(wrong.line)}>Line {wrong.line}</Button> {wrong.text}</> : "JSON is read, too. Nothing is stored before you save; comments are not kept."}
       </p>
     </>
   );

@@ -108,7 +108,8 @@ function Verbs({ flow, path }: { flow: WorkflowView; path: string }) {
   const navigate = useNavigate();
   const [text, setText] = useState(Object.keys(flow.parameters).length === 0 ? "" : JSON.stringify(flow.parameters, null, 2));
   const renew = (): void => void client.invalidateQueries({ queryKey: ["workflow", flow.workflow_id] });
-  const shared = { onClose: () => setVerb(null), onConflict: renew, creator: flow.created_by?.id ?? null };
+  const creator = flow.created_by?.id ?? null;
+  const shared = { onClose: () => setVerb(null), onConflict: renew, creator };
   const runNow = async (): Promise<void> => {
     const value = parsed(text);
     if (value === null) throw new Error("The parameters are no valid JSON.");
@@ -121,6 +122,9 @@ function Verbs({ flow, path }: { flow: WorkflowView; path: string }) {
     command: ["workflow", "run", flow.workflow_id, ...Object.entries((given ?? {}) as object).map(([name, value]) => `${name}=${typeof value === "string" ? value : JSON.stringify(value)}`)],
     method: "POST", path: `${path}:runNow`, body: given === undefined ? {} : { parameters: given }, python: ["start_workflow", flow.workflow_id, ...(given === undefined ? [] : [given])],
   };
+  const sameOf = (name: "pause" | "resume"): Same => ({
+    command: ["workflow", name, flow.workflow_id], method: "POST", path: `${path}:${name}`, body: {}, python: [`${name}_workflow`, flow.workflow_id],
+  });
   const turn = (name: string) => async (): Promise<void> => {
     await change("POST", `${path}:${name}`, version, {});
     renew();
@@ -131,10 +135,10 @@ function Verbs({ flow, path }: { flow: WorkflowView; path: string }) {
   };
   return (
     <>
-      <Button kind="primary" icon={<Zap size={14} />} onClick={() => ask("run")}>Run now</Button>
-      {flow.status === "CANCELLED" ? null : <Button icon={<Pencil size={14} />} onClick={() => void navigate({ to: ".", search: { view: "edit" } as never })}>Edit</Button>}
-      {flow.status === "PAUSED" ? <Button icon={<Play size={14} />} onClick={() => ask("resume")}>Resume</Button> : flow.next_fire_at ? <Button icon={<Pause size={14} />} onClick={() => ask("pause")}>Pause</Button> : null}
-      {flow.status === "CANCELLED" ? null : <Button icon={<SquareX size={14} />} onClick={() => ask("cancel")}>Cancel</Button>}
+      <Button kind="primary" needs="workflows.run_now" creator={creator} icon={<Zap size={14} />} onClick={() => ask("run")}>Run now</Button>
+      {flow.status === "CANCELLED" ? null : <Button needs="workflows.update" creator={creator} icon={<Pencil size={14} />} onClick={() => void navigate({ to: ".", search: { view: "edit" } as never })}>Edit</Button>}
+      {flow.status === "PAUSED" ? <Button needs="workflows.resume" creator={creator} icon={<Play size={14} />} data-key="." onClick={() => ask("resume")}>Resume</Button> : flow.next_fire_at ? <Button needs="workflows.pause" creator={creator} icon={<Pause size={14} />} data-key="." onClick={() => ask("pause")}>Pause</Button> : null}
+      {flow.status === "CANCELLED" ? null : <Button needs="workflows.cancel" creator={creator} icon={<SquareX size={14} />} onClick={() => ask("cancel")}>Cancel for good</Button>}
       {verb === "run" ? (
         <Confirm title={`Run ${flow.name} now?`} verb="Run now" act={runNow} {...shared} same={same}>
           <p>It runs once, beside its schedule.</p>
@@ -142,18 +146,21 @@ function Verbs({ flow, path }: { flow: WorkflowView; path: string }) {
         </Confirm>
       ) : null}
       {verb === "pause" ? (
-        <Confirm title={`Pause ${flow.name}?`} verb="Pause" act={turn("pause")} {...shared}>
+        <Confirm title={`Pause ${flow.name}?`} verb="Pause" act={turn("pause")} {...shared} same={sameOf("pause")}>
           <p>It does not fire until it is resumed. Runs that have started go on.</p>
         </Confirm>
       ) : null}
       {verb === "resume" ? (
-        <Confirm title={`Resume ${flow.name}?`} verb="Resume" act={turn("resume")} {...shared}>
+        <Confirm title={`Resume ${flow.name}?`} verb="Resume" act={turn("resume")} {...shared} same={sameOf("resume")}>
           <p>It fires again by its schedule from now on.</p>
         </Confirm>
       ) : null}
       {verb === "cancel" ? (
-        <Confirm title={`Cancel ${flow.name}?`} verb="Cancel the workflow" danger act={cancel} {...shared}>
-          <p>It fires no more, and its live runs are stopped.</p>
+        <Confirm
+          title={`Cancel ${flow.name}?`} verb="Cancel the workflow" danger act={cancel} {...shared}
+          same={{ command: ["workflow", "delete", flow.workflow_id], method: "DELETE", path, python: ["delete_workflow", flow.workflow_id] }}
+        >
+          <p>The workflow ends: it fires no more, and cannot be resumed. To stop it for a while, pause it. Its live runs are stopped.</p>
         </Confirm>
       ) : null}
     </>

@@ -3,7 +3,8 @@ import type { HeatCell, HeatMap } from "../../api/schema";
 import { Link } from "@tanstack/react-router";
 import { count, tiny } from "../../lib/format";
 import { day } from "../../lib/time";
-import styles from "./Calendar.module.css";
+import legend from "../../ui/Legend.module.css";
+import styles from "./Upcoming.module.css";
 
 export function Heat({ map }: { map: HeatMap }) {
   const fires = map.cells.map((cell) => cell.fires).filter((number) => number > 0).sort((a, b) => a - b);
@@ -47,7 +48,7 @@ function Legend({ scale }: { scale: Scale }) {
   const { least, most } = scale;
   const marks = most <= least ? [most] : [...new Set([0, 0.25, 0.5, 1].map((part) => Math.round(least + part * (most - least))))];
   return (
-    <p className={styles.legend} role="note" aria-label="Legend">
+    <p className={legend.legend} role="note" aria-label="Legend">
       Fires in a cell:
       {marks.map((fires, index) => (
         <span key={fires}>
@@ -106,7 +107,7 @@ function Cells({ cells, scale }: { cells: HeatCell[]; scale: Scale }) {
         ""
       ) : (
         <Link
-          to="/calendar" search={(old: Record<string, unknown>) => ({ ...old, at: cells[0]?.at }) as never} resetScroll={false}
+          to="/upcoming" search={(old: Record<string, unknown>) => ({ ...old, at: cells[0]?.at }) as never} resetScroll={false}
           aria-label={`${labelOf(fires, scale)}: ${count(fires)} fires from ${cells[0].local.slice(5, 16).replace("T", " ")}`}
         >
           {labelOf(fires, scale)}

@@ -12,13 +12,13 @@ import { Card, Empty, Page, Skeleton } from "../../ui/Page";
 import { ProblemBox } from "../../ui/Problem";
 import { Choice } from "../../ui/Tabs";
 import { Time } from "../../ui/Time";
-import styles from "./Calendar.module.css";
+import styles from "./Upcoming.module.css";
 import { Heat } from "./Heat";
 
 type Range = "day" | "week";
 
-export function CalendarPage() {
-  const search = useSearch({ from: "/calendar" });
+export function UpcomingPage() {
+  const search = useSearch({ from: "/upcoming" });
   const range: Range = search.range === "day" ? "day" : "week";
   const set = useSetSearch();
   const { zone } = usePreferences();
@@ -31,7 +31,7 @@ export function CalendarPage() {
   });
   const map = found.data;
   return (
-    <Page title="Calendar" lead="When jobs will fire, if nobody pauses or changes them, and where they pile up.">
+    <Page title="Upcoming fires" lead="When jobs will fire, if nobody pauses or changes them, and where they pile up.">
       <Choice<Range> label="Range" value={range} options={[["week", "Next week"], ["day", "Next 24 hours"]]} onChange={(next) => set({ range: next }, true)} />
       {found.isPending ? <Skeleton /> : null}
       {map === undefined && found.error ? <ProblemBox error={found.error} retry={() => void found.refetch()} /> : null}
