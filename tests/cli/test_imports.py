@@ -72,7 +72,7 @@ def test_a_part_loads_only_what_it_needs(code: str, unwanted: set[str]) -> None:
 def test_a_verb_loads_no_other_verb() -> None:
     """Nor does a worker load the other verbs of its noun."""
     own = ("worker", "caps", "connect", "exit_codes", "added_options", "option_values", "task_options")
-    frame = ("main", "commands", "extras", "groups", "noun", "prepare", "shared_options")
+    frame = ("main", "commands", "extras", "groups", "misuse", "noun", "prepare", "shared_options")
     for words in (["worker", "start", "--help"], ["worker", "--nope"]):
         loaded = loaded_by(f"from mainspring.cli.main import main; main({words})")
         assert verbs(loaded) == {f"mainspring.cli.{name}" for name in (*own, *frame)}

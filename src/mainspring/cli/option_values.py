@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from mainspring.cli.json_text import object_in
 from mainspring.kinds.option_values import pair, secret_or_text, value_of
 
 _PAIRS = {
@@ -76,6 +75,8 @@ def unique_of(text: str) -> dict[str, Any] | bool:
 
 
 def object_of(text: str, field: str, example: str) -> dict[str, Any]:
+    from mainspring.cli.json_text import object_in
+
     return object_in(text, f"--{field}", field, example)
 
 
