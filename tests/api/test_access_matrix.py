@@ -51,6 +51,12 @@ TABLES = (
     "tenant_quotas",
     "notifications",
     "waits",
+    "sinks",
+    "sources",
+    "source_dead_messages",
+    "log_retention",
+    "calendar_versions",
+    "workflow_versions",
 )
 _REFUSALS = {"role_not_allowed", "worker_token", "narrowed_token"}
 # What belongs to a tenant under an id of its own. Names of queues and calendars exist in each tenant apart.
@@ -119,6 +125,11 @@ async def make_more(api: httpx.AsyncClient) -> dict[str, str]:
     await made("PUT", f"/v1/channels/{MARK}", {"kind": "webhook", "url": f"http://127.0.0.1:9/{MARK}", "secret": "s"})
     await made("PUT", f"/v1/rules/{MARK}", {"on": ["failure"], "to": [MARK]})
     event = await made("POST", "/v1/events", {"name": f"{MARK}.paid", "payload": {"x": MARK}})
+    await made("PUT", f"/v1/sinks/{MARK}", {"kind": "webhook", "url": f"https://example.com/{MARK}", "secret": "s"})
+    message = {"offset": 1, "dead": {"reason": MARK, "value": MARK}}
+    taken = {"kind": "kafka", "connector": MARK, "partition": f"{MARK}/0", "messages": [message]}
+    await made("POST", f"/v1/sources/{MARK}:take", taken)
+    await made("PUT", "/v1/tenant/log-retention", {"rules": [{"labels": {"team": MARK}, "keep_logs": "1y"}]})
     step = {"name": "a", "wait": {"approval": MARK, "by": ["role:admin"]}}
     await made("POST", "/v1/workflows", {"workflow_id": f"{MARK}-approved", "steps": [step]})
     flow = await made("POST", f"/v1/workflows/{MARK}-approved:runNow", {})
@@ -184,8 +195,9 @@ async def test_the_matrix(tenants: Tenants, api: httpx.AsyncClient, connection: 
             elif names & _IDS and role != WORKER:
                 assert answer.status_code in (404, 409, 422), told
         assert await everything(connection) == before, (tenant, role, narrowed)
-    for kind in ("calendars", "secrets", "views", "channels", "rules", "queues"):
+    for kind in ("calendars", "secrets", "views", "channels", "rules", "queues", "sinks"):
         assert (await tenants.clients["foreign"].get(f"/v1/{kind}/{MARK}")).status_code == 404, kind
+    assert MARK not in (await tenants.clients["foreign"].get(f"/v1/sources/{MARK}/dead-messages")).text
     for role in PURPOSES:
         for method, path, handler, names in requests(guessed):
             allowed = role in handler.roles

@@ -172,9 +172,10 @@ def after_end(
         if run[1]:
             effects.ended.append(_end(run, endings.get(run[0]), results, succeeded=succeeded))
         if run[2] is not None:
-            effects.given_back.give_back(run[2])
+            released = effects.given_back
+            released.give_back(run[2])
             if succeeded or run[0] in failed:
-                effects.given_back.attempt_ended(run[0], run[2], succeeded=succeeded)
+                released.attempt_ended(run[0], run[2], succeeded=succeeded)
 
 
 def _end(

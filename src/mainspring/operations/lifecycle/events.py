@@ -9,6 +9,7 @@ from uuid import UUID
 
 import msgspec
 
+from mainspring.domain.limits import is_gate
 from mainspring.kernel.ids import TenantId
 
 
@@ -45,12 +46,14 @@ class SlotsReleased(msgspec.Struct):
     delays: list[float] = []
 
     def give_back(self, slots: Sequence[int]) -> None:
-        self.slots.update(slots)
+        for slot in slots:
+            self.slots[slot] += 1
         self.several |= len(slots) > 1
 
     def attempt_ended(self, run_id: UUID, slots: Sequence[int], *, succeeded: bool) -> None:
         for slot in slots:
-            self.attempts.setdefault(slot, []).append((run_id, succeeded))
+            if not is_gate(slot):  # no breaker counts at gates
+                self.attempts.setdefault(slot, []).append((run_id, succeeded))
 
 
 class RunsCreated(msgspec.Struct, frozen=True):

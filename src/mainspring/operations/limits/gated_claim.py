@@ -184,13 +184,16 @@ class GatedClaim:
 
     def took(self, rows: Sequence[ClaimedRun]) -> None:
         """Count rows that were claimed."""
-        for row in rows:
-            for gate in self._gates_of[row.lane_id]:
+        rated = set()
+        for lane_id, number in Counter(row.lane_id for row in rows).items():
+            for gate in self._gates_of[lane_id]:
                 if gate is not None:
                     if bucket_of(self._locked[gate.gate_id]) is not None:
-                        self._rated.add(row.run_id)
-                    self.passed[gate.gate_id] += 1
-                    self._room[gate.gate_id] -= 1
+                        rated.add(lane_id)
+                    self.passed[gate.gate_id] += number
+                    self._room[gate.gate_id] -= number
+        if rated:
+            self._rated.update(row.run_id for row in rows if row.lane_id in rated)
 
     def limit_starts(self, orders: Sequence[RunOrder], arrived: float) -> None:
         """Let no run start long after its token was taken, together with others: its worker, or the network, may stand
