@@ -158,6 +158,13 @@ def asyncpg_statement() -> None:
     assert source.count("self._get_statement(") >= 3, "statements are prepared elsewhere"
 
 
+def asyncpg_steps() -> None:
+    takes(asyncpg.Connection._do_execute, "query", "executor", "timeout")
+    source = inspect.getsource(asyncpg.Connection)
+    assert source.count("await self._do_execute(") == 4, "statements are executed elsewhere"
+    assert "self._protocol = None" in source, "a connection that is terminated keeps its protocol"
+
+
 def asyncpg_types() -> None:
     takes(asyncpg.Connection._introspect_types, "typeoids", "timeout")
     source = inspect.getsource(asyncpg.Connection._get_statement)
@@ -259,6 +266,11 @@ PARTS = (
         "asyncpg", "Connection._get_statement and mark_unprepared", ("store/pooled_connection.py",),
         "statements through a PgBouncer have no name and are parsed again: override what prepares them now",
         asyncpg_statement, frozenset({"_get_statement"}),
+    ),
+    Part(
+        "asyncpg", "Connection._do_execute and _protocol", ("store/pooled_connection.py",),
+        "a connection may be terminated between two steps of a statement: make an outage of what is raised then",
+        asyncpg_steps, frozenset({"_do_execute"}),
     ),
     Part(
         "asyncpg", "Connection._introspect_types", ("store/pooled_connection.py",),
