@@ -45,7 +45,7 @@ WITHOUT = {
     ("pages/notifications/Sinks.tsx", "`${pathOf(testing)}:test`"): _ASKS,
     ("pages/notifications/Sinks.tsx", '`${pathOf(turning)}:${turning.paused ? "resume" : "pause"}`'): _TURN,
     ("pages/secrets/SecretsPage.tsx", "`/v1/secrets/${encodeURIComponent(secret.name)}`"): _SECRET,
-    ("pages/secrets/SecretsPage.tsx", "`/v1/secrets/${encodeURIComponent(name.trim())}`"): _SECRET,
+    ("pages/secrets/SecretsPage.tsx", "path"): _SECRET,
     ("api/providers.ts", "PATH"): "nobody is signed in yet",
     ("api/providers.ts", "`${PATH}/answer`"): "the answer of a provider works once",
     ("api/invitation.ts", "PATH"): "the code of the link works once",

@@ -13,6 +13,7 @@ import pytest
 from mainspring.operations.limits.admitter import Admitter
 from mainspring.roles.assembly import Assembly
 from tests.operations.hand_worker import HandWorker, outcome
+from tests.operations.limit_helpers import OneAdmitter
 
 pytestmark = pytest.mark.anyio
 
@@ -21,7 +22,7 @@ PER_ACCOUNT = {"key": "payload.account", "limit": 1}
 
 @pytest.fixture
 async def admitter(assembly: Assembly) -> AsyncIterator[Admitter]:
-    made = Admitter(assembly.store, assembly.signals)
+    made = OneAdmitter(assembly.store, assembly.signals)
     yield made
     await made.close()
 

@@ -37,11 +37,11 @@ def test_sizes_shares_and_times() -> None:
 @pytest.mark.parametrize(
     ("words", "field"),
     [
-        (["--max-memory", "much"], "max_memory"),
-        (["--max-memory", "120%"], "max_memory"),
-        (["--max-memory", "5k"], "max_memory"),
-        (["--run-max-memory", "%"], "run_max_memory"),
-        (["--run-max-cpu", "soon"], "run_max_cpu"),
+        (["--max-memory", "much"], "--max-memory"),
+        (["--max-memory", "120%"], "--max-memory"),
+        (["--max-memory", "5k"], "--max-memory"),
+        (["--run-max-memory", "%"], "--run-max-memory"),
+        (["--run-max-cpu", "soon"], "--run-max-cpu"),
         (["--run-max-processes", "-1"], "--run-max-processes"),
         (["--max-cpus", "many"], "--max-cpus"),
     ],

@@ -62,14 +62,14 @@ def test_a_worker_says_which_path_its_sandbox_must_not_show(server: CannedServer
     token = tmp_path / "token"
     token.write_text("ms_secret")
     code, _, err = call("worker", "--token-file", str(token), "--sandbox-read", str(tmp_path))
-    assert (code, "sandbox_read" in err, "belongs to this worker" in err) == (2, True, True)
+    assert (code, "--sandbox-read" in err, "belongs to this worker" in err) == (2, True, True)
     (tmp_path / "app").mkdir()
     app_token = tmp_path / "app" / "token"
     app_token.write_text("ms_secret")
     named = ("--token-file", str(token), "--app-token-file", str(app_token), "--app", "examples.hello:app")
     for path in (app_token, app_token.parent):  # the last option would be refused later: no worker starts in this test
         code, _, err = call("worker", *named, "--sandbox-read", str(path), "--process-isolation", "no")
-        assert (code, "sandbox_read" in err, "belongs to this worker" in err) == (2, True, True)
+        assert (code, "--sandbox-read" in err, "belongs to this worker" in err) == (2, True, True)
     assert server.asked == []
 
 

@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import asyncpg
 import httpx
 
 from mainspring.operations.lifecycle.rescue import rescue
+from mainspring.operations.limits.admitter import Admitter
 from mainspring.roles.assembly import Assembly
 from mainspring.store import runs
 from tests.operations.hand_worker import HandWorker
+
+
+class OneAdmitter(Admitter):
+    """Its round begins after what has woken it has ended. Otherwise each may pass over rows that the other has locked,
+    and a test would look before both have ended."""
+
+    async def run_once(self) -> int:
+        while self._waking is not None and not self._waking.done():
+            await asyncio.wait([self._waking])
+        return await super().run_once()
 
 
 async def submit(api: httpx.AsyncClient, **fields: Any) -> str:

@@ -8,11 +8,10 @@ import asyncpg
 import httpx
 import pytest
 
-from mainspring.operations.limits.admitter import Admitter
 from mainspring.roles.assembly import Assembly
 from mainspring.wire.protocol import SECRET_HEADER, WORKER_HEADER
 from tests.operations.hand_worker import HandWorker, outcome
-from tests.operations.limit_helpers import submit
+from tests.operations.limit_helpers import OneAdmitter, submit
 from tests.operations.test_events import SECRET
 
 pytestmark = pytest.mark.anyio
@@ -24,7 +23,7 @@ async def entries(api: httpx.AsyncClient) -> list[dict[str, Any]]:
 
 
 async def test_a_breaker_that_opens_has_an_entry(api: httpx.AsyncClient, assembly: Assembly) -> None:
-    admitter = Admitter(assembly.store, assembly.signals)
+    admitter = OneAdmitter(assembly.store, assembly.signals)
     await submit(api, circuit_breaker={"failures": 1, "open_for": "1h"}, retries=0)
     worker = HandWorker(api)
     [order] = await worker.claim(1)

@@ -15,6 +15,7 @@ from mainspring.roles.assembly import Assembly
 from mainspring.upkeep.deadline_sweeper import DeadlineSweeper
 from mainspring.upkeep.slot_reconciler import SlotReconciler
 from tests.operations.hand_worker import HandWorker, outcome
+from tests.operations.limit_helpers import OneAdmitter
 
 pytestmark = pytest.mark.anyio
 
@@ -29,7 +30,7 @@ from mainspring.limit_keys k join mainspring.limits l using (limit_id)
 
 @pytest.fixture
 async def admitter(assembly: Assembly) -> AsyncIterator[Admitter]:
-    made = Admitter(assembly.store, assembly.signals)
+    made = OneAdmitter(assembly.store, assembly.signals)
     yield made
     await made.close()
 

@@ -15,7 +15,7 @@ from mainspring.roles.assembly import Assembly
 from mainspring.wire.limits import CircuitBreakerIn, RateLimitIn
 from mainspring.wire.unique import UniqueIn
 from tests.operations.hand_worker import HandWorker, outcome
-from tests.operations.limit_helpers import let_pass, statuses, submit
+from tests.operations.limit_helpers import OneAdmitter, let_pass, statuses, submit
 
 pytestmark = pytest.mark.anyio
 
@@ -46,7 +46,7 @@ UNIQUE: dict[str, list[tuple[dict[str, Any], str | None]]] = {
 
 @pytest.fixture
 async def admitter(assembly: Assembly) -> AsyncIterator[Admitter]:
-    made = Admitter(assembly.store, assembly.signals)
+    made = OneAdmitter(assembly.store, assembly.signals)
     yield made
     await made.close()
 

@@ -13,7 +13,7 @@ from mainspring.operations.limits.admitter import Admitter
 from mainspring.roles.assembly import Assembly
 from tests.domain.test_pacing import check_bound
 from tests.operations.hand_worker import HandWorker, outcome
-from tests.operations.limit_helpers import check_counts, let_pass, lose, statuses, submit
+from tests.operations.limit_helpers import OneAdmitter, check_counts, let_pass, lose, statuses, submit
 
 pytestmark = pytest.mark.anyio
 
@@ -22,7 +22,7 @@ HOUR = 3600.0
 
 @pytest.fixture
 async def admitter(assembly: Assembly) -> AsyncIterator[Admitter]:
-    made = Admitter(assembly.store, assembly.signals)
+    made = OneAdmitter(assembly.store, assembly.signals)
     yield made
     await made.close()
 

@@ -19,7 +19,7 @@ from mainspring.upkeep.deadline_sweeper import DeadlineSweeper
 from mainspring.wire.exchange import RunOrder
 from tests.operations.firing import fire_due, make_due
 from tests.operations.hand_worker import HandWorker, outcome
-from tests.operations.limit_helpers import check_counts, lose, statuses, submit
+from tests.operations.limit_helpers import OneAdmitter, check_counts, lose, statuses, submit
 from tests.store.rows import until_blocking
 
 pytestmark = pytest.mark.anyio
@@ -31,7 +31,7 @@ OTHER = {"limit": 1, "key": "payload.account"}
 
 @pytest.fixture
 async def admitter(assembly: Assembly) -> AsyncIterator[Admitter]:
-    made = Admitter(assembly.store, assembly.signals)
+    made = OneAdmitter(assembly.store, assembly.signals)
     yield made
     await made.close()
 

@@ -80,10 +80,10 @@ async def test_calendars_and_limits_are_stored_as_the_schedules_are(server: Asyn
 
 async def test_a_setting_that_is_refused_keeps_no_schedule_from_being_created(server: AsyncClient) -> None:
     app = Mainspring("refused")
-    app.limit("heavy", rate="often")
+    app.limit("heavy", concurrency=-1)  # the server alone knows the bounds
     app.cron("@daily")(_daily)
     ensured = await ensure_schedules(server, app)
-    assert ensured.done == {"_daily": "created"} and "is not a rate" in ensured.refused["queue heavy"]
+    assert ensured.done == {"_daily": "created"} and "concurrency" in ensured.refused["queue heavy"]
 
 
 def _daily() -> None: ...

@@ -70,7 +70,7 @@ class Oldest(NamedTuple):
     status: str
 
 
-class Searched(NamedTuple):
+class SearchFigures(NamedTuple):
     """Seconds until the first hit, and until the end; how many logs were found."""
 
     first: float | None
@@ -262,7 +262,7 @@ def _output(number: int, size: int) -> bytes:
     return "".join(lines).encode()
 
 
-async def _search(client: httpx.AsyncClient, asked: dict[str, str], most: int | None = None) -> Searched:
+async def _search(client: httpx.AsyncClient, asked: dict[str, str], most: int | None = None) -> SearchFigures:
     """Search page by page, to the end or until `most` logs were found."""
     began, first, found, cursor = time.perf_counter(), None, 0, None
     while True:
@@ -277,4 +277,4 @@ async def _search(client: httpx.AsyncClient, asked: dict[str, str], most: int | 
         if cursor is None or (most is not None and found >= most):
             break
     whole = time.perf_counter() - began
-    return Searched(None if first is None else round(first, 3), round(whole, 3), found)
+    return SearchFigures(None if first is None else round(first, 3), round(whole, 3), found)

@@ -20,13 +20,14 @@ FIRST = UUID(int=0)
 
 
 class ChildRun(msgspec.Struct, frozen=True):
-    """A step that runs a workflow. run_id: of the step. child: None before it has started."""
+    """A step that runs a workflow. run_id and job_id: of the step. child: None before it has started."""
 
     run_id: UUID
     tenant_id: TenantId
     workflow: str
     state: int
     child: UUID | None
+    job_id: str | None
 
 
 class CalledWorkflow(msgspec.Struct, frozen=True):

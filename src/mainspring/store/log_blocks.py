@@ -19,7 +19,7 @@ _SQL = load("log_blocks")
 _LATEST_COMMIT = timedelta(seconds=1)
 
 
-class Span(NamedTuple):
+class BlockSpan(NamedTuple):
     """Chunks that were stored from `start` on and before `end` are in blocks."""
 
     start: datetime
@@ -84,10 +84,10 @@ async def lock(connection: Connection) -> bool:
     return locked
 
 
-async def span(connection: Connection) -> Span | None:
+async def span(connection: Connection) -> BlockSpan | None:
     """None if there are no blocks."""
     start, end = await connection.fetchrow(_SQL["log_blocks_span"])
-    return None if start is None else Span(start, end)
+    return None if start is None else BlockSpan(start, end)
 
 
 async def first_day(connection: Connection) -> datetime | None:

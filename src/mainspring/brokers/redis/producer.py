@@ -25,7 +25,7 @@ async def open_redis(
     client = redis.asyncio.Redis(
         host=host if address.tls else checked, port=port, db=int(address.path or 0), username=settings.get("user"),
         password=secrets.get("password"), ssl=address.tls, socket_connect_timeout=_CONNECT, socket_timeout=_ANSWER,
-        retry_on_timeout=False, single_connection_client=True, client_name="mainspring",
+        single_connection_client=True, client_name="mainspring",
     )  # fmt: skip
     return RedisProducer(client, str(settings["topic"]), secrets)
 

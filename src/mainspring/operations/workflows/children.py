@@ -27,7 +27,7 @@ from mainspring.domain.workflows.flow import WORKFLOW_TASK, number_of, prefix_of
 from mainspring.domain.workflows.waits import WaitKind
 from mainspring.kernel.config import MAX_RESULT_BYTES
 from mainspring.kernel.ids import uuid7
-from mainspring.kernel.logs import get_logger
+from mainspring.kernel.logs import about_run, get_logger
 from mainspring.operations.lifecycle.dispatch import release, runs_ended
 from mainspring.operations.lifecycle.effects import Effects
 from mainspring.operations.lifecycle.fire import FireEffects, cancel_earlier, run_now
@@ -111,7 +111,8 @@ class ChildRunner:
                 except Exception as error:  # others go on
                     if isinstance(error, AWAY) and not isinstance(error, asyncpg.QueryCanceledError):
                         raise
-                    log.error("the workflow of a step cannot be run now", run=str(one.run_id), error=repr(error))
+                    about = about_run(one.tenant_id, one.job_id, one.run_id, 0)
+                    log.error("the workflow of a step cannot be run now", **about, error=repr(error))
             if len(found) < _BATCH:
                 return done
             after = found[-1].run_id

@@ -11,7 +11,8 @@ join mainspring.runs r on r.run_id = u.run_id
 
 -- name: child_runs_to_do
 -- Those in the state $1, in the order of the steps' runs, after $2, at most $3.
-select c.run_id, c.tenant_id, c.workflow, c.state, c.child
+select c.run_id, c.tenant_id, c.workflow, c.state, c.child,
+       (select r.job_id from mainspring.runs r where r.run_id = c.run_id) as job_id
 from mainspring.child_runs c
 where c.state = $1 and c.state <> {{CHILD_OVER}} and c.run_id > $2
 order by c.run_id
@@ -19,7 +20,8 @@ limit $3
 
 -- name: child_runs_of_flow
 -- Those of the steps with ids from $1 to $2 whose children are to be cancelled, at most $3.
-select c.run_id, c.tenant_id, c.workflow, c.state, c.child
+select c.run_id, c.tenant_id, c.workflow, c.state, c.child,
+       (select r.job_id from mainspring.runs r where r.run_id = c.run_id) as job_id
 from mainspring.child_runs c
 where c.run_id between $1 and $2 and c.state = {{CHILD_TO_CANCEL}}
 order by c.run_id
@@ -27,7 +29,8 @@ limit $3
 
 -- name: lock_child_run
 -- The row, if it is in the state $2, locked. The caller has locked the run of the step.
-select c.run_id, c.tenant_id, c.workflow, c.state, c.child
+select c.run_id, c.tenant_id, c.workflow, c.state, c.child,
+       (select r.job_id from mainspring.runs r where r.run_id = c.run_id) as job_id
 from mainspring.child_runs c
 where c.run_id = $1 and c.state = $2
 for no key update of c

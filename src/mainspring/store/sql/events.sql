@@ -59,7 +59,7 @@ order by e.seq desc
 limit $5
 
 -- name: newest_of_name
-select e.event_id, e.seq, e.tenant_id, e.name, e.key, e.at, e.payload::text as payload_text
+select e.event_id, e.seq, e.tenant_id, e.name, e.key, e.at, e.payload::text as payload_text, false as marked
 from mainspring.events e
 where e.tenant_id = $1 and e.name = $2
 order by e.seq desc
