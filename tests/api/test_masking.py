@@ -84,6 +84,7 @@ def paths(ids: dict[str, str]) -> list[str]:
     return found
 
 
+@pytest.mark.slow
 async def test_no_answer_to_a_viewer_has_a_secret(api: httpx.AsyncClient, viewer: httpx.AsyncClient) -> None:
     ids = await scene(api)
     shown_to_admins, answered = set(), 0

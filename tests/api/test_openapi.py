@@ -75,6 +75,7 @@ def resolved(schema: dict[str, Any], part: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.slow
 def test_it_is_valid(schema: dict[str, Any]) -> None:
     assert schema["openapi"].startswith("3.1")
     OpenAPIV31SpecValidator(schema).validate()

@@ -206,6 +206,7 @@ async def test_a_full_server_still_tells_how_it_is_and_takes_exchanges(assembly:
         assert await (await edge.connect()).ask("GET", "/v1/jobs") == 200
 
 
+@pytest.mark.slow
 async def test_half_open_requests_do_not_use_up_the_descriptors(database_url: str, tmp_path: Path) -> None:
     (tmp_path / "admin-token").write_text(TOKEN)
     port = free_port()

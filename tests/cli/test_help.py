@@ -59,6 +59,7 @@ def help_of(call: Call, monkeypatch: pytest.MonkeyPatch) -> Callable[[list[str]]
     return help_of
 
 
+@pytest.mark.slow
 def test_every_verb_explains_itself_with_an_example(help_of: Callable[[list[str]], str]) -> None:
     for words in [words for words, _ in EVERY_VERB] + [["bench", name] for name in BENCHES]:
         out = help_of(words)

@@ -67,6 +67,7 @@ def _not_shown(node: ast.AST) -> list[ast.AST]:
     return found
 
 
+@pytest.mark.slow
 def test_every_hint_of_the_server_names_commands() -> None:
     named = {text for text in texts() if " " in text and "\r\n" not in text and CALL.search(text)}
     assert len(named) > 10

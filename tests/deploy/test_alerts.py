@@ -21,6 +21,8 @@ from mainspring.store.pool import Store
 from tests.api.test_insights import folded
 from tests.operations.hand_worker import HandWorker, outcome
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).resolve().parents[2]
 RULES = ROOT / "deploy" / "prometheus" / "rules.yml"
 RULE_TESTS = RULES.with_name("rules.test.yml")

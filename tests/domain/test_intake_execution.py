@@ -255,6 +255,7 @@ def test_no_path_is_an_accident(path: str) -> None:
         assert error.field == "http.success.json"
 
 
+@pytest.mark.slow
 @given(st.text(max_size=40))
 def test_no_address_is_an_accident(url: str) -> None:
     for text in (url, f"http://{url}", f"https://x/{url}"):

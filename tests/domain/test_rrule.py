@@ -161,6 +161,7 @@ def check(schedule: Schedule, expected: list[datetime], after: datetime, until: 
 starts = st.datetimes(datetime(2019, 1, 1), datetime(2029, 12, 31)).map(lambda wall: wall.replace(microsecond=0))
 
 
+@pytest.mark.slow
 @settings(max_examples=80, deadline=None)
 @given(rules(), starts, st.integers(0, 700))
 @example("FREQ=MONTHLY;BYDAY=MO,TU,WE,TH,FR;BYSETPOS=-1", datetime(2026, 1, 1, 9), 400)

@@ -76,6 +76,7 @@ def offences(paths: Iterator[Path], forbidden: set[str]) -> list[str]:
     ]
 
 
+@pytest.mark.slow
 def test_no_clock_is_read_but_the_injected_one() -> None:
     assert offences(sources("worker", "operations", "scheduler", "upkeep", "domain"), READS) == []
 

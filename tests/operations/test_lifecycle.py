@@ -62,6 +62,7 @@ def completes(tree: ast.Module) -> list[str]:
     return found
 
 
+@pytest.mark.slow
 def test_no_other_module_completes_runs() -> None:
     found = {}
     names = re.compile(r"\b(" + "|".join(name for names in COMPLETING.values() for name in names) + r")\b")

@@ -207,6 +207,7 @@ async def _tell(books: Books, rule: dict[str, Any], story: list[tuple[str, Any]]
         await books.step(verb, value)
 
 
+@pytest.mark.slow
 @given(st.sampled_from(RULES), st.lists(with_downtime, min_size=3, max_size=14))
 @example(
     RULES[0], [("jitter", "10m"), ("pass", 12), ("same", "PUT"), ("jitter", "5m"), ("pass", 25), ("same", "PATCH")]

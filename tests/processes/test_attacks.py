@@ -12,7 +12,7 @@ import pytest
 
 from tests.processes.cluster import SLOW, Cluster, eventually
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
 
 @pytest.mark.slow

@@ -11,7 +11,7 @@ from tests.processes.cluster import SLOW, Cluster, eventually
 from tests.processes.test_shared_workers import a_tenant, ended, submit
 from tests.worker.sandboxes import PYTHON, needs_sandbox
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
 BOMB = """
 import os, signal, time

@@ -25,7 +25,7 @@ from tests.processes.charges_app import LEDGER_VARIABLE, SCHEMA
 from tests.processes.cluster import Cluster, eventually
 from tests.sizes import sizes
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 APP = "tests.processes.charges_app:app"
 SEED = int(os.environ.get("MAINSPRING_CHARGES_SEED") or 3)
 CENTS = 1000

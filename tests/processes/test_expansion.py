@@ -19,7 +19,7 @@ from tests.conftest import TOKEN
 from tests.processes.cluster import SLOW, Cluster, eventually, worker_process
 from tests.sizes import sizes
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 ROOT = Path(__file__).resolve().parents[2]
 
 PATIENCE = 300.0  # ends a test that hangs

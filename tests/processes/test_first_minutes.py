@@ -6,7 +6,7 @@ import pytest
 
 from tests.processes.cluster import SLOW, Cluster, eventually
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 APP = "tests.processes.sample_app:app"
 
 

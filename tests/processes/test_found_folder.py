@@ -14,7 +14,7 @@ from mainspring.roles.up import MAINSPRING
 from mainspring.sdk.client.client import Client
 from tests.processes.cluster import START, eventually, free_port
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
 
 def copy(master: int, log: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 from tests.processes.cluster import SLOW, Cluster, eventually
 from tests.worker.http_service import Writer, a_service, answer
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
 
 async def test_a_call_is_made_judged_logged_and_tried_again(cluster: Cluster) -> None:

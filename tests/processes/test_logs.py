@@ -16,7 +16,7 @@ from tests.conftest import TOKEN
 from tests.eventually import PATIENCE
 from tests.processes.cluster import SLOW, START, Cluster, eventually, free_port
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 APP = "tests.processes.sample_app:app"
 COUNTED = "".join(f"line {number}\n" for number in range(40))
 

@@ -11,7 +11,7 @@ import pytest
 from mainspring.kernel.config import DEFAULT_TIMING
 from tests.processes.cluster import SLOW, Cluster, eventually
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
 # Longer than the old lease of 7 seconds, and shorter than the lease that is granted now.
 STOP = 8.0

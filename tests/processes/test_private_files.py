@@ -18,7 +18,7 @@ import pytest
 from mainspring.roles.up import MAINSPRING
 from tests.processes.cluster import SLOW, START, eventually, free_port
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 MARK = ".private"
 
 

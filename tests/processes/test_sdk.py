@@ -15,7 +15,7 @@ from tests.conftest import TOKEN
 from tests.processes.cluster import Cluster
 from tests.processes.orders_app import Item, Order, ship
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 ORDER = Order(UUID(int=7), datetime(2026, 11, 15, 9, tzinfo=UTC), [Item("spring", 1000)])
 SHIPPED = {
     "id": "00000000-0000-0000-0000-000000000007",

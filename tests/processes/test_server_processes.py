@@ -16,7 +16,7 @@ import pytest
 
 from tests.processes.cluster import SLOW, Cluster, eventually, process_is_alive
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
 COUNT = 2
 

@@ -12,7 +12,7 @@ import pytest
 from mainspring.roles.worker import servers_in_order
 from tests.processes.cluster import SLOW, Cluster, eventually, free_port
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
 TASKS = """
 import asyncio, os

@@ -13,7 +13,7 @@ import pytest
 from tests.processes.cluster import SLOW, START, Cluster, eventually
 from tests.worker.sandboxes import needs_sandbox
 
-pytestmark = [pytest.mark.anyio, needs_sandbox]
+pytestmark = [pytest.mark.anyio, needs_sandbox, pytest.mark.slow]
 
 APP = "tests.processes.sample_app:app"
 

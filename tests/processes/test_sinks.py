@@ -15,7 +15,7 @@ from tests.brokers.readers import TOPIC, Event, KafkaCluster, prepare, read_all
 from tests.brokers.servers import NATS_ARGV, RABBITMQ_ARGV, REDIS_ARGV, a_broker
 from tests.processes.cluster import SLOW, Cluster, eventually
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
 JOBS = 50
 BROKERS = {"nats": ("nats", NATS_ARGV), "redis": ("redis", REDIS_ARGV), "rabbitmq": ("amqp", RABBITMQ_ARGV)}

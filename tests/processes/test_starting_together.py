@@ -16,7 +16,7 @@ from mainspring.kernel.config import SHARD_COUNT, TOKEN_FILE_NAME
 from mainspring.store import tokens
 from tests.processes.cluster import SLOW, START, TAKEN, Cluster, Patient, eventually, free_port, with_key
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
 TASKS = """
 from mainspring import Mainspring

@@ -16,7 +16,7 @@ from mainspring.kernel.trust import trusted_context
 from tests.certificates import Authority, Issued
 from tests.processes.cluster import SLOW, Cluster, eventually, free_port, worker_process
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
 
 def names_served(port: int, ca: Path) -> set[str]:

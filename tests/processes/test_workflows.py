@@ -13,7 +13,7 @@ from mainspring import AsyncClient
 from tests.conftest import TOKEN
 from tests.processes.cluster import START, Cluster, eventually
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 ROOT = Path(__file__).resolve().parents[2]
 
 

@@ -30,6 +30,7 @@ def test_every_shard_has_exactly_one_owner(nodes: list[UUID]) -> None:
     assert sorted(owned) == list(SHARDS)
 
 
+@pytest.mark.slow
 @given(node_sets, st.uuids())
 def test_a_new_node_takes_shards_and_moves_none_between_the_others(nodes: list[UUID], new: UUID) -> None:
     grown = sorted({*nodes, new})

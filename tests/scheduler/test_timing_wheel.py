@@ -95,18 +95,21 @@ def with_slots(monkeypatch: pytest.MonkeyPatch, bits: int) -> None:
         monkeypatch.setattr(timing_wheel, name, value)
 
 
+@pytest.mark.slow
 def test_the_wheel_does_what_a_list_would(monkeypatch: pytest.MonkeyPatch) -> None:
     with_slots(monkeypatch, 8)
     machine = wheel_against_list(delays=spans(8, levels=3), steps=spans(8, levels=1))
     run_state_machine_as_test(machine, settings=settings(max_examples=60, stateful_step_count=30))
 
 
+@pytest.mark.slow
 def test_every_level_does_what_a_list_would(monkeypatch: pytest.MonkeyPatch) -> None:
     with_slots(monkeypatch, 2)
     machine = wheel_against_list(delays=spans(2, levels=6), steps=spans(2, levels=5))
     run_state_machine_as_test(machine, settings=settings(max_examples=60, stateful_step_count=40))
 
 
+@pytest.mark.slow
 @given(st.lists(st.floats(0, 300 * TURN), max_size=60), st.lists(st.floats(0, 100 * TURN), max_size=3))
 @settings(max_examples=40)
 def test_what_is_handed_out_at_once_is_in_the_order_of_its_moments(delays: list[float], steps: list[float]) -> None:

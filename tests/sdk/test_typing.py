@@ -15,6 +15,8 @@ from pathlib import Path
 import pytest
 from mypy import api
 
+pytestmark = pytest.mark.slow
+
 SAMPLES = Path(__file__).parent / "typing_samples"
 NAMES = ("good.py", "bad.py", "planted.py")
 ROOT = Path(__file__).parents[2]

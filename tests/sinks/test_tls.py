@@ -22,7 +22,7 @@ from tests.brokers.servers import NATS_ARGV, REDIS, REDIS_ARGV, BrokerProcess, a
 from tests.certificates import Authority
 from tests.sinks.test_producers import an_event, producers
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
 USER, PASSWORD = "sink", "hunter-2"
 

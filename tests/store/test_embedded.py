@@ -28,6 +28,8 @@ import sys, time
 from pathlib import Path
 from mainspring.kernel import parent_death
 from mainspring.store.embedded import EmbeddedPostgres
+
+pytestmark = pytest.mark.slow
 if sys.argv[2] == "orphans":  # like systems on which a child survives its parent
     parent_death._libc = None
 postgres = EmbeddedPostgres(Path(sys.argv[1]), settings={"shared_buffers": "16MB"})

@@ -126,6 +126,7 @@ async def test_one_role_owns_the_schema_and_needs_nothing_else(admin: asyncpg.Co
     assert tuple(rights) == (False, False, False)
 
 
+@pytest.mark.slow
 async def test_jobs_live_with_a_role_that_owns_nothing(admin: asyncpg.Connection, empty_url: str) -> None:
     where = await migrated(admin, empty_url)
     await grant(empty_url)

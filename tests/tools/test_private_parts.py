@@ -354,6 +354,7 @@ def test_a_library_whose_private_parts_are_used_has_an_upper_bound_and_is_instal
         assert not specifier.contains(following), f"pyproject.toml allows {library} {following}, which was not tested"
 
 
+@pytest.mark.slow
 def test_every_private_name_of_a_library_is_in_the_table() -> None:
     known = {(file, name) for part in PARTS for file in part.files for name in part.private}
     found = set(private_names())

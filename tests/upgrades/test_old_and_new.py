@@ -18,7 +18,7 @@ from tests.conftest import TOKEN
 from tests.processes.cluster import SLOW, START, Cluster, eventually, free_port
 from tests.upgrades.trees import baselines, imported_from, python_path, tree_of
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
 # One more column in every table that old code reads with `*` or writes, like most migrations.
 ADDITION = "\n".join(

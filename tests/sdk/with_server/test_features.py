@@ -13,6 +13,8 @@ from mainspring import Conflict, InvalidInput
 from tests.eventually import until
 from tests.sdk.with_server.market import app, call, charge, hour, rows, sync
 
+pytestmark = pytest.mark.slow
+
 Server = Callable[..., Any]
 SOON = 60
 

@@ -11,6 +11,8 @@ from mainspring import InvalidInput, RunFailed
 from tests.eventually import until
 from tests.sdk.with_server.market import app, nightly, report, reported, resized, work
 
+pytestmark = pytest.mark.slow
+
 Server = Callable[..., Any]
 SOON = 60
 
