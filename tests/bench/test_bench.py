@@ -56,14 +56,14 @@ async def test_schedules_measures_how_late_the_last_of_many_fires_is() -> None:
     assert number(figures["register_per_s"]) > 0 and number(figures["rss_mb"]) > 10
 
 
-@pytest.mark.slow
+@pytest.mark.long
 async def test_sinks_measures_jobs_with_and_without_a_sink() -> None:
     figures = await sinks.run(200)
     assert figures["jobs"] == 200
     assert number(figures["without_per_s"]) > 0 and number(figures["sent_per_s"]) > 0
 
 
-@pytest.mark.slow
+@pytest.mark.long
 async def test_storm_measures_how_late_critical_jobs_start_among_many() -> None:
     figures = await storm.run(storm.StormSizes(jobs=60, due=30, critical=5), head_start=4.0)
     assert (figures["jobs"], figures["due"], figures["critical"]) == (60, 30, 5)
@@ -71,7 +71,7 @@ async def test_storm_measures_how_late_critical_jobs_start_among_many() -> None:
     assert number(figures["register_per_s"]) > 0 and number(figures["rss_mb"]) > 10
 
 
-@pytest.mark.slow
+@pytest.mark.long
 async def test_jitter_measures_how_late_tasks_start_that_are_due_at_random_moments() -> None:
     figures = await jitter.run(jitter.JitterSizes(schedules=40, seconds=1.0), head_start=3.0)
     assert figures["schedules"] == 40
@@ -79,7 +79,7 @@ async def test_jitter_measures_how_late_tasks_start_that_are_due_at_random_momen
     assert number(figures["fired_p99_ms"]) >= 0 and number(figures["register_per_s"]) > 0
 
 
-@pytest.mark.slow
+@pytest.mark.long
 async def test_dag_measures_workflows_that_all_succeeded() -> None:
     figures = await dag.run(dag.DagSizes(members=200, chain=3, layers=3, workflows=3, checked=300))
     assert (figures["members"], figures["layers"], figures["small_workflows"]) == (200, "3 x 3", 3)
@@ -96,7 +96,7 @@ async def test_events_measures_events_that_each_started_one_run() -> None:
     assert number(figures["events_per_s"]) > 0 and number(figures["starts_per_s"]) > 0
 
 
-@pytest.mark.slow
+@pytest.mark.long
 async def test_output_measures_runs_whose_logs_are_what_they_printed() -> None:
     figures = await output.run(12, rounds=1, lines=300)
     assert figures["mb"] == 12
@@ -140,7 +140,7 @@ async def test_growth_measures_jobs_that_all_fired_beside_pending_ones() -> None
     assert growth.sizes_up_to(3_000_000) == [100_000, 1_000_000, 3_000_000]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 async def test_process_measures_jobs_that_all_ran_in_child_interpreters() -> None:
     figures = await process_tasks.run(200)
     assert figures["jobs"] == 200
@@ -154,7 +154,7 @@ async def test_failover_measures_how_long_a_killed_server_holds_up_a_stream_of_j
     assert number(figures["server_s"]) > 0
 
 
-@pytest.mark.slow
+@pytest.mark.long
 async def test_overload_measures_that_workers_keep_their_runs_while_more_is_offered_than_a_server_takes() -> None:
     figures = await overload.run(
         overload.OverloadSizes(workers=20, runs=100, seconds=2.0, capacity_seconds=0.5, patience=2.0)
