@@ -48,7 +48,7 @@ async def test_submit_measures_the_answers_to_jobs_that_all_ran() -> None:
     assert number(figures["per_s"]) > 0 and number(figures["ceiling_per_s"]) > 0
 
 
-@pytest.mark.slow
+@pytest.mark.long
 async def test_schedules_measures_how_late_the_last_of_many_fires_is() -> None:
     figures = await schedules.run(100, head_start=15.0)
     assert (figures["jobs"], figures["fired"]) == (100, 20)
@@ -114,7 +114,7 @@ async def test_fold_measures_what_each_run_costs_and_counts_every_one() -> None:
     assert number(figures["us_per_run"]) >= number(figures["tasks_1_us_per_run"]) > 0
 
 
-@pytest.mark.slow
+@pytest.mark.long
 async def test_pages_measures_every_page_of_the_dashboard() -> None:
     figures = await pages.run(pages.PagesSizes(jobs=200, runs=600, days=0.005))
     by_page = figures["by_page"]
@@ -122,7 +122,7 @@ async def test_pages_measures_every_page_of_the_dashboard() -> None:
     assert figures["slowest_ms"] == max(by_page.values()) == by_page[figures["slowest_page"]] > 0
 
 
-@pytest.mark.slow
+@pytest.mark.long
 async def test_logs_measures_searches_for_a_rare_and_a_common_word() -> None:
     figures = await logs.run(logs.LogSizes(runs=300, size=500, printing=50))
     assert (figures["runs"], figures["rare_logs"], figures["common_logs"]) == (300, 1, 100)
@@ -130,7 +130,7 @@ async def test_logs_measures_searches_for_a_rare_and_a_common_word() -> None:
     assert 0 < number(figures["common_first_s"]) <= number(figures["common_logs_s"])
 
 
-@pytest.mark.slow
+@pytest.mark.long
 async def test_growth_measures_jobs_that_all_fired_beside_pending_ones() -> None:
     figures = await growth.run(growth.GrowthSizes([300], due=20, claimed=100, head_start=15.0))
     (row,) = figures["sizes"]
@@ -147,7 +147,7 @@ async def test_process_measures_jobs_that_all_ran_in_child_interpreters() -> Non
     assert number(figures["jobs_per_s"]) > 0
 
 
-@pytest.mark.slow
+@pytest.mark.long
 async def test_failover_measures_how_long_a_killed_server_holds_up_a_stream_of_jobs() -> None:
     figures = await failover.run(1, ["server"])
     assert figures.keys() == {"rounds", "server_s", "server_p50_s"}

@@ -117,7 +117,7 @@ MANY = ("*/10 * * * *", "30 * * * *", "* 1-3 * * *")
     ("lines", "zones"),
     [
         (LINES, ("Europe/Berlin", "Australia/Lord_Howe")),
-        pytest.param(LINES + MANY, ("America/New_York", "Africa/Casablanca", "UTC"), marks=pytest.mark.slow),
+        pytest.param(LINES + MANY, ("America/New_York", "Africa/Casablanca", "UTC"), marks=pytest.mark.long),
     ],
 )
 def test_ours_is_compared_over_a_year_with_moved_clocks(lines: tuple[str, ...], zones: tuple[str, ...]) -> None:
