@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from typing import Any
 
 import httpx
+import msgspec
 import pytest
 
-from mainspring.api.outside import general
+from mainspring.api.outside import general, without_outside
 from mainspring.roles.assembly import Assembly
 from tests.api.bookkeeping import problem
 from tests.operations.hand_worker import HandWorker, outcome
@@ -100,6 +101,24 @@ def test_a_general_reason_names_nothing() -> None:
     assert general(f"for {MARK}", "WAITING") == "for the runs that it depends on"
     assert general("waiting for a free slot", "QUEUED") == "waiting for a free slot"
     assert general("exit code 1", "FAILED") == "exit code 1"
+
+
+class _Shown(msgspec.Struct):
+    status: str
+    reason: str
+    error_message: str
+
+
+@pytest.mark.parametrize("status", ["HELD", "WAITING", "RUNNING"])
+async def test_the_error_of_an_attempt_stays_whatever_the_run_waits_for(status: str) -> None:
+    async def outside(_ids: Iterable[str]) -> set[str]:
+        return set()
+
+    shown = await without_outside(_Shown(status, "waiting for pay-9", "waiting for the bank took too long"), outside)
+    assert shown.error_message == "waiting for the bank took too long"
+    assert ("pay-9" in shown.reason) == (status == "RUNNING")
+    shown = await without_outside(_Shown("FAILED", "", "upstream failed: pay-9"), outside)
+    assert shown.error_message == "upstream failed"
 
 
 async def test_what_is_hidden_is_no_filter(tenants: Tenants, api: httpx.AsyncClient) -> None:

@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from enum import Enum
 from functools import cache, partial, wraps
-from typing import Any, get_args, get_type_hints
+from typing import Any, get_type_hints
 
 import msgspec
 
 from mainspring.api.outside import hide_names, without_outside
+from mainspring.api.struct_types import types_in
 from mainspring.api.web import Response
 from mainspring.domain.errors import MainspringError
 from mainspring.domain.secret_names import MASK, masked_pairs
@@ -69,7 +70,7 @@ def for_viewers(function: Callable[..., Any], roles: Roles) -> Callable[..., Any
 
 def _may_show_data(function: Callable[..., Any]) -> bool:
     """Whether its answers may have payloads and the like."""
-    types = _types_in(get_type_hints(function).get("return"))
+    types = types_in(get_type_hints(function).get("return"))
     return Any in types or any(parts_of(one) for one in types if _is_struct(one))
 
 
@@ -186,7 +187,7 @@ def parts_of(struct: type[msgspec.Struct]) -> tuple[tuple[str, _Part], ...]:
 def _parts(struct: type[msgspec.Struct], above: frozenset[type]) -> list[tuple[str, _Part]]:
     found = []
     for field in msgspec.structs.fields(struct):
-        types = set(_types_in(field.type))
+        types = set(types_in(field.type))
         if field.name in _PAIRS:
             found.append((field.name, _Part.PAIRS))
         elif Any in types or msgspec.Raw in types:
@@ -194,11 +195,6 @@ def _parts(struct: type[msgspec.Struct], above: frozenset[type]) -> list[tuple[s
         elif any(_parts(one, above | {struct}) for one in types if _is_struct(one) and one not in above):
             found.append((field.name, _Part.STRUCTS))
     return found
-
-
-def _types_in(annotation: Any) -> list[Any]:
-    arguments = [one for one in get_args(annotation) if isinstance(one, type) or get_args(one) or one is Any]
-    return [annotation, *(inner for one in arguments for inner in _types_in(one))]
 
 
 def _is_struct(annotation: Any) -> bool:

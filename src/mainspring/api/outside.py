@@ -10,16 +10,17 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from enum import Enum
 from functools import cache
-from typing import Any, get_args
+from typing import Any
 
 import msgspec
 
+from mainspring.api.struct_types import types_in
 from mainspring.domain.errors import InvalidBatch, MainspringError
 from mainspring.domain.secret_names import MASK
 from mainspring.operations.read.why import FOR_OTHERS, HELD_BY_A_LIMIT
 from mainspring.wire.states import RunState
 
-_REASONS = frozenset({"reason", "error_message", "error"})
+_ERRORS = frozenset({"error_message", "error"})
 _IDS = frozenset({"depends_on", "after", "does_not_wait_for"})
 _SCHEDULES = frozenset({"schedule", "schedule_in_words"})
 _AFTER = ("after ", "After ")  # and then ids, in the words of a schedule
@@ -32,6 +33,7 @@ Outside = Callable[[Iterable[str]], Awaitable[set[str]]]  # those of the ids tha
 
 class _Part(Enum):
     REASON = "reason"
+    ERROR = "error of a run, whatever it waits for now"
     IDS = "ids of jobs"
     SCHEDULE = "a schedule in words"
     STRUCTS = "structs that have such parts"
@@ -88,6 +90,8 @@ def _changed(content: Any, outside: set[str]) -> Any:
             continue
         if part is _Part.REASON:
             changed[name] = general(value, state) if isinstance(value, str) else value
+        elif part is _Part.ERROR:
+            changed[name] = general(value, None) if isinstance(value, str) else value
         elif part is _Part.SCHEDULE:
             changed[name] = _masked_words(value, outside) if str(value).startswith(_AFTER) else value
         elif part is _Part.IDS:
@@ -111,9 +115,11 @@ def _parts_of(struct: type[msgspec.Struct]) -> tuple[tuple[str, _Part], ...]:
 def _parts(struct: type[msgspec.Struct], above: frozenset[type]) -> list[tuple[str, _Part]]:
     found = []
     for field in msgspec.structs.fields(struct):
-        structs = [one for one in _types_in(field.type) if isinstance(one, type) and issubclass(one, msgspec.Struct)]
-        if field.name in _REASONS:
+        structs = [one for one in types_in(field.type) if isinstance(one, type) and issubclass(one, msgspec.Struct)]
+        if field.name == "reason":
             found.append((field.name, _Part.REASON))
+        elif field.name in _ERRORS:
+            found.append((field.name, _Part.ERROR))
         elif field.name in _IDS:
             found.append((field.name, _Part.IDS))
         elif field.name in _SCHEDULES and not structs:
@@ -121,7 +127,3 @@ def _parts(struct: type[msgspec.Struct], above: frozenset[type]) -> list[tuple[s
         elif any(_parts(one, above | {struct}) for one in structs if one not in above):
             found.append((field.name, _Part.STRUCTS))
     return found
-
-
-def _types_in(annotation: Any) -> list[Any]:
-    return [annotation, *(inner for one in get_args(annotation) for inner in _types_in(one))]
