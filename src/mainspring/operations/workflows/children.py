@@ -42,7 +42,7 @@ from mainspring.store.deadlocks import despite_deadlocks
 from mainspring.store.history import EndedRun
 from mainspring.store.jobs import LockedJob
 from mainspring.store.lanes import LaneRegistry
-from mainspring.store.pool import AWAY, Connection, Store
+from mainspring.store.pool import AWAY, NOT_NOW, Connection, Store
 from mainspring.store.waits import LockedWait
 
 log = get_logger("child_runner")
@@ -93,7 +93,7 @@ class ChildRunner:
             while self._wanted:
                 self._wanted = False
                 await self._pass()
-        except AWAY as error:
+        except NOT_NOW as error:
             log.warning("workflows of steps could not be run; the next round does it", error=repr(error))
 
     async def _pass(self) -> int:
