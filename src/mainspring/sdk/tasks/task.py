@@ -17,14 +17,13 @@ from typing import (
     ParamSpec,
     Protocol,
     TypeVar,
-    Union,
     Unpack,
     cast,
     overload,
 )
 
 import msgspec
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET
 
 from mainspring.domain.errors import InvalidInput
 from mainspring.sdk.client.field_types import Priority
@@ -42,7 +41,9 @@ from mainspring.sdk.tasks.task_function import (
     check_worker_concurrency,
     context_parameter,
     lacks_context,
+    needs_context,
     payload_parameters,
+    payload_shape,
     readable,
     type_hints,
 )
@@ -178,7 +179,7 @@ class Task(Generic[P, R]):
             except TypeError as error:
                 if error.__traceback__.tb_next is not None or not lacks_context(self.signature, args, kwargs):
                     raise
-                raise TypeError(self._needs_context()) from None
+                raise TypeError(needs_context(self.name, self.context_parameter)) from None
 
         def __getattr__(self, name):
             """Names that tasks have elsewhere are refused with what to call. Type checkers do not see this."""
@@ -396,14 +397,7 @@ class Task(Generic[P, R]):
 
         It is created on first use, because annotations can name types that are defined later in the user's module.
         """
-        hints = type_hints(self.function)
-        fields: list[Any] = []
-        for name, parameter in self.parameters.items():
-            if parameter.default is parameter.empty:
-                fields.append((name, readable(hints.get(name, Any))))
-            else:
-                fields.append((name, readable(Union[hints.get(name, Any), UnsetType]), UNSET))  # noqa: UP007 - at run time
-        return msgspec.defstruct("Payload", fields, kw_only=True, forbid_unknown_fields=not self.takes_any)
+        return payload_shape(self.function, self.parameters, takes_any=self.takes_any)
 
     @functools.cached_property
     def result_type(self) -> Any:
@@ -420,12 +414,6 @@ class Task(Generic[P, R]):
     @functools.cached_property
     def _decoder(self) -> msgspec.json.Decoder[Any]:
         return msgspec.json.Decoder(self._shape)
-
-    def _needs_context(self) -> str:
-        return (
-            f"{self.name}() needs {self.context_parameter}, the context that a worker gives it. Run it with "
-            f"mainspring.testing, or pass {self.context_parameter}=Context(...)."
-        )
 
 
 class FunctionTask(Task[P, R], Generic[P, R, F]):

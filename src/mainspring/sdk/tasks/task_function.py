@@ -7,9 +7,10 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from datetime import timedelta
 from types import SimpleNamespace
-from typing import Any, Literal, get_args, get_type_hints
+from typing import Any, Literal, Union, get_args, get_type_hints
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from mainspring.domain.durations import parse_duration
 from mainspring.domain.errors import InvalidInput
@@ -112,3 +113,25 @@ def lacks_context(signature: inspect.Signature, args: tuple[Any, ...], params: M
     except TypeError:
         return False
     return True
+
+
+def needs_context(task: str, parameter: str | None) -> str:
+    """Why a call of the function has failed that has no context."""
+    return (
+        f"{task}() needs {parameter}, the context that a worker gives it. Run it with mainspring.testing, or pass "
+        f"{parameter}=Context(...)."
+    )
+
+
+def payload_shape(
+    function: Callable[..., Any], parameters: Mapping[str, inspect.Parameter], *, takes_any: bool
+) -> type[msgspec.Struct]:
+    """The payload as a struct, whose fields are the parameters. One that may be left out is UNSET then."""
+    hints = type_hints(function)
+    fields: list[Any] = []
+    for name, parameter in parameters.items():
+        if parameter.default is parameter.empty:
+            fields.append((name, readable(hints.get(name, Any))))
+        else:
+            fields.append((name, readable(Union[hints.get(name, Any), UnsetType]), UNSET))  # noqa: UP007 - at run time
+    return msgspec.defstruct("Payload", fields, kw_only=True, forbid_unknown_fields=not takes_any)
