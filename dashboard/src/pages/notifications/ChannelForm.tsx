@@ -1,12 +1,11 @@
 // Creates a channel, or replaces its settings. A secret field is empty: no answer has its value.
 import { useState } from "react";
 import type { ChannelKind, ChannelView } from "../../api/schema";
-import { HIDDEN, type Same } from "../../ui/AsCommand";
 import { Confirm } from "../../ui/Dialog";
 import { Field, Select } from "../../ui/Field";
 import { say } from "../../ui/Toasts";
 import { type ChannelField, KINDS } from "./kinds";
-import { listed, store, useProblems } from "./settings";
+import { asCommand, listed, store, useProblems } from "./settings";
 
 type Values = Record<string, string>;
 const NUMBERS = new Set(["port", "log_lines"]);
@@ -18,8 +17,7 @@ export function ChannelForm({ channel, onClose, renew }: { channel: ChannelView 
   const problems = useProblems();
   const body = bodyOf(kind, values);
   const path = `/v1/channels/${encodeURIComponent(name.trim())}`;
-  const hidden = Object.fromEntries(KINDS[kind].filter((field) => field.secret && body[field.name] !== undefined).map((field) => [field.name, HIDDEN]));
-  const same: Same = { method: "PUT", path, body: { ...body, ...hidden }, python: ["set_channel", name.trim(), { ...body, ...hidden }] };
+  const same = asCommand(path, "set_channel", name.trim(), body, KINDS[kind]);
   const act = problems.watch(async () => {
     await store(path, "channel", channel?.version ?? null, body);
     say(`The channel ${name.trim()} is ${channel ? "changed" : "created"}. Test it.`);

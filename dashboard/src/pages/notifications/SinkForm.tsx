@@ -1,11 +1,10 @@
 // Creates a sink, or replaces its settings. A secret field is empty: no answer has its value.
 import { useState } from "react";
 import type { SinkKind, SinkView } from "../../api/schema";
-import { HIDDEN, type Same } from "../../ui/AsCommand";
 import { Confirm } from "../../ui/Dialog";
 import { Field, Select } from "../../ui/Field";
 import { say } from "../../ui/Toasts";
-import { listed, store, useProblems, written } from "./settings";
+import { asCommand, listed, store, useProblems, written } from "./settings";
 
 type Values = Record<string, string>;
 type SinkField = { name: string; label: string; needed?: true; secret?: true; help?: string; placeholder?: string };
@@ -44,8 +43,7 @@ export function SinkForm({ sink, onClose, renew }: { sink: SinkView | null; onCl
   const problems = useProblems();
   const body = bodyOf(kind, values);
   const path = `/v1/sinks/${encodeURIComponent(name.trim())}`;
-  const hidden = Object.fromEntries(KINDS[kind].filter((field) => field.secret && body[field.name] !== undefined).map((field) => [field.name, HIDDEN]));
-  const same: Same = { method: "PUT", path, body: { ...body, ...hidden }, python: ["set_sink", name.trim(), { ...body, ...hidden }] };
+  const same = asCommand(path, "set_sink", name.trim(), body, KINDS[kind]);
   const act = problems.watch(async () => {
     await store(path, "sink", sink?.version ?? null, body);
     say(`The sink ${name.trim()} is ${sink ? "changed" : "created"}. Test it.`);

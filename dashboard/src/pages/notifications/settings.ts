@@ -1,6 +1,7 @@
-// What the forms of channels and rules share: sending settings, and the problem of each field.
+// What the forms of channels, rules and sinks share: sending settings, the same as a command, and the problem of each field.
 import { useState } from "react";
 import { call, change, get, Refused } from "../../api/client";
+import { HIDDEN, type Same } from "../../ui/AsCommand";
 import { type Problems, problemsOf } from "../job-form/problems";
 
 export function listed(text: string): string[] {
@@ -24,6 +25,13 @@ export async function store(path: string, what: string, seen: number | null, bod
   const exists = await get(path).then(() => true, (error: unknown) => !(error instanceof Refused && error.status === 404));
   if (exists) throw new Refused(taken(what));
   await call("PUT", path, { body });
+}
+
+/** The same by HTTP and as a call of a client, without the values of secret fields. */
+export function asCommand(path: string, call: string, name: string, settings: Record<string, unknown>, fields: readonly { name: string; secret?: true }[]): Same {
+  const hidden = Object.fromEntries(fields.filter((field) => field.secret && settings[field.name] !== undefined).map((field) => [field.name, HIDDEN]));
+  const body = { ...settings, ...hidden };
+  return { method: "PUT", path, body, python: [call, name, body] };
 }
 
 function taken(what: string): Refused["problem"] {
